@@ -192,7 +192,7 @@ func (f *discoveredGateway) cutConfigured(t *testing.T, found string) {
 func (f *discoveredGateway) awaitDiscovered(t *testing.T, found string) {
 	t.Helper()
 	f.awaitTraffic(t, "the configured address is cut")
-	f.awaitEndpoint(t, `^`+regexp.QuoteMeta(found)+` \(found: `+f.source+`\), number 2 of \d: no answer at `+configuredAt)
+	f.awaitEndpoint(t, `^`+regexp.QuoteMeta(found)+` \(found: `+f.source+`\), number 2 of \d: no reply at `+configuredAt)
 	f.eventually(t, has("reached at: "+found+" (found: "+f.source+"), number 2 of "),
 		"sh", "-c", `cd "$1" && hawser explain c1/default/client sample/whereami-cs:80 --live --context c1,c2`, "sh", f.path("repo"))
 }

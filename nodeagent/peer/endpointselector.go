@@ -27,10 +27,10 @@ import (
 // observeInterval is the time between two reads of the peers' addresses from the kernel.
 const observeInterval = 5 * time.Second
 
-// endpointSelector runs an endpoint.Selector: it observes the links, sends the probes, and
-// saves the candidates that work. It is a transport.Protocol for its timer only: probes
-// leave from sockets of package endpointprobe, because the tunnel may be down. A goroutine
-// of its own observes the links, because reads of the kernel may block.
+// endpointSelector runs an endpoint.Selector: it observes the links, sends the probes, and saves
+// the candidates that work. It implements transport.Protocol only for its timer. Probes use sockets
+// of package endpointprobe, because the tunnel may be down. Links are observed in a separate
+// goroutine, because reads of the kernel may block.
 type endpointSelector struct {
 	config  Config
 	log     *slog.Logger
@@ -45,10 +45,10 @@ type endpointSelector struct {
 	selector *endpoint.Selector
 	remotes  map[string]round.Remote // by cluster/gateway
 	targets  map[string]probeTarget  // by cluster/gateway
-	// specVersion counts the changes of remotes and targets. observedVersion is the one for
-	// which links were observed: before that the selector decides nothing.
+	// specVersion counts the changes of remotes and targets. observedVersion is the specVersion of
+	// the last observation; the selector decides nothing before they are equal.
 	specVersion, observedVersion int
-	working                      map[string]netip.AddrPort // as saved last
+	working                      map[string]netip.AddrPort // as last saved
 	observed                     endpoint.ObservedAddrs    // of live WireGuard links; replaced as a whole
 }
 
@@ -62,7 +62,7 @@ func newEndpointSelector(config Config, prober *health.Prober, tunnel *migration
 	return e
 }
 
-// setRemotes sets the gateways to which there are links.
+// setRemotes sets the remote gateways with a link.
 func (e *endpointSelector) setRemotes(remotes []round.Remote) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,7 +90,7 @@ func (e *endpointSelector) setProjection(in projection.Input, n *round.DesiredNo
 	e.refresh.Fire()
 }
 
-// snapshot returns where gateways are dialled, and the observed addresses of peers.
+// snapshot returns the endpoints in use of remote gateways, and the observed addresses of peers.
 func (e *endpointSelector) snapshot() (map[string]model.RemoteEndpoint, endpoint.ObservedAddrs) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -245,7 +245,7 @@ func (e *endpointSelector) probe(p endpoint.ProbeRequest, t probeTarget) error {
 	return e.probes.ProbeWireGuard(endpointprobe.Request{Keys: t.keys, From: uint16(t.tunnel.Port), To: to}, onReply)
 }
 
-// reason returns, for users, where a gateway is reached and why. addr is the address and
+// reason returns, for users, the endpoint of a gateway and why it is used. addr is the address and
 // port in use.
 func (e *endpointSelector) reason(name, addr string) string {
 	e.mu.Lock()
@@ -258,13 +258,13 @@ func (e *endpointSelector) reason(name, addr string) string {
 	case !known:
 		return ""
 	case r.Endpoints == 0:
-		return "no endpoint: it dials in"
+		return "no endpoint: the peer dials in"
 	case len(r.Candidates) == 0:
-		return "no endpoint of a family that this node has: it dials in"
+		return "no endpoint of an address family of this node: the peer dials in"
 	}
 	only := r.Candidates[0]
 	if t, known := e.targets[name]; known && t.candidateAddr(parseAddrPort(addr), r.Candidates) != only.Addr {
-		return "it dialled in; " + only.Text + " is its only endpoint"
+		return "the peer dialled in; its only endpoint is " + only.Text
 	}
 	return only.Text + ", its only endpoint"
 }

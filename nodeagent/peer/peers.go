@@ -97,7 +97,7 @@ func New(config Config) *Peers {
 	p.endpoints = newEndpointSelector(config, p.prober, p.tunnel, wake, refreshEndpoints)
 	p.layer = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wake,
-		Machines: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints},
+		Protocols: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints},
 	})
 	return p
 }

@@ -56,8 +56,8 @@ func hasFabricPorts(t model.TunnelParams, in projection.Input, own *fabric.Gatew
 	return t == usual
 }
 
-// newProbeTarget returns the target of a tunnel; ok is false if the gateway cannot be
-// probed, such as without a key.
+// newProbeTarget returns the target of a tunnel. ok is false if the gateway cannot be probed, such
+// as without a key.
 func newProbeTarget(in projection.Input, own *fabric.Gateway, t desired.Tunnel, remote *fabric.Gateway) (probeTarget, bool) {
 	switch t.Driver {
 	case fabric.DriverWireguard:
@@ -102,7 +102,7 @@ func vxlanTarget(cluster string, own *fabric.Gateway, t desired.Tunnel, remote *
 	return probeTarget{tunnel: t, offset: fabric.VXLANOffset, frame: frame}, ok
 }
 
-// tunnelAddr returns where the tunnel is at a candidate.
+// tunnelAddr returns the address and port of the tunnel at a candidate.
 func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
 	port := int(candidate.Port()) + t.offset
 	if t.ikePort != nil {
@@ -111,9 +111,9 @@ func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(candidate.Addr(), uint16(port))
 }
 
-// candidateAddr returns the candidate at which the tunnel has an address. An IPsec address
-// that belongs to no candidate is returned unchanged, because no base port follows from an
-// IKE port. The result is invalid if the address is, or if its port is too low.
+// candidateAddr returns the candidate of a tunnel's address. An IPsec address that belongs to no
+// candidate is returned unchanged, because no base port follows from an IKE port. The result is
+// invalid if the address is invalid or its port is too low.
 func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candidate) netip.AddrPort {
 	if t.ikePort == nil {
 		if int(addr.Port()) <= t.offset {
@@ -129,7 +129,7 @@ func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candi
 	return addr
 }
 
-// parseAddrPort returns the zero value for text that is no address with a port.
+// parseAddrPort returns the zero value for invalid text.
 func parseAddrPort(text string) netip.AddrPort {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

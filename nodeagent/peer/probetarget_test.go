@@ -7,12 +7,12 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// TestCandidateAddr: the address of a tunnel leads back to the candidate that it is for.
+// TestCandidateAddr checks that the address of a tunnel yields the candidate that it is for.
 func TestCandidateAddr(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddrPort
 	inRow := probeTarget{offset: 63}
-	// One IKE port for all base ports but those that a router forwards.
+	// One IKE port for all base ports, except those that a router forwards.
 	ike := probeTarget{ikePort: func(base int) int {
 		if base == 6000 {
 			return 6065
@@ -23,7 +23,7 @@ func TestCandidateAddr(t *testing.T) {
 	for _, target := range []probeTarget{inRow, ike} {
 		for _, c := range candidates {
 			if have := target.candidateAddr(target.tunnelAddr(c.Addr), candidates); have != c.Addr {
-				t.Errorf("IPsec %t: %s leads back to %s", target.ikePort != nil, c.Addr, have)
+				t.Errorf("IPsec %t: %s yields %s", target.ikePort != nil, c.Addr, have)
 			}
 		}
 	}

@@ -69,10 +69,10 @@ func (d *desk) next(leaving ...health.GatewayID) (model.Path, string) {
 	return w.remote["g2"], log.String()
 }
 
-// own makes the links of gateway a the only ones that are up.
+// own makes the links of gateway a the only links that are up.
 func (d *desk) own() { d.set("g1/b", health.Down, "no answer") }
 
-func (d *desk) want(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
+func (d *desk) expect(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
 	t.Helper()
 	if got := path.Local + "-" + path.Remote; got != link {
 		t.Errorf("%s: link %s, want %s", what, got, link)
@@ -104,7 +104,7 @@ func TestAllDownStays(t *testing.T) {
 		d.next()
 		d.set("g2/"+last, health.Down, "no answer")
 		path, log := d.next()
-		d.want(t, "all dead after "+last, path, log, "a-"+last)
+		d.expect(t, "all dead after "+last, path, log, "a-"+last)
 		if !path.Down {
 			t.Errorf("all dead after %s: the path is not marked as down", last)
 		}
@@ -117,37 +117,37 @@ func TestMovesAreLogged(t *testing.T) {
 	d.own()
 	d.set("g2/d", health.Down, "no answer")
 	path, log := d.next()
-	d.want(t, "first", path, log, "a-c", `msg=moved cluster=g2 from=none to=g1/a-g2/c cause="first choice"`)
+	d.expect(t, "first", path, log, "a-c", `msg=moved cluster=g2 from=none to=g1/a-g2/c cause="first choice"`)
 	path, log = d.next()
-	d.want(t, "nothing new", path, log, "a-c")
+	d.expect(t, "nothing new", path, log, "a-c")
 
 	d.set("g2/d", health.Good, "")
 	d.set("g2/c", health.Down, "no answer")
 	path, log = d.next()
-	d.want(t, "death", path, log, "a-d", "from=g1/a-g2/c to=g1/a-g2/d", `cause="g2/c does not answer probes since `, "silent=1s")
+	d.expect(t, "death", path, log, "a-d", "from=g1/a-g2/c to=g1/a-g2/d", `cause="g2/c does not answer probes since `, "silent=1s")
 
 	d.set("g2/c", health.Good, "")
 	d.set("g2/d", health.Draining, "g2/d drains")
 	path, log = d.next()
-	d.want(t, "drain", path, log, "a-c", `cause="g2/d drains"`)
+	d.expect(t, "drain", path, log, "a-c", `cause="g2/d drains"`)
 
 	d.set("g2/d", health.Good, "")
 	d.set("g2/c", health.Unsteady, "3 flaps in 60 s")
 	path, log = d.next()
-	d.want(t, "unsteady", path, log, "a-d", `cause="3 flaps in 60 s"`)
+	d.expect(t, "unsteady", path, log, "a-d", `cause="3 flaps in 60 s"`)
 
 	d.set("g2/c", health.Good, "")
 	path, log = d.next(health.GatewayID{Cluster: "g2", Gateway: "d"})
-	d.want(t, "retiring", path, log, "a-c", "cause=")
+	d.expect(t, "retiring", path, log, "a-c", "cause=")
 
 	d.set("g2/c", health.Isolated, "g2/c reaches no other node of its cluster")
 	path, log = d.next()
-	d.want(t, "alone", path, log, "a-d", `cause="g2/c reaches no other node`)
+	d.expect(t, "alone", path, log, "a-d", `cause="g2/c reaches no other node`)
 
 	d.fabric = gatewaysOf("g1: a/0 b/1", "g2: c/0")
 	delete(d.links, "g2/d")
 	path, log = d.next()
-	d.want(t, "removed", path, log, "a-c", `cause="gateway removed: g2/d"`)
+	d.expect(t, "removed", path, log, "a-c", `cause="gateway removed: g2/d"`)
 }
 
 // TestReturn checks the move to a restored link that is better than the active one.
@@ -161,7 +161,7 @@ func TestReturn(t *testing.T) {
 	d.next()
 	d.set(best, health.Good, "")
 	again, log := d.next()
-	d.want(t, "return", again, log, "a-"+path.Remote, `cause="link is steady again"`)
+	d.expect(t, "return", again, log, "a-"+path.Remote, `cause="link is steady again"`)
 }
 
 func TestRestartMovesNothing(t *testing.T) {
@@ -190,24 +190,24 @@ func TestRestartMovesNothing(t *testing.T) {
 	}
 	d := restarted()
 	path, log := d.next()
-	d.want(t, "after the restart", path, log, "a-"+other)
+	d.expect(t, "after the restart", path, log, "a-"+other)
 	if since := d.choice.Last["g2"].Since; !since.Equal(saved["g2"].Since) {
 		t.Errorf("in use since %v, want %v", since, saved["g2"].Since)
 	}
 	d.now = d.now.Add(SettleTime)
 	path, log = d.next()
-	d.want(t, "in the end", path, log, "a-"+first.Remote, "msg=moved")
+	d.expect(t, "in the end", path, log, "a-"+first.Remote, "msg=moved")
 
 	// With replies on all links nothing delays the move.
 	d = restarted()
 	d.set("g2/c", health.Good, "")
 	path, log = d.next()
-	d.want(t, "one answered", path, log, "a-"+other)
+	d.expect(t, "one answered", path, log, "a-"+other)
 	d = restarted()
 	d.set("g2/c", health.Good, "")
 	d.set("g2/d", health.Good, "")
 	path, log = d.next()
-	d.want(t, "both answered", path, log, "a-"+first.Remote, "msg=moved")
+	d.expect(t, "both answered", path, log, "a-"+first.Remote, "msg=moved")
 
 	// A dead link is left at once.
 	d = newDesk()
@@ -215,7 +215,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	d.choice = restorePathSelector("g1", saved, d.now)
 	d.set("g2/"+other, health.Down, "no answer")
 	path, log = d.next()
-	d.want(t, "dead in the meantime", path, log, "a-"+first.Remote, "does not answer probes")
+	d.expect(t, "dead in the meantime", path, log, "a-"+first.Remote, "does not answer probes")
 }
 
 func TestMovesAreBounded(t *testing.T) {

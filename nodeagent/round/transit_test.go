@@ -129,16 +129,16 @@ func TestTransitRanks(t *testing.T) {
 		a, b string
 		rank string
 	}{
-		{"h", "b", "alone"},     // the lower one of two reports
-		{"h", "c", "good"},      // no rank is better than good
-		{"x", "y", "good"},      // no report
-		{"h", "d", "down"},      // d does not accept transit
-		{"h", "e", "good"},      // one end without a report, the other one reports good
-		{"a", "h", "down"},      // an own link that does not exist
-		{"h", "a", "down"},      // the same
-		{"b", "x", "good"},      // b has no report against it
-		{"b", "h", "alone"},     // the order does not matter
-		{"nobody", "d", "down"}, // the report of the other end counts
+		{"h", "b", "alone"},      // the lower one of two reports
+		{"h", "c", "good"},       // no rank is better than good
+		{"x", "y", "good"},       // no report
+		{"h", "d", "down"},       // d does not accept transit
+		{"h", "e", "good"},       // one end without a report, the other one reports good
+		{"a", "h", "down"},       // an own link that does not exist
+		{"h", "a", "down"},       // the same
+		{"b", "x", "good"},       // b has no report against it
+		{"b", "h", "alone"},      // the order does not matter
+		{"unknown", "d", "down"}, // the report of the other end counts
 	} {
 		if have := k.transit(tt.a, tt.b).String(); have != tt.rank {
 			t.Errorf("%s-%s is %s, want %s", tt.a, tt.b, have, tt.rank)

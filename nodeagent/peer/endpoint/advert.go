@@ -61,11 +61,11 @@ func BuildAdvert(f *fabric.Fabric, own string, facts model.Facts, resolved map[s
 	return &out
 }
 
-// discover returns the addresses of an own gateway by one source; none for an entry of
-// endpoints that is no source. Port 0 means the gateway's own port.
+// discover returns the addresses of an own gateway from one source; none if the entry of endpoints
+// is no source. Port 0 means the gateway's own port.
 func discover(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState) []netip.AddrPort {
 	if source == fabric.SourceObserved {
-		return mostObserved(c.Name+"/"+g.Name, live)
+		return byObservers(c.Name+"/"+g.Name, live)
 	}
 	service := facts.GatewayService(g)
 	if source == fabric.SourceLoadBalancer && service != nil {
@@ -84,8 +84,8 @@ func discover(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 		if service == nil {
 			return nil
 		}
-		// Every node forwards a NodePort. The gateway's own node comes first, because it needs
-		// no other one.
+		// Every node forwards a NodePort. The gateway's own node comes first, because it needs no
+		// other node.
 		var out []netip.Addr
 		for _, n := range slices.Concat(facts.Nodes[i:i+1], facts.Nodes[:i], facts.Nodes[i+1:]) {
 			if len(n.External) > 0 {
@@ -107,9 +107,9 @@ func withoutPort(addrs []netip.Addr) []netip.AddrPort {
 	return out
 }
 
-// mostObserved returns the addresses from which remote clusters receive packets of a
-// gateway. Addresses that more clusters observe come first.
-func mostObserved(name string, live map[string]model.ClusterState) []netip.AddrPort {
+// byObservers returns the addresses from which remote clusters receive packets of a gateway, the
+// most observed first.
+func byObservers(name string, live map[string]model.ClusterState) []netip.AddrPort {
 	count := map[netip.AddrPort]int{}
 	for _, l := range live {
 		if l.Endpoints != nil && l.Endpoints.Observed[name].IsValid() {

@@ -1,4 +1,4 @@
-// Package endpoint decides at which address each remote gateway is reached.
+// Package endpoint selects the address of each remote gateway.
 //
 // A gateway's own cluster builds an advert of its discovered endpoints (BuildAdvert). Other
 // clusters accept adverts within bounds (Registry) and put them behind the configured
@@ -19,11 +19,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Candidates returns where a gateway may be reached, in order of preference: configured
-// addresses and names in the order of the topology, then discovered endpoints. resolved
-// has the addresses of names, as in model.HostState. port is the gateway's port where an
-// endpoint has none. Candidates leaves out addresses that usable rejects, and discovered
-// endpoints that are configured too.
+// Candidates returns the addresses of a gateway in order of preference: configured addresses and
+// names in the order of the topology, then discovered endpoints. resolved has the addresses of
+// names, as in model.HostState. port is the gateway's port for endpoints without a port. Candidates
+// omits addresses that usable rejects, and discovered endpoints that are also configured.
 //
 // VXLAN does not authenticate the peer, so only configured endpoints count there.
 func Candidates(g *fabric.Gateway, driver string, port int, resolved map[string][]netip.Addr, discovered []model.DiscoveredEndpoint, usable func(netip.Addr) bool) []model.Candidate {
@@ -36,7 +35,7 @@ func Candidates(g *fabric.Gateway, driver string, port int, resolved map[string]
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
 		switch {
-		case err != nil: // a source, or from a newer version
+		case err != nil: // a source, or an entry of a newer version
 		case e.Name == "":
 			add(text, e.Addr, e.Port)
 		default:

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestCandidates: configured endpoints come first, and an address that is both configured
+// TestCandidates checks that configured endpoints come first and an address that is both configured
 // and discovered is listed once.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestCandidates(t *testing.T) {
 		{name: "a family that the node lacks", endpoints: []string{"2001:db8::1", "node:ExternalIP"}, mayChange: true, discovered: "node:ExternalIP 2001:db8::9"},
 		{name: "VXLAN", driver: fabric.DriverVXLAN, endpoints: []string{"192.0.2.1", "node:ExternalIP"}, mayChange: true,
 			discovered: "node:ExternalIP 203.0.113.9", want: "192.0.2.1=192.0.2.1:51820"},
-		{name: "what this version does not know", endpoints: []string{"node:Hostname", "192.0.2.1"}, want: "192.0.2.1=192.0.2.1:51820"},
+		{name: "an unknown source", endpoints: []string{"node:Hostname", "192.0.2.1"}, want: "192.0.2.1=192.0.2.1:51820"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestNames: the resolver gets names of remote gateways and of own load balancers.
+// TestNames checks that the resolver gets names of remote gateways and of own load balancers.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Clusters: []fabric.Cluster{

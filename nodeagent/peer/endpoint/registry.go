@@ -33,7 +33,7 @@ const (
 // Registry is immutable.
 type Registry struct {
 	Gateways map[string]Entry `json:"gateways,omitempty"` // by cluster/gateway
-	// Refused has the reasons why endpoints in current announcements do not count, by cluster.
+	// Refused has the reasons why endpoints in current announcements are refused, by cluster.
 	Refused map[string][]string `json:"refused,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type Entry struct {
 	At            time.Time `json:"at,omitzero"`
 }
 
-const unknownGateway = "a gateway that the topology does not have"
+const unknownGateway = "a gateway that is not in the topology"
 
 // Restore returns a registry with the endpoints that Saved returned in the previous agent.
 func Restore(saved map[string][]model.DiscoveredEndpoint) Registry {
@@ -56,7 +56,7 @@ func Restore(saved map[string][]model.DiscoveredEndpoint) Registry {
 	return r
 }
 
-// Saved returns what Restore needs, by cluster/gateway.
+// Saved returns the input of Restore, by cluster/gateway.
 func (r Registry) Saved() map[string][]model.DiscoveredEndpoint { return r.Endpoints() }
 
 // Endpoints returns the accepted endpoints by cluster/gateway, in the order of the sources
@@ -71,9 +71,9 @@ func (r Registry) Endpoints() map[string][]model.DiscoveredEndpoint {
 	return out
 }
 
-// Update returns the registry with the current announcements. live has the state of each
-// remote cluster, nodes has the nodes of the own cluster. requeue is the time after which a
-// change counts that came too soon; 0 if none did.
+// Update returns the registry with the current announcements. live has the state of each remote
+// cluster, nodes has the nodes of the own cluster. requeue is the time after which a change that
+// came too soon counts; 0 if there is none.
 func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live map[string]model.ClusterState, now time.Time) (next Registry, requeue time.Duration) {
 	next = Registry{Gateways: map[string]Entry{}, Refused: map[string][]string{}}
 	policy := sync.OnceValue(func() addressPolicy { return newAddressPolicy(f, own, nodes) }) // most fabrics have no sources
@@ -92,7 +92,7 @@ func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live 
 			case g == nil && !slices.Contains(refused, unknownGateway):
 				refused = append(refused, unknownGateway)
 			case g != nil && !g.HasDiscoveredEndpoint():
-				refused = append(refused, "gateway "+name+": the topology lets it find none")
+				refused = append(refused, "gateway "+name+": the topology allows it no discovered endpoints")
 			}
 		}
 		for j := range c.Gateways {
@@ -120,8 +120,8 @@ func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live 
 	return next, requeue
 }
 
-// change returns the entry with other endpoints. If they changed too often it returns the
-// entry as before, and how long the change has to wait.
+// change returns the entry with other endpoints. If they changed too often it returns the previous
+// entry and the wait of the change.
 func (e Entry) change(accepted []model.DiscoveredEndpoint, now time.Time) (Entry, time.Duration) {
 	if len(accepted) == 0 || slices.Equal(accepted, e.Endpoints) {
 		return e, 0
@@ -146,7 +146,8 @@ type addressPolicy struct {
 	reserved []reservedPrefix
 }
 
-// reservedPrefix has addresses that a route of Hawser leads into a tunnel, or to own pods.
+// reservedPrefix has addresses that a route of Hawser leads into a tunnel, or to pods of this
+// cluster.
 type reservedPrefix struct {
 	prefix netip.Prefix
 	owner  string
@@ -174,8 +175,8 @@ func newAddressPolicy(f *fabric.Fabric, own string, nodes []model.Node) addressP
 	return p
 }
 
-// filter returns the announced endpoints that a gateway may have, in the order of its
-// sources, and why the others do not count.
+// filter returns the announced endpoints that a gateway may have, in the order of its sources, and
+// why the others are refused.
 func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEndpoint) (accepted []model.DiscoveredEndpoint, refused []string) {
 	refuse := func(reason string) {
 		if text := "gateway " + g.Name + ": " + reason; !slices.Contains(refused, text) {
@@ -197,7 +198,7 @@ func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEnd
 	}
 	for _, d := range announced {
 		if !fabric.IsEndpointSource(d.Source) || !slices.Contains(g.Endpoints, d.Source) {
-			refuse("the topology grants it no such source of endpoints")
+			refuse("the topology does not allow it this source of endpoints")
 		}
 	}
 	return accepted, refused
@@ -208,10 +209,10 @@ func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEnd
 func (p addressPolicy) rejectReason(g *fabric.Gateway, d model.DiscoveredEndpoint) string {
 	a := d.Addr
 	if !a.IsValid() || !a.IsGlobalUnicast() || a.Zone() != "" || a.Is4In6() {
-		return "an address that is not unicast, or of one link only"
+		return "an address that is not unicast, or link-local"
 	}
 	if d.Port != 0 && d.Port != g.Port && (d.Port < minPort || d.Port > maxPort) {
-		return fmt.Sprintf("a port that is not in the range %d to %d", minPort, maxPort)
+		return fmt.Sprintf("a port outside %d to %d", minPort, maxPort)
 	}
 	for _, r := range p.reserved {
 		if r.prefix.Contains(a) {

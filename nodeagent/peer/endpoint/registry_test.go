@@ -76,11 +76,11 @@ func announce(cluster, gateway, text string) map[string]model.ClusterState {
 	return map[string]model.ClusterState{cluster: {Cluster: cluster, Endpoints: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{gateway: discovered(text)}}}}
 }
 
-// TestFilter: only addresses that another gateway can have count.
+// TestFilter checks which addresses another gateway can have.
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	const port = "gateway a: a port that is not in the range 1024 to 65471"
-	const unicast = "gateway a: an address that is not unicast, or of one link only"
+	const port = "gateway a: a port outside 1024 to 65471"
+	const unicast = "gateway a: an address that is not unicast, or link-local"
 	tests := []struct {
 		name, gateway, announced, want string
 		refused                        []string
@@ -98,19 +98,19 @@ func TestFilter(t *testing.T) {
 		{name: "a zone", gateway: "a", announced: "seen 2001:db8::1%eth0", refused: []string{unicast}},
 		{name: "IPv4 in IPv6", gateway: "a", announced: "seen ::ffff:203.0.113.1", refused: []string{unicast}},
 		{name: "unspecified and broadcast", gateway: "a", announced: "seen 0.0.0.0, seen 255.255.255.255", refused: []string{unicast}},
-		{name: "our pods", gateway: "a", announced: "seen 10.7.0.9", refused: []string{"gateway a: an address inside the prefixes of cluster g1"}},
-		{name: "our services", gateway: "a", announced: "seen 10.77.0.1", refused: []string{"gateway a: an address inside the prefixes of cluster g1"}},
+		{name: "own pods", gateway: "a", announced: "seen 10.7.0.9", refused: []string{"gateway a: an address inside the prefixes of cluster g1"}},
+		{name: "own Services", gateway: "a", announced: "seen 10.77.0.1", refused: []string{"gateway a: an address inside the prefixes of cluster g1"}},
 		{name: "pods of a third cluster", gateway: "a", announced: "seen 10.3.0.9", refused: []string{"gateway a: an address inside the prefixes of cluster g3"}},
 		{name: "global, clusterset and tunnel addresses", gateway: "a", announced: "seen 242.0.0.1, seen 243.0.0.1, seen 241.0.0.1",
 			refused: []string{"gateway a: an address inside the pools of the clusterset"}},
-		{name: "our node", gateway: "a", announced: "node:InternalIP 172.18.0.3", refused: []string{"gateway a: an address of a node of this cluster"}},
+		{name: "own node", gateway: "a", announced: "node:InternalIP 172.18.0.3", refused: []string{"gateway a: an address of a node of this cluster"}},
 		{name: "port of a name server", gateway: "a", announced: "seen 203.0.113.1:53", refused: []string{port}},
-		{name: "no room for the ports behind it", gateway: "a", announced: "seen 203.0.113.1:65500", refused: []string{port}},
+		{name: "no room for the following ports", gateway: "a", announced: "seen 203.0.113.1:65500", refused: []string{port}},
 		{name: "its own port", gateway: "c", announced: "seen 203.0.113.1:800", want: "seen 203.0.113.1:800"},
-		{name: "accepted beside refused", gateway: "a", announced: "seen 127.0.0.1, seen 203.0.113.1", want: "seen 203.0.113.1", refused: []string{unicast}},
-		{name: "another source", gateway: "c", announced: "node:ExternalIP 203.0.113.1", refused: []string{"gateway c: the topology grants it no such source of endpoints"}},
-		{name: "a gateway with configured endpoints", gateway: "b", announced: "seen 203.0.113.1", refused: []string{"gateway b: the topology lets it find none"}},
-		{name: "an unknown gateway", gateway: "z", announced: "seen 203.0.113.1", refused: []string{"a gateway that the topology does not have"}},
+		{name: "accepted and refused", gateway: "a", announced: "seen 127.0.0.1, seen 203.0.113.1", want: "seen 203.0.113.1", refused: []string{unicast}},
+		{name: "another source", gateway: "c", announced: "node:ExternalIP 203.0.113.1", refused: []string{"gateway c: the topology does not allow it this source of endpoints"}},
+		{name: "a gateway with configured endpoints", gateway: "b", announced: "seen 203.0.113.1", refused: []string{"gateway b: the topology allows it no discovered endpoints"}},
+		{name: "an unknown gateway", gateway: "z", announced: "seen 203.0.113.1", refused: []string{"a gateway that is not in the topology"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestOwnGatewaysOnly: an announcement counts for gateways of its own cluster only.
+// TestOwnGatewaysOnly checks that an announcement counts only for gateways of its own cluster.
 func TestOwnGatewaysOnly(t *testing.T) {
 	t.Parallel()
 	b, _ := Registry{}.Update(testFabric(), "g1", nodes(), announce("g3", "a", "seen 203.0.113.1"), time.Unix(1000, 0))
@@ -135,8 +135,9 @@ func TestOwnGatewaysOnly(t *testing.T) {
 	}
 }
 
-// TestLastAnnouncementStays: it stays without a feed, while no node holds the gateway, and
-// after a restart. It goes when the topology takes the sources from the gateway.
+// TestLastAnnouncementStays checks that an announcement stays without a feed, while no node holds
+// the gateway, and after a restart. It is removed when the topology removes the sources of the
+// gateway.
 func TestLastAnnouncementStays(t *testing.T) {
 	t.Parallel()
 	f, now := testFabric(), time.Unix(1000, 0)
@@ -156,8 +157,8 @@ func TestLastAnnouncementStays(t *testing.T) {
 	}
 }
 
-// TestChangesAreBounded: a cluster that announces another address each second has others
-// probe few of them.
+// TestChangesAreBounded checks that a cluster that announces another address each second makes
+// others probe only a few.
 func TestChangesAreBounded(t *testing.T) {
 	t.Parallel()
 	f, now, b := testFabric(), time.Unix(1000, 0), Registry{}
@@ -185,8 +186,8 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSameRegistry: an update without a change returns an equal registry, so that no round
-// runs for it.
+// TestSameRegistry checks that an update without a change returns an equal registry, so that no
+// round runs for it.
 func TestSameRegistry(t *testing.T) {
 	t.Parallel()
 	f, now, live := testFabric(), time.Unix(1000, 0), announce("g2", "a", "seen 203.0.113.1, seen 127.0.0.1")
@@ -197,11 +198,11 @@ func TestSameRegistry(t *testing.T) {
 	}
 }
 
-// TestBuildAdvert: a cluster announces discovered endpoints of its own gateways, and observed
-// addresses of remote gateways with that source.
+// TestBuildAdvert checks that a cluster announces discovered endpoints of its own gateways, and
+// observed addresses of remote gateways with that source.
 func TestBuildAdvert(t *testing.T) {
 	t.Parallel()
-	see := func(at ...string) map[string]model.ClusterState {
+	observed := func(at ...string) map[string]model.ClusterState {
 		out := map[string]model.ClusterState{}
 		for i, text := range at {
 			name := "g" + string(rune('2'+i))
@@ -222,7 +223,7 @@ func TestBuildAdvert(t *testing.T) {
 			"x": discovered("node:ExternalIP 203.0.113.9, node:ExternalIP 2001:db8::9, node:InternalIP 172.18.0.2")}}},
 		{name: "another node", node: "n2", want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{"x": discovered("node:InternalIP 172.18.0.3")}}},
 		{name: "no node holds it"},
-		{name: "most clusters observe it there", live: see("198.51.100.1:4000", "198.51.100.7:5000", "198.51.100.7:5000", "198.51.100.3:4000"),
+		{name: "most clusters observe it there", live: observed("198.51.100.1:4000", "198.51.100.7:5000", "198.51.100.7:5000", "198.51.100.3:4000"),
 			want: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{"x": discovered("seen 198.51.100.7:5000, seen 198.51.100.1:4000")}}},
 		{name: "a load balancer", endpoints: []string{"service:LoadBalancer"}, services: service("198.51.100.80", "LB.example.com", "other.example.com"),
 			resolved: map[string][]netip.Addr{"dns:lb.example.com": addrs("198.51.100.81 198.51.100.82")},

@@ -21,21 +21,21 @@ func TestImproves(t *testing.T) {
 				t.Fatalf("up %t at %s", w.alive, w.at)
 			}
 			w.run(10*time.Second, func() bool { return false })
-			if have, want := w.m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+			if have, want := w.m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no reply at 10.99.0.1"; have != want {
 				t.Errorf("have %q, want %q", have, want)
 			}
 			w.replies[inner], w.works[inner] = 10*time.Millisecond, true
 			w.run(2*improveInterval, func() bool { return w.at == inner })
-			if to := w.m.RemoteEndpoints()["b/gw"]; to.Addr != inner || to.Pending.IsValid() || w.fell {
-				t.Errorf("dialled at %+v, fell %t", to, w.fell)
+			if to := w.m.RemoteEndpoints()["b/gw"]; to.Addr != inner || to.Pending.IsValid() || w.wentDown {
+				t.Errorf("dialled at %+v, went down %t", to, w.wentDown)
 			}
 		})
 	}
 }
 
-// TestSecondaryCarriesNothing: a secondary tunnel without traffic is given up, and the link
-// stays where it is.
-func TestSecondaryCarriesNothing(t *testing.T) {
+// TestSecondaryWithoutTraffic checks that a secondary tunnel without traffic is given up, and the
+// link stays at its candidate.
+func TestSecondaryWithoutTraffic(t *testing.T) {
 	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, NeedsSecondary: true}, map[string]netip.AddrPort{"b/gw": outer})
 	w.works[outer], w.replies[inner] = true, 10*time.Millisecond
 	w.run(5*time.Second, w.up)
@@ -49,16 +49,16 @@ func TestSecondaryCarriesNothing(t *testing.T) {
 		tried = trying
 		return false
 	})
-	if tries < 5 || tries > 12 || w.dials != dials || w.at != outer || w.fell {
-		t.Errorf("tried %d times in 10 minutes, dialled %d times, at %s, fell %t", tries, w.dials-dials, w.at, w.fell)
+	if tries < 5 || tries > 12 || w.dials != dials || w.at != outer || w.wentDown {
+		t.Errorf("tried %d times in 10 minutes, dialled %d times, at %s, went down %t", tries, w.dials-dials, w.at, w.wentDown)
 	}
 	if working := w.m.Working()["b/gw"]; working != outer {
 		t.Errorf("working %s", working)
 	}
 }
 
-// TestLooksDown: if a move would interrupt the link and the candidate in use still replies,
-// a link that looks down stays there for minStay.
+// TestLooksDown checks that a link that looks down stays at its candidate for minStay if that still
+// replies and a move would interrupt the link.
 func TestLooksDown(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true, NeedsSecondary: true}
 	for _, improves := range []bool{false, true} {
@@ -76,7 +76,7 @@ func TestLooksDown(t *testing.T) {
 	}
 }
 
-// TestIsDown: if the candidate in use does not reply, the link moves to another candidate.
+// TestIsDown checks that the link moves to another candidate if the one in use does not reply.
 func TestIsDown(t *testing.T) {
 	for at, other := range map[netip.AddrPort]netip.AddrPort{inner: outer, outer: inner} {
 		w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true, NeedsSecondary: true}, map[string]netip.AddrPort{"b/gw": at})
@@ -90,8 +90,8 @@ func TestIsDown(t *testing.T) {
 	}
 }
 
-// TestSteps: there are no steps without a deadline, whether the link is down or up at its
-// second candidate.
+// TestSteps checks that no step runs without a deadline, with the link down or up at its second
+// candidate.
 func TestSteps(t *testing.T) {
 	for n := range 16 {
 		canProbe, secondary, alive, replies := n&1 > 0, n&2 > 0, n&4 > 0, n&8 > 0
@@ -114,8 +114,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestLooksDownOnSecondary: a link that looks down while it uses the secondary tunnel stays
-// on it, and the first tunnel is not recreated while it exists.
+// TestLooksDownOnSecondary checks that a link that looks down on the secondary tunnel stays there.
+// The first tunnel is not recreated while it exists.
 func TestLooksDownOnSecondary(t *testing.T) {
 	for _, onSecondary := range []bool{false, true} {
 		m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
@@ -150,7 +150,7 @@ func TestLooksDownOnSecondary(t *testing.T) {
 	}
 }
 
-// TestSecondaryDies: the candidate of the secondary tunnel stops replying.
+// TestSecondaryDies stops the replies of the secondary tunnel's candidate.
 func TestSecondaryDies(t *testing.T) {
 	m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
 	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true, NeedsSecondary: true}}, now)

@@ -15,7 +15,8 @@ const (
 	probeSpacing = 60 * time.Millisecond
 	// followerDelay is the lead of the end that improves the link when both ends search.
 	followerDelay = 700 * time.Millisecond
-	// badTTL is the time for which a candidate is left out if it replied but the link did not come up.
+	// badTTL is the time for which a candidate is skipped if it replied but the link did not come
+	// up.
 	badTTL = 20 * time.Second
 	// maxBlindInterval limits the time between two candidates that are dialled without a reply.
 	maxBlindInterval = time.Minute
@@ -23,8 +24,8 @@ const (
 	// improveInterval.
 	firstImprove    = 3 * time.Second
 	improveInterval = time.Minute
-	// minStay is the time for which a link stays at a candidate that replies although the link
-	// is down, if a move would interrupt it: perhaps one of the two machines is busy.
+	// minStay is how long a link stays at a candidate that replies although the link is down, if a
+	// move would interrupt it. One of the hosts may be busy.
 	minStay = 10 * time.Second
 	// secondaryTrial is the time in which a secondary tunnel must have traffic.
 	secondaryTrial = 20 * time.Second
@@ -32,9 +33,9 @@ const (
 
 // timing has the durations that depend on how a gateway is probed and its link is moved.
 type timing struct {
-	grace time.Duration // how much later than another candidate a better one may reply
-	trial time.Duration // how long the link has to come up at a candidate that replied
-	blind time.Duration // time between two candidates that are dialled without a reply, at first
+	grace time.Duration // how much later than another candidate a preferred one may reply
+	trial time.Duration // how long the link may take to come up at a candidate that replied
+	blind time.Duration // initial time between two candidates that are dialled without a reply
 }
 
 func timingOf(r Remote) timing {
@@ -70,19 +71,19 @@ type selection struct {
 	published model.RemoteEndpoint // endpoint at the end of the previous step
 	resolve   bool                 // see Decision
 
-	// Probes. A round of them probes each candidate that may be better than the one in use.
+	// Probes. A round probes each candidate that may be better than the one in use.
 	nextRound  time.Time
 	rounds     int              // while the link is down
 	queue      []netip.AddrPort // rest of the current round
 	lastProbe  time.Time
 	probed     map[netip.AddrPort]bool
-	replied    map[netip.AddrPort]bool // since the link went down or up, or in this round while it is up
+	replied    map[netip.AddrPort]bool // since the link went down or up; while it is up, in this round
 	firstReply time.Time
-	badUntil   map[netip.AddrPort]time.Time // candidates that are left out
+	badUntil   map[netip.AddrPort]time.Time // skipped candidates
 
 	// While the link is down.
 	downSince time.Time
-	trialEnd  time.Time // of the candidate that was dialled on its reply; zero = none was
+	trialEnd  time.Time // of the candidate that was dialled after its reply; zero = none
 	nextBlind time.Time // when the next candidate is dialled without a reply
 	blinds    int
 
@@ -91,9 +92,9 @@ type selection struct {
 	secondaryEnd time.Time // when a secondary tunnel without traffic is given up
 }
 
-// newSelection returns the state of a gateway that was added. The candidate that worked in
-// the previous agent is dialled at once, or else the first one if there is no other or
-// gateways cannot be probed without an interruption.
+// newSelection returns the state of a new gateway. It dials the candidate that worked in the
+// previous agent. Otherwise it dials the first one, if there is no other or gateways cannot be
+// probed without an interruption.
 func newSelection(r Remote, saved netip.AddrPort, now time.Time) *selection {
 	s := &selection{Remote: r, timing: timingOf(r), probed: map[netip.AddrPort]bool{}, badUntil: map[netip.AddrPort]time.Time{}}
 	switch {
@@ -109,7 +110,7 @@ func newSelection(r Remote, saved netip.AddrPort, now time.Time) *selection {
 	return s
 }
 
-// update sets other candidates, or other properties of the gateway.
+// update sets the candidates and the properties of the gateway.
 func (s *selection) update(r Remote, now time.Time) {
 	changed := !slices.Equal(s.Candidates, r.Candidates)
 	s.Remote, s.timing = r, timingOf(r)
@@ -129,7 +130,7 @@ func (s *selection) updateLink(link LinkState, now time.Time) {
 	case roams && s.link.Alive:
 		link.ObservedAddr = s.link.ObservedAddr
 	default:
-		link.ObservedAddr = s.endpoint.Addr // the link came up where it was dialled
+		link.ObservedAddr = s.endpoint.Addr // the link came up at the dialled candidate
 	}
 	before := s.link
 	s.link = link
@@ -180,7 +181,7 @@ func (s *selection) onReply(a netip.AddrPort, now time.Time) {
 
 func (s *selection) forgetReplies() { s.replied, s.firstReply = map[netip.AddrPort]bool{}, time.Time{} }
 
-// step handles all deadlines that passed. It returns at most one address to probe.
+// step handles all expired deadlines. It returns at most one address to probe.
 func (s *selection) step(now time.Time) (probe netip.AddrPort, ok bool) {
 	switch {
 	case len(s.Candidates) == 0:
@@ -211,8 +212,8 @@ func (s *selection) nextStep(now time.Time) time.Time {
 	return next
 }
 
-// search dials the best candidate that replied while the link is down. If none replies, it
-// dials one after the other: perhaps only probes or their replies are lost.
+// search dials the best candidate that replied while the link is down. If none replies, it dials
+// one after the other: perhaps only probes or their replies are lost.
 func (s *selection) search(now time.Time) {
 	s.finishSecondary(now)
 	if now.Before(s.trialEnd) {
@@ -268,8 +269,8 @@ func (s *selection) improve(now time.Time) {
 	}
 }
 
-// startRound queues candidates to be probed, except those that are left out. If all are
-// left out, the next round probes them again.
+// startRound queues candidates to be probed, except bad ones. If all are bad, the next round probes
+// them again.
 func (s *selection) startRound(candidates []model.Candidate, now time.Time) {
 	for _, c := range candidates {
 		if !s.isBad(c.Addr, now) {
@@ -281,8 +282,8 @@ func (s *selection) startRound(candidates []model.Candidate, now time.Time) {
 	}
 }
 
-// best returns the first of some candidates that replied. ok is false while a better one
-// may still reply.
+// best returns the first of some candidates that replied. ok is false while a better one may still
+// reply.
 func (s *selection) best(now time.Time, candidates []model.Candidate) (addr netip.AddrPort, ok bool) {
 	if len(s.replied) == 0 || now.Before(s.lastProbe.Add(probeSpacing)) {
 		return netip.AddrPort{}, false // the kernel would not accept the tunnel's own handshake yet
@@ -317,7 +318,7 @@ func (s *selection) shouldStay(now time.Time) bool {
 	return false
 }
 
-// markBad leaves out the candidate in use: it replied, and the link did not come up.
+// markBad marks the candidate in use as bad: it replied, but the link did not come up.
 func (s *selection) markBad(now time.Time) {
 	s.badUntil[s.currentAddr()] = now.Add(badTTL)
 	s.trialEnd, s.nextRound = time.Time{}, now
@@ -326,7 +327,7 @@ func (s *selection) markBad(now time.Time) {
 
 func (s *selection) isBad(a netip.AddrPort, now time.Time) bool { return now.Before(s.badUntil[a]) }
 
-// dialNext dials the candidate behind the one in use.
+// dialNext dials the candidate after the one in use.
 func (s *selection) dialNext(now time.Time) {
 	n := len(s.Candidates)
 	i := s.rank(s.currentAddr()) + 1
@@ -361,7 +362,7 @@ func (s *selection) finishSecondary(now time.Time) {
 	}
 }
 
-// currentAddr returns the candidate at which the link is.
+// currentAddr returns the candidate of the link.
 func (s *selection) currentAddr() netip.AddrPort {
 	if s.usesSecondary() {
 		return s.endpoint.Pending
@@ -371,8 +372,7 @@ func (s *selection) currentAddr() netip.AddrPort {
 
 func (s *selection) usesSecondary() bool { return s.endpoint.Pending.IsValid() && s.link.OnSecondary }
 
-// rank returns the index of an address among the candidates; their number for any other
-// address.
+// rank returns the index of an address among the candidates, or their number if it is no candidate.
 func (s *selection) rank(a netip.AddrPort) int {
 	i := slices.IndexFunc(s.Candidates, func(c model.Candidate) bool { return c.Addr == a })
 	if i < 0 {

@@ -15,17 +15,17 @@ import (
 // Remote is a gateway of another cluster, with its candidates.
 type Remote struct {
 	Name       string            `json:"Name"`       // cluster/gateway
-	Candidates []model.Candidate `json:"Candidates"` // in order of preference; none = it dials in
+	Candidates []model.Candidate `json:"Candidates"` // in order of preference; empty = the peer dials in
 	// Improves reports whether this end moves the link to a better candidate while it is up.
 	// If both ends use the same address pair, only one of them does: two ends with different
 	// preferences would move the link back and forth.
 	Improves bool `json:"Leads"`
-	// CanProbe reports whether the peer also answers endpoint probes while the link is down.
-	// If not, candidates are dialled one after the other.
+	// CanProbe reports whether the peer replies to endpoint probes while the link is down. If not,
+	// candidates are dialled one after the other.
 	CanProbe bool `json:"Asks"`
-	// NeedsSecondary reports whether a move recreates the tunnel, which interrupts the link. A
-	// link that is up then moves over a secondary tunnel, and a link that looks down stays
-	// where the peer still answers.
+	// NeedsSecondary reports whether a move recreates the tunnel, which interrupts the link. A link
+	// that is up then moves over a secondary tunnel. A link that looks down stays while its
+	// candidate still replies.
 	NeedsSecondary bool `json:"Secondary"`
 }
 
@@ -60,7 +60,7 @@ type Selector struct {
 	saved      map[string]netip.AddrPort
 }
 
-// noDeadline is the time between steps if no deadline lies ahead.
+// noDeadline is the time between steps if there is no deadline.
 const noDeadline = time.Hour
 
 // New returns a Selector. saved is the result of Working in the previous agent.
@@ -68,7 +68,7 @@ func New(saved map[string]netip.AddrPort) *Selector {
 	return &Selector{selections: map[string]*selection{}, saved: saved}
 }
 
-// Set replaces the remotes. Those that had been set keep their state.
+// Set replaces the remotes. Remotes that were set before keep their state.
 func (s *Selector) Set(remotes []Remote, now time.Time) {
 	wanted := map[string]bool{}
 	for _, r := range remotes {
@@ -132,7 +132,7 @@ func (s *Selector) Idle(now time.Time) bool {
 	return !due
 }
 
-// RemoteEndpoints returns where to dial each gateway.
+// RemoteEndpoints returns the endpoint to dial for each gateway.
 func (s *Selector) RemoteEndpoints() map[string]model.RemoteEndpoint {
 	out := make(map[string]model.RemoteEndpoint, len(s.selections))
 	for name, one := range s.selections {
@@ -177,11 +177,11 @@ func (s *Selector) Reason(name string) string {
 	rank := one.rank(one.link.ObservedAddr)
 	switch {
 	case n == 0:
-		return "no endpoint: it dials in"
+		return "no endpoint: the peer dials in"
 	case !one.link.Alive:
-		return "looking: " + one.probeResults(n)
+		return "searching: " + one.probeResults(n)
 	case rank == n:
-		return "it dialled in; " + one.probeResults(n)
+		return "the peer dialled in; " + one.probeResults(n)
 	case rank == 0:
 		return fmt.Sprintf("%s, the first of %d", one.Candidates[0].Text, n)
 	}
@@ -192,14 +192,14 @@ func (s *Selector) Reason(name string) string {
 func (s *selection) probeResults(n int) string {
 	var out []string
 	for _, c := range s.Candidates[:n] {
-		text := "no answer at "
+		text := "no reply at "
 		switch {
 		case !s.probed[c.Addr]:
-			text = "not asked yet at "
+			text = "not probed yet at "
 		case s.replied[c.Addr]:
-			text = "an answer from "
+			text = "a reply from "
 		case !s.badUntil[c.Addr].IsZero():
-			text = "an answer but no link at "
+			text = "a reply but no link at "
 		}
 		out = append(out, text+c.Text)
 	}

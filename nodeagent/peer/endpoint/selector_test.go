@@ -28,17 +28,17 @@ func candidates(addrs ...netip.AddrPort) []model.Candidate {
 type world struct {
 	m       *Selector
 	now     time.Time
-	replies map[netip.AddrPort]time.Duration // by candidate that replies, after which time
-	works   map[netip.AddrPort]bool          // candidates where the link comes up, 50 ms after it was dialled
+	replies map[netip.AddrPort]time.Duration // delay of the reply, by candidate that replies
+	works   map[netip.AddrPort]bool          // candidates where the link comes up 50 ms after the dial
 	coming  []event
-	at      netip.AddrPort // where the link is
+	at      netip.AddrPort // candidate where the link is
 	alive   bool
 	probes  map[netip.AddrPort]int
 	dials   int
 	resolve bool
-	// secondarySince is when a secondary tunnel got traffic; zero = no tunnel.
+	// secondarySince is when the secondary tunnel first had traffic; zero = no tunnel.
 	secondarySince time.Time
-	fell           bool // the link went down after it was up
+	wentDown       bool // the link went down after it was up
 }
 
 type event struct {
@@ -55,7 +55,7 @@ func newWorld(r Remote, saved map[string]netip.AddrPort) *world {
 	return w
 }
 
-// run advances the time until done, or until the limit. It returns how much time passed.
+// run advances the time until done or the limit. It returns the elapsed time.
 func (w *world) run(limit time.Duration, done func() bool) time.Duration {
 	start := w.now
 	for w.now.Sub(start) < limit {
@@ -69,7 +69,7 @@ func (w *world) run(limit time.Duration, done func() bool) time.Duration {
 				w.coming = append(w.coming, event{w.now.Add(after), func() { w.m.OnReply(p, w.now) }})
 			}
 		}
-		w.follow()
+		w.apply()
 		if done() {
 			return w.now.Sub(start)
 		}
@@ -93,8 +93,8 @@ func (w *world) pass(next time.Time) time.Time {
 	return next
 }
 
-// follow moves the link to where the Selector dials.
-func (w *world) follow() {
+// apply moves the link to the candidate that the Selector dials.
+func (w *world) apply() {
 	to := w.m.RemoteEndpoints()["b/gw"]
 	switch {
 	case !w.works[to.Pending]:
@@ -106,23 +106,23 @@ func (w *world) follow() {
 		return
 	}
 	w.dials, w.at = to.DialCount, to.Addr
-	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.fell, w.alive = w.alive && !w.works[w.at], w.works[w.at] }})
+	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.wentDown, w.alive = w.alive && !w.works[w.at], w.works[w.at] }})
 }
 
 func (w *world) up() bool { return w.alive }
 
-// TestFirstLeadsNowhere: the second candidate is in use less than a second after the start.
-func TestFirstLeadsNowhere(t *testing.T) {
+// TestFirstDead checks that the second candidate is in use less than a second after the start.
+func TestFirstDead(t *testing.T) {
 	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[outer], w.works[outer] = 40*time.Millisecond, true
 	w.run(200*time.Millisecond, w.up)
-	if have, want := w.m.Reason("b/gw"), "looking: no answer at 10.99.0.1, an answer from 203.0.113.1"; have != want {
+	if have, want := w.m.Reason("b/gw"), "searching: no reply at 10.99.0.1, a reply from 203.0.113.1"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
 	if took := w.run(10*time.Second, w.up); took > 800*time.Millisecond {
 		t.Errorf("up after %s more", took)
 	}
-	if have, want := w.m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+	if have, want := w.m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no reply at 10.99.0.1"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
 }
@@ -138,8 +138,8 @@ func TestPreferredWins(t *testing.T) {
 	}
 }
 
-// TestBetterLater: the link moves to a preferred candidate that starts to reply, and is not
-// touched before.
+// TestBetterLater checks that the link moves to a preferred candidate once that replies, and stays
+// unchanged before.
 func TestBetterLater(t *testing.T) {
 	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[outer], w.works[outer] = 10*time.Millisecond, true
@@ -188,7 +188,7 @@ func TestDialsIn(t *testing.T) {
 	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	w.alive, w.at = true, away
 	w.run(time.Second, func() bool { return false })
-	if have, want := w.m.Reason("b/gw"), "it dialled in; not asked yet at 10.99.0.1, not asked yet at 203.0.113.1"; have != want {
+	if have, want := w.m.Reason("b/gw"), "the peer dialled in; not probed yet at 10.99.0.1, not probed yet at 203.0.113.1"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
 	if working := w.m.Working(); len(working) > 0 {
@@ -196,7 +196,7 @@ func TestDialsIn(t *testing.T) {
 	}
 }
 
-// TestNameMoves: a name resolves to another address. The link is up again within 2 s.
+// TestNameMoves checks that a link is up again within 2 s after a name resolves to another address.
 func TestNameMoves(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner), Improves: true, CanProbe: true}
 	w := newWorld(r, nil)
@@ -215,8 +215,9 @@ func TestNameMoves(t *testing.T) {
 	}
 }
 
-// TestRepliesButCarriesNothing: such a candidate is left for the next one.
-func TestRepliesButCarriesNothing(t *testing.T) {
+// TestReplyWithoutLink checks that a candidate that replies without a link is left for the next
+// one.
+func TestReplyWithoutLink(t *testing.T) {
 	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[inner], w.replies[outer], w.works[outer] = 10*time.Millisecond, 10*time.Millisecond, true
 	if took := w.run(20*time.Second, w.up); took > 4*time.Second {
@@ -224,7 +225,7 @@ func TestRepliesButCarriesNothing(t *testing.T) {
 	}
 }
 
-// TestNoReplies: candidates are dialled without a reply, less and less often.
+// TestNoReplies checks that candidates without a reply are dialled at growing intervals.
 func TestNoReplies(t *testing.T) {
 	for _, canProbe := range []bool{true, false} {
 		t.Run(fmt.Sprintf("can probe %t", canProbe), func(t *testing.T) {
@@ -260,8 +261,8 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// TestUpWithoutObservedAddr: a link that comes up while the peer's address is unknown is
-// where it was dialled, not where it was before.
+// TestUpWithoutObservedAddr checks that a link that comes up while the peer's address is unknown is
+// at the dialled candidate, not at the previous one.
 func TestUpWithoutObservedAddr(t *testing.T) {
 	t.Parallel()
 	m, now := New(nil), time.Unix(1000, 0)
@@ -282,7 +283,7 @@ func TestUpWithoutObservedAddr(t *testing.T) {
 	if have := m.RemoteEndpoints()["b/gw"].Addr; have != outer {
 		t.Errorf("dialled at %s again", have)
 	}
-	if have, want := m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no answer at 10.99.0.1"; have != want {
+	if have, want := m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no reply at 10.99.0.1"; have != want {
 		t.Errorf("%q, want %q", have, want)
 	}
 }

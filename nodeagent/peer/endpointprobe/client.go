@@ -1,4 +1,4 @@
-// Package endpointprobe checks whether a gateway answers at an address, without touching
+// Package endpointprobe checks whether a gateway replies at an address, without touching
 // the tunnel.
 //
 // For WireGuard it sends a handshake initiation from the port of the gateway's own device
@@ -61,7 +61,7 @@ func New() *Client {
 }
 
 // ProbeWireGuard sends a handshake initiation. It calls onReply at most once, from another
-// goroutine, if the peer answers in time.
+// goroutine, if the peer replies in time.
 func (c *Client) ProbeWireGuard(r Request, onReply func()) error {
 	handshake, message, err := newInitiation(r.Keys)
 	if err != nil {
@@ -154,8 +154,7 @@ func (c *Client) closeIdle() {
 	c.closeRaw()
 }
 
-// matchReply returns the onReply of the probe that a UDP datagram answers; nil if it
-// answers none.
+// matchReply returns the onReply of the probe that a UDP datagram replies to; nil if there is none.
 func (c *Client) matchReply(raw []byte) func() {
 	if len(raw) < udpHeader {
 		return nil
@@ -184,8 +183,8 @@ func datagram(from, to uint16, message []byte) []byte {
 	return append(out, message...)
 }
 
-// filterReplies lets only handshake replies pass to the socket, because a raw socket
-// receives every UDP datagram of the host. For IPv6 the kernel also computes checksums.
+// filterReplies lets only handshake replies pass to the socket, because a raw socket receives every
+// UDP datagram of the host. For IPv6 the kernel also computes checksums.
 func filterReplies(conn *net.IPConn, six bool) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -63,8 +63,8 @@ func gateway(t testing.TB) (Keys, uint16) {
 	return Keys{Private: peer, Public: ownPublic, PSK: psk}, port
 }
 
-// TestHandshake: wireguard-go answers an initiation. Only its own response counts, and forged
-// ones before it do not change that.
+// TestHandshake sends an initiation to wireguard-go. Only its own response counts, even after
+// forged ones.
 func TestHandshake(t *testing.T) {
 	t.Parallel()
 	keys, port := gateway(t)
@@ -116,8 +116,8 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// TestCookieReply: a peer under load answers with a cookie, which only the holder of its
-// key can make for this initiation.
+// TestCookieReply checks the reply of a peer under load: a cookie, which only the holder of its key
+// can make for this initiation.
 func TestCookieReply(t *testing.T) {
 	t.Parallel()
 	private, public := newKey(t)
@@ -167,7 +167,7 @@ func TestProbeWireGuard(t *testing.T) {
 			err := s.ProbeWireGuard(Request{Keys: keys, From: own, To: netip.AddrPortFrom(addr, port)}, func() {
 				select {
 				case replied <- struct{}{}:
-				default: // an earlier probe was answered
+				default: // an earlier probe got a reply
 				}
 			})
 			if err != nil {
@@ -178,13 +178,13 @@ func TestProbeWireGuard(t *testing.T) {
 				done = true
 			case <-tick.C:
 			case <-deadline:
-				t.Fatalf("no answer from %s", text)
+				t.Fatalf("no reply from %s", text)
 			}
 		}
 	}
 }
 
-// listener binds a port of its own, as a tunnel device does, and returns it.
+// listener binds a free port, as a tunnel device does, and returns it.
 func listener(t *testing.T, addr netip.Addr) uint16 {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
@@ -209,7 +209,7 @@ func FuzzReply(f *testing.F) {
 	c.pending[0] = pending{initiation: h, onReply: func() {}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if c.matchReply(raw) != nil {
-			t.Error("a made-up reply counts")
+			t.Error("a random reply counts")
 		}
 	})
 }

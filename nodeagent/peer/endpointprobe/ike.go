@@ -22,11 +22,10 @@ const (
 // (RFC 3948, section 2.2).
 const nonESPMarkerLen = 4
 
-// ProbeIKE sends an IKE message to a port that IKE shares with ESP (RFC 3948). Its version
-// does not exist yet: every IKE daemon answers with the version that it supports and keeps
-// no state (RFC 7296, section 2.5). The reply is not authenticated: it proves that the
-// address answers, not who answers. ProbeIKE calls onReply at most once, from another
-// goroutine.
+// ProbeIKE sends an IKE message to a port that IKE shares with ESP (RFC 3948). Its version does not
+// exist yet: every IKE daemon replies with the version that it supports and keeps no state (RFC
+// 7296, section 2.5). The reply is not authenticated: it proves that the address replies, not who
+// replies. ProbeIKE calls onReply at most once, from another goroutine.
 func (c *Client) ProbeIKE(to netip.AddrPort, onReply func()) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {

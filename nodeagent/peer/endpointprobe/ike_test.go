@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestProbeIKE: a reply counts if it has the probe's SPI behind the non-ESP marker.
+// TestProbeIKE checks that a reply counts if it has the probe's SPI after the non-ESP marker.
 func TestProbeIKE(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -52,7 +52,7 @@ func TestProbeIKE(t *testing.T) {
 					t.Error("the reply does not count")
 				}
 			}
-			c.Close() // waits until every reply was read
+			c.Close() // waits until all replies are read
 			if !tt.want && len(replied) > 0 {
 				t.Error("the reply counts")
 			}

@@ -75,8 +75,8 @@ func newInitiation(keys Keys) (*initiation, []byte, error) {
 	return i, message, nil
 }
 
-// replyIndex returns the handshake that a message answers. ok is false for any message
-// but a response or a cookie reply.
+// replyIndex returns the handshake that a message replies to. ok is false for any message except a
+// response or a cookie reply.
 func replyIndex(message []byte) (index uint32, ok bool) {
 	switch {
 	case len(message) == device.MessageResponseSize && binary.LittleEndian.Uint32(message) == device.MessageResponseType:
@@ -87,9 +87,9 @@ func replyIndex(message []byte) (index uint32, ok bool) {
 	return 0, false
 }
 
-// verifies reports whether a message for which replyIndex reports ok comes from the holder
-// of the peer's private key. A peer under load answers with a cookie reply. A forged
-// message does not change the handshake.
+// verifies reports whether a message for which replyIndex reports ok comes from the holder of the
+// peer's private key. A peer under load replies with a cookie. A forged message does not change the
+// handshake.
 func (i *initiation) verifies(message []byte) bool {
 	if binary.LittleEndian.Uint32(message) == device.MessageCookieReplyType {
 		var reply device.MessageCookieReply

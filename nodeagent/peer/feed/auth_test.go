@@ -50,7 +50,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("data came through: %v", have)
 			}
 			if c.count("feed lost") > 3 {
-				t.Error("the same refusal is logged again and again")
+				t.Error("the same refusal is logged repeatedly")
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func TestEpochsRotate(t *testing.T) {
 	publish(t, s, stateOf("b", ready("one")))
 	c := startClient(t, a.id, fast, b.peer)
 	c.awaitState(t, stateOf("b", ready("one")))
-	// Epoch 1 ends: the connection that stands on it is cut, the next takes 2.
+	// When epoch 1 ends, its connection is closed; the next one uses epoch 2.
 	ahead := a.peer
 	ahead.Keys = map[int]PublicKey{2: a.peer.Keys[2]}
 	s.SetPeers([]Peer{ahead})
@@ -75,8 +75,7 @@ func TestEpochsRotate(t *testing.T) {
 	await(t, "the end", func() bool { return !c.States()[0].Connected })
 }
 
-// TestMachineInTheMiddle: somebody ends both TLS connections and passes on all
-// that the two ends say inside them.
+// TestMachineInTheMiddle terminates both TLS connections and relays the data inside them.
 func TestMachineInTheMiddle(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -110,7 +109,7 @@ func TestMachineInTheMiddle(t *testing.T) {
 	c := startClient(t, a.id, fast, through)
 	await(t, "a refusal", func() bool { return strings.Contains(c.States()[0].Err, "refused") })
 	if passed.count(`"server":"b/b-a"`) == 0 {
-		t.Error("the hello did not go through the middle, so the test shows nothing")
+		t.Error("the hello did not go through the middle: the test is void")
 	}
 	if passed.count("sample") > 0 || len(c.Snapshot()) > 0 {
 		t.Error("data went through the middle")
@@ -124,7 +123,7 @@ func relayBytes(in net.Conn, to string, seen io.Writer) {
 		return
 	}
 	defer func() { _ = out.Close() }()
-	// Seen before it is passed on: what follows from it may be faster than a note.
+	// Written before it is relayed: the reply may arrive earlier than the copy.
 	go func() { _, _ = io.Copy(io.MultiWriter(seen, out), in) }()
 	_, _ = io.Copy(io.MultiWriter(seen, in), out)
 }
@@ -137,6 +136,6 @@ func TestPublicKeys(t *testing.T) {
 		t.Errorf("got %v, %v", have, err)
 	}
 	if _, err := PublicKeys([]fabric.Key{good, {Epoch: 3, Public: "AAAA"}}); err == nil {
-		t.Error("a short key was taken")
+		t.Error("a short key was accepted")
 	}
 }

@@ -37,8 +37,7 @@ const (
 	maxHostAddrs = 8
 )
 
-// Lower bounds of what things take in memory, in bytes. They include the maps and lists around
-// them.
+// Lower bounds of memory sizes, in bytes. They include the surrounding maps and lists.
 const (
 	clusterCost = 1024
 	exportCost  = 512

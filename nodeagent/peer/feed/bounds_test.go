@@ -33,8 +33,8 @@ func relayed(t *testing.T, states map[string]RemoteState) map[string]RemoteState
 	return node.states
 }
 
-// TestAcceptedStateCanBeRelayed: what grows when it is encoded again, is longer than any name, or is
-// no name, is omitted. The rest of the cluster remains.
+// TestAcceptedStateCanBeRelayed checks that exports are omitted that grow when encoded again, are
+// longer than any name, or have invalid names. The rest of the cluster remains.
 func TestAcceptedStateCanBeRelayed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 200<<10)
@@ -74,7 +74,7 @@ func TestAcceptedStateCanBeRelayed(t *testing.T) {
 			}
 			have := r.states["b"].State.Exports
 			if i := len(have) - 1; i < 0 || !cmp.Equal(have[i], good, byValue) {
-				t.Errorf("the other export is gone: %+v", have)
+				t.Errorf("the other export is missing: %+v", have)
 			}
 			for _, e := range have {
 				if e.Name != "good" && (e.Offer != nil || len(e.Hosts) > 0 || len(e.Families) > 0 || e.Namespace != "sample") {
@@ -85,8 +85,8 @@ func TestAcceptedStateCanBeRelayed(t *testing.T) {
 	}
 }
 
-// TestOneClusterFailsAlone: what cannot be encoded of one cluster is omitted and reported. Its
-// other exports and other clusters continue.
+// TestOneClusterFailsAlone checks that an export that cannot be encoded is omitted and reported.
+// Other exports and other clusters continue.
 func TestOneClusterFailsAlone(t *testing.T) {
 	t.Parallel()
 	huge := offering("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
@@ -110,8 +110,8 @@ func TestOneClusterFailsAlone(t *testing.T) {
 	}
 }
 
-// TestLinksAreBounded: a cluster reports at most the links that a cluster can have. Otherwise all
-// its links are omitted.
+// TestLinksAreBounded checks that a cluster reports at most the links that a cluster can have.
+// Otherwise all its links are omitted.
 func TestLinksAreBounded(t *testing.T) {
 	t.Parallel()
 	edge := func(name string) string { return `{"cluster":"` + name + `","rank":3,"mtu":1400}` }
@@ -188,8 +188,8 @@ func TestStateIsBoundedInMemory(t *testing.T) {
 	}
 }
 
-// TestRelayBreaksOneClusterOnly: one cluster that exceeds a bound does not end the feed of a gateway
-// of this cluster, which relays many.
+// TestRelayBreaksOneClusterOnly checks that one cluster that exceeds a bound does not end the feed
+// of a gateway of this cluster, which relays many.
 func TestRelayBreaksOneClusterOnly(t *testing.T) {
 	t.Parallel()
 	var warned []string
@@ -214,7 +214,8 @@ func TestRelayBreaksOneClusterOnly(t *testing.T) {
 	}
 }
 
-// TestRelayedClustersAreBounded: clusters without exports count, too, and those that are refused.
+// TestRelayedClustersAreBounded checks that clusters without exports and refused clusters count
+// too.
 func TestRelayedClustersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := receiverOf(Peer{Device: "hw-vx0"}, ignore)

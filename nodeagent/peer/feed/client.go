@@ -50,10 +50,10 @@ func NewClient(config Config) *Client {
 // for RestoreFirstSeen at the next start.
 func (c *Client) FirstSeen() map[string]map[string]time.Time { return c.firstSeen.saved() }
 
-// RestoreFirstSeen loads what FirstSeen returned in the previous agent. Call it before Run.
+// RestoreFirstSeen loads the result of FirstSeen of the previous agent. Call it before Run.
 func (c *Client) RestoreFirstSeen(saved map[string]map[string]time.Time) { c.firstSeen.restore(saved) }
 
-// SetIdentity replaces who this agent is. Open connections remain.
+// SetIdentity replaces the identity of this agent. Open connections remain.
 func (c *Client) SetIdentity(id Identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *Client) SetIdentity(id Identity) {
 }
 
 // SetPeers replaces the set of peers. An unchanged peer keeps its connection; a changed one keeps
-// its states and reconnects. The states of a removed peer are forgotten.
+// its states and reconnects. The states of a removed peer are removed.
 func (c *Client) SetPeers(peers []Peer) {
 	c.mu.Lock()
 	changed := false
@@ -203,7 +203,8 @@ func (c *Client) startSubscriptions(ctx context.Context, group *sync.WaitGroup) 
 	}
 }
 
-// forgetExpired forgets the states of feeds that are lost for too long, and reports whether it did.
+// forgetExpired removes the states of feeds that were lost before StaleAfter. It reports whether it
+// removed any.
 func (c *Client) forgetExpired() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

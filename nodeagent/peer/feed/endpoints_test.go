@@ -8,8 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHostileEndpoints: a cluster reports at most the endpoints that a cluster can have. Otherwise all
-// its endpoints are omitted and logged, and the feed continues. Accepted ones are relayed.
+// TestHostileEndpoints checks that a cluster reports at most the endpoints that a cluster can have.
+// Otherwise all its endpoints are omitted and logged, and the feed continues. Accepted ones are
+// relayed.
 func TestHostileEndpoints(t *testing.T) {
 	t.Parallel()
 	one := `{"source":"seen","addr":"203.0.113.1","port":6000}`

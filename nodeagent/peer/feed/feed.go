@@ -55,7 +55,7 @@ func PublicKeys(keys []fabric.Key) (map[int]PublicKey, error) {
 	return out, nil
 }
 
-// Identity is who this agent is.
+// Identity is the identity of this agent.
 type Identity struct {
 	Cluster string
 	Gateway string // empty: the node is no gateway

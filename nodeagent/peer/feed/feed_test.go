@@ -33,7 +33,7 @@ func TestPropagation(t *testing.T) {
 	}
 	c.SetPeers(nil)
 	if have := c.Snapshot(); len(have) != 0 {
-		t.Errorf("after the peer is gone: %v", have)
+		t.Errorf("after removal of the peer: %v", have)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestReconnectAndAge(t *testing.T) {
 	}
 }
 
-// TestSilentFeedIsDropped: the server sends nothing after the first update.
+// TestSilentFeedIsDropped uses a server that sends nothing after the first update.
 func TestSilentFeedIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -97,8 +97,8 @@ func TestSilentFeedIsDropped(t *testing.T) {
 	await(t, "a second connection", func() bool { return c.count("feed connected") > 1 })
 }
 
-// TestSlowOnChange: a call that takes longer than a frame may take ends no feed, and the next call
-// sees the newest states.
+// TestSlowOnChange checks that a call that takes longer than FrameTimeout ends no feed, and that
+// the next call sees the latest states.
 func TestSlowOnChange(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -132,7 +132,8 @@ func TestSlowOnChange(t *testing.T) {
 	}
 }
 
-// TestReconnectRetriesAtOnce: the client does not wait for an hour when the gateway is reachable again.
+// TestReconnectRetriesAtOnce checks that the client does not wait for an hour when the gateway is
+// reachable again.
 func TestReconnectRetriesAtOnce(t *testing.T) {
 	t.Parallel()
 	patient := Timing{Heartbeat: time.Minute, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
@@ -170,7 +171,7 @@ func TestReconnectRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// TestReconnectReplacesASilentFeed: the server sends nothing after the first update.
+// TestReconnectReplacesASilentFeed uses a server that sends nothing after the first update.
 func TestReconnectReplacesASilentFeed(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -230,7 +231,7 @@ func TestRelayInsideACluster(t *testing.T) {
 	publishView(t, s.relay, map[string]RemoteState{"c": {State: stateOf("c", ready("new"))}})
 	c.awaitState(t, stateOf("c", ready("new")))
 	if _, there := c.Snapshot()["b"]; there {
-		t.Error("a cluster that left the relay is still known")
+		t.Error("the state of a cluster that the relay removed remains")
 	}
 	for name, id := range map[string]Identity{"another cluster": {Cluster: "b", Node: "x"}, "no name": {Cluster: "a"}} {
 		refused := startClient(t, id, fast, own.peer)

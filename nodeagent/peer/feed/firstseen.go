@@ -31,7 +31,7 @@ func newFirstSeen(now func() time.Time, onChange func()) *firstSeen {
 	return &firstSeen{now: now, onChange: onChange, clusters: map[string]map[string]time.Time{}}
 }
 
-// restore loads what a previous agent saved.
+// restore loads the times that a previous agent saved.
 func (f *firstSeen) restore(saved map[string]map[string]time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,8 +81,8 @@ func (f *firstSeen) created(cluster, export string, claimed time.Time, trusted b
 	return since
 }
 
-// retain records that the state of a cluster is complete. It forgets removed exports when there
-// are too many.
+// retain records that the state of a cluster is complete. It removes the oldest entries of removed
+// exports if there are too many.
 func (f *firstSeen) retain(cluster string, present map[string]receivedExport) {
 	f.mu.Lock()
 	known := f.clusters[cluster]

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// ageRig is a gateway that receives the state of a cluster, at an invented time.
+// ageRig is a gateway that receives the state of a cluster, in simulated time.
 type ageRig struct {
 	*testing.T
 	now  time.Time
@@ -47,42 +47,42 @@ func (r *ageRig) receive(created map[string]time.Time) map[string]time.Time {
 	return out
 }
 
-func (r *ageRig) want(have map[string]time.Time, name string, want time.Time) {
+func (r *ageRig) expect(have map[string]time.Time, name string, want time.Time) {
 	r.Helper()
 	if !have[name].Equal(want) {
 		r.Errorf("%s counts since %v, want %v", name, have[name], want)
 	}
 }
 
-// TestClaimIsAsOldAsItsFirstSight: a cluster cannot claim later that an export is older than its
-// first sight, also not after a restart of either end.
+// TestClaimIsAsOldAsItsFirstSight checks that a cluster cannot claim later that an export is older
+// than its first sight, even after a restart of either end.
 func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	t.Parallel()
 	r := newAgeRig(t, nil)
 	old, ancient := r.now.Add(-time.Hour), time.Unix(0, 0).UTC()
 	// Of a new cluster no age is known: its claims count.
-	r.want(r.receive(map[string]time.Time{"first": old}), "first", old)
+	r.expect(r.receive(map[string]time.Time{"first": old}), "first", old)
 
 	r.now = r.now.Add(time.Hour)
 	seen := r.now
 	have := r.receive(map[string]time.Time{"forged": ancient, "fresh": seen.Add(-10 * time.Second), "ahead": seen.Add(time.Minute)})
-	r.want(have, "first", old)
-	r.want(have, "forged", seen)
-	r.want(have, "fresh", seen.Add(-10*time.Second)) // others see the same
-	r.want(have, "ahead", seen.Add(time.Minute))
+	r.expect(have, "first", old)
+	r.expect(have, "forged", seen)
+	r.expect(have, "fresh", seen.Add(-10*time.Second)) // others see the same
+	r.expect(have, "ahead", seen.Add(time.Minute))
 
 	r.now = r.now.Add(time.Hour)
-	r.want(r.receive(map[string]time.Time{"first": ancient}), "first", old)
-	r.want(r.receive(map[string]time.Time{"forged": ancient}), "forged", seen)
+	r.expect(r.receive(map[string]time.Time{"first": ancient}), "first", old)
+	r.expect(r.receive(map[string]time.Time{"forged": ancient}), "forged", seen)
 	r.connect(Peer{Cluster: "b"}) // another connection
 	have = r.receive(map[string]time.Time{"first": old, "forged": ancient, "second": ancient})
-	r.want(have, "first", old)
-	r.want(have, "forged", seen)
-	r.want(have, "second", r.now)
+	r.expect(have, "first", old)
+	r.expect(have, "forged", seen)
+	r.expect(have, "second", r.now)
 
 	// A recreated export is as young as it claims.
-	r.want(r.receive(map[string]time.Time{"first": r.now}), "first", r.now)
-	r.want(r.receive(map[string]time.Time{"first": old}), "first", r.now)
+	r.expect(r.receive(map[string]time.Time{"first": r.now}), "first", r.now)
+	r.expect(r.receive(map[string]time.Time{"first": old}), "first", r.now)
 
 	raw, err := json.Marshal(r.ages.saved())
 	if err != nil {
@@ -95,30 +95,30 @@ func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	again := newAgeRig(t, saved)
 	again.now = r.now.Add(time.Hour)
 	have = again.receive(map[string]time.Time{"forged": ancient, "third": ancient})
-	again.want(have, "forged", seen)
-	again.want(have, "third", again.now)
+	again.expect(have, "forged", seen)
+	again.expect(have, "third", again.now)
 }
 
-// TestAgesFromOwnGateways: nodes, and a gateway that takes over, accept the ages of their own
-// cluster's gateways.
+// TestAgesFromOwnGateways checks that nodes, and a gateway that takes over, accept the ages of
+// their own cluster's gateways.
 func TestAgesFromOwnGateways(t *testing.T) {
 	t.Parallel()
 	r := newAgeRig(t, nil)
 	seen := r.now.Add(-time.Minute)
 	r.connect(Peer{Cluster: "self", Device: "hw-vx0"})
-	r.want(r.receive(map[string]time.Time{"forged": seen}), "forged", seen)
+	r.expect(r.receive(map[string]time.Time{"forged": seen}), "forged", seen)
 	r.now = r.now.Add(time.Hour)
-	r.want(r.receive(map[string]time.Time{"old": seen}), "old", seen)
+	r.expect(r.receive(map[string]time.Time{"old": seen}), "old", seen)
 	r.connect(Peer{Cluster: "b"})
 	have := r.receive(map[string]time.Time{"forged": time.Unix(0, 0), "new": time.Unix(0, 0)})
-	r.want(have, "forged", seen)
-	r.want(have, "new", r.now)
+	r.expect(have, "forged", seen)
+	r.expect(have, "new", r.now)
 	// A gateway that lost its file accepts any age; the others do not.
 	r.connect(Peer{Cluster: "self", Device: "hw-vx0"})
-	r.want(r.receive(map[string]time.Time{"forged": time.Unix(0, 0)}), "forged", seen)
+	r.expect(r.receive(map[string]time.Time{"forged": time.Unix(0, 0)}), "forged", seen)
 }
 
-// TestAgesAreBounded: the ages of removed exports are forgotten, other ages are not.
+// TestAgesAreBounded checks that only ages of removed exports are forgotten.
 func TestAgesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newAgeRig(t, nil)
@@ -144,5 +144,5 @@ func TestAgesAreBounded(t *testing.T) {
 		t.Errorf("%d are stored during an update", n)
 	}
 	r.now = r.now.Add(time.Hour)
-	r.want(r.receive(map[string]time.Time{"stays": time.Unix(0, 0)}), "stays", at)
+	r.expect(r.receive(map[string]time.Time{"stays": time.Unix(0, 0)}), "stays", at)
 }

@@ -34,7 +34,7 @@ func publicKey(public PublicKey) (*ecdh.PublicKey, error) {
 	return key, nil
 }
 
-// clientHandshake proves to a server who this agent is, and checks that the server is peer.
+// clientHandshake authenticates this agent to the server, and checks that the server is peer.
 func clientHandshake(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	h, proof, err := newHello(conn, id, peer, epoch)
 	if err != nil {
@@ -81,7 +81,7 @@ func newHello(conn *tls.Conn, id Identity, peer Peer, epoch int) (h hello, serve
 	return h, serverProof, err
 }
 
-// verifyWelcome reads the reply to a hello, and checks the server's proof.
+// verifyWelcome reads the reply to a hello and checks the server's proof.
 func verifyWelcome(r io.Reader, h hello, proof []byte) error {
 	var w welcome
 	if err := readFrame(r, maxSmallFrame, &w); err != nil {

@@ -57,8 +57,8 @@ func helloOf(t testing.TB, conn *tls.Conn, id Identity, peer Peer) []byte {
 	return raw
 }
 
-// FuzzHello: on tunnel addresses only a hello with the proof of a gateway in the fabric is accepted,
-// as that gateway. Between nodes only a node of the own cluster is accepted.
+// FuzzHello checks that tunnel addresses accept only a hello with the proof of a gateway in the
+// fabric, as that gateway. Between nodes only a node of the own cluster is accepted.
 func FuzzHello(f *testing.F) {
 	a, b, stranger := newGateway(f, "a"), newGateway(f, "b"), newGateway(f, "x")
 	client, server := tlsPair(f)
@@ -78,7 +78,7 @@ func FuzzHello(f *testing.F) {
 		f.Fatal(err)
 	}
 	if _, _, err := (admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}}).admit(server, real); err != nil {
-		f.Fatalf("the genuine hello is refused, so that the test shows nothing: %v", err)
+		f.Fatalf("the genuine hello is refused, the test is void: %v", err)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, near bool) {
 		var h hello
@@ -99,7 +99,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzWelcome: a welcome is accepted only with the right proof.
+// FuzzWelcome checks that a welcome is accepted only with the right proof.
 func FuzzWelcome(f *testing.F) {
 	want := bytes.Repeat([]byte{7}, 32)
 	for _, w := range []welcome{

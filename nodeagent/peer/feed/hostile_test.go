@@ -56,8 +56,9 @@ func flood(t *testing.T, g *gateway, frames [][]byte, peers ...Peer) *atomic.Int
 }
 
 // Not parallel: allocations of other tests would count, and it uses a whole processor. A hostile
-// member publishes 100,000 names, all of them changed each time, as fast as the client reads. Feeds
-// between other clusters connect within a second meanwhile, and its memory stays below 128 MiB.
+// member publishes 100,000 names and changes all of them each time, as fast as the client reads.
+// Feeds between other clusters still connect within a second, and the client uses less than 128
+// MiB.
 func TestHostileMember(t *testing.T) {
 	a, b, hostile := newGateway(t, "a"), newGateway(t, "b"), newGateway(t, "h")
 	var frames [][]byte

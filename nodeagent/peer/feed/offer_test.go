@@ -24,8 +24,8 @@ func offered(name string, change func(*mcs.Offer)) model.ExportState {
 	return model.ExportState{Namespace: "team-a", Name: name, Ready: true, Offer: o}
 }
 
-// TestOffersOfPeers: an offer that no service can have, or at a foreign address, is omitted. The
-// export remains.
+// TestOffersOfPeers checks that an offer that no Service can have, or at a foreign address, is
+// omitted. The export remains.
 func TestOffersOfPeers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -67,7 +67,8 @@ func TestOffersOfPeers(t *testing.T) {
 	}
 }
 
-// TestPeerPublishesItsOwnClusterOnly: a peer cannot publish another cluster, nor this agent's.
+// TestPeerPublishesItsOwnClusterOnly checks that a peer cannot publish another cluster, nor this
+// agent's.
 func TestPeerPublishesItsOwnClusterOnly(t *testing.T) {
 	t.Parallel()
 	var warned []string
@@ -85,7 +86,7 @@ func TestPeerPublishesItsOwnClusterOnly(t *testing.T) {
 	}
 }
 
-// FuzzOffer: an accepted offer is valid and inside the peer's prefixes.
+// FuzzOffer checks that an accepted offer is valid and inside the peer's prefixes.
 func FuzzOffer(f *testing.F) {
 	raw, err := json.Marshal(offered("api", nil))
 	if err != nil {

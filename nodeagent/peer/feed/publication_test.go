@@ -30,7 +30,8 @@ func all(int) bool { return true }
 
 func allExcept(n int) func(int) bool { return func(i int) bool { return i != n } }
 
-// TestOnlyChangesAreEncoded: also of a state that was computed again.
+// TestOnlyChangesAreEncoded checks that equal exports are not encoded again, even in a recomputed
+// state.
 func TestOnlyChangesAreEncoded(t *testing.T) {
 	t.Parallel()
 	p := newPublication()
@@ -62,7 +63,7 @@ func TestOnlyChangesAreEncoded(t *testing.T) {
 	}
 }
 
-// TestCursor: which version a subscriber receives next.
+// TestCursor checks which version a subscriber receives next.
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	p := newPublication()

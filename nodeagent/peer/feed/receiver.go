@@ -162,7 +162,7 @@ func (r *receiver) changeCluster(c change, cluster *receivedCluster) error {
 	return nil
 }
 
-// remove forgets a cluster.
+// remove removes a cluster.
 func (r *receiver) remove(cluster string) {
 	if received := r.clusters[cluster]; received != nil {
 		r.size -= received.size

@@ -93,7 +93,7 @@ func randomView(random *rand.Rand) map[string]RemoteState {
 	return view
 }
 
-// TestMissedVersions: a subscriber that skips versions has the state of the last one.
+// TestMissedVersions checks that a subscriber that skips versions has the state of the last one.
 func TestMissedVersions(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -143,9 +143,9 @@ func publishView(t testing.TB, p *publication, view map[string]RemoteState) {
 	}
 }
 
-// TestPartOfAnUpdateDoesNotCount: neither in the first update of a connection, which replaces the
-// states of the connection before, nor in a later one.
-func TestPartOfAnUpdateDoesNotCount(t *testing.T) {
+// TestPartialUpdate checks that a part of an update has no effect, neither in the first update of a
+// connection, which replaces the states of the previous connection, nor in a later one.
+func TestPartialUpdate(t *testing.T) {
 	t.Parallel()
 	before := map[string]RemoteState{"b": {State: stateOf("b", ready("old"))}}
 	r := newReceiver(Peer{Cluster: "b"}, "a", before, nil, ignore)
@@ -205,7 +205,7 @@ func TestReadFrameRefusesBeforeItAllocates(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
-		t.Errorf("%d bytes for a frame that is refused", grown)
+		t.Errorf("%d bytes allocated for a refused frame", grown)
 	}
 }
 

@@ -24,7 +24,7 @@ var byValue = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 }
 
-// fast are times for tests: quick, yet slow enough for a busy machine.
+// fast has timings for tests: short, but long enough for a busy machine.
 var fast = Timing{
 	Heartbeat: 20 * time.Millisecond, FrameTimeout: 2 * time.Second, StaleAfter: time.Minute,
 	BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Handshake: 5 * time.Second,
@@ -48,7 +48,7 @@ func (l *logs) count(part string) int {
 	return strings.Count(l.text.String(), part)
 }
 
-// pairOfKeys makes a tunnel key.
+// pairOfKeys returns a tunnel key.
 func pairOfKeys(t testing.TB) (fabric.Secret, PublicKey) {
 	t.Helper()
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
@@ -58,7 +58,7 @@ func pairOfKeys(t testing.TB) (fabric.Secret, PublicKey) {
 	return fabric.Secret(key.Bytes()), PublicKey(key.PublicKey().Bytes())
 }
 
-// gateway is one gateway's identity and how others know it.
+// gateway is the identity of a gateway, and the peer that others configure for it.
 type gateway struct {
 	id   Identity
 	peer Peer
@@ -66,7 +66,7 @@ type gateway struct {
 
 func newGateway(t testing.TB, cluster string, epochs ...int) *gateway {
 	t.Helper()
-	// An address of its own, and a port that the kernel gives to no client.
+	// An own address, and a port outside the ephemeral range.
 	own := netip.AddrFrom4([4]byte{127, 80, byte(mathrand.N(255)), byte(1 + mathrand.N(254))})
 	addr := netip.AddrPortFrom(own, 4805)
 	g := &gateway{
@@ -82,7 +82,7 @@ func newGateway(t testing.TB, cluster string, epochs ...int) *gateway {
 	return g
 }
 
-// running starts something and gives what stops it.
+// running starts run and returns a function that stops it.
 func running(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -96,7 +96,7 @@ func running(t *testing.T, run func(context.Context) error) (stop func()) {
 				t.Errorf("Run: %v", err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Error("Run does not end")
+			t.Error("Run does not return")
 		}
 	})
 	t.Cleanup(stop)
@@ -148,7 +148,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	deadline := time.Now().Add(20 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come", what)
+			t.Fatalf("timeout: %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -30,7 +30,7 @@ type Server struct {
 	warned   map[string]bool // refusals that are logged
 }
 
-// NewServer returns a server without peers that serves nowhere yet.
+// NewServer returns a server without peers and listeners.
 func NewServer(config Config) *Server {
 	config.Timing = config.Timing.withDefaults()
 	return &Server{
@@ -43,7 +43,7 @@ func NewServer(config Config) *Server {
 	}
 }
 
-// SetIdentity replaces who this gateway is, for example when its keys rotate.
+// SetIdentity replaces the identity of this gateway, for example at a key rotation.
 func (s *Server) SetIdentity(id Identity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

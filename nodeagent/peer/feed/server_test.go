@@ -81,7 +81,7 @@ func awaitClosed(t *testing.T, conn *tls.Conn) {
 	}
 }
 
-// TestSlowSubscriberIsDropped: it polls, and does not read the reply.
+// TestSlowSubscriberIsDropped uses a subscriber that polls and does not read the reply.
 func TestSlowSubscriberIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -105,7 +105,8 @@ func TestSlowSubscriberIsDropped(t *testing.T) {
 	await(t, "the end of the session", func() bool { return sessions() == 0 })
 }
 
-// TestSlowSubscriberSkipsVersions: it receives the current version only, so that no queue grows.
+// TestSlowSubscriberSkipsVersions checks that a slow subscriber receives only the current version,
+// so that no queue grows.
 func TestSlowSubscriberSkipsVersions(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -134,7 +135,8 @@ func TestSlowSubscriberSkipsVersions(t *testing.T) {
 	}
 }
 
-// TestOversizedExportIsOmittedAtTheSource: it is reported, and the others remain.
+// TestOversizedExportIsOmittedAtTheSource checks that an oversized export is reported and the
+// others remain.
 func TestOversizedExportIsOmittedAtTheSource(t *testing.T) {
 	t.Parallel()
 	s := NewServer(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})

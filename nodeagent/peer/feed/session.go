@@ -32,10 +32,10 @@ type session struct {
 
 var errFull = errors.New("too many connections from unknown addresses")
 
-// addSession adds a connection. Each address has a limit of its own: beyond it, a new connection
-// replaces the oldest one without authentication, or the oldest one. So idle connections keep out
-// no client at other addresses, and none at their own address for longer than a moment. Unknown
-// addresses also share one limit; addSession returns nil beyond it.
+// addSession adds a connection. Each address has a separate limit: beyond it, a new connection
+// replaces the oldest one without authentication, or the oldest one. Idle connections thus keep out
+// no client at other addresses, and clients at their own address only briefly. Unknown addresses
+// also share one limit; addSession returns nil beyond it.
 func (s *Server) addSession(conn net.Conn) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func source(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// serve serves a session until the client leaves or ctx is done. With node, the client is a node of
-// this cluster; otherwise it is a gateway of another cluster.
+// serve serves a session until the client disconnects or ctx is done. With node, the client is a
+// node of this cluster; otherwise it is a gateway of another cluster.
 func (s *Server) serve(ctx context.Context, session *session, config *tls.Config, node bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = session.conn.Close() })
 	defer stop()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// idle opens connections to a server from an address, and sends nothing on them.
+// idle opens connections to a server from an address and sends nothing on them.
 func idle(t *testing.T, from netip.Addr, to netip.AddrPort, many int) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 20 * time.Second}
@@ -20,15 +20,15 @@ func idle(t *testing.T, from netip.Addr, to netip.AddrPort, many int) {
 	}
 }
 
-// calling returns a peer that connects from an address of its own.
+// calling returns a peer that connects from its own address.
 func calling(peer Peer, from byte) (Peer, netip.Addr) {
 	source := netip.AddrFrom4([4]byte{127, 81, 0, from})
 	peer.Addrs = []netip.Addr{source}
 	return peer, source
 }
 
-// TestIdleHandshakes: idle connections, of a stranger with many addresses or of another peer, keep
-// out no client. At the client's own address they keep it out for a moment only.
+// TestIdleHandshakes checks that idle connections, of a stranger with many addresses or of another
+// peer, keep out no client. At the client's own address they delay it only briefly.
 func TestIdleHandshakes(t *testing.T) {
 	t.Parallel()
 	a, b, c := newGateway(t, "a"), newGateway(t, "b"), newGateway(t, "c")
@@ -61,8 +61,8 @@ func TestIdleHandshakes(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsEndNoSession: idle connections at a client's own address replace each other, not
-// its session.
+// TestIdleConnectionsEndNoSession checks that idle connections at a client's own address replace
+// each other, not its session.
 func TestIdleConnectionsEndNoSession(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
@@ -83,8 +83,8 @@ func TestIdleConnectionsEndNoSession(t *testing.T) {
 	}
 }
 
-// TestUnknownNodes: a node of the cluster has no key, so its address identifies it. Sessions at
-// addresses of no node share the limit for strangers.
+// TestUnknownNodes checks sessions of nodes. A node has no key, so its address identifies it.
+// Sessions at other addresses share the limit for strangers.
 func TestUnknownNodes(t *testing.T) {
 	t.Parallel()
 	b := newGateway(t, "b")

@@ -18,12 +18,12 @@ import (
 type snapshot struct {
 	version  uint64 // 1 is the first
 	clusters map[string]*encodedCluster
-	// full returns the frames for a new subscriber, and delta those for a subscriber of the version
-	// before. Both encode once for all subscribers.
+	// full returns the frames for a new subscriber, and delta the frames for a subscriber of the
+	// previous version. Both encode once for all subscribers.
 	full, delta func() ([][]byte, error)
 }
 
-// newSnapshot returns a version of which changes are the difference to the version before.
+// newSnapshot returns a version; changes are the difference to the previous version.
 func newSnapshot(version uint64, clusters map[string]*encodedCluster, changes []change) *snapshot {
 	return &snapshot{
 		version: version, clusters: clusters,
@@ -145,7 +145,7 @@ func sharesExports(a, b RemoteState) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// encodeExports encodes the exports of a cluster. It omits those that cannot be sent.
+// encodeExports encodes the exports of a cluster. It omits exports that cannot be sent.
 func encodeExports(previous []encodedExport, exports []model.ExportState) ([]encodedExport, error) {
 	out := make([]encodedExport, len(exports))
 	for i := range exports {

@@ -32,7 +32,7 @@ type subscription struct {
 	states    map[string]RemoteState // never changed in place
 }
 
-// errReconnect ends a session that waits for packets which may be lost.
+// errReconnect ends a session that waits for packets that may be lost.
 var errReconnect = errors.New("the gateway is reachable again: reconnecting")
 
 // Reconnect retries a gateway that is reachable again. Packets to it may have been lost, and TCP

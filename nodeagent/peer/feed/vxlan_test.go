@@ -76,8 +76,8 @@ func TestOverVXLAN(t *testing.T) {
 	nodepair.Await(t, lines, "connected true knows b true")
 }
 
-// TestLostSYN: the first packet of a connection is lost, for example because a route is missing. Another
-// socket connects then, not the same one a second later.
+// TestLostSYN loses the first packet of a connection, for example because a route is missing.
+// Another socket connects instead of the same one a second later.
 func TestLostSYN(t *testing.T) {
 	t.Parallel()
 	p := nodepair.New(t)

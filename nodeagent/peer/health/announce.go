@@ -7,18 +7,18 @@ import (
 
 // condition returns the state of this gateway that applies to all its links.
 func (p *Prober) condition() condition {
-	mates := p.mates.rank()
+	isolation := p.isolation.rank()
 	switch {
 	case p.gateway == "":
 		return condition{rank: Good}
-	case mates == Isolated:
+	case isolation == Isolated:
 		return condition{rank: Isolated, why: "this gateway reaches no other node of its cluster"}
 	case p.draining:
 		return condition{rank: Draining, why: "this gateway is draining"}
 	case !p.ready:
 		return condition{rank: Draining, why: "this gateway is not ready yet"}
-	case mates == Draining:
-		return condition{rank: Draining, why: "this gateway reaches the other nodes of its cluster only since a moment ago"}
+	case isolation == Draining:
+		return condition{rank: Draining, why: "this gateway has only just reached the other nodes of its cluster again"}
 	}
 	return condition{rank: Good}
 }
@@ -26,12 +26,12 @@ func (p *Prober) condition() condition {
 // advertFor returns the advert of a link. It contains only own observations: if it repeated the
 // peer's, each end would keep the other's rank low.
 func (p *Prober) advertFor(t *target, now time.Time) linkAdvert {
-	return linkAdvert{rank: min(t.ownRank(now), p.condition().rank), inUse: p.uses(t.Peer), acceptsTransit: p.takes}
+	return linkAdvert{rank: min(t.ownRank(now), p.condition().rank), inUse: p.uses(t.Peer), acceptsTransit: p.acceptsTransit}
 }
 
 func (p *Prober) shownOf(t *target, now time.Time) reported {
 	other := t.effectiveAdvert()
-	return reported{live: t.live, rank: t.rank(now, p.condition()), uses: other.inUse, takes: p.takes && other.acceptsTransit}
+	return reported{live: t.live, rank: t.rank(now, p.condition()), uses: other.inUse, acceptsTransit: p.acceptsTransit && other.acceptsTransit}
 }
 
 // detectChange reports whether the published state of a target changed.
@@ -57,7 +57,7 @@ func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 		}
 		p.updatePeer(t, now)
 		p.detectChange(t, now)
-		if e := (entry{t.hash, linkAdvert{t.shown.rank, t.shown.uses, t.shown.takes}}); e.linkAdvert != (linkAdvert{}) {
+		if e := (entry{t.hash, linkAdvert{t.shown.rank, t.shown.uses, t.shown.acceptsTransit}}); e.linkAdvert != (linkAdvert{}) {
 			entries = append(entries, e)
 		}
 	}
@@ -77,21 +77,21 @@ func stretchFor(standby int, interval time.Duration) int {
 	return int(min(max((perSecond+standbyRate-1)/standbyRate, 1), maxStretch))
 }
 
-// updatePeer schedules a triggered update if the advert differs from the one that was sent last.
+// updatePeer schedules a triggered update if the advert differs from the last sent one.
 func (p *Prober) updatePeer(t *target, now time.Time) {
 	current := p.advertFor(t, now)
 	if t.sentAdvert == current {
 		return
 	}
 	t.sentAdvert = current
-	p.pokeSoon(t, now)
+	p.scheduleUpdate(t, now)
 }
 
-// pokeSoon schedules a triggered update: now, or after the shortest time since the last one.
-func (p *Prober) pokeSoon(t *target, now time.Time) {
-	t.poke = triggeredUpdate{nonce: nonce(), at: now, sent: t.poke.sent}
-	if again := t.poke.sent.Add(p.settings.Interval / 10); again.After(now) {
-		t.poke.at = again
+// scheduleUpdate schedules a triggered update: now, or after the shortest time since the last one.
+func (p *Prober) scheduleUpdate(t *target, now time.Time) {
+	t.triggered = triggeredUpdate{nonce: nonce(), at: now, sent: t.triggered.sent}
+	if again := t.triggered.sent.Add(p.settings.Interval / 10); again.After(now) {
+		t.triggered.at = again
 	}
 	p.replan(t, now)
 }
@@ -138,7 +138,7 @@ func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
 			continue
 		}
 		head := message{
-			reply: true, push: true, sequence: a.sequence, nonce: a.nonce,
+			reply: true, unsolicited: true, sequence: a.sequence, nonce: a.nonce,
 			from: p.self, to: a.hash, linkAdvert: linkAdvert{rank: p.condition().rank},
 		}
 		for _, m := range p.reach.replies(a.generation, head) {

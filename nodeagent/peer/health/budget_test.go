@@ -9,14 +9,14 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// lonely is a gateway with n tunnels, without any network: every probe that it
-// sends is answered at once, unless it goes to a dead target.
+// lonely is a gateway with n tunnels and no network: each probe gets a reply at once, except those
+// to a dead target.
 type lonely struct {
 	*Prober
 	now  time.Time
 	dead map[netip.Addr]bool
 	sent map[netip.Addr]int
-	uses map[netip.Addr]bool // the other end uses the link
+	uses map[netip.Addr]bool // the peer uses the link
 }
 
 func remoteAddr(i int) netip.Addr {
@@ -40,7 +40,7 @@ func peerOf(i int) GatewayID {
 	return GatewayID{Cluster: "c" + remoteAddr(i).String(), Gateway: "g"}
 }
 
-// run lets invented time pass.
+// run advances the simulated time.
 func (l *lonely) run(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		packets, wait := l.Tick(l.now)
@@ -93,16 +93,16 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetLeavesTheUsed keeps the full rate for what is in use, by either end.
-func TestBudgetLeavesTheUsed(t *testing.T) {
+// TestBudgetOfActiveLinks checks that links in use by either end keep the full rate.
+func TestBudgetOfActiveLinks(t *testing.T) {
 	t.Parallel()
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
 	l.SetActiveLinks(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
 	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
-	says := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, inUse: true}}
-	says.token = l.byFlow[flow{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
-	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
+	advert := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, inUse: true}}
+	advert.token = l.byFlow[flow{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
+	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), advert.encode())
 	clear(l.sent)
 	l.run(5 * time.Second)
 	for i, want := range map[int]int{7: 20, 8: 1, 9: 20} {
@@ -118,9 +118,9 @@ func TestBudgetLeavesTheUsed(t *testing.T) {
 	}
 }
 
-// TestSuspectsAreFoundOut kills a link in standby: after its next probe is due
-// it takes no longer than one in use.
-func TestSuspectsAreFoundOut(t *testing.T) {
+// TestStandbyDeath kills a standby link: after its next probe, detection takes no longer than for a
+// link in use.
+func TestStandbyDeath(t *testing.T) {
 	t.Parallel()
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
@@ -141,11 +141,11 @@ func TestSuspectsAreFoundOut(t *testing.T) {
 	delete(l.dead, remoteAddr(5))
 	l.run(maxStretch*calm.Interval + 600*time.Millisecond)
 	if have := link(); have.State() != status.Connected {
-		t.Errorf("came back, but the link is %+v", have)
+		t.Errorf("replies again, but the link is %+v", have)
 	}
 }
 
-// TestPokesAreBounded changes what is said of many links again and again.
+// TestPokesAreBounded changes the adverts of many links repeatedly.
 func TestPokesAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLonely(500, calm)
@@ -157,17 +157,18 @@ func TestPokesAreBounded(t *testing.T) {
 	}
 	l.SetDraining(true)
 	l.run(time.Second)
-	if n := l.Snapshot().Stats.Poked - begin; n < 500 || n > (2+1)*pokeRate {
-		t.Errorf("%d pokes in 2 s", n)
+	if n := l.Snapshot().Stats.Poked - begin; n < 500 || n > (2+1)*updateRate {
+		t.Errorf("%d triggered updates in 2 s", n)
 	}
 	for _, o := range l.sorted {
-		if o.sentAdvert.rank != Draining || o.poke.nonce != 0 {
-			t.Fatalf("%v was not told: %+v", o.Peer, o.sentAdvert)
+		if o.sentAdvert.rank != Draining || o.triggered.nonce != 0 {
+			t.Fatalf("%v got no update: %+v", o.Peer, o.sentAdvert)
 		}
 	}
 }
 
-// TestUnansweredPoke is repeated a few times and then left to the probes.
+// TestUnansweredPoke checks that an unanswered triggered update is repeated a few times, and then
+// left to the probes.
 func TestUnansweredPoke(t *testing.T) {
 	t.Parallel()
 	l := newLonely(1, calm)
@@ -177,15 +178,15 @@ func TestUnansweredPoke(t *testing.T) {
 	l.SetDraining(true)
 	l.run(400 * time.Millisecond)
 	if n := l.Snapshot().Stats.Poked - begin; n != 2 {
-		t.Errorf("%d pokes in 0.4 s, want one and another", n)
+		t.Errorf("%d triggered updates in 0.4 s, want 2", n)
 	}
-	l.run(20 * time.Second) // the death is one more thing to tell
-	if n := l.Snapshot().Stats.Poked - begin; n > 2*pokeTries {
-		t.Errorf("%d pokes for two changes", n)
+	l.run(20 * time.Second) // the death is another change
+	if n := l.Snapshot().Stats.Poked - begin; n > 2*maxUpdateTries {
+		t.Errorf("%d triggered updates for two changes", n)
 	}
 }
 
-func TestAskersAreBounded(t *testing.T) {
+func TestSubscribersAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLonely(1, calm)
 	l.run(time.Second)
@@ -198,7 +199,7 @@ func TestAskersAreBounded(t *testing.T) {
 	l.SetNodes(nodes)
 	for i := range maxSubscribers + 100 {
 		if len(l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(i), 4804), ask.encode())) != 1 {
-			t.Fatalf("asker %d got no answer", i)
+			t.Fatalf("node %d got no reply", i)
 		}
 	}
 	if len(l.subscribers) != maxSubscribers {
@@ -211,12 +212,12 @@ func TestAskersAreBounded(t *testing.T) {
 		return l.Snapshot().Stats.Pushed - before
 	}
 	if n := pushed(); n != maxSubscribers {
-		t.Errorf("%d nodes were told", n)
+		t.Errorf("%d nodes got an update", n)
 	}
 	l.run(10 * time.Second)
-	l.mates = isolationDetector{} // nobody asks, and yet it is not alone
+	l.isolation = isolationDetector{} // no node probes, but the gateway must not be isolated
 	if n := pushed(); n != 0 || len(l.subscribers) != 0 {
-		t.Errorf("%d nodes were told that have not asked for long", n)
+		t.Errorf("%d nodes got an update long after their last probe", n)
 	}
 }
 
@@ -225,7 +226,7 @@ func FuzzReceive(f *testing.F) {
 	l.run(time.Second)
 	f.Add((&message{from: peerOf(0).hash(), to: l.self, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}}).encode(), true)
 	f.Add((&message{to: l.self, generation: 1}).encode(), false)
-	f.Add((&message{reply: true, pages: 2, from: peerOf(1).hash(), to: l.self, poke: true}).encode(), true)
+	f.Add((&message{reply: true, pages: 2, from: peerOf(1).hash(), to: l.self, triggered: true}).encode(), true)
 	f.Fuzz(func(t *testing.T, raw []byte, tunnel bool) {
 		at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}
 		if !tunnel {
@@ -233,7 +234,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		for _, o := range l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(0), 4804), raw) {
 			if m, err := decode(o.Raw); err != nil || !m.reply {
-				t.Errorf("answered with %+v, %v", m, err)
+				t.Errorf("replied with %+v, %v", m, err)
 			}
 		}
 		l.now = l.now.Add(time.Millisecond)
@@ -241,8 +242,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// BenchmarkTick is one second of a gateway with 3000 tunnels that are all
-// answered: the probes, their answers, and what follows from both.
+// BenchmarkTick simulates one second of a gateway with 3000 tunnels that all reply: the probes, the
+// replies, and the updates.
 func BenchmarkTick(b *testing.B) {
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
@@ -268,26 +269,25 @@ func BenchmarkAnnounce(b *testing.B) {
 	}
 }
 
-// TestOvertakenPoke has an older reply arrive after the news: the poke that
-// follows puts it right.
+// TestOvertakenPoke delivers an older reply after a change: the next triggered update corrects it.
 func TestOvertakenPoke(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 1, 1)
 	a, b := m.node("a", "a-gw0"), m.node("b", "b-gw0")
 	a.SetDraining(true)
 	m.run(10 * time.Millisecond)
-	heard := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
-	if heard.peerAdvert.rank != Draining {
-		t.Fatalf("b heard %v", heard.peerAdvert)
+	received := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
+	if received.peerAdvert.rank != Draining {
+		t.Fatalf("b has the advert %v", received.peerAdvert)
 	}
-	old := message{nonce: 1, from: a.self, to: b.self, linkAdvert: linkAdvert{rank: Good, inUse: true}, token: heard.token}
+	old := message{nonce: 1, from: a.self, to: b.self, linkAdvert: linkAdvert{rank: Good, inUse: true}, token: received.token}
 	m.send([]outgoing{{From: Listen{Addr: a.tunnel}, To: netip.AddrPortFrom(b.tunnel, 4804), Raw: old.encode()}})
 	m.run(2 * time.Millisecond)
-	if heard.peerAdvert.rank != Good {
-		t.Fatal("the old word did not arrive")
+	if received.peerAdvert.rank != Good {
+		t.Fatal("the old advert did not arrive")
 	}
 	m.run(calm.Interval / 3)
-	if heard.peerAdvert.rank != Draining {
-		t.Error("b still believes the old word")
+	if received.peerAdvert.rank != Draining {
+		t.Error("b still has the old advert")
 	}
 }

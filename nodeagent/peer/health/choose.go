@@ -10,7 +10,7 @@ import (
 type ActiveLink struct {
 	model.Path
 	Rank Rank
-	Why  string // such as "best of 9", "follows g1", "best of those that live", "nothing lives"
+	Why  string // such as "best of 9", "follows g1", "best of the live links", "all links down"
 }
 
 // Pick returns the first link of the highest rank, or the first link if all are Down. It reports false if
@@ -103,11 +103,11 @@ func (v *view) choose(order []model.Path) ActiveLink {
 	case !ok:
 		return ActiveLink{Path: model.Path{Down: true}}
 	case rank == Down:
-		return v.choice(p, rank, "nothing lives")
+		return v.choice(p, rank, "all links down")
 	case rank == Good && p == order[0]:
 		return v.choice(p, rank, "best of "+strconv.Itoa(len(order)))
 	}
-	return v.choice(p, rank, "best of those that live")
+	return v.choice(p, rank, "best of the live links")
 }
 
 func (v *view) choice(p model.Path, rank Rank, why string) ActiveLink {

@@ -34,11 +34,11 @@ func TestPick(t *testing.T) {
 		})
 	}
 	if _, _, ok := Pick(nil, nil); ok {
-		t.Error("picked from nothing")
+		t.Error("picked from an empty order")
 	}
 }
 
-// snapshotOf is what gateway a1 of cluster a sees: its own links by rank.
+// snapshotOf returns the snapshot of gateway a1 of cluster a with these own links.
 func snapshotOf(self GatewayID, links map[GatewayID]Rank) Snapshot {
 	var out []Link
 	for peer, rank := range links {
@@ -64,13 +64,13 @@ func TestPathsAndTransit(t *testing.T) {
 		transit model.Path
 	}{
 		{"one is good", map[GatewayID]Rank{{"b", "b2"}: Good, {"b", "b1"}: Unsteady},
-			ActiveLink{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of those that live"},
+			ActiveLink{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of the live links"},
 			model.Path{Local: "a1", Remote: "b2"}},
-		{"one is left", map[GatewayID]Rank{{"b", "b1"}: Draining},
-			ActiveLink{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of those that live"},
+		{"one remains", map[GatewayID]Rank{{"b", "b1"}: Draining},
+			ActiveLink{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of the live links"},
 			model.Path{Local: "a1", Remote: "b1"}},
 		{"none", map[GatewayID]Rank{{"b", "b1"}: Down},
-			ActiveLink{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "nothing lives"},
+			ActiveLink{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "all links down"},
 			model.Path{Local: "a1", Remote: ofA1.Remote, Down: true}},
 	}
 	for _, tt := range tests {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// forge sends a probe that says something, as if it came from another gateway, every
-// millisecond for a while.
-func (m *sim) forge(as, to *simNode, says linkAdvert, d time.Duration) {
-	probe := message{poke: true, nonce: 1, from: as.self, to: to.self, linkAdvert: says}
+// forge sends a probe with an advert every millisecond for a time, as if it came from another
+// gateway.
+func (m *sim) forge(as, to *simNode, advert linkAdvert, d time.Duration) {
+	probe := message{triggered: true, nonce: 1, from: as.self, to: to.self, linkAdvert: advert}
 	for end := m.now.Add(d); m.now.Before(end); m.run(time.Millisecond) {
 		m.send([]outgoing{{From: Listen{Addr: as.tunnel}, To: netip.AddrPortFrom(to.tunnel, 4804), Raw: probe.encode()}})
 	}
 }
 
-// TestForgedWords: what a probe says counts only if it brings what its sender alone
-// was told. Otherwise the sender is asked, so that the truth is known a round trip later.
-func TestForgedWords(t *testing.T) {
+// TestForgedAdverts checks that the advert of a probe counts only with the token that its sender
+// received. Otherwise the receiver probes the sender and has the real advert a round trip later.
+func TestForgedAdverts(t *testing.T) {
 	t.Parallel()
-	for _, says := range []linkAdvert{{rank: Down}, {rank: Isolated, inUse: true}, {rank: Draining}} {
+	for _, advert := range []linkAdvert{{rank: Down}, {rank: Isolated, inUse: true}, {rank: Draining}} {
 		m := newSim(t, calm, 2, 2)
 		before := m.agreed("a", "b")
 		a, b := m.node("a", before.Local), m.node("b", before.Remote)
@@ -29,34 +29,34 @@ func TestForgedWords(t *testing.T) {
 		}
 		link := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
 		sent := m.sent
-		m.forge(a, b, says, time.Second)
+		m.forge(a, b, advert, time.Second)
 		forged := 1000
 		if link.peerAdvert.rank != Good {
-			t.Errorf("%v from somebody else is believed", says)
+			t.Errorf("the forged advert %v is accepted", advert)
 		}
 		if after := m.agreed("a", "b"); after != before {
-			t.Errorf("%v from somebody else moved the traffic from %+v to %+v", says, before, after)
+			t.Errorf("the forged advert %v moved the traffic from %+v to %+v", advert, before, after)
 		}
 		for _, n := range m.nodes {
 			if len(n.moves) > 0 {
-				t.Errorf("%v moved for a forged %v: %+v", n.name, says, n.moves)
+				t.Errorf("%v moved for a forged %v: %+v", n.name, advert, n.moves)
 			}
 		}
-		// The forged probes, their answers, what is asked and what goes on anyway.
+		// forged probes, replies to them, verifying probes, and regular traffic
 		if n := m.sent - sent; n > 3*forged {
 			t.Errorf("%d packets after %d forged ones", n, forged)
 		}
-		// The real one is still heard at once.
+		// Real adverts still count at once.
 		a.SetDraining(true)
 		m.run(3*m.delay + 10*time.Millisecond)
 		if link.peerAdvert.rank != Draining {
-			t.Errorf("%v is not heard any more after forged probes", a.name)
+			t.Errorf("adverts of %v are ignored after forged probes", a.name)
 		}
 	}
 }
 
-// TestOlderAgentIsAsked: an agent that knows of no tokens is still heard at once.
-func TestOlderAgentIsAsked(t *testing.T) {
+// TestOlderAgent checks that the adverts of an agent without tokens still count at once.
+func TestOlderAgent(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 2, 2)
 	before := m.agreed("a", "b")
@@ -64,19 +64,19 @@ func TestOlderAgentIsAsked(t *testing.T) {
 	link := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
 	m.older = a
 	m.run(time.Second)
-	if link.theirs != 0 {
-		t.Fatal("a still has tokens, so the test shows nothing")
+	if link.peerToken != 0 {
+		t.Fatal("a still has tokens: the test is void")
 	}
 	a.SetDraining(true)
 	m.run(4*m.delay + 10*time.Millisecond)
 	if link.peerAdvert.rank != Draining {
-		t.Errorf("b heard %v", link.peerAdvert)
+		t.Errorf("b has the advert %v", link.peerAdvert)
 	}
 }
 
-// TestFloodStarvesNobody: probes from wherever take the answers of nobody who is known,
-// and no memory. Not parallel: what other tests allocate would count.
-func TestFloodStarvesNobody(t *testing.T) {
+// TestFlood checks that probes of unknown senders use neither the reply budget of known ones nor
+// memory. It is not parallel: allocations of other tests would count.
+func TestFlood(t *testing.T) {
 	l := newLonely(3, calm)
 	node := remoteAddr(1 << 20)
 	l.SetNodes([][]netip.Addr{{node}})
@@ -100,32 +100,32 @@ func TestFloodStarvesNobody(t *testing.T) {
 	for round := range 4 {
 		for i := range 30000 {
 			stranger := remoteAddr(1<<21 + round*30000 + i)
-			answers(tunnel, stranger, message{from: peerOf(0).hash()}) // a stranger
+			answers(tunnel, stranger, message{from: peerOf(0).hash()}) // unknown sender
 			answers(inside, stranger, message{from: GatewayID{"a", ""}.hash()})
 			answers(tunnel, remoteAddr(0), message{from: peerOf(0).hash()}) // at a peer's address
 			answers(tunnel, remoteAddr(1), honest(1))                       // another peer
 		}
 		if answers(tunnel, remoteAddr(0), honest(0)) != 1 || answers(tunnel, remoteAddr(2), honest(2)) != 1 {
-			t.Fatal("a peer got no answer")
+			t.Fatal("a peer got no reply")
 		}
 		if answers(inside, node, message{from: GatewayID{"a", ""}.hash()}) != 1 {
-			t.Fatal("a node of this cluster got no answer")
+			t.Fatal("a node of this cluster got no reply")
 		}
 		l.now = l.now.Add(time.Second)
 	}
 	if s := l.Snapshot().Stats; s.Limited < 4*3*20000 {
-		t.Errorf("the flood was answered: %+v", s)
+		t.Errorf("the flood got replies: %+v", s)
 	}
-	// 120,000 senders that nobody knows: not so much as their addresses is kept.
+	// 120,000 unknown senders: not even their addresses are stored.
 	if grown := heap() - before; grown > 1<<20 {
 		t.Errorf("the heap grew by %d KiB", grown>>10)
 	}
 	runtime.KeepAlive(l)
 }
 
-// TestStrangersAreNoMates: who is no node of the cluster does not make a gateway
-// think that it hears its cluster, and is not told of changes.
-func TestStrangersAreNoMates(t *testing.T) {
+// TestStrangersAreNoSiblings checks that a sender that is no node of the cluster does not end
+// isolation and gets no updates.
+func TestStrangersAreNoSiblings(t *testing.T) {
 	t.Parallel()
 	l := newLonely(1, calm)
 	node, stranger := remoteAddr(1<<20), remoteAddr(1<<21)
@@ -137,10 +137,10 @@ func TestStrangersAreNoMates(t *testing.T) {
 		l.receive(l.now, at, netip.AddrPortFrom(stranger, 4804), ask.encode())
 		l.run(100 * time.Millisecond)
 	}
-	if !l.mates.isolated {
-		t.Error("a stranger passes for the cluster")
+	if !l.isolation.isolated {
+		t.Error("a stranger counts as a node of the cluster")
 	}
 	if _, told := l.subscribers[stranger]; told || len(l.subscribers) != 1 {
-		t.Errorf("told of changes: %v", l.subscribers)
+		t.Errorf("got updates: %v", l.subscribers)
 	}
 }

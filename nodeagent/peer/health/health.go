@@ -77,7 +77,7 @@ type Link struct {
 	// Unsteady until Held, which is otherwise zero.
 	Flaps int       `json:"Falls"`
 	Held  time.Time `json:"Held"`
-	// Standby says that neither end uses the link; it may be probed less often.
+	// Standby reports that neither end uses the link; it may be probed less often.
 	Standby bool `json:"Standby"`
 	// LeastRTT is the shortest round trip of recent probes; 0 without a reply.
 	LeastRTT time.Duration `json:"LeastRTT"`
@@ -142,15 +142,14 @@ func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
 	}
 	hash := remote.hash()
 	for _, i := range s.byPeer[GatewayID{Cluster: s.self.Cluster, Gateway: local}] {
-		w := s.Links[i].says(hash)
+		w := s.Links[i].advertTo(hash)
 		out = linkAdvert{rank: max(out.rank, w.rank), inUse: out.inUse || w.inUse, acceptsTransit: out.acceptsTransit || w.acceptsTransit}
 	}
 	return out
 }
 
-// says returns what the gateway of this link reports of its own link to a remote
-// gateway.
-func (l *Link) says(hash uint64) linkAdvert {
+// advertTo returns the advert of this link's gateway about its own link to a remote gateway.
+func (l *Link) advertTo(hash uint64) linkAdvert {
 	switch {
 	case !l.Alive():
 		return linkAdvert{}
@@ -180,18 +179,18 @@ type recorded struct {
 
 type recordedLink struct {
 	Link
-	State   string                  `json:"State"`
-	Reach   map[uint64]recordedWord `json:"reach,omitempty"` // by hash of the remote gateway
-	Spoke   bool                    `json:"spoke,omitempty"` // Reach is present, even if empty
-	Granted bool                    `json:"granted,omitempty"`
-	Uses    bool                    `json:"uses,omitempty"`
-	Takes   bool                    `json:"takes,omitempty"`
+	State          string                    `json:"State"`
+	Reach          map[uint64]recordedAdvert `json:"reach,omitempty"` // by hash of the remote gateway
+	Spoke          bool                      `json:"spoke,omitempty"` // Reach is present, even if empty
+	Granted        bool                      `json:"granted,omitempty"`
+	Uses           bool                      `json:"uses,omitempty"`
+	AcceptsTransit bool                      `json:"takes,omitempty"`
 }
 
-type recordedWord struct {
-	Rank  Rank `json:"rank"`
-	Uses  bool `json:"uses,omitempty"`
-	Takes bool `json:"takes,omitempty"`
+type recordedAdvert struct {
+	Rank           Rank `json:"rank"`
+	Uses           bool `json:"uses,omitempty"`
+	AcceptsTransit bool `json:"takes,omitempty"`
 }
 
 // MarshalJSON encodes all fields that affect paths. It omits Stats and the gateways of WithRemoved.
@@ -200,13 +199,13 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	for i := range s.Links {
 		l := &s.Links[i]
 		r := recordedLink{
-			Link: *l, State: l.State(), Spoke: l.linkStates != nil, Granted: l.Liveness.assumesReports(), Uses: l.peerUses, Takes: l.transitOK,
+			Link: *l, State: l.State(), Spoke: l.linkStates != nil, Granted: l.Liveness.assumesReports(), Uses: l.peerUses, AcceptsTransit: l.transitOK,
 		}
 		for hash, w := range l.linkStates {
 			if r.Reach == nil {
-				r.Reach = make(map[uint64]recordedWord, len(l.linkStates))
+				r.Reach = make(map[uint64]recordedAdvert, len(l.linkStates))
 			}
-			r.Reach[hash] = recordedWord{Rank: w.rank, Uses: w.inUse, Takes: w.acceptsTransit}
+			r.Reach[hash] = recordedAdvert{Rank: w.rank, Uses: w.inUse, AcceptsTransit: w.acceptsTransit}
 		}
 		out.Links[i] = r
 	}
@@ -222,12 +221,12 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	links := make([]Link, len(in.Links))
 	for i, r := range in.Links {
 		l := r.Link
-		l.Liveness, l.peerUses, l.transitOK = recordedLiveness(r.State, r.Granted), r.Uses, r.Takes
+		l.Liveness, l.peerUses, l.transitOK = recordedLiveness(r.State, r.Granted), r.Uses, r.AcceptsTransit
 		if r.Spoke {
 			l.linkStates = make(map[uint64]linkAdvert, len(r.Reach))
 		}
 		for hash, w := range r.Reach {
-			l.linkStates[hash] = linkAdvert{rank: w.Rank, inUse: w.Uses, acceptsTransit: w.Takes}
+			l.linkStates[hash] = linkAdvert{rank: w.Rank, inUse: w.Uses, acceptsTransit: w.AcceptsTransit}
 		}
 		links[i] = l
 	}

@@ -2,18 +2,18 @@ package health
 
 import "time"
 
-// isolationDetector detects a gateway that receives no packets from its own cluster: neither probes of
-// nodes nor replies of siblings. If packets stop for as long as a link takes to die, the gateway
+// isolationDetector detects a gateway that receives no packets from its own cluster: neither probes
+// of nodes nor replies of siblings. If packets stop for as long as a link takes to die, the gateway
 // is isolated: its tunnels may work, but no other node can use it. It recovers after it received
-// packets for isolationRecovery. Draining siblings do not count: their silence is planned, and
-// the last remaining gateway must not be ranked lower for it.
+// packets for isolationRecovery. Draining siblings do not count: their silence is planned, and the
+// last remaining gateway must not be ranked lower for it.
 type isolationDetector struct {
-	others   int       // other nodes of the cluster
-	leaving  int       // others that drain
-	heard    time.Time // last packet of any of them; zero = none yet
-	isolated bool
-	since    time.Time // while isolated: first packet after the silence; zero = none
-	excused  bool      // the check ran late and was postponed once
+	others     int       // other nodes of the cluster
+	draining   int       // others that drain
+	lastPacket time.Time // last packet of any of them; zero = none yet
+	isolated   bool
+	since      time.Time // while isolated: first packet after the silence; zero = none
+	excused    bool      // the check ran late and was postponed once
 }
 
 // isolationRecovery is how long an isolated gateway must receive packets before it counts like the
@@ -39,7 +39,7 @@ func (m *isolationDetector) rank() Rank {
 func (m *isolationDetector) expect(others int) bool {
 	was := m.rank()
 	if m.others = others; others == 0 {
-		*m = isolationDetector{leaving: m.leaving}
+		*m = isolationDetector{draining: m.draining}
 	}
 	return was != m.rank()
 }
@@ -47,10 +47,10 @@ func (m *isolationDetector) expect(others int) bool {
 // onPacket records a packet from another node and reports whether the rank changed.
 func (m *isolationDetector) onPacket(now time.Time, s Settings) bool {
 	was := m.rank()
-	if m.isolated && (m.since.IsZero() || now.Sub(m.heard) > silence(s)) {
+	if m.isolated && (m.since.IsZero() || now.Sub(m.lastPacket) > silence(s)) {
 		m.since = now
 	}
-	m.heard, m.excused = now, false
+	m.lastPacket, m.excused = now, false
 	if m.isolated && now.Sub(m.since) >= isolationRecovery {
 		m.isolated, m.since = false, time.Time{}
 	}
@@ -65,10 +65,10 @@ func silence(s Settings) time.Duration {
 // deadline returns when the gateway becomes isolated without a packet. Each node probes once per
 // interval, so as many probes are missing by then as for a dead link.
 func (m *isolationDetector) deadline(s Settings) (time.Time, bool) {
-	if m.others <= m.leaving || m.heard.IsZero() || m.rank() == Isolated {
+	if m.others <= m.draining || m.lastPacket.IsZero() || m.rank() == Isolated {
 		return time.Time{}, false
 	}
-	return m.heard.Add(silence(s)), true
+	return m.lastPacket.Add(silence(s)), true
 }
 
 // judge reports whether the gateway became isolated or recovered.
@@ -80,7 +80,7 @@ func (m *isolationDetector) judge(now time.Time, s Settings) bool {
 	if now.Sub(at) > s.Interval/4 && !m.excused {
 		// This process did not run for a while; unread probes may be queued.
 		m.excused = true
-		m.heard = m.heard.Add(now.Sub(at) + s.Interval/8)
+		m.lastPacket = m.lastPacket.Add(now.Sub(at) + s.Interval/8)
 		return false
 	}
 	m.isolated, m.since = true, time.Time{}
@@ -89,21 +89,21 @@ func (m *isolationDetector) judge(now time.Time, s Settings) bool {
 
 // drainingSiblings returns the number of siblings that drain.
 func (p *Prober) drainingSiblings() int {
-	leaving := map[uint64]bool{}
+	draining := map[uint64]bool{}
 	for _, t := range p.targets {
-		if !t.isRemote() && t.leaving {
-			leaving[t.hash] = true
+		if !t.isRemote() && t.draining {
+			draining[t.hash] = true
 		}
 	}
-	return len(leaving)
+	return len(draining)
 }
 
-// onSiblingReply takes a reply of another gateway of the cluster. It reports whether this
-// one's rank changed.
-func (p *Prober) onSiblingReply(now time.Time, t *target, said Rank) bool {
-	if leaving := said == Draining; leaving != t.leaving {
-		t.leaving = leaving
-		p.mates.leaving = p.drainingSiblings()
+// onSiblingReply handles a reply of another gateway of the cluster. It reports whether the rank of
+// this gateway changed.
+func (p *Prober) onSiblingReply(now time.Time, t *target, rank Rank) bool {
+	if draining := rank == Draining; draining != t.draining {
+		t.draining = draining
+		p.isolation.draining = p.drainingSiblings()
 	}
-	return p.mates.onPacket(now, p.settings)
+	return p.isolation.onPacket(now, p.settings)
 }

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// TestMatesSettle: a gateway that was alone is as good as others only after it has
-// heard its cluster for a while without a break, and better than alone until then.
-func TestMatesSettle(t *testing.T) {
+// TestIsolationRecovery checks that an isolated gateway gets the rank of the others only after it
+// has received packets for isolationRecovery without a break. Until then it ranks above isolated
+// ones.
+func TestIsolationRecovery(t *testing.T) {
 	t.Parallel()
 	s := Settings{Interval: 250 * time.Millisecond, Misses: 3}
 	now := time.Unix(1_000_000, 0)
@@ -17,22 +18,22 @@ func TestMatesSettle(t *testing.T) {
 		return m.onPacket(now, s)
 	}
 	if hear(0) || m.isolated {
-		t.Fatal("alone at first")
+		t.Fatal("isolated at first")
 	}
 	if now = now.Add(silence(s)); !m.judge(now, s) {
-		t.Fatal("not alone when nobody was heard for as long as a death takes")
+		t.Fatal("not isolated after a silence as long as detection of a death")
 	}
 	if m.rank() != Isolated || !hear(0) || m.rank() != Draining {
-		t.Fatalf("%v when the first is heard again", m.rank())
+		t.Fatalf("%v after the first packet", m.rank())
 	}
 	heard := time.Duration(0)
 	for ; heard < isolationRecovery-250*time.Millisecond; heard += 250 * time.Millisecond {
 		if hear(250 * time.Millisecond); !m.isolated {
-			t.Fatalf("used again after %v", heard)
+			t.Fatalf("recovered after %v", heard)
 		}
 	}
 	if now = now.Add(silence(s)); !m.judge(now, s) || m.rank() != Isolated {
-		t.Fatalf("%v when nobody is heard any more", m.rank())
+		t.Fatalf("%v after another silence", m.rank())
 	}
 	if hear(silence(s)); m.rank() != Draining {
 		t.Fatalf("%v after a break", m.rank())
@@ -41,16 +42,16 @@ func TestMatesSettle(t *testing.T) {
 		hear(250 * time.Millisecond)
 	}
 	if heard < isolationRecovery || m.isolated {
-		t.Fatalf("alone = %v after %v of hearing without a break, want no after %v", m.isolated, heard, isolationRecovery)
+		t.Fatalf("isolated = %v after %v of packets without a break, want false after %v", m.isolated, heard, isolationRecovery)
 	}
 	if hear(time.Millisecond) {
-		t.Fatal("told twice")
+		t.Fatal("reported twice")
 	}
 }
 
-// TestAllWereAlone: all gateways of a cluster went unheard for a moment, and before
-// they count as good again the one in use loses its cluster. The others are better.
-func TestAllWereAlone(t *testing.T) {
+// TestAllWereIsolated checks that after an outage of all gateways of a cluster, the one in use
+// loses its cluster again before they recovered. The others then rank above it.
+func TestAllWereIsolated(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 3, 3)
 	inside := func(from, to *simNode) bool { return from.name.Cluster == "b" && to.name.Cluster == "b" }
@@ -60,7 +61,7 @@ func TestAllWereAlone(t *testing.T) {
 	m.run(isolationRecovery / 2)
 	before := m.agreed("a", "b")
 	if before.Rank != Draining {
-		t.Fatalf("%+v a moment after the gateways heard nobody", before)
+		t.Fatalf("%+v shortly after the outage", before)
 	}
 	gone := m.node("b", before.Remote)
 	m.lost = func(from, to *simNode, tunnel bool) bool {
@@ -68,17 +69,17 @@ func TestAllWereAlone(t *testing.T) {
 	}
 	m.run(silence(calm) + 50*time.Millisecond)
 	if c := m.node("a", "worker").paths["b"]; c.Remote == before.Remote {
-		t.Errorf("still at %+v, which reaches nobody", c)
+		t.Errorf("still at the isolated %+v", c)
 	}
 }
 
-// TestReturnsBehindUnsteady: links that fell often are still better than a gateway
-// that hears its cluster again, but does not reach all of it yet.
-func TestReturnsBehindUnsteady(t *testing.T) {
+// TestRecoveringBelowUnsteady checks that links that failed often rank above a recovering gateway,
+// which may not reach its whole cluster yet.
+func TestRecoveringBelowUnsteady(t *testing.T) {
 	t.Parallel()
 	m := isolationDetector{others: 2, isolated: true}
 	m.onPacket(epoch, calm)
 	if r := m.rank(); r >= Unsteady || r <= Isolated {
-		t.Errorf("a gateway that returns is %v", r)
+		t.Errorf("a recovering gateway is %v", r)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestKnown has an agent begin anew in a cluster of three gateways: what it takes for granted
-// ends with the last of those that it probes, and with one that is dead.
-func TestKnown(t *testing.T) {
+// TestComplete restarts an agent in a cluster of three gateways. Its snapshot is complete once the
+// last probed gateway replied or died.
+func TestComplete(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"worker", "a-gw1"} {
 		for _, dead := range []string{"", "a-gw0"} {
@@ -19,15 +19,15 @@ func TestKnown(t *testing.T) {
 			n := m.node("a", name)
 			m.start(n, calm)
 			if n.Snapshot().Complete() {
-				t.Errorf("%s: all is known at the start", name)
+				t.Errorf("%s: complete at the start", name)
 			}
 			m.run(2 * calm.Interval)
 			if dead == "" != n.Snapshot().Complete() {
-				t.Errorf("%s: all is known %t after two intervals, where %q is dead", name, n.Snapshot().Complete(), dead)
+				t.Errorf("%s: complete %t after two intervals, dead %q", name, n.Snapshot().Complete(), dead)
 			}
 			m.run(4 * calm.Interval)
 			if !n.Snapshot().Complete() {
-				t.Errorf("%s: something is not known, where %q is dead: %+v", name, dead, n.Snapshot().Links)
+				t.Errorf("%s: not complete, dead %q: %+v", name, dead, n.Snapshot().Links)
 			}
 		}
 	}

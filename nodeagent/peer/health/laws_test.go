@@ -15,13 +15,13 @@ var (
 	fast = Settings{Interval: 50 * time.Millisecond, Misses: 3}
 )
 
-// detect runs many faults of one kind and gives the longest time until the last
-// node of both clusters had moved.
+// detect injects many faults of one kind and returns the longest time until the last node of both
+// clusters moved.
 func detect(t *testing.T, s Settings, rounds int, fault func(m *sim, c ActiveLink) (heal func())) (worst time.Duration) {
 	t.Helper()
 	for round := range rounds {
 		m := newSim(t, s, 3, 3)
-		// Faults come at any moment of the interval.
+		// Faults start at any moment of the interval.
 		m.run(time.Duration(round) * s.Interval / time.Duration(rounds))
 		before := m.agreed("a", "b")
 		begin := m.now
@@ -72,7 +72,7 @@ func TestDetection(t *testing.T) {
 		"cut off from its cluster": func(m *sim, c ActiveLink) func() {
 			gateway := m.node("b", c.Remote)
 			m.lost = func(from, to *simNode, tunnel bool) bool { return !tunnel && (from == gateway || to == gateway) }
-			// Its own choice differs from the others': it is on its own.
+			// Its own choice may differ from the others'.
 			gateway.name.Cluster = "cut off"
 			return func() { m.lost, gateway.name.Cluster = nil, "b" }
 		},
@@ -95,8 +95,8 @@ func (m *sim) cut(lost func(from, to string) bool) (heal func()) {
 	return func() { m.lost = nil }
 }
 
-// TestReturn cuts the only link of two clusters. Once it carries again, the first probe of either
-// end makes both prove it at once.
+// TestReturn cuts the only link of two clusters. When it works again, the first probe of either end
+// makes both verify it at once.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	good := func(m *sim, cluster, gateway string) bool {
@@ -125,8 +125,8 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// TestDrainMovesAtOnce drains the gateway in use: everybody leaves within a few
-// round trips, and returns.
+// TestDrainMovesAtOnce drains the gateway in use: all nodes leave it within a few round trips, and
+// return afterwards.
 func TestDrainMovesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"a", "b"} {
@@ -156,15 +156,15 @@ func TestDrainMovesAtOnce(t *testing.T) {
 		gateway.SetDraining(false)
 		m.run(time.Second)
 		if after := m.agreed("a", "b"); after.Path != before.Path {
-			t.Errorf("came back to %+v, want %+v", after, before)
+			t.Errorf("returned to %+v, want %+v", after, before)
 		}
 		if took := m.lastMove("a", "b", begin); took > 30*time.Millisecond {
-			t.Errorf("%s: came back after %v", side, took)
+			t.Errorf("%s: returned after %v", side, took)
 		}
 	}
 }
 
-// TestAllGatewaysDrain keeps the traffic when there is nowhere to go.
+// TestAllGatewaysDrain checks that traffic stays if all gateways drain.
 func TestAllGatewaysDrain(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 2, 2)
@@ -178,7 +178,7 @@ func TestAllGatewaysDrain(t *testing.T) {
 	}
 }
 
-// TestRestartedAgent is not chosen before it is ready.
+// TestRestartedAgent checks that a restarted gateway is not selected before it is ready.
 func TestRestartedAgent(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 3, 3)
@@ -196,9 +196,9 @@ func TestRestartedAgent(t *testing.T) {
 	}
 }
 
-// TestNewTunnels: an agent takes the tunnels of the agent before for alive until they prove
-// dead, so that a restart moves nothing; where none stood, its gateway is not chosen for links
-// that never answered.
+// TestNewTunnels checks that a restarted agent assumes that the tunnels of the previous agent are
+// up, so that a restart moves no traffic. Without tunnels of a previous agent, links without a
+// reply are not selected.
 func TestNewTunnels(t *testing.T) {
 	t.Parallel()
 	for stood, want := range map[bool]Rank{true: Good, false: Down} {
@@ -211,14 +211,14 @@ func TestNewTunnels(t *testing.T) {
 		p.SetReady(true)
 		for _, l := range p.Snapshot().Links {
 			if l.Target.Device != "" && l.Rank != Good || l.Target.Device == "" && l.Rank != want {
-				t.Errorf("tunnels stood: %v: link to %s is %s", stood, l.Target.Peer, l.Rank)
+				t.Errorf("tunnels existed: %v: link to %s is %s", stood, l.Target.Peer, l.Rank)
 			}
 		}
 	}
 }
 
-// TestLonelyCluster loses all nodes but one gateway: that is alone, and yet
-// better than nothing, for itself and for others.
+// TestLonelyCluster kills all nodes but one gateway. It is isolated, but still used, by itself and
+// by other clusters.
 func TestLonelyCluster(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 2, 2)
@@ -238,8 +238,8 @@ func TestLonelyCluster(t *testing.T) {
 	}
 }
 
-// TestPlannedSilence: where all nodes are gateways, one that drains and ends leaves
-// the other as good as it was, and nothing goes back before the new one is ready.
+// TestPlannedSilence checks a cluster of gateways only: when one drains and stops, the other keeps
+// its rank, and traffic returns only when the new agent is ready.
 func TestPlannedSilence(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 2, 2)
@@ -255,7 +255,7 @@ func TestPlannedSilence(t *testing.T) {
 	goes.off = true
 	m.run(3 * time.Second)
 	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
-		t.Fatalf("while the other gateway is away: %+v", c)
+		t.Fatalf("while the other gateway is down: %+v", c)
 	}
 	m.start(goes, calm)
 	goes.SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
@@ -269,19 +269,19 @@ func TestPlannedSilence(t *testing.T) {
 	m.node("b", stays).off = true
 	m.run(3 * time.Second)
 	if c := m.agreed("a", "b"); c.Remote != first {
-		t.Fatalf("the gateway that came back is not used: %+v", c)
+		t.Fatalf("the restarted gateway is not used: %+v", c)
 	}
-	if !goes.mates.isolated {
-		t.Error("a gateway whose mate did not say that it goes is not alone")
+	if !goes.isolation.isolated {
+		t.Error("not isolated although the sibling stopped without a drain")
 	}
 }
 
-// TestFollower sees with other eyes than the leading cluster, and follows.
+// TestFollower checks that a cluster whose observations differ follows the leading cluster.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 3, 3)
 	before := m.agreed("a", "b")
-	// A node of a does not hear the gateway in use any more; its gateways do.
+	// A node of a does not receive from the gateway in use; the gateways of a do.
 	worker, gateway := m.node("a", "worker"), m.node("a", before.Local)
 	m.lost = func(from, to *simNode, _ bool) bool {
 		return from == gateway && to.name.Cluster == "a" || to == gateway && from.name.Cluster == "a"
@@ -297,13 +297,13 @@ func TestFollower(t *testing.T) {
 			continue
 		}
 		if c := n.paths["a"]; c.Local != others.Remote || c.Remote != others.Local || c.Why != "follows a" {
-			t.Errorf("%v is at %+v, want what the others of a use: %+v", n.name, c, others)
+			t.Errorf("%v is at %+v, want the link of the other nodes of a: %+v", n.name, c, others)
 		}
 	}
 }
 
-// TestFlapping cuts the link in use five times a minute: it is held back, says
-// why and until when, and comes back once it is stable.
+// TestFlapping cuts the link in use five times a minute. It becomes unsteady, with the reason and
+// its end, and is used again once it is stable.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 3, 3)
@@ -315,12 +315,12 @@ func TestFlapping(t *testing.T) {
 		m.run(8 * time.Second)
 	}
 	flaps := len(m.node("a", "worker").moves)
-	if c := m.agreed("a", "b"); c.Path == before.Path || c.Rank != Good || c.Why != "best of those that live" {
+	if c := m.agreed("a", "b"); c.Path == before.Path || c.Rank != Good || c.Why != "best of the live links" {
 		t.Errorf("at %+v", c)
 	}
 	links := m.node("a", before.Local).Snapshot().Links
 	i := slices.IndexFunc(links, func(l Link) bool { return l.Target.Peer.Gateway == before.Remote })
-	if l := links[i]; l.Rank != Unsteady || l.Flaps != 5 || !strings.Contains(l.Why, "falls in 60 s, held until 12:0") || l.Held.Before(m.now) {
+	if l := links[i]; l.Rank != Unsteady || l.Flaps != 5 || !strings.Contains(l.Why, "flaps in 60 s, held until 12:0") || l.Held.Before(m.now) {
 		t.Errorf("the link is %+v", l)
 	}
 	heal := m.cut(func(from, to string) bool { return from == before.Local && to == before.Remote })
@@ -328,7 +328,7 @@ func TestFlapping(t *testing.T) {
 	heal()
 	m.run(8 * time.Second)
 	if again := len(m.node("a", "worker").moves); again != flaps {
-		t.Errorf("%d moves for a link that is held back", again-flaps)
+		t.Errorf("%d moves for an unsteady link", again-flaps)
 	}
 	m.run(40 * time.Second)
 	if c := m.agreed("a", "b"); c.Path != before.Path {
@@ -336,15 +336,15 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// TestNothingLives keeps the first choice when all links are cut.
-func TestNothingLives(t *testing.T) {
+// TestAllDown checks that the first choice stays if all links are cut.
+func TestAllDown(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 2, 2)
 	heal := m.cut(func(string, string) bool { return true })
 	m.run(3 * time.Second)
 	first, _ := m.table.First("a", "b")
 	first.Down = true
-	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Why != "nothing lives" {
+	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Why != "all links down" {
 		t.Errorf("got %+v", c)
 	}
 	if have := GatewayLinks(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); have["b"].Local != "a-gw0" || !have["b"].Down {

@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestLiveness: what a link may do in each state, and what a reply makes of it.
+// TestLiveness checks the properties of each state and the state after a reply.
 func TestLiveness(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

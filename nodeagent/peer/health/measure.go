@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// window is the number of probes in the statistics. recent is the number of newest probes whose
+// window is the number of probes in the statistics. recent is the number of latest probes; their
 // shortest round trip determines the timeout of a probe.
 const (
 	window = 64
@@ -36,14 +36,14 @@ func (t *target) least() time.Duration {
 	return low
 }
 
-// summed is the last result of measure: most links change seldom.
+// summed caches the last result of measure, because most links change seldom.
 type summed struct {
 	valid bool
 	rtt   *status.RTT
 	loss  float64
 }
 
-// summary returns the measures as of the last probe or reply.
+// summary returns the statistics as of the last probe or reply.
 func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, float64) {
 	if !t.summed.valid {
 		t.summed.rtt, t.summed.loss = t.measure(now, deadline)
@@ -52,7 +52,7 @@ func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, fl
 	return t.summed.rtt, t.summed.loss
 }
 
-// measure computes the statistics of the window. Probes without a reply that have not timed out do not count.
+// measure computes the statistics of the window. It ignores probes that still may get a reply.
 func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, float64) {
 	var answered, lost int
 	var sum, squares float64

@@ -21,13 +21,13 @@ type entry struct {
 
 // message is a probe or a reply. A reply repeats sequence, nonce and poke of the probe.
 type message struct {
-	reply      bool // to a node of the own cluster with a page of the link states
-	sequence   uint32
-	nonce      uint64 // of the prober; it makes forged replies unlikely
-	from, to   uint64 // hash of the names
-	linkAdvert        // of the sender, about the link that the packet takes
-	poke       bool   // triggered update or its reply; a loss does not count
-	push       bool   // a further reply to a probe, with a change
+	reply       bool // to a node of the own cluster with a page of the link states
+	sequence    uint32
+	nonce       uint64 // of the prober; it makes forged replies unlikely
+	from, to    uint64 // hash of the names
+	linkAdvert         // of the sender, about the link that the packet takes
+	triggered   bool   // triggered update or its reply; a loss does not count
+	unsolicited bool   // a further reply to a probe, with a change
 	// token authenticates probes between gateways of two clusters. A reply contains the
 	// replier's token for this peer. The advert of a probe with that token counts at once;
 	// without it, the receiver probes the sender first.
@@ -60,14 +60,14 @@ func (w linkAdvert) number() uint64 {
 	return out
 }
 
-func wordOf(w wire.LinkAdvert) linkAdvert {
+func advertOf(w wire.LinkAdvert) linkAdvert {
 	return linkAdvert{rank: min(Rank(w.Rank), Good), inUse: w.InUse, acceptsTransit: w.AcceptsTransit}
 }
 
 func (m *message) encode() []byte {
 	out := wire.Message{
 		From: m.from, To: m.to,
-		Probe:  &wire.Probe{Reply: m.reply, Sequence: m.sequence, Nonce: m.nonce, Triggered: m.poke, Unsolicited: m.push},
+		Probe:  &wire.Probe{Reply: m.reply, Sequence: m.sequence, Nonce: m.nonce, Triggered: m.triggered, Unsolicited: m.unsolicited},
 		Advert: &wire.Advert{LinkAdvert: m.linkAdvert.wire(), Token: m.token},
 	}
 	if m.generation != 0 || m.pages > 0 {
@@ -87,13 +87,13 @@ func decodeMessage(w *wire.Message) (m message, ok bool) {
 		return message{}, false
 	}
 	m = message{
-		reply: w.Probe.Reply, sequence: w.Probe.Sequence, nonce: w.Probe.Nonce, poke: w.Probe.Triggered, push: w.Probe.Unsolicited,
-		from: w.From, to: w.To, linkAdvert: wordOf(w.Advert.LinkAdvert), token: w.Advert.Token,
+		reply: w.Probe.Reply, sequence: w.Probe.Sequence, nonce: w.Probe.Nonce, triggered: w.Probe.Triggered, unsolicited: w.Probe.Unsolicited,
+		from: w.From, to: w.To, linkAdvert: advertOf(w.Advert.LinkAdvert), token: w.Advert.Token,
 	}
 	if w.List != nil {
 		m.generation, m.base, m.page, m.pages = w.List.Generation, w.List.Base, w.List.Page, w.List.Pages
 		for _, e := range w.List.Entries {
-			m.reach = append(m.reach, entry{hash: e.ID, linkAdvert: wordOf(e.LinkAdvert)})
+			m.reach = append(m.reach, entry{hash: e.ID, linkAdvert: advertOf(e.LinkAdvert)})
 		}
 	}
 	return m, true

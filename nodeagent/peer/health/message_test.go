@@ -10,9 +10,9 @@ import (
 func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	tests := []message{
-		{sequence: 1, nonce: 2, from: 4, to: 5, generation: 6, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}, poke: true},
+		{sequence: 1, nonce: 2, from: 4, to: 5, generation: 6, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}, triggered: true},
 		{sequence: 1, nonce: 2, from: 4, to: 5, token: 3, linkAdvert: linkAdvert{rank: Good, acceptsTransit: true}},
-		{reply: true, sequence: 1<<32 - 1, page: 1, pages: 2, push: true, reach: []entry{{hash: 1}, {1<<64 - 1, linkAdvert{rank: Good, inUse: true}}}},
+		{reply: true, sequence: 1<<32 - 1, page: 1, pages: 2, unsolicited: true, reach: []entry{{hash: 1}, {1<<64 - 1, linkAdvert{rank: Good, inUse: true}}}},
 		{reply: true, pages: 1, base: 7, linkAdvert: linkAdvert{rank: Isolated}},
 		{reply: true, pages: 1, reach: make([]entry, maxPage)},
 	}
@@ -28,8 +28,8 @@ func TestMessageRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses has what package wire lets through, and is nothing for this one; what
-// it refuses itself is in its own tests.
+// TestDecodeRefuses checks messages that package wire accepts and that are no probe or reply.
+// Messages that package wire refuses are in its own tests.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	probe, advert := &wire.Probe{Reply: true}, &wire.Advert{}
@@ -39,7 +39,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	tests := map[string]*wire.Message{
 		"nothing":     {},
-		"no word":     {Probe: probe},
+		"no advert":   {Probe: probe},
 		"no probe":    {Advert: advert},
 		"another's":   {Tunnels: &wire.TunnelReport{WantReply: true}},
 		"about sizes": {Size: &wire.SizeProbe{Bytes: 100}},

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestAside: a probe for another way is answered as any other, and changes nothing;
-// only its own answer counts, once.
-func TestAside(t *testing.T) {
+// TestOffPath checks that an off-path probe gets a normal reply and changes no state. Only its own
+// reply counts, once.
+func TestOffPath(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	here, there := netip.MustParseAddr("241.0.0.1"), netip.MustParseAddr("241.0.0.2")
@@ -31,13 +31,13 @@ func TestAside(t *testing.T) {
 	from := netip.AddrPortFrom(there, 4804)
 	a.receive(now, Listen{Addr: here}, from, other.encode())
 	if answers != 0 {
-		t.Error("another answer counts")
+		t.Error("another reply counts")
 	}
 	for range 2 {
 		a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
 	}
 	if answers != 1 {
-		t.Errorf("%d answers", answers)
+		t.Errorf("%d replies", answers)
 	}
 	for _, p := range []*Prober{a, b} {
 		for _, l := range p.Snapshot().Links {
@@ -51,6 +51,6 @@ func TestAside(t *testing.T) {
 	now = now.Add(2 * offPathTime)
 	a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
 	if answers != 1 {
-		t.Error("a late answer counts")
+		t.Error("a late reply counts")
 	}
 }

@@ -23,38 +23,38 @@ type Prober struct {
 	clock  func() time.Time
 	wake   trigger.Trigger // as in Config
 
-	mu       sync.Mutex
-	gateway  string
-	self     uint64 // hash of the own name
-	settings Settings
-	listen   []Listen
-	targets  map[Target]*target
-	sorted   []*target           // by peer, source and address
-	tunnels  []*target           // targets in other clusters, by hash
-	byPeer   map[GatewayID][]int // indexes in sorted; never changed in place
-	byFlow   map[flow]*target
-	schedule timerqueue.Queue[*target]
-	until    time.Time // next check of the schedule
-	moved    bool      // targets or listen changed; sockets may have to change
-	started  bool      // SetTargets was called
-	stats    Stats
-	pokes    transport.RateLimiter
-	asks     transport.RateLimiter                 // triggered updates that only verify a peer
-	nodes    map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
+	mu          sync.Mutex
+	gateway     string
+	self        uint64 // hash of the own name
+	settings    Settings
+	listen      []Listen
+	targets     map[Target]*target
+	sorted      []*target           // by peer, source and address
+	tunnels     []*target           // targets in other clusters, by hash
+	byPeer      map[GatewayID][]int // indexes in sorted; never changed in place
+	byFlow      map[flow]*target
+	schedule    timerqueue.Queue[*target]
+	until       time.Time // next check of the schedule
+	moved       bool      // targets or listen changed; sockets may have to change
+	started     bool      // SetTargets was called
+	stats       Stats
+	pokes       transport.RateLimiter
+	verifyLimit transport.RateLimiter                 // triggered updates that only verify a peer
+	nodes       map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
 	// strangers limits the replies to all other senders together.
 	strangers transport.RateLimiter
 
-	activeLinks map[string]model.Path
-	ready       bool
-	draining    bool
-	takes       bool // this gateway accepts transit traffic
-	mates       isolationDetector
-	stretch     int       // intervals between two probes of a standby link
-	stale       bool      // the published state may be outdated
-	announced   time.Time // of the last publication
-	reach       reachList
-	subscribers subscribers
-	offPaths    map[uint64]offPath // by nonce
+	activeLinks    map[string]model.Path
+	ready          bool
+	draining       bool
+	acceptsTransit bool // this gateway accepts transit traffic
+	isolation      isolationDetector
+	stretch        int       // intervals between two probes of a standby link
+	stale          bool      // the published state may be outdated
+	announced      time.Time // of the last publication
+	reach          reachList
+	subscribers    subscribers
+	offPaths       map[uint64]offPath // by nonce
 }
 
 // New returns a prober without targets.
@@ -84,9 +84,9 @@ type flow struct {
 	from netip.Addr
 }
 
-func (t Target) place() Listen { return Listen{Addr: t.Source, Device: t.Device} }
+func (t Target) bind() Listen { return Listen{Addr: t.Source, Device: t.Device} }
 
-func (t Target) flow() flow { return flow{at: t.place(), from: t.Addr} }
+func (t Target) flow() flow { return flow{at: t.bind(), from: t.Addr} }
 
 // SetTargets replaces the targets. Targets in both sets keep their state.
 func (p *Prober) SetTargets(targets []Target) {
@@ -109,7 +109,7 @@ func (p *Prober) SetTargets(targets []Target) {
 		p.started = p.started || len(targets) > 0
 		if changed {
 			p.sort()
-			p.mates.leaving = p.drainingSiblings()
+			p.isolation.draining = p.drainingSiblings()
 		}
 		return changed
 	})
@@ -192,7 +192,7 @@ func (p *Prober) SetNodes(others [][]netip.Addr) {
 			}
 		}
 		p.nodes = nodes
-		return p.mates.expect(len(others))
+		return p.isolation.expect(len(others))
 	})
 }
 
@@ -205,7 +205,7 @@ func (p *Prober) SetListen(listen []Listen) {
 	})
 }
 
-// SetSettings sets interval and misses.
+// SetSettings sets the interval and misses.
 func (p *Prober) SetSettings(settings Settings) {
 	p.change(func(now time.Time) bool {
 		p.settings = settings.sane()
@@ -224,8 +224,8 @@ func (s Settings) sane() Settings {
 	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }
 
-// SetReady sets whether this node forwards traffic as a gateway. Before the first SetTargets it says
-// whether the previous agent left tunnels. A gateway that is not ready ranks its links Draining.
+// SetReady sets whether this node forwards traffic as a gateway. Before the first SetTargets it
+// means that the previous agent left tunnels. A gateway that is not ready ranks its links Draining.
 func (p *Prober) SetReady(ready bool) {
 	p.change(func(time.Time) bool {
 		changed := p.ready != ready
@@ -234,7 +234,7 @@ func (p *Prober) SetReady(ready bool) {
 	})
 }
 
-// SetDraining sets whether others should move their traffic to other gateways.
+// SetDraining sets whether this gateway drains.
 func (p *Prober) SetDraining(draining bool) {
 	p.change(func(time.Time) bool {
 		changed := p.draining != draining
@@ -244,10 +244,10 @@ func (p *Prober) SetDraining(draining bool) {
 }
 
 // SetAcceptsTransit sets whether this gateway accepts transit traffic.
-func (p *Prober) SetAcceptsTransit(takes bool) {
+func (p *Prober) SetAcceptsTransit(acceptsTransit bool) {
 	p.change(func(time.Time) bool {
-		changed := p.takes != takes
-		p.takes = takes
+		changed := p.acceptsTransit != acceptsTransit
+		p.acceptsTransit = acceptsTransit
 		return changed
 	})
 }
@@ -275,7 +275,7 @@ func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, own := p.clock(), p.condition()
-	own.takes = p.takes
+	own.acceptsTransit = p.acceptsTransit
 	links := make([]Link, len(p.sorted))
 	for i, t := range p.sorted {
 		links[i] = t.link(now, p.settings, own)

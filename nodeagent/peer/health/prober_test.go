@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// rig is one agent's prober on a loopback address of its own.
+// rig is the prober of one agent at its own loopback address.
 type rig struct {
 	*Prober
 	addr    netip.Addr
@@ -24,14 +24,14 @@ type rig struct {
 	transport *transport.Transport
 }
 
-// carry gives a transport of one prober.
-func carry(p *Prober) *transport.Transport {
+// newTransport returns a transport of one prober.
+func newTransport(p *Prober) *transport.Transport {
 	return transport.New(transport.Config{
-		Port: p.config.Port, Log: slog.New(slog.DiscardHandler), Wake: p.wake, Machines: []transport.Protocol{p},
+		Port: p.config.Port, Log: slog.New(slog.DiscardHandler), Wake: p.wake, Protocols: []transport.Protocol{p},
 	})
 }
 
-// start runs a prober. Its settings are fast, yet slow enough for a busy machine.
+// start runs a prober. Its settings are fast, but slow enough for a busy machine.
 func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) *rig {
 	t.Helper()
 	r := &rig{addr: addr, changes: make(chan struct{}, 1)}
@@ -47,7 +47,7 @@ func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) 
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	r.transport = carry(r.Prober)
+	r.transport = newTransport(r.Prober)
 	go func() { done <- r.transport.Run(ctx) }()
 	stopped := false
 	r.stop = func() {
@@ -77,9 +77,9 @@ func (r *rig) await(t *testing.T, what string, ok func(Snapshot) bool) Snapshot 
 		}
 		select {
 		case <-r.changes:
-		case <-time.After(20 * time.Millisecond): // the counters move without a change of state
+		case <-time.After(20 * time.Millisecond): // counters change without a notification
 		case <-deadline:
-			t.Fatalf("%s does not come: %.2000s", what, fmt.Sprintf("%+v", s))
+			t.Fatalf("timeout: %s: %.2000s", what, fmt.Sprintf("%+v", s))
 		}
 	}
 }
@@ -90,7 +90,7 @@ func state(want string) func(Snapshot) bool {
 
 func loopback(last byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 73, 1, last}) }
 
-// port gives a UDP port that is free on every loopback address used here.
+// port returns a UDP port that is free at all loopback addresses used here.
 func port(t *testing.T) uint16 {
 	t.Helper()
 	conn, err := net.ListenUDP("udp4", nil)
@@ -105,7 +105,7 @@ func to(from, peer *rig, name GatewayID) Target {
 	return Target{Peer: name, Source: from.addr, Addr: peer.addr}
 }
 
-func TestProberFollowsALink(t *testing.T) {
+func TestProberLinkState(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(1), p), start(t, "b", "b1", loopback(2), p)
@@ -116,7 +116,7 @@ func TestProberFollowsALink(t *testing.T) {
 		t.Errorf("link is %+v", link)
 	}
 	if s.Rank("a1", GatewayID{"b", "b1"}) == Down || s.Rank("a1", GatewayID{"b", "b2"}) > Down || s.Rank("a2", GatewayID{"b", "b1"}) > Down {
-		t.Error("the snapshot does not tell what is alive")
+		t.Error("the ranks of the snapshot are wrong")
 	}
 	a.SetTargets([]Target{target})
 	if again := a.Snapshot().Links[0]; again.State() != status.Connected || again.Since != s.Links[0].Since {
@@ -128,7 +128,7 @@ func TestProberFollowsALink(t *testing.T) {
 		t.Error("a dead link is alive")
 	}
 	start(t, "b", "b1", loopback(2), p)
-	s = a.await(t, "the return", state(status.Connected))
+	s = a.await(t, "the recovery", state(status.Connected))
 	if s.Links[0].Loss == 0 {
 		t.Error("no loss was counted")
 	}
@@ -146,11 +146,11 @@ func TestProberFirstAndLaterTargets(t *testing.T) {
 	later := Target{Peer: GatewayID{"c", "c1"}, Source: a.addr, Addr: loopback(13)}
 	a.SetTargets([]Target{first})
 	if a.Snapshot().Rank("a1", first.Peer) == Down {
-		t.Error("a link of the first set must count as alive until it proves dead")
+		t.Error("a link of the first set must count as alive until it is dead")
 	}
 	a.SetTargets([]Target{first, later})
 	if a.Snapshot().Rank("a1", later.Peer) > Down {
-		t.Error("a link that came later must prove alive first")
+		t.Error("a later link needs a reply to be alive")
 	}
 	a.await(t, "the loss of the first", func(s Snapshot) bool { return s.Rank("a1", first.Peer) == Down })
 }
@@ -159,7 +159,7 @@ func TestProberIgnoresStrangers(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(21), p), start(t, "b", "b1", loopback(22), p)
-	// b is not who a takes it for, so it must not answer.
+	// b has another name than a expects, so it must not reply.
 	a.SetTargets([]Target{to(a, b, GatewayID{"b", "b2"})})
 	a.await(t, "the loss", state(status.Disconnected))
 	b.await(t, "the count of foreign probes", func(s Snapshot) bool { return s.Stats.Foreign > 0 && s.Stats.Replied == 0 })
@@ -204,7 +204,7 @@ func TestThousandTargets(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(31), p), start(t, "b", "b1", loopback(32), p)
-	a.SetSettings(Settings{Interval: 600 * time.Millisecond, Misses: 3}) // to b they are strangers
+	a.SetSettings(Settings{Interval: 600 * time.Millisecond, Misses: 3}) // a is a stranger to b
 	var listen []Listen
 	var targets []Target
 	// Twenty sources and fifty addresses of one gateway make a thousand targets.

@@ -57,50 +57,50 @@ func (t *target) why(now time.Time, own condition) string {
 	case rank == Good:
 		return ""
 	case t.live == Unproven:
-		return "no answer yet"
+		return "no reply yet"
 	case t.live == Dead:
-		return "no answer"
+		return "no reply"
 	case t.ownRank(now) == rank:
 		return t.damper.why()
 	case own.rank == rank:
 		return own.why
 	}
-	return "the other end says " + t.effectiveAdvert().rank.String()
+	return "the peer reports " + t.effectiveAdvert().rank.String()
 }
 
-// A link that failed fallsAllowed times within fallsWithin is Unsteady until it was up for holdFor.
+// A link that failed flapsAllowed times within flapWindow is Unsteady until it was up for holdTime.
 const (
-	fallsAllowed = 3
-	fallsWithin  = time.Minute
-	holdFor      = 30 * time.Second
+	flapsAllowed = 3
+	flapWindow   = time.Minute
+	holdTime     = 30 * time.Second
 )
 
 // flapDamper counts the failures of a link.
 type flapDamper struct {
-	falls [8]time.Time // ring of the last ones
-	next  int
-	held  time.Time // Unsteady until then; zero = never
-	many  int       // failures at that time
+	failures [8]time.Time // ring of the last failures
+	next     int
+	held     time.Time // Unsteady until then; zero = never
+	many     int       // failures at that time
 }
 
-func (d *flapDamper) fall(now time.Time) {
-	d.falls[d.next%len(d.falls)] = now
+func (d *flapDamper) onFailure(now time.Time) {
+	d.failures[d.next%len(d.failures)] = now
 	d.next++
-	d.hold(now)
+	d.restartHold(now)
 }
 
-// hold restarts the hold time, after a failure and when the link returns.
-func (d *flapDamper) hold(now time.Time) {
-	if many := d.count(now); many >= fallsAllowed {
-		d.held, d.many = now.Add(holdFor), many
+// restartHold restarts the hold time, after a failure and when the link returns.
+func (d *flapDamper) restartHold(now time.Time) {
+	if many := d.count(now); many >= flapsAllowed {
+		d.held, d.many = now.Add(holdTime), many
 	}
 }
 
 // count returns the failures of the last minute, up to the size of the ring.
 func (d *flapDamper) count(now time.Time) int {
 	many := 0
-	for _, at := range d.falls {
-		if !at.IsZero() && now.Sub(at) < fallsWithin {
+	for _, at := range d.failures {
+		if !at.IsZero() && now.Sub(at) < flapWindow {
 			many++
 		}
 	}
@@ -110,5 +110,5 @@ func (d *flapDamper) count(now time.Time) int {
 func (d *flapDamper) isActive(now time.Time) bool { return now.Before(d.held) }
 
 func (d *flapDamper) why() string {
-	return fmt.Sprintf("%d falls in 60 s, held until %s", d.many, d.held.UTC().Format(time.TimeOnly))
+	return fmt.Sprintf("%d flaps in 60 s, held until %s", d.many, d.held.UTC().Format(time.TimeOnly))
 }

@@ -100,9 +100,9 @@ type receivedList struct {
 	got        [][]entry // pages; nil = missing
 }
 
-// addPage adds a page or applies changes. fresh says that the list changed; lost that the changes are for a
-// list that this node does not have.
-func (h *receivedList) addPage(m *message) (fresh, lost bool) {
+// addPage adds a page or applies changes. changed reports a new list; lost reports that the changes
+// are for a list that this node does not have.
+func (h *receivedList) addPage(m *message) (changed, lost bool) {
 	if m.pages == 0 || m.generation == h.generation {
 		return false, false
 	}
@@ -122,7 +122,7 @@ func (h *receivedList) addPage(m *message) (fresh, lost bool) {
 	return true, false
 }
 
-func (h *receivedList) change(m *message) (fresh, lost bool) {
+func (h *receivedList) change(m *message) (changed, lost bool) {
 	if m.base != h.generation || len(h.reach) > maxPage*maxPages {
 		return false, true
 	}

@@ -25,22 +25,22 @@ func TestReachPages(t *testing.T) {
 	}
 	stale := newReachList(listOf(3)).replies(0, message{reply: true})[0]
 	var h receivedList
-	// Out of order, one twice, and one of an older list before the others.
+	// Out of order, one page twice, and one page of an older list before the others.
 	h.addPage(&stale)
 	for _, i := range []int{2, 0, 0, 3, 1} {
-		if fresh, lost := h.addPage(&cut[i]); fresh != (i == 1) || lost {
-			t.Fatalf("page %d: fresh is %v, lost is %v", i, fresh, lost)
+		if changed, lost := h.addPage(&cut[i]); changed != (i == 1) || lost {
+			t.Fatalf("page %d: changed is %v, lost is %v", i, changed, lost)
 		}
 	}
 	if len(h.reach) != len(list.entries) || slices.ContainsFunc(list.entries, func(e entry) bool { return h.reach[e.hash] != e.linkAdvert }) {
 		t.Errorf("%d of %d arrived", len(h.reach), len(list.entries))
 	}
-	if fresh, _ := h.addPage(&cut[0]); fresh {
-		t.Error("the same list is news")
+	if changed, _ := h.addPage(&cut[0]); changed {
+		t.Error("the same list is a change")
 	}
 	empty := newReachList(nil)
 	if empty.generation == 0 || len(empty.replies(0, message{})) != 1 {
-		t.Error("an empty list must be told from no list")
+		t.Error("an empty list must differ from no list")
 	}
 	again := listOf(9)
 	slices.Reverse(again)
@@ -49,12 +49,11 @@ func TestReachPages(t *testing.T) {
 	}
 	again[3].inUse = true
 	if newReachList(listOf(9)).generation == newReachList(again).generation {
-		t.Error("who uses a link is part of the list")
+		t.Error("the use of a link must be part of the list")
 	}
 }
 
-// TestReachChanges lets a node follow a list that changes at random, while some
-// of what it is sent is lost.
+// TestReachChanges checks that a node follows a list that changes at random while packets are lost.
 func TestReachChanges(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 5))
@@ -99,11 +98,11 @@ func TestReachChanges(t *testing.T) {
 		}
 	}
 	if deltas < 400 || losses != 0 {
-		t.Errorf("%d changes alone, %d of them not understood", deltas, losses)
+		t.Errorf("%d deltas, %d of them for another list", deltas, losses)
 	}
 	foreign := message{reply: true, pages: 1, base: h.generation ^ 1, generation: 5, reach: []entry{{1, linkAdvert{rank: Good, inUse: true}}}}
 	before := h
-	if fresh, lost := h.addPage(&foreign); fresh || !lost || !reflect.DeepEqual(before, h) {
-		t.Error("a change of a list that the node does not have was taken")
+	if changed, lost := h.addPage(&foreign); changed || !lost || !reflect.DeepEqual(before, h) {
+		t.Error("the delta of a list that the node does not have was applied")
 	}
 }

@@ -50,19 +50,19 @@ func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 		p.stats.Foreign++
 		return false
 	}
-	genuine := m.poke && t.poke.nonce == m.nonce && m.nonce != 0
-	if !m.poke {
+	genuine := m.triggered && t.triggered.nonce == m.nonce && m.nonce != 0
+	if !m.triggered {
 		_, genuine = t.matchProbe(m.message)
 	}
 	if !genuine {
 		return false
 	}
 	switch {
-	case m.push:
-	case m.poke && t.poke.again:
-		t.poke.nonce = 0
-	case m.poke:
-		t.poke = triggeredUpdate{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.poke.sent}
+	case m.unsolicited:
+	case m.triggered && t.triggered.again:
+		t.triggered.nonce = 0
+	case m.triggered:
+		t.triggered = triggeredUpdate{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.triggered.sent}
 	default:
 		if matched, _ := t.onReply(now, m.message, p.settings); matched {
 			p.stats.Answered++
@@ -71,15 +71,15 @@ func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 	t.onPacketWhileDead(now, p.settings)
 	if t.isRemote() {
 		t.setPeerAdvert(m.linkAdvert)
-		t.theirs = m.token
+		t.peerToken = m.token
 	} else {
 		back := p.onSiblingReply(now, t, m.rank)
 		p.stale = p.stale || back
-		fresh, lost := t.heard.addPage(m.message)
+		updated, lost := t.received.addPage(m.message)
 		if lost {
-			p.pokeSoon(t, now)
+			p.scheduleUpdate(t, now)
 		}
-		changed = fresh || back
+		changed = updated || back
 	}
 	changed = p.detectChange(t, now) || changed
 	p.probeSooner(t, now)
@@ -95,7 +95,7 @@ func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed boo
 		return nil, false
 	}
 	head := message{
-		reply: true, poke: m.poke, sequence: m.sequence, nonce: m.nonce,
+		reply: true, triggered: m.triggered, sequence: m.sequence, nonce: m.nonce,
 		from: m.to, to: m.message.from, linkAdvert: linkAdvert{rank: p.condition().rank},
 	}
 	replies, budget := []message{head}, &p.strangers
@@ -103,7 +103,7 @@ func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed boo
 		replies = p.reach.replies(m.generation, head)
 		if own := p.nodes[m.from.Addr()]; own != nil {
 			budget = own
-			changed = p.mates.onPacket(now, p.settings)
+			changed = p.isolation.onPacket(now, p.settings)
 			p.stale = p.stale || changed
 			p.subscribe(m, now)
 		}
@@ -135,15 +135,15 @@ func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed boo
 		t.setPeerAdvert(m.linkAdvert)
 		changed = p.detectChange(t, now)
 		p.probeSooner(t, now)
-	} else if t.effectiveAdvert() != m.linkAdvert && t.poke.nonce == 0 && p.asks.Allow(now, askRate) {
-		p.pokeSoon(t, now)
+	} else if t.effectiveAdvert() != m.linkAdvert && t.triggered.nonce == 0 && p.verifyLimit.Allow(now, verifyRate) {
+		p.scheduleUpdate(t, now)
 	}
 	return changed
 }
 
 // subscribe records the sender of a probe for later updates.
 func (p *Prober) subscribe(m incoming, now time.Time) {
-	if m.poke {
+	if m.triggered {
 		p.subscribers.recordSent(m.from.Addr(), p.reach.generation)
 		return
 	}

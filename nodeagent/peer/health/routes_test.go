@@ -20,7 +20,7 @@ func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) project
 	return projection.NewNet(f, before)
 }
 
-// ranked gives every link a rank: Good unless told otherwise, by "a b".
+// ranked has the rank of links by "a b"; other links are Good.
 type ranked map[string]Rank
 
 func (r ranked) rank(a, b string) Rank {
@@ -47,7 +47,7 @@ func routesText(routes map[string]ClusterPath) string {
 	return strings.Join(out, ", ")
 }
 
-func TestWays(t *testing.T) {
+func TestClusterPaths(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h", "i"}}
 	ring := fabric.Shape{Mode: fabric.ModeExplicit, Edges: [][2]string{{"a", "b"}, {"a", "d"}, {"b", "c"}, {"c", "d"}}}
@@ -67,12 +67,12 @@ func TestWays(t *testing.T) {
 			"i>b good, i>h good, i good"},
 		{"all hubs are drained", netOf(one, nil, "a", "b", "h"), "a", ranked{"a h": Draining, "b h": Draining},
 			"h>b draining, h draining"},
-		{"spokes pass nothing on", netOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"a h": Down, "a i": Down}, ""},
+		{"spokes forward no transit", netOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"a h": Down, "a i": Down}, ""},
 		{"a ring, whole", netOf(ring, nil, "a", "b", "c", "d"), "a", ranked{"a d": Down}, "b good, b>c good, b>c>d good"},
 		{"a ring, cut", netOf(ring, nil, "a", "b", "c", "d"), "a", ranked{"a d": Down, "b c": Down}, "b good"},
-		{"hub to mesh, not proved yet", netOf(mesh, &one, "a", "b", "h"), "a", ranked{"a b": Down}, "h>b good former, h good"},
-		{"hub to mesh, proved", netOf(mesh, &one, "a", "b", "h"), "a", nil, "b good, h good"},
-		{"mesh to hub, which does not pass on yet", netOf(one, &mesh, "a", "b", "h"), "a", ranked{"b h": Down}, "b good former, h good"},
+		{"hub to mesh, not verified yet", netOf(mesh, &one, "a", "b", "h"), "a", ranked{"a b": Down}, "h>b good former, h good"},
+		{"hub to mesh, verified", netOf(mesh, &one, "a", "b", "h"), "a", nil, "b good, h good"},
+		{"mesh to hub, which does not forward yet", netOf(one, &mesh, "a", "b", "h"), "a", ranked{"b h": Down}, "b good former, h good"},
 		{"mesh to hub", netOf(one, &mesh, "a", "b", "h"), "a", nil, "h>b good, h good"},
 	}
 	for _, tt := range tests {
@@ -85,8 +85,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Until both ends take what is passed on, a link carries its own clusters' traffic only.
-func TestWaysNeedBothEnds(t *testing.T) {
+// TestTransitNeedsBothEnds checks that a link carries transit only once both ends accept it.
+func TestTransitNeedsBothEnds(t *testing.T) {
 	t.Parallel()
 	net := netOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
 	links := LinkRanks{Own: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
@@ -118,9 +118,10 @@ func randomNet(r *rand.Rand) ([]string, projection.Topology, ranked) {
 	return clusters, netOf(shape, nil, clusters...), ranks
 }
 
-// The way there is the way back, it takes linked clusters only, those between pass
-// on, and each cluster on it sends on by the rest of it.
-func TestWaysAreTheSameInBothDirections(t *testing.T) {
+// TestPathsAreSymmetric checks that the path is the same in both directions and uses only linked
+// clusters, that those between forward transit, and that each cluster on it forwards along the rest
+// of it.
+func TestPathsAreSymmetric(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 7))
 	for range 400 {
@@ -134,11 +135,11 @@ func TestWaysAreTheSameInBothDirections(t *testing.T) {
 				back := slices.Concat([]string{from}, way.Hops)
 				slices.Reverse(back)
 				if other := routes[to][from]; !slices.Equal(other.Hops, back[1:]) || other.Rank != way.Rank {
-					t.Fatalf("%s to %s: %v, and back %v", from, to, way, other)
+					t.Fatalf("%s to %s: %v, reverse %v", from, to, way, other)
 				}
 				for at, hop := from, way.Hops; len(hop) > 0; at, hop = hop[0], hop[1:] {
 					if !net.Linked(at, hop[0]) || len(hop) > 1 && !net.ForwardsTransit(hop[0]) || ranks.rank(at, hop[0]) < way.Rank {
-						t.Fatalf("%s to %s: %v takes %s to %s", from, to, way, at, hop[0])
+						t.Fatalf("%s to %s: %v goes from %s to %s", from, to, way, at, hop[0])
 					}
 				}
 			}
@@ -146,8 +147,8 @@ func TestWaysAreTheSameInBothDirections(t *testing.T) {
 	}
 }
 
-// A link that dies moves nobody who does not use it.
-func TestWaysMoveOnlyWhoHasTo(t *testing.T) {
+// TestPathsMoveOnlyIfNeeded checks that a dead link moves only paths that use it.
+func TestPathsMoveOnlyIfNeeded(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 8))
 	for range 400 {
@@ -172,7 +173,7 @@ func TestWaysMoveOnlyWhoHasTo(t *testing.T) {
 	}
 }
 
-func TestTableOfAShape(t *testing.T) {
+func TestTableOfShape(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Shape: fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}}
 	for _, name := range []string{"a", "b", "h"} {
@@ -187,13 +188,13 @@ func TestTableOfAShape(t *testing.T) {
 	}
 	mesh := fabric.Shape{}
 	if table.Same(f, &mesh) || !table.Same(f, nil) {
-		t.Error("the shape that is left does not count")
+		t.Error("the former shape is ignored")
 	}
 	if _, ok := NewTable(f, &mesh).First("a", "b"); !ok {
-		t.Error("a link of the shape that is left is gone")
+		t.Error("a link of the former shape is missing")
 	}
 	f.Shape = mesh
 	if table.Same(f, nil) {
-		t.Error("the shape does not count")
+		t.Error("the shape is ignored")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// sim runs the probers of a whole clusterset in one goroutine over invented
-// time: packets take delay, and what an agent does on a change it does at once.
+// sim runs the probers of a whole clusterset in one goroutine in simulated time. Packets take
+// delay; agents react to changes at once.
 type sim struct {
 	t      *testing.T
 	now    time.Time
@@ -28,15 +28,15 @@ type sim struct {
 	byAddr map[netip.Addr]*simNode
 	wire   air
 	sent   int
-	older  *simNode // knows of no tokens
-	// lost says which packets do not arrive; nil = all do.
+	older  *simNode // agent without tokens
+	// lost reports whether a packet is lost; nil = never.
 	lost func(from, to *simNode, tunnel bool) bool
 }
 
 // simNode is one agent.
 type simNode struct {
 	*Prober
-	name    GatewayID // the gateway, or the node's name
+	name    GatewayID // gateway or name of the node
 	tunnel  netip.Addr
 	addr    netip.Addr
 	next    time.Time
@@ -46,7 +46,7 @@ type simNode struct {
 	moves   []move
 }
 
-// move is one change of the choice of a node.
+// move is one change of the path of a node.
 type move struct {
 	at      time.Time
 	cluster string
@@ -76,8 +76,8 @@ func (w *air) Pop() any {
 
 const vxlan = "hw-vx0"
 
-// newSim makes clusters named a, b, c and so on, each with as many gateways as
-// given and one worker, and runs them until all is settled.
+// newSim returns clusters a, b, c and so on, each with the given number of gateways and one worker,
+// and runs them until they are stable.
 func newSim(t *testing.T, s Settings, gateways ...int) *sim {
 	t.Helper()
 	m := &sim{t: t, now: epoch, fabric: &fabric.Fabric{}, byAddr: map[netip.Addr]*simNode{}, delay: time.Millisecond}
@@ -109,7 +109,7 @@ func newSim(t *testing.T, s Settings, gateways ...int) *sim {
 	return m
 }
 
-// start gives the node a new agent.
+// start starts a new agent on the node.
 func (m *sim) start(n *simNode, s Settings) {
 	gateway := n.name.Gateway
 	if gateway == "worker" {
@@ -141,11 +141,11 @@ func (m *sim) start(n *simNode, s Settings) {
 	n.next = m.now
 }
 
-// run lets invented time pass.
+// run advances the simulated time.
 func (m *sim) run(d time.Duration) {
 	for end := m.now.Add(d); ; {
 		for _, n := range m.nodes {
-			m.turn(n)
+			m.step(n)
 		}
 		at := end
 		for _, n := range m.nodes {
@@ -168,8 +168,8 @@ func (m *sim) run(d time.Duration) {
 	}
 }
 
-// turn is what one agent does at the moment.
-func (m *sim) turn(n *simNode) {
+// step runs the due actions of one agent.
+func (m *sim) step(n *simNode) {
 	if n.off {
 		return
 	}
@@ -224,7 +224,7 @@ func (m *sim) deliver(p packet) {
 	m.send(to.receive(m.now, at, netip.AddrPortFrom(p.From.Addr, 4804), p.Raw))
 }
 
-// decode reads what a prober sends.
+// decode decodes a packet of a prober.
 func decode(raw []byte) (message, error) {
 	w, err := wire.Decode(raw)
 	if err != nil {
@@ -232,12 +232,12 @@ func decode(raw []byte) (message, error) {
 	}
 	m, ok := decodeMessage(w)
 	if !ok {
-		return m, errors.New("nothing for health")
+		return m, errors.New("not a message of health")
 	}
 	return m, nil
 }
 
-// receive takes a datagram, as a transport.Transport would bring it.
+// receive passes a datagram to the prober, like a transport.Transport.
 func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []byte) []outgoing {
 	w, err := wire.Decode(raw)
 	if err != nil {
@@ -254,8 +254,8 @@ func (m *sim) node(cluster, gateway string) *simNode {
 	return m.nodes[i]
 }
 
-// agreed gives the one choice that all living nodes of both clusters have, as a
-// sees it, and fails when they differ.
+// agreed returns the common active link of all live nodes of both clusters, as a sees it. It fails
+// if they differ.
 func (m *sim) agreed(a, b string) ActiveLink {
 	m.t.Helper()
 	var found *ActiveLink
@@ -279,8 +279,8 @@ func (m *sim) agreed(a, b string) ActiveLink {
 	return *found
 }
 
-// lastMove is when the last of the living nodes of two clusters moved for the
-// pair, from a time on; it fails when one did not move.
+// lastMove returns when the last live node of two clusters moved for the pair after a time. It
+// fails if one did not move.
 func (m *sim) lastMove(a, b string, since time.Time) time.Duration {
 	m.t.Helper()
 	var last time.Duration

@@ -66,8 +66,8 @@ func newSide(c *fabric.Cluster) side {
 	return s
 }
 
-// appendNames lists the names that the preferences depend on. An empty text, which is no DNS label,
-// ends each cluster.
+// appendNames lists the names that the preferences depend on. Each cluster ends with an empty text,
+// which is no DNS label.
 func appendNames(out []string, f *fabric.Fabric) []string {
 	for i := range f.Clusters {
 		out = append(out, f.Clusters[i].Name)

@@ -18,8 +18,7 @@ func clusterOf(name string, gateways int) fabric.Cluster {
 	return c
 }
 
-// randomFabric has n clusters with random names, each with as many gateways as
-// count gives.
+// randomFabric returns n clusters with random names, each with count() gateways.
 func randomFabric(r *rand.Rand, n int, count func() int) *fabric.Fabric {
 	f := &fabric.Fabric{}
 	for i := range n {
@@ -54,7 +53,7 @@ func eachPair(f *fabric.Fabric, do func(a, b string)) {
 	}
 }
 
-func TestOrderIsSymmetricWholeAndIndependentOfOrder(t *testing.T) {
+func TestOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -64,7 +63,7 @@ func TestOrderIsSymmetricWholeAndIndependentOfOrder(t *testing.T) {
 		eachPair(f, func(a, b string) {
 			want := one.Order(a, b)
 			if have := other.Order(a, b); !slices.Equal(have, want) {
-				t.Fatalf("seed %d, %s to %s: %v when the list is in another order, want %v", seed, a, b, have, want)
+				t.Fatalf("seed %d, %s to %s: %v with the list in another order, want %v", seed, a, b, have, want)
 			}
 			back := one.Order(b, a)
 			for i := range back {
@@ -84,7 +83,7 @@ func TestOrderIsSymmetricWholeAndIndependentOfOrder(t *testing.T) {
 	}
 }
 
-func TestOrderAtTheEdges(t *testing.T) {
+func TestOrderEdgeCases(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Clusters: []fabric.Cluster{clusterOf("a", 2), clusterOf("b", 1), clusterOf("none", 0)}}
 	table := NewTable(f, nil)
@@ -101,7 +100,7 @@ func TestOrderAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestShares counts what each gateway carries when all links live.
+// TestShares counts the pairs of each gateway when all links are up.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	most, least := 0, 19
@@ -121,14 +120,14 @@ func TestShares(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("of 19 pairs a gateway of three carries between %d and %d", least, most)
+	t.Logf("of 19 pairs a gateway of three has between %d and %d", least, most)
 	if most > 8 || least < 1 {
-		t.Errorf("of 19 pairs a gateway of three carries between %d and %d; the bound is ceil(1.25*19/3) = 8", least, most)
+		t.Errorf("of 19 pairs a gateway of three has between %d and %d; the bound is ceil(1.25*19/3) = 8", least, most)
 	}
 }
 
-// TestOneMoreClusterMovesFewPairs adds a 21st cluster, which changes every
-// bound, and counts how many of the pairs of the others move.
+// TestOneMoreClusterMovesFewPairs adds a 21st cluster, which changes all bounds, and counts the
+// pairs of other clusters that move.
 func TestOneMoreClusterMovesFewPairs(t *testing.T) {
 	t.Parallel()
 	moved, pairs, worst := 0, 0, 0.0
@@ -156,7 +155,7 @@ func TestOneMoreClusterMovesFewPairs(t *testing.T) {
 	}
 }
 
-// TestDeadLinkMovesOnlyItsPairs takes one gateway away.
+// TestDeadLinkMovesOnlyItsPairs removes one gateway.
 func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 4))
@@ -177,7 +176,7 @@ func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 			t.Fatalf("%s to %s: %v %v", a, b, now, rank)
 		}
 		if fit(order[0]) == Good && now != order[0] {
-			t.Errorf("%s to %s moved from %v to %v though only %s died", a, b, order[0], now, gone)
+			t.Errorf("%s to %s moved from %v to %v although only %s died", a, b, order[0], now, gone)
 		}
 		if now != order[0] {
 			moved++
@@ -186,11 +185,11 @@ func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 		}
 	})
 	if moved == 0 || moved > 8 {
-		t.Errorf("%d pairs moved, one gateway carries at most 8", moved)
+		t.Errorf("%d pairs moved, a gateway has at most 8", moved)
 	}
 	for _, g := range f.Clusters[5].Gateways {
 		if g.Name != gone && took[g.Name] == 0 {
-			t.Errorf("%s takes over nothing of %d pairs", g.Name, moved)
+			t.Errorf("%s takes over none of %d pairs", g.Name, moved)
 		}
 	}
 }
@@ -204,7 +203,7 @@ func TestSame(t *testing.T) {
 	other := base()
 	other.Clusters[0].Globalnet, other.Clusters[0].Gateways[0].Port = true, 9
 	if !table.Same(other, nil) {
-		t.Error("a table depends on names alone")
+		t.Error("preferences must depend on names only")
 	}
 	changes := map[string]func(*fabric.Fabric){
 		"one cluster less": func(f *fabric.Fabric) { f.Clusters = f.Clusters[:2] },
@@ -221,7 +220,7 @@ func TestSame(t *testing.T) {
 	for name, change := range changes {
 		f := base()
 		if change(f); table.Same(f, nil) {
-			t.Errorf("%s: the table says it is the same", name)
+			t.Errorf("%s: Same reports true", name)
 		}
 	}
 }

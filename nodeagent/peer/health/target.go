@@ -16,10 +16,10 @@ type target struct {
 	timerqueue.Entry
 	wake time.Time // next action: the key in the schedule
 
-	next  time.Time // of the next probe
-	every int       // intervals between two probes
-	live  Liveness
-	since time.Time // of live.State
+	next    time.Time // time of the next probe
+	stretch int       // intervals between two probes
+	live    Liveness
+	since   time.Time // of live.State
 
 	sequence     uint64    // of the last probe; its low 32 bits go over the wire
 	answered     uint64    // of the last probe with a reply; 0 = none
@@ -35,52 +35,52 @@ type target struct {
 	peerAdvert  linkAdvert // of the peer
 	advertFresh bool       // peerAdvert arrived since the link is alive
 	sentAdvert  linkAdvert // of the last triggered update
-	poke        triggeredUpdate
+	triggered   triggeredUpdate
 
-	token    uint64                // that a probe of the peer must contain to be trusted
-	theirs   uint64                // token that the peer expects; 0 = unknown
-	answers  transport.RateLimiter // for probes with the token
-	unproven transport.RateLimiter // for probes that only have its address
+	token     uint64                // token that probes of the peer must contain to be trusted
+	peerToken uint64                // token that the peer expects; 0 = unknown
+	answers   transport.RateLimiter // for probes with the token
+	unproven  transport.RateLimiter // for probes that only have the peer's address
 
-	heard   receivedList // of siblings
-	leaving bool         // the sibling drains
+	received receivedList // list of a sibling
+	draining bool         // the sibling drains
 }
 
 // triggeredUpdate is an additional probe that reports a change immediately. It is repeated up to
-// pokeTries times until a reply arrives; after that, regular probes report the change. A second
+// maxUpdateTries times until a reply arrives; after that, regular probes report the change. A second
 // one follows the reply, because a reply that was created before the change may arrive later.
 type triggeredUpdate struct {
 	nonce uint64 // 0 = no update pending
 	tries int
-	again bool      // one got a reply
+	again bool      // a second update follows the reply
 	at    time.Time // of the next try
 	sent  time.Time // of the last one
 }
 
 // reported is the state whose changes are published.
 type reported struct {
-	live  Liveness
-	rank  Rank
-	uses  bool
-	takes bool
+	live           Liveness
+	rank           Rank
+	uses           bool
+	acceptsTransit bool
 }
 
-// pokeTries limits how often a triggered update is sent.
-const pokeTries = 4
+// maxUpdateTries limits how often a triggered update is sent.
+const maxUpdateTries = 4
 
 func newTarget(t Target, now time.Time, first bool) *target {
 	live := Unproven
 	if first {
 		live = Assumed
 	}
-	return &target{Target: t, hash: t.Peer.hash(), every: 1, live: live, since: now, token: nonce()}
+	return &target{Target: t, hash: t.Peer.hash(), stretch: 1, live: live, since: now, token: nonce()}
 }
 
 // isRemote reports whether the target is a gateway of another cluster.
 func (t *target) isRemote() bool { return t.Device == "" }
 
-// unknownPatience is the shortest timeout of the first probe of a link, whose round trip is unknown.
-const unknownPatience = 300 * time.Millisecond
+// unknownTimeout is the minimum timeout of the first probe of a link, whose round trip is unknown.
+const unknownTimeout = 300 * time.Millisecond
 
 // replyTimeout returns the timeout of the last probe before a link is dead: longer than the round
 // trip, but shorter than an interval.
@@ -88,7 +88,7 @@ func (t *target) replyTimeout(s Settings) time.Duration {
 	if least := t.least(); least > 0 {
 		return max(s.Interval/4, 2*least)
 	}
-	return max(s.Interval, unknownPatience)
+	return max(s.Interval, unknownTimeout)
 }
 
 // probe records that a probe is sent now and returns its sequence number.
@@ -119,11 +119,11 @@ func (t *target) checkDead(now time.Time, s Settings) bool {
 		return false
 	}
 	if t.isRemote() && t.live.State() == status.Connected {
-		t.damper.fall(now)
+		t.damper.onFailure(now)
 	}
 	t.live, t.since = Dead, now
 	t.advertFresh, t.streak = false, 0
-	t.heard = receivedList{}
+	t.received = receivedList{}
 	return true
 }
 
@@ -145,7 +145,7 @@ func (t *target) onReply(now time.Time, m *message, s Settings) (matched, change
 	case t.live == Dead && t.streak < max(s.Misses, 1), t.live.State() == status.Connected:
 		return true, false
 	case t.live == Dead:
-		t.damper.hold(now)
+		t.damper.restartHold(now)
 	}
 	t.live, t.since = t.live.afterReply(), now
 	return true, true
@@ -167,13 +167,13 @@ func (t *target) advanceAnswered(number uint64, now time.Time, s Settings) {
 	}
 }
 
-// onPacketWhileDead advances the next probe of a dead link to a quarter of an interval after the last one,
-// because a packet used the link. It reports whether it did.
+// onPacketWhileDead moves the next probe of a dead link to a quarter of an interval after the last
+// one, because a packet used the link. It reports whether it did.
 func (t *target) onPacketWhileDead(now time.Time, s Settings) bool {
 	return t.live == Dead && t.sooner(now, s.Interval/4)
 }
 
-// sooner advances the next probe to a time after the last one, but not before now. It reports whether
+// sooner moves the next probe to a time after the last one, but not before now. It reports whether
 // the probe was later.
 func (t *target) sooner(now time.Time, after time.Duration) bool {
 	soon := t.probes[t.sequence%window].at.Add(after)
@@ -199,9 +199,9 @@ func (t *target) matchProbe(m *message) (number uint64, ok bool) {
 
 // setPeerAdvert stores the advert of the peer and reports whether it changed.
 func (t *target) setPeerAdvert(w linkAdvert) bool {
-	fresh := t.peerAdvert != w
+	changed := t.peerAdvert != w
 	t.peerAdvert, t.advertFresh = w, true
-	return fresh
+	return changed
 }
 
 // effectiveAdvert returns the advert of the peer; zero if the link is dead.
@@ -241,23 +241,23 @@ func (t *target) plan(now time.Time, s Settings) {
 		if !t.deathProbeAt.IsZero() {
 			sooner(t.deathProbeAt.Add(t.replyTimeout(s)))
 		}
-		if waits := t.probes[(t.answered+1)%window].at; t.every > 1 && t.sequence > t.answered {
+		if waits := t.probes[(t.answered+1)%window].at; t.stretch > 1 && t.sequence > t.answered {
 			sooner(waits.Add(t.replyTimeout(s)))
 		}
 	}
 	if t.damper.isActive(now) {
 		sooner(t.damper.held)
 	}
-	if t.poke.nonce != 0 {
-		sooner(t.poke.at)
+	if t.triggered.nonce != 0 {
+		sooner(t.triggered.at)
 	}
 }
 
 // condition is the state of a gateway that applies to all its links.
 type condition struct {
-	rank  Rank
-	why   string
-	takes bool
+	rank           Rank
+	why            string
+	acceptsTransit bool
 }
 
 // link returns the state of the target.
@@ -265,7 +265,7 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out := Link{
 		Target: t.Target, Liveness: t.live, Since: t.since,
 		Flaps: t.damper.count(now), LeastRTT: t.least(),
-		linkStates: t.heard.reach, peerUses: t.effectiveAdvert().inUse, transitOK: own.takes && t.effectiveAdvert().acceptsTransit,
+		linkStates: t.received.reach, peerUses: t.effectiveAdvert().inUse, transitOK: own.acceptsTransit && t.effectiveAdvert().acceptsTransit,
 	}
 	if t.damper.isActive(now) {
 		out.Held = t.damper.held
@@ -278,7 +278,7 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 	return out
 }
 
-// offPathTime is how long a reply to an off-path probe is accepted.
+// offPathTime is the time in which a reply to an off-path probe is accepted.
 const offPathTime = 3 * time.Second
 
 // offPath is a probe that was sent over another link than its own.

@@ -11,8 +11,8 @@ import (
 
 var testSettings = Settings{Interval: 10 * time.Millisecond, Misses: 3}
 
-// run drives a target with one probe every 10 ms: '.' is answered after 1 ms,
-// 'x' is not. It gives the state 3 ms after each.
+// run sends one probe of a target every 10 ms: '.' gets a reply after 1 ms, 'x' none. It returns
+// the state 3 ms after each probe.
 func run(t *target, begin time.Time, script string) (states []string) {
 	now := begin
 	for i, c := range script {
@@ -36,11 +36,11 @@ func TestTargetStates(t *testing.T) {
 		want         []string
 		state        string
 	}{
-		{"first answer connects", "x.", []string{c, ok}, status.Connected},
-		{"two misses are no death", ".xx.xx.", []string{ok, ok, ok, ok, ok, ok, ok}, status.Connected},
-		{"three are", ".xxx.", []string{ok, ok, ok, bad, bad}, status.Disconnected},
-		{"back after three answers", ".xxx...", []string{ok, ok, ok, bad, bad, bad, ok}, status.Connected},
-		{"answers must be in a row", ".xxx..x..", []string{ok, ok, ok, bad, bad, bad, bad, bad, bad}, status.Disconnected},
+		{"first reply connects", "x.", []string{c, ok}, status.Connected},
+		{"alive after two misses", ".xx.xx.", []string{ok, ok, ok, ok, ok, ok, ok}, status.Connected},
+		{"dead after three misses", ".xxx.", []string{ok, ok, ok, bad, bad}, status.Disconnected},
+		{"alive after three replies", ".xxx...", []string{ok, ok, ok, bad, bad, bad, ok}, status.Connected},
+		{"replies must be consecutive", ".xxx..x..", []string{ok, ok, ok, bad, bad, bad, bad, bad, bad}, status.Disconnected},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,23 +53,23 @@ func TestTargetStates(t *testing.T) {
 	}
 }
 
-// epoch is where invented time begins.
+// epoch is the start of the simulated time.
 var epoch = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// TestVerdict finds the very moment of death: the last probe has its patience,
-// which follows the least round trip.
+// TestVerdict checks the moment of death: the timeout of the last probe follows from the least
+// round trip.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	s := Settings{Interval: 100 * time.Millisecond, Misses: 3}
 	tests := []struct {
 		name     string
-		rtt      time.Duration // 0 = never answered
+		rtt      time.Duration // 0 = no reply
 		patience time.Duration
 	}{
-		{"a short way has a quarter of the interval", time.Millisecond, 25 * time.Millisecond},
-		{"a long way has twice its round trip", 80 * time.Millisecond, 160 * time.Millisecond},
+		{"short round trip: a quarter of the interval", time.Millisecond, 25 * time.Millisecond},
+		{"long round trip: twice the round trip", 80 * time.Millisecond, 160 * time.Millisecond},
 		{"longer than the interval", 130 * time.Millisecond, 260 * time.Millisecond},
-		{"never answered", 0, unknownPatience},
+		{"no reply", 0, unknownTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestVerdict(t *testing.T) {
 			}
 			one.next = now.Add(time.Hour)
 			if one.plan(final, s); !one.wake.Equal(final.Add(tt.patience)) {
-				t.Errorf("looks %v after the last probe, want %v", one.wake.Sub(final), tt.patience)
+				t.Errorf("checks %v after the last probe, want %v", one.wake.Sub(final), tt.patience)
 			}
 			if one.checkDead(final.Add(tt.patience-1), s) {
 				t.Error("dead too early")
@@ -99,12 +99,12 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestLongWay has a round trip of several intervals: answers that are on their
-// way are not missing.
-func TestLongWay(t *testing.T) {
+// TestLongRoundTrip checks a round trip of several intervals: replies in flight do not count as
+// missing.
+func TestLongRoundTrip(t *testing.T) {
 	t.Parallel()
 	one := newTarget(Target{}, epoch, true)
-	const behind = 8 // intervals that an answer takes
+	const behind = 8 // round trip in intervals
 	for i := range 200 {
 		now := epoch.Add(time.Duration(i) * testSettings.Interval)
 		if one.checkDead(now, testSettings) {
@@ -120,8 +120,7 @@ func TestLongWay(t *testing.T) {
 	}
 }
 
-// TestStarvedProcess comes back after a pause: what it did not read yet must
-// not count as lost.
+// TestStarvedProcess pauses the process: unread replies must not count as lost.
 func TestStarvedProcess(t *testing.T) {
 	t.Parallel()
 	one := newTarget(Target{}, epoch, true)
@@ -129,20 +128,20 @@ func TestStarvedProcess(t *testing.T) {
 	one.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
 	late := epoch.Add(time.Second)
 	if one.checkDead(late, testSettings) {
-		t.Fatal("dead before the answers were read")
+		t.Fatal("dead before the replies were read")
 	}
 	if one.checkDead(late.Add(time.Millisecond), testSettings) {
-		t.Fatal("the time to read them is too short")
+		t.Fatal("the extra time is too short")
 	}
 	if !one.checkDead(late.Add(5*time.Millisecond), testSettings) {
-		t.Error("put off more than once")
+		t.Error("postponed more than once")
 	}
 	two := newTarget(Target{}, epoch, true)
 	run(two, epoch, "..xx")
 	sequence := two.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
 	two.checkDead(late, testSettings)
 	if matched, _ := two.onReply(late, &message{sequence: sequence, nonce: 99}, testSettings); !matched || two.checkDead(late.Add(time.Minute), testSettings) {
-		t.Error("dead in spite of the answer")
+		t.Error("dead in spite of the reply")
 	}
 }
 
@@ -156,34 +155,34 @@ func TestDamping(t *testing.T) {
 	rise(at(0))
 	for i, begin := range []int{10, 20, 30} {
 		if r := one.rank(at(begin), good); r != Good {
-			t.Fatalf("before fall %d the link is %v", i+1, r)
+			t.Fatalf("before failure %d the link is %v", i+1, r)
 		}
 		fall(at(begin))
-		if r := one.rank(at(begin+1), good); r != Down || one.why(at(begin+1), good) != "no answer" {
-			t.Fatalf("after fall %d the link is %v", i+1, r)
+		if r := one.rank(at(begin+1), good); r != Down || one.why(at(begin+1), good) != "no reply" {
+			t.Fatalf("after failure %d the link is %v", i+1, r)
 		}
 		rise(at(begin + 5))
 	}
-	// The third fall was at 30 and the return at 35.
-	if r, why := one.rank(at(36), good), one.why(at(36), good); r != Unsteady || why != "3 falls in 60 s, held until 12:01:05" {
+	// The third failure was at 30 and the recovery at 35.
+	if r, why := one.rank(at(36), good), one.why(at(36), good); r != Unsteady || why != "3 flaps in 60 s, held until 12:01:05" {
 		t.Errorf("got %v, %q", r, why)
 	}
 	one.next = at(1000)
 	if one.plan(at(36), testSettings); one.wake.Sub(at(65)) > time.Second || one.wake.Before(at(65)) {
-		t.Errorf("looks again at %v", one.wake)
+		t.Errorf("next check at %v", one.wake)
 	}
 	if r := one.rank(at(66), good); r != Good {
-		t.Errorf("after the time of hold the link is %v", r)
+		t.Errorf("after the hold time the link is %v", r)
 	}
 	fall(at(67))
 	rise(at(68))
-	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Why, "4 falls") {
-		t.Errorf("after one more fall: %+v", l)
+	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Why, "4 flaps") {
+		t.Errorf("after one more failure: %+v", l)
 	}
 	fall(at(200))
 	rise(at(201))
 	if r := one.rank(at(202), good); r != Good {
-		t.Errorf("a single fall much later makes it %v", r)
+		t.Errorf("a single failure much later makes it %v", r)
 	}
 	inside := newTarget(Target{Device: "hw-vx0"}, epoch, true)
 	for i := range 5 {
@@ -210,15 +209,15 @@ func TestTargetMeasures(t *testing.T) {
 		t.Errorf("got %+v and loss %v, want %+v and 1/9", rtt, loss, want)
 	}
 	if one.least() != 2*time.Millisecond {
-		t.Errorf("the least round trip is %v", one.least())
+		t.Errorf("least round trip %v", one.least())
 	}
 	run(one, epoch.Add(time.Second), string(slices.Repeat([]byte("x"), window)))
 	if rtt, loss := one.measure(epoch.Add(time.Hour), time.Second); rtt != nil || loss != 1 || one.least() != 0 {
-		t.Errorf("after a window without answers got %+v and loss %v", rtt, loss)
+		t.Errorf("after a window without replies: got %+v and loss %v", rtt, loss)
 	}
 }
 
-func TestTargetTakesOnlyItsOwnAnswers(t *testing.T) {
+func TestTargetMatchesReplies(t *testing.T) {
 	t.Parallel()
 	one := newTarget(Target{}, epoch, true)
 	one.probe(epoch, 7, testSettings)
@@ -227,14 +226,14 @@ func TestTargetTakesOnlyItsOwnAnswers(t *testing.T) {
 	}
 	for _, m := range foreign {
 		if matched, _ := one.onReply(epoch, &m, testSettings); matched {
-			t.Errorf("%+v was taken", m)
+			t.Errorf("%+v was accepted", m)
 		}
 	}
 	m := message{sequence: 1, nonce: 7}
 	if matched, changed := one.onReply(epoch, &m, testSettings); !matched || !changed {
-		t.Error("the answer was not taken")
+		t.Error("the reply was not accepted")
 	}
 	if matched, _ := one.onReply(epoch, &m, testSettings); matched {
-		t.Error("the same answer was taken twice")
+		t.Error("the same reply was accepted twice")
 	}
 }

@@ -9,22 +9,22 @@ import (
 const (
 	// idle is the longest time between two ticks.
 	idle = 250 * time.Millisecond
-	// lump is the shortest time between two ticks, so that one wake-up serves many targets. It is
-	// shorter for short intervals.
-	lump = 2 * time.Millisecond
-	// announceEvery and announceEach are the shortest time between two publications; the second
-	// is added for each tunnel.
-	announceEvery = 5 * time.Millisecond
-	announceEach  = 5 * time.Microsecond
+	// coalesceTime is the minimum time between two ticks, so that one wake-up serves many targets.
+	// It is shorter for short intervals.
+	coalesceTime = 2 * time.Millisecond
+	// publishInterval and publishPerTunnel are the minimum time between two publications; the
+	// second one is added for each tunnel.
+	publishInterval  = 5 * time.Millisecond
+	publishPerTunnel = 5 * time.Microsecond
 	// standbyRate limits the probes per second of all standby links together. Their interval grows
 	// up to maxStretch times the configured one.
 	standbyRate = 400
 	maxStretch  = 20
-	// pokeRate limits triggered updates per second and in one burst.
-	pokeRate = 2000
-	// askRate limits the ones that only verify a probe, so that forged probes do not delay
-	// updates.
-	askRate = pokeRate / 4
+	// updateRate limits triggered updates per second and in one burst.
+	updateRate = 2000
+	// verifyRate limits the updates that only verify a probe, so that forged probes do not delay
+	// other updates.
+	verifyRate = updateRate / 4
 )
 
 // Sockets returns the sockets for listening and probing. Unless forced, it returns nil if they did not
@@ -41,7 +41,7 @@ func (p *Prober) Sockets(force bool) map[Listen]bool {
 		places[place] = true
 	}
 	for t := range p.targets {
-		places[t.place()] = true
+		places[t.bind()] = true
 	}
 	return places
 }
@@ -51,7 +51,7 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	p.mu.Lock()
 	var out []outgoing
 	changed := false
-	if p.mates.judge(now, p.settings) {
+	if p.isolation.judge(now, p.settings) {
 		p.stale, changed = true, true
 	}
 	out, news := p.steps(out, now)
@@ -71,7 +71,7 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 
 // gap returns the shortest time between two publications.
 func (p *Prober) gap() time.Duration {
-	return max(announceEvery, announceEach*time.Duration(len(p.tunnels)))
+	return max(publishInterval, publishPerTunnel*time.Duration(len(p.tunnels)))
 }
 
 // steps runs the actions that are due for all targets, and reports whether a state changed.
@@ -90,20 +90,20 @@ func (p *Prober) rest(now time.Time) time.Duration {
 	if p.stale {
 		wait = min(wait, p.announced.Add(p.gap()).Sub(now))
 	}
-	if at, ok := p.mates.deadline(p.settings); ok {
+	if at, ok := p.isolation.deadline(p.settings); ok {
 		wait = min(wait, at.Sub(now))
 	}
-	return max(wait, min(lump, p.settings.Interval/50))
+	return max(wait, min(coalesceTime, p.settings.Interval/50))
 }
 
 // step runs the actions that are due for one target.
 func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	t.checkDead(now, p.settings)
-	if t.every > 1 && t.live != Dead && t.overdue(now, p.settings) {
+	if t.stretch > 1 && t.live != Dead && t.overdue(now, p.settings) {
 		t.next = now // a standby link missed a reply: probe at the full rate
 	}
-	if t.poke.nonce != 0 && !t.poke.at.After(now) {
-		out = p.sendPoke(out, t, now)
+	if t.triggered.nonce != 0 && !t.triggered.at.After(now) {
+		out = p.sendUpdate(out, t, now)
 	}
 	if !t.next.After(now) {
 		m := p.probe(t, now)
@@ -130,17 +130,17 @@ func (p *Prober) Sent(sent, failed uint64) {
 // nonce returns an unpredictable number other than 0.
 func nonce() uint64 { return max(rand.Uint64(), 1) }
 
-func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
-	if !p.pokes.Allow(now, pokeRate) {
-		t.poke.at = now.Add(10 * time.Millisecond)
+func (p *Prober) sendUpdate(out []outgoing, t *target, now time.Time) []outgoing {
+	if !p.pokes.Allow(now, updateRate) {
+		t.triggered.at = now.Add(10 * time.Millisecond)
 		return out
 	}
 	m := p.probe(t, now)
-	m.nonce, m.poke = t.poke.nonce, true
-	t.poke.tries++
-	t.poke.sent, t.poke.at = now, now.Add(max(p.settings.Interval, 2*t.least()))
-	if t.poke.tries == pokeTries {
-		t.poke.nonce = 0
+	m.nonce, m.triggered = t.triggered.nonce, true
+	t.triggered.tries++
+	t.triggered.sent, t.triggered.at = now, now.Add(max(p.settings.Interval, 2*t.least()))
+	if t.triggered.tries == maxUpdateTries {
+		t.triggered.nonce = 0
 	}
 	p.stats.Poked++
 	return append(out, p.outgoing(t, &m))
@@ -149,23 +149,23 @@ func (p *Prober) sendPoke(out []outgoing, t *target, now time.Time) []outgoing {
 // probe returns a message with the common fields of all probes of a target.
 func (p *Prober) probe(t *target, now time.Time) message {
 	return message{
-		from: p.self, to: t.hash, generation: t.heard.generation, token: t.theirs, linkAdvert: p.advertFor(t, now),
+		from: p.self, to: t.hash, generation: t.received.generation, token: t.peerToken, linkAdvert: p.advertFor(t, now),
 	}
 }
 
 func (p *Prober) outgoing(t *target, m *message) outgoing {
-	return outgoing{From: t.place(), To: netip.AddrPortFrom(t.Addr, p.config.Port), Raw: m.encode()}
+	return outgoing{From: t.bind(), To: netip.AddrPortFrom(t.Addr, p.config.Port), Raw: m.encode()}
 }
 
 // next returns the time of the following probe: an interval with jitter, so that targets that started
 // together drift apart. Jitter only shortens the interval, so that it delays no detection. After a
 // pause (a suspended machine) missed probes are not repeated.
 func (p *Prober) next(t *target, now time.Time) time.Time {
-	before := t.every
-	t.every = p.rate(t, now)
-	wait := p.settings.Interval * time.Duration(t.every)
+	before := t.stretch
+	t.stretch = p.rate(t, now)
+	wait := p.settings.Interval * time.Duration(t.stretch)
 	switch {
-	case before == 1 && t.every > 1:
+	case before == 1 && t.stretch > 1:
 		// A thousand links that come up together must drift apart soon.
 		wait -= rand.N(wait - p.settings.Interval)
 	default:
@@ -197,10 +197,10 @@ func (p *Prober) uses(remote GatewayID) bool {
 
 // probeSooner advances the next probe if the target needs the full rate.
 func (p *Prober) probeSooner(t *target, now time.Time) {
-	if t.every == 1 || p.rate(t, now) > 1 {
+	if t.stretch == 1 || p.rate(t, now) > 1 {
 		return
 	}
-	t.every = 1
+	t.stretch = 1
 	t.sooner(now, p.settings.Interval)
 	p.replan(t, now)
 }

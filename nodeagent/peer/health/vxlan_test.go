@@ -16,9 +16,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
 
-// beNode runs a prober in the namespace that the process was started in, and
-// prints what it sees whenever that changed. The role is gateway or node, then
-// the own and the other node's address.
+// beNode runs a prober in the namespace of the process and prints its links when they change. The
+// role is gateway or node, followed by the addresses of both nodes.
 func beNode(role []string) error {
 	kind, own, other := role[0], role[1], role[2]
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -41,7 +40,7 @@ func beNode(role []string) error {
 	p := New(config)
 	p.SetTargets([]Target{{Peer: GatewayID{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
 	done := make(chan error, 1)
-	go func() { done <- carry(p).Run(ctx) }()
+	go func() { done <- newTransport(p).Run(ctx) }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,7 +52,7 @@ func beNode(role []string) error {
 	}
 }
 
-// beGateway answers on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
+// beGateway replies on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
 func beGateway(ctx context.Context, config Config, here, node netip.Addr) error {
 	far := config
 	far.Wake = trigger.New()
@@ -71,8 +70,8 @@ func beGateway(ctx context.Context, config Config, here, node netip.Addr) error 
 		{Peer: GatewayID{"g3", "c1"}, Source: loopback(1), Addr: loopback(3)},
 	})
 	done := make(chan error, 2)
-	go func() { done <- carry(b).Run(ctx) }()
-	go func() { done <- carry(p).Run(ctx) }()
+	go func() { done <- newTransport(b).Run(ctx) }()
+	go func() { done <- newTransport(p).Run(ctx) }()
 	<-done
 	return <-done
 }

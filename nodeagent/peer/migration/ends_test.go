@@ -16,7 +16,7 @@ func ipsec(epoch int, alternate bool) TunnelID {
 
 func keys(epochs ...int) Keys { return Keys{"wireguard": epochs} }
 
-// bothEnds is a pair seen from both ends, over a network without loss.
+// bothEnds is a pair with both ends, over a network without loss.
 type bothEnds struct {
 	pairs [2]*Pair
 	now   time.Time
@@ -31,7 +31,7 @@ func newEnds(want TunnelID) *bothEnds {
 	return e
 }
 
-// run lets time pass, with a round at each end every tenth of a second.
+// run advances the time, with a round at each end every tenth of a second.
 func (e *bothEnds) run(span time.Duration) {
 	for end := e.now.Add(span); e.now.Before(end); e.now = e.now.Add(100 * time.Millisecond) {
 		for i, p := range e.pairs {
@@ -51,7 +51,7 @@ func (e *bothEnds) tick(from, to *Pair) {
 	}
 }
 
-// expect checks that both ends have one tunnel alone and send over it.
+// expect checks that both ends have only one tunnel and send over it.
 func (e *bothEnds) expect(t *testing.T, want TunnelID) {
 	t.Helper()
 	for i, p := range e.pairs {
@@ -61,13 +61,13 @@ func (e *bothEnds) expect(t *testing.T, want TunnelID) {
 	}
 }
 
-// TestEpochs: a pair moves to the newest epoch that both ends have, from any start, even if one
-// of them reads the commit late.
+// TestEpochs checks that a pair moves to the newest common epoch from any start, even if one end
+// reads the commit late.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		first, then [2]Keys // of both ends
-		want, after int     // the active epoch; 0 = they have none in common
+		want, after int     // the active epoch; 0 = no common epoch
 	}{
 		"one reads it late":       {[2]Keys{keys(1, 2), keys(1)}, [2]Keys{keys(1, 2), keys(1, 2)}, 1, 2},
 		"both are new":            {[2]Keys{keys(1, 2), keys(1, 2)}, [2]Keys{keys(2), keys(2)}, 2, 2},
@@ -110,7 +110,8 @@ func checkEpoch(t *testing.T, name string, e *bothEnds, epoch int) {
 	}
 }
 
-// TestSecondary: both ends move to the secondary tunnel if one of them asks for it, and back.
+// TestSecondary checks that both ends move to the secondary tunnel if one of them requests it, and
+// back.
 func TestSecondary(t *testing.T) {
 	t.Parallel()
 	for _, want := range []TunnelID{ipsec(1, false), ipsec(2, false), wireguard(1)} {
@@ -138,8 +139,8 @@ func TestSecondary(t *testing.T) {
 	}
 }
 
-// TestRestartDuringRetirement: a peer restarts after this end withdrew a tunnel. This end keeps
-// the tunnel until the kernel of the peer is known to send over the next one.
+// TestRestartDuringRetirement restarts a peer after this end withdrew a tunnel. This end keeps the
+// tunnel until it knows that the kernel of the peer sends over the next one.
 func TestRestartDuringRetirement(t *testing.T) {
 	t.Parallel()
 	old, next := wireguard(1), wireguard(2)
@@ -175,8 +176,8 @@ func TestRestartDuringRetirement(t *testing.T) {
 	e.expect(t, next)
 }
 
-// TestRendezvous: one end cannot create the wanted tunnel next to the old one, when another node
-// without history becomes the peer. They meet over the secondary tunnel.
+// TestRendezvous replaces the peer by another node without history while one end cannot create the
+// wanted tunnel next to the old one. They meet over the secondary tunnel.
 func TestRendezvous(t *testing.T) {
 	t.Parallel()
 	old, next := wireguard(1), wireguard(3) // odd epochs share a port
@@ -203,7 +204,7 @@ func TestRendezvous(t *testing.T) {
 	e.expect(t, next)
 }
 
-// TestRestore: what the previous agent saved counts as far as there are keys.
+// TestRestore checks that saved state counts if there are keys for it.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0).UTC()
@@ -230,7 +231,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestConflicts: which tunnels one end cannot have at the same time.
+// TestConflicts checks which tunnels one end cannot have at the same time.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

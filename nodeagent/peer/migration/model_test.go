@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// end is one gateway of the model: the agent, which may be down, and its kernel, which
-// keeps forwarding.
+// end is one gateway of the model: the agent, which may be down, and its kernel, which keeps
+// forwarding.
 type end struct {
 	pair    *Pair // nil = the agent is down
 	back    time.Time
@@ -23,7 +23,7 @@ type end struct {
 	saved   Saved
 	tunnels []TunnelID // in the kernel
 	use     TunnelID
-	round   time.Time // the next
+	round   time.Time // time of the next round
 	started uint64
 }
 
@@ -41,7 +41,7 @@ type model struct {
 	mail   []flight
 	broken map[TunnelID]bool // a firewall drops its packets
 	loss   float64
-	deaf   [2]time.Time // until then an end gets no message
+	deaf   [2]time.Time // an end receives no message before these times
 	moving bool         // the first end moves to another endpoint
 	log    []string
 }
@@ -239,7 +239,7 @@ func (m *model) settled() error {
 			return fmt.Errorf("end %d has %s over %s in the end, and wants %s: %s", i, e.tunnels, e.use, e.want, e.pair.Progress(m.now).Why)
 		}
 		if _, due := e.pair.Tick(m.now); due.IsZero() == m.broken[e.want] {
-			return fmt.Errorf("end %d still probes, or does not: %s", i, due)
+			return fmt.Errorf("end %d probes at the wrong time: %s", i, due)
 		}
 	}
 	if a, b := m.ends[0], m.ends[1]; a.use != b.use {
@@ -249,13 +249,13 @@ func (m *model) settled() error {
 }
 
 // TestModel migrates two ends with loss, reordering, firewalls, restarts, and commits that reach
-// them at different times. At no moment does one end send over a tunnel that the other does
-// not receive on, and in the end both have the wanted tunnel alone, or a reason.
+// them at different times. No end ever sends over a tunnel that the other one does not receive on.
+// Finally both have only the wanted tunnel, or a reason.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	runs := uint64(randtest.Rounds(t, 20))
-	// An agent that restarts between a decision and the kernel; two ends that send over
-	// different tunnels, also while there is no room for the wanted one.
+	// Restarts between a decision and the kernel; two ends that send over different tunnels, even
+	// while there is no room for the wanted one.
 	seeds := []uint64{138, 320, 524, 896}
 	for seed := range runs {
 		seeds = append(seeds, seed)

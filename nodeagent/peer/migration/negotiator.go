@@ -40,7 +40,7 @@ type PairConfig struct {
 
 // Installed is what the kernel has for one pair.
 type Installed struct {
-	Active TunnelID // the one to send over
+	Active TunnelID // tunnel to send over
 	// Devices are the devices of each tunnel that works, the preferred one first.
 	Devices map[TunnelID][]string
 }
@@ -49,9 +49,9 @@ type Installed struct {
 type Config struct {
 	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
-	// Wake fires if a tick is due earlier than the last one said.
+	// Wake fires if a tick is due earlier than the last one returned.
 	Wake trigger.Trigger
-	// Restored is what the previous agent saved, by peer. Save replaces it; only the
+	// Restored is the saved state of the previous agent, by peer. Save replaces it; only the
 	// goroutine of Run calls it.
 	Restored map[string]Saved
 	Save     func(map[string]Saved) error
@@ -81,12 +81,12 @@ type Negotiator struct {
 	saveErr error
 }
 
-// pairState is a pair with the way to reach its peer.
+// pairState is a pair with the addresses of its peer.
 type pairState struct {
 	timerqueue.Entry
 	PairConfig
 	pair    *Pair
-	saved   Saved // what the agent and the peer may act on
+	saved   Saved // state that the agent and the peer may act on
 	devices map[TunnelID][]string
 	tunnels map[string]TunnelID // by device
 }
@@ -156,7 +156,7 @@ func (n *Negotiator) Set(self string, peers []PairConfig) {
 	}
 }
 
-// index finds the pairs of all devices again.
+// index builds the index of the pairs of all devices.
 func (n *Negotiator) index() {
 	n.paths = map[path]*pairState{}
 	for _, s := range n.pairs {
@@ -228,8 +228,7 @@ func (n *Negotiator) SetInstalled(installed map[string]Installed) {
 	n.config.Wake.Fire()
 }
 
-// Alive sets whether packets to a peer get through now. It must be called again while
-// they do not.
+// Alive sets whether packets to a peer arrive now. It must be called repeatedly while they do not.
 func (n *Negotiator) Alive(name string, alive bool, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -252,7 +251,7 @@ func (n *Negotiator) OverSecondary(name string) (active, only bool) {
 	return false, false
 }
 
-// Progress returns how far the migrations are, by peer.
+// Progress returns the progress of migrations, by peer.
 func (n *Negotiator) Progress() map[string]Progress {
 	now := time.Now()
 	n.mu.Lock()
@@ -266,8 +265,8 @@ func (n *Negotiator) Progress() map[string]Progress {
 	return out
 }
 
-// Run saves changes of pairs until ctx is done. It has a goroutine of its own, because
-// a disk may hang.
+// Run saves changes of pairs until ctx is done. It has a separate goroutine, because a disk may
+// hang.
 func (n *Negotiator) Run(ctx context.Context) error {
 	n.saves.Run(ctx, func() time.Duration {
 		n.save()

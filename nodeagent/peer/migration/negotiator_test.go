@@ -22,10 +22,10 @@ type node struct {
 	saves int
 }
 
-func newNode(name, addr string, kept map[string]Saved) *node {
+func newNode(name, addr string, saved map[string]Saved) *node {
 	p := &node{name: name, addr: netip.MustParseAddr(addr)}
 	p.Negotiator = New(Config{
-		Port: 4804, Log: slog.New(slog.DiscardHandler), Restored: kept, Wake: trigger.New(), OnChange: func() {},
+		Port: 4804, Log: slog.New(slog.DiscardHandler), Restored: saved, Wake: trigger.New(), OnChange: func() {},
 		Save: func(k map[string]Saved) error {
 			p.disk = k
 			p.saves++
@@ -45,7 +45,7 @@ func (p *node) setWant(want TunnelID) {
 	p.Set(p.name, []PairConfig{{Name: p.peer.name, Want: want, Source: p.addr, Addr: p.peer.addr}})
 }
 
-// round creates the tunnels, as the agent does.
+// round creates the tunnels like the agent.
 func (p *node) round(want TunnelID) {
 	p.setWant(want)
 	p.save()
@@ -60,7 +60,7 @@ func (p *node) round(want TunnelID) {
 	p.SetInstalled(map[string]Installed{p.peer.name: done})
 }
 
-// tick delivers the probes that are due, and the replies.
+// tick delivers the due probes and the replies.
 func (p *node) tick(now time.Time) {
 	for range 2 { // a change is reported after it is saved
 		out, _ := p.Tick(now)
@@ -86,7 +86,7 @@ func (p *node) receive(at netip.Addr, device string, from netip.AddrPort, raw []
 	return p.Receive(time.Now(), transport.Packet{At: socket.Bind{Addr: at}, Device: device, From: from, Message: m})
 }
 
-// TestMigration: two agents migrate to the wanted tunnel, and save it.
+// TestMigration checks that two agents migrate to the wanted tunnel and save it.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
@@ -111,17 +111,17 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// TestHistory: an agent that starts saves nothing before it knows its pairs, and continues
-// where the previous one stopped.
+// TestHistory checks that a restarted agent saves nothing before Set, and continues with the state
+// of the previous one.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
-	kept := map[string]Saved{"g2/a": {Tunnels: []TunnelID{was, is}, Active: was}}
-	p := newNode("g1/a", "241.0.0.1", kept)
+	saved := map[string]Saved{"g2/a": {Tunnels: []TunnelID{was, is}, Active: was}}
+	p := newNode("g1/a", "241.0.0.1", saved)
 	p.peer = newNode("g2/a", "241.0.0.2", nil)
 	p.save()
 	if p.saves > 0 {
-		t.Error("saved before it knew its pairs")
+		t.Error("saved before Set")
 	}
 	p.setWant(is)
 	p.save()
@@ -130,7 +130,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestStrangers: only the peer gets a reply, and only over the tunnel of the pair.
+// TestStrangers checks that only the peer gets a reply, and only over the tunnel of the pair.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]

@@ -122,11 +122,11 @@ func (p *Pair) restart(keys Keys) {
 	}
 }
 
-// Saved returns what the next agent needs to know.
+// Saved returns the state for the next agent.
 func (p *Pair) Saved() Saved { return Saved{Tunnels: p.Tunnels(), Active: p.active} }
 
-// SetWant sets the tunnel of the fabric and the usable keys. A tunnel whose keys are gone
-// is removed at once, even if it is active.
+// SetWant sets the tunnel of the fabric and the usable keys. A tunnel without keys is removed at
+// once, even if it is active.
 func (p *Pair) SetWant(want TunnelID, keys Keys, now time.Time) {
 	before := len(p.tunnels)
 	p.tunnels = slices.DeleteFunc(p.tunnels, func(t *localTunnel) bool { return !keys.has(t.TunnelID) })
@@ -160,8 +160,7 @@ func (p *Pair) OverSecondary() (active, only bool) {
 	return active, active && len(p.tunnels) == 1
 }
 
-// SetAlive sets whether packets get through now. It must be called again while they do
-// not.
+// SetAlive sets whether packets arrive now. It must be called repeatedly while they do not.
 func (p *Pair) SetAlive(alive bool, now time.Time) {
 	switch {
 	case alive:
@@ -304,7 +303,7 @@ func (p *Pair) retireTunnel(t *localTunnel, target TunnelID, now time.Time) bool
 	case t.TunnelID == target || p.maySend(t.TunnelID) || t.TunnelID == p.want.counterpart() && p.wantsRendezvous(now):
 		t.withdrawnSeq, t.releasedAt = 0, time.Time{}
 	case !t.announced:
-		return true // the peer never read that it may send over it
+		return true // the peer was never allowed to send over it
 	case t.withdrawnSeq == 0:
 		t.withdrawnSeq = p.seq + 1
 		p.wakeNow(now)
@@ -332,7 +331,7 @@ func (p *Pair) isMigrating() bool {
 	return p.active != p.want || len(p.tunnels) > 1 || p.kernelBehind()
 }
 
-// wakeNow makes this end probe at once, and often for a while.
+// wakeNow makes this end probe at once, and frequently for a while.
 func (p *Pair) wakeNow(now time.Time) { p.lastEvent, p.nextProbe = now, now }
 
 func (p *Pair) find(c TunnelID) *localTunnel {

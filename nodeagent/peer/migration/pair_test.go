@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// TestSelect: which tunnel an end sends over. It has an old and a next tunnel, sends over the old
-// one, and the fabric wants the next one.
+// TestSelect checks which tunnel an end sends over. It has an old and a next tunnel, sends over the
+// old one, and the fabric wants the next one.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	old, next := wireguard(1), wireguard(2)
@@ -72,8 +72,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestRetire: when an end removes a tunnel that it does not need. It announced the tunnel, and
-// withdrew it with message 10.
+// TestRetire checks when an end removes a tunnel that it does not need. It announced the tunnel,
+// and withdrew it with message 10.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	old, next := wireguard(1), wireguard(2)
@@ -112,7 +112,7 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// TestUnannounced: a tunnel that the peer never could send over goes at once.
+// TestUnannounced checks that an unannounced tunnel is removed at once.
 func TestUnannounced(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -124,8 +124,8 @@ func TestUnannounced(t *testing.T) {
 	}
 }
 
-// TestLyingPeer: a peer reports random falsehoods. The end has a bounded number of tunnels and
-// switches to none without a reply over it.
+// TestLyingPeer sends random false reports. The end has a bounded number of tunnels and switches to
+// none without a reply over it.
 func TestLyingPeer(t *testing.T) {
 	t.Parallel()
 	all := universe()

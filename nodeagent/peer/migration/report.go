@@ -25,7 +25,7 @@ type Outgoing struct {
 	Message
 }
 
-// Advance applies what the passing of time changes. It may change Saved.
+// Advance applies the effects of the time. It may change Saved.
 func (p *Pair) Advance(now time.Time) { p.advance(now) }
 
 // Tick returns the probes that are due, and the time of the next ones; zero = none.

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 )
 
-// TunnelID identifies one tunnel between two gateways. Both ends write it alike. It
-// has no settings that change in place, such as MTU and keepalive.
+// TunnelID identifies one tunnel between two gateways; both ends compute the same ID. It has no
+// settings that can change in place, such as MTU and keepalive.
 type TunnelID struct {
 	Driver string `json:"driver"`
 	// Ports are the base ports (UDP) of both ends. The gateway whose name sorts first
@@ -57,7 +57,7 @@ func (c TunnelID) conflictsWith(o TunnelID) bool {
 // addressParity distinguishes the two tunnels that a driver with fixed ports can have.
 func (c TunnelID) addressParity() bool { return (c.Epoch%2 == 1) != c.Alternate }
 
-// counterpart returns the secondary tunnel of a primary one, and the other way round.
+// counterpart returns the secondary tunnel of a primary one, and vice versa.
 func (c TunnelID) counterpart() TunnelID {
 	c.Alternate = !c.Alternate
 	return c
@@ -78,7 +78,7 @@ func (k Keys) has(c TunnelID) bool {
 	return k == nil || c.Epoch == 0 || slices.Contains(k[c.Driver], c.Epoch)
 }
 
-// Saved is what the next agent needs to know about a pair.
+// Saved is the state of a pair for the next agent.
 type Saved struct {
 	Tunnels []TunnelID `json:"tunnels"` // sorted
 	Active  TunnelID   `json:"active"`

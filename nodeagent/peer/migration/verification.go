@@ -9,8 +9,8 @@ const (
 	probeHistory  = 32              // latest probes whose replies count
 )
 
-// verification is what the probes over one tunnel found out. A reply returns over the
-// tunnel of its probe, so that it verifies both directions.
+// verification is the result of the probes over one tunnel. A reply returns over the tunnel of its
+// probe, so it verifies both directions.
 type verification struct {
 	probes     [probeHistory]uint64 // sequence numbers, as a ring; 0 = answered
 	sent       int
@@ -24,7 +24,7 @@ func (v *verification) restart(now time.Time) {
 	v.replies, v.unanswered, v.lastReply = 0, 0, now
 }
 
-// onProbe records that a probe leaves. Sequence numbers start at 1.
+// onProbe records a sent probe. Sequence numbers start at 1.
 func (v *verification) onProbe(seq uint64, now time.Time) {
 	if v.isSilent(now) {
 		v.replies = 0
@@ -34,8 +34,7 @@ func (v *verification) onProbe(seq uint64, now time.Time) {
 	v.unanswered++
 }
 
-// onReply records the reply to a probe. It reports false for an unknown or repeated
-// one.
+// onReply records the reply to a probe. It reports false for an unknown or repeated one.
 func (v *verification) onReply(seq uint64, now time.Time) bool {
 	for later := range min(probeHistory, v.sent) {
 		slot := &v.probes[(v.sent-1-later)%probeHistory]
@@ -50,7 +49,7 @@ func (v *verification) onReply(seq uint64, now time.Time) bool {
 	return false
 }
 
-// isVerified reports whether packets get through in both directions.
+// isVerified reports whether packets arrive in both directions.
 func (v *verification) isVerified(now time.Time) bool {
 	return v.replies >= verifyReplies && !v.isSilent(now)
 }

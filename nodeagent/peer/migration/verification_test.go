@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestVerification: two consecutive replies verify a tunnel; it is silent after four probes and
-// two seconds without one.
+// TestVerification checks that two consecutive replies verify a tunnel. It is silent after four
+// probes and two seconds without a reply.
 func TestVerification(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -17,16 +17,16 @@ func TestVerification(t *testing.T) {
 		verified bool
 		silent   bool
 	}{
-		"one reply":              {probes: 2, replies: []uint64{1}},
-		"two replies":            {probes: 2, replies: []uint64{1, 2}, verified: true},
-		"out of order":           {probes: 2, replies: []uint64{2, 1}, verified: true},
-		"one reply twice":        {probes: 2, replies: []uint64{1, 1}},
-		"a number never sent":    {probes: 2, replies: []uint64{1, 7}},
-		"a reply that is no one": {probes: 2, replies: []uint64{1, 0}},
-		"a reply of long ago":    {probes: probeHistory + 1, replies: []uint64{1, 2}},
-		"three are lost":         {probes: 2, replies: []uint64{1, 2}, after: 3, silence: time.Minute, verified: true},
-		"four are lost":          {probes: 2, replies: []uint64{1, 2}, after: 4, silence: time.Minute, silent: true},
-		"four are under way":     {probes: 2, replies: []uint64{1, 2}, after: 4, silence: time.Second, verified: true},
+		"one reply":           {probes: 2, replies: []uint64{1}},
+		"two replies":         {probes: 2, replies: []uint64{1, 2}, verified: true},
+		"out of order":        {probes: 2, replies: []uint64{2, 1}, verified: true},
+		"one reply twice":     {probes: 2, replies: []uint64{1, 1}},
+		"a number never sent": {probes: 2, replies: []uint64{1, 7}},
+		"a reply to number 0": {probes: 2, replies: []uint64{1, 0}},
+		"a late reply":        {probes: probeHistory + 1, replies: []uint64{1, 2}},
+		"three are lost":      {probes: 2, replies: []uint64{1, 2}, after: 3, silence: time.Minute, verified: true},
+		"four are lost":       {probes: 2, replies: []uint64{1, 2}, after: 4, silence: time.Minute, silent: true},
+		"four in flight":      {probes: 2, replies: []uint64{1, 2}, after: 4, silence: time.Second, verified: true},
 	}
 	for name, tt := range tests {
 		now := time.Unix(1000, 0)

@@ -45,12 +45,12 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	case in.Size == nil:
 	case in.To != f.id():
 		f.count(func(s *Stats) { s.Foreign++ })
-	case in.Size.Answer:
+	case in.Size.Reply:
 		at := linkKey{in.At.Addr, addr}
 		f.mu.Lock()
 		known, changed := false, false
 		if p := f.paths[at]; p != nil && p.id == in.Message.From {
-			known, changed = p.answer(now, *in.Message.Size)
+			known, changed = p.onReply(now, *in.Message.Size)
 			f.report(p, changed)
 			f.queue.Schedule(p, p.due)
 		}
@@ -70,7 +70,7 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 		f.count(func(s *Stats) { s.Malformed++ })
 	case f.admits(now, addr, in.Message.From):
 		f.count(func(s *Stats) { s.Replied++ })
-		answer := wire.Message{From: in.To, To: in.Message.From, Size: &wire.SizeProbe{Answer: true, Bytes: in.Size.Bytes, Nonce: in.Size.Nonce}}
+		answer := wire.Message{From: in.To, To: in.Message.From, Size: &wire.SizeProbe{Reply: true, Bytes: in.Size.Bytes, Nonce: in.Size.Nonce}}
 		return []socket.Datagram{{To: in.From, Raw: answer.Encode()}}
 	}
 	return nil
@@ -88,7 +88,7 @@ func (f *Finder) id() uint64 {
 func (f *Finder) admits(now time.Time, from netip.Addr, id uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if known, ok := f.known[from]; !ok || known != id {
+	if known, ok := f.gateways[from]; !ok || known != id {
 		f.stats.Foreign++
 		return false
 	}

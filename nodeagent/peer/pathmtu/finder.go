@@ -17,10 +17,10 @@ import (
 
 // Limits of the work.
 const (
-	standbyRate = 50                    // tries per second of all links together that carry no traffic
-	idle        = time.Second           // wait if no try is due
-	lump        = 20 * time.Millisecond // tries within this time run together
-	replyRate   = 5000                  // replies per second, and in one burst
+	standbyRate  = 50                    // tries per second of all standby links together
+	idle         = time.Second           // wait if no try is due
+	coalesceTime = 20 * time.Millisecond // tries within this time run together
+	replyRate    = 5000                  // replies per second, and in one burst
 )
 
 // linkKey identifies a link.
@@ -31,21 +31,21 @@ type linkKey struct{ source, addr netip.Addr }
 type Finder struct {
 	config Config
 
-	mu     sync.Mutex
-	self   uint64 // ID of this gateway in messages
-	listen map[netip.Addr]bool
-	paths  map[linkKey]*linkState
-	queue  timerqueue.Queue[*linkState]
-	until  time.Time             // due time of the queue, as of the last tick
-	moved  bool                  // links or addresses changed, so sockets may have to change
-	known  map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
-	stats  Stats
-	bucket transport.RateLimiter
+	mu       sync.Mutex
+	self     uint64 // ID of this gateway in messages
+	listen   map[netip.Addr]bool
+	paths    map[linkKey]*linkState
+	queue    timerqueue.Queue[*linkState]
+	until    time.Time             // due time of the queue, as of the last tick
+	moved    bool                  // links or addresses changed, so sockets may have to change
+	gateways map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
+	stats    Stats
+	bucket   transport.RateLimiter
 }
 
 // New returns a Finder without links.
 func New(config Config) *Finder {
-	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[linkKey]*linkState{}, known: map[netip.Addr]uint64{}}
+	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[linkKey]*linkState{}, gateways: map[netip.Addr]uint64{}}
 }
 
 // Set sets the name of this gateway (cluster/gateway), its tunnel addresses, on which it
@@ -55,11 +55,11 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.mu.Lock()
 	now := time.Now()
 	f.self, f.moved = wire.HashID(self), true
-	f.listen, f.known = map[netip.Addr]bool{}, map[netip.Addr]uint64{}
+	f.listen, f.gateways = map[netip.Addr]bool{}, map[netip.Addr]uint64{}
 	for _, a := range listen {
 		f.listen[a] = true
 	}
-	// The interval of tries of a link that carries no traffic.
+	// The interval of tries of a standby link.
 	n := 0
 	for _, l := range links {
 		if !l.InUse {
@@ -69,7 +69,7 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	interval := max(standby, time.Duration(n)*time.Second/standbyRate)
 	paths := make(map[linkKey]*linkState, len(links))
 	for _, l := range links {
-		f.known[l.Addr] = wire.HashID(l.Peer)
+		f.gateways[l.Addr] = wire.HashID(l.Peer)
 		key := linkKey{l.Source, l.Addr}
 		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
 			begins := l.InUse && !p.InUse
@@ -153,7 +153,7 @@ func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration)
 		changed = changed || differs
 		f.queue.Schedule(p, p.due)
 	}
-	wait = max(f.queue.UntilNext(now, idle), lump)
+	wait = max(f.queue.UntilNext(now, idle), coalesceTime)
 	f.until = now.Add(wait)
 	f.mu.Unlock()
 	f.notify(changed)
@@ -167,7 +167,7 @@ func (f *Finder) report(p *linkState, changed bool) {
 	case p.State == BlackHole:
 		f.config.Log.Warn("large packets vanish on a path", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU, "passes", p.PathMTU)
 	case p.State == Searching:
-		f.config.Log.Info("packets of full size are not answered", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU)
+		f.config.Log.Info("no reply to packets of full size", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU)
 	default:
 		f.config.Log.Info("packets of full size pass", "peer", p.Peer, "addr", p.Addr, "mtu", p.MTU)
 	}

@@ -24,7 +24,7 @@ func links(n, carrying int) []Link {
 	return out
 }
 
-// TestBudget counts the probes for three thousand links, of which few carry traffic.
+// TestBudget counts the probes for three thousand links, few of them active.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -32,7 +32,7 @@ func TestBudget(t *testing.T) {
 	begin := time.Now()
 	bytes, answered := 0, map[netip.Addr]bool{}
 	const span = 60 * time.Second
-	for at := time.Duration(0); at < span; at += lump {
+	for at := time.Duration(0); at < span; at += coalesceTime {
 		now := begin.Add(at)
 		out, _ := f.Tick(now)
 		for _, o := range out {
@@ -42,12 +42,12 @@ func TestBudget(t *testing.T) {
 			}
 			bytes += int(m.Size.Bytes)
 			answered[o.To.Addr()] = true
-			m.From, m.To, m.Size.Answer = m.To, m.From, true
+			m.From, m.To, m.Size.Reply = m.To, m.From, true
 			f.Receive(now, transport.Packet{At: o.From, From: o.To, Message: m})
 		}
 	}
 	if len(answered) != 3000 {
-		t.Errorf("%d of 3000 links looked at in a minute", len(answered))
+		t.Errorf("%d of 3000 links probed in a minute", len(answered))
 	}
 	if rate := float64(bytes) / span.Seconds(); rate > 150_000 {
 		t.Errorf("%.0f bytes a second", rate)
@@ -75,7 +75,7 @@ func TestSetKeeps(t *testing.T) {
 	}
 	out, _ := f.Tick(time.Now())
 	if len(out) == 0 || out[0].To.Addr() != set[1].Addr {
-		t.Error("the link that starts to carry traffic is not probed")
+		t.Error("a link that becomes active is not probed")
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAdmits(t *testing.T) {
 	f.Set(self, nil, set)
 	now := time.Now()
 	if f.admits(now, netip.MustParseAddr("241.9.9.9"), wire.HashID("0")) {
-		t.Error("a stranger is answered")
+		t.Error("a stranger gets a reply")
 	}
 	if f.admits(now, set[0].Addr, wire.HashID("1")) {
 		t.Error("a foreign sender at a gateway's address gets a reply")
@@ -98,9 +98,9 @@ func TestAdmits(t *testing.T) {
 		}
 	}
 	if n != replyRate || f.Stats().Limited != replyRate || f.Stats().Foreign != 2 {
-		t.Errorf("%d answers in one moment, stats %+v", n, f.Stats())
+		t.Errorf("%d replies at one time, stats %+v", n, f.Stats())
 	}
 	if !f.admits(now.Add(time.Second), set[0].Addr, wire.HashID("0")) {
-		t.Error("no answer a second later")
+		t.Error("no reply a second later")
 	}
 }

@@ -9,21 +9,21 @@ import (
 
 // Times and counts of the search.
 const (
-	activeInterval    = 5 * time.Second        // between tries of a link that carries traffic
-	standby           = 60 * time.Second       // minimum of the other links
+	activeInterval    = 5 * time.Second        // between tries of an active link
+	standby           = 60 * time.Second       // minimum for other links
 	recoveryInterval  = 20 * time.Second       // between tries of full size in a black hole
 	recoveryPerSearch = 10                     // after this many of them, search again
-	silentRetry       = 2 * time.Second        // before the next try while there is no reply at all; doubles up to the interval
-	patience          = 500 * time.Millisecond // for a reply, while the round trip time is unknown
-	quickest          = 150 * time.Millisecond // bounds of four round trip times
+	silentRetry       = 2 * time.Second        // before the next try while no probe gets a reply; doubles up to the interval
+	defaultReplyTime  = 500 * time.Millisecond // for a reply, while the round-trip time is unknown
+	quickest          = 150 * time.Millisecond // minimum of four round-trip times
 	slowest           = time.Second
 	misses            = 3 // failed tries of one size, while small probes pass
-	confirmMisses     = 6 // the same for the size that began a search, at its end: loss is no black hole
+	confirmMisses     = 6 // the same for the size that started a search, at its end: loss is no black hole
 )
 
 // Phases of a path.
 const (
-	phaseSteady   = iota // tries the current size now and then
+	phaseSteady   = iota // tries the current size at intervals
 	phaseSuspect         // the current size failed once
 	phaseSearch          // searches the largest size that passes
 	phaseConfirm         // verifies that the size that failed still fails
@@ -45,7 +45,7 @@ type linkState struct {
 	LinkMTU
 	id       uint64        // of the peer
 	interval time.Duration // between tries in the steady phase
-	due      time.Time     // when a try begins, or the current one ends
+	due      time.Time     // when the next try starts, or the current one ends
 	trying   bool
 	big      sent
 	small    sent
@@ -56,7 +56,7 @@ type linkState struct {
 	fails   int // failed tries of the size while small probes passed
 	low     int // largest size that passed in this search
 	high    int // smallest size that failed
-	top     int // the size that failed and began the search
+	top     int // the failed size that started the search
 	returns int // tries of full size in this black hole
 	back    time.Time
 }
@@ -104,20 +104,20 @@ func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sent, change
 		p.small = sent{nonce: nonce(), size: smallest(p.Addr), at: now}
 		out = append(out, p.small)
 	}
-	p.due = now.Add(p.patience())
+	p.due = now.Add(p.replyTimeout())
 	return out, changed
 }
 
-func (p *linkState) patience() time.Duration {
+func (p *linkState) replyTimeout() time.Duration {
 	if p.rtt == 0 {
-		return patience
+		return defaultReplyTime
 	}
 	return min(max(4*p.rtt, quickest), slowest)
 }
 
-// answer handles a reply. It reports whether it belongs to a probe in flight, and whether state
-// or value changed.
-func (p *linkState) answer(now time.Time, m wire.SizeProbe) (known, changed bool) {
+// onReply handles a reply. It reports whether it matches a probe in flight, and whether state or
+// value changed.
+func (p *linkState) onReply(now time.Time, m wire.SizeProbe) (known, changed bool) {
 	if !p.trying {
 		return false, false
 	}
@@ -143,7 +143,7 @@ func (p *linkState) conclude(now time.Time) bool {
 	p.trying = false
 	passed, failed := p.big.answered, !p.big.answered && p.small.answered
 	if !passed && !failed && p.phase != phaseSteady {
-		return p.silence(now)
+		return p.onSilence(now)
 	}
 	p.due, p.quiet = now, 0
 	switch p.phase {
@@ -160,9 +160,9 @@ func (p *linkState) conclude(now time.Time) bool {
 	}
 }
 
-// silence handles a try without any reply: the link is down and the try proves nothing about
+// onSilence handles a try without any reply: the link is down and the try proves nothing about
 // sizes. The current phase continues when the link is up.
-func (p *linkState) silence(now time.Time) bool {
+func (p *linkState) onSilence(now time.Time) bool {
 	p.due = now.Add(min(silentRetry<<min(p.quiet, 16), max(p.interval, silentRetry)))
 	p.quiet++
 	if p.phase == phaseSuspect {
@@ -171,8 +171,8 @@ func (p *linkState) silence(now time.Time) bool {
 	return false
 }
 
-// rest returns to the steady phase.
-func (p *linkState) rest(now time.Time) {
+// toSteady returns to the steady phase.
+func (p *linkState) toSteady(now time.Time) {
 	p.phase, p.fails = phaseSteady, 0
 	p.due = now.Add(p.interval)
 	if p.State == BlackHole && p.back.Before(p.due) {
@@ -185,20 +185,20 @@ func (p *linkState) onSteadyResult(now time.Time, passed bool) bool {
 		p.phase, p.fails = phaseSuspect, 0
 		return false
 	}
-	p.rest(now)
+	p.toSteady(now)
 	return p.State == Unknown && p.set(now, OK, p.MTU)
 }
 
 func (p *linkState) onSuspectResult(now time.Time, passed bool) bool {
 	if passed {
-		p.rest(now)
+		p.toSteady(now)
 		return p.State == Unknown && p.set(now, OK, p.MTU)
 	}
 	if p.fails++; p.fails < misses {
 		return false
 	}
 	if p.PathMTU <= MinMTU {
-		p.rest(now)
+		p.toSteady(now)
 		return false
 	}
 	p.search(MinMTU, p.PathMTU)
@@ -224,7 +224,7 @@ func (p *linkState) onSearchResult(now time.Time, passed bool) bool {
 	return false
 }
 
-// onConfirmResult ends a search. If the size that began it passes now, the failure was packet
+// onConfirmResult ends a search. If the size that started it passes now, the failure was packet
 // loss.
 func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	if passed {
@@ -238,7 +238,7 @@ func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 		state = OK
 	}
 	changed := p.set(now, state, min(p.low, p.MTU))
-	p.rest(now)
+	p.toSteady(now)
 	return changed
 }
 
@@ -246,7 +246,7 @@ func (p *linkState) onRecoveryResult(now time.Time, passed bool) bool {
 	if passed {
 		changed := p.set(now, OK, p.MTU)
 		p.returns = 0
-		p.rest(now)
+		p.toSteady(now)
 		return changed
 	}
 	if p.fails++; p.fails < misses {
@@ -257,7 +257,7 @@ func (p *linkState) onRecoveryResult(now time.Time, passed bool) bool {
 		p.search(p.PathMTU, p.MTU)
 		return false
 	}
-	p.rest(now)
+	p.toSteady(now)
 	return false
 }
 

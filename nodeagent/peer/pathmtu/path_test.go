@@ -16,7 +16,7 @@ var (
 	}
 )
 
-// simulation lets a path and a network live in their own time.
+// simulation runs a path and a network in simulated time.
 type simulation struct {
 	t      *testing.T
 	now    time.Time
@@ -45,7 +45,7 @@ func (s *simulation) lossy(share float64, passes func(int) bool) func(int) bool 
 	return func(size int) bool { return s.random.Float64() >= share && passes(size) }
 }
 
-// run lets time pass.
+// run advances the time.
 func (s *simulation) run(d time.Duration) {
 	s.t.Helper()
 	s.until(d, func() bool { return false })
@@ -72,7 +72,7 @@ func (s *simulation) until(d time.Duration, done func() bool) time.Duration {
 func (s *simulation) step() {
 	s.t.Helper()
 	out, changed := s.path.tick(s.now, s.random.Uint64)
-	s.note(changed)
+	s.record(changed)
 	s.probes += len(out)
 	var answers []wire.SizeProbe
 	for _, probe := range out {
@@ -80,7 +80,7 @@ func (s *simulation) step() {
 			s.t.Fatalf("a probe of %d bytes", probe.size)
 		}
 		if s.passes(probe.size) {
-			answers = append(answers, wire.SizeProbe{Answer: true, Bytes: uint16(probe.size), Nonce: probe.nonce})
+			answers = append(answers, wire.SizeProbe{Reply: true, Bytes: uint16(probe.size), Nonce: probe.nonce})
 		}
 	}
 	if len(out) == 0 {
@@ -92,29 +92,29 @@ func (s *simulation) step() {
 	if s.path.due.Sub(s.now) >= s.rtt && len(answers) > 0 {
 		s.now = s.now.Add(s.rtt)
 		for _, m := range answers {
-			known, changed := s.path.answer(s.now, m)
+			known, changed := s.path.onReply(s.now, m)
 			if !known && s.path.trying {
-				s.t.Fatalf("unexpected answer %+v", m)
+				s.t.Fatalf("unexpected reply %+v", m)
 			}
-			s.note(changed)
+			s.record(changed)
 		}
 	}
 }
 
-func (s *simulation) note(changed bool) {
+func (s *simulation) record(changed bool) {
 	if changed {
 		s.states = append(s.states, s.path.LinkMTU)
 	}
 }
 
-func (s *simulation) want(state string, value int) {
+func (s *simulation) expect(state string, value int) {
 	s.t.Helper()
 	if s.path.State != state || s.path.PathMTU != value {
 		s.t.Fatalf("after %s: %s %d, want %s %d", s.now.Sub(begin), s.path.State, s.path.PathMTU, state, value)
 	}
 }
 
-func (s *simulation) is(state string) func() bool {
+func (s *simulation) inState(state string) func() bool {
 	return func() bool { return s.path.State == state }
 }
 
@@ -122,16 +122,16 @@ func TestFullSize(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(9000))
 	s.run(time.Second)
-	s.want(OK, 1420)
+	s.expect(OK, 1420)
 	s.probes = 0
 	s.run(time.Hour)
-	s.want(OK, 1420)
+	s.expect(OK, 1420)
 	if s.probes > 720 || s.probes < 600 || len(s.states) != 1 {
 		t.Errorf("%d probes and %d changes in an hour of calm", s.probes, len(s.states))
 	}
 }
 
-// TestBlackHole finds every size to the byte, within ten seconds, and the way back.
+// TestBlackHole checks that every size is found exactly within ten seconds, and the recovery.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	for _, mtu := range []int{1420, 8920, 65_455} {
@@ -140,20 +140,20 @@ func TestBlackHole(t *testing.T) {
 		for size := MinMTU; size < mtu; size += 1 + mtu/1500*7 {
 			s := simulate(t, l, upTo(mtu))
 			s.run(4 * time.Second)
-			s.want(OK, mtu)
+			s.expect(OK, mtu)
 			s.passes = upTo(size)
-			took := s.until(time.Minute, s.is(BlackHole))
-			s.want(BlackHole, size)
+			took := s.until(time.Minute, s.inState(BlackHole))
+			s.expect(BlackHole, size)
 			if mtu < 1500 && took > 10*time.Second || took > 16*time.Second {
 				t.Fatalf("%d of %d found after %s", size, mtu, took)
 			}
 			s.run(5 * time.Minute)
-			s.want(BlackHole, size)
+			s.expect(BlackHole, size)
 			s.passes = upTo(mtu)
-			if took := s.until(time.Minute, s.is(OK)); took > recoveryInterval+time.Second {
+			if took := s.until(time.Minute, s.inState(OK)); took > recoveryInterval+time.Second {
 				t.Fatalf("full size back after %s", took)
 			}
-			s.want(OK, mtu)
+			s.expect(OK, mtu)
 		}
 	}
 }
@@ -162,56 +162,56 @@ func TestBelowFloor(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(100))
 	s.run(time.Hour)
-	s.want(BlackHole, MinMTU)
+	s.expect(BlackHole, MinMTU)
 	s.passes = upTo(1420)
 	s.run(time.Minute)
-	s.want(OK, 1420)
+	s.expect(OK, 1420)
 }
 
 // TestFromTheStart uses a path that never passed full size.
 func TestFromTheStart(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1300))
-	if took := s.until(time.Minute, s.is(BlackHole)); took > 6*time.Second {
+	if took := s.until(time.Minute, s.inState(BlackHole)); took > 6*time.Second {
 		t.Errorf("found after %s", took)
 	}
-	s.want(BlackHole, 1300)
+	s.expect(BlackHole, 1300)
 }
 
-// TestSilence learns nothing from a link that is down.
+// TestSilence checks that a link that is down changes nothing.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, nothing)
 	s.run(time.Hour)
-	s.want(Unknown, 1420)
+	s.expect(Unknown, 1420)
 	if s.probes > 1600 {
 		t.Errorf("%d probes in an hour of silence", s.probes)
 	}
 	s.passes = upTo(1420)
 	s.run(10 * time.Second)
-	s.want(OK, 1420)
+	s.expect(OK, 1420)
 	s.passes = nothing
 	s.run(time.Hour)
-	s.want(OK, 1420)
+	s.expect(OK, 1420)
 	s.passes = upTo(1300)
 	s.run(15 * time.Second)
-	s.want(BlackHole, 1300)
+	s.expect(BlackHole, 1300)
 }
 
-// TestSilenceInSearch: a search continues at the same size after silence.
+// TestSilenceInSearch checks that a search continues at the same size after silence.
 func TestSilenceInSearch(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1300))
-	s.until(time.Minute, s.is(Searching))
+	s.until(time.Minute, s.inState(Searching))
 	s.passes = nothing
 	s.run(time.Minute)
-	s.want(Searching, 1420)
+	s.expect(Searching, 1420)
 	s.passes = upTo(1300)
 	s.run(12 * time.Second)
-	s.want(BlackHole, 1300)
+	s.expect(BlackHole, 1300)
 }
 
-// TestLoss takes no bad line for a black hole, and finds one on a bad line.
+// TestLoss checks that packet loss is no black hole, and that a black hole is found despite loss.
 func TestLoss(t *testing.T) {
 	t.Parallel()
 	for _, share := range []float64{0.01, 0.05, 0.2} {
@@ -231,21 +231,21 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestChanges uses a path that shrinks further, and one that grows in part.
+// TestChanges uses a path whose MTU decreases, and one whose MTU increases in part.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, upTo(1350))
 	s.run(10 * time.Second)
-	s.want(BlackHole, 1350)
+	s.expect(BlackHole, 1350)
 	s.passes = upTo(1250)
 	s.run(15 * time.Second)
-	s.want(BlackHole, 1250)
+	s.expect(BlackHole, 1250)
 	s.passes = upTo(1400)
 	s.run(recoveryPerSearch*recoveryInterval + time.Minute)
-	s.want(BlackHole, 1400)
+	s.expect(BlackHole, 1400)
 	for _, p := range s.states {
 		if p.State == OK {
-			t.Errorf("%+v on the way", p)
+			t.Errorf("%+v meanwhile", p)
 		}
 	}
 }
@@ -256,13 +256,13 @@ func TestSlowLine(t *testing.T) {
 	s := simulate(t, link, upTo(1420))
 	s.rtt = 400 * time.Millisecond
 	s.run(time.Minute)
-	s.want(OK, 1420)
+	s.expect(OK, 1420)
 	s.passes = upTo(1300)
 	s.run(time.Minute)
-	s.want(BlackHole, 1300)
+	s.expect(BlackHole, 1300)
 }
 
-// TestForged takes no answer that was not asked for.
+// TestForged checks that only the reply to a probe counts.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	p := newPath(begin, link, activeInterval, 0)
@@ -274,15 +274,15 @@ func TestForged(t *testing.T) {
 	for _, m := range []wire.SizeProbe{
 		{Nonce: out[0].nonce + 1, Bytes: 1420}, {Nonce: out[0].nonce, Bytes: 1300}, {Nonce: 0, Bytes: 0},
 	} {
-		if known, changed := p.answer(begin, m); known || changed {
-			t.Errorf("took %+v", m)
+		if known, changed := p.onReply(begin, m); known || changed {
+			t.Errorf("accepted %+v", m)
 		}
 	}
-	m := wire.SizeProbe{Answer: true, Nonce: out[0].nonce, Bytes: 1420}
-	if known, changed := p.answer(begin, m); !known || !changed {
-		t.Error("did not take the right one")
+	m := wire.SizeProbe{Reply: true, Nonce: out[0].nonce, Bytes: 1420}
+	if known, changed := p.onReply(begin, m); !known || !changed {
+		t.Error("the valid reply was not accepted")
 	}
-	if known, _ := p.answer(begin, m); known {
-		t.Error("took it twice")
+	if known, _ := p.onReply(begin, m); known {
+		t.Error("the reply was accepted twice")
 	}
 }

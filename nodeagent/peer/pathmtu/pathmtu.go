@@ -36,7 +36,7 @@ const MinMTU = 576
 
 // States of a path.
 const (
-	Unknown   = "unknown"    // no full-size probe was answered yet, and no smaller size was found
+	Unknown   = "unknown"    // no reply to a full-size probe yet, and no smaller size found
 	OK        = "ok"         // full size passes
 	Searching = "searching"  // full size does not pass; the size that passes is not found yet
 	BlackHole = "black hole" // full size does not pass; PathMTU passes
@@ -48,8 +48,7 @@ type Link struct {
 	Source netip.Addr // own tunnel address
 	Addr   netip.Addr // the peer's tunnel address, same family
 	MTU    int        // of the tunnel, bytes, IP header included
-	// InUse is true while the link carries traffic or is about to. Other links are tried less
-	// often.
+	// InUse is true while the link is active or about to be. Other links are tried less often.
 	InUse bool
 }
 
@@ -76,7 +75,7 @@ type Config struct {
 type Stats struct {
 	Sent      uint64
 	Answered  uint64 // replies that matched a probe
-	Replied   uint64 // probes that were answered here
+	Replied   uint64 // probes that this gateway replied to
 	Malformed uint64 // probes whose size differs from the stated size
 	Foreign   uint64 // not between the ends of a known link, or a reply to no probe
 	Limited   uint64 // probes without a reply because of the rate limit

@@ -12,8 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/transport"
 )
 
-// find runs a finder in the namespace until the test ends. The signal comes
-// with each change.
+// find runs a finder in the namespace until the test ends. The channel receives each change.
 func find(t *testing.T, s *netnstest.Space, name string, own []netip.Addr, links []Link) (*Finder, <-chan struct{}) {
 	t.Helper()
 	changed := make(chan struct{}, 1)
@@ -28,7 +27,7 @@ func find(t *testing.T, s *netnstest.Space, name string, own []netip.Addr, links
 	done := make(chan error, 1)
 	go s.Inside(func() {
 		done <- transport.New(transport.Config{
-			Port: 4804, Log: f.config.Log, Wake: f.config.Wake, Machines: []transport.Protocol{f},
+			Port: 4804, Log: f.config.Log, Wake: f.config.Wake, Protocols: []transport.Protocol{f},
 		}).Run(ctx)
 	})
 	t.Cleanup(func() {
@@ -60,8 +59,8 @@ func await(t *testing.T, f *Finder, changed <-chan struct{}, state string, value
 	}
 }
 
-// TestPackets puts two finders on a line of which one direction drops large
-// packets in silence for a while.
+// TestPackets runs two finders on a line that drops large packets silently in one direction for a
+// while.
 func TestPackets(t *testing.T) {
 	t.Parallel()
 	a, b := netnstest.New(t, "nft"), netnstest.New(t, "nft")
@@ -96,7 +95,7 @@ func TestPackets(t *testing.T) {
 	end := time.Now()
 	for _, p := range there.paths {
 		there.mu.Lock()
-		p.back = end // else the test waits for twenty seconds
+		p.back = end // otherwise the test takes twenty seconds
 		p.due = end
 		there.queue.Schedule(p, end)
 		there.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestBucket checks that a flood gets one burst and the rate, also if the times of two readers
+// TestBucket checks that a flood gets one burst and the rate, even if the times of two readers
 // interleave.
 func TestBucket(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
-// Package transport exchanges the datagrams between agents about links: liveness, path MTU, changes
-// of tunnels, and endpoints. It owns the sockets and the one goroutine that sends. The content is up
-// to its protocols, which have no goroutine, socket or clock of their own.
+// Package transport exchanges datagrams between agents about links: liveness, path MTU, migrations
+// and endpoints. It owns the sockets and the one goroutine that sends. The content is up to its
+// protocols, which have no goroutine, socket or clock.
 package transport
 
 import (
@@ -43,34 +43,34 @@ type Config struct {
 	Port uint16 // UDP, of both ends; desired.ProbePort
 	Log  *slog.Logger
 	// Wake fires if a protocol may have a packet to send before the time that Tick returned.
-	Wake     trigger.Trigger
-	Machines []Protocol // in the order in which they send
+	Wake      trigger.Trigger
+	Protocols []Protocol // in the order in which they send
 }
 
-// look is the longest interval between two checks of the sockets.
-const look = 250 * time.Millisecond
+// checkInterval is the maximum time between two checks of the sockets.
+const checkInterval = 250 * time.Millisecond
 
 // Transport runs protocols over one set of sockets.
 type Transport struct {
 	config    Config
-	places    []map[socket.Bind]bool // by machine
+	places    []map[socket.Bind]bool // by protocol
 	malformed atomic.Uint64
 }
 
-// New makes a Transport that has sent nothing yet.
+// New returns a Transport that has sent nothing yet.
 func New(config Config) *Transport {
-	return &Transport{config: config, places: make([]map[socket.Bind]bool, len(config.Machines))}
+	return &Transport{config: config, places: make([]map[socket.Bind]bool, len(config.Protocols))}
 }
 
-// Run sends and answers until ctx ends, and returns when all its goroutines have. The
-// sockets are opened in the network namespace of the thread that it was called on.
+// Run sends and receives until ctx is done, and returns when all its goroutines have. It opens the
+// sockets in the network namespace of the calling thread.
 func (t *Transport) Run(ctx context.Context) error {
 	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive})
 	defer sockets.Close()
 	t.config.Wake.Run(ctx, func() time.Duration {
 		sockets.Update(time.Now(), t.wanted)
-		wait := look
-		for _, m := range t.config.Machines {
+		wait := checkInterval
+		for _, m := range t.config.Protocols {
 			out, rest := m.Tick(time.Now())
 			m.Sent(sockets.Send(out))
 			wait = min(wait, rest)
@@ -86,7 +86,7 @@ func (t *Transport) Malformed() uint64 { return t.malformed.Load() }
 // wanted returns all sockets that the protocols need; nil if they did not change.
 func (t *Transport) wanted(all bool) map[socket.Bind]bool {
 	changed := all
-	for i, m := range t.config.Machines {
+	for i, m := range t.config.Protocols {
 		if places := m.Sockets(all); places != nil {
 			t.places[i], changed = places, true
 		}
@@ -116,8 +116,8 @@ func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagra
 	}
 	var out []socket.Datagram
 	now := time.Now()
-	for _, machine := range t.config.Machines {
-		out = append(out, machine.Receive(now, in)...)
+	for _, protocol := range t.config.Protocols {
+		out = append(out, protocol.Receive(now, in)...)
 	}
 	return out
 }

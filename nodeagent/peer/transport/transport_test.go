@@ -15,11 +15,11 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// machine says what it is told to, and notes what it hears.
-type machine struct {
-	at    socket.Bind
-	wait  time.Duration
-	heard chan Packet
+// fakeProtocol sends given datagrams and records the received ones.
+type fakeProtocol struct {
+	at       socket.Bind
+	wait     time.Duration
+	received chan Packet
 
 	mu    sync.Mutex
 	out   []socket.Datagram
@@ -28,7 +28,7 @@ type machine struct {
 	moved bool
 }
 
-func (m *machine) Sockets(all bool) map[socket.Bind]bool {
+func (m *fakeProtocol) Sockets(all bool) map[socket.Bind]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.moved && !all {
@@ -38,7 +38,7 @@ func (m *machine) Sockets(all bool) map[socket.Bind]bool {
 	return map[socket.Bind]bool{m.at: true}
 }
 
-func (m *machine) Tick(time.Time) ([]socket.Datagram, time.Duration) {
+func (m *fakeProtocol) Tick(time.Time) ([]socket.Datagram, time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ticks++
@@ -47,21 +47,22 @@ func (m *machine) Tick(time.Time) ([]socket.Datagram, time.Duration) {
 	return out, m.wait
 }
 
-func (m *machine) Sent(sent, failed uint64) {
+func (m *fakeProtocol) Sent(sent, failed uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent += sent
 }
 
-func (m *machine) Receive(_ time.Time, in Packet) []socket.Datagram {
-	m.heard <- in
+func (m *fakeProtocol) Receive(_ time.Time, in Packet) []socket.Datagram {
+	m.received <- in
 	if in.Probe != nil && !in.Probe.Reply {
 		return []socket.Datagram{{To: in.From, Raw: (&wire.Message{From: in.To, Probe: &wire.Probe{Reply: true}}).Encode()}}
 	}
 	return nil
 }
 
-// TestTransport: every machine gets what comes, and what they say leaves by the one port.
+// TestTransport checks that each protocol receives all packets, and that their packets leave from
+// the one port.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -73,30 +74,30 @@ func TestTransport(t *testing.T) {
 	at := socket.Bind{Addr: netip.MustParseAddr("127.0.0.1")}
 	to := netip.AddrPortFrom(at.Addr, port)
 	wake := trigger.New()
-	machines := []*machine{
-		{at: at, wait: time.Hour, heard: make(chan Packet, 10), moved: true},
-		{at: at, wait: time.Hour, heard: make(chan Packet, 10), moved: true},
+	protocols := []*fakeProtocol{
+		{at: at, wait: time.Hour, received: make(chan Packet, 10), moved: true},
+		{at: at, wait: time.Hour, received: make(chan Packet, 10), moved: true},
 	}
-	layer := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: wake, Machines: []Protocol{machines[0], machines[1]}})
+	layer := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: wake, Protocols: []Protocol{protocols[0], protocols[1]}})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- layer.Run(ctx) }()
 	defer cancel()
-	machines[1].mu.Lock()
-	machines[1].out = []socket.Datagram{
+	protocols[1].mu.Lock()
+	protocols[1].out = []socket.Datagram{
 		{From: at, To: to, Raw: []byte("hello")},
 		{From: at, To: to, Raw: (&wire.Message{From: 1, To: 2, Probe: &wire.Probe{Nonce: 3}, Tunnels: &wire.TunnelReport{WantReply: true}}).Encode()},
 	}
-	machines[1].mu.Unlock()
+	protocols[1].mu.Unlock()
 	wake.Fire()
-	for i, m := range machines {
-		in := get(t, m.heard)
+	for i, m := range protocols {
+		in := get(t, m.received)
 		if in.From != to || in.At != at || in.Device != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.WantReply {
-			t.Errorf("machine %d heard %+v", i, in)
+			t.Errorf("protocol %d received %+v", i, in)
 		}
-		for range machines { // each of them answers
-			if answer := get(t, m.heard); answer.From != to || answer.Probe == nil || !answer.Probe.Reply || answer.Device != "" {
-				t.Errorf("machine %d heard %+v", i, answer)
+		for range protocols { // each of them replies
+			if answer := get(t, m.received); answer.From != to || answer.Probe == nil || !answer.Probe.Reply || answer.Device != "" {
+				t.Errorf("protocol %d received %+v", i, answer)
 			}
 		}
 	}
@@ -107,27 +108,27 @@ func TestTransport(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if machines[1].sent != 2 || machines[0].sent != 0 {
-		t.Errorf("sent %d and %d, want 0 and 2", machines[0].sent, machines[1].sent)
+	if protocols[1].sent != 2 || protocols[0].sent != 0 {
+		t.Errorf("sent %d and %d, want 0 and 2", protocols[0].sent, protocols[1].sent)
 	}
 }
 
-func get(t *testing.T, heard chan Packet) Packet {
+func get(t *testing.T, received chan Packet) Packet {
 	t.Helper()
 	select {
-	case in := <-heard:
+	case in := <-received:
 		return in
 	case <-time.After(time.Minute):
-		t.Fatal("nothing is heard")
+		t.Fatal("nothing received")
 	}
 	return Packet{}
 }
 
-// TestWanted: sockets are for the places of all machines, and looked at when one moved.
+// TestWanted checks that the sockets of all protocols are opened, and checked again after a change.
 func TestWanted(t *testing.T) {
 	t.Parallel()
-	a, b := &machine{at: socket.Bind{Device: "a"}, moved: true}, &machine{at: socket.Bind{Device: "b"}, moved: true}
-	layer := New(Config{Machines: []Protocol{a, b}})
+	a, b := &fakeProtocol{at: socket.Bind{Device: "a"}, moved: true}, &fakeProtocol{at: socket.Bind{Device: "b"}, moved: true}
+	layer := New(Config{Protocols: []Protocol{a, b}})
 	both := map[socket.Bind]bool{a.at: true, b.at: true}
 	for i, tt := range []struct {
 		all, moved bool

@@ -1,9 +1,9 @@
-// Package wire is the one format of the datagrams that gateways and nodes send each
-// other: a head that says between whom, and pieces. Who does not know a piece skips it,
-// and so a later version can add some. It is pure, and bounds what a stranger can send.
+// Package wire encodes and decodes the datagrams between gateways and nodes: a header with sender
+// and receiver, followed by TLVs. Decode skips unknown TLVs, so new versions can add some. The
+// package is pure and bounds the size of untrusted input.
 //
-// What a message says proves nothing: every piece has to bring what its receiver gave to
-// the sender alone (see docs/security.md), and that is for the machines to judge.
+// A message does not authenticate its sender. Each TLV must carry a value that the receiver gave to
+// this peer only (docs/security.md); the protocols check it.
 package wire
 
 import (
@@ -17,17 +17,17 @@ import (
 const (
 	version    = 1
 	headLength = 24
-	// MaxEntries bounds the entries of a page, so that a message fits in the MTU of any
-	// link (IPv6 asks for 1280 bytes).
+	// MaxEntries bounds the entries of a page, so that a message fits in the minimum MTU of IPv6,
+	// 1280 bytes.
 	MaxEntries = 128
 	// MaxTunnels bounds the tunnels that one end reports.
 	MaxTunnels = 16
-	// MinSizeProbe is the length of a message with a Size piece and nothing else, bytes.
-	MinSizeProbe = headLength + pieceHead + sizeLength
+	// MinSizeProbe is the length of a message with only a Size TLV, bytes.
+	MinSizeProbe = headLength + tlvHead + sizeLength
 	// Largest is the length of the largest datagram, bytes.
 	Largest = 1<<16 - 1
 
-	pieceHead          = 3
+	tlvHead            = 3
 	probeLength        = 13
 	advertLength       = 9
 	listLength         = 18
@@ -35,34 +35,33 @@ const (
 	tunnelsLength      = 25
 	tunnelLength       = 9
 	sizeLength         = 10
-	mostPieces         = 32 // of one message, known or not
+	maxTLVs            = 32 // of one message, including unknown ones
 	flagRank      byte = 1<<3 - 1
 )
 
-// Types of pieces. A new one needs a new number; a piece that is there already may only
-// grow at its end, but for those that end in a list.
+// Types of TLVs. A new one needs a new number. An existing TLV may only grow at its end, unless it
+// ends in a list.
 const (
-	typePadding    = 0 // the message ends here; only behind a question about a size
-	typeProbe      = 1
-	typeAnswer     = 2
-	typeAdvert     = 3
-	typeList       = 4
-	typeTunnels    = 5
-	typeSizeProbe  = 6
-	typeSizeAnswer = 7
+	typePadding   = 0 // the message ends here; only after a size probe
+	typeProbe     = 1
+	typeReply     = 2
+	typeAdvert    = 3
+	typeList      = 4
+	typeTunnels   = 5
+	typeSizeProbe = 6
+	typeSizeReply = 7
 )
 
-// Bits of the flags of a probe, of an advertisement or entry, and of tunnels. Bits that
-// are not named here are left for later: who does not know them ignores them.
+// Flags of a probe, of an advert or entry, and of tunnels. Receivers ignore unknown flags.
 const (
-	flagTriggered byte = 1 << 0
-	flagPush      byte = 1 << 1
+	flagTriggered   byte = 1 << 0
+	flagUnsolicited byte = 1 << 1
 
 	flagUses  byte = 1 << 3
 	flagTakes byte = 1 << 4
 
-	flagAsk     byte = 1 << 0
-	flagChanges byte = 1 << 1
+	flagWantReply byte = 1 << 0
+	flagChanges   byte = 1 << 1
 
 	flagAvailable byte = 1 << 0
 	flagVerified  byte = 1 << 1
@@ -72,10 +71,11 @@ const (
 
 var magic = [4]byte{'h', 'w', 'l', 'k'}
 
-// ErrMalformed is the error of Decode for anything but a message of this version.
+// ErrMalformed is the error of Decode for any input that is not a message of this version.
 var ErrMalformed = errors.New("not a message between gateways of version 1")
 
-// HashID names a gateway, cluster/gateway, or a node of a cluster, cluster/, on the wire.
+// HashID returns the ID of a gateway (cluster/gateway) or of a node of a cluster (cluster/) in
+// messages.
 func HashID(name string) uint64 { return stablehash.Sum64(strings.Replace(name, "/", "\n", 1)) }
 
 // Message is one datagram.
@@ -111,7 +111,7 @@ type LinkAdvert struct {
 type Advert struct {
 	LinkAdvert
 	// Token is a secret of the receiver of adverts. A reply has the replier's own token, which only
-	// this peer gets. A probe has the token of the other end, which authenticates its advert at
+	// this peer receives. A probe has the token of the peer, which authenticates its advert at
 	// once. 0 = unknown.
 	Token uint64
 }
@@ -126,40 +126,40 @@ type Entry struct {
 // probe it has only the generation of the node's list.
 type LinkStateList struct {
 	Generation  uint64 // of the list
-	Base        uint64 // generation that the entries change; 0 = complete list
-	Page, Pages uint8  // Pages 0 = without entries
+	Base        uint64 // generation that the entries update; 0 = complete list
+	Page, Pages uint8  // Pages 0 = no entries
 	Entries     []Entry
 }
 
-// TunnelReport is what one end of a pair has, in full.
+// TunnelReport lists all tunnels that one end of a pair has.
 type TunnelReport struct {
-	WantReply bool   // asks for an answer
-	Migrating bool   // the sender is not where it should be, and asks to be asked
-	Seq       uint64 // of the sender's messages, growing
-	AckSeq    uint64 // the highest number that the sender has from the other end
-	ReplyTo   uint64 // the number of the message that this one answers; 0 = none
+	WantReply bool   // requests a reply
+	Migrating bool   // the sender does not use its target tunnel, and requests more reports
+	Seq       uint64 // number of the sender's message, increasing
+	AckSeq    uint64 // highest Seq that the sender received from the peer
+	ReplyTo   uint64 // Seq of the message that this one replies to; 0 = none
 	Each      []TunnelState
 }
 
-// TunnelState is what the sender reports of one tunnel.
+// TunnelState is the state of one tunnel at the sender.
 type TunnelState struct {
 	ID        uint64
-	Available bool // the sender receives on it, and will not remove it without notice
+	Available bool // the sender receives on it, and announces its removal in advance
 	Verified  bool // the sender gets replies over it
 	InUse     bool // the sender may send over it
 	Secondary bool // the sender asks both ends to use it for now
 }
 
-// SizeProbe asks whether a packet as large as itself passes, or answers that: then it echoes
-// Bytes and Nonce, and is as small as it can be.
+// SizeProbe tests whether a packet of its own size passes. A reply echoes Bytes and Nonce and is as
+// small as possible.
 type SizeProbe struct {
-	Answer bool
-	Bytes  uint16 // of the question's IP packet
-	Nonce  uint64
+	Reply bool
+	Bytes uint16 // size of the probe's IP packet
+	Nonce uint64
 }
 
-// Encode returns the datagram. Its layout, big endian, is: magic 4 bytes, version 1, zero 3, from 8,
-// to 8; then pieces of type 1, length 2 and value.
+// Encode returns the datagram. Layout, big endian: magic 4 bytes, version 1, zero 3, from 8, to 8;
+// then TLVs of type 1, length 2 and value.
 func (m *Message) Encode() []byte {
 	out := make([]byte, headLength, max(headLength+128, m.Length))
 	copy(out, magic[:])
@@ -170,7 +170,7 @@ func (m *Message) Encode() []byte {
 		out = m.Probe.append(out)
 	}
 	if m.Advert != nil {
-		out = begin(out, typeAdvert, advertLength)
+		out = appendHead(out, typeAdvert, advertLength)
 		out = binary.BigEndian.AppendUint64(append(out, m.Advert.flags()), m.Advert.Token)
 	}
 	if m.List != nil {
@@ -188,7 +188,7 @@ func (m *Message) Encode() []byte {
 	return out
 }
 
-func begin(out []byte, kind byte, length int) []byte {
+func appendHead(out []byte, kind byte, length int) []byte {
 	return binary.BigEndian.AppendUint16(append(out, kind), uint16(length))
 }
 
@@ -204,15 +204,15 @@ func bits(flags ...bool) byte {
 }
 
 // either returns the type of a reply or of a probe.
-func either(answer bool, probe, reply byte) byte {
-	if answer {
+func either(isReply bool, probe, reply byte) byte {
+	if isReply {
 		return reply
 	}
 	return probe
 }
 
 func (p *Probe) append(out []byte) []byte {
-	out = begin(out, either(p.Reply, typeProbe, typeAnswer), probeLength)
+	out = appendHead(out, either(p.Reply, typeProbe, typeReply), probeLength)
 	out = binary.BigEndian.AppendUint32(out, p.Sequence)
 	out = binary.BigEndian.AppendUint64(out, p.Nonce)
 	return append(out, bits(p.Triggered, p.Unsolicited))
@@ -222,12 +222,12 @@ func (w LinkAdvert) flags() byte {
 	return min(w.Rank, flagRank) | bits(w.InUse, w.AcceptsTransit)<<3
 }
 
-func wordOf(flags byte) LinkAdvert {
+func advertOf(flags byte) LinkAdvert {
 	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagTakes != 0}
 }
 
 func (l *LinkStateList) append(out []byte) []byte {
-	out = begin(out, typeList, listLength+entryLength*len(l.Entries))
+	out = appendHead(out, typeList, listLength+entryLength*len(l.Entries))
 	out = binary.BigEndian.AppendUint64(out, l.Generation)
 	out = binary.BigEndian.AppendUint64(out, l.Base)
 	out = append(out, l.Page, l.Pages)
@@ -238,7 +238,7 @@ func (l *LinkStateList) append(out []byte) []byte {
 }
 
 func (t *TunnelReport) append(out []byte) []byte {
-	out = begin(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
+	out = appendHead(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
 	out = append(out, bits(t.WantReply, t.Migrating))
 	for _, field := range []uint64{t.Seq, t.AckSeq, t.ReplyTo} {
 		out = binary.BigEndian.AppendUint64(out, field)
@@ -250,26 +250,26 @@ func (t *TunnelReport) append(out []byte) []byte {
 }
 
 func (s *SizeProbe) append(out []byte) []byte {
-	out = begin(out, either(s.Answer, typeSizeProbe, typeSizeAnswer), sizeLength)
+	out = appendHead(out, either(s.Reply, typeSizeProbe, typeSizeReply), sizeLength)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
 }
 
-// Decode decodes a datagram. It does not retain raw. It skips pieces of unknown types.
+// Decode decodes a datagram. It does not retain raw. It skips TLVs of unknown types.
 func Decode(raw []byte) (*Message, error) {
 	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
 		return nil, ErrMalformed
 	}
 	m := &Message{From: binary.BigEndian.Uint64(raw[8:]), To: binary.BigEndian.Uint64(raw[16:]), Length: len(raw)}
 	rest := raw[headLength:]
-	for pieces := 0; len(rest) > 0; pieces++ {
-		if rest[0] == typePadding && m.Size != nil && !m.Size.Answer {
+	for count := 0; len(rest) > 0; count++ {
+		if rest[0] == typePadding && m.Size != nil && !m.Size.Reply {
 			break
 		}
-		if pieces == mostPieces || rest[0] == typePadding || len(rest) < pieceHead {
+		if count == maxTLVs || rest[0] == typePadding || len(rest) < tlvHead {
 			return nil, ErrMalformed
 		}
-		end := pieceHead + int(binary.BigEndian.Uint16(rest[1:]))
-		if len(rest) < end || !m.decodeTLV(rest[0], rest[pieceHead:end]) {
+		end := tlvHead + int(binary.BigEndian.Uint16(rest[1:]))
+		if len(rest) < end || !m.decodeTLV(rest[0], rest[tlvHead:end]) {
 			return nil, ErrMalformed
 		}
 		rest = rest[end:]
@@ -280,54 +280,54 @@ func Decode(raw []byte) (*Message, error) {
 	return m, nil
 }
 
-// decodeTLV decodes one piece. It reports false if the piece is malformed or a duplicate.
+// decodeTLV decodes one TLV. It reports false if the TLV is malformed or a duplicate.
 func (m *Message) decodeTLV(kind byte, value []byte) bool {
 	switch kind {
-	case typeProbe, typeAnswer:
+	case typeProbe, typeReply:
 		if m.Probe != nil || len(value) < probeLength {
 			return false
 		}
 		m.Probe = &Probe{
-			Reply: kind == typeAnswer, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
-			Triggered: value[12]&flagTriggered != 0, Unsolicited: value[12]&flagPush != 0,
+			Reply: kind == typeReply, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
+			Triggered: value[12]&flagTriggered != 0, Unsolicited: value[12]&flagUnsolicited != 0,
 		}
 		return m.Probe.Reply || !m.Probe.Unsolicited
 	case typeAdvert:
 		if m.Advert != nil || len(value) < advertLength {
 			return false
 		}
-		m.Advert = &Advert{LinkAdvert: wordOf(value[0]), Token: binary.BigEndian.Uint64(value[1:])}
+		m.Advert = &Advert{LinkAdvert: advertOf(value[0]), Token: binary.BigEndian.Uint64(value[1:])}
 	case typeList:
-		return m.List == nil && m.takeList(value)
+		return m.List == nil && m.decodeList(value)
 	case typeTunnels:
-		return m.Tunnels == nil && m.takeTunnels(value)
-	case typeSizeProbe, typeSizeAnswer:
+		return m.Tunnels == nil && m.decodeTunnels(value)
+	case typeSizeProbe, typeSizeReply:
 		if m.Size != nil || len(value) < sizeLength {
 			return false
 		}
-		m.Size = &SizeProbe{Answer: kind == typeSizeAnswer, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
+		m.Size = &SizeProbe{Reply: kind == typeSizeReply, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
 	}
 	return true
 }
 
-func (m *Message) takeList(value []byte) bool {
+func (m *Message) decodeList(value []byte) bool {
 	if len(value) < listLength || (len(value)-listLength)%entryLength != 0 || len(value) > listLength+entryLength*MaxEntries {
 		return false
 	}
 	l := &LinkStateList{Generation: binary.BigEndian.Uint64(value), Base: binary.BigEndian.Uint64(value[8:]), Page: value[16], Pages: value[17]}
 	for at := listLength; at < len(value); at += entryLength {
-		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), LinkAdvert: wordOf(value[at+8])})
+		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), LinkAdvert: advertOf(value[at+8])})
 	}
 	m.List = l
 	return l.Page < l.Pages || l.Pages == 0 && l.Page == 0 && len(l.Entries) == 0
 }
 
-func (m *Message) takeTunnels(value []byte) bool {
+func (m *Message) decodeTunnels(value []byte) bool {
 	if len(value) < tunnelsLength || (len(value)-tunnelsLength)%tunnelLength != 0 || len(value) > tunnelsLength+tunnelLength*MaxTunnels {
 		return false
 	}
 	t := &TunnelReport{
-		WantReply: value[0]&flagAsk != 0, Migrating: value[0]&flagChanges != 0, Seq: binary.BigEndian.Uint64(value[1:]),
+		WantReply: value[0]&flagWantReply != 0, Migrating: value[0]&flagChanges != 0, Seq: binary.BigEndian.Uint64(value[1:]),
 		AckSeq: binary.BigEndian.Uint64(value[9:]), ReplyTo: binary.BigEndian.Uint64(value[17:]),
 	}
 	for at := tunnelsLength; at < len(value); at += tunnelLength {

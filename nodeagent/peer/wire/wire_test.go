@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// examples has one message of each sort, and one with all pieces that go together.
+// examples returns one message of each kind, and one with all TLVs that can be combined.
 func examples() map[string]*Message {
 	return map[string]*Message{
 		"probe": {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2, Triggered: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 3, InUse: true}, Token: 9}},
@@ -21,7 +21,7 @@ func examples() map[string]*Message {
 		}}},
 		"most tunnels": {Tunnels: &TunnelReport{Each: make([]TunnelState, MaxTunnels)}},
 		"size":         {From: 1, To: 2, Length: 1392, Size: &SizeProbe{Bytes: 1420, Nonce: 1 << 60}},
-		"size answer":  {From: 1, To: 2, Size: &SizeProbe{Answer: true, Bytes: 1420, Nonce: 1 << 60}},
+		"size reply":   {From: 1, To: 2, Size: &SizeProbe{Reply: true, Bytes: 1420, Nonce: 1 << 60}},
 		"all":          {From: 1, To: 2, Length: 500, Probe: &Probe{}, Advert: &Advert{}, List: &LinkStateList{}, Tunnels: &TunnelReport{}, Size: &SizeProbe{Bytes: 1}},
 		"nothing":      {From: 1, To: 2},
 	}
@@ -44,19 +44,19 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	if raw := (&Message{Size: &SizeProbe{}}).Encode(); len(raw) != MinSizeProbe {
-		t.Errorf("the smallest question about a size has %d bytes, want %d", len(raw), MinSizeProbe)
+		t.Errorf("the smallest size probe has %d bytes, want %d", len(raw), MinSizeProbe)
 	}
 }
 
-// TestCut: a message of which the end is missing is none, but where the end is padding or
-// the cut is between two pieces.
+// TestCut checks that a truncated message is malformed, unless the rest is padding or the cut is
+// between two TLVs.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	for name, m := range examples() {
 		raw := m.Encode()
 		ends := map[int]bool{headLength: true}
 		for at := headLength; at < len(raw) && raw[at] != typePadding; {
-			at += pieceHead + int(binary.BigEndian.Uint16(raw[at+1:]))
+			at += tlvHead + int(binary.BigEndian.Uint16(raw[at+1:]))
 			ends[at] = true
 			if m.Size != nil && raw[min(at, len(raw)-1)] == typePadding {
 				break
@@ -64,8 +64,8 @@ func TestCut(t *testing.T) {
 		}
 		for cut := range raw {
 			have, err := Decode(raw[:cut])
-			padding := m.Size != nil && !m.Size.Answer && cut >= MinSizeProbe && err == nil && have.Size != nil
-			// A list whose last entries are missing says another length.
+			padding := m.Size != nil && !m.Size.Reply && cut >= MinSizeProbe && err == nil && have.Size != nil
+			// A list without its last entries has a wrong length.
 			if err == nil && !ends[cut] && !padding {
 				t.Errorf("%s: %d of %d bytes pass", name, cut, len(raw))
 			}
@@ -73,54 +73,54 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// piece gives one as it stands in a message.
-func piece(kind byte, value []byte) []byte {
+// tlv returns an encoded TLV.
+func tlv(kind byte, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint16([]byte{kind}, uint16(len(value))), value...)
 }
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	head := (&Message{}).Encode()
-	answer := (&Message{Probe: &Probe{Reply: true}, List: &LinkStateList{Pages: 1, Entries: []Entry{{ID: 9}}}}).Encode()
-	size := (&Message{Size: &SizeProbe{Answer: true}}).Encode()
-	with := func(pieces ...[]byte) []byte { return append(bytes.Clone(head), bytes.Join(pieces, nil)...) }
+	reply := (&Message{Probe: &Probe{Reply: true}, List: &LinkStateList{Pages: 1, Entries: []Entry{{ID: 9}}}}).Encode()
+	size := (&Message{Size: &SizeProbe{Reply: true}}).Encode()
+	with := func(tlvs ...[]byte) []byte { return append(bytes.Clone(head), bytes.Join(tlvs, nil)...) }
 	edit := func(raw []byte, at int, to byte) []byte {
 		raw = bytes.Clone(raw)
 		raw[at] = to
 		return raw
 	}
-	probe := piece(typeProbe, make([]byte, probeLength))
-	const list = headLength + pieceHead + probeLength + pieceHead
+	probe := tlv(typeProbe, make([]byte, probeLength))
+	const list = headLength + tlvHead + probeLength + tlvHead
 	tests := map[string][]byte{
 		"empty":                 nil,
-		"short":                 answer[:20],
-		"long":                  append(bytes.Clone(answer), 0),
-		"magic":                 edit(answer, 0, 'x'),
-		"version":               edit(answer, 4, 2),
-		"page":                  edit(answer, list+16, 1),
-		"pages":                 edit(answer, list+17, 0),
-		"list in a probe":       edit(answer, headLength, typeProbe),
-		"list without a probe":  with(piece(typeList, make([]byte, listLength))),
-		"half an entry":         with(piece(typeAnswer, make([]byte, probeLength)), piece(typeList, make([]byte, listLength+4))),
-		"too many entries":      with(piece(typeAnswer, make([]byte, probeLength)), piece(typeList, make([]byte, listLength+entryLength*(MaxEntries+1)))),
-		"push in a probe":       with(piece(typeProbe, append(make([]byte, probeLength-1), flagPush))),
+		"short":                 reply[:20],
+		"long":                  append(bytes.Clone(reply), 0),
+		"magic":                 edit(reply, 0, 'x'),
+		"version":               edit(reply, 4, 2),
+		"page":                  edit(reply, list+16, 1),
+		"pages":                 edit(reply, list+17, 0),
+		"list in a probe":       edit(reply, headLength, typeProbe),
+		"list without a probe":  with(tlv(typeList, make([]byte, listLength))),
+		"half an entry":         with(tlv(typeReply, make([]byte, probeLength)), tlv(typeList, make([]byte, listLength+4))),
+		"too many entries":      with(tlv(typeReply, make([]byte, probeLength)), tlv(typeList, make([]byte, listLength+entryLength*(MaxEntries+1)))),
+		"unsolicited probe":     with(tlv(typeProbe, append(make([]byte, probeLength-1), flagUnsolicited))),
 		"two probes":            with(probe, probe),
-		"probe and answer":      with(probe, piece(typeAnswer, make([]byte, probeLength))),
-		"two adverts":           with(piece(typeAdvert, make([]byte, advertLength)), piece(typeAdvert, make([]byte, advertLength))),
-		"two lists":             with(probe, piece(typeList, make([]byte, listLength)), piece(typeList, make([]byte, listLength))),
-		"two of tunnels":        with(piece(typeTunnels, make([]byte, tunnelsLength)), piece(typeTunnels, make([]byte, tunnelsLength))),
-		"short probe":           with(piece(typeProbe, make([]byte, probeLength-1))),
-		"short advert":          with(piece(typeAdvert, make([]byte, advertLength-1))),
-		"short list":            with(probe, piece(typeList, make([]byte, listLength-1))),
-		"short tunnels":         with(piece(typeTunnels, make([]byte, tunnelsLength-1))),
-		"half a tunnel":         with(piece(typeTunnels, make([]byte, tunnelsLength+4))),
-		"too many tunnels":      with(piece(typeTunnels, make([]byte, tunnelsLength+tunnelLength*(MaxTunnels+1)))),
-		"short size":            with(piece(typeSizeProbe, make([]byte, sizeLength-1))),
-		"two sizes":             with(piece(typeSizeProbe, make([]byte, sizeLength)), piece(typeSizeAnswer, make([]byte, sizeLength))),
-		"padded answer":         append(bytes.Clone(size), 0, 0, 0, 0),
+		"probe and reply":       with(probe, tlv(typeReply, make([]byte, probeLength))),
+		"two adverts":           with(tlv(typeAdvert, make([]byte, advertLength)), tlv(typeAdvert, make([]byte, advertLength))),
+		"two lists":             with(probe, tlv(typeList, make([]byte, listLength)), tlv(typeList, make([]byte, listLength))),
+		"two tunnel reports":    with(tlv(typeTunnels, make([]byte, tunnelsLength)), tlv(typeTunnels, make([]byte, tunnelsLength))),
+		"short probe":           with(tlv(typeProbe, make([]byte, probeLength-1))),
+		"short advert":          with(tlv(typeAdvert, make([]byte, advertLength-1))),
+		"short list":            with(probe, tlv(typeList, make([]byte, listLength-1))),
+		"short tunnels":         with(tlv(typeTunnels, make([]byte, tunnelsLength-1))),
+		"half a tunnel":         with(tlv(typeTunnels, make([]byte, tunnelsLength+4))),
+		"too many tunnels":      with(tlv(typeTunnels, make([]byte, tunnelsLength+tunnelLength*(MaxTunnels+1)))),
+		"short size":            with(tlv(typeSizeProbe, make([]byte, sizeLength-1))),
+		"two sizes":             with(tlv(typeSizeProbe, make([]byte, sizeLength)), tlv(typeSizeReply, make([]byte, sizeLength))),
+		"padded reply":          append(bytes.Clone(size), 0, 0, 0, 0),
 		"padding first":         with([]byte{0}, probe),
 		"length beyond the end": with([]byte{99, 0, 5, 1, 2}),
-		"too many pieces":       with(bytes.Repeat(piece(99, nil), mostPieces+1)),
+		"too many TLVs":         with(bytes.Repeat(tlv(99, nil), maxTLVs+1)),
 	}
 	for name, raw := range tests {
 		if m, err := Decode(raw); err == nil {
@@ -129,7 +129,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestSkips: a version to come may add pieces, and may add to the end of one.
+// TestSkips checks that later versions may add TLVs and extend them at the end.
 func TestSkips(t *testing.T) {
 	t.Parallel()
 	for name, want := range examples() {
@@ -137,17 +137,17 @@ func TestSkips(t *testing.T) {
 			continue
 		}
 		raw := want.Encode()
-		later := append(bytes.Clone(raw[:headLength]), piece(200, []byte("news"))...)
+		later := append(bytes.Clone(raw[:headLength]), tlv(200, []byte("news"))...)
 		for rest := raw[headLength:]; len(rest) > 0; {
-			end := pieceHead + int(binary.BigEndian.Uint16(rest[1:]))
-			kind, value := rest[0], bytes.Clone(rest[pieceHead:end])
+			end := tlvHead + int(binary.BigEndian.Uint16(rest[1:]))
+			kind, value := rest[0], bytes.Clone(rest[tlvHead:end])
 			if kind != typeList {
 				value = append(value, "more"...)
 			}
-			later = append(later, piece(kind, value)...)
+			later = append(later, tlv(kind, value)...)
 			rest = rest[end:]
 		}
-		later = append(later, piece(255, nil)...)
+		later = append(later, tlv(255, nil)...)
 		want.Length = len(later)
 		have, err := Decode(later)
 		if err != nil || !reflect.DeepEqual(have, want) {
@@ -161,7 +161,7 @@ func TestID(t *testing.T) {
 	seen := map[uint64]string{}
 	for _, name := range []string{"g1/a", "g1/b", "g2/a", "g1/", "g1a/", "/g1a"} {
 		if other, known := seen[HashID(name)]; known {
-			t.Errorf("%q and %q have one ID", name, other)
+			t.Errorf("%q and %q have the same ID", name, other)
 		}
 		seen[HashID(name)] = name
 	}
@@ -171,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 	for _, m := range examples() {
 		f.Add(m.Encode())
 	}
-	f.Add(append((&Message{}).Encode(), piece(99, []byte("later"))...))
+	f.Add(append((&Message{}).Encode(), tlv(99, []byte("later"))...))
 	f.Add([]byte("hwlk"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := Decode(raw)
@@ -179,10 +179,10 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if m.Length != len(raw) {
-			t.Fatalf("%d bytes say %d", len(raw), m.Length)
+			t.Fatalf("%d bytes decoded with length %d", len(raw), m.Length)
 		}
-		if m.Size == nil || m.Size.Answer {
-			m.Length = 0 // what was skipped is not written again
+		if m.Size == nil || m.Size.Reply {
+			m.Length = 0 // skipped TLVs are not encoded again
 		}
 		out := m.Encode()
 		if len(out) > len(raw) {
