@@ -70,7 +70,7 @@ func (d *desk) next(leaving ...health.GatewayID) (model.Path, string) {
 }
 
 // own makes the links of gateway a the only links that are up.
-func (d *desk) own() { d.set("g1/b", health.Down, "no answer") }
+func (d *desk) own() { d.set("g1/b", health.Down, "no reply") }
 
 func (d *desk) expect(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
 	t.Helper()
@@ -97,12 +97,12 @@ func TestAllDownStays(t *testing.T) {
 		d.set("g2/c", health.Good, "")
 		d.set("g2/d", health.Good, "")
 		if last == "c" {
-			d.set("g2/d", health.Down, "no answer")
+			d.set("g2/d", health.Down, "no reply")
 		} else {
-			d.set("g2/c", health.Down, "no answer")
+			d.set("g2/c", health.Down, "no reply")
 		}
 		d.next()
-		d.set("g2/"+last, health.Down, "no answer")
+		d.set("g2/"+last, health.Down, "no reply")
 		path, log := d.next()
 		d.expect(t, "all dead after "+last, path, log, "a-"+last)
 		if !path.Down {
@@ -115,14 +115,14 @@ func TestMovesAreLogged(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.own()
-	d.set("g2/d", health.Down, "no answer")
+	d.set("g2/d", health.Down, "no reply")
 	path, log := d.next()
 	d.expect(t, "first", path, log, "a-c", `msg=moved cluster=g2 from=none to=g1/a-g2/c cause="first choice"`)
 	path, log = d.next()
 	d.expect(t, "nothing new", path, log, "a-c")
 
 	d.set("g2/d", health.Good, "")
-	d.set("g2/c", health.Down, "no answer")
+	d.set("g2/c", health.Down, "no reply")
 	path, log = d.next()
 	d.expect(t, "death", path, log, "a-d", "from=g1/a-g2/c to=g1/a-g2/d", `cause="g2/c does not answer probes since `, "silent=1s")
 
@@ -157,7 +157,7 @@ func TestReturn(t *testing.T) {
 	d.own()
 	path, _ := d.next()
 	best := "g2/" + path.Remote
-	d.set(best, health.Down, "no answer")
+	d.set(best, health.Down, "no reply")
 	d.next()
 	d.set(best, health.Good, "")
 	again, log := d.next()
@@ -170,7 +170,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	before.own()
 	first, _ := before.next()
 	other := map[string]string{"c": "d", "d": "c"}[first.Remote]
-	before.set("g2/"+first.Remote, health.Down, "no answer")
+	before.set("g2/"+first.Remote, health.Down, "no reply")
 	if path, _ := before.next(); path.Remote != other {
 		t.Fatalf("link to %s, want %s", path.Remote, other)
 	}
@@ -202,18 +202,18 @@ func TestRestartMovesNothing(t *testing.T) {
 	d = restarted()
 	d.set("g2/c", health.Good, "")
 	path, log = d.next()
-	d.expect(t, "one answered", path, log, "a-"+other)
+	d.expect(t, "one reply", path, log, "a-"+other)
 	d = restarted()
 	d.set("g2/c", health.Good, "")
 	d.set("g2/d", health.Good, "")
 	path, log = d.next()
-	d.expect(t, "both answered", path, log, "a-"+first.Remote, "msg=moved")
+	d.expect(t, "both replies", path, log, "a-"+first.Remote, "msg=moved")
 
 	// A dead link is left at once.
 	d = newDesk()
 	d.own()
 	d.choice = restorePathSelector("g1", saved, d.now)
-	d.set("g2/"+other, health.Down, "no answer")
+	d.set("g2/"+other, health.Down, "no reply")
 	path, log = d.next()
 	d.expect(t, "dead in the meantime", path, log, "a-"+first.Remote, "does not answer probes")
 }
@@ -281,7 +281,7 @@ func TestOwnLinkStays(t *testing.T) {
 			d.set(g, map[bool]health.Rank{true: health.Good, false: health.Down}[g == "g2/"+last], "")
 		}
 		d.next()
-		d.set("g2/"+last, health.Down, "no answer")
+		d.set("g2/"+last, health.Down, "no reply")
 		d.next()
 		if have, want := d.choice.Own["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
 			t.Errorf("own link %+v, want %+v", have, want)

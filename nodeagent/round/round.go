@@ -114,7 +114,7 @@ type State struct {
 	Choice       *pathSelector      `json:"choice"`
 	Transition   transition         `json:"transition"`
 	Removals     retiringGateways   `json:"removals"`
-	Heard        restoredLive       `json:"heard"`
+	Restored     restoredLive       `json:"heard"`
 	Announcement exportAnnouncement `json:"announcement"`
 	Found        endpoint.Registry  `json:"found,omitzero"`
 	HoldDown     holdDown           `json:"back,omitempty"`
@@ -153,7 +153,7 @@ func NewState(cluster string, saved Saved, now time.Time) State {
 	return State{
 		Choice:       restorePathSelector(cluster, saved.Paths, now),
 		Transition:   restoreTransition(saved.Shape, now),
-		Heard:        restoredLive{Began: now, Saved: saved.Live},
+		Restored:     restoredLive{Began: now, Saved: saved.Live},
 		Announcement: exportAnnouncement{Active: saved.TunnelsInUse},
 		Found:        endpoint.Restore(saved.Found),
 	}
@@ -233,7 +233,7 @@ func (s State) IsRetiring(cluster, node string) bool {
 // SavedPaths, SavedShape and SavedLive return the parts of Saved for the next agent.
 func (s State) SavedPaths() map[string]SavedPath { return s.Choice.saved() }
 func (s State) SavedShape() SavedShape           { return s.Transition.saved() }
-func (s State) SavedLive() SavedLive             { return s.Heard.saved() }
+func (s State) SavedLive() SavedLive             { return s.Restored.saved() }
 
 // SavedEndpoints returns the discovered endpoints of other clusters for Saved.
 func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s.Found.Saved() }

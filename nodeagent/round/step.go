@@ -130,12 +130,12 @@ func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected
 // restoreClusterState returns the saved states of clusters that are silent since the start. synced
 // reports whether every cluster sent a state or counts as lost.
 func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time, do *Effects) (restored map[string]model.ClusterState, synced bool) {
-	do.SaveLive = !reflect.DeepEqual(s.Heard.live, in.Peers.Live)
-	s.Heard, synced = s.Heard.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
+	do.SaveLive = !reflect.DeepEqual(s.Restored.live, in.Peers.Live)
+	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	// Saved values expire at these times, even without an event.
 	do.again(s.Choice.Began.Add(SettleTime).Sub(now))
-	do.again(s.Heard.Began.Add(in.Stale).Sub(now))
-	return s.Heard.Saved, synced
+	do.again(s.Restored.Began.Add(in.Stale).Sub(now))
+	return s.Restored.Saved, synced
 }
 
 // project returns the desired state of an input: the last one if the input did not change. It

@@ -191,7 +191,7 @@ func (k transitRanks) toNeighbour(n string) health.Rank {
 	return link.Rank
 }
 
-// word is the report of a cluster about its link to a neighbour.
+// linkReport is the report of a cluster about its link to a neighbour.
 type linkReport struct{ *model.TransitEdge }
 
 func (w linkReport) rank() health.Rank {
@@ -202,8 +202,8 @@ func (w linkReport) rank() health.Rank {
 }
 
 func (k transitRanks) advertised(cluster, neighbour string) linkReport {
-	live, heard := k.live[cluster]
-	if !heard {
+	live, ok := k.live[cluster]
+	if !ok {
 		return linkReport{}
 	}
 	if live.Transit == nil {

@@ -35,9 +35,9 @@ func newGateway(t *testing.T, s *apiServer, want Desired) *gateway {
 	t.Helper()
 	g := &gateway{want: want, reports: make(chan converge.Report, 1000)}
 	client := s.client(t)
-	look := func() {}
-	exports := &listwatch.Cache[*mcsv1.ServiceExport]{Client: client, Resource: serviceExports, Convert: DecodeTrimmed[*mcsv1.ServiceExport], OnChange: func() { look() }}
-	imports := &listwatch.Cache[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Convert: DecodeTrimmed[*mcsv1.ServiceImport], OnChange: func() { look() }}
+	trigger := func() {}
+	exports := &listwatch.Cache[*mcsv1.ServiceExport]{Client: client, Resource: serviceExports, Convert: DecodeTrimmed[*mcsv1.ServiceExport], OnChange: func() { trigger() }}
+	imports := &listwatch.Cache[*mcsv1.ServiceImport]{Client: client, Resource: serviceImports, Convert: DecodeTrimmed[*mcsv1.ServiceImport], OnChange: func() { trigger() }}
 	g.Writer = New(Config{
 		Client: client, Exports: exports.Objects, Imports: imports.Objects, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Source: func(context.Context) (Desired, string, bool) {
@@ -52,7 +52,7 @@ func newGateway(t *testing.T, s *apiServer, want Desired) *gateway {
 			}
 		},
 	})
-	look = g.Trigger
+	trigger = g.Trigger
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	for _, run := range []func(context.Context){exports.Run, imports.Run, g.Run} {

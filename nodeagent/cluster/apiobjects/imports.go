@@ -27,7 +27,7 @@ type exported struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// Import is a ServiceImport in the words of the API.
+// Import is a ServiceImport with the field values of the API.
 type Import struct {
 	Namespace             string
 	Name                  string

@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Slice is an EndpointSlice in the words of the API.
+// Slice is an EndpointSlice with the field values of the API.
 type Slice struct {
 	Namespace string
 	Name      string

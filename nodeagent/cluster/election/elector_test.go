@@ -201,15 +201,15 @@ func TestLeases(t *testing.T) {
 	if _, err := stale.Read(t.Context(), "edge-1"); err != nil {
 		t.Fatal(err)
 	}
-	asked := len(server.Requests())
+	sent := len(server.Requests())
 	taken := before
 	taken.Holder, taken.Transitions, taken.Released, taken.Renewed = "a", 5, false, time.Now()
 	stored, err := s.Write(t.Context(), taken)
 	if err != nil || stored.Holder != "a" || stored.Transitions != 5 || stored.Released || stored.Version == before.Version {
 		t.Fatalf("%+v, %v", stored, err)
 	}
-	if requests := server.Requests(); len(requests) != asked+1 {
-		t.Errorf("a write took the requests %v, want one", requests[asked:])
+	if requests := server.Requests(); len(requests) != sent+1 {
+		t.Errorf("a write took the requests %v, want one", requests[sent:])
 	}
 	object := server.Get("leases", "hawser-system/hawser-gateway-edge-1")
 	if object.GetLabels()["a"] != "b" {

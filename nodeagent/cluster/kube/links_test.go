@@ -62,22 +62,22 @@ func TestQuiet(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	r, source := reporting(t, server, linked(10_000, 0))
-	looks := 0
+	reads := 0
 	r.nodeStatus = func() NodeStatus {
 		source.set(func(s *NodeStatus) {
-			looks++
+			reads++
 			s.LinkStates = slices.Clone(s.LinkStates)
 			s.LinkStates[0].RTT, s.LinkStates[0].Loss = 5_000+rand.Int64N(20_000), rand.IntN(300)
 		})
 		return source.get()
 	}
-	count := func() int { source.mu.Lock(); defer source.mu.Unlock(); return looks }
+	count := func() int { source.mu.Lock(); defer source.mu.Unlock(); return reads }
 	run(t, r)
 	eventually(t, "the object", func() bool {
 		return server.Get("hawsernodes", "n1") != nil && field(server.Get("hawsernodes", "n1"), "status", "fabric") == "abc"
 	})
 	before, from := len(server.Writes()), count()
-	eventually(t, "looks", func() bool { return count() > from+100 })
+	eventually(t, "reads", func() bool { return count() > from+100 })
 	if writes := len(server.Writes()) - before; writes != 0 {
 		t.Errorf("%d writes for %d reads of links with new measurements", writes, count()-from)
 	}
@@ -163,7 +163,7 @@ func TestNodes(t *testing.T) {
 	eventually(t, "a deleted node", func() bool { status, _ := n.Current(); return len(status) == 1 })
 	for _, request := range server.Requests() {
 		if !strings.Contains(request, "/apis/hawser.dev/v1alpha1/hawsernodes") {
-			t.Errorf("asked %s", request)
+			t.Errorf("request %s", request)
 		}
 	}
 	server.SetUnreachable(true)

@@ -36,7 +36,7 @@ func TestChecksOf(t *testing.T) {
 		return out
 	}
 	in.Live = map[string]model.ClusterState{"g2": ready("a/web", "d/theirs", "e/part"), "g3": {}}
-	told := func() string {
+	lines := func() string {
 		var lines []string
 		for _, c := range checksOf(in) {
 			line := fmt.Sprintf("%s %s %v", c.Name, c.Export, c.Ports)
@@ -62,11 +62,11 @@ g1.theirs.d.svc.set d/theirs [{tcp TCP 80}]: no endpoint is ready in cluster g1
 g2.theirs.d.svc.set d/theirs [{tcp TCP 80}]: the export does not allow this cluster
 part.e.svc.set e/part [{tcp TCP 80} {tcp TCP 81}]
 g2.part.e.svc.set e/part [{tcp TCP 81}]`
-	if have := told(); have != want {
+	if have := lines(); have != want {
 		t.Errorf("have\n%s\nwant\n%s", have, want)
 	}
 	in.Fabric.DNS.ClusterNames = false
-	if have := told(); strings.Contains(have, "g2.web") || !strings.HasPrefix(have, "web.a.svc.set ") {
+	if have := lines(); strings.Contains(have, "g2.web") || !strings.HasPrefix(have, "web.a.svc.set ") {
 		t.Errorf("without names of clusters:\n%s", have)
 	}
 }

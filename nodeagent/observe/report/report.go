@@ -273,11 +273,11 @@ func Exports(in projection.Input) []status.Export {
 			shown.Ports = append(shown.Ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
 		}
 		for _, c := range e.Clusters {
-			live, heard := in.Live[c.Name]
+			live, received := in.Live[c.Name]
 			if c.Name == in.Cluster {
-				live, heard = own, true
+				live, received = own, true
 			}
-			part := partOf(&e, c, live, heard)
+			part := partOf(&e, c, live, received)
 			if c.Name == in.Cluster && part.Ready == "yes" {
 				part.Backends = backends(services[e.ID()])
 			}
@@ -308,9 +308,9 @@ func backends(s *model.Service) []string {
 	return out[:min(len(out), status.MaxBackends)]
 }
 
-func partOf(e *fabric.Export, c fabric.ExportCluster, live model.ClusterState, heard bool) status.ExportCluster {
+func partOf(e *fabric.Export, c fabric.ExportCluster, live model.ClusterState, received bool) status.ExportCluster {
 	part := status.ExportCluster{Name: c.Name, IPs: humanize.Strings(c.IPs), Ready: status.Unknown}
-	if !heard {
+	if !received {
 		return part
 	}
 	part.Ready = "no"

@@ -21,7 +21,7 @@ const (
 	// counts after each changeInterval. Every change makes others probe new addresses.
 	changeBurst    = 4
 	changeInterval = 30 * time.Second
-	// Ports below minPort belong to services that answer anyone.
+	// Ports below minPort belong to services that reply to anyone.
 	minPort = 1024
 	maxPort = 65535 - fabric.VXLANOffset
 )

@@ -20,7 +20,7 @@ const (
 	badTTL = 20 * time.Second
 	// maxBlindInterval limits the time between two candidates that are dialled without a reply.
 	maxBlindInterval = time.Minute
-	// A link that came up looks for a better candidate after firstImprove, and then at each
+	// After a link came up, better candidates are probed after firstImprove, and then at each
 	// improveInterval.
 	firstImprove    = 3 * time.Second
 	improveInterval = time.Minute

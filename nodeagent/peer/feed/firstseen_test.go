@@ -68,7 +68,7 @@ func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	have := r.receive(map[string]time.Time{"forged": ancient, "fresh": seen.Add(-10 * time.Second), "ahead": seen.Add(time.Minute)})
 	r.expect(have, "first", old)
 	r.expect(have, "forged", seen)
-	r.expect(have, "fresh", seen.Add(-10*time.Second)) // others see the same
+	r.expect(have, "fresh", seen.Add(-10*time.Second)) // other clusters see the same
 	r.expect(have, "ahead", seen.Add(time.Minute))
 
 	r.now = r.now.Add(time.Hour)

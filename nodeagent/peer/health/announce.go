@@ -145,7 +145,7 @@ func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
 			if !p.allow(budget, now) {
 				break
 			}
-			p.stats.Pushed++
+			p.stats.Pushes++
 			out = append(out, outgoing{From: a.at, To: a.to, Raw: m.encode()})
 		}
 		a.generation = p.reach.generation

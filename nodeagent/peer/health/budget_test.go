@@ -150,14 +150,14 @@ func TestPokesAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLonely(500, calm)
 	l.run(5 * time.Second)
-	begin := l.Snapshot().Stats.Poked
+	begin := l.Snapshot().Stats.Updates
 	for i := range 100 {
 		l.SetDraining(i%2 == 0)
 		l.run(10 * time.Millisecond)
 	}
 	l.SetDraining(true)
 	l.run(time.Second)
-	if n := l.Snapshot().Stats.Poked - begin; n < 500 || n > (2+1)*updateRate {
+	if n := l.Snapshot().Stats.Updates - begin; n < 500 || n > (2+1)*updateRate {
 		t.Errorf("%d triggered updates in 2 s", n)
 	}
 	for _, o := range l.sorted {
@@ -174,14 +174,14 @@ func TestUnansweredPoke(t *testing.T) {
 	l := newLonely(1, calm)
 	l.run(5 * time.Second)
 	l.dead[remoteAddr(0)] = true
-	begin := l.Snapshot().Stats.Poked
+	begin := l.Snapshot().Stats.Updates
 	l.SetDraining(true)
 	l.run(400 * time.Millisecond)
-	if n := l.Snapshot().Stats.Poked - begin; n != 2 {
+	if n := l.Snapshot().Stats.Updates - begin; n != 2 {
 		t.Errorf("%d triggered updates in 0.4 s, want 2", n)
 	}
 	l.run(20 * time.Second) // the death is another change
-	if n := l.Snapshot().Stats.Poked - begin; n > 2*maxUpdateTries {
+	if n := l.Snapshot().Stats.Updates - begin; n > 2*maxUpdateTries {
 		t.Errorf("%d triggered updates for two changes", n)
 	}
 }
@@ -191,14 +191,14 @@ func TestSubscribersAreBounded(t *testing.T) {
 	l := newLonely(1, calm)
 	l.run(time.Second)
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
-	ask := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
+	probe := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
 	var nodes [][]netip.Addr
 	for i := range maxSubscribers + 100 {
 		nodes = append(nodes, []netip.Addr{remoteAddr(i)})
 	}
 	l.SetNodes(nodes)
 	for i := range maxSubscribers + 100 {
-		if len(l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(i), 4804), ask.encode())) != 1 {
+		if len(l.receive(l.now, at, netip.AddrPortFrom(remoteAddr(i), 4804), probe.encode())) != 1 {
 			t.Fatalf("node %d got no reply", i)
 		}
 	}
@@ -206,10 +206,10 @@ func TestSubscribersAreBounded(t *testing.T) {
 		t.Errorf("%d subscribers", len(l.subscribers))
 	}
 	pushed := func() uint64 {
-		before := l.Snapshot().Stats.Pushed
+		before := l.Snapshot().Stats.Pushes
 		l.SetDraining(!l.draining)
 		l.run(50 * time.Millisecond)
-		return l.Snapshot().Stats.Pushed - before
+		return l.Snapshot().Stats.Pushes - before
 	}
 	if n := pushed(); n != maxSubscribers {
 		t.Errorf("%d nodes got an update", n)

@@ -83,7 +83,7 @@ func TestFlood(t *testing.T) {
 	l.run(time.Second)
 	tunnel := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}
 	inside := Listen{Addr: tunnel.Addr, Device: vxlan}
-	answers := func(at Listen, from netip.Addr, m message) (n int) {
+	replies := func(at Listen, from netip.Addr, m message) (n int) {
 		m.reply, m.to = false, l.self
 		return len(l.receive(l.now, at, netip.AddrPortFrom(from, 4804), m.encode()))
 	}
@@ -100,15 +100,15 @@ func TestFlood(t *testing.T) {
 	for round := range 4 {
 		for i := range 30000 {
 			stranger := remoteAddr(1<<21 + round*30000 + i)
-			answers(tunnel, stranger, message{from: peerOf(0).hash()}) // unknown sender
-			answers(inside, stranger, message{from: GatewayID{"a", ""}.hash()})
-			answers(tunnel, remoteAddr(0), message{from: peerOf(0).hash()}) // at a peer's address
-			answers(tunnel, remoteAddr(1), honest(1))                       // another peer
+			replies(tunnel, stranger, message{from: peerOf(0).hash()}) // unknown sender
+			replies(inside, stranger, message{from: GatewayID{"a", ""}.hash()})
+			replies(tunnel, remoteAddr(0), message{from: peerOf(0).hash()}) // at a peer's address
+			replies(tunnel, remoteAddr(1), honest(1))                       // another peer
 		}
-		if answers(tunnel, remoteAddr(0), honest(0)) != 1 || answers(tunnel, remoteAddr(2), honest(2)) != 1 {
+		if replies(tunnel, remoteAddr(0), honest(0)) != 1 || replies(tunnel, remoteAddr(2), honest(2)) != 1 {
 			t.Fatal("a peer got no reply")
 		}
-		if answers(inside, node, message{from: GatewayID{"a", ""}.hash()}) != 1 {
+		if replies(inside, node, message{from: GatewayID{"a", ""}.hash()}) != 1 {
 			t.Fatal("a node of this cluster got no reply")
 		}
 		l.now = l.now.Add(time.Second)
@@ -131,16 +131,16 @@ func TestStrangersAreNoSiblings(t *testing.T) {
 	node, stranger := remoteAddr(1<<20), remoteAddr(1<<21)
 	l.SetNodes([][]netip.Addr{{node}})
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
-	ask := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
-	l.receive(l.now, at, netip.AddrPortFrom(node, 4804), ask.encode())
+	probe := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
+	l.receive(l.now, at, netip.AddrPortFrom(node, 4804), probe.encode())
 	for range 20 {
-		l.receive(l.now, at, netip.AddrPortFrom(stranger, 4804), ask.encode())
+		l.receive(l.now, at, netip.AddrPortFrom(stranger, 4804), probe.encode())
 		l.run(100 * time.Millisecond)
 	}
 	if !l.isolation.isolated {
 		t.Error("a stranger counts as a node of the cluster")
 	}
-	if _, told := l.subscribers[stranger]; told || len(l.subscribers) != 1 {
+	if _, ok := l.subscribers[stranger]; ok || len(l.subscribers) != 1 {
 		t.Errorf("got updates: %v", l.subscribers)
 	}
 }

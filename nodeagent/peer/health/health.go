@@ -167,8 +167,8 @@ type Stats struct {
 	Foreign  uint64 // probes and replies of other senders or receivers
 	Limited  uint64 // probes above the rate limit, which get no reply
 	Failed   uint64 // packets that the kernel refused to send
-	Poked    uint64 // triggered updates
-	Pushed   uint64 // updates to nodes of this cluster
+	Updates  uint64 // triggered updates
+	Pushes   uint64 // updates to nodes of this cluster
 }
 
 // recorded is the JSON form of a Snapshot.

@@ -71,8 +71,8 @@ func (m *isolationDetector) deadline(s Settings) (time.Time, bool) {
 	return m.lastPacket.Add(silence(s)), true
 }
 
-// judge reports whether the gateway became isolated or recovered.
-func (m *isolationDetector) judge(now time.Time, s Settings) bool {
+// check reports whether the gateway became isolated or recovered.
+func (m *isolationDetector) check(now time.Time, s Settings) bool {
 	at, ok := m.deadline(s)
 	if !ok || now.Before(at) {
 		return false

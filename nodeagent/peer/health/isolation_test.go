@@ -20,29 +20,29 @@ func TestIsolationRecovery(t *testing.T) {
 	if hear(0) || m.isolated {
 		t.Fatal("isolated at first")
 	}
-	if now = now.Add(silence(s)); !m.judge(now, s) {
+	if now = now.Add(silence(s)); !m.check(now, s) {
 		t.Fatal("not isolated after a silence as long as detection of a death")
 	}
 	if m.rank() != Isolated || !hear(0) || m.rank() != Draining {
 		t.Fatalf("%v after the first packet", m.rank())
 	}
-	heard := time.Duration(0)
-	for ; heard < isolationRecovery-250*time.Millisecond; heard += 250 * time.Millisecond {
+	elapsed := time.Duration(0)
+	for ; elapsed < isolationRecovery-250*time.Millisecond; elapsed += 250 * time.Millisecond {
 		if hear(250 * time.Millisecond); !m.isolated {
-			t.Fatalf("recovered after %v", heard)
+			t.Fatalf("recovered after %v", elapsed)
 		}
 	}
-	if now = now.Add(silence(s)); !m.judge(now, s) || m.rank() != Isolated {
+	if now = now.Add(silence(s)); !m.check(now, s) || m.rank() != Isolated {
 		t.Fatalf("%v after another silence", m.rank())
 	}
 	if hear(silence(s)); m.rank() != Draining {
 		t.Fatalf("%v after a break", m.rank())
 	}
-	for heard = 0; m.isolated && heard < 2*isolationRecovery; heard += 250 * time.Millisecond {
+	for elapsed = 0; m.isolated && elapsed < 2*isolationRecovery; elapsed += 250 * time.Millisecond {
 		hear(250 * time.Millisecond)
 	}
-	if heard < isolationRecovery || m.isolated {
-		t.Fatalf("isolated = %v after %v of packets without a break, want false after %v", m.isolated, heard, isolationRecovery)
+	if elapsed < isolationRecovery || m.isolated {
+		t.Fatalf("isolated = %v after %v of packets without a break, want false after %v", m.isolated, elapsed, isolationRecovery)
 	}
 	if hear(time.Millisecond) {
 		t.Fatal("reported twice")

@@ -19,7 +19,7 @@ type entry struct {
 	linkAdvert
 }
 
-// message is a probe or a reply. A reply repeats sequence, nonce and poke of the probe.
+// message is a probe or a reply. A reply repeats sequence, nonce and the triggered flag of the probe.
 type message struct {
 	reply       bool // to a node of the own cluster with a page of the link states
 	sequence    uint32

@@ -17,9 +17,9 @@ func TestOffPath(t *testing.T) {
 	a.clock, b.clock = func() time.Time { return now }, func() time.Time { return now }
 	a.SetTargets([]Target{{Peer: GatewayID{"b", "gw"}, Source: here, Addr: there}})
 	b.SetTargets([]Target{{Peer: GatewayID{"a", "gw"}, Source: there, Addr: here}})
-	answers := 0
-	question := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { answers++ })
-	replies := b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), question)
+	count := 0
+	probe := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { count++ })
+	replies := b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), probe)
 	if len(replies) != 1 {
 		t.Fatalf("%d replies", len(replies))
 	}
@@ -30,14 +30,14 @@ func TestOffPath(t *testing.T) {
 	other.nonce++
 	from := netip.AddrPortFrom(there, 4804)
 	a.receive(now, Listen{Addr: here}, from, other.encode())
-	if answers != 0 {
+	if count != 0 {
 		t.Error("another reply counts")
 	}
 	for range 2 {
 		a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
 	}
-	if answers != 1 {
-		t.Errorf("%d replies", answers)
+	if count != 1 {
+		t.Errorf("%d replies", count)
 	}
 	for _, p := range []*Prober{a, b} {
 		for _, l := range p.Snapshot().Links {
@@ -46,11 +46,11 @@ func TestOffPath(t *testing.T) {
 			}
 		}
 	}
-	late := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { answers++ })
+	late := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { count++ })
 	replies = b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), late)
 	now = now.Add(2 * offPathTime)
 	a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
-	if answers != 1 {
+	if count != 1 {
 		t.Error("a late reply counts")
 	}
 }

@@ -38,7 +38,7 @@ type Prober struct {
 	moved       bool      // targets or listen changed; sockets may have to change
 	started     bool      // SetTargets was called
 	stats       Stats
-	pokes       transport.RateLimiter
+	updateLimit transport.RateLimiter
 	verifyLimit transport.RateLimiter                 // triggered updates that only verify a peer
 	nodes       map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
 	// strangers limits the replies to all other senders together.

@@ -110,7 +110,7 @@ func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed boo
 	} else if t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
 		budget = &t.unproven
 		if m.token == t.token {
-			budget = &t.answers
+			budget = &t.replyLimit
 		}
 		changed = p.onPeerAdvert(t, m, now)
 		replies[0].linkAdvert, replies[0].token = p.advertFor(t, now), t.token

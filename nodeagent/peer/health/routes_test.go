@@ -24,7 +24,7 @@ func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) project
 type ranked map[string]Rank
 
 func (r ranked) rank(a, b string) Rank {
-	if rank, told := r[min(a, b)+" "+max(a, b)]; told {
+	if rank, ok := r[min(a, b)+" "+max(a, b)]; ok {
 		return rank
 	}
 	return Good

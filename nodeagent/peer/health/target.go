@@ -37,10 +37,10 @@ type target struct {
 	sentAdvert  linkAdvert // of the last triggered update
 	triggered   triggeredUpdate
 
-	token     uint64                // token that probes of the peer must contain to be trusted
-	peerToken uint64                // token that the peer expects; 0 = unknown
-	answers   transport.RateLimiter // for probes with the token
-	unproven  transport.RateLimiter // for probes that only have the peer's address
+	token      uint64                // token that probes of the peer must contain to be trusted
+	peerToken  uint64                // token that the peer expects; 0 = unknown
+	replyLimit transport.RateLimiter // for probes with the token
+	unproven   transport.RateLimiter // for probes that only have the peer's address
 
 	received receivedList // list of a sibling
 	draining bool         // the sibling drains
@@ -187,7 +187,7 @@ func (t *target) sooner(now time.Time, after time.Duration) bool {
 	return true
 }
 
-// matchProbe returns the probe of the window that a reply answers.
+// matchProbe returns the probe of the window for a reply.
 func (t *target) matchProbe(m *message) (number uint64, ok bool) {
 	back := uint64(uint32(t.sequence) - m.sequence)
 	if back >= window || back >= t.sequence {
@@ -285,13 +285,13 @@ const offPathTime = 3 * time.Second
 type offPath struct {
 	to, from uint64 // hash of the peer; random number instead of the own hash
 	sent     time.Time
-	answered func()
+	onReply  func()
 }
 
 // NewOffPathProbe returns a probe of a gateway for a caller that sends it over another link. It affects no
-// link state at either end; the peer replies over its own path. answered runs at most once,
+// link state at either end; the peer replies over its own path. onReply runs at most once,
 // under a lock: it must neither block nor call the prober.
-func (p *Prober) NewOffPathProbe(to GatewayID, answered func()) []byte {
+func (p *Prober) NewOffPathProbe(to GatewayID, onReply func()) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock()
@@ -301,7 +301,7 @@ func (p *Prober) NewOffPathProbe(to GatewayID, answered func()) []byte {
 		}
 	}
 	m := message{nonce: nonce(), from: nonce(), to: to.hash()}
-	p.offPaths[m.nonce] = offPath{to: m.to, from: m.from, sent: now, answered: answered}
+	p.offPaths[m.nonce] = offPath{to: m.to, from: m.from, sent: now, onReply: onReply}
 	return m.encode()
 }
 
@@ -313,7 +313,7 @@ func (p *Prober) handleOffPathReply(now time.Time, m *message) bool {
 	}
 	delete(p.offPaths, m.nonce)
 	if now.Sub(a.sent) <= offPathTime {
-		a.answered()
+		a.onReply()
 	}
 	return true
 }

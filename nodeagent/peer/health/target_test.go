@@ -62,9 +62,9 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	s := Settings{Interval: 100 * time.Millisecond, Misses: 3}
 	tests := []struct {
-		name     string
-		rtt      time.Duration // 0 = no reply
-		patience time.Duration
+		name    string
+		rtt     time.Duration // 0 = no reply
+		timeout time.Duration
 	}{
 		{"short round trip: a quarter of the interval", time.Millisecond, 25 * time.Millisecond},
 		{"long round trip: twice the round trip", 80 * time.Millisecond, 160 * time.Millisecond},
@@ -81,18 +81,18 @@ func TestVerdict(t *testing.T) {
 			}
 			final := now.Add(2 * s.Interval)
 			for i := range 6 {
-				if at := now.Add(time.Duration(i) * s.Interval); at.Before(final.Add(tt.patience)) {
+				if at := now.Add(time.Duration(i) * s.Interval); at.Before(final.Add(tt.timeout)) {
 					one.probe(at, 2, s)
 				}
 			}
 			one.next = now.Add(time.Hour)
-			if one.plan(final, s); !one.wake.Equal(final.Add(tt.patience)) {
-				t.Errorf("checks %v after the last probe, want %v", one.wake.Sub(final), tt.patience)
+			if one.plan(final, s); !one.wake.Equal(final.Add(tt.timeout)) {
+				t.Errorf("checks %v after the last probe, want %v", one.wake.Sub(final), tt.timeout)
 			}
-			if one.checkDead(final.Add(tt.patience-1), s) {
+			if one.checkDead(final.Add(tt.timeout-1), s) {
 				t.Error("dead too early")
 			}
-			if !one.checkDead(final.Add(tt.patience), s) || one.live.State() != status.Disconnected {
+			if !one.checkDead(final.Add(tt.timeout), s) || one.live.State() != status.Disconnected {
 				t.Error("not dead")
 			}
 		})

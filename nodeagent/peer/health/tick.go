@@ -51,7 +51,7 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	p.mu.Lock()
 	var out []outgoing
 	changed := false
-	if p.isolation.judge(now, p.settings) {
+	if p.isolation.check(now, p.settings) {
 		p.stale, changed = true, true
 	}
 	out, news := p.steps(out, now)
@@ -131,7 +131,7 @@ func (p *Prober) Sent(sent, failed uint64) {
 func nonce() uint64 { return max(rand.Uint64(), 1) }
 
 func (p *Prober) sendUpdate(out []outgoing, t *target, now time.Time) []outgoing {
-	if !p.pokes.Allow(now, updateRate) {
+	if !p.updateLimit.Allow(now, updateRate) {
 		t.triggered.at = now.Add(10 * time.Millisecond)
 		return out
 	}
@@ -142,7 +142,7 @@ func (p *Prober) sendUpdate(out []outgoing, t *target, now time.Time) []outgoing
 	if t.triggered.tries == maxUpdateTries {
 		t.triggered.nonce = 0
 	}
-	p.stats.Poked++
+	p.stats.Updates++
 	return append(out, p.outgoing(t, &m))
 }
 

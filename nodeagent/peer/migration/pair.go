@@ -44,7 +44,7 @@ type Pair struct {
 	kernelActive  TunnelID
 	kernelUnknown bool
 
-	// preferSecondary says that this end asks for the secondary tunnel.
+	// preferSecondary reports whether this end requests the secondary tunnel.
 	preferSecondary bool
 
 	// An unsynced pair has no history and its link has not been up yet. The peer may send
@@ -244,7 +244,7 @@ func (p *Pair) target() (TunnelID, bool) {
 	return TunnelID{}, false
 }
 
-// prefersSecondary reports whether an end asks for the secondary tunnel. It does not
+// prefersSecondary reports whether an end requests the secondary tunnel. It does not
 // count during a migration to another tunnel.
 func (p *Pair) prefersSecondary() bool {
 	secondary := p.want.counterpart()

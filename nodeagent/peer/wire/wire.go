@@ -147,7 +147,7 @@ type TunnelState struct {
 	Available bool // the sender receives on it, and announces its removal in advance
 	Verified  bool // the sender gets replies over it
 	InUse     bool // the sender may send over it
-	Secondary bool // the sender asks both ends to use it for now
+	Secondary bool // the sender requests that both ends use it for now
 }
 
 // SizeProbe tests whether a packet of its own size passes. A reply echoes Bytes and Nonce and is as

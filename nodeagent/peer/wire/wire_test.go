@@ -10,9 +10,9 @@ import (
 // examples returns one message of each kind, and one with all TLVs that can be combined.
 func examples() map[string]*Message {
 	return map[string]*Message{
-		"probe": {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2, Triggered: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 3, InUse: true}, Token: 9}},
-		"mate":  {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2}, List: &LinkStateList{Generation: 6}},
-		"answer": {From: 1<<64 - 1, Probe: &Probe{Reply: true, Sequence: 1<<32 - 1, Unsolicited: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 7, AcceptsTransit: true}},
+		"probe":   {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2, Triggered: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 3, InUse: true}, Token: 9}},
+		"sibling": {From: 4, To: 5, Probe: &Probe{Sequence: 1, Nonce: 2}, List: &LinkStateList{Generation: 6}},
+		"reply": {From: 1<<64 - 1, Probe: &Probe{Reply: true, Sequence: 1<<32 - 1, Unsolicited: true}, Advert: &Advert{LinkAdvert: LinkAdvert{Rank: 7, AcceptsTransit: true}},
 			List: &LinkStateList{Page: 1, Pages: 2, Entries: []Entry{{ID: 1}, {1<<64 - 1, LinkAdvert{Rank: 4, InUse: true}}}}},
 		"changes":   {Probe: &Probe{Reply: true}, List: &LinkStateList{Generation: 8, Base: 7, Pages: 1}},
 		"full page": {Probe: &Probe{Reply: true}, Advert: &Advert{}, List: &LinkStateList{Pages: 1, Entries: make([]Entry, MaxEntries)}},

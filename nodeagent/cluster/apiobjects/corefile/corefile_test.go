@@ -151,7 +151,7 @@ func TestZoneConflict(t *testing.T) {
 		return strings.Replace(ours, "clusterset.local:53 0.243.in-addr.arpa:53", zone+":53", 1)
 	}
 	const theirs = "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n"
-	tests := []struct{ name, text, want, told string }{
+	tests := []struct{ name, text, want, message string }{
 		{"before the insert", theirs + kubeadm, only("0.243.in-addr.arpa") + theirs + kubeadm,
 			"F:1:1: error: a foreign server block serves clusterset.local"},
 		{"with our block", ours + "CLUSTERSET.local. {\n}\n", only("0.243.in-addr.arpa") + "CLUSTERSET.local. {\n}\n",
@@ -172,7 +172,7 @@ func TestZoneConflict(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			told := func(err error) string {
+			message := func(err error) string {
 				var d diag.Diagnostic
 				if !errors.As(err, &d) || d.Code != ZoneConflict || d.Hint == "" {
 					return fmt.Sprint(err)
@@ -180,15 +180,15 @@ func TestZoneConflict(t *testing.T) {
 				d.Pos.File = cmp.Or(d.Pos.File, "F")
 				return d.Error()
 			}
-			beside := []OtherFile{{"broken.server", "{"}, {"their.server", "\nclusterset.local {\n}\n"}}
-			have, err := Insert(tt.text, forward(), beside...)
+			others := []OtherFile{{"broken.server", "{"}, {"their.server", "\nclusterset.local {\n}\n"}}
+			have, err := Insert(tt.text, forward(), others...)
 			if diff := gocmp.Diff(tt.want, have); diff != "" {
 				t.Errorf("(-want +have)\n%s", diff)
 			}
-			if tt.told == "" && err != nil || tt.told != "" && told(err) != tt.told {
-				t.Errorf("error %s", told(err))
+			if tt.message == "" && err != nil || tt.message != "" && message(err) != tt.message {
+				t.Errorf("error %s", message(err))
 			}
-			if again, err := Insert(have, forward(), beside...); again != have || tt.told != "" && told(err) != tt.told {
+			if again, err := Insert(have, forward(), others...); again != have || tt.message != "" && message(err) != tt.message {
 				t.Errorf("inserted twice %q, %v", again, err)
 			}
 		})

@@ -52,7 +52,7 @@ func tokens(text string) []token {
 			if r == '"' {
 				t.text, t.end, closed = quoted(text, i)
 			} else {
-				t.text, t.end = word(text, i)
+				t.text, t.end = readWord(text, i)
 			}
 			if i = t.end; t.text == "" && !closed {
 				return out
@@ -65,9 +65,9 @@ func tokens(text string) []token {
 	return out
 }
 
-// word returns the word that begins at i and the offset after it. CoreDNS skips carriage returns, so
+// readWord returns the word that begins at i and the offset after it. CoreDNS skips carriage returns, so
 // they do not end a word, and a # within a word hides only the rest of the word.
-func word(text string, i int) (string, int) {
+func readWord(text string, i int) (string, int) {
 	var b strings.Builder
 	end, hidden := i, false
 	for i < len(text) {

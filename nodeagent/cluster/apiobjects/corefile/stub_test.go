@@ -62,7 +62,7 @@ func TestInvalidStub(t *testing.T) {
 func TestStubConflict(t *testing.T) {
 	t.Parallel()
 	const reverse = `"0.243.in-addr.arpa":["169.254.73.53"]`
-	tests := []struct{ name, text, want, told string }{
+	tests := []struct{ name, text, want, message string }{
 		{"taken", "{\n\"clusterset.local.\": [\"10.1.1.1\"]}", "{" + reverse + ",\n\"clusterset.local.\": [\"10.1.1.1\"]}",
 			"2:1: error: a foreign stub domain is clusterset.local."},
 		{"in part", `{"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`, "{" + reverse + `,"clusterset.local": ["169.254.73.53", "10.1.1.1"]}`,
@@ -76,8 +76,8 @@ func TestStubConflict(t *testing.T) {
 		if have != tt.want || !errors.As(err, &d) || d.Code != ZoneConflict {
 			t.Errorf("%s: text %q, error %v", tt.name, have, err)
 		}
-		if d.Pos.File = "F"; d.Error() != "F:"+tt.told {
-			t.Errorf("%s: error %q\n want %q", tt.name, d.Error(), tt.told)
+		if d.Pos.File = "F"; d.Error() != "F:"+tt.message {
+			t.Errorf("%s: error %q\n want %q", tt.name, d.Error(), tt.message)
 		}
 	}
 }
