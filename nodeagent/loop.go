@@ -133,9 +133,9 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 	}
 	// Each refused endpoint is counted when it is new, and each reason is logged once:
 	// announcements of clusters must not fill the log.
-	for cluster, reasons := range next.Found.Refused {
+	for cluster, reasons := range next.Endpoints.Refused {
 		for _, reason := range reasons {
-			if slices.Contains(before.Found.Refused[cluster], reason) {
+			if slices.Contains(before.Endpoints.Refused[cluster], reason) {
 				continue
 			}
 			l.metrics.Refused(cluster)

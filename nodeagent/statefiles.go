@@ -42,7 +42,7 @@ func newStateFiles(dir string) stateFiles {
 // load returns what the previous agent saved. A file that cannot be read is logged and counts
 // as missing.
 func (f stateFiles) load(log *slog.Logger) round.Saved {
-	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.live.LoadOrZero(log), Found: f.discovered.LoadOrZero(log)}
+	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.live.LoadOrZero(log), Endpoints: f.discovered.LoadOrZero(log)}
 }
 
 // run saves each file after its Changed until ctx is done. A disk may hang, so each file has a

@@ -89,7 +89,7 @@ func (c scaleFakes) parts(one fakeGateway) []func(context.Context) error {
 		Peer: scaleOwn + "/" + scaleGateway, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, InUse: true,
 	}})
 	layer := transport.New(transport.Config{
-		Port: desired.ProbePort, Log: log, Wake: wake, Machines: []transport.Protocol{p, finder},
+		Port: desired.ProbePort, Log: log, Wake: wake, Protocols: []transport.Protocol{p, finder},
 	})
 
 	own := []feed.Peer{{

@@ -42,7 +42,7 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 		c.remotes = append(c.remotes, Remote{
 			Remote: endpoint.Remote{
 				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, CanProbe: r.Driver != fabric.DriverVXLAN,
-				Improves: leads(in, own.GatewayOn(in.Node), r, held), NeedsSecondary: r.Driver == fabric.DriverIPsec,
+				Improves: improves(in, own.GatewayOn(in.Node), r, held), NeedsSecondary: r.Driver == fabric.DriverIPsec,
 			},
 			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), HasAlternatives: len(r.Candidates) > 1 || r.MayChange,
 		})
@@ -50,10 +50,10 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 	return c.remotes
 }
 
-// leads reports whether this end searches for better endpoints: the end without configured
+// improves reports whether this end searches for better endpoints: the end without configured
 // endpoints, otherwise the first by name. With VXLAN each end selects for its own packets. With
 // IPsec the initiator does, unless held contains an address of a secondary connection.
-func leads(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
+func improves(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
 		return true

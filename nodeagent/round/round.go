@@ -116,7 +116,7 @@ type State struct {
 	Removals     retiringGateways   `json:"removals"`
 	Restored     restoredLive       `json:"heard"`
 	Announcement exportAnnouncement `json:"announcement"`
-	Found        endpoint.Registry  `json:"found,omitzero"`
+	Endpoints    endpoint.Registry  `json:"found,omitzero"`
 	HoldDown     holdDown           `json:"back,omitempty"`
 
 	last       Projection
@@ -140,10 +140,10 @@ type SavedLive map[string]model.ClusterState
 
 // Saved is the state from the previous agent.
 type Saved struct {
-	Paths map[string]SavedPath
-	Shape SavedShape
-	Live  SavedLive
-	Found map[string][]model.DiscoveredEndpoint
+	Paths     map[string]SavedPath
+	Shape     SavedShape
+	Live      SavedLive
+	Endpoints map[string][]model.DiscoveredEndpoint
 	// TunnelsInUse reports that the previous agent left tunnels in use.
 	TunnelsInUse bool
 }
@@ -155,7 +155,7 @@ func NewState(cluster string, saved Saved, now time.Time) State {
 		Transition:   restoreTransition(saved.Shape, now),
 		Restored:     restoredLive{Began: now, Saved: saved.Live},
 		Announcement: exportAnnouncement{Active: saved.TunnelsInUse},
-		Found:        endpoint.Restore(saved.Found),
+		Endpoints:    endpoint.Restore(saved.Endpoints),
 	}
 }
 
@@ -236,7 +236,7 @@ func (s State) SavedShape() SavedShape           { return s.Transition.saved() }
 func (s State) SavedLive() SavedLive             { return s.Restored.saved() }
 
 // SavedEndpoints returns the discovered endpoints of other clusters for Saved.
-func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s.Found.Saved() }
+func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s.Endpoints.Saved() }
 
 // Paths returns the active links of the current routes, and the last moves. links is the current
 // snapshot of the prober.

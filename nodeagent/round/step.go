@@ -79,10 +79,10 @@ func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.
 // publishes those of this cluster.
 func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
 	var expires time.Duration
-	s.Found, expires = s.Found.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
+	s.Endpoints, expires = s.Endpoints.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
 	do.again(expires)
 	do.PublishEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
-	return s.Found.Endpoints()
+	return s.Endpoints.Endpoints()
 }
 
 // peerSpec returns the links to probe, and the tunnel and the endpoint candidates of each pair.

@@ -51,8 +51,8 @@ func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterSta
 	}
 	former, want := l.Former, projection.ShapeDigest(next.Shape)
 	for i := range next.Clusters {
-		said, ok := live[next.Clusters[i].Name]
-		former = former || ok && said.Shape != want
+		state, ok := live[next.Clusters[i].Name]
+		former = former || ok && state.Shape != want
 	}
 	if former {
 		l.Awaited = now

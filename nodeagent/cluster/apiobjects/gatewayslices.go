@@ -52,13 +52,13 @@ func GatewaySlicesOf(own *fabric.Cluster, facts model.Facts) []GatewaySlice {
 		if n < 0 || service == nil {
 			continue
 		}
-		front := GatewaySlice{Service: service.Name, Node: g.Node}
+		gatewaySlice := GatewaySlice{Service: service.Name, Node: g.Node}
 		for _, p := range service.Ports {
-			front.Ports = append(front.Ports, mcs.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
+			gatewaySlice.Ports = append(gatewaySlice.Ports, mcs.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port})
 		}
 		for _, a := range facts.Nodes[n].Addrs {
-			front.Type, front.Address = "IPv"+strconv.Itoa(fabric.Family(a)), a.String()
-			out = append(out, front)
+			gatewaySlice.Type, gatewaySlice.Address = "IPv"+strconv.Itoa(fabric.Family(a)), a.String()
+			out = append(out, gatewaySlice)
 		}
 	}
 	return out

@@ -110,7 +110,7 @@ func unavailableReason(node *corev1.Node) string {
 // fromPod converts a pod. It returns false for a pod without an address, and for an ended pod: its
 // addresses may belong to another pod.
 func fromPod(pod *corev1.Pod) (model.Pod, bool) {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	completed := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	addrs := make([]string, 0, 1+len(pod.Status.PodIPs))
 	for _, ip := range pod.Status.PodIPs {
 		addrs = append(addrs, ip.IP)
@@ -126,7 +126,7 @@ func fromPod(pod *corev1.Pod) (model.Pod, bool) {
 		Addrs:       onePerFamily(addrs),
 		HostNetwork: pod.Spec.HostNetwork,
 	}
-	return out, !ended && len(out.Addrs) > 0
+	return out, !completed && len(out.Addrs) > 0
 }
 
 // onePerFamily parses addresses and returns the first of each family, IPv4 first. It skips invalid

@@ -49,14 +49,14 @@ func transform(object any) any {
 			Endpoints:   make([]discoveryv1.Endpoint, len(o.Endpoints)),
 		}
 		for i, e := range o.Endpoints {
-			kept := discoveryv1.Endpoint{
+			trimmed := discoveryv1.Endpoint{
 				Addresses: e.Addresses, Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready},
 				Hostname: e.Hostname, NodeName: e.NodeName,
 			}
 			if e.TargetRef != nil {
-				kept.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Name: e.TargetRef.Name}
+				trimmed.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Name: e.TargetRef.Name}
 			}
-			out.Endpoints[i] = kept
+			out.Endpoints[i] = trimmed
 		}
 		return out
 	case *unstructured.Unstructured:

@@ -100,14 +100,14 @@ func requests(w Watch) cache.ListerWatcher {
 func Key(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
 // TrimManagedFields removes managedFields, which are most of an object's bytes. It keeps one
-// entry if manager wrote the object: this distinguishes an object of ours that lost its label
+// entry if manager wrote the object: this distinguishes an object of Hawser that lost its label
 // from a foreign object.
 func TrimManagedFields(o metav1.Object, manager string) {
-	var kept []metav1.ManagedFieldsEntry
+	var entries []metav1.ManagedFieldsEntry
 	if IsFieldManager(o, manager) {
-		kept = []metav1.ManagedFieldsEntry{{Manager: manager}}
+		entries = []metav1.ManagedFieldsEntry{{Manager: manager}}
 	}
-	o.SetManagedFields(kept)
+	o.SetManagedFields(entries)
 }
 
 // IsFieldManager reports whether manager wrote fields of an object.

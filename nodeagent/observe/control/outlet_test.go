@@ -17,19 +17,19 @@ const outletLimit = 30 * time.Second
 // TestOutletPortInUse checks that a port of another process is reported and tried again.
 func TestOutletPortInUse(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := func() { _ = taken.Close() }
+	free := func() { _ = listener.Close() }
 	defer free()
-	addr := taken.Addr().String()
+	addr := listener.Addr().String()
 	outlets := NewOutlets([]string{addr}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		outlets[0].run(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
-		close(ended)
+		close(done)
 	}()
 	await(t, "an error for the used port", func() bool {
 		s := outlets.States()
@@ -50,7 +50,7 @@ func TestOutletPortInUse(t *testing.T) {
 	}
 	cancel()
 	select {
-	case <-ended:
+	case <-done:
 	case <-time.After(outletLimit):
 		t.Fatal("Run does not return")
 	}

@@ -21,7 +21,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	s := r.Summary()
 	out := kube.NodeStatus{
 		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest,
-		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputTrouble(s), troubleOf(s, publisher.Input)),
+		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputErrors(s), errorsOf(s, publisher.Input)),
 		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
 	}
 	out.FabricProof, out.KeysProof = r.config.Inputs.Proofs()
@@ -110,7 +110,7 @@ func readyCondition(s status.Status) metav1.Condition {
 	switch {
 	case s.Ready:
 	case s.Digest == "":
-		c.Reason, c.Message = "NoInputs", inputTrouble(s)
+		c.Reason, c.Message = "NoInputs", inputErrors(s)
 	case len(s.LastPass.Failed) > 0:
 		c.Reason, c.Message = "Failed", strings.Join(s.LastPass.Failed, "; ")
 	case len(s.LastPass.Blocked) > 0:
@@ -120,8 +120,8 @@ func readyCondition(s status.Status) metav1.Condition {
 }
 
 func currentCondition(s status.Status) metav1.Condition {
-	trouble := inputTrouble(s)
-	c := condition(kube.ConditionCurrent, trouble == "", "InputsRead", "LastGoodCopy")
+	errs := inputErrors(s)
+	c := condition(kube.ConditionCurrent, errs == "", "InputsRead", "LastGoodCopy")
 	for _, i := range s.Inputs {
 		if i.Refused != "" { // a condition's reason is one word in CamelCase
 			c.Reason = "Refused"
@@ -131,16 +131,16 @@ func currentCondition(s status.Status) metav1.Condition {
 			break
 		}
 	}
-	c.Message = trouble
+	c.Message = errs
 	return c
 }
 
-// inputTrouble names the inputs that cannot be read. Feeds of other clusters are part of the links.
-func inputTrouble(s status.Status) string {
-	return troubleOf(s, "fabric", "keys", "facts", "state folder")
+// inputErrors names the inputs that cannot be read. Feeds of other clusters are part of the links.
+func inputErrors(s status.Status) string {
+	return errorsOf(s, "fabric", "keys", "facts", "state folder")
 }
 
-func troubleOf(s status.Status, names ...string) string {
+func errorsOf(s status.Status, names ...string) string {
 	var texts []string
 	for _, i := range s.Inputs {
 		if i.Error != "" && slices.Contains(names, i.Name) {

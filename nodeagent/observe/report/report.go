@@ -155,7 +155,7 @@ func (r *Reporter) Summary() status.Status {
 	for _, p := range v.Problems {
 		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
 	}
-	refused := r.config.State().Found.Refused
+	refused := r.config.State().Endpoints.Refused
 	var out []status.Problem
 	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
 		for _, reason := range refused[cluster] {

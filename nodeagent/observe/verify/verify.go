@@ -69,7 +69,7 @@ func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
 		r.Error = "not tested: no time was left"
 		return r
 	}
-	begun := time.Now()
+	start := time.Now()
 	targets, err := v.targets(ctx, c)
 	failed := []error{err}
 	var silent []string
@@ -89,7 +89,7 @@ func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
 			r.Reached = append(r.Reached, to.String())
 		}
 	}
-	r.Micros = time.Since(begun).Microseconds()
+	r.Micros = time.Since(start).Microseconds()
 	if err := errors.Join(failed...); err != nil {
 		r.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}

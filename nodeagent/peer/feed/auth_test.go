@@ -39,12 +39,12 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			mine := *b
-			mine.peer = tt.peer
-			mine.peer.Addr = newGateway(t, "b").peer.Addr
-			s := startServer(t, &gateway{id: b.id, peer: mine.peer}, "", a.peer)
+			server := *b
+			server.peer = tt.peer
+			server.peer.Addr = newGateway(t, "b").peer.Addr
+			s := startServer(t, &gateway{id: b.id, peer: server.peer}, "", a.peer)
 			publish(t, s, stateOf("b", ready("one")))
-			c := startClient(t, tt.id, fast, mine.peer)
+			c := startClient(t, tt.id, fast, server.peer)
 			await(t, "a refusal", func() bool { return strings.Contains(c.States()[0].Err, tt.why) })
 			if have := c.Snapshot(); len(have) != 0 {
 				t.Errorf("data came through: %v", have)

@@ -13,38 +13,38 @@ func TestIsolationRecovery(t *testing.T) {
 	s := Settings{Interval: 250 * time.Millisecond, Misses: 3}
 	now := time.Unix(1_000_000, 0)
 	m := isolationDetector{others: 2}
-	hear := func(after time.Duration) bool {
+	packet := func(after time.Duration) bool {
 		now = now.Add(after)
 		return m.onPacket(now, s)
 	}
-	if hear(0) || m.isolated {
+	if packet(0) || m.isolated {
 		t.Fatal("isolated at first")
 	}
 	if now = now.Add(silence(s)); !m.check(now, s) {
 		t.Fatal("not isolated after a silence as long as detection of a death")
 	}
-	if m.rank() != Isolated || !hear(0) || m.rank() != Draining {
+	if m.rank() != Isolated || !packet(0) || m.rank() != Draining {
 		t.Fatalf("%v after the first packet", m.rank())
 	}
 	elapsed := time.Duration(0)
 	for ; elapsed < isolationRecovery-250*time.Millisecond; elapsed += 250 * time.Millisecond {
-		if hear(250 * time.Millisecond); !m.isolated {
+		if packet(250 * time.Millisecond); !m.isolated {
 			t.Fatalf("recovered after %v", elapsed)
 		}
 	}
 	if now = now.Add(silence(s)); !m.check(now, s) || m.rank() != Isolated {
 		t.Fatalf("%v after another silence", m.rank())
 	}
-	if hear(silence(s)); m.rank() != Draining {
+	if packet(silence(s)); m.rank() != Draining {
 		t.Fatalf("%v after a break", m.rank())
 	}
 	for elapsed = 0; m.isolated && elapsed < 2*isolationRecovery; elapsed += 250 * time.Millisecond {
-		hear(250 * time.Millisecond)
+		packet(250 * time.Millisecond)
 	}
 	if elapsed < isolationRecovery || m.isolated {
 		t.Fatalf("isolated = %v after %v of packets without a break, want false after %v", m.isolated, elapsed, isolationRecovery)
 	}
-	if hear(time.Millisecond) {
+	if packet(time.Millisecond) {
 		t.Fatal("reported twice")
 	}
 }

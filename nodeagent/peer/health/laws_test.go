@@ -249,29 +249,29 @@ func TestPlannedSilence(t *testing.T) {
 	m.node("b", first).SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
 	m.node("b", stays).SetNodes([][]netip.Addr{{m.node("b", first).addr}})
 	m.run(time.Second)
-	goes := m.node("b", first)
-	goes.SetDraining(true)
+	draining := m.node("b", first)
+	draining.SetDraining(true)
 	m.run(time.Second)
-	goes.off = true
+	draining.off = true
 	m.run(3 * time.Second)
 	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
 		t.Fatalf("while the other gateway is down: %+v", c)
 	}
-	m.start(goes, calm)
-	goes.SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
-	goes.SetReady(false)
+	m.start(draining, calm)
+	draining.SetNodes([][]netip.Addr{{m.node("b", stays).addr}})
+	draining.SetReady(false)
 	m.run(3 * time.Second)
 	if c := m.agreed("a", "b"); c.Remote != stays || c.Rank != Good {
 		t.Fatalf("while the other gateway is not ready yet: %+v", c)
 	}
-	goes.SetReady(true)
+	draining.SetReady(true)
 	m.run(time.Minute)
 	m.node("b", stays).off = true
 	m.run(3 * time.Second)
 	if c := m.agreed("a", "b"); c.Remote != first {
 		t.Fatalf("the restarted gateway is not used: %+v", c)
 	}
-	if !goes.isolation.isolated {
+	if !draining.isolation.isolated {
 		t.Error("not isolated although the sibling stopped without a drain")
 	}
 }

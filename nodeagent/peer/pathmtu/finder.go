@@ -72,9 +72,9 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 		f.gateways[l.Addr] = wire.HashID(l.Peer)
 		key := linkKey{l.Source, l.Addr}
 		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
-			begins := l.InUse && !p.InUse
+			becomesActive := l.InUse && !p.InUse
 			p.Link, p.id, p.interval = l, wire.HashID(l.Peer), pick(l, interval)
-			if begins && !p.trying && p.phase == phaseSteady {
+			if becomesActive && !p.trying && p.phase == phaseSteady {
 				p.due = now
 			}
 			paths[key] = p
