@@ -39,7 +39,7 @@ func newStateFiles(dir string) stateFiles {
 	}
 }
 
-// load returns what the previous agent saved. A file that cannot be read is logged and counts
+// load returns the state saved by the previous agent. An unreadable file is logged and counts
 // as missing.
 func (f stateFiles) load(log *slog.Logger) round.Saved {
 	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.live.LoadOrZero(log), Endpoints: f.discovered.LoadOrZero(log)}

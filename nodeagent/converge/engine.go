@@ -108,8 +108,8 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 			return
 		}
 		p.preempt()
-		// After an urgent pass, p's desired state of an urgent stage is outdated. The stage then
-		// takes its state from the urgent source: this pass may have created what blocked it.
+		// After an urgent pass, p's desired state of an urgent stage is outdated. The stage
+		// then uses the urgent source: this pass may have created the object that blocked it.
 		if !(e.preempted && s.isUrgent() && e.runUrgentPass(ctx, p.objects)) {
 			s.forward(ctx, p)
 		}

@@ -50,7 +50,7 @@ func (e *Engine[D]) shouldRestart(p *pass[D]) bool {
 }
 
 // preempt runs a pending urgent pass between two stages. It does nothing before the first full
-// pass completed, because urgent stages depend on what that pass creates.
+// pass completed, because urgent stages depend on the objects of that pass.
 func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 	if p.planOnly || !e.completedOnce {
 		return

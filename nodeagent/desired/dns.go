@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Zone describes how the DNS server answers for one domain.
+// Zone describes one domain of the DNS server.
 type Zone struct {
 	Domain       string // clusterset.local
 	ClusterNames bool

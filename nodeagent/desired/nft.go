@@ -242,7 +242,7 @@ func ForeignRuleText(rules []string) string {
 type Drop struct {
 	Reason string
 	Doc    string // description of the dropped packets, for users
-	Do     string // what to do if the packet should have passed
+	Do     string // remedy if the packet should have passed
 }
 
 // Reasons of drops.

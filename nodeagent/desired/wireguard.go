@@ -33,7 +33,7 @@ type Peer struct {
 	Link      string
 	PublicKey string // base64
 	PSK       fabric.Secret
-	// Endpoint is the first address of the peer to dial. While the peer answers, the address
+	// Endpoint is the first address of the peer to dial. While the peer replies, the address
 	// that the kernel learned takes precedence (roaming). Invalid = the peer dials in.
 	Endpoint   netip.AddrPort
 	AllowedIPs []netip.Prefix // sorted

@@ -46,8 +46,8 @@ type Traits struct {
 	Keys string
 }
 
-// Overhead returns the bytes that a tunnel takes from the underlay's MTU. six is true if its
-// gateways may reach each other over IPv6.
+// Overhead returns the bytes that a tunnel subtracts from the underlay's MTU. six is true if
+// its gateways may reach each other over IPv6.
 func (t Traits) Overhead(six bool) int {
 	if six || t.Roaming {
 		return t.Overhead6

@@ -223,8 +223,8 @@ func (in *Inputs) current() *fabric.Fabric {
 	return v.fabric
 }
 
-// ElectionView returns what this node knows of the gateways selected by labels, and false while
-// there is no fabric.
+// ElectionView returns this node's view of the gateways selected by labels, and false while it
+// has no fabric.
 func (in *Inputs) ElectionView() (election.ClusterView, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

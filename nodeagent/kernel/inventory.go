@@ -61,7 +61,7 @@ func release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// readWireguards reads our WireGuard devices, also those whose process does not answer.
+// readWireguards reads our WireGuard devices, including devices without a responding process.
 func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) error {
 	list, err := ns.links()
 	if err != nil {

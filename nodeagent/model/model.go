@@ -204,7 +204,7 @@ type ClusterState struct {
 	Endpoints *EndpointAdvert `json:"places,omitempty"`
 }
 
-// EndpointAdvert is what a cluster announces about endpoints.
+// EndpointAdvert is the announcement of a cluster about endpoints.
 type EndpointAdvert struct {
 	// Discovered are the discovered endpoints of its own gateways, by gateway.
 	Discovered map[string][]DiscoveredEndpoint `json:"found,omitempty"`

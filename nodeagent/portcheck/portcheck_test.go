@@ -38,7 +38,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within ten seconds: %s", what)
+			t.Fatalf("timeout after ten seconds: %s", what)
 		}
 	}
 }

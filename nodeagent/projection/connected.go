@@ -49,7 +49,7 @@ func (v *builder) addTakenNetworks() {
 	}
 	if len(texts) > 0 {
 		v.problem(clusterPath(v.own.Name), ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of the clusterset ("+
-			strings.Join(shorten(texts), ", ")+"), which takes the packets for them: use other addresses for the networks, or for "+
+			strings.Join(shorten(texts), ", ")+"), so these networks get the packets for them: use other addresses for the networks, or for "+
 			"services.cidr, tunnel.cidr or globalCIDR")
 	}
 }

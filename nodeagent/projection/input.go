@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Input is everything that determines a node's state.
+// Input has all inputs of a node's state.
 type Input struct {
 	Fabric  *fabric.Fabric
 	Digest  string // of the fabric

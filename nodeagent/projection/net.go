@@ -105,8 +105,8 @@ func (n Topology) reach(from, without string) map[string]bool {
 	return seen
 }
 
-// Between returns the clusters that may forward what two clusters send to each other, over
-// links of either shape; sorted.
+// Between returns the clusters that may forward packets between two clusters, over links of
+// either shape; sorted.
 func (n Topology) Between(a, b string) []string {
 	if n.Mesh() {
 		return nil

@@ -264,7 +264,7 @@ func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 		return
 	}
 	if v.node != nil && slices.ContainsFunc(v.node.Addrs, p.Contains) {
-		v.problem(clusterPath(r.Name), CoversNode, p.String()+" holds an address of node "+v.node.Name+", so it is not routed")
+		v.problem(clusterPath(r.Name), CoversNode, p.String()+" contains an address of node "+v.node.Name+", so it is not routed")
 		return
 	}
 	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which belongs to cluster "+r.Name)

@@ -1,6 +1,6 @@
-// Package drivertest is the conformance suite of drivers: what every tunnel must do on a real
-// kernel, over an IPv4 and an IPv6 underlay. Gateways of three clusters run the real agent in
-// separate network namespaces. The test captures all packets on the bridge between them.
+// Package drivertest is the conformance suite of drivers: the requirements of every tunnel on a
+// real kernel, over an IPv4 and an IPv6 underlay. Gateways of three clusters run the real agent
+// in separate network namespaces. The test captures all packets on the bridge between them.
 package drivertest
 
 import (
@@ -78,7 +78,8 @@ func counters(_ *testing.T, r *env) {
 // pattern fills the packets that wire searches for on the underlay.
 const pattern = "hawser-in-clear!"
 
-// wire checks that packets are readable on the underlay if and only if the driver says so.
+// wire checks that packets are readable on the underlay if and only if the driver is
+// unencrypted.
 func wire(t *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	capture := r.capture(r.wan, "br0")

@@ -72,7 +72,7 @@ func (g *gateway) stop() {
 func (g *gateway) freeze() { _ = g.agent.Process.Signal(syscall.SIGSTOP) }
 func (g *gateway) thaw()   { _ = g.agent.Process.Signal(syscall.SIGCONT) }
 
-// cleanup removes everything that the agent created.
+// cleanup removes all objects that the agent created.
 func (g *gateway) cleanup() {
 	g.env.t.Helper()
 	g.run(g.env.suite.Agent, append([]string{"cleanup"}, g.flags()...)...)

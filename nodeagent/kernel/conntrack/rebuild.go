@@ -40,7 +40,7 @@ func (t *linkChange) due() time.Time { return t.at.Add(checkTimes[t.checks]) }
 // isFirst reports whether none of its flows was checked yet.
 func (t *linkChange) isFirst() bool { return t.checks == 0 && t.passes == 0 }
 
-// maxPasses limits how often one check reads conntrack: until a pass finds nothing.
+// maxPasses limits the passes of one check. A check ends with a pass that finds no stale entry.
 const maxPasses = 3
 
 // rebuildEntries rebuilds the entries of flows of pods on a gateway's own node. One entry holds

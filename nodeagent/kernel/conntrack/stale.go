@@ -166,8 +166,8 @@ func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is boo
 	if t.nowOwn {
 		return w, f.keepsSource() && !keeps
 	}
-	// A translated flow of another node is handled there. It goes to the other gateway
-	// directly, or still comes here and leaves by this gateway's link.
+	// The other gateway handles a translated flow of another node. The flow goes to that
+	// gateway directly, or still comes here and leaves by this gateway's link.
 	return w, local && !f.keepsSource()
 }
 

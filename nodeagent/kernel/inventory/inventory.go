@@ -1,12 +1,12 @@
-// Package inventory contains what a node's kernel has, of Hawser and of other programs, as
-// `hawser-agent kernel` reports it. The JSON has the form of `ip -j`, `bridge -j` and
-// `nft -j`, which the agent's image lacks. The types are data only, and no field can contain
-// a key that is not public.
+// Package inventory has the kernel state of a node, of Hawser and of other programs, as
+// reported by `hawser-agent kernel`. The JSON has the form of `ip -j`, `bridge -j` and `nft
+// -j`, which the agent's image lacks. The types are data only, and no field can contain a
+// private key.
 package inventory
 
 import "time"
 
-// Kernel is what the kernel has in the network namespace of a node's agent.
+// Kernel is the kernel state in the network namespace of a node's agent.
 type Kernel struct {
 	Cluster       string            `json:"cluster"`
 	Node          string            `json:"node"`
@@ -169,7 +169,7 @@ type FDBEntry struct {
 // Wireguard is a WireGuard device of Hawser's.
 type Wireguard struct {
 	Link      string `json:"link"`
-	Mode      string `json:"holder,omitempty"` // kernel or userspace; empty = no process answers
+	Mode      string `json:"holder,omitempty"` // kernel or userspace; empty = no process replies
 	PublicKey string `json:"publicKey,omitempty"`
 	Port      int    `json:"port,omitempty"`
 	Peers     []Peer `json:"peers,omitempty"`

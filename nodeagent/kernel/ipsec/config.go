@@ -109,8 +109,8 @@ func ciphers(proposals []string, rest string) ([]string, error) {
 	return out, nil
 }
 
-// childName encodes what charon does not report about a connection: the identifier of the own
-// key and a digest of the configuration.
+// childName encodes facts that charon does not report about a connection: the identifier of the
+// own key and a digest of the configuration.
 func childName(c *desired.IPsec, kernel bool) string {
 	// The digest is keyed with the private key, so it reveals nothing about it.
 	sum := hmac.New(sha256.New, c.PrivateKey[:])

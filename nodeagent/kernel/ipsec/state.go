@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/ipsec/vici"
 )
 
-// State is what charon reports about one connection.
+// State is the state of one connection as reported by charon.
 type State struct {
 	Up         bool           // the connection can carry packets
 	Connecting bool           // an exchange is in progress

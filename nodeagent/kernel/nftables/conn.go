@@ -40,7 +40,7 @@ type Conn struct {
 	seq    uint32
 	buf    []byte
 	end    error // result of the latest request
-	broken bool  // answers may still be under way
+	broken bool  // replies may still arrive
 }
 
 // Dial opens a socket in a network namespace, given by a file descriptor of it. 0 is the
@@ -65,8 +65,8 @@ func Dial(netns int) (*Conn, error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return c.socket.Close() }
 
-// Broken reports whether an earlier call failed in a way that leaves answers unread. Such
-// a Conn must be closed.
+// Broken reports whether an earlier call failed in a way that leaves replies unread. Such a
+// Conn must be closed.
 func (c *Conn) Broken() bool { return c.broken }
 
 // Generation returns the generation of the ruleset, a number that the kernel increments
@@ -94,8 +94,8 @@ func (c *Conn) Commit(b *Batch) error {
 	if err := c.send(b.attrs.buf); err != nil {
 		return err
 	}
-	// The kernel has handled the whole transaction before send returned, so all answers wait
-	// already.
+	// The kernel has handled the whole transaction before send returned, so all replies are
+	// already queued.
 	refused := &RefusedError{}
 	confirmed := false
 	for {

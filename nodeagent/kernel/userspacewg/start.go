@@ -73,7 +73,7 @@ func isLink(name string) bool {
 	return err == nil
 }
 
-// Alive reports whether a process answers on the device's control socket.
+// Alive reports whether a process replies on the device's control socket.
 func (Launcher) Alive(name string) bool {
 	c, err := net.DialTimeout("unix", socketPath(name), time.Second)
 	if err != nil {

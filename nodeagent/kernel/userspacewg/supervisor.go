@@ -137,7 +137,7 @@ func (s *Supervisor) logReplaced(name string, old process, pid int) {
 const (
 	// pingTimeout bounds one ping.
 	pingTimeout = watchInterval / 2
-	// pingLate allows an answer that came while this process had no processor.
+	// pingLate accepts a reply that arrived while this process had no processor.
 	pingLate = 20 * time.Millisecond
 )
 
