@@ -13,7 +13,7 @@ import (
 // TestBenchmark tests that hawser benchmark measures between pods of two clusters, and without Hawser
 // between their gateways' nodes. It reports a closed port of the underlay, and removes its pods.
 func TestBenchmark(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	measure := func() (got struct {
 		Pods     benchmark.Result
 		Underlay *benchmark.Result
@@ -43,7 +43,7 @@ func TestBenchmark(t *testing.T) {
 		got.Underlay.Target != "172.31.2.11:5201" || got.Skipped != "" {
 		t.Errorf("%+v", got)
 	}
-	wide := func(argv ...string) { s.lab(t, append([]string{"net", "internet"}, argv...)...) }
+	wide := func(argv ...string) { s.kubelab(t, append([]string{"net", "internet"}, argv...)...) }
 	wide("nft", "add table inet cut; add chain inet cut f { type filter hook forward priority 0; }; add rule inet cut f tcp dport 5201 reject with tcp reset")
 	t.Cleanup(func() { wide("nft", "delete table inet cut") })
 	if got = measure(); !whole(got.Pods) || got.Underlay != nil || !strings.Contains(got.Skipped, "connection refused") {

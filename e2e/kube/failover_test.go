@@ -11,15 +11,15 @@ import (
 // A pod on a node without gateway has idle, busy and pushed connections. All survive, with every
 // network of the clusters.
 func TestFailover(t *testing.T) {
-	s := needSet(t, same)
-	machine := strings.TrimSpace(s.lab(t, "add", "c1"))
+	s := needClusterset(t, samePrefixes)
+	machine := strings.TrimSpace(s.kubelab(t, "add", "c1"))
 	off := ""
 	t.Cleanup(func() {
 		if off == "c1n2" { // a failure left it so, and other tests need it
-			s.lab(t, "start", off)
+			s.kubelab(t, "start", off)
 		}
 		s.reset(t)
-		s.lab(t, "remove", machine)
+		s.kubelab(t, "remove", machine)
 		// Delete the pods of the stopped node, so that later waits do not include them.
 		s.kubectl(t, "c1", "delete", "pods", "-A", "--field-selector", "spec.nodeName="+machine, "--force", "--grace-period=0")
 		s.workloads(t)
@@ -35,20 +35,20 @@ func TestFailover(t *testing.T) {
 		"sh", "-c", "kubectl --context c2 -n hawser-system exec ds/hawser-gateway -- /hawser-agent status | grep connected",
 	}
 	s.eventually(t, both, connected...)
-	s.ready(t)
+	s.awaitReady(t)
 	// The cluster's own DNS may be on a node that loses power.
-	address := s.dig(t, "c1", "near", "c2."+service, 1)[0]
-	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
-	// A stall that is measured at one end has the time in it until the other end had something to say.
-	tcp := s.flow(t, "tcp", "--count", "80", "--interval", "50ms", "--patience", "60s", "--open", "60s", target)
-	udp := s.flow(t, "udp", "--rate", "500", "--grace", "5s", target)
+	address := s.awaitAddresses(t, "c1", "near", "c2."+serviceName, 1)[0]
+	target := s.awaitAddresses(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	// A measured stall includes the time until the peer sends its next message.
+	tcp := s.startFlow(t, "tcp", "--count", "80", "--interval", "50ms", "--patience", "60s", "--open", "60s", target)
+	udp := s.startFlow(t, "udp", "--rate", "500", "--grace", "5s", target)
 	for _, node := range []string{machine, "c1n2"} {
-		s.lab(t, "stop", node)
+		s.kubelab(t, "stop", node)
 		off = node
 		other := map[string]string{machine: "c1-a", "c1n2": "c1-b"}[node]
 		s.eventually(t, func(out string) bool { return strings.Contains(out, other) && !both(out) }, connected...)
-		s.ask(t, "c1", "near", address, from("c2"))
-		s.lab(t, "start", node)
+		s.awaitAnswer(t, "c1", "near", address, fromCluster("c2"))
+		s.kubelab(t, "start", node)
 		off = ""
 		s.eventually(t, both, connected...)
 	}

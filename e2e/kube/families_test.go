@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// addressing is one family as the clusters of the tests have it.
-type addressing struct {
+// addressFamily is an IP family with the prefixes of the test clusters.
+type addressFamily struct {
 	name   string // as the Kubernetes API calls it
 	record string // of DNS
 	curl   string // its option
@@ -24,38 +24,40 @@ type addressing struct {
 	node   string // begins the addresses of c2's nodes
 }
 
-func (of shape) each() []addressing {
-	four := addressing{"IPv4", "A", "-4", 16, "242.", "242.2.0.", "243.0.", "172.31.2."}
-	six := addressing{"IPv6", "AAAA", "-6", 56, "fd7f:1:1:", "fd7f:1:1:2::", "fd", "fd00:172:31:2::"}
-	switch of.families {
+func (opts labOptions) addressFamilies() []addressFamily {
+	four := addressFamily{"IPv4", "A", "-4", 16, "242.", "242.2.0.", "243.0.", "172.31.2."}
+	six := addressFamily{"IPv6", "AAAA", "-6", 56, "fd7f:1:1:", "fd7f:1:1:2::", "fd", "fd00:172:31:2::"}
+	switch opts.families {
 	case "dual":
-		return []addressing{four, six}
+		return []addressFamily{four, six}
 	case "ipv6":
-		return []addressing{six}
+		return []addressFamily{six}
 	}
-	return []addressing{four}
+	return []addressFamily{four}
 }
 
-// is says whether an address is of the family.
-func (f addressing) is(addr string) bool { return strings.Contains(addr, ":") == (f.name == "IPv6") }
+// matches reports whether an address is of the family.
+func (f addressFamily) matches(addr string) bool {
+	return strings.Contains(addr, ":") == (f.name == "IPv6")
+}
 
-// TestDualStack: two clusters with the same prefixes of both families, of real
-// Deployments and StatefulSets; all that is exported is reached over each of them.
-func TestDualStack(t *testing.T) { walkFamilies(t, dual) }
+// TestDualStack tests two clusters with the same prefixes of both families. Pods reach all exports of
+// Deployments and StatefulSets over each family.
+func TestDualStack(t *testing.T) { testFamilies(t, dualStack) }
 
-// TestIPv6Only: the same without any address of IPv4, between the gateways too.
-func TestIPv6Only(t *testing.T) { walkFamilies(t, six) }
+// TestIPv6Only is TestDualStack without IPv4 addresses, also between the gateways.
+func TestIPv6Only(t *testing.T) { testFamilies(t, ipv6Only) }
 
-func walkFamilies(t *testing.T, of shape) {
-	s := needSet(t, of)
+func testFamilies(t *testing.T, opts labOptions) {
+	s := needClusterset(t, opts)
 	defer s.down()
 	for _, step := range []struct {
 		name string
-		do   func(*testing.T, *set)
+		do   func(*testing.T, *clusterset)
 	}{
-		{"tunnels", tourTunnels}, {"service", familiesService}, {"objects", func(t *testing.T, s *set) { s.objectsOf(t, "sample") }},
+		{"tunnels", tourTunnels}, {"service", familiesService}, {"objects", func(t *testing.T, s *clusterset) { s.checkObjects(t, "sample") }},
 		{"egress", familiesEgress}, {"headless", familiesHeadless}, {"address", familiesAddress}, {"dynamic", familiesDynamic},
-		{"uninstall", func(t *testing.T, s *set) { s.uninstall(t) }},
+		{"uninstall", func(t *testing.T, s *clusterset) { s.uninstall(t) }},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, s) }) {
 			t.FailNow() // each step depends on the previous one
@@ -63,38 +65,38 @@ func walkFamilies(t *testing.T, of shape) {
 	}
 }
 
-// A service of c2 from pods of c1 and from a node: the name has an address of each
-// family, which has the name, and a pod goes out as its own global address.
-func familiesService(t *testing.T, s *set) {
-	for _, f := range s.shape.each() {
-		vip := s.dig(t, "c1", "client", service, 1, f.record)[0]
+// familiesService tests requests to a service of c2 from pods and a node of c1. The name has an address
+// of each family with a PTR record. The server sees the pod's own global address.
+func familiesService(t *testing.T, s *clusterset) {
+	for _, f := range s.shape.addressFamilies() {
+		vip := s.awaitAddresses(t, "c1", "client", serviceName, 1, f.record)[0]
 		if !strings.HasPrefix(vip, f.vip) {
 			t.Errorf("clusterset IP %s", vip)
 		}
-		s.eventually(t, has(service+"."), within("c1", "client", "dig", "+short", "-x", vip)...)
+		s.eventually(t, contains(serviceName+"."), inPod("c1", "client", "dig", "+short", "-x", vip)...)
 		for _, pod := range []string{"client", "near", "host"} {
-			s.ask(t, "c1", pod, service, from("c2"), f.curl)
+			s.awaitAnswer(t, "c1", pod, serviceName, fromCluster("c2"), f.curl)
 		}
-		a := s.ask(t, "c1", "client", service, from("c2"), f.curl)
+		a := s.awaitAnswer(t, "c1", "client", serviceName, fromCluster("c2"), f.curl)
 		if own := s.podAddress(t, "c1", "client", f); !strings.HasPrefix(a.Client, f.global) || !sameHost(t, own, a.Client, f.pods) {
 			t.Errorf("pod %s was seen as %s", own, a.Client)
 		}
-		s.eventually(t, has(" 0% packet loss"), within("c1", "client", "ping", f.curl, "-c", "2", "-W", "5", service)...)
-		// What the cluster had before, it still has.
-		s.ask(t, "c1", "client", "whereami-cs.sample", from("c1"), f.curl)
+		s.eventually(t, contains(" 0% packet loss"), inPod("c1", "client", "ping", f.curl, "-c", "2", "-W", "5", serviceName)...)
+		// The cluster's own Service still works.
+		s.awaitAnswer(t, "c1", "client", "whereami-cs.sample", fromCluster("c1"), f.curl)
 	}
-	if s.shape == six {
-		s.eventually(t, func(out string) bool { return has("NOERROR")(out) && has("ANSWER: 0")(out) }, within("c1", "client", "dig", service, "A")...)
+	if s.shape == ipv6Only {
+		s.eventually(t, func(out string) bool { return contains("NOERROR")(out) && contains("ANSWER: 0")(out) }, inPod("c1", "client", "dig", serviceName, "A")...)
 	}
 }
 
-// A headless service: an address of each family for every pod, and names that lead to
-// the pods over each; a pod goes out as what it is reached by.
-func familiesHeadless(t *testing.T, s *set) {
-	for _, f := range s.shape.each() {
-		own := s.headless(t, f, headless)
-		// The pod has no tools, so the question is asked within its network.
-		there, err := netip.ParseAddr(s.dig(t, "c2", "client", "c1."+service, 1, f.record)[0])
+// familiesHeadless tests a headless service: every pod has an address and a name in each family. A pod
+// uses the same address as source.
+func familiesHeadless(t *testing.T, s *clusterset) {
+	for _, f := range s.shape.addressFamilies() {
+		own := s.checkHeadless(t, f, headlessName)
+		// The pod has no tools, so the request is sent from its network namespace.
+		there, err := netip.ParseAddr(s.awaitAddresses(t, "c2", "client", "c1."+serviceName, 1, f.record)[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,30 +108,30 @@ func familiesHeadless(t *testing.T, s *set) {
 	}
 }
 
-// headless checks a headless service of c2 with three pods from c1, and returns the address of the
+// checkHeadless checks a headless service of c2 with three pods from c1, and returns the address of the
 // first pod.
-func (s *set) headless(t *testing.T, f addressing, name string) string {
+func (s *clusterset) checkHeadless(t *testing.T, f addressFamily, name string) string {
 	t.Helper()
-	all := s.dig(t, "c1", "client", name, 3, f.record)
+	all := s.awaitAddresses(t, "c1", "client", name, 3, f.record)
 	for i := range 3 {
 		pod := fmt.Sprintf("whereami-%d", i)
-		own := s.dig(t, "c1", "client", pod+".c2."+name, 1, f.record)[0]
+		own := s.awaitAddresses(t, "c1", "client", pod+".c2."+name, 1, f.record)[0]
 		if !slices.Contains(all, own) || !strings.HasPrefix(own, f.shared) {
 			t.Errorf("%s has %s, all are %v", pod, own, all)
 		}
-		s.ask(t, "c1", "client", pod+".c2."+name, func(a answer) bool { return a.Pod == pod && a.Cluster == "c2" }, f.curl)
+		s.awaitAnswer(t, "c1", "client", pod+".c2."+name, func(a answer) bool { return a.Pod == pod && a.Cluster == "c2" }, f.curl)
 	}
-	return s.dig(t, "c1", "client", "whereami-0.c2."+name, 1, f.record)[0]
+	return s.awaitAddresses(t, "c1", "client", "whereami-0.c2."+name, 1, f.record)[0]
 }
 
-// objectsOf checks c1's objects for the exports of a namespace of c2: clusterset IPs of each family,
+// checkObjects checks c1's objects for the exports of a namespace of c2: clusterset IPs of each family,
 // and slices of each with the addresses of c2.
-func (s *set) objectsOf(t *testing.T, namespace string) {
+func (s *clusterset) checkObjects(t *testing.T, namespace string) {
 	t.Helper()
 	var names, families []string
-	for _, f := range s.shape.each() {
+	for _, f := range s.shape.addressFamilies() {
 		families = append(families, f.name)
-		names = append(names, s.dig(t, "c1", "client", "whereami-cs."+namespace+".svc.clusterset.local", 1, f.record)...)
+		names = append(names, s.awaitAddresses(t, "c1", "client", "whereami-cs."+namespace+".svc.clusterset.local", 1, f.record)...)
 	}
 	want := fmt.Sprintf("%s %s", jsonOf(names), jsonOf(families))
 	s.eventually(t, func(out string) bool { return out == want }, "kubectl", "--context", "c1", "-n", namespace, "get", "serviceimport", "whereami-cs",
@@ -137,7 +139,7 @@ func (s *set) objectsOf(t *testing.T, namespace string) {
 	for name, endpoints := range map[string]int{"whereami-cs": 1, "whereami-ss": 3} {
 		s.eventually(t, func(out string) bool {
 			var list addressedSlices
-			return json.Unmarshal([]byte(out), &list) == nil && list.wrong(s.shape, endpoints) == ""
+			return json.Unmarshal([]byte(out), &list) == nil && list.problems(s.shape, endpoints) == ""
 		}, "kubectl", "--context", "c1", "-n", namespace, "get", "endpointslices", "-l", ofImport+"="+name, "-o", "json")
 	}
 }
@@ -149,12 +151,12 @@ type addressedSlice struct {
 	Endpoints   []struct{ Addresses []string }
 }
 
-// wrong describes wrong slices, which should have a number of c2's endpoints in each family.
-func (l addressedSlices) wrong(of shape, endpoints int) string {
-	if have := len(l.Items); have != len(of.each()) {
+// problems describes wrong slices, which should have a number of c2's endpoints in each family.
+func (l addressedSlices) problems(opts labOptions, endpoints int) string {
+	if have := len(l.Items); have != len(opts.addressFamilies()) {
 		return fmt.Sprintf("%d slices", have)
 	}
-	for _, f := range of.each() {
+	for _, f := range opts.addressFamilies() {
 		i := slices.IndexFunc(l.Items, func(item addressedSlice) bool { return item.AddressType == f.name })
 		if i < 0 || len(l.Items[i].Endpoints) != endpoints {
 			return "slices of " + f.name
@@ -169,13 +171,13 @@ func (l addressedSlices) wrong(of shape, endpoints int) string {
 }
 
 // c1 exports too; pods of c2 go out as their rules say, and as what the cluster shares.
-func familiesEgress(t *testing.T, s *set) {
+func familiesEgress(t *testing.T, s *clusterset) {
 	s.change(t, "name: whereami-cs\n    namespace: sample\n    clusters: [c2]", "name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]")
 	lock := s.must(t, "", "cat", s.path("tree/clusterset.lock.yaml"))
-	for _, f := range s.shape.each() {
+	for _, f := range s.shape.addressFamilies() {
 		seen := map[string]string{}
 		for _, pod := range []string{"billing/db", "billing/api", "client", "host"} {
-			a := s.ask(t, "c2", pod, "c1."+service, func(a answer) bool { return strings.HasPrefix(a.Client, f.shared) }, f.curl)
+			a := s.awaitAnswer(t, "c2", pod, "c1."+serviceName, func(a answer) bool { return strings.HasPrefix(a.Client, f.shared) }, f.curl)
 			seen[pod] = a.Client
 		}
 		for pod, rule := range map[string]string{"billing/db": "billing-db", "billing/api": "billing"} {
@@ -192,45 +194,45 @@ func familiesEgress(t *testing.T, s *set) {
 }
 
 // The node that is served has another address of each family.
-func familiesAddress(t *testing.T, s *set) {
+func familiesAddress(t *testing.T, s *clusterset) {
 	if network := s.shape.network(); !network.Routed {
 		t.Skip("the network does not follow a node that changes its address")
 	}
-	for _, f := range s.shape.each() {
+	for _, f := range s.shape.addressFamilies() {
 		s.address(t, "c2n2", f.node+"42")
 		defer s.address(t, "c2n2", f.node+"12")
 	}
-	for _, f := range s.shape.each() {
-		s.headless(t, f, headless)
-		s.ask(t, "c2", "client", "c1."+service, from("c1"), f.curl)
+	for _, f := range s.shape.addressFamilies() {
+		s.checkHeadless(t, f, headlessName)
+		s.awaitAnswer(t, "c2", "client", "c1."+serviceName, fromCluster("c1"), f.curl)
 	}
 }
 
 // Dynamic exports behave like exports of the topology.
-func familiesDynamic(t *testing.T, s *set) {
-	d := s.exportThere(t)
-	for _, f := range s.shape.each() {
+func familiesDynamic(t *testing.T, s *clusterset) {
+	d := s.createExport(t)
+	for _, f := range s.shape.addressFamilies() {
 		for _, pod := range []string{"client", "near", "host"} {
-			s.ask(t, "c1", pod, d.service, from("c2"), f.curl)
+			s.awaitAnswer(t, "c1", pod, d.service, fromCluster("c2"), f.curl)
 		}
-		d.headless(t, f, d.name)
+		d.checkHeadless(t, f, d.name)
 	}
-	s.objectsOf(t, d.namespace)
+	s.checkObjects(t, d.namespace)
 }
 
-// dynamic is a namespace whose Services c2 exports by itself.
-type dynamic struct {
-	*set
+// dynamicExport is a namespace whose Services c2 exports with ServiceExports.
+type dynamicExport struct {
+	*clusterset
 	namespace     string
 	service, name string // of the one with clusterset IPs, and of the headless one
 }
 
-// exportThere puts what namespace sample has into a new one, and exports it from c2
+// createExport copies the workloads of namespace sample into a new namespace, and exports them from c2
 // with kubectl.
-func (s *set) exportThere(t *testing.T) dynamic {
+func (s *clusterset) createExport(t *testing.T) dynamicExport {
 	t.Helper()
-	n := s.someNamespace(t)
-	d := dynamic{set: s, namespace: n, service: "whereami-cs." + n + ".svc.clusterset.local", name: "whereami-ss." + n + ".svc.clusterset.local"}
+	n := s.newNamespace(t)
+	d := dynamicExport{clusterset: s, namespace: n, service: "whereami-cs." + n + ".svc.clusterset.local", name: "whereami-ss." + n + ".svc.clusterset.local"}
 	text := strings.Split(workloads(t), "\n---\n")
 	s.apply(t, "c2", strings.NewReplacer("THISCLUSTER", "c2", "namespace: sample", "namespace: "+n).Replace(text[2]))
 	for _, name := range []string{"whereami-cs", "whereami-ss"} {
@@ -239,8 +241,8 @@ func (s *set) exportThere(t *testing.T) dynamic {
 	return d
 }
 
-// someNamespace makes a namespace in both clusters whose Services clusters may export.
-func (s *set) someNamespace(t *testing.T) string {
+// newNamespace creates a namespace in both clusters that permits dynamic exports.
+func (s *clusterset) newNamespace(t *testing.T) string {
 	t.Helper()
 	n := fmt.Sprintf("dynamic-%d", rand.Uint32())
 	for _, c := range s.clusters {
@@ -248,16 +250,16 @@ func (s *set) someNamespace(t *testing.T) string {
 		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+n+"}\n")
 	}
 	for _, c := range s.clusters {
-		s.eventually(t, has("default"), "kubectl", "--context", c, "-n", n, "get", "serviceaccount", "default")
+		s.eventually(t, contains("default"), "kubectl", "--context", c, "-n", n, "get", "serviceaccount", "default")
 	}
 	return n
 }
 
 // podAddress returns a pod's own address of a family.
-func (s *set) podAddress(t *testing.T, cluster, pod string, f addressing) string {
+func (s *clusterset) podAddress(t *testing.T, cluster, pod string, f addressFamily) string {
 	t.Helper()
 	for ip := range strings.FieldsSeq(s.kubectl(t, cluster, "get", "pod", pod, "-o", "jsonpath={.status.podIPs[*].ip}")) {
-		if f.is(ip) {
+		if f.matches(ip) {
 			return ip
 		}
 	}

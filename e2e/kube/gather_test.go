@@ -16,10 +16,10 @@ import (
 // TestGather tests that one command writes the state of both clusters, with each node's kernel state
 // as the agent reads it, without nft and ip, and without secrets.
 func TestGather(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "all.tar.gz")
-	out := s.eventually(t, has("What is missing here:\n  nothing\n"), "sh", "-c", "rm -f "+file+"; hawser gather --cluster c1,c2 --out "+file)
+	out := s.eventually(t, contains("What is missing here:\n  nothing\n"), "sh", "-c", "rm -f "+file+"; hawser gather --cluster c1,c2 --out "+file)
 	for _, want := range []string{"c1 Kubernetes v1.", "c2 Kubernetes v1.", "agents answered, versions: ", "written to " + file} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, out)
@@ -83,7 +83,7 @@ func checkKernel(t *testing.T, text string) {
 }
 
 // unpacked returns the files of an archive by name.
-func unpacked(t *testing.T, s *set, file, dir string) map[string]string {
+func unpacked(t *testing.T, s *clusterset, file, dir string) map[string]string {
 	t.Helper()
 	s.must(t, "", "sh", "-ec", `mkdir "$2"; tar -xzf "$1" -C "$2" --strip-components=1`, "sh", file, dir)
 	out := map[string]string{}
@@ -106,7 +106,7 @@ func unpacked(t *testing.T, s *set, file, dir string) map[string]string {
 }
 
 // secretsOf returns the secrets of the clusters by their names.
-func secretsOf(t *testing.T, s *set) map[string]string {
+func secretsOf(t *testing.T, s *clusterset) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	root, err := os.ReadFile(s.path("root.key"))

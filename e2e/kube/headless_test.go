@@ -8,39 +8,38 @@ import (
 	"testing"
 )
 
-// TestHeadlessDynamic: a StatefulSet's headless Service is exported with kubectl. Its
-// pods are reached from the other cluster by their names, and keep their global
-// addresses when they come back.
-func TestHeadlessDynamic(t *testing.T) { headlessDynamic(t, same) }
+// TestHeadlessDynamic exports a StatefulSet's headless Service with kubectl. Pods of the other cluster
+// reach its pods by their names. Restarted pods keep their global addresses.
+func TestHeadlessDynamic(t *testing.T) { headlessDynamic(t, samePrefixes) }
 
 // TestHeadlessDynamicFlat tests the same without globalnet: pods keep their own addresses between
-// clusters, and a restarted pod has another one.
+// clusters, and a restarted pod has a new address.
 func TestHeadlessDynamicFlat(t *testing.T) { headlessDynamic(t, flat) }
 
-func headlessDynamic(t *testing.T, of shape) {
-	s := needSet(t, of)
-	d := s.exportThere(t)
-	all := s.dig(t, "c1", "client", d.name, 3)
+func headlessDynamic(t *testing.T, opts labOptions) {
+	s := needClusterset(t, opts)
+	d := s.createExport(t)
+	all := s.awaitAddresses(t, "c1", "client", d.name, 3)
 	for _, pod := range []string{"whereami-0", "whereami-1", "whereami-2"} {
-		s.ask(t, "c1", "client", pod+".c2."+d.name, func(a answer) bool { return a.Pod == pod && a.Cluster == "c2" })
+		s.awaitAnswer(t, "c1", "client", pod+".c2."+d.name, func(a answer) bool { return a.Pod == pod && a.Cluster == "c2" })
 	}
 	own := strings.Fields(s.kubectl(t, "c2", "-n", d.namespace, "get", "pods", "-l", "app=whereami-ss", "-o", "jsonpath={.items[*].status.podIP}"))
 	slices.Sort(own)
-	if slices.Equal(all, own) != of.flat {
+	if slices.Equal(all, own) != opts.flat {
 		t.Errorf("pods have %v, the name has %v", own, all)
 	}
 	scale := func(replicas string) {
 		s.kubectl(t, "c2", "-n", d.namespace, "scale", "statefulset/whereami", "--replicas="+replicas)
 	}
 	scale("2")
-	s.dig(t, "c1", "client", d.name, 2)
-	s.eventually(t, has("NXDOMAIN"), within("c1", "client", "dig", "whereami-2.c2."+d.name)...)
+	s.awaitAddresses(t, "c1", "client", d.name, 2)
+	s.eventually(t, contains("NXDOMAIN"), inPod("c1", "client", "dig", "whereami-2.c2."+d.name)...)
 	scale("3")
-	again := s.dig(t, "c1", "client", d.name, 3)
-	if !of.flat && !slices.Equal(again, all) { // a flat cluster's pod has a new address of its own
+	again := s.awaitAddresses(t, "c1", "client", d.name, 3)
+	if !opts.flat && !slices.Equal(again, all) { // a flat cluster's pod has a new address of its own
 		t.Errorf("addresses were %v, are %v", all, again)
 	}
-	s.ask(t, "c1", "client", "whereami-2.c2."+d.name, func(a answer) bool { return a.Pod == "whereami-2" })
+	s.awaitAnswer(t, "c1", "client", "whereami-2.c2."+d.name, func(a answer) bool { return a.Pod == "whereami-2" })
 	s.kubectl(t, "c2", "-n", d.namespace, "delete", "serviceexport", "whereami-ss")
-	s.eventually(t, has("NXDOMAIN"), within("c1", "client", "dig", d.name)...)
+	s.eventually(t, contains("NXDOMAIN"), inPod("c1", "client", "dig", d.name)...)
 }

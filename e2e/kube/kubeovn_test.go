@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// TestFixedAddress: a pod of Kube-OVN with a fixed address is deleted and comes back on
-// another node. At its first try it reaches the other cluster, from the same port too, so
-// that gateways must unlearn where the flow went; and it is reached as an export.
+// TestFixedAddress deletes a pod of Kube-OVN with a fixed address, which restarts on another node. Its
+// first connection to the other cluster works, also from the same port: gateways must forget the former
+// node of the flow. The pod is reached as an export.
 func TestFixedAddress(t *testing.T) {
 	needKubeOVN(t)
-	s := needSet(t, same)
-	namespace := s.someNamespace(t)
+	s := needClusterset(t, samePrefixes)
+	namespace := s.newNamespace(t)
 	pod, name := namespace+"/fixed", "fixed."+namespace+".svc.clusterset.local"
 	s.apply(t, "c1", fmt.Sprintf(fixedService, namespace))
 	s.must(t, export("fixed"), "kubectl", "--context", "c1", "-n", namespace, "apply", "--server-side", "-f", "-")
 	for _, node := range []string{"c1n1", "c1n2", "c1n1"} {
 		s.kubectl(t, "c1", "-n", namespace, "delete", "pod", "fixed", "--ignore-not-found")
 		s.apply(t, "c1", fmt.Sprintf(fixedPod, namespace, node))
-		s.kubectl(t, "c1", "-n", namespace, "wait", "--for=condition=Ready", "pod", "fixed", "--timeout="+limit.String())
+		s.kubectl(t, "c1", "-n", namespace, "wait", "--for=condition=Ready", "pod", "fixed", "--timeout="+conditionTimeout.String())
 		if ip := s.kubectl(t, "c1", "-n", namespace, "get", "pod", "fixed", "-o", "jsonpath={.status.podIP}"); ip != "10.7.200.7" {
 			t.Fatalf("the pod has %s", ip)
 		}
-		begun := time.Now()
-		out := s.must(t, "", within("c1", pod, "curl", "-s", "-m", "10", "--local-port", "41000-41009", service)...)
-		t.Logf("figure: on %s the pod has an answer %.1f s after it is ready", node, time.Since(begun).Seconds())
+		start := time.Now()
+		out := s.must(t, "", inPod("c1", pod, "curl", "-s", "-m", "10", "--local-port", "41000-41009", serviceName)...)
+		t.Logf("figure: on %s the pod has an answer %.1f s after it is ready", node, time.Since(start).Seconds())
 		if !strings.Contains(out, `"cluster":"c2"`) {
 			t.Errorf("on %s the pod had %q", node, out)
 		}
 		for _, client := range []string{"client", "near"} {
-			s.ask(t, "c2", client, name, func(a answer) bool { return a.Cluster == "c1" && a.Node == node })
+			s.awaitAnswer(t, "c2", client, name, func(a answer) bool { return a.Cluster == "c1" && a.Node == node })
 		}
-		t.Logf("figure: both clients had its answer %.1f s after it is ready", time.Since(begun).Seconds())
+		t.Logf("figure: both clients had its answer %.1f s after it is ready", time.Since(start).Seconds())
 	}
 }
 
@@ -45,7 +45,7 @@ func TestFixedAddress(t *testing.T) {
 // leave OVN on the pod's node, packets of the other on a node without gateway.
 func TestSecondSubnet(t *testing.T) {
 	needKubeOVN(t)
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	t.Cleanup(func() { s.reset(t) })
 	s.change(t, "- name: c1\n    podCIDRs: [10.7.0.0/16]", "- name: c1\n    podCIDRs: [10.7.0.0/16, 10.201.0.0/24, 10.202.0.0/24]")
 	for name, of := range map[string]struct{ prefix, gateway string }{
@@ -53,20 +53,20 @@ func TestSecondSubnet(t *testing.T) {
 		"centralized": {"10.202.0.", "gatewayType: centralized\n  gatewayNode: c1n2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace := s.someNamespace(t)
+			namespace := s.newNamespace(t)
 			t.Cleanup(func() { s.kubectl(t, "c1", "delete", "subnet", name, "--ignore-not-found", "--wait=false") })
 			s.apply(t, "c1", fmt.Sprintf(furtherSubnet, name, of.prefix, of.gateway, namespace))
 			for _, node := range []string{"c1n1", "c1n2"} {
 				pod := "on-" + node
 				s.apply(t, "c1", fmt.Sprintf(subnetPod, namespace, node, name))
-				s.kubectl(t, "c1", "-n", namespace, "wait", "--for=condition=Ready", "pod", pod, "--timeout="+limit.String())
+				s.kubectl(t, "c1", "-n", namespace, "wait", "--for=condition=Ready", "pod", pod, "--timeout="+conditionTimeout.String())
 				if ip := s.kubectl(t, "c1", "-n", namespace, "get", "pod", pod, "-o", "jsonpath={.status.podIP}"); !strings.HasPrefix(ip, of.prefix) {
 					t.Fatalf("the pod has %s", ip)
 				}
-				s.ask(t, "c1", namespace+"/"+pod, service, from("c2"))
+				s.awaitAnswer(t, "c1", namespace+"/"+pod, serviceName, fromCluster("c2"))
 				s.must(t, export(pod), "kubectl", "--context", "c1", "-n", namespace, "apply", "--server-side", "-f", "-")
 				for _, client := range []string{"client", "near"} {
-					s.ask(t, "c2", client, pod+"."+namespace+".svc.clusterset.local", func(a answer) bool { return a.Cluster == "c1" && a.Node == node })
+					s.awaitAnswer(t, "c2", client, pod+"."+namespace+".svc.clusterset.local", func(a answer) bool { return a.Cluster == "c1" && a.Node == node })
 				}
 			}
 		})
@@ -134,7 +134,7 @@ spec:
   terminationGracePeriodSeconds: 0
 ` + answering
 
-// answering ends a pod that asks and is asked.
+// answering is the end of the manifest of a pod that is client and server.
 const answering = `  containers:
   - {name: tools, image: "hawser/tools:lab", command: [sleep, infinity]}
   - name: whereami

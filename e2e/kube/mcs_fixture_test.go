@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// in applies manifests in the namespace of the spec.
-func (c *conformance) in(cluster string, manifests ...string) {
+// applyIn applies manifests in the namespace of the spec.
+func (c *conformance) applyIn(cluster string, manifests ...string) {
 	c.t.Helper()
 	c.must(c.t, strings.Join(manifests, "\n---\n"), "kubectl", "--context", cluster, "-n", c.namespace,
 		"apply", "--server-side", "--force-conflicts", "-f", "-")
@@ -23,39 +23,39 @@ func (c *conformance) unexport(cluster string) {
 	c.kubectl(c.t, cluster, "-n", c.namespace, "delete", "serviceexport", "hello", "--wait=false")
 }
 
-// ready waits for the pods of the namespace.
-func (c *conformance) ready(clusters ...string) {
+// awaitReady waits for the pods of the namespace.
+func (c *conformance) awaitReady(clusters ...string) {
 	c.t.Helper()
 	for _, cluster := range clusters {
 		for _, kind := range []string{"deployment", "statefulset"} {
 			for name := range strings.FieldsSeq(c.kubectl(c.t, cluster, "-n", c.namespace, "get", kind, "-o", "name")) {
-				c.kubectl(c.t, cluster, "-n", c.namespace, "rollout", "status", name, "--timeout="+limit.String())
+				c.kubectl(c.t, cluster, "-n", c.namespace, "rollout", "status", name, "--timeout="+conditionTimeout.String())
 			}
 		}
-		c.kubectl(c.t, cluster, "-n", c.namespace, "wait", "--for=condition=Ready", "pod/request", "--timeout="+limit.String())
+		c.kubectl(c.t, cluster, "-n", c.namespace, "wait", "--for=condition=Ready", "pod/request", "--timeout="+conditionTimeout.String())
 	}
 }
 
-// hello puts the service with its pods into a cluster and exports it.
-func (c *conformance) hello(cluster string, spec ...string) {
+// createService creates the service with its pods in a cluster and exports it.
+func (c *conformance) createService(cluster string, spec ...string) {
 	c.t.Helper()
-	c.in(cluster, helloService(spec...), deployment(1), export("hello"))
+	c.applyIn(cluster, helloService(spec...), deployment(1), export("hello"))
 }
 
-// then applies manifests in the second cluster, whose exports are younger.
-func (c *conformance) then(manifests ...string) {
+// applyYounger applies manifests in the second cluster, whose exports are younger.
+func (c *conformance) applyYounger(manifests ...string) {
 	c.t.Helper()
-	c.imported(c.first)
+	c.awaitImport(c.first)
 	time.Sleep(olderByTime) // creation times are whole seconds
-	c.in(c.second, manifests...)
+	c.applyIn(c.second, manifests...)
 }
 
-// within repeats a look until it says nothing, for as long as the suite does.
-func (c *conformance) within(limit time.Duration, look func() string) {
+// await repeats a check until it returns no problem, at most for the time that the suite waits.
+func (c *conformance) await(limit time.Duration, check func() string) {
 	c.t.Helper()
 	end := time.Now().Add(limit * c.slow)
 	for {
-		wrong := look()
+		wrong := check()
 		if wrong == "" {
 			return
 		}
@@ -66,18 +66,18 @@ func (c *conformance) within(limit time.Duration, look func() string) {
 	}
 }
 
-// steady repeats a look, which must never say anything.
-func (c *conformance) steady(look func() string) {
+// checkSteady repeats a check, which must never return a problem.
+func (c *conformance) checkSteady(check func() string) {
 	c.t.Helper()
 	for end := time.Now().Add(steadyTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if wrong := look(); wrong != "" {
+		if wrong := check(); wrong != "" {
 			c.t.Fatal(wrong)
 		}
 	}
 }
 
-// imports is as much of a ServiceImport as is looked at.
-type imports struct {
+// serviceImport has the checked fields of a ServiceImport.
+type serviceImport struct {
 	Metadata struct{ Labels, Annotations map[string]string }
 	Spec     struct {
 		Type                  string
@@ -103,7 +103,7 @@ func (p importPort) String() string {
 	return fmt.Sprintf("%s %s/%d %s", p.Name, p.Protocol, p.Port, p.AppProtocol)
 }
 
-func texts(list []importPort) string {
+func portTexts(list []importPort) string {
 	var out []string
 	for _, p := range list {
 		out = append(out, p.String())
@@ -112,10 +112,10 @@ func texts(list []importPort) string {
 	return strings.Join(out, ", ")
 }
 
-// get reads an object. It reports false if the object does not exist.
-func get[T any](c *conformance, cluster, kind, name string) (out T, found bool) {
+// getObject reads an object. It reports false if the object does not exist.
+func getObject[T any](c *conformance, cluster, kind, name string) (out T, found bool) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	ctx, cancel := context.WithTimeout(c.t.Context(), conditionTimeout)
 	defer cancel()
 	text, err := c.try(ctx, "", "", "kubectl", "--context", cluster, "-n", c.namespace, "get", kind, name, "-o", "json", "--ignore-not-found")
 	if err != nil {
@@ -130,12 +130,12 @@ func get[T any](c *conformance, cluster, kind, name string) (out T, found bool) 
 	return out, true
 }
 
-func (c *conformance) imported(cluster string) imports {
+func (c *conformance) awaitImport(cluster string) serviceImport {
 	c.t.Helper()
-	var out imports
-	c.within(importTime, func() string {
+	var out serviceImport
+	c.await(importTime, func() string {
 		var found bool
-		if out, found = get[imports](c, cluster, "serviceimport", "hello"); !found {
+		if out, found = getObject[serviceImport](c, cluster, "serviceimport", "hello"); !found {
 			return "there is no ServiceImport in " + cluster
 		}
 		return ""
@@ -143,13 +143,13 @@ func (c *conformance) imported(cluster string) imports {
 	return out
 }
 
-// importIs waits until the import is as wanted.
-func (c *conformance) importIs(cluster string, wrong func(imports) string) imports {
+// awaitImportState waits until wrong returns no problem of the import.
+func (c *conformance) awaitImportState(cluster string, wrong func(serviceImport) string) serviceImport {
 	c.t.Helper()
-	var out imports
-	c.within(importTime, func() string {
+	var out serviceImport
+	c.await(importTime, func() string {
 		var found bool
-		if out, found = get[imports](c, cluster, "serviceimport", "hello"); !found {
+		if out, found = getObject[serviceImport](c, cluster, "serviceimport", "hello"); !found {
 			return "there is no ServiceImport in " + cluster
 		}
 		return wrong(out)
@@ -157,26 +157,26 @@ func (c *conformance) importIs(cluster string, wrong func(imports) string) impor
 	return out
 }
 
-func (c *conformance) noImport(cluster string) {
+func (c *conformance) awaitNoImport(cluster string) {
 	c.t.Helper()
-	c.within(importTime, func() string {
-		if _, found := get[imports](c, cluster, "serviceimport", "hello"); found {
+	c.await(importTime, func() string {
+		if _, found := getObject[serviceImport](c, cluster, "serviceimport", "hello"); found {
 			return "there still is a ServiceImport in " + cluster
 		}
 		return ""
 	})
 }
 
-// condition waits for a condition of the export.
-func (c *conformance) condition(cluster, kind, status string) {
+// awaitCondition waits for a condition of the export.
+func (c *conformance) awaitCondition(cluster, kind, status string) {
 	c.t.Helper()
 	type conditions struct {
 		Status struct {
 			Conditions []struct{ Type, Status, Reason, Message string }
 		}
 	}
-	c.within(importTime, func() string {
-		have, _ := get[conditions](c, cluster, "serviceexport", "hello")
+	c.await(importTime, func() string {
+		have, _ := getObject[conditions](c, cluster, "serviceexport", "hello")
 		for _, k := range have.Status.Conditions {
 			if k.Type == kind && k.Status == status {
 				return ""
@@ -189,16 +189,16 @@ func (c *conformance) condition(cluster, kind, status string) {
 // run runs a command in the client of a cluster, and ignores its exit status.
 func (c *conformance) run(cluster, command string) string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	ctx, cancel := context.WithTimeout(c.t.Context(), conditionTimeout)
 	defer cancel()
-	out, _ := c.try(ctx, "", "", within(cluster, c.namespace+"/request", "sh", "-c", command)...)
+	out, _ := c.try(ctx, "", "", inPod(cluster, c.namespace+"/request", "sh", "-c", command)...)
 	return out
 }
 
 func (c *conformance) name(domain string) string { return "hello." + c.namespace + ".svc." + domain }
 
-// talk asks the service for its pod, over TCP.
-func (c *conformance) talk(cluster string, port int) string {
+// requestPod connects to the service over TCP and returns the answer of its pod.
+func (c *conformance) requestPod(cluster string, port int) string {
 	c.t.Helper()
 	return c.run(cluster, fmt.Sprintf("echo hi | nc -4 -w 3 %s %d", c.name("clusterset.local"), port))
 }

@@ -40,17 +40,17 @@ func (c *conformance) lookup(cluster, kind, name string) string {
 	return c.run(cluster, "nslookup -type="+kind+" "+name+".")
 }
 
-// resolves waits until the addresses of a name are those, of each family.
+// resolves waits until a name has exactly the wanted addresses, in each family.
 func (c *conformance) resolves(cluster, name string, want []string) {
 	c.t.Helper()
-	for _, f := range c.shape.each() {
+	for _, f := range c.shape.addressFamilies() {
 		var wanted []string
 		for _, addr := range want {
-			if f.is(addr) {
+			if f.matches(addr) {
 				wanted = append(wanted, addr)
 			}
 		}
-		c.within(importTime, func() string {
+		c.await(importTime, func() string {
 			if have := answers(c.lookup(cluster, f.record, name)); !slices.Equal(have, wanted) {
 				return fmt.Sprintf("%s: %s is %v, want %v", cluster, name, have, wanted)
 			}
@@ -60,10 +60,10 @@ func (c *conformance) resolves(cluster, name string, want []string) {
 }
 
 func nameOfService(c *conformance) {
-	c.hello(c.first)
-	c.ready(c.first, c.second)
+	c.createService(c.first)
+	c.awaitReady(c.first, c.second)
 	for _, cluster := range c.clusters {
-		want := c.importIs(cluster, func(i imports) string {
+		want := c.awaitImportState(cluster, func(i serviceImport) string {
 			if len(i.Spec.IPs) == 0 {
 				return cluster + ": no IPs"
 			}
@@ -74,12 +74,12 @@ func nameOfService(c *conformance) {
 }
 
 func srvOfService(c *conformance) {
-	c.hello(c.first)
-	c.ready(c.first, c.second)
+	c.createService(c.first)
+	c.awaitReady(c.first, c.second)
 	want := [][2]string{{"42", c.name("clusterset.local") + "."}}
 	for _, cluster := range c.clusters {
-		c.imported(cluster)
-		c.within(importTime, func() string {
+		c.awaitImport(cluster)
+		c.await(importTime, func() string {
 			if have := records(c.lookup(cluster, "SRV", c.name("clusterset.local"))); !slices.Equal(have, want) {
 				return fmt.Sprintf("%s: %v, want %v", cluster, have, want)
 			}
@@ -89,19 +89,19 @@ func srvOfService(c *conformance) {
 }
 
 func localNames(c *conformance) {
-	c.hello(c.first)
-	c.ready(c.first)
-	c.imported(c.first)
-	local, _ := get[serviceSpec](c, c.first, "service", "hello")
+	c.createService(c.first)
+	c.awaitReady(c.first)
+	c.awaitImport(c.first)
+	local, _ := getObject[serviceSpec](c, c.first, "service", "hello")
 	c.resolves(c.first, c.name("cluster.local"), local.Spec.ClusterIPs)
 }
 
-// always asks again and again until a pod answers, then n times in a row the same one must.
+// always sends requests until a pod answers. The same pod must then answer n requests in a row.
 func (c *conformance) always(cluster string, port int, pod string, n int) {
 	c.t.Helper()
 	right := 0
-	c.within(importTime*time.Duration(n), func() string {
-		out := c.talk(cluster, port)
+	c.await(importTime*time.Duration(n), func() string {
+		out := c.requestPod(cluster, port)
 		if !strings.Contains(out, "pod ip "+pod) {
 			right = 0
 			return fmt.Sprintf("%s gets %q at port %d, want %s", cluster, out, port, pod)
@@ -114,39 +114,39 @@ func (c *conformance) always(cluster string, port int, pod string, n int) {
 }
 
 func reached(c *conformance) {
-	c.hello(c.first)
-	c.ready(c.first, c.second)
+	c.createService(c.first)
+	c.awaitReady(c.first, c.second)
 	for _, cluster := range c.clusters {
-		c.imported(cluster)
+		c.awaitImport(cluster)
 		c.always(cluster, 42, c.podIP(c.first), 1)
 	}
 }
 
 func reachedInOne(c *conformance) {
-	c.hello(c.first)
-	c.in(c.second, helloService(), deployment(1))
-	c.ready(c.first, c.second)
+	c.createService(c.first)
+	c.applyIn(c.second, helloService(), deployment(1))
+	c.awaitReady(c.first, c.second)
 	for _, cluster := range c.clusters {
-		c.imported(cluster)
+		c.awaitImport(cluster)
 		c.always(cluster, 42, c.podIP(c.first), 10)
 	}
 }
 
 func strictNumber(c *conformance) {
-	c.hello(c.first)
-	c.then(helloService("ports:", "- {name: tcp, port: 4242, targetPort: 42, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), deployment(1), export("hello"))
-	c.ready(c.first, c.second)
-	c.condition(c.second, "Conflict", "True")
+	c.createService(c.first)
+	c.applyYounger(helloService("ports:", "- {name: tcp, port: 4242, targetPort: 42, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), deployment(1), export("hello"))
+	c.awaitReady(c.first, c.second)
+	c.awaitCondition(c.second, "Conflict", "True")
 	for _, cluster := range c.clusters {
 		c.always(cluster, 42, c.podIP(c.first), 10)
 	}
 }
 
 func strictName(c *conformance) {
-	c.hello(c.first)
-	c.then(helloService("ports:", "- {name: other, port: 4242, targetPort: 42, protocol: TCP}"), deployment(1), export("hello"))
-	c.ready(c.first, c.second)
-	c.condition(c.second, "Conflict", "True")
+	c.createService(c.first)
+	c.applyYounger(helloService("ports:", "- {name: other, port: 4242, targetPort: 42, protocol: TCP}"), deployment(1), export("hello"))
+	c.awaitReady(c.first, c.second)
+	c.awaitCondition(c.second, "Conflict", "True")
 	for _, cluster := range c.clusters {
 		c.always(cluster, 42, c.podIP(c.first), 10)
 		c.always(cluster, 4242, c.podIP(c.second), 10)
@@ -154,24 +154,24 @@ func strictName(c *conformance) {
 }
 
 func nameOfHeadless(c *conformance) {
-	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
-	c.ready(c.first, c.second)
+	c.applyIn(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
+	c.awaitReady(c.first, c.second)
 	want := c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses()
-	if len(want) != 2*len(c.shape.each()) {
+	if len(want) != 2*len(c.shape.addressFamilies()) {
 		c.t.Fatalf("the pods have the addresses %v", want)
 	}
 	for _, cluster := range c.clusters {
-		c.imported(cluster)
+		c.awaitImport(cluster)
 		c.resolves(cluster, c.name("clusterset.local"), want)
 	}
 }
 
 func nameOfPod(c *conformance) {
-	c.in(c.first, strings.ReplaceAll(helloService("clusterIP: None"), "hello", "hello-ss"), statefulSet, export("hello-ss"))
-	c.ready(c.first, c.second)
+	c.applyIn(c.first, strings.ReplaceAll(helloService("clusterIP: None"), "hello", "hello-ss"), statefulSet, export("hello-ss"))
+	c.awaitReady(c.first, c.second)
 	for _, cluster := range c.clusters {
 		var list sliceList
-		c.within(sliceTime, func() string {
+		c.await(sliceTime, func() string {
 			list = c.slicesOf(cluster, ofImport+"=hello-ss")
 			named := 0
 			for _, s := range list.Items {
@@ -181,7 +181,7 @@ func nameOfPod(c *conformance) {
 					}
 				}
 			}
-			if named != 2*len(c.shape.each()) {
+			if named != 2*len(c.shape.addressFamilies()) {
 				return fmt.Sprintf("%s: %d ready endpoints with a hostname", cluster, named)
 			}
 			return ""
@@ -200,14 +200,14 @@ func nameOfPod(c *conformance) {
 }
 
 func srvOfHeadless(c *conformance) {
-	c.in(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
-	c.ready(c.first, c.second)
+	c.applyIn(c.first, helloService("clusterIP: None"), deployment(2), export("hello"))
+	c.awaitReady(c.first, c.second)
 	pods := slices.DeleteFunc(c.slicesOf(c.first, "kubernetes.io/service-name=hello").addresses(), func(addr string) bool {
-		return !c.shape.each()[0].is(addr) // records use a pod's first address
+		return !c.shape.addressFamilies()[0].matches(addr) // records use a pod's first address
 	})
 	for _, cluster := range c.clusters {
-		c.imported(cluster)
-		c.within(importTime, func() string {
+		c.awaitImport(cluster)
+		c.await(importTime, func() string {
 			have := records(c.lookup(cluster, "SRV", c.name("clusterset.local")))
 			if len(have) != 2 || len(pods) != 2 {
 				return fmt.Sprintf("%s: %v for pods %v", cluster, have, pods)

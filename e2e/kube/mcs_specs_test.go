@@ -10,11 +10,11 @@ import (
 )
 
 func notExported(c *conformance) {
-	c.in(c.first, helloService(), deployment(1))
-	c.ready(c.first, c.second)
+	c.applyIn(c.first, helloService(), deployment(1))
+	c.awaitReady(c.first, c.second)
 	for range 20 {
 		for _, cluster := range c.clusters {
-			if out := c.talk(cluster, 42); strings.Contains(out, "pod ip") {
+			if out := c.requestPod(cluster, 42); strings.Contains(out, "pod ip") {
 				c.t.Fatalf("%s reaches it: %s", cluster, out)
 			}
 		}
@@ -23,19 +23,19 @@ func notExported(c *conformance) {
 
 func importLives(c *conformance) {
 	there := func() string {
-		if _, found := get[imports](c, c.first, "serviceimport", "hello"); !found {
+		if _, found := getObject[serviceImport](c, c.first, "serviceimport", "hello"); !found {
 			return "the ServiceImport is gone"
 		}
 		return ""
 	}
-	c.hello(c.first)
-	c.then(helloService(), deployment(1), export("hello"))
-	c.condition(c.second, "Valid", "True")
-	c.steady(there)
+	c.createService(c.first)
+	c.applyYounger(helloService(), deployment(1), export("hello"))
+	c.awaitCondition(c.second, "Valid", "True")
+	c.checkSteady(there)
 	c.unexport(c.first)
-	c.steady(there)
+	c.checkSteady(there)
 	c.unexport(c.second)
-	c.noImport(c.first)
+	c.awaitNoImport(c.first)
 }
 
 func clusterSetIP(c *conformance) { typeOfImport(c, "ClusterSetIP") }
@@ -43,20 +43,20 @@ func clusterSetIP(c *conformance) { typeOfImport(c, "ClusterSetIP") }
 func headlessImport(c *conformance) { typeOfImport(c, "Headless", "clusterIP: None") }
 
 func typeOfImport(c *conformance, kind string, spec ...string) {
-	c.hello(c.first, spec...)
-	c.condition(c.first, "Valid", "True")
+	c.createService(c.first, spec...)
+	c.awaitCondition(c.first, "Valid", "True")
 	for _, cluster := range c.clusters {
-		if have := c.imported(cluster).Spec.Type; have != kind {
+		if have := c.awaitImport(cluster).Spec.Type; have != kind {
 			c.t.Errorf("%s: type %s, want %s", cluster, have, kind)
 		}
 	}
 	c.unexport(c.first)
 	for _, cluster := range c.clusters {
-		c.noImport(cluster)
+		c.awaitNoImport(cluster)
 	}
 }
 
-// serviceSpec is as much of a Service as is compared.
+// serviceSpec has the compared fields of a Service.
 type serviceSpec struct {
 	Spec struct {
 		SessionAffinity       string
@@ -67,9 +67,9 @@ type serviceSpec struct {
 }
 
 func affinity(c *conformance) {
-	c.hello(c.first)
-	have := c.imported(c.first)
-	want, _ := get[serviceSpec](c, c.first, "service", "hello")
+	c.createService(c.first)
+	have := c.awaitImport(c.first)
+	want, _ := getObject[serviceSpec](c, c.first, "service", "hello")
 	if have.Spec.SessionAffinity != want.Spec.SessionAffinity || jsonOf(have.Spec.SessionAffinityConfig) != jsonOf(want.Spec.SessionAffinityConfig) {
 		c.t.Errorf("affinity %s %s, want %s %s", have.Spec.SessionAffinity, jsonOf(have.Spec.SessionAffinityConfig),
 			want.Spec.SessionAffinity, jsonOf(want.Spec.SessionAffinityConfig))
@@ -85,22 +85,22 @@ func jsonOf(value any) string {
 }
 
 func internalPolicy(c *conformance) {
-	c.hello(c.first, "internalTrafficPolicy: Cluster")
-	if have := c.imported(c.first).Spec.InternalTrafficPolicy; have != "Cluster" {
+	c.createService(c.first, "internalTrafficPolicy: Cluster")
+	if have := c.awaitImport(c.first).Spec.InternalTrafficPolicy; have != "Cluster" {
 		c.t.Errorf("internal traffic policy %q", have)
 	}
 }
 
 func distribution(c *conformance) {
-	c.hello(c.first, "trafficDistribution: PreferClose")
-	if have := c.imported(c.first).Spec.TrafficDistribution; have != "PreferClose" {
+	c.createService(c.first, "trafficDistribution: PreferClose")
+	if have := c.awaitImport(c.first).Spec.TrafficDistribution; have != "PreferClose" {
 		c.t.Errorf("traffic distribution %q", have)
 	}
 }
 
 func importIPs(c *conformance) {
-	c.hello(c.first)
-	c.importIs(c.first, func(i imports) string {
+	c.createService(c.first)
+	c.awaitImportState(c.first, func(i serviceImport) string {
 		if len(i.Spec.IPs) == 0 || len(i.Spec.IPs) != len(i.Spec.IPFamilies) {
 			return fmt.Sprintf("IPs %v of families %v", i.Spec.IPs, i.Spec.IPFamilies)
 		}
@@ -114,22 +114,22 @@ func importIPs(c *conformance) {
 }
 
 func ports(c *conformance) {
-	c.hello(c.first, "ports:", "- {name: tcp, port: 42, protocol: TCP, appProtocol: example.com/hello}", "- {name: udp, port: 42, protocol: UDP}")
-	have := c.imported(c.first)
-	if want := "tcp TCP/42 example.com/hello, udp UDP/42 "; texts(have.Spec.Ports) != want {
-		c.t.Errorf("ports %q, want %q", texts(have.Spec.Ports), want)
+	c.createService(c.first, "ports:", "- {name: tcp, port: 42, protocol: TCP, appProtocol: example.com/hello}", "- {name: udp, port: 42, protocol: UDP}")
+	have := c.awaitImport(c.first)
+	if want := "tcp TCP/42 example.com/hello, udp UDP/42 "; portTexts(have.Spec.Ports) != want {
+		c.t.Errorf("ports %q, want %q", portTexts(have.Spec.Ports), want)
 	}
 }
 
 func portUnion(c *conformance) {
-	c.hello(c.first)
-	c.then(helloService("ports:", "- {name: stcp, port: 142, protocol: SCTP}"), export("hello"))
+	c.createService(c.first)
+	c.applyYounger(helloService("ports:", "- {name: stcp, port: 142, protocol: SCTP}"), export("hello"))
 	for _, cluster := range c.clusters {
-		c.condition(cluster, "Conflict", "True")
+		c.awaitCondition(cluster, "Conflict", "True")
 	}
 	for _, cluster := range c.clusters {
-		c.importIs(cluster, func(i imports) string {
-			if have := texts(i.Spec.Ports); have != "stcp SCTP/142 , tcp TCP/42 , udp UDP/42 " {
+		c.awaitImportState(cluster, func(i serviceImport) string {
+			if have := portTexts(i.Spec.Ports); have != "stcp SCTP/142 , tcp TCP/42 , udp UDP/42 " {
 				return cluster + ": ports " + have
 			}
 			return ""
@@ -138,13 +138,13 @@ func portUnion(c *conformance) {
 }
 
 func portConflict(c *conformance) {
-	c.hello(c.first)
-	c.then(helloService("ports:", "- {name: tcp, port: 43, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), export("hello"))
+	c.createService(c.first)
+	c.applyYounger(helloService("ports:", "- {name: tcp, port: 43, protocol: TCP}", "- {name: udp, port: 42, protocol: UDP}"), export("hello"))
 	for _, cluster := range c.clusters {
-		c.condition(cluster, "Conflict", "True")
+		c.awaitCondition(cluster, "Conflict", "True")
 	}
-	c.importIs(c.first, func(i imports) string {
-		if have := texts(i.Spec.Ports); have != "tcp TCP/42 , udp UDP/42 " {
+	c.awaitImportState(c.first, func(i serviceImport) string {
+		if have := portTexts(i.Spec.Ports); have != "tcp TCP/42 , udp UDP/42 " {
 			return "ports " + have
 		}
 		return ""
@@ -152,10 +152,10 @@ func portConflict(c *conformance) {
 }
 
 func headlessIPs(c *conformance) {
-	c.hello(c.first, "clusterIP: None")
-	c.imported(c.first)
-	c.steady(func() string {
-		if i, _ := get[imports](c, c.first, "serviceimport", "hello"); len(i.Spec.IPs) > 0 {
+	c.createService(c.first, "clusterIP: None")
+	c.awaitImport(c.first)
+	c.checkSteady(func() string {
+		if i, _ := getObject[serviceImport](c, c.first, "serviceimport", "hello"); len(i.Spec.IPs) > 0 {
 			return fmt.Sprintf("it has IPs: %v", i.Spec.IPs)
 		}
 		return ""
@@ -163,15 +163,15 @@ func headlessIPs(c *conformance) {
 }
 
 func externalName(c *conformance) {
-	c.in(c.first, `apiVersion: v1
+	c.applyIn(c.first, `apiVersion: v1
 kind: Service
 metadata: {name: hello}
 spec: {type: ExternalName, externalName: example.com}
 `, export("hello"))
-	c.condition(c.first, "Valid", "False")
-	c.steady(func() string {
+	c.awaitCondition(c.first, "Valid", "False")
+	c.checkSteady(func() string {
 		for _, cluster := range c.clusters {
-			if _, found := get[imports](c, cluster, "serviceimport", "hello"); found {
+			if _, found := getObject[serviceImport](c, cluster, "serviceimport", "hello"); found {
 				return "there is a ServiceImport in " + cluster
 			}
 		}
@@ -180,13 +180,13 @@ spec: {type: ExternalName, externalName: example.com}
 }
 
 func typeConflict(c *conformance) {
-	c.hello(c.first)
-	c.then(helloService("clusterIP: None"), deployment(1), export("hello"))
+	c.createService(c.first)
+	c.applyYounger(helloService("clusterIP: None"), deployment(1), export("hello"))
 	for _, cluster := range c.clusters {
-		c.condition(cluster, "Conflict", "True")
+		c.awaitCondition(cluster, "Conflict", "True")
 	}
 	for _, cluster := range c.clusters {
-		c.importIs(cluster, func(i imports) string {
+		c.awaitImportState(cluster, func(i serviceImport) string {
 			if i.Spec.Type != "ClusterSetIP" {
 				return cluster + ": type " + i.Spec.Type
 			}
@@ -200,9 +200,9 @@ func exported(value string) string {
 }
 
 func labels(c *conformance) {
-	c.in(c.first, helloService(), deployment(1), exported("first"))
+	c.applyIn(c.first, helloService(), deployment(1), exported("first"))
 	for _, cluster := range c.clusters {
-		c.importIs(cluster, func(i imports) string {
+		c.awaitImportState(cluster, func(i serviceImport) string {
 			for _, entries := range []map[string]string{i.Metadata.Labels, i.Metadata.Annotations} {
 				if entries["exported"] != "first" || entries["only-first"] != "x" {
 					return fmt.Sprintf("%s: labels %v, annotations %v", cluster, i.Metadata.Labels, i.Metadata.Annotations)
@@ -217,12 +217,12 @@ func labels(c *conformance) {
 }
 
 func labelConflict(c *conformance) {
-	c.in(c.first, helloService(), deployment(1), exported("first"))
-	c.then(helloService(), deployment(1), exported("second"))
+	c.applyIn(c.first, helloService(), deployment(1), exported("first"))
+	c.applyYounger(helloService(), deployment(1), exported("second"))
 	for _, cluster := range c.clusters {
-		c.condition(cluster, "Conflict", "True")
+		c.awaitCondition(cluster, "Conflict", "True")
 	}
-	c.importIs(c.first, func(i imports) string {
+	c.awaitImportState(c.first, func(i serviceImport) string {
 		for _, entries := range []map[string]string{i.Metadata.Labels, i.Metadata.Annotations} {
 			if entries["exported"] != "first" || entries["only-first"] != "x" || entries["only-second"] != "" {
 				return fmt.Sprintf("labels %v, annotations %v", i.Metadata.Labels, i.Metadata.Annotations)
@@ -232,7 +232,7 @@ func labelConflict(c *conformance) {
 	})
 }
 
-// sliceList is as much of EndpointSlices as is looked at.
+// sliceList has the checked fields of EndpointSlices.
 type sliceList struct {
 	Items []struct {
 		Metadata  struct{ Labels map[string]string }
@@ -274,9 +274,9 @@ func (l sliceList) addresses() []string {
 }
 
 func endpointSlices(c *conformance) {
-	c.hello(c.first)
+	c.createService(c.first)
 	for _, cluster := range c.clusters {
-		c.within(sliceTime, func() string {
+		c.await(sliceTime, func() string {
 			list := c.slicesOf(cluster, ofImport+"=hello")
 			if len(list.Items) == 0 {
 				return cluster + " has no slices"
@@ -292,7 +292,7 @@ func endpointSlices(c *conformance) {
 	}
 	c.unexport(c.first)
 	for _, cluster := range c.clusters {
-		c.within(importTime, func() string {
+		c.await(importTime, func() string {
 			if n := len(c.slicesOf(cluster, ofImport+"=hello").Items); n > 0 {
 				return fmt.Sprintf("%s still has %d slices", cluster, n)
 			}

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// The specs of the Multi-Cluster Services conformance suite (sigs.k8s.io/mcs-api,
-// conformance/), each in our own words: what it does, and how long it waits. They
-// are numbered in the order of docs/conformance.md.
+// The specs of the Multi-Cluster Services conformance suite (sigs.k8s.io/mcs-api, conformance/), with
+// its steps and its limits of time. docs/conformance.md has the numbers.
 const (
 	importTime  = 20 * time.Second // for ServiceImports, conditions, deletes, names and connections
 	sliceTime   = 60 * time.Second // for EndpointSlices
@@ -26,39 +25,39 @@ const (
 // slowEnv multiplies the times above, for a machine that is busy.
 const slowEnv = "HAWSER_MCS_SLOW"
 
-// spec is one of the 27.
+// spec is one of the 27 conformance specs.
 type spec struct {
 	number   int
 	name     string
 	optional bool
-	// podAddresses says that the spec by its text asks for the pods' own addresses,
-	// which clusters with the same prefixes cannot give to each other.
+	// podAddresses reports whether the spec requires the pods' own addresses. Clusters with the same
+	// prefixes cannot use them for each other.
 	podAddresses bool
 	run          func(c *conformance)
 }
 
-// TestMCS runs all of them on two flat clusters.
+// TestMCS runs all specs on two flat clusters.
 func TestMCS(t *testing.T) { runSpecs(t, flat) }
 
-// TestMCSSamePrefixes runs them on two clusters with the same pod and Service CIDRs.
-func TestMCSSamePrefixes(t *testing.T) { runSpecs(t, same) }
+// TestMCSSamePrefixes runs the specs on two clusters with the same pod and Service CIDRs.
+func TestMCSSamePrefixes(t *testing.T) { runSpecs(t, samePrefixes) }
 
-// TestMCSDualStack runs them on two flat clusters of both families.
+// TestMCSDualStack runs the specs on two flat clusters of both families.
 func TestMCSDualStack(t *testing.T) {
-	of := shape{flat: true, proxy: "nftables", families: "dual"}
-	defer needSet(t, of).down()
-	runSpecs(t, of)
+	opts := labOptions{flat: true, proxy: "nftables", families: "dual"}
+	defer needClusterset(t, opts).down()
+	runSpecs(t, opts)
 }
 
-func runSpecs(t *testing.T, of shape) {
-	s := needSet(t, of)
+func runSpecs(t *testing.T, opts labOptions) {
+	s := needClusterset(t, opts)
 	for _, c := range s.clusters {
-		s.eventually(t, has("No resources found"), "kubectl", "--context", c, "get", "serviceimports", "-n", "default")
+		s.eventually(t, contains("No resources found"), "kubectl", "--context", c, "get", "serviceimports", "-n", "default")
 	}
 	for _, spec := range specs() {
 		t.Run(fmt.Sprintf("%02d %s", spec.number, spec.name), func(t *testing.T) {
-			if spec.podAddresses && !of.flat {
-				t.Skip("asks for the pods' own addresses, which mean something else in the other cluster")
+			if spec.podAddresses && !opts.flat {
+				t.Skip("requires the pods' own addresses, which belong to other pods in the other cluster")
 			}
 			spec.run(newConformance(t, s))
 		})
@@ -100,7 +99,7 @@ func specs() []spec {
 // conformance is the fixture of one spec: a namespace in both clusters, with a
 // client in each, and the service hello in the first.
 type conformance struct {
-	*set
+	*clusterset
 	t         *testing.T
 	namespace string
 	first     string
@@ -108,10 +107,10 @@ type conformance struct {
 	slow      time.Duration
 }
 
-func newConformance(t *testing.T, s *set) *conformance {
+func newConformance(t *testing.T, s *clusterset) *conformance {
 	t.Helper()
 	c := &conformance{
-		set: s, t: t, namespace: fmt.Sprintf("mcs-conformance-%d", rand.Uint32()), first: s.clusters[0], second: s.clusters[1], slow: 1,
+		clusterset: s, t: t, namespace: fmt.Sprintf("mcs-conformance-%d", rand.Uint32()), first: s.clusters[0], second: s.clusters[1], slow: 1,
 	}
 	if n, err := strconv.Atoi(os.Getenv(slowEnv)); err == nil && n > 0 {
 		c.slow = time.Duration(n)
@@ -119,7 +118,7 @@ func newConformance(t *testing.T, s *set) *conformance {
 	for _, cluster := range s.clusters {
 		c.apply(t, cluster, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+c.namespace+"}\n")
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), conditionTimeout)
 			defer cancel()
 			if t.Failed() {
 				c.logObjects(ctx, cluster)
@@ -130,8 +129,8 @@ func newConformance(t *testing.T, s *set) *conformance {
 		})
 	}
 	for _, cluster := range s.clusters {
-		c.eventually(t, has("default"), "kubectl", "--context", cluster, "-n", c.namespace, "get", "serviceaccount", "default")
-		c.in(cluster, clientPod)
+		c.eventually(t, contains("default"), "kubectl", "--context", cluster, "-n", c.namespace, "get", "serviceaccount", "default")
+		c.applyIn(cluster, clientPod)
 	}
 	return c
 }
@@ -152,7 +151,7 @@ spec:
   - {name: request, image: "nicolaka/netshoot:v0.15", command: [sleep, infinity]}
 `
 
-// backends answer who they are on port 42, over TCP and UDP.
+// backends answer with their address on port 42, over TCP and UDP.
 const backends = `
       terminationGracePeriodSeconds: 0
       containers:
@@ -190,7 +189,7 @@ spec:
     metadata: {labels: {app: hello-ss}}
     spec:` + backends
 
-// helloService is hello; more is added to its spec.
+// helloService returns the Service hello, with more lines in its spec.
 func helloService(more ...string) string {
 	spec := `
   selector: {app: hello}

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-const leaving = "leaving.dynamic-leaving.svc.clusterset.local"
+const leavingName = "leaving.dynamic-leaving.svc.clusterset.local"
 
 // TestNamespaceDeleted deletes the namespace of an export in the importing cluster, then in the
 // exporting one. Hawser's objects do not block the deletion and none is left. The export works again
 // after the namespace returns, and connections to other exports are not affected.
 func TestNamespaceDeleted(t *testing.T) {
-	s := needSet(t, same)
-	target := s.dig(t, "c1", "client", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
-	kept := s.stream(t, s.podNetwork(t, "c1", "client"), "tcp", "--count", "20", "--patience", "60s", "--open", "60s", target)
+	s := needClusterset(t, samePrefixes)
+	target := s.awaitAddresses(t, "c1", "client", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	kept := s.startStream(t, s.podNetwork(t, "c1", "client"), "tcp", "--count", "20", "--patience", "60s", "--open", "60s", target)
 	pod := strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", "whereami-0", "-o", "jsonpath={.status.podIP}"))
 	for _, c := range s.clusters {
 		t.Cleanup(func() {
@@ -30,23 +30,23 @@ func TestNamespaceDeleted(t *testing.T) {
 
 	s.apply(t, "c1", importing)
 	s.apply(t, "c2", exporting)
-	s.ask(t, "c1", "client", leaving, from("c2"))
-	vip := s.eventually(t, has("243.0."), addrs...)
+	s.awaitAnswer(t, "c1", "client", leavingName, fromCluster("c2"))
+	vip := s.eventually(t, contains("243.0."), addrs...)
 
-	s.kubectl(t, "c1", "delete", "namespace", "dynamic-leaving", "--timeout="+limit.String())
-	s.eventually(t, has("not found"), gone...)
+	s.kubectl(t, "c1", "delete", "namespace", "dynamic-leaving", "--timeout="+conditionTimeout.String())
+	s.eventually(t, contains("not found"), gone...)
 	s.apply(t, "c1", importing)
-	if again := s.eventually(t, has("243.0."), addrs...); again != vip {
+	if again := s.eventually(t, contains("243.0."), addrs...); again != vip {
 		t.Errorf("clusterset IP was %s, is %s", vip, again)
 	}
-	s.ask(t, "c1", "client", leaving, from("c2"))
+	s.awaitAnswer(t, "c1", "client", leavingName, fromCluster("c2"))
 
-	s.kubectl(t, "c2", "delete", "namespace", "dynamic-leaving", "--timeout="+limit.String())
-	s.eventually(t, has("NXDOMAIN"), within("c1", "client", "dig", leaving)...)
-	s.eventually(t, has("not found"), gone...)
+	s.kubectl(t, "c2", "delete", "namespace", "dynamic-leaving", "--timeout="+conditionTimeout.String())
+	s.eventually(t, contains("NXDOMAIN"), inPod("c1", "client", "dig", leavingName)...)
+	s.eventually(t, contains("not found"), gone...)
 	s.apply(t, "c2", exporting)
-	s.ask(t, "c1", "client", leaving, from("c2"))
-	s.alive(t, kept())
+	s.awaitAnswer(t, "c1", "client", leavingName, fromCluster("c2"))
+	s.checkSurvivors(t, kept())
 }
 
 // leavingExport is a Service without a selector, its endpoint, and its export.

@@ -14,17 +14,17 @@ import (
 // directions that a firewall between the clusters blocks, the largest packet, and an image that cannot
 // be pulled. No pod is left.
 func TestPreflightPods(t *testing.T) {
-	r := needRig(t, same)
-	if r.set != nil {
-		r.set.uninstall(t)
+	pair := needClusters(t, samePrefixes)
+	if pair.installed != nil {
+		pair.installed.uninstall(t)
 	}
-	s := newSet(t, r, "testdata/clusterset.yaml")
-	r.must(t, "", "hawser", "allocate", s.path("repo"))
+	s := newClusterset(t, pair, "testdata/clusterset.yaml")
+	pair.must(t, "", "hawser", "allocate", s.path("repo"))
 
 	// preflight returns the codes with their subjects, and the measured paths.
 	preflight := func(t *testing.T, image string) (codes, ways []string) {
 		t.Helper()
-		out, err := r.try(t.Context(), s.path("repo"), "", "sh", "-c", "hawser preflight --pods -o json --image "+image+" 2>/dev/null")
+		out, err := pair.try(t.Context(), s.path("repo"), "", "sh", "-c", "hawser preflight --pods -o json --image "+image+" 2>/dev/null")
 		if err != nil && !strings.Contains(err.Error(), "exit status 1") {
 			t.Fatal(err)
 		}
@@ -52,8 +52,8 @@ func TestPreflightPods(t *testing.T) {
 		for _, w := range got.Ways {
 			ways = append(ways, fmt.Sprint(w.From, " ", w.To, " ", w.At, " ", w.Answered > 0, " ", w.Largest))
 		}
-		for _, c := range r.clusters {
-			if out := r.kubectl(t, c, "get", "namespaces", "-o", "name"); strings.Contains(out, "preflight") {
+		for _, c := range pair.clusters {
+			if out := pair.kubectl(t, c, "get", "namespaces", "-o", "name"); strings.Contains(out, "preflight") {
 				t.Errorf("%s: something is left: %s", c, out)
 			}
 		}
@@ -61,7 +61,7 @@ func TestPreflightPods(t *testing.T) {
 	}
 	wide := func(argv ...string) {
 		t.Helper()
-		r.must(t, "", append([]string{"kubelab", "--dir", r.dir, "net", "internet"}, argv...)...)
+		pair.must(t, "", append([]string{"kubelab", "--dir", pair.dir, "net", "internet"}, argv...)...)
 	}
 
 	codes, ways := preflight(t, "hawser.dev/hawser-agent:lab")

@@ -24,14 +24,14 @@ import (
 	api "hawser.dev/hawser/nodeagent/cluster/kube"
 )
 
-// turns is the number of removals and additions of the endpoint.
-const turns = 20
+// endpointChanges is the number of removals and additions of the endpoint.
+const endpointChanges = 20
 
 // TestPropagation measures the time from the change of an endpoint in its cluster's API until a pod of
 // the other cluster uses it: for an export of the topology, and for a dynamic one. It asserts nothing;
 // docs/benchmarks.md has the figures of one run.
 func TestPropagation(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	t.Cleanup(func() { s.reset(t) })
 	namespaces := []string{"declared", "dynamic-changing"}
 	for _, namespace := range namespaces {
@@ -43,13 +43,13 @@ func TestPropagation(t *testing.T) {
 	first := "  exports:\n"
 	s.change(t, first, first+"  - name: changing\n    namespace: declared\n    clusters: [c2]\n    ports: [{name: http, port: 80, protocol: TCP}]\n")
 	for _, namespace := range namespaces {
-		s.propagation(t, namespace)
+		s.measurePropagation(t, namespace)
 	}
 }
 
-// propagation measures the export of a namespace: a Service without a selector that has
-// two pods of a StatefulSet as its endpoints, of which the first comes and goes.
-func (s *set) propagation(t *testing.T, namespace string) {
+// measurePropagation measures the export of a namespace: a Service without a selector with two pods of a
+// StatefulSet as endpoints. The first is removed and added again.
+func (s *clusterset) measurePropagation(t *testing.T, namespace string) {
 	t.Helper()
 	var pods []any
 	for _, name := range []string{"whereami-0", "whereami-1"} {
@@ -60,21 +60,21 @@ func (s *set) propagation(t *testing.T, namespace string) {
 		s.must(t, export("changing"), "kubectl", "--context", "c2", "-n", namespace, "apply", "--server-side", "-f", "-")
 	}
 	name := "changing." + namespace + ".svc.clusterset.local"
-	s.ask(t, "c1", "client", name, from("c2"))
-	asked := s.startAsking(t, "c1", "client", s.dig(t, "c1", "client", name, 1)[0])
-	slice := s.sliceAt(t, "c2", namespace)
-	asked.until(t, "whereami-0", time.Now())
+	s.awaitAnswer(t, "c1", "client", name, fromCluster("c2"))
+	asked := s.startRequests(t, "c1", "client", s.awaitAddresses(t, "c1", "client", name, 1)[0])
+	slice := s.endpointSlices(t, "c2", namespace)
+	asked.awaitPod(t, "whereami-0", time.Now())
 	var gone, back []time.Duration
-	for range turns {
+	for range endpointChanges {
 		began := time.Now()
-		s.ready0(t, slice, false)
-		gone = append(gone, asked.quiet(t, "whereami-0", began))
+		s.setReady(t, slice, false)
+		gone = append(gone, asked.awaitNoPod(t, "whereami-0", began))
 		began = time.Now()
-		s.ready0(t, slice, true)
-		back = append(back, asked.until(t, "whereami-0", began))
+		s.setReady(t, slice, true)
+		back = append(back, asked.awaitPod(t, "whereami-0", began))
 	}
 	t.Logf("figure: %s: an endpoint goes: last new connection p50 %s, max %s; it comes: first one p50 %s, max %s; %s",
-		namespace, middle(gone), slices.Max(gone), middle(back), slices.Max(back), asked)
+		namespace, median(gone), slices.Max(gone), median(back), slices.Max(back), asked)
 }
 
 const changingService = `apiVersion: v1
@@ -93,12 +93,12 @@ endpoints:
 - {addresses: [%s], conditions: {ready: true}}
 `
 
-func middle(list []time.Duration) time.Duration {
+func median(list []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(list))[len(list)/2]
 }
 
-// sliceAt is the way to the changing slice without a program to start first.
-func (s *set) sliceAt(t *testing.T, cluster, namespace string) clientgo.ResourceInterface {
+// endpointSlices returns a client of a namespace's EndpointSlices, which is faster than kubectl.
+func (s *clusterset) endpointSlices(t *testing.T, cluster, namespace string) clientgo.ResourceInterface {
 	t.Helper()
 	client, err := api.Open(api.Config{Kubeconfig: s.kubeconfig, Context: cluster})
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *set) sliceAt(t *testing.T, cluster, namespace string) clientgo.Resource
 	return client.Dynamic.Resource(schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}).Namespace(namespace)
 }
 
-// ready0 sets the readiness of the first endpoint.
-func (s *set) ready0(t *testing.T, slice clientgo.ResourceInterface, ready bool) {
+// setReady sets the readiness of the first endpoint.
+func (s *clusterset) setReady(t *testing.T, slice clientgo.ResourceInterface, ready bool) {
 	t.Helper()
 	patch := fmt.Sprintf(`[{"op": "replace", "path": "/endpoints/0/conditions/ready", "value": %t}]`, ready)
 	if _, err := slice.Patch(t.Context(), "changing", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -116,34 +116,34 @@ func (s *set) ready0(t *testing.T, slice clientgo.ResourceInterface, ready bool)
 	}
 }
 
-// asking connects to an address repeatedly from the network of a pod. It records the start and the
+// requestLog connects to an address repeatedly from the network of a pod. It records the start and the
 // answering pod of each connection.
-type asking struct {
+type requestLog struct {
 	mu    sync.Mutex
-	conns []asked
+	conns []request
 }
 
-type asked struct {
+type request struct {
 	began time.Time
 	took  time.Duration
 	pod   string // empty without an answer
 }
 
-// startAsking starts the connections.
-func (s *set) startAsking(t *testing.T, cluster, pod, addr string) *asking {
+// startRequests starts the connections.
+func (s *clusterset) startRequests(t *testing.T, cluster, pod, addr string) *requestLog {
 	t.Helper()
 	argv := s.podNetwork(t, cluster, pod)
 	space := strings.TrimPrefix(argv[len(argv)-1], "--net=")
 	machine := argv[slices.Index(argv, "node")+1]
 	var record struct{ Process netnsexec.Process }
-	raw, err := os.ReadFile(filepath.Join(s.rig.dir, "machines", machine+".json"))
+	raw, err := os.ReadFile(filepath.Join(s.clusterPair.dir, "machines", machine+".json"))
 	if err == nil {
 		err = json.Unmarshal(raw, &record)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, end, done := &asking{}, make(chan struct{}), make(chan struct{})
+	a, end, done := &requestLog{}, make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		err := netnsexec.Do(fmt.Sprintf("/proc/%d/root%s", record.Process.PID, space), func() error {
@@ -152,8 +152,8 @@ func (s *set) startAsking(t *testing.T, cluster, pod, addr string) *asking {
 				case <-end:
 					return nil
 				default:
-					one := asked{began: time.Now()}
-					one.pod = whoAnswers(net.JoinHostPort(addr, "80"))
+					one := request{began: time.Now()}
+					one.pod = answeringPod(net.JoinHostPort(addr, "80"))
 					one.took = time.Since(one.began)
 					a.mu.Lock()
 					a.conns = append(a.conns, one)
@@ -169,8 +169,8 @@ func (s *set) startAsking(t *testing.T, cluster, pod, addr string) *asking {
 	return a
 }
 
-// whoAnswers returns the pod that answers a new connection.
-func whoAnswers(addr string) string {
+// answeringPod returns the pod that answers a new connection.
+func answeringPod(addr string) string {
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
 		time.Sleep(time.Millisecond) // not as fast as refusals come
@@ -188,13 +188,12 @@ func whoAnswers(addr string) string {
 	return a.Pod
 }
 
-// until waits for a connection to a pod that began after a moment, and says how long
-// after.
-func (a *asking) until(t *testing.T, pod string, moment time.Time) time.Duration {
+// awaitPod waits for a connection to a pod that started after a moment, and returns the time between.
+func (a *requestLog) awaitPod(t *testing.T, pod string, moment time.Time) time.Duration {
 	t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(conditionTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		a.mu.Lock()
-		i := slices.IndexFunc(a.conns, func(one asked) bool { return one.pod == pod && !one.began.Before(moment) })
+		i := slices.IndexFunc(a.conns, func(one request) bool { return one.pod == pod && !one.began.Before(moment) })
 		a.mu.Unlock()
 		if i >= 0 {
 			return a.conns[i].began.Sub(moment).Round(time.Millisecond)
@@ -204,12 +203,12 @@ func (a *asking) until(t *testing.T, pod string, moment time.Time) time.Duration
 	return 0
 }
 
-// quiet waits until no connection has reached a pod for two seconds, and says how long
-// after a moment the last one began.
-func (a *asking) quiet(t *testing.T, pod string, moment time.Time) time.Duration {
+// awaitNoPod waits until no connection has reached a pod for two seconds. It returns the time from a
+// moment to the start of the last connection.
+func (a *requestLog) awaitNoPod(t *testing.T, pod string, moment time.Time) time.Duration {
 	t.Helper()
 	last := moment
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(conditionTimeout); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		a.mu.Lock()
 		for _, one := range a.conns {
 			if one.pod == pod && one.began.After(last) {
@@ -225,8 +224,8 @@ func (a *asking) quiet(t *testing.T, pod string, moment time.Time) time.Duration
 	return 0
 }
 
-// String sums up.
-func (a *asking) String() string {
+// String returns the numbers of failed and all connections, and the time of the slowest.
+func (a *requestLog) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	failed, slowest := 0, time.Duration(0)

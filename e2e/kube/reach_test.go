@@ -7,34 +7,34 @@ import (
 	"testing"
 )
 
-// TestReach: pods of c1, on a worker and on the gateway, and a worker itself reach an
-// export of c2 by VIP and by name, though both clusters have the same prefixes.
+// TestReach tests that pods of c1, on a worker and on the gateway, and a worker reach an export of c2 by
+// VIP and by name. Both clusters have the same prefixes.
 func TestReach(t *testing.T) {
-	needSet(t, same).reach(t)
+	needClusterset(t, samePrefixes).checkReach(t)
 }
 
-// TestProxies: the same with kube-proxy in its other mode, and without any.
+// TestProxies is TestReach with kube-proxy in iptables mode, and without kube-proxy.
 func TestProxies(t *testing.T) {
 	for _, proxy := range []string{"iptables", "none"} {
 		t.Run(proxy, func(t *testing.T) {
-			s := needSet(t, shape{proxy: proxy})
+			s := needClusterset(t, labOptions{proxy: proxy})
 			defer s.down()
-			s.reach(t)
+			s.checkReach(t)
 		})
 	}
 }
 
-func (s *set) reach(t *testing.T) {
+func (s *clusterset) checkReach(t *testing.T) {
 	t.Helper()
-	vip := strings.TrimSpace(s.eventually(t, has("243.0."), within("c1", "client", "dig", "+short", service)...))
+	vip := strings.TrimSpace(s.eventually(t, contains("243.0."), inPod("c1", "client", "dig", "+short", serviceName)...))
 	for _, pod := range []string{"client", "near", "host"} {
-		s.eventually(t, has(`"cluster":"c2"`), within("c1", pod, "curl", "-s", "-m", "3", vip)...)
-		s.eventually(t, has(`"cluster":"c2"`), within("c1", pod, "curl", "-s", "-m", "3", service)...)
+		s.eventually(t, contains(`"cluster":"c2"`), inPod("c1", pod, "curl", "-s", "-m", "3", vip)...)
+		s.eventually(t, contains(`"cluster":"c2"`), inPod("c1", pod, "curl", "-s", "-m", "3", serviceName)...)
 	}
 	// UDP, through the same address.
-	s.eventually(t, has(`"cluster":"c2"`), within("c1", "client", "sh", "-c", "echo hello | nc -u -w 1 "+vip+" 80")...)
+	s.eventually(t, contains(`"cluster":"c2"`), inPod("c1", "client", "sh", "-c", "echo hello | nc -u -w 1 "+vip+" 80")...)
 	// Every node and a pod on each of them reach every export, over TCP and UDP. The pods are removed.
-	out := s.eventually(t, has("pod on c2/c2n2: "), "hawser", "verify", "--cluster", "c1,c2", "--export", "sample/whereami-cs,sample/whereami-ss")
+	out := s.eventually(t, contains("pod on c2/c2n2: "), "hawser", "verify", "--cluster", "c1,c2", "--export", "sample/whereami-cs,sample/whereami-ss")
 	if strings.Contains(out, "0 of") || !strings.Contains(out, "\nc1/c1n2: ") || !strings.Contains(out, "\npod on c1/c1n1: ") {
 		t.Errorf("hawser verify:\n%s", out)
 	}
@@ -46,8 +46,8 @@ func (s *set) reach(t *testing.T) {
 			t.Errorf("%s still has the namespace of the pods: %s", c, out)
 		}
 	}
-	// What the cluster had before, it still has.
+	// The cluster's own Service still works.
 	if s.shape.proxy != "none" {
-		s.eventually(t, has(`"cluster":"c1"`), within("c1", "client", "curl", "-s", "-m", "3", "whereami-cs.sample")...)
+		s.eventually(t, contains(`"cluster":"c1"`), inPod("c1", "client", "curl", "-s", "-m", "3", "whereami-cs.sample")...)
 	}
 }

@@ -29,7 +29,7 @@ type release struct {
 	bin     string // hawser of the archive, git and ssh
 }
 
-// madeRelease is made once for all tests.
+// madeRelease is built once for all tests.
 var madeRelease struct {
 	once sync.Once
 	release
@@ -39,11 +39,11 @@ var madeRelease struct {
 // needRelease returns the release. The first call builds it.
 func needRelease(t *testing.T) release {
 	t.Helper()
-	need(t)
+	needMachine(t)
 	madeRelease.once.Do(func() {
-		begun := time.Now()
+		start := time.Now()
 		madeRelease.release, madeRelease.err = unpackRelease()
-		t.Logf("figure: a release is made and unpacked in %.1f s", time.Since(begun).Seconds())
+		t.Logf("figure: a release is made and unpacked in %.1f s", time.Since(start).Seconds())
 	})
 	if madeRelease.err != nil {
 		t.Fatal(madeRelease.err)
@@ -71,7 +71,7 @@ func unpackRelease() (release, error) {
 			return rel, fmt.Errorf("hack/release.sh: %w\n%s", err, out)
 		}
 	}
-	// As docs/install.md says, without what only cosign has.
+	// As in docs/install.md, without the checks that need cosign.
 	unpack := exec.Command("sh", "-ec", `mkdir "$2" "$3" && tar -xf "$1/hawser_$4_airgap.tar" -C "$2" && cd "$2" && sha256sum -c --quiet --strict SHA256SUMS
 tar -xzf "hawser_$4_linux_$5.tar.gz" -C "$3" hawser && ln -s "$(command -v git)" "$(command -v ssh)" "$3"`,
 		"sh", dist, rel.site, rel.bin, rel.version, runtime.GOARCH)
@@ -100,22 +100,22 @@ func (rel release) image(t *testing.T, name string) string {
 	return ""
 }
 
-// user is a user with the release, a git identity and a kubeconfig, and without this tree's programs
+// userShell is a user with the release, a git identity and a kubeconfig, and without this tree's programs
 // in PATH.
-type user struct {
+type userShell struct {
 	release
 	home       string
 	kubeconfig string
 }
 
-// newUser returns a user whose contexts have other names than the clusters of the rig.
-func newUser(t *testing.T, r *rig, rel release, names map[string]string) user {
+// newUserShell returns a user. names are the names of the contexts, by cluster.
+func newUserShell(t *testing.T, pair *clusterPair, rel release, names map[string]string) userShell {
 	t.Helper()
-	u := user{release: rel, home: t.TempDir()}
+	u := userShell{release: rel, home: t.TempDir()}
 	u.kubeconfig = filepath.Join(u.home, "kubeconfig")
-	r.must(t, "", "cp", r.kubeconfig, u.kubeconfig)
+	pair.must(t, "", "cp", pair.kubeconfig, u.kubeconfig)
 	for from, to := range names {
-		r.must(t, "", "kubectl", "--kubeconfig", u.kubeconfig, "config", "rename-context", from, to)
+		pair.must(t, "", "kubectl", "--kubeconfig", u.kubeconfig, "config", "rename-context", from, to)
 	}
 	if err := os.WriteFile(filepath.Join(u.home, ".gitconfig"), []byte("[user]\nname = t\nemail = t@example.org\n[init]\ndefaultBranch = main\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func newUser(t *testing.T, r *rig, rel release, names map[string]string) user {
 
 // try runs a command line in a folder, on a terminal with the given answers. Without answers it has no
 // terminal.
-func (u user) try(ctx context.Context, dir, answers, line string) (string, error) {
+func (u userShell) try(ctx context.Context, dir, answers, line string) (string, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", line)
 	if answers != "" {
 		cmd = exec.CommandContext(ctx, "/usr/bin/script", "-qefc", line, os.DevNull)
@@ -140,10 +140,10 @@ func (u user) try(ctx context.Context, dir, answers, line string) (string, error
 	return string(out), nil
 }
 
-// types must succeed.
-func (u user) types(t *testing.T, dir, answers, line string) string {
+// run runs a command line like try, which must succeed.
+func (u userShell) run(t *testing.T, dir, answers, line string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*conditionTimeout)
 	defer cancel()
 	out, err := u.try(ctx, dir, answers, line)
 	if err != nil {

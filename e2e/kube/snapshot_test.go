@@ -13,11 +13,11 @@ import (
 // snapshots returns the state that an uninstall must restore: by node and kind, links, addresses,
 // routes, rules, nftables and network settings, and CoreDNS's configuration of each cluster. It leaves
 // out kube-proxy's tables, which depend on the Services.
-func (r *rig) snapshots(t *testing.T) map[string]string {
+func (pair *clusterPair) snapshots(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, c := range r.clusters {
-		out[c+" coredns"] = r.kubectl(t, c, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data}")
+	for _, c := range pair.clusters {
+		out[c+" coredns"] = pair.kubectl(t, c, "-n", "kube-system", "get", "configmap", "coredns", "-o", "jsonpath={.data}")
 		for _, node := range []string{c + "n1", c + "n2"} {
 			for kind, script := range map[string]string{
 				// Without devices created for each pod or at a node's start.
@@ -29,7 +29,7 @@ func (r *rig) snapshots(t *testing.T) map[string]string {
 				// Without counters and the settings of pods' links.
 				"sysctls": "sysctl -a 2>/dev/null | grep '^net[.]' | grep -v 'nf_conntrack_count\\|[.]veth\\|stable_secret'",
 			} {
-				text := r.must(t, "", "kubelab", "--dir", r.dir, "node", node, "sh", "-c", script)
+				text := pair.must(t, "", "kubelab", "--dir", pair.dir, "node", node, "sh", "-c", script)
 				if kind == "nftables" {
 					text = withoutProxy(text)
 				}
@@ -40,7 +40,7 @@ func (r *rig) snapshots(t *testing.T) map[string]string {
 	return out
 }
 
-// withoutProxy takes kube-proxy's tables out of a ruleset.
+// withoutProxy returns a ruleset without kube-proxy's tables.
 func withoutProxy(ruleset string) string {
 	table := regexp.MustCompile(`(?ms)^table .*?^}\n`)
 	return table.ReplaceAllStringFunc(ruleset, func(text string) string {

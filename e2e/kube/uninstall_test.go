@@ -11,16 +11,16 @@ import (
 // TestUninstall tests that the state of nodes and CoreDNS's configuration after an uninstall equal the
 // state before the installation. It is the last test: the clusters have no Hawser afterwards.
 func TestUninstall(t *testing.T) {
-	s := needSet(t, same)
-	s.ask(t, "c1", "client", "c2."+service, from("c2"))
-	// The page's pod is no agent that takes something down, whether or not it runs.
+	s := needClusterset(t, samePrefixes)
+	s.awaitAnswer(t, "c1", "client", "c2."+serviceName, fromCluster("c2"))
+	// The page's pod is not an agent: the uninstall must not wait for it.
 	s.change(t, "\nspec:\n", "\nspec:\n  ui: {}\n")
-	s.eventually(t, has("hawser-ui"), "kubectl", "--context", "c1", "-n", "hawser-system", "get", "pods")
+	s.eventually(t, contains("hawser-ui"), "kubectl", "--context", "c1", "-n", "hawser-system", "get", "pods")
 	s.uninstall(t)
 }
 
 // uninstall uninstalls Hawser from the clusters and checks the remaining state.
-func (s *set) uninstall(t *testing.T) {
+func (s *clusterset) uninstall(t *testing.T) {
 	t.Helper()
 	if differences(s.before, s.snapshots(t)) == "" {
 		t.Fatal("the snapshots do not see what Hawser is made of")
@@ -32,21 +32,21 @@ func (s *set) uninstall(t *testing.T) {
 	} else {
 		t.Log(out)
 	}
-	s.rig.set = nil
+	s.clusterPair.installed = nil
 	s.workloads(t)
 	if text := differences(s.before, s.snapshots(t)); text != "" {
 		t.Errorf("not as before:\n%s", text)
 	}
 	for _, c := range s.clusters {
-		if out := s.kubectl(t, c, "get", "namespaces", "-o", "name"); has("hawser-system")(out) {
+		if out := s.kubectl(t, c, "get", "namespaces", "-o", "name"); contains("hawser-system")(out) {
 			t.Errorf("%s: %s", c, out)
 		}
-		if out := s.kubectl(t, c, "get", "clusterroles,clusterrolebindings", "-o", "name"); has("hawser")(out) {
+		if out := s.kubectl(t, c, "get", "clusterroles,clusterrolebindings", "-o", "name"); contains("hawser")(out) {
 			t.Errorf("%s: %s", c, out)
 		}
 		for _, node := range []string{c + "n1", c + "n2"} {
-			// The state folder stays, and says so; nothing that runs does.
-			if out := s.must(t, "", "kubelab", "--dir", s.rig.dir, "node", node, "sh", "-c", "pidof hawser-agent; true"); out != "" {
+			// hawser uninstall reports the remaining state folder; no process remains.
+			if out := s.must(t, "", "kubelab", "--dir", s.clusterPair.dir, "node", node, "sh", "-c", "pidof hawser-agent; true"); out != "" {
 				t.Errorf("%s still runs agents: %s", node, out)
 			}
 		}

@@ -20,12 +20,11 @@ func changes(out string) string {
 	return strings.Join(kept, "")
 }
 
-// TestApply goes from an empty cluster through changes to what left the tree; at
-// every step the dry run prints exactly what the apply then does, signatures aside, and
-// a second one finds nothing to do.
+// TestApply applies trees to an empty cluster: new, changed and removed objects. Each dry run prints
+// exactly the changes of the following apply, except signatures. A second apply changes nothing.
 func TestApply(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "g1")
+	r := newTestClusterset(t, "g1")
 	g1 := r.servers["g1"]
 	step := func(name string, wants ...string) {
 		t.Helper()
@@ -57,14 +56,14 @@ func TestApply(t *testing.T) {
 		t.Errorf("the export that left is still there: %s", out)
 	}
 
-	g1.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "--field-manager=somebody", "-p", `{"data":{"cluster":"g9"}}`)
+	g1.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "--field-manager=editor", "-p", `{"data":{"cluster":"g9"}}`)
 	live := r.expect(1, "diff", "--live")
-	for _, want := range []string{"~ ConfigMap hawser-system/hawser-identity", "data.cluster: g9 -> g1  # held by somebody"} {
+	for _, want := range []string{"~ ConfigMap hawser-system/hawser-identity", "data.cluster: g9 -> g1  # held by editor"} {
 		if !strings.Contains(live.out, want) {
 			t.Errorf("diff --live lacks %q:\n%s", want, live.out)
 		}
 	}
-	step("drift", "data.cluster: g9 -> g1  # held by somebody")
+	step("drift", "data.cluster: g9 -> g1  # held by editor")
 	if live := r.expect(0, "diff", "--live"); strings.Contains(live.out, "~") {
 		t.Errorf("after the apply diff --live says\n%s", live.out)
 	}

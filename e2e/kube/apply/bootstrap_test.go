@@ -18,14 +18,14 @@ import (
 // cluster creates the objects of a cluster with one node and Flannel on a server.
 func cluster(t *testing.T, s *api.Server, node, pods, endpoint string) {
 	t.Helper()
-	s.Apply(t, strings.NewReplacer("fra-1", node, "10.244.", pods+".").Replace(found))
+	s.Apply(t, strings.NewReplacer("fra-1", node, "10.244.", pods+".").Replace(flannelObjects))
 	s.K(t, "patch", "node", node, "--subresource=status", "--type=merge", "-p",
 		`{"status": {"addresses": [{"type": "ExternalIP", "address": "`+endpoint+`"}], "conditions": [{"type": "Ready", "status": "True"}]}}`)
 }
 
 // shell runs a command line in a folder, on a terminal with the given answers, and returns the
 // output.
-func (r *rig) shell(t *testing.T, dir, answers, line string) (string, error) {
+func (r *testClusterset) shell(t *testing.T, dir, answers, line string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", line)
 	if answers != "" {
@@ -42,8 +42,8 @@ func (r *rig) shell(t *testing.T, dir, answers, line string) (string, error) {
 	return string(out), err
 }
 
-// types must succeed.
-func (r *rig) types(t *testing.T, dir, answers, line string) string {
+// mustShell is shell, which must succeed.
+func (r *testClusterset) mustShell(t *testing.T, dir, answers, line string) string {
 	t.Helper()
 	out, err := r.shell(t, dir, answers, line)
 	if err != nil {
@@ -52,8 +52,8 @@ func (r *rig) types(t *testing.T, dir, answers, line string) string {
 	return out
 }
 
-// refused must end with an exit code, and say something.
-func (r *rig) refused(t *testing.T, dir, answers, line string, code int, wants ...string) {
+// mustFail is shell, which must end with an exit code and print all wants.
+func (r *testClusterset) mustFail(t *testing.T, dir, answers, line string, code int, wants ...string) {
 	t.Helper()
 	out, err := r.shell(t, dir, answers, line)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("exit status %d\n", code)) {
@@ -67,11 +67,11 @@ func (r *rig) refused(t *testing.T, dir, answers, line string, code int, wants .
 }
 
 // workTree creates a clone with a remote, as from a forge.
-func (r *rig) workTree(t *testing.T) (dir, hub string) {
+func (r *testClusterset) workTree(t *testing.T) (dir, hub string) {
 	t.Helper()
 	base := t.TempDir()
 	hub, dir = filepath.Join(base, "hub.git"), filepath.Join(base, "net")
-	r.types(t, base, "", "git init -q --bare -b main hub.git && git clone -q hub.git net 2>/dev/null; cd net && git symbolic-ref HEAD refs/heads/main")
+	r.mustShell(t, base, "", "git init -q --bare -b main hub.git && git clone -q hub.git net 2>/dev/null; cd net && git symbolic-ref HEAD refs/heads/main")
 	return dir, hub
 }
 
@@ -87,14 +87,14 @@ func versions(t *testing.T, s *api.Server) string {
 // agents with the published topology.
 func TestFiveCommands(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "fra", "ams")
+	r := newTestClusterset(t, "fra", "ams")
 	cluster(t, r.servers["fra"], "fra-1", "10.244", "203.0.113.11")
 	cluster(t, r.servers["ams"], "ams-1", "10.20", "203.0.113.12")
 	dir, hub := r.workTree(t)
 
-	r.types(t, dir, "", "hawser init --context fra --context ams")
-	r.types(t, dir, "", "git add -A && git commit -q -m 'the clusterset' && git push -q origin main")
-	if tracked := r.types(t, dir, "", "git ls-files"); strings.Contains(tracked, "key") || strings.Contains(tracked, "identity") {
+	r.mustShell(t, dir, "", "hawser init --context fra --context ams")
+	r.mustShell(t, dir, "", "git add -A && git commit -q -m 'the clusterset' && git push -q origin main")
+	if tracked := r.mustShell(t, dir, "", "git ls-files"); strings.Contains(tracked, "key") || strings.Contains(tracked, "identity") {
 		t.Fatalf("keys are committed: %s", tracked)
 	}
 	root, err := os.ReadFile(filepath.Join(dir, "keys", "root.key"))
@@ -116,13 +116,13 @@ func TestFiveCommands(t *testing.T) {
 	// Nothing is done without consent, and a context of another cluster is refused.
 	const bootstrap = "hawser bootstrap --image registry.example.org/hawser-agent:v1 --context fra --context ams"
 	empty := versions(t, r.servers["fra"])
-	r.refused(t, dir, "", bootstrap+" --dry-run", 1, "to be published", "+ Secret hawser-system/hawser-age-identity", "+ Secret hawser-system/hawser-trust",
+	r.mustFail(t, dir, "", bootstrap+" --dry-run", 1, "to be published", "+ Secret hawser-system/hawser-age-identity", "+ Secret hawser-system/hawser-trust",
 		"cluster ams gets it by hawser apply", "+ DaemonSet hawser-system/hawser-gateway")
-	r.refused(t, dir, "", bootstrap+" </dev/null", 2, "there is no terminal to ask on: --yes does what --dry-run shows")
-	r.refused(t, dir, "n\n", bootstrap, 1, "nothing was done")
-	r.refused(t, dir, "", "hawser bootstrap --yes --context fra=ams --context ams=fra", 1, "clusters[fra].podCIDRs: the cluster has 10.20.0.0/16",
+	r.mustFail(t, dir, "", bootstrap+" </dev/null", 2, "there is no terminal to ask on: --yes does what --dry-run shows")
+	r.mustFail(t, dir, "n\n", bootstrap, 1, "nothing was done")
+	r.mustFail(t, dir, "", "hawser bootstrap --yes --context fra=ams --context ams=fra", 1, "clusters[fra].podCIDRs: the cluster has 10.20.0.0/16",
 		"clusters[ams].gateways[ams-a].node: the cluster has no node ams-1, only fra-1", "nothing was done")
-	r.refused(t, dir, "", "hawser bootstrap --yes --context fra=ams --context ams=fra --ignore pod-cidrs-differ,gateway-node-missing", 1,
+	r.mustFail(t, dir, "", "hawser bootstrap --yes --context fra=ams --context ams=fra --ignore pod-cidrs-differ,gateway-node-missing", 1,
 		"does not look like cluster fra of the topology", "nothing was done")
 	if now := versions(t, r.servers["fra"]); now != empty {
 		t.Errorf("something was done:\n%s\nafter\n%s", now, empty)
@@ -131,7 +131,7 @@ func TestFiveCommands(t *testing.T) {
 		t.Errorf("something was published: %s", out)
 	}
 
-	out := quiet(r.types(t, dir, "y\n", bootstrap))
+	out := quiet(r.mustShell(t, dir, "y\n", bootstrap))
 	for _, want := range []string{"Do this? [y/N]", "published as ", "hawser reconcile --repo " + hub + " --root-key keys/root.key", "hawser status --wait"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
@@ -139,7 +139,7 @@ func TestFiveCommands(t *testing.T) {
 	}
 	for name, s := range r.servers {
 		text := s.K(t, "-n", "hawser-system", "get", "secret", "hawser-age-identity", "-o", `jsonpath={.data.identity\.txt}`)
-		if want := r.types(t, dir, "", "base64 -w0 keys/"+name+".identity"); text != want {
+		if want := r.mustShell(t, dir, "", "base64 -w0 keys/"+name+".identity"); text != want {
 			t.Errorf("%s has another identity", name)
 		}
 		if pins := s.K(t, "-n", "hawser-system", "get", "secret", "hawser-trust", "-o", `jsonpath={.data.signers}`); pins == "" {
@@ -149,20 +149,20 @@ func TestFiveCommands(t *testing.T) {
 		startAgent(t, s, name, name+"-1", "gateway")
 	}
 
-	out = r.types(t, dir, "", "hawser status --wait --timeout 2m")
-	published := r.types(t, hub, "", "git show rendered:fabric.json | grep -c .") // it is there
+	out = r.mustShell(t, dir, "", "hawser status --wait --timeout 2m")
+	published := r.mustShell(t, hub, "", "git show rendered:fabric.json | grep -c .") // it is there
 	if !strings.Contains(out, "fra-1") || !strings.Contains(out, "no problems: ") || published == "0\n" {
 		t.Errorf("status:\n%s", out)
 	}
 
 	// A second run, by a user without the identities, changes nothing.
-	before := versions(t, r.servers["fra"]) + versions(t, r.servers["ams"]) + r.types(t, hub, "", "git rev-parse rendered main")
-	quiet(r.types(t, dir, "", bootstrap))
-	if got := r.types(t, dir, "", bootstrap+" --dry-run -o json"); !strings.Contains(quiet(got), `"publish": false`) || strings.Contains(got, `"op"`) {
+	before := versions(t, r.servers["fra"]) + versions(t, r.servers["ams"]) + r.mustShell(t, hub, "", "git rev-parse rendered main")
+	quiet(r.mustShell(t, dir, "", bootstrap))
+	if got := r.mustShell(t, dir, "", bootstrap+" --dry-run -o json"); !strings.Contains(quiet(got), `"publish": false`) || strings.Contains(got, `"op"`) {
 		t.Errorf("a second bootstrap would change\n%s", got)
 	}
-	r.types(t, dir, "", "mkdir away && mv keys/*.identity away && "+bootstrap+" --yes && mv away/* keys && rmdir away")
-	after := versions(t, r.servers["fra"]) + versions(t, r.servers["ams"]) + r.types(t, hub, "", "git rev-parse rendered main")
+	r.mustShell(t, dir, "", "mkdir away && mv keys/*.identity away && "+bootstrap+" --yes && mv away/* keys && rmdir away")
+	after := versions(t, r.servers["fra"]) + versions(t, r.servers["ams"]) + r.mustShell(t, hub, "", "git rev-parse rendered main")
 	if after != before {
 		t.Errorf("a second bootstrap changed\n%s\nafter\n%s", after, before)
 	}
@@ -170,13 +170,13 @@ func TestFiveCommands(t *testing.T) {
 	// A deleted object is restored; an identity that decrypts nothing is refused.
 	r.servers["fra"].K(t, "-n", "hawser-system", "delete", "secret", "hawser-age-identity")
 	r.servers["ams"].K(t, "-n", "hawser-system", "delete", "configmap", "hawser-identity")
-	out = r.types(t, dir, "", bootstrap+" --yes")
+	out = r.mustShell(t, dir, "", bootstrap+" --yes")
 	if lines := regexp.MustCompile(`(?m)^  [+~-] .*$`).FindAllString(out, -1); !slices.Equal(lines, []string{
 		"  + Secret hawser-system/hawser-age-identity", "  + ConfigMap hawser-system/hawser-identity"}) {
 		t.Errorf("it did not create exactly the missing objects: %q", lines)
 	}
-	r.types(t, dir, "", "hawser keys identity other.identity")
+	r.mustShell(t, dir, "", "hawser keys identity other.identity")
 	r.servers["fra"].K(t, "-n", "hawser-system", "delete", "secret", "hawser-age-identity")
 	r.servers["fra"].K(t, "-n", "hawser-system", "create", "secret", "generic", "hawser-age-identity", "--from-file=identity.txt="+filepath.Join(dir, "other.identity"))
-	r.refused(t, dir, "", bootstrap+" --yes", 1, "Secret hawser-system/hawser-age-identity is the identity of age1", "nothing was done")
+	r.mustFail(t, dir, "", bootstrap+" --yes", 1, "Secret hawser-system/hawser-age-identity is the identity of age1", "nothing was done")
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// found are objects of a cluster with Flannel, as kubeadm sets one up.
-const found = `apiVersion: v1
+// flannelObjects are objects of a cluster with Flannel, as kubeadm sets one up.
+const flannelObjects = `apiVersion: v1
 kind: Node
 metadata: {name: fra-1, labels: {kubernetes.io/os: linux}}
 spec: {podCIDR: 10.244.1.0/24, podCIDRs: [10.244.1.0/24]}
@@ -55,13 +55,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: services}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: asks}]
 `
 
-// TestDiscover finds a topology in a cluster, and goes from there to an apply without a
-// prefix or a node name typed.
+// TestDiscover discovers a topology in a cluster and applies it, without any typed prefix or node name.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "fra")
+	r := newTestClusterset(t, "fra")
 	fra := r.servers["fra"]
-	fra.Apply(t, found)
+	fra.Apply(t, flannelObjects)
 	fra.K(t, "patch", "node", "fra-1", "--subresource=status", "--type=merge", "-p",
 		`{"status": {"addresses": [{"type": "ExternalIP", "address": "203.0.113.11"}], `+
 			`"conditions": [{"type": "Ready", "status": "True"}]}}`)
@@ -76,7 +75,7 @@ func TestDiscover(t *testing.T) {
 
 	// A user with few read rights, and a user who may only create Services: the API
 	// server's refusal of a dry run contains their range, and nothing is created.
-	little := r.as(t, "fra", "little")
+	little := r.kubeconfigFor(t, "fra", "little")
 	got := r.expect(1, "discover", "--kubeconfig", little, "--context", "fra")
 	if !strings.Contains(got.err, `cannot read servicecidrs.networking.k8s.io: servicecidrs.networking.k8s.io is forbidden: `+
 		`User "little"`) ||
@@ -86,7 +85,7 @@ func TestDiscover(t *testing.T) {
 	if strings.Contains(got.err, "calico") {
 		t.Errorf("it queried a network that the cluster lacks:\n%s", got.err)
 	}
-	got = r.expect(1, "discover", "--kubeconfig", r.as(t, "fra", "asks"), "--context", "fra")
+	got = r.expect(1, "discover", "--kubeconfig", r.kubeconfigFor(t, "fra", "asks"), "--context", "fra")
 	if !regexp.MustCompile(`serviceCIDRs +10\.199\.0\.0/16 +certain +the API server, in a dry run`).MatchString(got.out) {
 		t.Errorf("the API server's refusal was not read:\n%s%s", got.out, got.err)
 	}
@@ -120,8 +119,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// as returns a kubeconfig for another user.
-func (r *rig) as(t *testing.T, cluster, user string) string {
+// kubeconfigFor returns a kubeconfig for another user.
+func (r *testClusterset) kubeconfigFor(t *testing.T, cluster, user string) string {
 	t.Helper()
 	raw, err := os.ReadFile(r.servers[cluster].Kubeconfig)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // the missing parts of a cluster without Hawser are listed.
 func TestGather(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "g1", "g2")
+	r := newTestClusterset(t, "g1", "g2")
 	r.topology([]string{"g1", "g2"}, "default/web")
 	r.must("apply", "--cluster", "g1")
 	startAgent(t, r.servers["g1"], "g1", "g1-gw", "gateway")

@@ -58,26 +58,26 @@ metadata: {name: coredns-custom, namespace: kube-system}
 data: {hawser.server: ours, other.server: theirs}
 `
 
-// everything lists the objects of a cluster that users or Hawser may create.
-func (r *rig) everything(cluster string) string {
+// allObjects lists the objects of a cluster that users or Hawser may create.
+func (r *testClusterset) allObjects(cluster string) string {
 	r.t.Helper()
 	return r.servers[cluster].K(r.t, "get", "-A", "--ignore-not-found", "-o", "name",
 		"namespaces,configmaps,secrets,serviceaccounts,daemonsets,pods,endpointslices,serviceexports,serviceimports,clusterproperties,"+
 			"clusterroles,clusterrolebindings,roles,rolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings")
 }
 
-// TestUninstall takes a cluster out: the topology first, then the agents, then all
-// that is Hawser's, and nothing else.
+// TestUninstall removes a cluster from the topology, then its agents, then all objects of Hawser, and no
+// foreign object.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "g1")
+	r := newTestClusterset(t, "g1")
 	g1 := r.servers["g1"]
 	r.topology([]string{"g1"}, "shop/web")
 	r.must("apply") // for the definitions
 	r.expect(1, "uninstall", "g1")
 	r.must("uninstall", "g1", "--yes")
 	g1.Apply(t, foreign)
-	before := r.everything("g1")
+	before := r.allObjects("g1")
 	r.must("apply")
 	// Only gateways may write the annotation.
 	g1.K(t, "-n", "shop", "annotate", "serviceexport", "theirs", "hawser.dev/addresses=242.0.0.1", "--as=system:serviceaccount:hawser-system:hawser-gateway")
@@ -108,7 +108,7 @@ func TestUninstall(t *testing.T) {
 	}
 	// The import that agents made before is gone too, which the rest was there with.
 	want := strings.NewReplacer("serviceimport.multicluster.x-k8s.io/ours\n", "", "endpointslice.discovery.k8s.io/ours\n", "").Replace(before)
-	if got := r.everything("g1"); got != want {
+	if got := r.allObjects("g1"); got != want {
 		t.Errorf("before there was\n%s\nand now\n%s", want, got)
 	}
 	left := g1.K(t, "-n", "shop", "get", "serviceexport", "theirs", "-o", "jsonpath={.metadata.annotations} {.status.conditions}")
@@ -132,7 +132,7 @@ func TestUninstall(t *testing.T) {
 // TestUninstallDefinitions deletes unused definitions on request.
 func TestUninstallDefinitions(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "g1")
+	r := newTestClusterset(t, "g1")
 	g1 := r.servers["g1"]
 	r.topology([]string{"g1"})
 	r.must("apply")
@@ -153,7 +153,7 @@ func TestUninstallDefinitions(t *testing.T) {
 // unreachable one.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "g1", "g2")
+	r := newTestClusterset(t, "g1", "g2")
 	r.topology([]string{"g1", "g2"}, "shop/web")
 	r.servers["g1"].K(t, "create", "namespace", "shop")
 	r.must("apply")

@@ -16,10 +16,10 @@ import (
 )
 
 // applications returns the names of all Applications.
-func (r argoRig) applications(t testing.TB) []string { return r.names(t, "applications") }
+func (r argoCluster) applications(t testing.TB) []string { return r.names(t, "applications") }
 
-// have waits until exactly these Applications exist.
-func (r argoRig) have(t testing.TB, want ...string) {
+// awaitApplications waits until exactly these Applications exist.
+func (r argoCluster) awaitApplications(t testing.TB, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("there are the Applications %v", want), func() (string, bool) {
 		r.state(t, "hawser")
@@ -29,11 +29,11 @@ func (r argoRig) have(t testing.TB, want ...string) {
 }
 
 // syncs returns the time of every Application's last sync.
-func (r argoRig) syncs(t testing.TB) string {
+func (r argoCluster) syncs(t testing.TB) string {
 	t.Helper()
 	var out []string
 	for name, o := range r.list(t, "applications") {
-		out = append(out, name+" "+text(o, "status", "operationState", "finishedAt"))
+		out = append(out, name+" "+fieldText(o, "status", "operationState", "finishedAt"))
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
@@ -43,7 +43,7 @@ const refreshAnnotation = "argocd.argoproj.io/refresh"
 
 // refresh makes Argo CD compare an Application with its cluster at once, as argocd app get --refresh
 // does, and waits for the result.
-func (r argoRig) refresh(t testing.TB, app, how string) {
+func (r argoCluster) refresh(t testing.TB, app, how string) {
 	t.Helper()
 	r.K(t, "-n", ArgoNamespace, "annotate", "application", app, "--overwrite", refreshAnnotation+"="+how)
 	eventually(t, app+" is looked at", func() (string, bool) {
@@ -54,22 +54,22 @@ func (r argoRig) refresh(t testing.TB, app, how string) {
 
 // state returns the state and the revision of an Application. It makes Argo CD read the branch if the
 // revision is not the newest commit: Argo CD polls only every two or three minutes.
-func (r argoRig) state(t testing.TB, app string) (state, revision string) {
+func (r argoCluster) state(t testing.TB, app string) (state, revision string) {
 	t.Helper()
 	o := r.get(t, ArgoNamespace, "application", app)
 	if o == nil {
 		return "not there", ""
 	}
-	revision = text(o, "status", "sync", "revision")
+	revision = fieldText(o, "status", "sync", "revision")
 	if revision != mustGit(t, r.repo, "rev-parse", "rendered") && o.GetAnnotations()[refreshAnnotation] == "" {
 		_, _ = r.Try("-n", ArgoNamespace, "annotate", "application", app, "--overwrite", refreshAnnotation+"=normal")
 	}
-	return text(o, "status", "sync", "status") + " " + text(o, "status", "health", "status"), revision
+	return fieldText(o, "status", "sync", "status") + " " + fieldText(o, "status", "health", "status"), revision
 }
 
-// wait waits until an Application has the published commit and a state. Argo CD notices changes of
+// awaitState waits until an Application has the published commit and a state. Argo CD notices changes of
 // health in a definition's status only at its next poll, so wait refreshes it from time to time.
-func (r argoRig) wait(t testing.TB, app, sync, health string) {
+func (r argoCluster) awaitState(t testing.TB, app, sync, health string) {
 	t.Helper()
 	want, asked := mustGit(t, r.repo, "rev-parse", "rendered"), time.Now()
 	eventually(t, app+" is "+sync+" and "+health, func() (string, bool) {
@@ -82,8 +82,8 @@ func (r argoRig) wait(t testing.TB, app, sync, health string) {
 	})
 }
 
-// fails waits until a sync of an Application failed at the published commit.
-func (r argoRig) fails(t testing.TB, app, message string) {
+// awaitSyncFailure waits until a sync of an Application failed at the published commit.
+func (r argoCluster) awaitSyncFailure(t testing.TB, app, message string) {
 	t.Helper()
 	want := mustGit(t, r.repo, "rev-parse", "rendered")
 	eventually(t, app+" fails: "+message, func() (string, bool) {
@@ -95,12 +95,12 @@ func (r argoRig) fails(t testing.TB, app, message string) {
 		}
 		state, _, _ := unstructured.NestedMap(o.Object, "status", "operationState")
 		have := fmt.Sprint(state)
-		return have, strings.Contains(have, message) && text(o, "status", "operationState", "syncResult", "revision") == want
+		return have, strings.Contains(have, message) && fieldText(o, "status", "operationState", "syncResult", "revision") == want
 	})
 }
 
-// arrives waits for an export, and accepts it as an agent.
-func (r argoRig) arrives(t *testing.T, namespace, name string) {
+// awaitExport waits for an export, and accepts it as an agent.
+func (r argoCluster) awaitExport(t *testing.T, namespace, name string) {
 	t.Helper()
 	eventually(t, namespace+"/"+name+" is made", func() (string, bool) {
 		for _, app := range r.applications(t) {
@@ -108,19 +108,19 @@ func (r argoRig) arrives(t *testing.T, namespace, name string) {
 		}
 		return "", r.get(t, namespace, "serviceexport", name) != nil
 	})
-	r.judge(t, namespace, name, true, "exported")
+	r.writeExportStatus(t, namespace, name, true, "exported")
 }
 
-// good waits until all Applications are synced and healthy.
-func (r argoRig) good(t testing.TB) {
+// awaitHealthy waits until all Applications are synced and healthy.
+func (r argoCluster) awaitHealthy(t testing.TB) {
 	t.Helper()
 	for _, app := range r.applications(t) {
-		r.wait(t, app, "Synced", "Healthy")
+		r.awaitState(t, app, "Synced", "Healthy")
 	}
 }
 
 // logState logs the state of all Argo CD objects.
-func (r argoRig) logState(t testing.TB) {
+func (r argoCluster) logState(t testing.TB) {
 	t.Helper()
 	for name, o := range r.list(t, "applications,applicationsets") {
 		status, _ := o.Object["status"].(map[string]any)
@@ -128,8 +128,8 @@ func (r argoRig) logState(t testing.TB) {
 	}
 }
 
-// built returns the objects of g1's folder on the publish branch.
-func (r argoRig) built(t testing.TB) map[string]string {
+// renderedObjects returns the objects of g1's folder on the publish branch.
+func (r argoCluster) renderedObjects(t testing.TB) map[string]string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "clone")
 	mustGit(t, filepath.Dir(clone), "clone", "-q", "-b", "rendered", r.repo, clone)

@@ -12,16 +12,16 @@ import (
 	"hawser.dev/hawser/e2e/kube/api"
 )
 
-// argoRig is the cluster g1 with Argo CD, which applies the publish branch to g1 and sometimes g2.
-type argoRig struct {
-	*rig
+// argoCluster is the cluster g1 with Argo CD, which applies the publish branch to g1 and sometimes g2.
+type argoCluster struct {
+	*testCluster
 	other     *api.Server // g2, without nodes
 	recipient string      // of g2
 }
 
 // TestArgo is TestFlux with Argo CD.
 func TestArgo(t *testing.T) {
-	r := argoRig{rig: newRig(t), other: api.Start(t, "g2", controllers...)}
+	r := argoCluster{testCluster: newTestCluster(t), other: api.Start(t, "g2", controllers...)}
 	r.recipient = r.newRecipient(t)
 	r.prepare(t, "argo", ArgoNamespace)
 	r.Apply(t, ArgoSettings(Documented(t, page, "resource.customizations.health"))+
@@ -29,9 +29,9 @@ func TestArgo(t *testing.T) {
 	StartArgo(t, r.Kubeconfig)
 	r.commit(t, repoPatch, r.documented(t, "spec: {template:"))
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web"))
-	r.walk(t, []step{
+	r.runSteps(t, []step{
 		{"install", r.install},
-		{"no permanent difference", r.steady},
+		{"no permanent difference", r.writesNothing},
 		{"drift", r.drift},
 		{"an export arrives", r.exportArrives},
 		{"a namespace that is missing", r.namespaceMissing},
@@ -47,40 +47,40 @@ func TestArgo(t *testing.T) {
 const repoPatch = "patches/argocd/repo.yaml"
 
 // documented returns a block of the documentation with the repository's URL.
-func (r argoRig) documented(t *testing.T, text string) string {
+func (r argoCluster) documented(t *testing.T, text string) string {
 	t.Helper()
 	return strings.ReplaceAll(Documented(t, page, text), "<repository>", r.url)
 }
 
-func (r argoRig) install(t *testing.T) {
+func (r argoCluster) install(t *testing.T) {
 	made := r.watchCreations(t)
 	r.Apply(t, r.documented(t, "kind: Application\n"))
-	r.wait(t, "hawser-g1", "Synced", "Progressing")
-	r.inOrder(t, made)
-	r.wait(t, "hawser-g1-shop", "Synced", "Progressing")
-	r.judge(t, "shop", "web", false, "there is no Service of this name")
-	r.wait(t, "hawser-g1-shop", "Synced", "Degraded")
-	r.judge(t, "shop", "web", true, "exported")
+	r.awaitState(t, "hawser-g1", "Synced", "Progressing")
+	r.checkOrder(t, made)
+	r.awaitState(t, "hawser-g1-shop", "Synced", "Progressing")
+	r.writeExportStatus(t, "shop", "web", false, "there is no Service of this name")
+	r.awaitState(t, "hawser-g1-shop", "Synced", "Degraded")
+	r.writeExportStatus(t, "shop", "web", true, "exported")
 	r.nodes.Set(true, "n1", "n2", "n3")
-	r.good(t)
+	r.awaitHealthy(t)
 }
 
-// steady tests that Argo CD writes nothing while agents write, also after a hard refresh.
-func (r argoRig) steady(t *testing.T) {
-	before := r.list(t, rendered+",serviceexports", mine)
+// writesNothing tests that Argo CD writes nothing while agents write, also after a hard refresh.
+func (r argoCluster) writesNothing(t *testing.T) {
+	before := r.list(t, rendered+",serviceexports", hawserLabel)
 	if len(before) < 20 {
 		t.Fatalf("only %d objects are rendered", len(before))
 	}
 	syncs := r.syncs(t)
 	for range 2 {
-		r.write(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
-		r.write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
+		r.applyAsAgent(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
+		r.applyAsAgent(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
 		for _, app := range r.applications(t) {
 			r.refresh(t, app, "hard")
 		}
-		r.good(t)
+		r.awaitHealthy(t)
 	}
-	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
+	if diff := changed(before, r.list(t, rendered+",serviceexports", hawserLabel)); len(diff) > 0 {
 		t.Errorf("Argo CD wrote unchanged objects:\n%s", strings.Join(diff, "\n"))
 	}
 	if now := r.syncs(t); now != syncs {
@@ -89,7 +89,7 @@ func (r argoRig) steady(t *testing.T) {
 }
 
 // drift changes and deletes rendered objects. Argo CD detects it without a refresh.
-func (r argoRig) drift(t *testing.T) {
+func (r argoCluster) drift(t *testing.T) {
 	r.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "-p", `{"data":{"cluster":"g9"}}`)
 	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=someone/else")
 	r.K(t, "delete", "clusterrole", "hawser-agent")
@@ -110,12 +110,12 @@ func (r argoRig) drift(t *testing.T) {
 	r.agentsOwn(t)
 	r.K(t, "-n", "shop", "delete", "serviceexport", "web")
 	eventually(t, "the export is back", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
-	r.judge(t, "shop", "web", true, "exported")
-	r.good(t)
+	r.writeExportStatus(t, "shop", "web", true, "exported")
+	r.awaitHealthy(t)
 }
 
 // agentsOwn tests that only the agents own the fields that they wrote on an export.
-func (r argoRig) agentsOwn(t *testing.T) {
+func (r argoCluster) agentsOwn(t *testing.T) {
 	t.Helper()
 	web := r.get(t, "shop", "serviceexport", "web")
 	if got := web.GetAnnotations()["hawser.dev/addresses"]; got != "242.0.0.7" {
@@ -132,21 +132,21 @@ func (r argoRig) agentsOwn(t *testing.T) {
 }
 
 // exportArrives tests that a commit changes only the affected objects.
-func (r argoRig) exportArrives(t *testing.T) {
+func (r argoCluster) exportArrives(t *testing.T) {
 	kinds := rendered + ",serviceexports"
-	before, had := r.list(t, kinds, mine), r.built(t)
+	before, had := r.list(t, kinds, hawserLabel), r.renderedObjects(t)
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late"))
-	r.arrives(t, "shop", "api")
-	r.arrives(t, "default", "late")
-	r.good(t)
+	r.awaitExport(t, "shop", "api")
+	r.awaitExport(t, "default", "late")
+	r.awaitHealthy(t)
 	want := []string{"default/ServiceExport/late is new", "shop/ServiceExport/api is new"}
-	for name, text := range r.built(t) {
+	for name, text := range r.renderedObjects(t) {
 		if had[name] != text {
 			want = append(want, name+" changed")
 		}
 	}
 	slices.Sort(want)
-	have := changed(before, r.list(t, kinds, mine))
+	have := changed(before, r.list(t, kinds, hawserLabel))
 	for i := range have {
 		have[i], _, _ = strings.Cut(have[i], " from\n")
 	}
@@ -160,59 +160,59 @@ func (r argoRig) exportArrives(t *testing.T) {
 }
 
 // namespaceMissing adds an export in a missing namespace: everything else still works.
-func (r argoRig) namespaceMissing(t *testing.T) {
+func (r argoCluster) namespaceMissing(t *testing.T) {
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web"))
-	r.fails(t, "hawser-g1-nowhere", `namespaces "nowhere" not found`)
-	r.wait(t, "hawser-g1", "Synced", "Healthy")
-	r.wait(t, "hawser-g1-shop", "Synced", "Healthy")
+	r.awaitSyncFailure(t, "hawser-g1-nowhere", `namespaces "nowhere" not found`)
+	r.awaitState(t, "hawser-g1", "Synced", "Healthy")
+	r.awaitState(t, "hawser-g1-shop", "Synced", "Healthy")
 	r.K(t, "create", "namespace", "nowhere")
-	r.arrives(t, "nowhere", "web")
-	r.good(t)
+	r.awaitExport(t, "nowhere", "web")
+	r.awaitHealthy(t)
 }
 
 // nodeDown powers off one node, and removes another gateway: commits still arrive.
-func (r argoRig) nodeDown(t *testing.T) {
+func (r argoCluster) nodeDown(t *testing.T) {
 	r.nodes.Set(false, "n3")
-	r.wait(t, "hawser-g1", "Synced", "Progressing")
+	r.awaitState(t, "hawser-g1", "Synced", "Progressing")
 	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api", "shop/more", "default/late"))
-	r.arrives(t, "shop", "more")
+	r.awaitExport(t, "shop", "more")
 	eventually(t, "the agents are where they belong", func() (string, bool) {
 		r.state(t, "hawser-g1")
 		var have []string
 		for _, pod := range r.list(t, "pods") {
-			have = append(have, text(pod, "spec", "serviceAccountName")+" "+text(pod, "spec", "nodeName"))
+			have = append(have, fieldText(pod, "spec", "serviceAccountName")+" "+fieldText(pod, "spec", "nodeName"))
 		}
 		slices.Sort(have)
 		return fmt.Sprint(have), slices.Equal(have, []string{"hawser-agent n2", "hawser-agent n3", "hawser-gateway n1"})
 	})
 	r.nodes.Set(true, "n3")
-	r.good(t)
+	r.awaitHealthy(t)
 }
 
 // refused publishes a commit that the API server rejects: the next commit is applied.
-func (r argoRig) refused(t *testing.T) {
+func (r argoCluster) refused(t *testing.T) {
 	const file = "patches/clusters/g1/strategy.yaml"
 	patch := "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: hawser-agent, namespace: hawser-system}\nspec: {updateStrategy: {type: %s, rollingUpdate: null}}\n"
 	r.commit(t, file, fmt.Sprintf(patch, "Never"))
 	r.reconcile(t, 0)
-	r.fails(t, "hawser-g1", "updateStrategy")
+	r.awaitSyncFailure(t, "hawser-g1", "updateStrategy")
 	r.commit(t, file, fmt.Sprintf(patch, "OnDelete"))
 	r.reconcile(t, 0)
-	r.good(t)
-	if got := text(r.get(t, "hawser-system", "daemonset", "hawser-agent"), "spec", "updateStrategy", "type"); got != "OnDelete" {
+	r.awaitHealthy(t)
+	if got := fieldText(r.get(t, "hawser-system", "daemonset", "hawser-agent"), "spec", "updateStrategy", "type"); got != "OnDelete" {
 		t.Errorf("the strategy is %q", got)
 	}
 }
 
-func (r argoRig) exportsLeave(t *testing.T) {
+func (r argoCluster) exportsLeave(t *testing.T) {
 	r.publish(t, topology([]string{"n1"}, "shop/web"))
-	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop")
+	r.awaitApplications(t, "hawser", "hawser-g1", "hawser-g1-shop")
 	eventually(t, "only one export is left", func() (string, bool) {
 		r.state(t, "hawser-g1-shop")
 		exports := r.list(t, "serviceexports")
 		return fmt.Sprint(slices.Sorted(maps.Keys(exports))), len(exports) == 1 && exports["shop/ServiceExport/web"] != nil
 	})
-	r.good(t)
+	r.awaitHealthy(t)
 }
 
 // untracked objects stay: Argo CD does not mark definitions, so it deletes none with an
@@ -220,8 +220,8 @@ func (r argoRig) exportsLeave(t *testing.T) {
 const untracked = "CustomResourceDefinition/hawsernodes.hawser.dev"
 
 // deleted removes Hawser; definitions stay.
-func (r argoRig) deleted(t *testing.T) {
+func (r argoCluster) deleted(t *testing.T) {
 	r.K(t, "-n", ArgoNamespace, "delete", "application", "hawser")
 	r.K(t, "-n", ArgoNamespace, "delete", "applicationset", "hawser", "--wait=false")
-	r.gone(t, "applications", untracked)
+	r.awaitRemoved(t, "applications", untracked)
 }

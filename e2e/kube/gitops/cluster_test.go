@@ -15,14 +15,14 @@ import (
 )
 
 // clusterGoes adds a second cluster, uninstalls it as documented, adds it again, and prunes it.
-func (r argoRig) clusterGoes(t *testing.T) {
+func (r argoCluster) clusterGoes(t *testing.T) {
 	one := topology([]string{"n1"}, "shop/web")
 	two := strings.Replace(one, "  exports:\n", fmt.Sprintf(secondCluster, r.recipient)+"  exports:\n", 1)
-	there := &rig{Server: r.other}
+	there := &testCluster{Server: r.other}
 	r.publish(t, two)
-	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop", "hawser-g2")
-	r.good(t)
-	if !r.knows(t, "10.8.0.0/16") {
+	r.awaitApplications(t, "hawser", "hawser-g1", "hawser-g1-shop", "hawser-g2")
+	r.awaitHealthy(t)
+	if !r.fabricContains(t, "10.8.0.0/16") {
 		t.Error("g1 does not know the prefix of g2")
 	}
 	const file = "patches/argocd/keep.yaml"
@@ -34,21 +34,21 @@ func (r argoRig) clusterGoes(t *testing.T) {
 		return fmt.Sprint(got), len(got) == 0
 	})
 	r.publish(t, one)
-	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop")
-	r.good(t)
-	if left := there.list(t, "daemonsets"); len(left) != 2 || r.knows(t, "10.8.0.0/16") {
+	r.awaitApplications(t, "hawser", "hawser-g1", "hawser-g1-shop")
+	r.awaitHealthy(t)
+	if left := there.list(t, "daemonsets"); len(left) != 2 || r.fabricContains(t, "10.8.0.0/16") {
 		t.Errorf("g2 has %v", slices.Sorted(maps.Keys(left)))
 	}
 	there.hawser(t, 0, "uninstall", "g2", "--yes")
-	there.gone(t, "pods")
+	there.awaitRemoved(t, "pods")
 	mustGit(t, r.repo, "rm", "-q", file)
 	r.publish(t, two)
-	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop", "hawser-g2")
-	r.good(t)
+	r.awaitApplications(t, "hawser", "hawser-g1", "hawser-g1-shop", "hawser-g2")
+	r.awaitHealthy(t)
 	r.publish(t, one)
-	r.have(t, "hawser", "hawser-g1", "hawser-g1-shop")
-	there.gone(t, "pods", untracked)
-	r.good(t)
+	r.awaitApplications(t, "hawser", "hawser-g1", "hawser-g1-shop")
+	there.awaitRemoved(t, "pods", untracked)
+	r.awaitHealthy(t)
 }
 
 // secondCluster is g2 in a topology.
@@ -60,8 +60,8 @@ const secondCluster = `  - name: g2
     - {name: far, node: n9, endpoints: [203.0.113.20]}
 `
 
-// knows reports whether g1's fabric contains a prefix.
-func (r argoRig) knows(t *testing.T, prefix string) bool {
+// fabricContains reports whether g1's fabric contains a prefix.
+func (r argoCluster) fabricContains(t *testing.T, prefix string) bool {
 	t.Helper()
 	encoded := r.K(t, "-n", "hawser-system", "get", "configmap", "hawser-fabric", "-o", `jsonpath={.binaryData.fabric\.json\.gz}`)
 	plain, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(encoded)))
@@ -76,7 +76,7 @@ func (r argoRig) knows(t *testing.T, prefix string) bool {
 }
 
 // newRecipient creates an identity and returns its recipient.
-func (r argoRig) newRecipient(t *testing.T) string {
+func (r argoCluster) newRecipient(t *testing.T) string {
 	t.Helper()
 	out := strings.Fields(r.hawser(t, 0, "keys", "identity", filepath.Join(t.TempDir(), "g2")))
 	at := slices.IndexFunc(out, func(word string) bool { return strings.HasPrefix(word, "age1") })

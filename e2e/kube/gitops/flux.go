@@ -15,8 +15,8 @@ import (
 const FluxNamespace = "flux-system"
 
 // StartFlux starts Flux's kustomize-controller on a cluster, and a source for the GitRepository
-// hawser, until the test ends. The cluster must have Flux's definitions. The controller has its
-// defaults, except that it polls dependencies more often.
+// hawser, until the test ends. The cluster must have Flux's definitions. Except for a shorter
+// interval of polling dependencies, the controller runs with defaults.
 func StartFlux(t testing.TB, kubeconfig string) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(api.Programs(t, "setup-gitops.sh", "flux"), "kustomize-controller"),

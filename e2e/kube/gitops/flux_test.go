@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// fluxRig is a cluster with Flux, which applies the publish branch.
-type fluxRig struct{ *rig }
+// fluxCluster is a cluster with Flux, which applies the publish branch.
+type fluxCluster struct{ *testCluster }
 
 // TestFlux goes through the life of a cluster, from an empty one. Each step depends on the previous
 // ones.
 func TestFlux(t *testing.T) {
-	r := fluxRig{newRig(t)}
+	r := fluxCluster{newTestCluster(t)}
 	r.prepare(t, "flux", FluxNamespace)
 	StartFlux(t, r.Kubeconfig)
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web"))
-	r.walk(t, []step{
+	r.runSteps(t, []step{
 		{"install", r.install},
-		{"no permanent difference", r.steady},
+		{"no permanent difference", r.writesNothing},
 		{"drift", r.drift},
 		{"an export arrives", r.exportArrives},
 		{"a namespace that is missing", r.namespaceMissing},
@@ -38,7 +38,7 @@ func TestFlux(t *testing.T) {
 }
 
 // install follows the documentation, with nodes that start late.
-func (r fluxRig) install(t *testing.T) {
+func (r fluxCluster) install(t *testing.T) {
 	r.Apply(t, strings.ReplaceAll(Documented(t, page, "kind: GitRepository"), "<repository>", r.url))
 	r.Apply(t, r.published(t, "flux/g1/sync.yaml"))
 
@@ -46,35 +46,35 @@ func (r fluxRig) install(t *testing.T) {
 		pods := r.list(t, "pods")
 		return fmt.Sprint(pods), len(pods) == 3
 	})
-	r.good(t, "hawser")
+	r.awaitReady(t, "hawser")
 	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
 	if status, _, message := condition(r.get(t, FluxNamespace, "kustomization", "hawser-sync"), "Ready"); status == "True" {
 		t.Errorf("Flux is ready before the agents: %s", message)
 	}
 	r.nodes.Set(true, "n1", "n2", "n3")
-	r.good(t, "hawser-sync")
-	r.judge(t, "shop", "web", false, "there is no Service of this name")
-	r.bad(t, "hawser-shop", "HealthCheckFailed", "web")
-	r.judge(t, "shop", "web", true, "exported")
-	r.good(t, "hawser-shop")
+	r.awaitReady(t, "hawser-sync")
+	r.writeExportStatus(t, "shop", "web", false, "there is no Service of this name")
+	r.awaitFailure(t, "hawser-shop", "HealthCheckFailed", "web")
+	r.writeExportStatus(t, "shop", "web", true, "exported")
+	r.awaitReady(t, "hawser-shop")
 }
 
-// steady reconciles repeatedly while agents write: Flux writes nothing, and reverts nothing of the
-// agents.
-func (r fluxRig) steady(t *testing.T) {
-	before := r.list(t, rendered+",serviceexports", mine)
+// writesNothing reconciles repeatedly while agents write: Flux writes nothing, and does not
+// revert the agents' fields.
+func (r fluxCluster) writesNothing(t *testing.T) {
+	before := r.list(t, rendered+",serviceexports", hawserLabel)
 	if len(before) < 20 {
 		t.Fatalf("only %d objects are rendered", len(before))
 	}
 	for range 2 {
-		r.write(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
-		r.write(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
+		r.applyAsAgent(t, "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\n")
+		r.applyAsAgent(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns, namespace: kube-system}\ndata: {Corefile: x}\n")
 		for _, k := range r.kustomizations(t) {
 			r.fluxReconcile(t, k)
-			r.good(t, k)
+			r.awaitReady(t, k)
 		}
 	}
-	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
+	if diff := changed(before, r.list(t, rendered+",serviceexports", hawserLabel)); len(diff) > 0 {
 		t.Errorf("Flux wrote unchanged objects:\n%s", strings.Join(diff, "\n"))
 	}
 	web := r.get(t, "shop", "serviceexport", "web")
@@ -87,14 +87,14 @@ func (r fluxRig) steady(t *testing.T) {
 }
 
 // drift changes and deletes rendered objects.
-func (r fluxRig) drift(t *testing.T) {
+func (r fluxCluster) drift(t *testing.T) {
 	r.K(t, "-n", "hawser-system", "patch", "configmap", "hawser-identity", "--type=merge", "-p", `{"data":{"cluster":"g9"}}`)
 	r.K(t, "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=someone/else")
 	r.K(t, "delete", "clusterrole", "hawser-agent")
 	r.K(t, "-n", "shop", "delete", "serviceexport", "web")
 	r.K(t, "-n", FluxNamespace, "delete", "kustomization", "hawser-shop", "--wait=false")
 	r.fluxReconcile(t, "hawser")
-	r.good(t, "hawser")
+	r.awaitReady(t, "hawser")
 	if got := r.K(t, "-n", "hawser-system", "get", "configmap", "hawser-identity", "-o", "jsonpath={.data.cluster}"); got != "g1" {
 		t.Errorf("the cluster's name is %q", got)
 	}
@@ -106,19 +106,19 @@ func (r fluxRig) drift(t *testing.T) {
 	}
 	r.fluxReconcile(t, "hawser-sync")
 	eventually(t, "the export is back", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "web") != nil })
-	r.judge(t, "shop", "web", true, "exported")
-	r.good(t, "hawser-shop")
+	r.writeExportStatus(t, "shop", "web", true, "exported")
+	r.awaitReady(t, "hawser-shop")
 }
 
-func (r fluxRig) exportArrives(t *testing.T) {
+func (r fluxCluster) exportArrives(t *testing.T) {
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late"))
 	for _, e := range []string{"shop/api", "default/late"} {
 		namespace, name, _ := strings.Cut(e, "/")
 		eventually(t, e+" is made", func() (string, bool) { return "", r.get(t, namespace, "serviceexport", name) != nil })
-		r.judge(t, namespace, name, true, "exported")
+		r.writeExportStatus(t, namespace, name, true, "exported")
 	}
 	for _, k := range r.kustomizations(t) {
-		r.good(t, k)
+		r.awaitReady(t, k)
 	}
 	if got := r.kustomizations(t); !slices.Equal(got, []string{"hawser", "hawser-default", "hawser-shop", "hawser-sync"}) {
 		t.Errorf("there are %v", got)
@@ -126,23 +126,23 @@ func (r fluxRig) exportArrives(t *testing.T) {
 }
 
 // namespaceMissing adds an export in a missing namespace: everything else still works.
-func (r fluxRig) namespaceMissing(t *testing.T) {
+func (r fluxCluster) namespaceMissing(t *testing.T) {
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web"))
-	r.bad(t, "hawser-nowhere", "ReconciliationFailed", `namespaces "nowhere" not found`)
-	r.good(t, "hawser")
+	r.awaitFailure(t, "hawser-nowhere", "ReconciliationFailed", `namespaces "nowhere" not found`)
+	r.awaitReady(t, "hawser")
 	begun := time.Now()
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "default/late", "nowhere/web", "kube-public/web"))
 	eventually(t, "the next commit arrives", func() (string, bool) { return "", r.get(t, "kube-public", "serviceexport", "web") != nil })
 	t.Logf("figure: an export arrives in %.0f s while another cannot", time.Since(begun).Seconds())
-	r.judge(t, "kube-public", "web", true, "exported")
+	r.writeExportStatus(t, "kube-public", "web", true, "exported")
 	r.K(t, "create", "namespace", "nowhere")
 	eventually(t, "the export is made in its new namespace", func() (string, bool) { return "", r.get(t, "nowhere", "serviceexport", "web") != nil })
-	r.judge(t, "nowhere", "web", true, "exported")
-	r.good(t, "hawser-nowhere")
+	r.writeExportStatus(t, "nowhere", "web", true, "exported")
+	r.awaitReady(t, "hawser-nowhere")
 }
 
 // nodeDown powers off one node: exports still arrive and leave.
-func (r fluxRig) nodeDown(t *testing.T) {
+func (r fluxCluster) nodeDown(t *testing.T) {
 	r.nodes.Set(false, "n3")
 	eventually(t, "the DaemonSet is not healthy", func() (string, bool) {
 		got := r.K(t, "-n", "hawser-system", "get", "daemonset", "hawser-agent", "-o", "jsonpath={.status.numberReady}")
@@ -151,30 +151,30 @@ func (r fluxRig) nodeDown(t *testing.T) {
 	begun := time.Now()
 	r.publish(t, topology([]string{"n1", "n2"}, "shop/web", "shop/api", "shop/more", "default/late"))
 	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "more") != nil })
-	r.good(t, "hawser")
+	r.awaitReady(t, "hawser")
 	t.Logf("figure: an export arrives in %.0f s while a node is down", time.Since(begun).Seconds())
-	r.judge(t, "shop", "more", true, "exported")
+	r.writeExportStatus(t, "shop", "more", true, "exported")
 	r.nodes.Set(true, "n3")
-	r.good(t, "hawser-sync")
-	r.good(t, "hawser-shop")
+	r.awaitReady(t, "hawser-sync")
+	r.awaitReady(t, "hawser-shop")
 }
 
 // gatewayLeaves removes a node's gateway from the topology: its agent then has no keys.
-func (r fluxRig) gatewayLeaves(t *testing.T) {
+func (r fluxCluster) gatewayLeaves(t *testing.T) {
 	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api", "shop/more", "default/late"))
 	eventually(t, "the agents are where they belong", func() (string, bool) {
 		var have []string
 		for _, pod := range r.list(t, "pods") {
-			have = append(have, text(pod, "spec", "serviceAccountName")+" "+text(pod, "spec", "nodeName"))
+			have = append(have, fieldText(pod, "spec", "serviceAccountName")+" "+fieldText(pod, "spec", "nodeName"))
 		}
 		slices.Sort(have)
 		return fmt.Sprint(have), slices.Equal(have, []string{"hawser-agent n2", "hawser-agent n3", "hawser-gateway n1"})
 	})
-	r.good(t, "hawser")
+	r.awaitReady(t, "hawser")
 }
 
 // exportsLeave prunes an export, and the last one of a namespace.
-func (r fluxRig) exportsLeave(t *testing.T) {
+func (r fluxCluster) exportsLeave(t *testing.T) {
 	r.publish(t, topology([]string{"n1"}, "shop/web"))
 	eventually(t, "only one export is left", func() (string, bool) {
 		exports := r.list(t, "serviceexports")
@@ -184,55 +184,55 @@ func (r fluxRig) exportsLeave(t *testing.T) {
 		got := r.kustomizations(t)
 		return fmt.Sprint(got), slices.Equal(got, []string{"hawser", "hawser-shop", "hawser-sync"})
 	})
-	r.good(t, "hawser-shop")
+	r.awaitReady(t, "hawser-shop")
 }
 
 // brokenCommits commits a wrong topology, and garbage to the publish branch: the last good state
 // stays.
-func (r fluxRig) brokenCommits(t *testing.T) {
+func (r fluxCluster) brokenCommits(t *testing.T) {
 	for _, k := range r.kustomizations(t) {
-		r.good(t, k)
+		r.awaitReady(t, k)
 	}
-	before, head := r.list(t, rendered+",serviceexports", mine), mustGit(t, r.repo, "rev-parse", "rendered")
+	before, head := r.list(t, rendered+",serviceexports", hawserLabel), mustGit(t, r.repo, "rev-parse", "rendered")
 	r.commit(t, "clusterset.yaml", "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nspec: {clusters: [{name: g1, podCIDR: 1}]}\n")
 	if now := r.reconcile(t, 1); now != head {
 		t.Errorf("a broken topology was published as %s", now)
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	mustGit(t, t.TempDir(), "clone", "-q", "-b", "rendered", r.url, clone)
-	r.vandalise(t, clone)
-	r.bad(t, "hawser", "BuildFailed", "kustomize build failed")
-	if diff := changed(before, r.list(t, rendered+",serviceexports", mine)); len(diff) > 0 {
+	r.breakBranch(t, clone)
+	r.awaitFailure(t, "hawser", "BuildFailed", "kustomize build failed")
+	if diff := changed(before, r.list(t, rendered+",serviceexports", hawserLabel)); len(diff) > 0 {
 		t.Errorf("broken commits change the cluster:\n%s", strings.Join(diff, "\n"))
 	}
 	r.publish(t, topology([]string{"n1"}, "shop/web", "shop/api")) // the reconciler's next commit puts the branch right
 	eventually(t, "the export is made", func() (string, bool) { return "", r.get(t, "shop", "serviceexport", "api") != nil })
-	r.judge(t, "shop", "api", true, "exported")
+	r.writeExportStatus(t, "shop", "api", true, "exported")
 	for _, k := range r.kustomizations(t) {
-		r.good(t, k)
+		r.awaitReady(t, k)
 	}
 }
 
-// vandalise commits a folder of g1 that cannot be built.
-func (r fluxRig) vandalise(t *testing.T, clone string) {
+// breakBranch commits a folder of g1 that cannot be built.
+func (r fluxCluster) breakBranch(t *testing.T, clone string) {
 	t.Helper()
-	other := *r.rig
+	other := *r.testCluster
 	other.repo = clone
 	other.commit(t, "clusters/g1/kustomization.yaml", "resources: [../../base, nothing.yaml]\n")
 	mustGit(t, clone, "push", "-q", r.repo, "HEAD:rendered")
 }
 
 // deleted removes Hawser: three definitions that others may use stay.
-func (r fluxRig) deleted(t *testing.T) {
+func (r fluxCluster) deleted(t *testing.T) {
 	r.K(t, "-n", FluxNamespace, "delete", "kustomization", "hawser-sync", "--wait=false")
-	r.gone(t, "kustomizations")
+	r.awaitRemoved(t, "kustomizations")
 }
 
 // kustomizations returns the names of all Kustomizations.
-func (r fluxRig) kustomizations(t testing.TB) []string { return r.names(t, "kustomizations") }
+func (r fluxCluster) kustomizations(t testing.TB) []string { return r.names(t, "kustomizations") }
 
 // reconcile makes Flux reconcile at once, as flux reconcile does, and waits for the result.
-func (r fluxRig) fluxReconcile(t testing.TB, name string) {
+func (r fluxCluster) fluxReconcile(t testing.TB, name string) {
 	t.Helper()
 	at := time.Now().Format(time.RFC3339Nano)
 	r.K(t, "-n", FluxNamespace, "annotate", "kustomization", name, "--overwrite", "reconcile.fluxcd.io/requestedAt="+at)
@@ -241,13 +241,13 @@ func (r fluxRig) fluxReconcile(t testing.TB, name string) {
 		if o == nil {
 			return "nothing", false
 		}
-		got := text(o, "status", "lastHandledReconcileAt")
+		got := fieldText(o, "status", "lastHandledReconcileAt")
 		return got, got == at
 	})
 }
 
-// good waits until a Kustomization is ready at the published commit.
-func (r fluxRig) good(t testing.TB, name string) {
+// awaitReady waits until a Kustomization is ready at the published commit.
+func (r fluxCluster) awaitReady(t testing.TB, name string) {
 	t.Helper()
 	want := revision("rendered", mustGit(t, r.repo, "rev-parse", "rendered"))
 	eventually(t, name+" is ready at "+want, func() (string, bool) {
@@ -256,13 +256,13 @@ func (r fluxRig) good(t testing.TB, name string) {
 		if o == nil {
 			return message, false
 		}
-		at := text(o, "status", "lastAppliedRevision")
+		at := fieldText(o, "status", "lastAppliedRevision")
 		return fmt.Sprint(at, status, reason, message), status == "True" && at == want
 	})
 }
 
-// bad waits until a Kustomization has failed.
-func (r fluxRig) bad(t testing.TB, name, reason, message string) {
+// awaitFailure waits until a Kustomization has failed.
+func (r fluxCluster) awaitFailure(t testing.TB, name, reason, message string) {
 	t.Helper()
 	eventually(t, name+" fails: "+reason, func() (string, bool) {
 		status, haveReason, haveMessage := condition(r.get(t, FluxNamespace, "kustomization", name), "Ready")
@@ -270,8 +270,8 @@ func (r fluxRig) bad(t testing.TB, name, reason, message string) {
 	})
 }
 
-// text returns a field of an object, or an empty string.
-func text(o *unstructured.Unstructured, path ...string) string {
+// fieldText returns a field of an object, or an empty string.
+func fieldText(o *unstructured.Unstructured, path ...string) string {
 	out, _, _ := unstructured.NestedString(o.Object, path...)
 	return out
 }

@@ -44,7 +44,7 @@ func StartNodes(t testing.TB, kubeconfig string, names ...string) *Nodes {
 		}
 	}
 	var wait sync.WaitGroup
-	wait.Go(func() { n.play(ctx) })
+	wait.Go(func() { n.run(ctx) })
 	t.Cleanup(func() { cancel(); wait.Wait() })
 	return n
 }
@@ -58,12 +58,12 @@ func (n *Nodes) Set(up bool, names ...string) {
 	}
 }
 
-func (n *Nodes) play(ctx context.Context) {
+func (n *Nodes) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pods, err := n.client.CoreV1().Pods("").List(ctx, meta.ListOptions{})
 		if err == nil {
 			for i := range pods.Items {
-				n.step(ctx, &pods.Items[i])
+				n.advancePod(ctx, &pods.Items[i])
 			}
 		}
 		select {
@@ -73,8 +73,8 @@ func (n *Nodes) play(ctx context.Context) {
 	}
 }
 
-// step does the next step for a pod. A failed step is retried by the next call.
-func (n *Nodes) step(ctx context.Context, pod *core.Pod) {
+// advancePod does the next step for a pod. A failed step is retried by the next call.
+func (n *Nodes) advancePod(ctx context.Context, pod *core.Pod) {
 	n.mu.Lock()
 	down := n.down[target(pod)]
 	n.mu.Unlock()

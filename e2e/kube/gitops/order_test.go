@@ -36,7 +36,7 @@ type creations struct {
 }
 
 // watchCreations starts to watch them.
-func (r *rig) watchCreations(t testing.TB) *creations {
+func (r *testCluster) watchCreations(t testing.TB) *creations {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *rig) watchCreations(t testing.TB) *creations {
 	var wait sync.WaitGroup
 	t.Cleanup(wait.Wait)
 	for _, resource := range ordered {
-		events, err := client.Resource(resource).Watch(t.Context(), meta.ListOptions{LabelSelector: mine[len("-l"):]})
+		events, err := client.Resource(resource).Watch(t.Context(), meta.ListOptions{LabelSelector: hawserLabel[len("-l"):]})
 		if err != nil {
 			t.Fatalf("watch %s: %v", resource.Resource, err)
 		}
@@ -92,8 +92,8 @@ func (c *creations) order() []string {
 	return out
 }
 
-// inOrder checks that the namespace was created first, and the agents last.
-func (r *rig) inOrder(t *testing.T, c *creations) {
+// checkOrder checks that the namespace was created first, and the agents last.
+func (r *testCluster) checkOrder(t *testing.T, c *creations) {
 	t.Helper()
 	var names string
 	for _, resource := range ordered {
@@ -102,7 +102,7 @@ func (r *rig) inOrder(t *testing.T, c *creations) {
 	var have []string
 	eventually(t, "all that is made was seen", func() (string, bool) {
 		have = c.order()
-		return fmt.Sprint(have), len(have) == len(r.list(t, names[1:], mine))
+		return fmt.Sprint(have), len(have) == len(r.list(t, names[1:], hawserLabel))
 	})
 	agents := slices.Index(have, "DaemonSet")
 	if agents != len(have)-2 || have[0] != "Namespace" || !slices.Contains(have, "CustomResourceDefinition") || !slices.Contains(have, "ClusterRoleBinding") {

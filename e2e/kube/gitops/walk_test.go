@@ -14,8 +14,8 @@ type step struct {
 	run  func(*testing.T)
 }
 
-// walk runs steps until one fails. It then calls logState, which may be nil.
-func (r *rig) walk(t *testing.T, steps []step, logState func(testing.TB)) {
+// runSteps runs steps until one fails. It then calls logState, which may be nil.
+func (r *testCluster) runSteps(t *testing.T, steps []step, logState func(testing.TB)) {
 	for _, s := range steps {
 		if t.Run(s.name, func(t *testing.T) {
 			begun := time.Now()
@@ -32,7 +32,7 @@ func (r *rig) walk(t *testing.T, steps []step, logState func(testing.TB)) {
 }
 
 // prepare creates a tool's namespace and definitions, and a namespace for exports.
-func (r *rig) prepare(t *testing.T, tool, namespace string) {
+func (r *testCluster) prepare(t *testing.T, tool, namespace string) {
 	t.Helper()
 	r.K(t, "create", "namespace", namespace)
 	r.K(t, "create", "namespace", "shop")
@@ -43,7 +43,7 @@ func (r *rig) prepare(t *testing.T, tool, namespace string) {
 }
 
 // names returns the names of all objects of a kind.
-func (r *rig) names(t testing.TB, kind string) []string {
+func (r *testCluster) names(t testing.TB, kind string) []string {
 	t.Helper()
 	var out []string
 	for _, o := range r.list(t, kind) {

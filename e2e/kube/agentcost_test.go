@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// span is the duration of a measurement of the agents.
-const span = 30 * time.Second
+// measureTime is the duration of a measurement of the agents.
+const measureTime = 30 * time.Second
 
-// TestFigures measures what agents cost: nothing is asserted. docs/benchmarks.md has
-// the figures of one run.
+// TestFigures measures memory and processor time of the agents. It asserts nothing; docs/benchmarks.md
+// has the figures of one run.
 func TestFigures(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	for node, kib := range s.agentMemory(t, "c2") {
 		t.Logf("figure: %s: agent and tunnels have %d MiB", node, kib>>10)
 	}
-	s.cost(t, "idle", func(time.Duration) int { return 0 })
-	// A Service without a selector, whose one endpoint comes and goes.
+	s.logCost(t, "idle", func(time.Duration) int { return 0 })
+	// A Service without a selector, whose only endpoint is added and removed.
 	pod := strings.TrimSpace(s.kubectl(t, "c2", "-n", "sample", "get", "pod", "whereami-0", "-o", "jsonpath={.status.podIP}"))
 	for _, c := range s.clusters {
 		t.Cleanup(func() {
@@ -31,8 +31,8 @@ func TestFigures(t *testing.T) {
 	}
 	slice := func(ready bool) string { return fmt.Sprintf(figuresSlice, pod, ready) }
 	s.apply(t, "c2", slice(true)+figuresExport)
-	s.ask(t, "c1", "client", "changing.dynamic-figures.svc.clusterset.local", from("c2"))
-	s.cost(t, "under change", func(long time.Duration) (changes int) {
+	s.awaitAnswer(t, "c1", "client", "changing.dynamic-figures.svc.clusterset.local", fromCluster("c2"))
+	s.logCost(t, "under change", func(long time.Duration) (changes int) {
 		for end := time.Now().Add(long); time.Now().Before(end); changes++ {
 			s.apply(t, "c2", slice(changes%2 == 1))
 		}
@@ -61,16 +61,16 @@ kind: ServiceExport
 metadata: {name: changing, namespace: dynamic-figures}
 `
 
-// cost logs the processor time of c2's agents while do runs.
-func (s *set) cost(t *testing.T, what string, do func(time.Duration) int) {
+// logCost logs the processor time of c2's agents while do runs.
+func (s *clusterset) logCost(t *testing.T, what string, do func(time.Duration) int) {
 	t.Helper()
 	before := s.agentTime(t, "c2")
-	begun := time.Now()
-	changes := do(span)
-	if left := span - time.Since(begun); left > 0 {
+	start := time.Now()
+	changes := do(measureTime)
+	if left := measureTime - time.Since(start); left > 0 {
 		time.Sleep(left) // a measurement: nothing is waited for
 	}
-	long := time.Since(begun)
+	long := time.Since(start)
 	for node, now := range s.agentTime(t, "c2") {
 		spent := now - before[node]
 		text := fmt.Sprintf("figure: %s, %s: %.2f %% of a core", node, what, 100*spent.Seconds()/long.Seconds())
@@ -82,12 +82,12 @@ func (s *set) cost(t *testing.T, what string, do func(time.Duration) int) {
 }
 
 // agentTime returns the processor time of each node's agent with its tunnels.
-func (s *set) agentTime(t *testing.T, cluster string) map[string]time.Duration {
+func (s *clusterset) agentTime(t *testing.T, cluster string) map[string]time.Duration {
 	t.Helper()
 	out := map[string]time.Duration{}
 	for _, node := range []string{cluster + "n1", cluster + "n2"} {
 		// Fields 14 and 15 of proc_pid_stat(5), in ticks of 10 ms.
-		text := s.must(t, "", "kubelab", "--dir", s.rig.dir, "node", node, "sh", "-c",
+		text := s.must(t, "", "kubelab", "--dir", s.clusterPair.dir, "node", node, "sh", "-c",
 			`for p in $(pidof hawser-agent); do sed 's/.*) //' /proc/$p/stat | cut -d' ' -f12,13; done`)
 		for ticks := range strings.FieldsSeq(text) {
 			n, err := strconv.Atoi(ticks)

@@ -22,11 +22,11 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// TestPage: hawser ui asks the agents in the pods of clusters, and its map has the state of
-// the link between them.
+// TestPage tests that hawser ui queries the agents in the pods of clusters, and that its map shows the
+// state of the link between them.
 func TestPage(t *testing.T) {
-	s := needSet(t, same)
-	ctx, stop := context.WithTimeout(t.Context(), limit)
+	s := needClusterset(t, samePrefixes)
+	ctx, stop := context.WithTimeout(t.Context(), conditionTimeout)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "hawser", "ui", "--context", "c1,c2")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -87,13 +87,12 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageInCluster: with ui: {} each cluster serves the page by itself. Through its Service it
-// shows the link between the clusters up, and down while the other gateway's agent stands
-// still; who has no token or comes by another name gets nothing; and the page's account may
-// read HawserNodes alone.
+// TestPageInCluster tests ui: {}, with which each cluster serves the page. Through its Service the page
+// shows the link up, and down while the other gateway's agent is frozen. It rejects requests without the
+// token or with another host name. Its account may read only HawserNodes.
 func TestPageInCluster(t *testing.T) {
-	s := needSet(t, same)
-	s.lab(t, "import", s.pageImage(t))
+	s := needClusterset(t, samePrefixes)
+	s.kubelab(t, "import", s.pageImage(t))
 	t.Cleanup(func() {
 		s.reset(t)
 		for _, c := range s.clusters { // kubectl apply -k removes nothing
@@ -101,14 +100,14 @@ func TestPageInCluster(t *testing.T) {
 				"clusterrole/hawser-ui", "clusterrolebinding/hawser-ui")
 		}
 	})
-	begun := time.Now()
+	start := time.Now()
 	s.change(t, "\nspec:\n", "\nspec:\n  ui: {hosts: [map.example.com]}\n")
 	pages := map[string]clusterPage{}
 	for _, c := range s.clusters {
-		pages[c] = s.pageOf(t, c)
-		pages[c].shows(t, "up")
+		pages[c] = s.openPage(t, c)
+		pages[c].awaitLinkState(t, "up")
 	}
-	t.Logf("figure: from the commit to both pages with the link up: %.1f s", time.Since(begun).Seconds())
+	t.Logf("figure: from the commit to both pages with the link up: %.1f s", time.Since(start).Seconds())
 
 	page := pages["c1"]
 	for _, tt := range []struct {
@@ -148,21 +147,21 @@ func TestPageInCluster(t *testing.T) {
 	}
 
 	// Freeze the agent of c2's gateway; its kernel continues.
-	agent := strings.TrimSpace(s.lab(t, "node", "c2n1", "sh", "-c", "for p in $(pidof hawser-agent); do tr '\\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done"))
-	s.lab(t, "node", "c2n1", "kill", "-STOP", agent)
-	begun = time.Now()
+	agent := strings.TrimSpace(s.kubelab(t, "node", "c2n1", "sh", "-c", "for p in $(pidof hawser-agent); do tr '\\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done"))
+	s.kubelab(t, "node", "c2n1", "kill", "-STOP", agent)
+	start = time.Now()
 	resume := func() {
-		_, _ = s.try(context.Background(), "", "", "kubelab", "--dir", s.rig.dir, "node", "c2n1", "kill", "-CONT", agent)
+		_, _ = s.try(context.Background(), "", "", "kubelab", "--dir", s.clusterPair.dir, "node", "c2n1", "kill", "-CONT", agent)
 	}
 	t.Cleanup(resume)
-	page.shows(t, "down")
-	t.Logf("figure: from a frozen agent to the page with the link down: %.1f s", time.Since(begun).Seconds())
+	page.awaitLinkState(t, "down")
+	t.Logf("figure: from a frozen agent to the page with the link down: %.1f s", time.Since(start).Seconds())
 	resume()
-	page.shows(t, "up")
+	page.awaitLinkState(t, "up")
 }
 
 // pageImage writes the image of the tree's hawser, as a release has it.
-func (s *set) pageImage(t *testing.T) string {
+func (s *clusterset) pageImage(t *testing.T) string {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(built.dir, "hawser"))
 	if err != nil {
@@ -183,16 +182,16 @@ func (s *set) pageImage(t *testing.T) string {
 	return path
 }
 
-// clusterPage is the page that a cluster serves, as a pod of it sees it.
+// clusterPage is the page that a cluster serves, as requested by a pod of the cluster.
 type clusterPage struct {
-	*set
+	*clusterset
 	cluster, token string
 }
 
-// pageOf waits for the page of a cluster, and takes the token from its log.
-func (s *set) pageOf(t *testing.T, cluster string) clusterPage {
+// openPage waits for the page of a cluster, and reads the token in its log.
+func (s *clusterset) openPage(t *testing.T, cluster string) clusterPage {
 	t.Helper()
-	s.kubectl(t, cluster, "-n", "hawser-system", "rollout", "status", "deployment/hawser-ui", "--timeout="+limit.String())
+	s.kubectl(t, cluster, "-n", "hawser-system", "rollout", "status", "deployment/hawser-ui", "--timeout="+conditionTimeout.String())
 	log := s.kubectl(t, cluster, "-n", "hawser-system", "logs", "deployment/hawser-ui")
 	for line := range strings.Lines(log) {
 		if at, err := url.Parse(strings.TrimSpace(line)); err == nil && at.Host == "map.example.com" && at.Scheme == "https" {
@@ -203,17 +202,17 @@ func (s *set) pageOf(t *testing.T, cluster string) clusterPage {
 	return clusterPage{}
 }
 
-// curl asks through the page's Service.
+// curl returns the command that requests a path through the page's Service.
 func (p clusterPage) curl(path string, args ...string) []string {
-	return within(p.cluster, "client", append([]string{"curl", "-s", "-m", "5", "http://hawser-ui.hawser-system.svc" + path}, args...)...)
+	return inPod(p.cluster, "client", append([]string{"curl", "-s", "-m", "5", "http://hawser-ui.hawser-system.svc" + path}, args...)...)
 }
 
-// shows waits until the page shows the link of the two clusters in a state. The page is updated only
+// awaitLinkState waits until the page shows the link of the two clusters in a state. The page is updated only
 // while a client reads events.
-func (p clusterPage) shows(t *testing.T, state string) {
+func (p clusterPage) awaitLinkState(t *testing.T, state string) {
 	t.Helper()
 	watch := p.curl("/api/events", "-N", "-m", "3", "-H", "Authorization: Bearer "+p.token)
-	// curl is to end by itself, with 28.
+	// curl ends after its time limit, with 28.
 	watch = slices.Insert(watch, slices.Index(watch, "--")+1, "sh", "-c", `"$@" || [ $? = 28 ]`, "sh")
 	p.eventually(t, func(out string) bool {
 		now := clustermap.Link{}

@@ -12,15 +12,15 @@ import (
 const (
 	manyServices = 1000
 	manyExported = 20
-	// roomForMany is by how much an agent may grow: what it keeps of twenty exports
-	// with five endpoints each, and what Go's collector has not given back.
+	// roomForMany is the permitted growth of an agent: twenty exports with five endpoints each, and
+	// memory that Go's collector has not yet returned.
 	roomForMany = 24 << 10 // KiB
 )
 
-// TestMany: 1 000 Services with 5 000 endpoints in a cluster, of which twenty are
-// exported, cost the agents nothing but the twenty.
+// TestMany creates 1 000 Services with 5 000 endpoints in a cluster and exports twenty. The agents need
+// memory only for the twenty.
 func TestMany(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	before := s.agentMemory(t, "c2")
 	t.Cleanup(func() {
 		s.kubectl(t, "c2", "delete", "namespace", "dynamic-many", "--ignore-not-found", "--wait=false")
@@ -44,7 +44,7 @@ func TestMany(t *testing.T) {
 	}
 	s.apply(t, "c2", exports.String())
 	for _, name := range []string{"many-0", "many-" + strconv.Itoa(manyExported-1)} {
-		s.eventually(t, has("243.0."), within("c1", "client", "dig", "+short", name+".dynamic-many.svc.clusterset.local")...)
+		s.eventually(t, contains("243.0."), inPod("c1", "client", "dig", "+short", name+".dynamic-many.svc.clusterset.local")...)
 	}
 	after := s.agentMemory(t, "c2")
 	for node, kib := range after {
@@ -78,11 +78,11 @@ endpoints:
 `
 
 // agentMemory returns the resident memory of each node's agent with its tunnels, in KiB.
-func (s *set) agentMemory(t *testing.T, cluster string) map[string]int {
+func (s *clusterset) agentMemory(t *testing.T, cluster string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, node := range []string{cluster + "n1", cluster + "n2"} {
-		text := s.must(t, "", "kubelab", "--dir", s.rig.dir, "node", node, "sh", "-c",
+		text := s.must(t, "", "kubelab", "--dir", s.clusterPair.dir, "node", node, "sh", "-c",
 			`for p in $(pidof hawser-agent); do sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$p/status; done`)
 		for line := range strings.FieldsSeq(text) {
 			kib, err := strconv.Atoi(line)

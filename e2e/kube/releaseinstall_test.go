@@ -44,92 +44,91 @@ const (
 	uninstallPage = "../../docs/uninstall.md"
 )
 
-// TestReleaseInstalled goes through docs/install.md and docs/uninstall.md on two clusters, with its own commands:
-// the images of the archive are pushed to a mirror, from which the nodes pull them; the
-// reconciler runs in c1 by the chart and later in c2 by the base of kustomize, reads and writes
-// a git server that has a token and a certificate authority of its own; c1's part comes by the chart and c2's by the base of kustomize.
-// What is installed is what hawser render wrote; an upgrade arrives in the data path, and
-// after an uninstall the nodes are as before.
+// TestReleaseInstalled runs the commands of docs/install.md and docs/uninstall.md on two clusters. It
+// pushes the images of the archive to a mirror, from which the nodes pull them. The chart installs the
+// reconciler and Hawser in c1, and later the kustomize base in c2. The git server has a token and its own
+// certificate authority. The installed objects equal the output of hawser render. An upgrade takes effect in the
+// data path, and an uninstall restores the nodes.
 func TestReleaseInstalled(t *testing.T) {
 	rel := needRelease(t)
-	r := needRig(t, same)
-	if r.set != nil {
-		r.set.uninstall(t)
+	pair := needClusters(t, samePrefixes)
+	if pair.installed != nil {
+		pair.installed.uninstall(t)
 	}
-	r.workloads(t)
-	before := r.snapshots(t)
-	u := newUser(t, r, rel, nil)
+	pair.workloads(t)
+	before := pair.snapshots(t)
+	u := newUserShell(t, pair, rel, nil)
 	u.bin += ":" + api.Programs(t, "setup-release.sh", "helm", "crane") + ":" + built.kube + ":/usr/bin:/bin"
-	in := installation{rig: r, user: u, mirror: mirrorAt + "/hawser", work: filepath.Join(u.home, "work")}
+	in := releaseInstall{clusterPair: pair, userShell: u, mirror: mirrorAt + "/hawser", work: filepath.Join(u.home, "work")}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		if _, err := u.try(ctx, "", "", "hawser uninstall c1 c2 --yes --force"); err != nil {
 			t.Error(err)
 		}
-		for _, c := range r.clusters {
+		for _, c := range pair.clusters {
 			_, _ = u.try(ctx, "", "", "kubectl --context "+c+" delete namespace hawser-reconciler --ignore-not-found; kubectl --context "+c+" delete secret -l owner=helm")
 		}
 	})
 	// Helm and kubectl have no --context in the page's commands.
-	for _, c := range r.clusters {
-		r.must(t, "", "sh", "-ec", "cp "+u.kubeconfig+" "+u.kubeconfig+"."+c+" && kubectl --kubeconfig "+u.kubeconfig+"."+c+" config use-context "+c)
+	for _, c := range pair.clusters {
+		pair.must(t, "", "sh", "-ec", "cp "+u.kubeconfig+" "+u.kubeconfig+"."+c+" && kubectl --kubeconfig "+u.kubeconfig+"."+c+" config use-context "+c)
 	}
 	// The archive's files are in the same folder as the files that the commands create. No command
 	// changes them, so links suffice.
-	r.must(t, "", "cp", "-rl", rel.site, in.work)
-	in.forge(t)
-	in.registry(t)
+	pair.must(t, "", "cp", "-rl", rel.site, in.work)
+	in.serveGit(t)
+	in.serveRegistry(t)
 	for _, step := range []struct {
 		name string
-		do   func(*testing.T, *installation)
+		do   func(*testing.T, *releaseInstall)
 	}{
 		{"mirror", mirrored}, {"reconciler by the chart", reconcilerByChart}, {"clusters", clustersInstalled},
 		{"same as rendered", sameAsRendered}, {"reconciler by the base", reconcilerByBase},
 		{"upgrade", clustersUpgraded}, {"uninstall", chartsUninstalled},
 	} {
-		begun := time.Now()
+		start := time.Now()
 		if !t.Run(step.name, func(t *testing.T) { step.do(t, &in) }) {
 			t.FailNow() // each step depends on the previous one
 		}
-		t.Logf("figure: %s: %.0f s", step.name, time.Since(begun).Seconds())
+		t.Logf("figure: %s: %.0f s", step.name, time.Since(start).Seconds())
 	}
-	r.workloads(t)
-	if text := differences(before, r.snapshots(t)); text != "" {
+	pair.workloads(t)
+	if text := differences(before, pair.snapshots(t)); text != "" {
 		t.Errorf("not as before:\n%s", text)
 	}
 }
 
-// installation is what a release is installed from and to.
-type installation struct {
-	*rig
-	user
+// releaseInstall is the installation of a release from a mirror.
+type releaseInstall struct {
+	*clusterPair
+	userShell
 	mirror string // registry and folder
 	work   string // folder of the archive's files, where commands run
 	net    string // work tree of the topology
 }
 
-// on runs command lines in the folder of the archive, with a cluster as the context.
-func (in *installation) on(t *testing.T, cluster, lines string) string {
+// onCluster runs command lines in the folder of the archive, with a cluster as the context.
+func (in *releaseInstall) onCluster(t *testing.T, cluster, lines string) string {
 	t.Helper()
-	u := in.user
+	u := in.userShell
 	u.kubeconfig += "." + cluster
-	return u.types(t, in.work, "", lines)
+	return u.run(t, in.work, "", lines)
 }
 
-// page returns a block of commands of a page with this installation's values.
-func (in *installation) page(t *testing.T, page, text string, more ...string) string {
+// pageCommands returns a block of commands of a page with this installation's values.
+func (in *releaseInstall) pageCommands(t *testing.T, page, text string, more ...string) string {
 	t.Helper()
 	return strings.NewReplacer(append(more, "mirror.example.org/hawser", in.mirror, "v0.2.0", in.version, "0.2.0", strings.TrimPrefix(in.version, "v"),
 		"https://git.example.org/net/clusterset.git", "https://"+forgeAt+"/hub.git", "token=...", "token="+gitToken)...).
 		Replace(gitops.Documented(t, page, text))
 }
 
-// everywhere runs a shell's lines on every node.
-func (in *installation) everywhere(t *testing.T, lines string) (out []string) {
+// onAllNodes runs a shell's lines on every node.
+func (in *releaseInstall) onAllNodes(t *testing.T, lines string) (out []string) {
 	t.Helper()
 	for _, node := range []string{"c1n1", "c1n2", "c2n1", "c2n2"} {
-		out = append(out, in.rig.must(t, "", "kubelab", "--dir", in.dir, "node", node, "sh", "-ec", lines))
+		out = append(out, in.clusterPair.must(t, "", "kubelab", "--dir", in.dir, "node", node, "sh", "-ec", lines))
 	}
 	return out
 }
@@ -137,14 +136,14 @@ func (in *installation) everywhere(t *testing.T, lines string) (out []string) {
 // ctr is containerd's command line for what the kubelet uses.
 const ctr = "ctr -a /run/containerd/containerd.sock -n k8s.io "
 
-// forge serves the repository hub.git outside of the clusters, by HTTPS and to clients with
+// serveGit serves the repository hub.git outside of the clusters, by HTTPS and to clients with
 // the token. The authority of its certificate is ca.crt in the folder of the archive.
-func (in *installation) forge(t *testing.T) {
+func (in *releaseInstall) serveGit(t *testing.T) {
 	t.Helper()
-	in.types(t, "", "", "git init -q --bare hub.git && git -C hub.git config http.receivepack true && git clone -q hub.git net")
+	in.run(t, "", "", "git init -q --bare hub.git && git -C hub.git config http.receivepack true && git clone -q hub.git net")
 	in.net = filepath.Join(in.home, "net")
 	backend := gitops.Forge(t, filepath.Join(in.home, "hub.git"))
-	server := &http.Server{ReadHeaderTimeout: limit, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: conditionTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if _, password, _ := q.BasicAuth(); password != gitToken {
 			w.Header().Set("WWW-Authenticate", "Basic realm=git")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -191,8 +190,8 @@ func selfSigned(address net.IP) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: private}, nil
 }
 
-// registry serves images outside of the clusters; requests.log says who asked for what.
-func (in *installation) registry(t *testing.T) {
+// serveRegistry serves images outside of the clusters, and writes requests.log.
+func (in *releaseInstall) serveRegistry(t *testing.T) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(in.home, "requests.log"))
 	if err != nil {
@@ -209,43 +208,43 @@ func (in *installation) registry(t *testing.T) {
 		_ = serve.Wait() // ended by a signal
 		_ = log.Close()
 	})
-	in.outside(t, "until curl -sf http://"+mirrorAt+"/v2/; do sleep 0.2; done")
+	in.runOutside(t, "until curl -sf http://"+mirrorAt+"/v2/; do sleep 0.2; done")
 }
 
-// outside runs lines in the network between the clusters, in the folder of the archive.
-func (in *installation) outside(t *testing.T, lines string) string {
+// runOutside runs lines in the network between the clusters, in the folder of the archive.
+func (in *releaseInstall) runOutside(t *testing.T, lines string) string {
 	t.Helper()
-	return in.rig.must(t, "", "kubelab", "--dir", in.dir, "net", "internet", "env", "HOME="+in.home, "PATH="+in.bin, "sh", "-ec", lines)
+	return in.clusterPair.must(t, "", "kubelab", "--dir", in.dir, "net", "internet", "env", "HOME="+in.home, "PATH="+in.bin, "sh", "-ec", lines)
 }
 
 // mirrored pushes the archive's images to a registry, with the page's commands.
-func mirrored(t *testing.T, in *installation) {
-	in.outside(t, "cd "+in.work+"\n"+in.page(t, installPage, "crane push"))
+func mirrored(t *testing.T, in *releaseInstall) {
+	in.runOutside(t, "cd "+in.work+"\n"+in.pageCommands(t, installPage, "crane push"))
 	for _, name := range []string{"hawser", "hawser-agent"} {
-		out := in.outside(t, "crane digest "+in.mirror+"/"+name+":"+in.version)
+		out := in.runOutside(t, "crane digest "+in.mirror+"/"+name+":"+in.version)
 		if digest := in.digest(t, name); strings.TrimSpace(out) != digest {
 			t.Errorf("the mirror has %s as %s, want %s of images.txt", name, out, digest)
 		}
 	}
 	// The nodes use the mirror over HTTP, and have no image of the release yet.
-	in.everywhere(t, `mkdir -p /etc/containerd/certs.d/`+mirrorAt+`
+	in.onAllNodes(t, `mkdir -p /etc/containerd/certs.d/`+mirrorAt+`
 printf 'server = "http://`+mirrorAt+`"\n[host."http://`+mirrorAt+`"]\n  capabilities = ["pull", "resolve"]\n' >/etc/containerd/certs.d/`+mirrorAt+`/hosts.toml
 for image in $(`+ctr+`images ls | awk '/`+mirrorAt+`|`+in.digest(t, "hawser")+`|`+in.digest(t, "hawser-agent")+`/ { print $1 }'); do `+ctr+`images rm --sync $image; done`)
 }
 
 // digest returns the digest of an image in images.txt.
-func (in *installation) digest(t *testing.T, name string) string {
+func (in *releaseInstall) digest(t *testing.T, name string) string {
 	t.Helper()
 	_, digest, _ := strings.Cut(in.image(t, name), "@")
 	return digest
 }
 
-// pulled wants nodes to have an image of the mirror, with the digest of images.txt, and its
-// parts to have been asked of the mirror.
-func (in *installation) pulled(t *testing.T, name string, nodes int) {
+// checkPulled checks that a number of nodes have an image of the mirror, with the digest of images.txt,
+// and that they requested its blobs from the mirror.
+func (in *releaseInstall) checkPulled(t *testing.T, name string, nodes int) {
 	t.Helper()
 	have := 0
-	for _, list := range in.everywhere(t, ctr+"images ls") {
+	for _, list := range in.onAllNodes(t, ctr+"images ls") {
 		for line := range strings.Lines(list) {
 			if strings.HasPrefix(line, in.mirror+"/"+name) && strings.Contains(line, in.digest(t, name)) {
 				have++
@@ -264,42 +263,42 @@ func (in *installation) pulled(t *testing.T, name string, nodes int) {
 }
 
 // reconcilerByChart installs the reconciler in c1, which publishes pushed commits.
-func reconcilerByChart(t *testing.T, in *installation) {
-	in.types(t, in.net, "", "hawser init --context c1 --context c2")
-	// The one place where the mirror's name is, for agents.
-	in.rewrite(t, "spec:\n", "spec:\n  agent: {image: \""+in.mirror+"/hawser-agent:"+in.version+"@"+in.digest(t, "hawser-agent")+"\"}\n")
-	in.types(t, in.net, "", "hawser allocate && git add -A && git commit -q -m 'the clusterset' && git push -q")
-	in.types(t, in.work, "", "cp ../net/keys/root.key .")
-	in.volume(t, "c1")
-	in.on(t, "c1", strings.TrimSpace(in.page(t, installPage, "helm install hawser hawser-reconciler"))+" --set gitCA.configMap=hawser-git-ca --set registry="+in.mirror+" --set interval=5s")
-	in.on(t, "c1", in.page(t, installPage, "create configmap hawser-git-ca"))
-	in.on(t, "c1", "kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
+func reconcilerByChart(t *testing.T, in *releaseInstall) {
+	in.run(t, in.net, "", "hawser init --context c1 --context c2")
+	// For agents, only the topology names the mirror.
+	in.editTopology(t, "spec:\n", "spec:\n  agent: {image: \""+in.mirror+"/hawser-agent:"+in.version+"@"+in.digest(t, "hawser-agent")+"\"}\n")
+	in.run(t, in.net, "", "hawser allocate && git add -A && git commit -q -m 'the clusterset' && git push -q")
+	in.run(t, in.work, "", "cp ../net/keys/root.key .")
+	in.createVolume(t, "c1")
+	in.onCluster(t, "c1", strings.TrimSpace(in.pageCommands(t, installPage, "helm install hawser hawser-reconciler"))+" --set gitCA.configMap=hawser-git-ca --set registry="+in.mirror+" --set interval=5s")
+	in.onCluster(t, "c1", in.pageCommands(t, installPage, "create configmap hawser-git-ca"))
+	in.onCluster(t, "c1", "kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+conditionTimeout.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
-	in.published(t, "clusterset")
-	in.pulled(t, "hawser", 1)
+	in.awaitPublished(t, "clusterset")
+	in.checkPulled(t, "hawser", 1)
 	// The command of its notes.
-	notes := in.on(t, "c1", "helm get notes hawser -n hawser-reconciler")
+	notes := in.onCluster(t, "c1", "helm get notes hawser -n hawser-reconciler")
 	forward := regexp.MustCompile(`kubectl .* port-forward [^#\n]*`).FindString(notes)
 	out := in.status(t, "c1", forward)
-	if !strings.Contains(out, strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))) {
-		t.Errorf("the status has not the commit: %s", out)
+	if !strings.Contains(out, strings.TrimSpace(in.run(t, in.home, "", "git -C hub.git rev-parse main"))) {
+		t.Errorf("the status lacks the commit: %s", out)
 	}
 }
 
 // status returns the status of the reconciler in a cluster, by a command that forwards its port.
-func (in *installation) status(t *testing.T, cluster, forward string) string {
+func (in *releaseInstall) status(t *testing.T, cluster, forward string) string {
 	t.Helper()
-	return in.on(t, cluster, forward+` >/dev/null &
+	return in.onCluster(t, cluster, forward+` >/dev/null &
 trap "kill $!" EXIT
 curl -sS --retry 30 --retry-delay 1 --retry-connrefused http://localhost:8473/status`)
 }
 
-// volume makes a volume for the claim of a reconciler's state, as a storage class would.
-func (in *installation) volume(t *testing.T, cluster string) {
+// createVolume creates a volume for the claim of a reconciler's state, like a storage class.
+func (in *releaseInstall) createVolume(t *testing.T, cluster string) {
 	t.Helper()
 	const folder = "/var/lib/hawser-reconciler-state"
-	in.everywhere(t, "mkdir -p "+folder+" && chmod 777 "+folder)
-	in.on(t, cluster, `kubectl apply -f - <<'END'
+	in.onAllNodes(t, "mkdir -p "+folder+" && chmod 777 "+folder)
+	in.onCluster(t, cluster, `kubectl apply -f - <<'END'
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: reconciler-state}
@@ -310,8 +309,8 @@ spec:
 END`)
 }
 
-// rewrite changes the topology in one place.
-func (in *installation) rewrite(t *testing.T, from, to string) {
+// editTopology changes the topology in one place.
+func (in *releaseInstall) editTopology(t *testing.T, from, to string) {
 	t.Helper()
 	file := filepath.Join(in.net, "clusterset.yaml")
 	raw, err := os.ReadFile(file)
@@ -326,37 +325,37 @@ func (in *installation) rewrite(t *testing.T, from, to string) {
 	}
 }
 
-// published waits until the reconciler has published the newest commit, and a text is in it.
-func (in *installation) published(t *testing.T, text string) {
+// awaitPublished waits until the reconciler has published the newest commit with a text.
+func (in *releaseInstall) awaitPublished(t *testing.T, text string) {
 	t.Helper()
-	commit := strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main"))
+	commit := strings.TrimSpace(in.run(t, in.home, "", "git -C hub.git rev-parse main"))
 	in.eventually(t, func(out string) bool { return strings.Contains(out, commit) && strings.Contains(out, text) },
 		"sh", "-c", "git -C "+in.home+"/hub.git log -1 --format=%B rendered; git -C "+in.home+"/hub.git show rendered:topology.json")
 }
 
 // clustersInstalled applies the rendered objects in c1 with the chart, and in c2 with kustomize.
-func clustersInstalled(t *testing.T, in *installation) {
-	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml . && cp ../net/keys/c1.identity . && mkdir kustomize && tar -xf hawser-kustomize_"+
+func clustersInstalled(t *testing.T, in *releaseInstall) {
+	in.run(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml . && cp ../net/keys/c1.identity . && mkdir kustomize && tar -xf hawser-kustomize_"+
 		in.version+".tar.gz -C kustomize && cp ../net/keys/c2.identity kustomize/cluster/identity.txt && sed -i 's#clusters/fra#clusters/c2#' kustomize/cluster/kustomization.yaml")
-	in.on(t, "c1", in.page(t, installPage, "kubectl kustomize rendered/clusters/fra", "fra", "c1"))
+	in.onCluster(t, "c1", in.pageCommands(t, installPage, "kubectl kustomize rendered/clusters/fra", "fra", "c1"))
 	in.applyBase(t)
-	in.on(t, "c2", "hawser keys signers --root-key root.key --cluster c2 -o secret | kubectl apply -f -")
-	in.connected(t)
-	in.pulled(t, "hawser-agent", 4)
+	in.onCluster(t, "c2", "hawser keys signers --root-key root.key --cluster c2 -o secret | kubectl apply -f -")
+	in.checkConnected(t)
+	in.checkPulled(t, "hawser-agent", 4)
 }
 
 // applyBase applies the rendered objects in c2, as the base's comment describes. It applies twice, as
 // new definitions need a moment.
-func (in *installation) applyBase(t *testing.T) {
+func (in *releaseInstall) applyBase(t *testing.T) {
 	t.Helper()
-	in.types(t, in.work, "", "rm -rf kustomize/cluster/rendered && cp -r rendered kustomize/cluster/")
-	in.eventually(t, has(""), "kubectl", "--kubeconfig", in.user.kubeconfig, "--context", "c2", "apply", "-k", in.work+"/kustomize/cluster", "--server-side")
+	in.run(t, in.work, "", "rm -rf kustomize/cluster/rendered && cp -r rendered kustomize/cluster/")
+	in.eventually(t, contains(""), "kubectl", "--kubeconfig", in.userShell.kubeconfig, "--context", "c2", "apply", "-k", in.work+"/kustomize/cluster", "--server-side")
 }
 
-func (in *installation) connected(t *testing.T) {
+func (in *releaseInstall) checkConnected(t *testing.T) {
 	t.Helper()
-	in.types(t, in.work, "", "hawser status --wait")
-	out := in.types(t, in.work, "", "hawser verify || [ $? -eq 2 ]")
+	in.run(t, in.work, "", "hawser status --wait")
+	out := in.run(t, in.work, "", "hawser verify || [ $? -eq 2 ]")
 	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
 		if !strings.Contains(out, node+": ") {
 			t.Errorf("verify does not list %s:\n%s", node, out)
@@ -366,8 +365,8 @@ func (in *installation) connected(t *testing.T) {
 
 // sameAsRendered checks that hawser apply would add its annotation to what the chart and the
 // base made, and floors to the pins, and change nothing else.
-func sameAsRendered(t *testing.T, in *installation) {
-	out := in.types(t, in.work, "", "hawser apply --tree rendered --dry-run -o json || [ $? -eq 1 ]")
+func sameAsRendered(t *testing.T, in *releaseInstall) {
+	out := in.run(t, in.work, "", "hawser apply --tree rendered --dry-run -o json || [ $? -eq 1 ]")
 	var result struct {
 		Clusters []struct {
 			Changes []struct {
@@ -398,8 +397,8 @@ func sameAsRendered(t *testing.T, in *installation) {
 
 // reconcilerByBase moves the reconciler to c2, with the kustomize base and the overlay of its
 // comment. From here on this reconciler publishes.
-func reconcilerByBase(t *testing.T, in *installation) {
-	in.on(t, "c1", "kubectl -n hawser-reconciler scale deploy/hawser-reconciler --replicas=0 && kubectl -n hawser-reconciler wait --for=delete pod --all --timeout="+limit.String())
+func reconcilerByBase(t *testing.T, in *releaseInstall) {
+	in.onCluster(t, "c1", "kubectl -n hawser-reconciler scale deploy/hawser-reconciler --replicas=0 && kubectl -n hawser-reconciler wait --for=delete pod --all --timeout="+conditionTimeout.String())
 	base, err := os.ReadFile(filepath.Join(in.work, "kustomize/reconciler/kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -415,23 +414,22 @@ func reconcilerByBase(t *testing.T, in *installation) {
 		os.WriteFile(filepath.Join(in.work, "kustomize/here/kustomization.yaml"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	in.on(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
+	in.onCluster(t, "c2", "kubectl create namespace hawser-reconciler && kubectl -n hawser-reconciler create secret generic hawser-root-key --from-file=root.key"+
 		" && kubectl -n hawser-reconciler create secret generic hawser-git --from-literal=token="+gitToken)
-	in.on(t, "c2", in.page(t, installPage, "create configmap hawser-git-ca"))
-	in.volume(t, "c2")
-	in.on(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+limit.String()+
+	in.onCluster(t, "c2", in.pageCommands(t, installPage, "create configmap hawser-git-ca"))
+	in.createVolume(t, "c2")
+	in.onCluster(t, "c2", "kubectl apply --server-side -k kustomize/here && kubectl -n hawser-reconciler rollout status deploy/hawser-reconciler --timeout="+conditionTimeout.String()+
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
-	// A node of each cluster has the image now: it came from the mirror.
-	in.pulled(t, "hawser", 2)
+	// A node of each cluster now has the image of the mirror.
+	in.checkPulled(t, "hawser", 2)
 	status := in.status(t, "c2", "kubectl -n hawser-reconciler port-forward deploy/hawser-reconciler 8473")
-	if commit := strings.TrimSpace(in.types(t, in.home, "", "git -C hub.git rev-parse main")); !strings.Contains(status, commit) {
-		t.Errorf("the status has not the commit %s: %s", commit, status)
+	if commit := strings.TrimSpace(in.run(t, in.home, "", "git -C hub.git rev-parse main")); !strings.Contains(status, commit) {
+		t.Errorf("the status lacks the commit %s: %s", commit, status)
 	}
 }
 
-// clustersUpgraded has a commit arrive: the reconciler publishes it, the chart and the base
-// bring it.
-func clustersUpgraded(t *testing.T, in *installation) {
+// clustersUpgraded commits an export. The reconciler publishes it, and the chart and the base apply it.
+func clustersUpgraded(t *testing.T, in *releaseInstall) {
 	file := filepath.Join(in.net, "clusterset.yaml")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -441,27 +439,27 @@ func clustersUpgraded(t *testing.T, in *installation) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	in.types(t, in.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
-	in.published(t, "whereami-cs")
-	in.types(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml .")
-	upgrade := slices.DeleteFunc(strings.Split(in.page(t, installPage, "kubectl kustomize rendered/clusters/fra", "fra", "c1", "helm install", "helm upgrade"), "\n"),
+	in.run(t, in.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
+	in.awaitPublished(t, "whereami-cs")
+	in.run(t, in.work, "", "cp ../net/clusterset.yaml ../net/clusterset.lock.yaml .")
+	upgrade := slices.DeleteFunc(strings.Split(in.pageCommands(t, installPage, "kubectl kustomize rendered/clusters/fra", "fra", "c1", "helm install", "helm upgrade"), "\n"),
 		func(line string) bool {
 			return !strings.HasPrefix(line, "hawser render") && !strings.Contains(line, "fra.yaml") && !strings.Contains(line, "c1.yaml")
 		})
-	in.on(t, "c1", strings.Join(upgrade, "\n"))
+	in.onCluster(t, "c1", strings.Join(upgrade, "\n"))
 	in.applyBase(t)
-	(&set{rig: in.rig}).ask(t, "c1", "client", service, from("c2"))
-	in.connected(t)
+	(&clusterset{clusterPair: in.clusterPair}).awaitAnswer(t, "c1", "client", serviceName, fromCluster("c2"))
+	in.checkConnected(t)
 }
 
-// chartsUninstalled takes all of it away, with the page's commands.
-func chartsUninstalled(t *testing.T, in *installation) {
-	in.on(t, "c1", in.page(t, uninstallPage, "helm uninstall", "fra", "c1"))
-	in.types(t, in.work, "", "hawser uninstall c2 --yes")
-	in.on(t, "c2", "kubectl delete namespace hawser-reconciler")
-	// Definitions that others use, too, stay, as their exports would go.
-	in.on(t, "c1", "kubectl get crds serviceexports.multicluster.x-k8s.io serviceimports.multicluster.x-k8s.io clusterproperties.about.k8s.io")
-	if out := in.on(t, "c1", "{ helm list -A -q; kubectl get namespaces,crds,clusterroles,clusterrolebindings,validatingadmissionpolicies -o name; } | grep hawser || true"); out != "" {
+// chartsUninstalled uninstalls everything with the page's commands.
+func chartsUninstalled(t *testing.T, in *releaseInstall) {
+	in.onCluster(t, "c1", in.pageCommands(t, uninstallPage, "helm uninstall", "fra", "c1"))
+	in.run(t, in.work, "", "hawser uninstall c2 --yes")
+	in.onCluster(t, "c2", "kubectl delete namespace hawser-reconciler")
+	// Shared definitions stay, as their deletion would delete foreign exports.
+	in.onCluster(t, "c1", "kubectl get crds serviceexports.multicluster.x-k8s.io serviceimports.multicluster.x-k8s.io clusterproperties.about.k8s.io")
+	if out := in.onCluster(t, "c1", "{ helm list -A -q; kubectl get namespaces,crds,clusterroles,clusterrolebindings,validatingadmissionpolicies -o name; } | grep hawser || true"); out != "" {
 		t.Errorf("this is left in c1:\n%s", out)
 	}
 }

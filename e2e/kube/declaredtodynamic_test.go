@@ -13,11 +13,11 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestDeclaredBecomesDynamic: an export leaves the topology, and its ServiceExport stays. Its
-// clusterset IP is the same, and of pods in both clusters that resolve its name and connect
-// all the while, none is without an answer.
+// TestDeclaredBecomesDynamic removes an export from the topology; its ServiceExport stays. The
+// clusterset IP does not change. Pods of both clusters resolve the name and connect meanwhile, without
+// a failure.
 func TestDeclaredBecomesDynamic(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	const namespace, name = "dynamic-becomes", "becomes.dynamic-becomes.svc.clusterset.local"
 	t.Cleanup(func() {
 		s.reset(t)
@@ -32,19 +32,19 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	const exports = "  exports:\n"
 	const declared = "  - name: becomes\n    namespace: " + namespace + "\n    clusters: [c2]\n    ports: [{name: http, port: 80, protocol: TCP}]\n"
 	s.change(t, exports, exports+declared)
-	s.madeIn(t, "topology", namespace+"/becomes") // the ServiceExport alone would do, and has another address then
+	s.awaitExportSource(t, "topology", namespace+"/becomes") // the ServiceExport alone would do, and has another address then
 	// Another manager owns the ServiceExport before the topology drops it.
 	s.apply(t, "c2", strings.ReplaceAll(fmt.Sprintf(leavingExport, pod), "leaving", "becomes"))
-	s.ask(t, "c1", "client", name, from("c2"))
-	s.ask(t, "c2", "client", name, from("c2"))
+	s.awaitAnswer(t, "c1", "client", name, fromCluster("c2"))
+	s.awaitAnswer(t, "c2", "client", name, fromCluster("c2"))
 	addresses := map[string]string{}
 	for _, c := range s.clusters {
-		addresses[c] = s.dig(t, c, "client", name, 1)[0]
+		addresses[c] = s.awaitAddresses(t, c, "client", name, 1)[0]
 	}
 	imported := func() {
 		t.Helper()
 		for c, address := range addresses {
-			s.eventually(t, has(address), "kubectl", "--context", c, "-n", namespace, "get", "serviceimport", "becomes", "-o", "jsonpath={.spec.ips}")
+			s.eventually(t, contains(address), "kubectl", "--context", c, "-n", namespace, "get", "serviceimport", "becomes", "-o", "jsonpath={.spec.ips}")
 		}
 	}
 	imported()
@@ -52,23 +52,23 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	clients := [][2]string{{"c1", "client"}, {"c1", "near"}, {"c2", "client"}}
 	asked := make(chan string)
 	for _, at := range clients {
-		t.Cleanup(func() { s.must(t, "", within(at[0], at[1], "touch", "/tmp/stop")...) })
+		t.Cleanup(func() { s.must(t, "", inPod(at[0], at[1], "touch", "/tmp/stop")...) })
 		go func() {
-			out, err := s.try(context.Background(), "", "", within(at[0], at[1], "sh", "-c", askUntilStopped, name, addresses[at[0]])...)
+			out, err := s.try(context.Background(), "", "", inPod(at[0], at[1], "sh", "-c", askUntilStopped, name, addresses[at[0]])...)
 			asked <- fmt.Sprintf("%s/%s: %s %v", at[0], at[1], out, err)
 		}()
 	}
 	s.change(t, exports+declared, exports)
-	s.madeIn(t, "clusters", namespace+"/becomes")
+	s.awaitExportSource(t, "clusters", namespace+"/becomes")
 	imported()
 	for _, at := range clients {
-		s.must(t, "", within(at[0], at[1], "touch", "/tmp/stop")...)
+		s.must(t, "", inPod(at[0], at[1], "touch", "/tmp/stop")...)
 	}
 	for range clients {
 		out := <-asked
 		t.Log(out)
 		if !strings.HasSuffix(out, "none failed\n <nil>") {
-			t.Error("not all had an answer")
+			t.Error("a request failed")
 		}
 	}
 }
@@ -85,19 +85,19 @@ done
 [ $failed = 0 ] && failed=none
 echo "$asked times, $failed failed"`
 
-// madeIn waits until the agents of all nodes say where an export, namespace/name, was made:
-// in the topology or in clusters.
-func (s *set) madeIn(t *testing.T, where, name string) {
+// awaitExportSource waits until the agents of all nodes report the source of an export, namespace/name:
+// topology or clusters.
+func (s *clusterset) awaitExportSource(t *testing.T, where, name string) {
 	t.Helper()
 	for _, node := range []string{"c1n1", "c1n2", "c2n1", "c2n2"} {
-		s.eventually(t, func(said string) bool {
+		s.eventually(t, func(output string) bool {
 			var st status.Status
-			if err := json.Unmarshal([]byte(said), &st); err != nil {
+			if err := json.Unmarshal([]byte(output), &st); err != nil {
 				t.Fatal(err)
 			}
 			return slices.ContainsFunc(st.Exports, func(e status.Export) bool {
 				return e.Namespace+"/"+e.Name == name && e.Dynamic == (where == "clusters")
 			})
-		}, append(s.agentSays(node), "-o", "json")...)
+		}, append(s.agentCommand(node), "-o", "json")...)
 	}
 }

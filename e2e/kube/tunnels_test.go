@@ -10,7 +10,7 @@ import (
 // TestTunnels tests gateways in pods with every driver, with the same rights for all, and the
 // migration from one driver to the next.
 func TestTunnels(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	defer s.reset(t)
 	before := "egressIPs: 8"
 	for _, driver := range []string{"ipsec", "vxlan"} {
@@ -19,8 +19,8 @@ func TestTunnels(t *testing.T) {
 		before = after
 		for _, c := range s.clusters {
 			s.eventually(t, regexp.MustCompile(`link .*: `+driver+`.*, connected`).MatchString,
-				within(c, "hawser-system/"+s.agentOn(t, c, c+"n1"), "/hawser-agent", "status")...)
+				inPod(c, "hawser-system/"+s.agentOn(t, c, c+"n1"), "/hawser-agent", "status")...)
 		}
-		s.reach(t)
+		s.checkReach(t)
 	}
 }

@@ -13,23 +13,23 @@ import (
 // c1, under connections and datagrams from c1 to c2. Every connection survives; the test logs the
 // number of lost datagrams.
 func TestRollingUpdate(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	t.Cleanup(func() { s.reset(t) })
 	s.change(t, "      endpoints: [172.31.1.11]\n", `      endpoints: [172.31.1.11]
     - name: c1-b
       node: c1n2
       endpoints: [172.31.1.12]
 `)
-	s.eventually(t, has("c1-b"), "sh", "-c", "kubectl --context c1 -n hawser-system get pods -o name; "+
+	s.eventually(t, contains("c1-b"), "sh", "-c", "kubectl --context c1 -n hawser-system get pods -o name; "+
 		"kubectl --context c2 -n hawser-system exec ds/hawser-gateway -- /hawser-agent status | grep 'c1-b.*connected'")
-	s.ready(t)
-	target := s.dig(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
-	tcp := s.flow(t, "tcp", "--count", "40", "--patience", "60s", "--open", "60s", target)
-	udp := s.flow(t, "udp", "--rate", "200", "--grace", "5s", target)
+	s.awaitReady(t)
+	target := s.awaitAddresses(t, "c1", "near", "traffic.sample.svc.clusterset.local", 1)[0] + ":7000"
+	tcp := s.startFlow(t, "tcp", "--count", "40", "--patience", "60s", "--open", "60s", target)
+	udp := s.startFlow(t, "udp", "--rate", "200", "--grace", "5s", target)
 	for _, c := range []string{"c1", "c2"} {
 		for name := range strings.FieldsSeq(s.kubectl(t, c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")) {
 			s.kubectl(t, c, "-n", "hawser-system", "rollout", "restart", name)
-			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+limit.String())
+			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+conditionTimeout.String())
 		}
 		if c == "c1" {
 			s.kubectl(t, "c1", "exec", "near", "--", "touch", "/tmp/until-udp")
@@ -44,8 +44,8 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
-// report is hawser-traffic's report.
-type report struct {
+// trafficReport is hawser-traffic's report.
+type trafficReport struct {
 	Connections, Survivors, Resets, Timeouts int
 	Sent, Lost                               int
 	Silence                                  struct{ Long float64 }
@@ -54,14 +54,14 @@ type report struct {
 	}
 }
 
-type outcome struct {
+type trafficOutput struct {
 	out string
 	err error
 }
 
-func (o outcome) read(t *testing.T) report {
+func (o trafficOutput) read(t *testing.T) trafficReport {
 	t.Helper()
-	var r report
+	var r trafficReport
 	from := strings.Index(o.out, "{")
 	if o.err != nil || from < 0 {
 		t.Fatalf("%v\n%s", o.err, o.out)
@@ -72,17 +72,17 @@ func (o outcome) read(t *testing.T) report {
 	return r
 }
 
-// flow begins traffic in the pod near of c1, which is on the gateway, and returns when
-// it flows. It ends when the pod has the file /tmp/until-KIND.
-func (s *set) flow(t *testing.T, kind string, args ...string) <-chan outcome {
+// startFlow starts traffic in the pod near of c1, which is on the gateway, and returns when it flows. The
+// traffic ends when the pod has the file /tmp/until-KIND.
+func (s *clusterset) startFlow(t *testing.T, kind string, args ...string) <-chan trafficOutput {
 	t.Helper()
 	s.kubectl(t, "c1", "exec", "near", "--", "rm", "-f", "/tmp/until-"+kind, "/tmp/ready-"+kind)
 	argv := append([]string{"hawser-traffic", kind, "--until", "/tmp/until-" + kind, "--ready", "/tmp/ready-" + kind}, args...)
-	done := make(chan outcome, 1)
+	done := make(chan trafficOutput, 1)
 	go func() {
-		out, err := s.try(context.Background(), "", "", within("c1", "near", argv...)...)
-		done <- outcome{out, err}
+		out, err := s.try(context.Background(), "", "", inPod("c1", "near", argv...)...)
+		done <- trafficOutput{out, err}
 	}()
-	s.eventually(t, has("ready-"+kind), within("c1", "near", "ls", "/tmp")...)
+	s.eventually(t, contains("ready-"+kind), inPod("c1", "near", "ls", "/tmp")...)
 	return done
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // reuseEnv names the folder of running clusters (kubelab --dir) for the tests, which do not remove
-// them. The other variables are for clusters of other shapes.
+// them. The other variables are for clusters with other options.
 const (
 	reuseEnv     = "HAWSER_KUBE_LAB"
 	reuseFlatEnv = "HAWSER_KUBE_LAB_FLAT"
@@ -46,22 +46,22 @@ const (
 // build them.
 const binariesEnv = "HAWSER_E2E_BIN"
 
-// limit bounds the wait for a condition on a slow machine.
-const limit = 3 * time.Minute
+// conditionTimeout bounds the wait for a condition on a slow machine.
+const conditionTimeout = 3 * time.Minute
 
 // programs are built once for all tests.
 type programs struct {
 	dir  string // hawser, hawser-agent, kubelab
 	kube string // folder of hack/setup-kube.sh
 	cni  string // folder of hack/setup-cni.sh, if the network has programs
-	labs map[shape]*rig
+	labs map[labOptions]*clusterPair
 	mu   sync.Mutex
 
 	missing string // missing programs; all tests are then skipped
 }
 
-// shape describes the clusters of a rig.
-type shape struct {
+// labOptions are the options of kubelab up for a pair of clusters.
+type labOptions struct {
 	flat     bool   // different prefixes; otherwise both have the same
 	pods     string // kubelab up --pods
 	proxy    string // kubelab up --proxy
@@ -70,35 +70,35 @@ type shape struct {
 	settings string // settings of the network, separated by commas
 }
 
-// fromEnv returns the shape with the network of the environment. A proxy other than nftables is
+// fromEnv returns the options with the network of the environment. A proxy other than nftables is
 // required by a test, and stays.
-func (of shape) fromEnv() shape {
-	of.cni, of.settings = os.Getenv(cniEnv), os.Getenv(cniSettingsEnv)
-	if of.proxy == "nftables" {
-		of.proxy = cmp.Or(os.Getenv(proxyEnv), of.proxy)
+func (opts labOptions) fromEnv() labOptions {
+	opts.cni, opts.settings = os.Getenv(cniEnv), os.Getenv(cniSettingsEnv)
+	if opts.proxy == "nftables" {
+		opts.proxy = cmp.Or(os.Getenv(proxyEnv), opts.proxy)
 	}
-	return of
+	return opts
 }
 
 // network returns the recipe of the clusters' network. A user's own script is assumed to support
 // everything.
-func (of shape) network() cni.Recipe {
-	recipe, err := cni.Find(cmp.Or(of.cni, "bridge"))
+func (opts labOptions) network() cni.Recipe {
+	recipe, err := cni.Find(cmp.Or(opts.cni, "bridge"))
 	if err != nil {
 		return cni.Recipe{Routed: true, IPv6: true, Policies: true}
 	}
 	return recipe
 }
 
-// The shapes that tests share.
+// The options that tests share.
 var (
-	same = shape{proxy: "nftables"}
-	flat = shape{flat: true, proxy: "nftables"}
-	dual = shape{proxy: "nftables", families: "dual"}
-	six  = shape{proxy: "nftables", families: "ipv6"}
+	samePrefixes = labOptions{proxy: "nftables"}
+	flat         = labOptions{flat: true, proxy: "nftables"}
+	dualStack    = labOptions{proxy: "nftables", families: "dual"}
+	ipv6Only     = labOptions{proxy: "nftables", families: "ipv6"}
 )
 
-var built = programs{labs: map[shape]*rig{}} // TestMain fills it
+var built = programs{labs: map[labOptions]*clusterPair{}} // TestMain fills it
 
 // TestMain builds the programs, and removes the clusters of the tests at the end.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -118,15 +118,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer built.down()
-	if of := same.fromEnv(); of != same {
-		fmt.Printf("new clusters have the network %s %s and kube-proxy %s\n", cmp.Or(of.cni, "bridge"), of.settings, of.proxy)
+	if opts := samePrefixes.fromEnv(); opts != samePrefixes {
+		fmt.Printf("new clusters have the network %s %s and kube-proxy %s\n", cmp.Or(opts.cni, "bridge"), opts.settings, opts.proxy)
 	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM)
 	go func() { // remove the clusters of an interrupted run
 		<-interrupted
-		for _, r := range built.labs {
-			r.takeDown()
+		for _, pair := range built.labs {
+			pair.takeDown()
 		}
 		_ = os.RemoveAll(dir)
 		os.Exit(1)
@@ -188,24 +188,24 @@ func (p *programs) setUp(script string, args ...string) (string, error) {
 }
 
 func (p *programs) down() {
-	for _, r := range p.labs {
-		r.down()
+	for _, pair := range p.labs {
+		pair.down()
 	}
 }
 
 // down removes the clusters if the tests started them.
-func (r *rig) down() {
+func (pair *clusterPair) down() {
 	built.mu.Lock()
 	defer built.mu.Unlock()
-	delete(built.labs, r.shape)
-	r.takeDown()
+	delete(built.labs, pair.shape)
+	pair.takeDown()
 }
 
-func (r *rig) takeDown() {
-	if !r.ours {
+func (pair *clusterPair) takeDown() {
+	if !pair.ours {
 		return
 	}
-	if out, err := r.remove(); err != nil {
+	if out, err := pair.remove(); err != nil {
 		fmt.Fprintf(os.Stderr, "kubelab down: %v\n%s", err, out)
 	}
 }
@@ -234,55 +234,55 @@ func removeAtEnd(dir string) (remove func() ([]byte, error), err error) {
 	}, nil
 }
 
-// rig is two clusters, c1 and c2, used by one test after the other.
-type rig struct {
+// clusterPair is a pair of clusters, c1 and c2, used by one test after the other.
+type clusterPair struct {
 	dir        string
 	kubeconfig string
 	ours       bool
-	shape      shape
+	shape      labOptions
 	clusters   []string
-	set        *set // installed clusterset
+	installed  *clusterset // installed clusterset
 	remove     func() ([]byte, error)
 }
 
-// needRig returns clusters of a shape, and starts them if necessary.
-func needRig(t *testing.T, of shape) *rig {
+// needClusters returns clusters with the options, and starts them if necessary.
+func needClusters(t *testing.T, opts labOptions) *clusterPair {
 	t.Helper()
-	need(t)
+	needMachine(t)
 	built.mu.Lock()
 	defer built.mu.Unlock()
-	reuse := map[shape]string{same: reuseEnv, flat: reuseFlatEnv, dual: reuseDualEnv, six: reuseIPv6Env}[of]
-	of = of.fromEnv()
-	if of.families != "" && !of.network().IPv6 {
-		t.Skipf("network %s supports only IPv4 in the lab", of.cni)
+	reuse := map[labOptions]string{samePrefixes: reuseEnv, flat: reuseFlatEnv, dualStack: reuseDualEnv, ipv6Only: reuseIPv6Env}[opts]
+	opts = opts.fromEnv()
+	if opts.families != "" && !opts.network().IPv6 {
+		t.Skipf("network %s supports only IPv4 in the lab", opts.cni)
 	}
-	if r := built.labs[of]; r != nil {
-		return r
+	if pair := built.labs[opts]; pair != nil {
+		return pair
 	}
-	r := &rig{shape: of, clusters: []string{"c1", "c2"}}
-	built.labs[of] = r
+	pair := &clusterPair{shape: opts, clusters: []string{"c1", "c2"}}
+	built.labs[opts] = pair
 	if reuse != "" {
-		r.dir = os.Getenv(reuse)
+		pair.dir = os.Getenv(reuse)
 	}
-	if r.dir != "" { // new pods run the agent of this tree
-		if out, err := exec.Command("kubelab", "--dir", r.dir, "load", filepath.Join(built.dir, "hawser-agent")).CombinedOutput(); err != nil {
+	if pair.dir != "" { // new pods run the agent of this tree
+		if out, err := exec.Command("kubelab", "--dir", pair.dir, "load", filepath.Join(built.dir, "hawser-agent")).CombinedOutput(); err != nil {
 			t.Fatalf("kubelab load: %v\n%s", err, out)
 		}
 	} else {
-		name := fmt.Sprintf("hk-%d-%s%s%s", os.Getpid(), of.proxy, map[bool]string{true: "-flat"}[of.flat], of.families)
-		if of.pods != "" {
+		name := fmt.Sprintf("hk-%d-%s%s%s", os.Getpid(), opts.proxy, map[bool]string{true: "-flat"}[opts.flat], opts.families)
+		if opts.pods != "" {
 			name += "-pods"
 		}
-		r.dir = filepath.Join("/var/tmp", name)
+		pair.dir = filepath.Join("/var/tmp", name)
 		var err error
-		if r.remove, err = removeAtEnd(r.dir); err != nil {
+		if pair.remove, err = removeAtEnd(pair.dir); err != nil {
 			t.Fatal(err)
 		}
-		r.ours = true
-		up := exec.Command("kubelab", "--dir", r.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
-			"--proxy", of.proxy, fmt.Sprintf("--flat=%t", of.flat), "--pods", of.pods, "--families", cmp.Or(of.families, "ipv4"),
-			"--cni", cmp.Or(of.cni, "bridge"), "--cni-bin", built.cni)
-		for setting := range strings.SplitSeq(of.settings, ",") {
+		pair.ours = true
+		up := exec.Command("kubelab", "--dir", pair.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
+			"--proxy", opts.proxy, fmt.Sprintf("--flat=%t", opts.flat), "--pods", opts.pods, "--families", cmp.Or(opts.families, "ipv4"),
+			"--cni", cmp.Or(opts.cni, "bridge"), "--cni-bin", built.cni)
+		for setting := range strings.SplitSeq(opts.settings, ",") {
 			if setting != "" {
 				up.Args = append(up.Args, "--cni-setting", setting)
 			}
@@ -298,14 +298,14 @@ func needRig(t *testing.T, of shape) *rig {
 		}
 		t.Logf("figure: two clusters of two nodes each are up after %.1f s", time.Since(start).Seconds())
 	}
-	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
-	return r
+	pair.kubeconfig = filepath.Join(pair.dir, "kubeconfig")
+	return pair
 }
 
 func required() bool { return os.Getenv("REQUIRE_KERNEL") == "1" }
 
-// need skips the test if the machine lacks a requirement, or fails it with REQUIRE_KERNEL=1.
-func need(t *testing.T) {
+// needMachine skips the test if the machine lacks a requirement, or fails it with REQUIRE_KERNEL=1.
+func needMachine(t *testing.T) {
 	t.Helper()
 	missing := ""
 	if os.Geteuid() != 0 {
@@ -325,10 +325,10 @@ func need(t *testing.T) {
 }
 
 // try runs a program in a folder, with the clusters' kubeconfig.
-func (r *rig) try(ctx context.Context, dir, input string, argv ...string) (string, error) {
+func (pair *clusterPair) try(ctx context.Context, dir, input string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.kubeconfig, reuseEnv+"="+r.dir)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+pair.kubeconfig, reuseEnv+"="+pair.dir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -338,53 +338,53 @@ func (r *rig) try(ctx context.Context, dir, input string, argv ...string) (strin
 }
 
 // kubectl runs kubectl, which must succeed.
-func (r *rig) kubectl(t *testing.T, cluster string, args ...string) string {
+func (pair *clusterPair) kubectl(t *testing.T, cluster string, args ...string) string {
 	t.Helper()
-	return r.must(t, "", append([]string{"kubectl", "--context", cluster}, args...)...)
+	return pair.must(t, "", append([]string{"kubectl", "--context", cluster}, args...)...)
 }
 
 // apply applies manifests to a cluster.
-func (r *rig) apply(t *testing.T, cluster, manifests string) {
+func (pair *clusterPair) apply(t *testing.T, cluster, manifests string) {
 	t.Helper()
-	r.must(t, manifests, "kubectl", "--context", cluster, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	pair.must(t, manifests, "kubectl", "--context", cluster, "apply", "--server-side", "--force-conflicts", "-f", "-")
 }
 
-func (r *rig) must(t *testing.T, input string, argv ...string) string {
+func (pair *clusterPair) must(t *testing.T, input string, argv ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
 	defer cancel()
-	out, err := r.try(ctx, "", input, argv...)
+	out, err := pair.try(ctx, "", input, argv...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// eventually runs a program until it succeeds with a wanted output.
-func (r *rig) eventually(t *testing.T, want func(string) bool, argv ...string) string {
+// eventually runs a program until it succeeds and its output matches.
+func (pair *clusterPair) eventually(t *testing.T, want func(string) bool, argv ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
 	defer cancel()
 	for {
-		out, err := r.try(ctx, "", "", argv...)
+		out, err := pair.try(ctx, "", "", argv...)
 		if err == nil && want(out) {
 			return out
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("not within %s: %s\n%s%v", limit, strings.Join(argv, " "), out, err)
+			t.Fatalf("not within %s: %s\n%s%v", conditionTimeout, strings.Join(argv, " "), out, err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
-// has returns a condition for eventually: the output contains text.
-func has(text string) func(string) bool {
+// contains returns a condition for eventually: the output contains text.
+func contains(text string) func(string) bool {
 	return func(out string) bool { return strings.Contains(out, text) }
 }
 
-// within returns the command that runs argv in a pod: namespace/name, or a name in namespace default.
-func within(cluster, pod string, argv ...string) []string {
+// inPod returns the command that runs argv in a pod: namespace/name, or a name in namespace default.
+func inPod(cluster, pod string, argv ...string) []string {
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok {
 		namespace, name = "default", pod
@@ -393,14 +393,14 @@ func within(cluster, pod string, argv ...string) []string {
 }
 
 // workloads deploys whereami and clients in both clusters, and waits for them.
-func (r *rig) workloads(t *testing.T) {
+func (pair *clusterPair) workloads(t *testing.T) {
 	t.Helper()
 	text := workloads(t)
-	for _, c := range r.clusters {
-		r.apply(t, c, strings.ReplaceAll(text, "THISCLUSTER", c))
+	for _, c := range pair.clusters {
+		pair.apply(t, c, strings.ReplaceAll(text, "THISCLUSTER", c))
 	}
-	for _, c := range r.clusters {
-		r.kubectl(t, c, "wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout="+limit.String())
+	for _, c := range pair.clusters {
+		pair.kubectl(t, c, "wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout="+conditionTimeout.String())
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestStatusFaults makes the faults that new users made. hawser status must name the cause and the
+// TestStatusFaults injects the faults that new users made. hawser status must name the cause and the
 // next step of each in its first line, and report no problem after the repair.
 func TestStatusFaults(t *testing.T) {
-	s := needSet(t, same)
+	s := needClusterset(t, samePrefixes)
 	t.Cleanup(func() { s.reset(t) })
 	s.firstLine(t, "no problems: 2 clusters", 0)
 	second := func(old, new string) { // in the entry of c2
@@ -47,17 +47,17 @@ func TestStatusFaults(t *testing.T) {
 		}, s.reset, "PortConflict", 1},
 		{"Service deleted", func(t *testing.T) { s.kubectl(t, "c2", "-n", "sample", "delete", "service", "whereami-cs") }, s.workloads,
 			"NoService", 1},
-		{"gateway node off", func(t *testing.T) { s.lab(t, "stop", "c2n1") }, func(t *testing.T) { s.lab(t, "start", "c2n1") },
+		{"gateway node off", func(t *testing.T) { s.kubelab(t, "stop", "c2n1") }, func(t *testing.T) { s.kubelab(t, "start", "c2n1") },
 			"c2/c2n1: the node is NotReady", 1},
 		{"DNS block damaged", func(t *testing.T) {
-			d := domain{set: s, t: t}
-			plain = d.eventuallyOurs()
+			d := coreDNS{clusterset: s, t: t}
+			plain = d.awaitBlock()
 			d.write(strings.Replace(d.corefile(), "# hawser: end\n", "", 1))
 		}, func(t *testing.T) {
-			d := domain{set: s, t: t}
+			d := coreDNS{clusterset: s, t: t}
 			d.write(plain)
-			d.eventuallyOurs()
-			d.resolves()
+			d.awaitBlock()
+			d.awaitResolution()
 		}, "the begin mark has no end mark after it", 1},
 		{"image", func(t *testing.T) {
 			s.kubectl(t, "c1", "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=hawser.dev/hawser-agent:v9.9.9")
@@ -85,9 +85,9 @@ func TestStatusFaults(t *testing.T) {
 
 // firstLine runs hawser status until its first line contains a text and its exit code is as wanted. It
 // returns the line.
-func (s *set) firstLine(t *testing.T, text string, code int) string {
+func (s *clusterset) firstLine(t *testing.T, text string, code int) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
 	defer cancel()
 	for {
 		out, err := s.try(ctx, "", "", "sh", "-c", `hawser status -f "$1" 2>&1; echo "code $?"`, "sh", s.path("repo"))
@@ -97,7 +97,7 @@ func (s *set) firstLine(t *testing.T, text string, code int) string {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("the first line of hawser status does not contain %q with exit code %d within %s:\n%s%v", text, code, limit, out, err)
+			t.Fatalf("the first line of hawser status does not contain %q with exit code %d within %s:\n%s%v", text, code, conditionTimeout, out, err)
 		case <-time.After(time.Second):
 		}
 	}

@@ -17,22 +17,22 @@ import (
 // TestBootstrapFlux bootstraps clusters with Flux. From then on only Flux applies publications. Its
 // kustomize-controller is real; e2e/kube/gitops replaces the source-controller.
 func TestBootstrapFlux(t *testing.T) {
-	d := newDelivery(t)
+	d := newGitOpsBootstrap(t)
 	for _, c := range d.clusters {
 		d.flux(t, c)
 	}
 	d.bootstrap(t, "Flux")
 	for _, c := range d.clusters {
-		d.eventually(t, has("True"), "kubectl", "--context", c, "-n", gitops.FluxNamespace, "get", "kustomization", "hawser", "hawser-sync",
+		d.eventually(t, contains("True"), "kubectl", "--context", c, "-n", gitops.FluxNamespace, "get", "kustomization", "hawser", "hawser-sync",
 			"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
 	}
 	d.export(t, func() {})
 }
 
-// TestBootstrapArgo is the same with Argo CD, which runs in c1 for both clusters: the
-// controllers of Applications and ApplicationSets, and the server of repositories.
+// TestBootstrapArgo is TestBootstrapFlux with Argo CD, which runs in c1 for both clusters: the
+// controllers of Applications and ApplicationSets, and the repository server.
 func TestBootstrapArgo(t *testing.T) {
-	d := newDelivery(t)
+	d := newGitOpsBootstrap(t)
 	d.defined(t, "c1", "argo", gitops.ArgoNamespace, "applications,applicationsets,appprojects")
 	d.apply(t, "c1", gitops.ArgoSettings(gitops.Documented(t, "../../docs/gitops.md", "resource.customizations.health")))
 	for _, c := range d.clusters {
@@ -51,40 +51,40 @@ func TestBootstrapArgo(t *testing.T) {
 	}
 }
 
-// delivery is a topology of two clusters that others than Hawser bring there.
-type delivery struct {
-	*rig
-	user
+// gitOpsBootstrap is a topology of two clusters, applied by Flux or Argo CD.
+type gitOpsBootstrap struct {
+	*clusterPair
+	userShell
 	net string // work tree
 	url string // where Flux and Argo CD find it
 }
 
-// newDelivery makes the topology; no cluster has anything of it yet.
-func newDelivery(t *testing.T) *delivery {
+// newGitOpsBootstrap creates the topology, without applying it to a cluster.
+func newGitOpsBootstrap(t *testing.T) *gitOpsBootstrap {
 	t.Helper()
-	r := needRig(t, same)
-	if r.set != nil {
-		r.set.uninstall(t)
+	pair := needClusters(t, samePrefixes)
+	if pair.installed != nil {
+		pair.installed.uninstall(t)
 	}
-	r.workloads(t)
-	d := &delivery{rig: r, user: newUser(t, r, release{bin: os.Getenv("PATH")}, nil)}
+	pair.workloads(t)
+	d := &gitOpsBootstrap{clusterPair: pair, userShell: newUserShell(t, pair, release{bin: os.Getenv("PATH")}, nil)}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
-		if _, err := d.user.try(ctx, "", "", "hawser uninstall c1 c2 --yes --force"); err != nil {
+		if _, err := d.userShell.try(ctx, "", "", "hawser uninstall c1 c2 --yes --force"); err != nil {
 			t.Error(err)
 		}
 	})
-	d.types(t, "", "", "git init -q --bare hub.git && git clone -q hub.git net")
+	d.run(t, "", "", "git init -q --bare hub.git && git clone -q hub.git net")
 	d.net, d.url = filepath.Join(d.home, "net"), gitops.Serve(t, filepath.Join(d.home, "hub.git"))
-	d.types(t, d.net, "", "hawser init --context c1 --context c2")
+	d.run(t, d.net, "", "hawser init --context c1 --context c2")
 	patch := strings.ReplaceAll(gitops.Documented(t, "../../docs/gitops.md", "spec: {template:"), "<repository>", d.url)
 	d.file(t, "patches/argocd/repo.yaml", patch)
-	d.types(t, d.net, "", "git add -A && git commit -q -m 'the clusterset' && git push -q")
+	d.run(t, d.net, "", "git add -A && git commit -q -m 'the clusterset' && git push -q")
 	return d
 }
 
-func (d *delivery) file(t *testing.T, name, text string) {
+func (d *gitOpsBootstrap) file(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(d.net, name)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -97,26 +97,26 @@ func (d *delivery) file(t *testing.T, name, text string) {
 }
 
 // bootstrap runs hawser bootstrap, which must leave applying to by, and waits for connected clusters.
-func (d *delivery) bootstrap(t *testing.T, by string) {
+func (d *gitOpsBootstrap) bootstrap(t *testing.T, by string) {
 	t.Helper()
-	begun := time.Now()
-	out := d.types(t, d.net, "", "hawser bootstrap --context c1 --context c2 --image hawser.dev/hawser-agent:lab --follow "+d.url+" --yes")
+	start := time.Now()
+	out := d.run(t, d.net, "", "hawser bootstrap --context c1 --context c2 --image hawser.dev/hawser-agent:lab --follow "+d.url+" --yes")
 	for _, c := range d.clusters {
 		if !strings.Contains(out, "cluster "+c+" gets it by "+by) {
 			t.Errorf("%s is applied by another tool:\n%s", c, out)
 		}
-		// Hawser itself brings the keys, and neither definitions nor agents.
+		// Hawser itself applies the keys, and neither definitions nor agents.
 		if strings.Contains(out, "daemonset") {
 			t.Errorf("bootstrap brings agents to %s:\n%s", c, out)
 		}
 	}
-	// Until its work is begun there are no agents to wait for.
+	// There are no agents to wait for until the tool has started.
 	for _, c := range d.clusters {
-		d.eventually(t, has("daemonset"), "kubectl", "--context", c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")
+		d.eventually(t, contains("daemonset"), "kubectl", "--context", c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")
 	}
-	d.types(t, d.net, "", "hawser status --wait")
-	out = d.types(t, d.net, "", "hawser verify || [ $? -eq 2 ]")
-	t.Logf("figure: from bootstrap to verify, by way of %s: %.1f s", by, time.Since(begun).Seconds())
+	d.run(t, d.net, "", "hawser status --wait")
+	out = d.run(t, d.net, "", "hawser verify || [ $? -eq 2 ]")
+	t.Logf("figure: from bootstrap to verify, by way of %s: %.1f s", by, time.Since(start).Seconds())
 	for _, node := range []string{"c1/c1n1", "c1/c1n2", "c2/c2n1", "c2/c2n2"} {
 		if !strings.Contains(out, node+": 0 of 0 names answered") {
 			t.Errorf("verify does not list %s:\n%s", node, out)
@@ -126,25 +126,25 @@ func (d *delivery) bootstrap(t *testing.T, by string) {
 
 // export commits an export, publishes it, and waits until it works, without applying it. hurry makes
 // the delivery tool poll at once.
-func (d *delivery) export(t *testing.T, hurry func()) {
+func (d *gitOpsBootstrap) export(t *testing.T, hurry func()) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(d.net, "clusterset.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.file(t, "clusterset.yaml", string(raw)+"  exports:\n  - name: whereami-cs\n    namespace: sample\n    clusters: [c2]\n    ports: [{name: http, port: 80}]\n")
-	begun := time.Now()
-	d.types(t, d.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q && hawser reconcile --once --repo ../hub.git --root-key keys/root.key")
+	start := time.Now()
+	d.run(t, d.net, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q && hawser reconcile --once --repo ../hub.git --root-key keys/root.key")
 	hurry()
-	(&set{rig: d.rig}).ask(t, "c1", "client", service, from("c2"))
-	t.Logf("figure: from a commit to an answer: %.1f s", time.Since(begun).Seconds())
+	(&clusterset{clusterPair: d.clusterPair}).awaitAnswer(t, "c1", "client", serviceName, fromCluster("c2"))
+	t.Logf("figure: from a commit to an answer: %.1f s", time.Since(start).Seconds())
 	hurry()
-	d.eventually(t, has("Ready=True"), "kubectl", "--context", "c2", "-n", "sample", "get", "serviceexport", "whereami-cs",
+	d.eventually(t, contains("Ready=True"), "kubectl", "--context", "c2", "-n", "sample", "get", "serviceexport", "whereami-cs",
 		"-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {end}`)
 }
 
-// argoCluster makes a cluster known to Argo CD in c1, by its certificates.
-func (d *delivery) argoCluster(t *testing.T, cluster string) string {
+// argoCluster registers a cluster with Argo CD in c1, with its certificates.
+func (d *gitOpsBootstrap) argoCluster(t *testing.T, cluster string) string {
 	t.Helper()
 	get := func(path string) string {
 		return strings.TrimSpace(d.kubectl(t, cluster, "config", "view", "--minify", "--flatten", "--raw", "-o", "jsonpath={"+path+"}"))

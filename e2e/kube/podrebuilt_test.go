@@ -15,44 +15,44 @@ import (
 // reached by the same name. The documentation recommends this test to users of Kube-OVN.
 func TestRebuilt(t *testing.T) {
 	t.Run("flat over vxlan", func(t *testing.T) {
-		s := needSet(t, shape{flat: true, pods: "10.16.0.0/16,11.16.0.0/16", proxy: "nftables"})
+		s := needClusterset(t, labOptions{flat: true, pods: "10.16.0.0/16,11.16.0.0/16", proxy: "nftables"})
 		t.Cleanup(func() { s.reset(t) })
 		s.change(t, "egressIPs: 8", "egressIPs: 8\n  tunnel: {driver: vxlan}")
-		s.rebuilt(t, "vxlan")
+		s.checkRebuilt(t, "vxlan")
 	})
-	t.Run("same prefixes over wireguard", func(t *testing.T) { needSet(t, same).rebuilt(t, "wireguard") })
+	t.Run("same prefixes over wireguard", func(t *testing.T) { needClusterset(t, samePrefixes).checkRebuilt(t, "wireguard") })
 }
 
-func (s *set) rebuilt(t *testing.T, driver string) {
+func (s *clusterset) checkRebuilt(t *testing.T, driver string) {
 	for _, c := range s.clusters {
-		s.eventually(t, regexp.MustCompile(`link .*: `+driver+`.*, connected`).MatchString, s.agentSays(c+"n1")...)
+		s.eventually(t, regexp.MustCompile(`link .*: `+driver+`.*, connected`).MatchString, s.agentCommand(c+"n1")...)
 	}
-	namespace := s.someNamespace(t)
+	namespace := s.newNamespace(t)
 	s.apply(t, "c2", fmt.Sprintf(webDeployment, namespace))
 	s.must(t, export("web"), "kubectl", "--context", "c2", "-n", namespace, "apply", "--server-side", "-f", "-")
 	name := "web." + namespace + ".svc.clusterset.local"
 	pods := func() []string {
-		return strings.Fields(s.eventually(t, has("web-"), "kubectl", "--context", "c2", "-n", namespace, "get", "pods", "-l", "app=web",
+		return strings.Fields(s.eventually(t, contains("web-"), "kubectl", "--context", "c2", "-n", namespace, "get", "pods", "-l", "app=web",
 			"--field-selector", "status.phase=Running", "-o", "jsonpath={.items[*].metadata.name} {.items[*].status.podIP}"))
 	}
 	reached := func(pod string) {
 		for _, client := range []string{"client", "near"} {
-			a := s.ask(t, "c1", client, name, func(a answer) bool { return a.Cluster == "c2" && a.Pod == pod })
-			if own := s.podAddress(t, "c1", client, s.shape.each()[0]); (a.Client == own) != s.shape.flat {
+			a := s.awaitAnswer(t, "c1", client, name, func(a answer) bool { return a.Cluster == "c2" && a.Pod == pod })
+			if own := s.podAddress(t, "c1", client, s.shape.addressFamilies()[0]); (a.Client == own) != s.shape.flat {
 				t.Errorf("%s with %s was seen as %s", client, own, a.Client)
 			}
 		}
 	}
 	first := pods()
 	reached(first[0])
-	begun := time.Now()
+	start := time.Now()
 	s.kubectl(t, "c2", "-n", namespace, "delete", "pod", first[0])
 	second := pods()
 	if len(second) != 2 || second[0] == first[0] || second[1] == first[1] {
 		t.Fatalf("pod and address were %v, are %v", first, second)
 	}
 	reached(second[0])
-	t.Logf("figure: both clients had an answer of the pod that is rebuilt %.1f s after the deletion began", time.Since(begun).Seconds())
+	t.Logf("figure: both clients had an answer of the pod that is rebuilt %.1f s after the deletion began", time.Since(start).Seconds())
 }
 
 const webDeployment = `apiVersion: apps/v1

@@ -23,8 +23,8 @@ var hawser string // path of the program; of TestMain alone
 // TestMain builds the program that is tested.
 func TestMain(m *testing.M) { os.Exit(api.Main(m, &hawser)) }
 
-// rig is a topology and the API servers of its clusters.
-type rig struct {
+// testClusterset is a topology and the API servers of its clusters.
+type testClusterset struct {
 	t       testing.TB
 	dir     string
 	servers map[string]*api.Server
@@ -32,9 +32,9 @@ type rig struct {
 	in      string // what commands read from stdin
 }
 
-func newRig(t *testing.T, clusters ...string) *rig {
+func newTestClusterset(t *testing.T, clusters ...string) *testClusterset {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), servers: map[string]*api.Server{}}
+	r := &testClusterset{t: t, dir: t.TempDir(), servers: map[string]*api.Server{}}
 	var files []string
 	for _, name := range clusters {
 		r.servers[name] = api.Start(t, name, "namespace-controller")
@@ -45,14 +45,14 @@ func newRig(t *testing.T, clusters ...string) *rig {
 	return r
 }
 
-// result is what a command gave.
+// result is the output and the exit code of a command.
 type result struct {
 	out, err string
 	code     int
 }
 
 // run runs hawser in the topology's folder.
-func (r *rig) run(args ...string) result {
+func (r *testClusterset) run(args ...string) result {
 	r.t.Helper()
 	cmd := exec.Command(hawser, args...)
 	cmd.Dir = r.dir
@@ -68,12 +68,12 @@ func (r *rig) run(args ...string) result {
 	return result{out: out.String(), err: errs.String(), code: cmd.ProcessState.ExitCode()}
 }
 
-func (r *rig) must(args ...string) string {
+func (r *testClusterset) must(args ...string) string {
 	r.t.Helper()
 	return r.expect(0, args...).out
 }
 
-func (r *rig) expect(code int, args ...string) result {
+func (r *testClusterset) expect(code int, args ...string) result {
 	r.t.Helper()
 	got := r.run(args...)
 	if got.code != code {
@@ -83,7 +83,7 @@ func (r *rig) expect(code int, args ...string) result {
 }
 
 // topology writes clusterset.yaml and its lock.
-func (r *rig) topology(clusters []string, exports ...string) {
+func (r *testClusterset) topology(clusters []string, exports ...string) {
 	r.t.Helper()
 	var out strings.Builder
 	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  clusters:\n")

@@ -15,22 +15,22 @@ import (
 	"hawser.dev/hawser/e2e/kube/gitops"
 )
 
-// quietLimit bounds the guide's commands from bootstrap to verify on an idle machine.
-const quietLimit = 60 * time.Second
+// guideTimeLimit bounds the guide's commands from bootstrap to verify on an idle machine.
+const guideTimeLimit = 60 * time.Second
 
 // TestGuide runs the commands of docs/guide.md, read from the page, as a user with a release, git and a
 // kubeconfig, and without the source tree. They connect two clusters without any typed prefix, address
 // or node name. It is the first test on these clusters, which must be new.
 func TestGuide(t *testing.T) {
 	rel := needRelease(t)
-	r := needRig(t, same)
-	if r.set != nil {
-		r.set.uninstall(t)
+	pair := needClusters(t, samePrefixes)
+	if pair.installed != nil {
+		pair.installed.uninstall(t)
 	}
-	r.workloads(t)
-	r.must(t, "", "kubelab", "--dir", r.dir, "import", rel.file("hawser-agent_"+rel.version+".oci.tar"))
-	u := newUser(t, r, rel, map[string]string{"c1": "fra", "c2": "ams"})
-	if out := u.types(t, "", "", "hawser --version"); !strings.Contains(out, rel.version) {
+	pair.workloads(t)
+	pair.must(t, "", "kubelab", "--dir", pair.dir, "import", rel.file("hawser-agent_"+rel.version+".oci.tar"))
+	u := newUserShell(t, pair, rel, map[string]string{"c1": "fra", "c2": "ams"})
+	if out := u.run(t, "", "", "hawser --version"); !strings.Contains(out, rel.version) {
 		t.Fatalf("the archive's hawser is %s, want %s", out, rel.version)
 	}
 	for _, absent := range []string{"go", "kubectl", "kubelab", "hawser-agent"} {
@@ -43,7 +43,7 @@ func TestGuide(t *testing.T) {
 		t.Fatalf("the guide has other commands:\n%s", strings.Join(commands, "\n"))
 	}
 	dir := filepath.Join(u.home, "net")
-	u.types(t, "", "", "git init -q --bare hub.git && git clone -q hub.git net")
+	u.run(t, "", "", "git init -q --bare hub.git && git clone -q hub.git net")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
@@ -53,8 +53,8 @@ func TestGuide(t *testing.T) {
 	})
 
 	var bootstrap time.Time
-	said := map[string]string{}
-	begun := time.Now()
+	output := map[string]string{}
+	start := time.Now()
 	for _, line := range commands {
 		if regexp.MustCompile(`\d+\.\d+|[0-9a-f]*::|/\d`).MatchString(line) {
 			t.Errorf("the guide has an address typed: %s", line)
@@ -66,32 +66,32 @@ func TestGuide(t *testing.T) {
 		if verb == "hawser verify" {
 			line += " || [ $? -eq 2 ]" // nothing to verify yet
 		}
-		said[verb] = u.types(t, dir, "y\n", line)
+		output[verb] = u.run(t, dir, "y\n", line)
 	}
 	took := time.Since(bootstrap)
-	t.Logf("figure: two clusters connected by the guide's %d commands: %.1f s, of it %.1f s from bootstrap to the end of verify", len(commands), time.Since(begun).Seconds(), took.Seconds())
-	if bootstrap.IsZero() || os.Getenv("QUIET") == "1" && took > quietLimit {
-		t.Errorf("from bootstrap to verify: %s, at most %s on a quiet machine", took, quietLimit)
+	t.Logf("figure: two clusters connected by the guide's %d commands: %.1f s, of it %.1f s from bootstrap to the end of verify", len(commands), time.Since(start).Seconds(), took.Seconds())
+	if bootstrap.IsZero() || os.Getenv("QUIET") == "1" && took > guideTimeLimit {
+		t.Errorf("from bootstrap to verify: %s, at most %s on a quiet machine", took, guideTimeLimit)
 	}
-	if out := said["hawser bootstrap"]; !strings.Contains(out, "Do this?") || !strings.Contains(out, "published as ") {
+	if out := output["hawser bootstrap"]; !strings.Contains(out, "Do this?") || !strings.Contains(out, "published as ") {
 		t.Errorf("bootstrap does not ask, or does not publish:\n%s", out)
 	}
-	if out := said["hawser status"]; !strings.Contains(out, "no problems: ") {
+	if out := output["hawser status"]; !strings.Contains(out, "no problems: ") {
 		t.Error(out)
 	}
 	for _, node := range []string{"fra/c1n1", "fra/c1n2", "ams/c2n1", "ams/c2n2"} {
-		if out := said["hawser verify"]; !strings.Contains(out, node+": 0 of 0 names answered") {
+		if out := output["hawser verify"]; !strings.Contains(out, node+": 0 of 0 names answered") {
 			t.Errorf("verify does not list %s:\n%s", node, out)
 		}
 	}
-	// What runs is the release's.
+	// All pods run the image of the release.
 	image, _, _ := strings.Cut(rel.image(t, "hawser-agent"), "@")
-	for _, c := range r.clusters {
-		if out := r.kubectl(t, c, "-n", "hawser-system", "get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}"); strings.TrimSpace(strings.ReplaceAll(out, image, "")) != "" {
+	for _, c := range pair.clusters {
+		if out := pair.kubectl(t, c, "-n", "hawser-system", "get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}"); strings.TrimSpace(strings.ReplaceAll(out, image, "")) != "" {
 			t.Errorf("%s runs %s, want %s alone", c, out, image)
 		}
 	}
-	if out := u.types(t, dir, "", "hawser status -o json"); strings.Count(out, `"version": "`+rel.version+`"`) < 4 {
+	if out := u.run(t, dir, "", "hawser status -o json"); strings.Count(out, `"version": "`+rel.version+`"`) < 4 {
 		t.Errorf("the agents are not all of %s:\n%s", rel.version, out)
 	}
 	// An older version of hawser reports that it is older.
@@ -102,7 +102,7 @@ func TestGuide(t *testing.T) {
 		t.Fatalf("build an older hawser: %v\n%s", err, out)
 	}
 	want := "warning: agents run " + rel.version + " and this is hawser v0.1.0, which may not show all that they report"
-	if out := u.types(t, dir, "", older+" status"); !strings.Contains(out, want) {
+	if out := u.run(t, dir, "", older+" status"); !strings.Contains(out, want) {
 		t.Errorf("status of an older version does not say %q:\n%s", want, out)
 	}
 
@@ -116,23 +116,23 @@ func TestGuide(t *testing.T) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u.types(t, dir, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
-	u.types(t, dir, "", "hawser bootstrap --yes")
-	u.types(t, dir, "", "hawser status --wait")
-	(&set{rig: r}).ask(t, "c1", "client", service, from("c2"))
-	if out := u.types(t, dir, "", "hawser verify"); !strings.Contains(out, "pod on fra/c1n2: 2 of 2 names answered") {
+	u.run(t, dir, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
+	u.run(t, dir, "", "hawser bootstrap --yes")
+	u.run(t, dir, "", "hawser status --wait")
+	(&clusterset{clusterPair: pair}).awaitAnswer(t, "c1", "client", serviceName, fromCluster("c2"))
+	if out := u.run(t, dir, "", "hawser verify"); !strings.Contains(out, "pod on fra/c1n2: 2 of 2 names answered") {
 		t.Errorf("verify:\n%s", out)
 	}
 
-	// Nothing is left to be done.
-	if out := u.types(t, dir, "", "hawser bootstrap --dry-run -o json"); !strings.Contains(out, `"publish": false`) || strings.Contains(out, `"op"`) {
+	// A second bootstrap changes nothing.
+	if out := u.run(t, dir, "", "hawser bootstrap --dry-run -o json"); !strings.Contains(out, `"publish": false`) || strings.Contains(out, `"op"`) {
 		t.Errorf("a second bootstrap would change\n%s", out)
 	}
 
 	// A cluster leaves: the other cluster removes its links first.
-	u.types(t, dir, "", "hawser leave ams && hawser diff || [ $? -eq 1 ]; git commit -q -a -m 'ams leaves' && git push -q")
-	u.types(t, dir, "", "hawser bootstrap --yes && hawser status --wait && hawser uninstall ams")
-	if out := r.kubectl(t, "c2", "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-system") {
+	u.run(t, dir, "", "hawser leave ams && hawser diff || [ $? -eq 1 ]; git commit -q -a -m 'ams leaves' && git push -q")
+	u.run(t, dir, "", "hawser bootstrap --yes && hawser status --wait && hawser uninstall ams")
+	if out := pair.kubectl(t, "c2", "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-system") {
 		t.Errorf("c2 still has Hawser's namespace: %s", out)
 	}
 }

@@ -12,54 +12,54 @@ import (
 	"time"
 )
 
-// set is the clusterset of a rig: its topology and its rendered tree.
-type set struct {
-	*rig
+// clusterset is the clusterset of a pair of clusters: its topology and its rendered tree.
+type clusterset struct {
+	*clusterPair
 	dir      string // root.key, identities, repo with clusterset.yaml, and tree with the publication
 	topology string // initial topology
 	before   map[string]string
 	renamed  map[string]string // machines by the current names of their nodes
 }
 
-// needSet returns clusters with Hawser and the workloads. A test that changes the topology restores
-// it (set.reset).
-func needSet(t *testing.T, of shape) *set {
+// needClusterset returns clusters with Hawser and the workloads. A test that changes the topology
+// restores it (clusterset.reset).
+func needClusterset(t *testing.T, opts labOptions) *clusterset {
 	t.Helper()
-	r := needRig(t, of)
-	if r.set != nil {
-		return r.set
+	pair := needClusters(t, opts)
+	if pair.installed != nil {
+		return pair.installed
 	}
-	r.workloads(t)
-	s := newSet(t, r, "testdata/clusterset.yaml")
-	s.before = r.snapshots(t)
+	pair.workloads(t)
+	s := newClusterset(t, pair, "testdata/clusterset.yaml")
+	s.before = pair.snapshots(t)
 	start := time.Now()
 	s.install(t)
-	s.ask(t, "c1", "client", service, from("c2"))
+	s.awaitAnswer(t, "c1", "client", serviceName, fromCluster("c2"))
 	t.Logf("figure: from nothing installed to a pod's first answer by name from the other cluster: %.1f s", time.Since(start).Seconds())
-	s.ready(t)
-	r.set = s
+	s.awaitReady(t)
+	pair.installed = s
 	return s
 }
 
-// newSet writes a topology of testdata with the recipients and prefixes of the rig.
-func newSet(t *testing.T, r *rig, topology string) *set {
+// newClusterset writes a topology of testdata with the recipients and prefixes of the clusters.
+func newClusterset(t *testing.T, pair *clusterPair, topology string) *clusterset {
 	t.Helper()
-	s := &set{rig: r}
+	s := &clusterset{clusterPair: pair}
 	raw, err := os.ReadFile(topology)
 	if err == nil {
-		s.dir, err = os.MkdirTemp(built.dir, filepath.Base(r.dir)+"-")
+		s.dir, err = os.MkdirTemp(built.dir, filepath.Base(pair.dir)+"-")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.topology = inFamilies(string(raw), r.shape.families)
-	r.must(t, "", "hawser", "keys", "root", s.path("root.key"))
-	r.must(t, "", "git", "init", "-q", "-b", "main", s.path("repo"))
-	for i, c := range r.clusters {
-		recipient := r.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
-		pods, services := prefixes(r.shape, 7, 11+i, 16, 56), prefixes(r.shape, 77, 101+i, 16, 112)
-		if r.shape.pods != "" {
-			pods = strings.Split(r.shape.pods, ",")[i]
+	s.topology = inFamilies(string(raw), pair.shape.families)
+	pair.must(t, "", "hawser", "keys", "root", s.path("root.key"))
+	pair.must(t, "", "git", "init", "-q", "-b", "main", s.path("repo"))
+	for i, c := range pair.clusters {
+		recipient := pair.must(t, "", "hawser", "keys", "identity", s.path(c+".identity"))
+		pods, services := prefixes(pair.shape, 7, 11+i, 16, 56), prefixes(pair.shape, 77, 101+i, 16, 112)
+		if pair.shape.pods != "" {
+			pods = strings.Split(pair.shape.pods, ",")[i]
 		}
 		s.topology = strings.NewReplacer("RECIPIENT-"+c, strings.TrimSpace(recipient), "PODS-"+c, pods, "SERVICES-"+c, services).Replace(s.topology)
 	}
@@ -69,12 +69,12 @@ func newSet(t *testing.T, r *rig, topology string) *set {
 
 // prefixes returns the prefixes of a cluster as in kubelab up. all is the number in the common
 // prefix, own the number in the cluster's own prefix.
-func prefixes(of shape, all, own, bits4, bits6 int) string {
-	if of.flat {
+func prefixes(opts labOptions, all, own, bits4, bits6 int) string {
+	if opts.flat {
 		all = own
 	}
 	four, six := fmt.Sprintf("10.%d.0.0/%d", all, bits4), fmt.Sprintf(`"fd00:10:%d::/%d"`, all, bits6)
-	switch of.families {
+	switch opts.families {
 	case "dual":
 		return four + ", " + six
 	case "ipv6":
@@ -98,15 +98,15 @@ func inFamilies(topology, families string) string {
 }
 
 // reset restores the initial topology.
-func (s *set) reset(t *testing.T) {
+func (s *clusterset) reset(t *testing.T) {
 	t.Helper()
 	s.write(t, s.topology)
 	s.sync(t)
 }
 
-func (s *set) path(name string) string { return filepath.Join(s.dir, name) }
+func (s *clusterset) path(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *set) write(t *testing.T, topology string) {
+func (s *clusterset) write(t *testing.T, topology string) {
 	t.Helper()
 	if err := os.WriteFile(s.path("repo/clusterset.yaml"), []byte(topology), 0o600); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func (s *set) write(t *testing.T, topology string) {
 }
 
 // edit changes the topology in one place, without a commit.
-func (s *set) edit(t *testing.T, from, to string) {
+func (s *clusterset) edit(t *testing.T, from, to string) {
 	t.Helper()
 	raw, err := os.ReadFile(s.path("repo/clusterset.yaml"))
 	if err != nil {
@@ -127,14 +127,14 @@ func (s *set) edit(t *testing.T, from, to string) {
 }
 
 // change edits the topology and syncs.
-func (s *set) change(t *testing.T, from, to string) {
+func (s *clusterset) change(t *testing.T, from, to string) {
 	t.Helper()
 	s.edit(t, from, to)
 	s.sync(t)
 }
 
 // commit commits all changes in the repository.
-func (s *set) commit(t *testing.T) {
+func (s *clusterset) commit(t *testing.T) {
 	t.Helper()
 	git := []string{"git", "-C", s.path("repo"), "-c", "user.name=test", "-c", "user.email=test@example.org"}
 	s.must(t, "", append(git, "add", "-A")...)
@@ -144,13 +144,13 @@ func (s *set) commit(t *testing.T) {
 }
 
 // publish runs the reconciler on the newest commit.
-func (s *set) publish(ctx context.Context) (string, error) {
+func (s *clusterset) publish(ctx context.Context) (string, error) {
 	return s.try(ctx, "", "", "hawser", "reconcile", "--once", "--repo", s.path("repo"), "--root-key", s.path("root.key"),
 		"--image", "hawser.dev/hawser-agent:lab")
 }
 
 // sync commits, publishes, and applies each cluster's folder of the branch.
-func (s *set) sync(t *testing.T) {
+func (s *clusterset) sync(t *testing.T) {
 	t.Helper()
 	s.commit(t)
 	if _, err := s.publish(context.Background()); err != nil {
@@ -161,14 +161,14 @@ func (s *set) sync(t *testing.T) {
 		// Exports follow their definitions.
 		for _, dir := range []string{s.path("tree/clusters/" + c), s.path("tree/clusters/" + c + "/exports")} {
 			if _, err := os.Stat(dir); err == nil {
-				s.eventually(t, has(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", dir)
+				s.eventually(t, contains(""), "kubectl", "--context", c, "apply", "--server-side", "--force-conflicts", "-k", dir)
 			}
 		}
 	}
 }
 
 // install prepares the clusters for Hawser, as an operator does once, and syncs.
-func (s *set) install(t *testing.T) {
+func (s *clusterset) install(t *testing.T) {
 	t.Helper()
 	for _, c := range s.clusters {
 		s.apply(t, c, "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system}\n")
@@ -185,12 +185,12 @@ func (s *set) install(t *testing.T) {
 	}
 }
 
-// ready waits until the agents of all nodes are ready.
-func (s *set) ready(t *testing.T) {
+// awaitReady waits until the agents of all nodes are ready.
+func (s *clusterset) awaitReady(t *testing.T) {
 	t.Helper()
 	for _, c := range s.clusters {
 		for name := range strings.FieldsSeq(s.kubectl(t, c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")) {
-			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+limit.String())
+			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+conditionTimeout.String())
 		}
 	}
 }

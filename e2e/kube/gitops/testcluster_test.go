@@ -23,9 +23,9 @@ import (
 // recipient is the age recipient of a discarded identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// limit bounds the wait for a condition on a slow machine. Flux retries after
+// conditionTimeout bounds the wait for a condition on a slow machine. Flux retries after
 // half a minute, Argo CD after at most three minutes.
-const limit = 5 * time.Minute
+const conditionTimeout = 5 * time.Minute
 
 // page is the documentation page with the objects to apply.
 const page = "../../../docs/gitops.md"
@@ -35,8 +35,8 @@ var hawser string // path of the program; of TestMain alone
 // TestMain builds the program that is tested.
 func TestMain(m *testing.M) { os.Exit(api.Main(m, &hawser)) }
 
-// rig is the cluster g1 with the nodes n1, n2 and n3, and the served repository of its topology.
-type rig struct {
+// testCluster is the cluster g1 with the nodes n1, n2 and n3, and the served repository of its topology.
+type testCluster struct {
 	*api.Server
 	nodes *Nodes
 	repo  string
@@ -47,9 +47,9 @@ type rig struct {
 // that Argo CD deletes would stay.
 var controllers = []string{"namespace-controller", "daemonset-controller", "garbage-collector-controller"}
 
-func newRig(t *testing.T) *rig {
+func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
-	r := &rig{Server: api.Start(t, "g1", controllers...),
+	r := &testCluster{Server: api.Start(t, "g1", controllers...),
 		repo: filepath.Join(t.TempDir(), "topology")}
 	r.nodes = StartNodes(t, r.Kubeconfig, "n1", "n2", "n3")
 	r.hawser(t, 0, "keys", "root", filepath.Join(filepath.Dir(r.repo), "root.key"))
@@ -69,7 +69,7 @@ func mustGit(t testing.TB, dir string, args ...string) string {
 }
 
 // hawser runs the program, which must end with an exit code.
-func (r *rig) hawser(t testing.TB, code int, args ...string) string {
+func (r *testCluster) hawser(t testing.TB, code int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(hawser, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Kubeconfig)
@@ -81,7 +81,7 @@ func (r *rig) hawser(t testing.TB, code int, args ...string) string {
 }
 
 // commit commits a file of the topology's folder.
-func (r *rig) commit(t testing.TB, file, text string) {
+func (r *testCluster) commit(t testing.TB, file, text string) {
 	t.Helper()
 	path := filepath.Join(r.repo, file)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -96,21 +96,21 @@ func (r *rig) commit(t testing.TB, file, text string) {
 }
 
 // reconcile publishes the newest commit, and returns the new commit of the publish branch.
-func (r *rig) reconcile(t testing.TB, code int) string {
+func (r *testCluster) reconcile(t testing.TB, code int) string {
 	t.Helper()
 	r.hawser(t, code, "reconcile", "--once", "--repo", r.repo, "--root-key", filepath.Join(filepath.Dir(r.repo), "root.key"))
 	return mustGit(t, r.repo, "rev-parse", "rendered")
 }
 
 // publish commits a topology and publishes it.
-func (r *rig) publish(t testing.TB, topology string) string {
+func (r *testCluster) publish(t testing.TB, topology string) string {
 	t.Helper()
 	r.commit(t, "clusterset.yaml", topology)
 	return r.reconcile(t, 0)
 }
 
 // published returns a file of the publish branch.
-func (r *rig) published(t testing.TB, file string) string {
+func (r *testCluster) published(t testing.TB, file string) string {
 	t.Helper()
 	return mustGit(t, r.repo, "show", "rendered:"+file) + "\n"
 }
@@ -142,7 +142,7 @@ spec:
 }
 
 // get returns an object, or nil if it does not exist.
-func (r *rig) get(t testing.TB, namespace, kind, name string) *unstructured.Unstructured {
+func (r *testCluster) get(t testing.TB, namespace, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	out, err := r.Try("-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "json")
 	if err != nil || out == "" {
@@ -156,7 +156,7 @@ func (r *rig) get(t testing.TB, namespace, kind, name string) *unstructured.Unst
 }
 
 // list returns all objects of kinds, named as in kubectl, by namespace/kind/name.
-func (r *rig) list(t testing.TB, kinds string, args ...string) map[string]*unstructured.Unstructured {
+func (r *testCluster) list(t testing.TB, kinds string, args ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	var list unstructured.UnstructuredList
 	if err := json.Unmarshal([]byte(r.K(t, append([]string{"get", kinds, "-A", "-o", "json"}, args...)...)), &list); err != nil {
@@ -174,12 +174,12 @@ func (r *rig) list(t testing.TB, kinds string, args ...string) map[string]*unstr
 const rendered = "namespaces,customresourcedefinitions,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings," +
 	"validatingadmissionpolicies,validatingadmissionpolicybindings,configmaps,secrets,daemonsets"
 
-// mine selects rendered objects.
-const mine = "-lapp.kubernetes.io/part-of=hawser"
+// hawserLabel selects rendered objects.
+const hawserLabel = "-lapp.kubernetes.io/part-of=hawser"
 
-// gone waits until Hawser's objects and all objects of moreKinds are deleted, except shared
+// awaitRemoved waits until Hawser's objects and all objects of moreKinds are deleted, except shared
 // definitions and the objects of stays.
-func (r *rig) gone(t testing.TB, moreKinds string, stays ...string) {
+func (r *testCluster) awaitRemoved(t testing.TB, moreKinds string, stays ...string) {
 	t.Helper()
 	want := append([]string{
 		"CustomResourceDefinition/clusterproperties.about.k8s.io",
@@ -188,7 +188,7 @@ func (r *rig) gone(t testing.TB, moreKinds string, stays ...string) {
 	}, stays...)
 	slices.Sort(want)
 	eventually(t, "everything except definitions is deleted", func() (string, bool) {
-		left := r.list(t, rendered, mine)
+		left := r.list(t, rendered, hawserLabel)
 		maps.Copy(left, r.list(t, moreKinds+",serviceexports,pods,customresourcedefinitions"))
 		maps.DeleteFunc(left, func(name string, _ *unstructured.Unstructured) bool {
 			return strings.HasSuffix(name, ".toolkit.fluxcd.io") || strings.HasSuffix(name, ".argoproj.io")
@@ -235,20 +235,20 @@ func condition(o *unstructured.Unstructured, of string) (status, reason, message
 }
 
 // eventually waits until a condition is true. Otherwise it fails with the last state.
-func eventually(t testing.TB, what string, holds func() (string, bool)) {
+func eventually(t testing.TB, what string, check func() (string, bool)) {
 	t.Helper()
 	var have string
 	var ok bool
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-		if have, ok = holds(); ok {
+	for end := time.Now().Add(conditionTimeout); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+		if have, ok = check(); ok {
 			return
 		}
 	}
-	t.Fatalf("not within %s: %s; have %s", limit, what, have)
+	t.Fatalf("not within %s: %s; have %s", conditionTimeout, what, have)
 }
 
-// write applies a manifest as an agent.
-func (r *rig) write(t testing.TB, manifest string, args ...string) {
+// applyAsAgent applies a manifest as an agent.
+func (r *testCluster) applyAsAgent(t testing.TB, manifest string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(r.Kubectl, append([]string{"--kubeconfig=" + r.Kubeconfig, "apply", "--server-side", "--field-manager=hawser", "-f", "-"}, args...)...)
 	cmd.Stdin = strings.NewReader(manifest)
@@ -259,16 +259,16 @@ func (r *rig) write(t testing.TB, manifest string, args ...string) {
 	}
 }
 
-// judge writes an agent's status of an export.
-func (r *rig) judge(t testing.TB, namespace, name string, valid bool, message string) {
+// writeExportStatus writes an agent's status of an export.
+func (r *testCluster) writeExportStatus(t testing.TB, namespace, name string, valid bool, message string) {
 	t.Helper()
 	head := fmt.Sprintf("apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata:\n  name: %s\n  namespace: %s\n", name, namespace)
 	// Only agents may write this annotation.
-	r.write(t, head+"  annotations: {hawser.dev/addresses: 242.0.0.7}\n", "--as=system:serviceaccount:hawser-system:hawser-gateway")
+	r.applyAsAgent(t, head+"  annotations: {hawser.dev/addresses: 242.0.0.7}\n", "--as=system:serviceaccount:hawser-system:hawser-gateway")
 	status := map[bool]string{true: "True", false: "False"}[valid]
 	conditions := ""
 	for _, c := range []string{"Valid", "Ready"} {
 		conditions += fmt.Sprintf("  - {type: %s, status: %q, reason: Test, message: %q, lastTransitionTime: %q}\n", c, status, message, time.Now().UTC().Format(time.RFC3339))
 	}
-	r.write(t, head+"status:\n  conditions:\n"+conditions, "--subresource=status")
+	r.applyAsAgent(t, head+"status:\n  conditions:\n"+conditions, "--subresource=status")
 }
