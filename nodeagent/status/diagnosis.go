@@ -160,6 +160,8 @@ func (v Verified) Verdict() Verdict {
 
 // Probed is the result of TCP connections to one address.
 type Probed struct {
+	// Late counts new connections that were established only after a second SYN (1 s, RFC 6298).
+	Late       int    `json:"late,omitempty"`
 	Target     string `json:"target"`           // address:port
 	Attempts   int    `json:"attempts"`         // new connections
 	Failed     int    `json:"failed,omitempty"` // new connections that were not established

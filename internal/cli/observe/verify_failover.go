@@ -31,6 +31,7 @@ const (
 	drillAfter   = 7 * time.Second        // the same after the drill
 	drillTargets = 8                      // addresses for each pod
 	drillBefore  = 10                     // new connections to each address before the drill
+	drillMoves   = 2                      // of the gateway's paths: drain and undrain
 	drillMax     = drillStart + drillDrains + 2*verify.MaxDuration + drillLasts + drillAfter
 )
 
@@ -50,6 +51,10 @@ type probed struct {
 	From string `json:"from"` // cluster/node of the pod
 	status.Probed
 }
+
+// isLate reports whether more requests were late than paths moved. A request in its handshake starts again
+// with the next SYN when paths move (docs/gateways.md), so each move can delay one.
+func (p probed) isLate() bool { return p.Late > drillMoves }
 
 // gateway is an agent that runs a gateway.
 type gateway struct {
@@ -293,16 +298,22 @@ func readProbes(outputs map[string]kubeclient.PodOutput) []probed {
 // problems returns why the drill was not fine.
 func (d *drill) problems() []string {
 	var out []string
-	lost, broken := 0, 0
+	lost, late, broken := 0, 0, 0
 	for _, r := range d.Requests {
 		lost += r.Failed
 		broken += r.Broken
+		if r.isLate() {
+			late += r.Late
+		}
 	}
 	if len(d.UsedBy) > 0 {
 		out = append(out, fmt.Sprintf("%s was still used by %s after %s", d.Gateway, strings.Join(d.UsedBy, ", "), drillDrains))
 	}
 	if lost > 0 {
 		out = append(out, humanize.Plural(lost, "request")+" lost")
+	}
+	if late > 0 {
+		out = append(out, humanize.Plural(late, "request")+" late")
 	}
 	if broken > 0 {
 		out = append(out, humanize.Plural(broken, "open connection")+" broken")
@@ -314,7 +325,7 @@ func (d *drill) problems() []string {
 }
 
 func (d *drill) text() string {
-	t := cli.Table{Title: "\nConnections of pods during the drill of " + diag.Line(d.Gateway), Head: []string{"FROM", "TO", "REQUESTS", "LOST", "LONGEST GAP", "KEPT OPEN", "BROKEN"}}
+	t := cli.Table{Title: "\nConnections of pods during the drill of " + diag.Line(d.Gateway), Head: []string{"FROM", "TO", "REQUESTS", "LOST", "LATE", "LONGEST GAP", "KEPT OPEN", "BROKEN"}}
 	all := 0
 	for _, r := range d.Requests {
 		all += r.Attempts
@@ -323,7 +334,7 @@ func (d *drill) text() string {
 			kept += fmt.Sprintf(" (server closed %d)", r.ClosedByServer)
 		}
 		gap := (time.Duration(r.LongestGap) * time.Microsecond).Round(time.Millisecond).String()
-		t.Rows = append(t.Rows, []string{diag.Line(r.From), diag.Line(r.Target), strconv.Itoa(r.Attempts), strconv.Itoa(r.Failed), gap, kept, strconv.Itoa(r.Broken)})
+		t.Rows = append(t.Rows, []string{diag.Line(r.From), diag.Line(r.Target), strconv.Itoa(r.Attempts), strconv.Itoa(r.Failed), strconv.Itoa(r.Late), gap, kept, strconv.Itoa(r.Broken)})
 	}
 	var out strings.Builder
 	_, _ = out.WriteString(t.String())

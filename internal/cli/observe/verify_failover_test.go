@@ -87,8 +87,9 @@ func TestDrillAddresses(t *testing.T) {
 // code 1, in each form.
 func TestDrillReport(t *testing.T) {
 	t.Parallel()
-	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, LongestGap: 112_345, Kept: 2, ClosedByServer: 1}
-	lost, broken := good, good
+	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, Late: drillMoves, LongestGap: 112_345, Kept: 2, ClosedByServer: 1}
+	lost, late, broken := good, good, good
+	late.Late++
 	lost.Failed, broken.Broken, broken.LastError = 2, 1, "connection timed out"
 	sample := func(change func(*drill)) verification {
 		d := &drill{Gateway: "g2/a", Paths: 6, Drained: "1s", Requests: []probed{{"g1/w", good}}}
@@ -97,8 +98,8 @@ func TestDrillReport(t *testing.T) {
 	}
 	const want = `
 Connections of pods during the drill of g2/a
-FROM  TO            REQUESTS  LOST  LONGEST GAP  KEPT OPEN            BROKEN
-g1/w  242.2.0.1:80  150       0     112ms        2 (server closed 1)  0
+FROM  TO            REQUESTS  LOST  LATE  LONGEST GAP  KEPT OPEN            BROKEN
+g1/w  242.2.0.1:80  150       0     2     112ms        2 (server closed 1)  0
 6 paths of nodes used it before. Unused 1s after it was drained. No request was lost, no open connection broke.
 `
 	if diff := cmp.Diff("g1/w: 1 of 1 name answered\n"+want, sample(func(*drill) {}).text()); diff != "" {
@@ -107,6 +108,7 @@ g1/w  242.2.0.1:80  150       0     112ms        2 (server closed 1)  0
 	for want, change := range map[string]func(*drill){
 		"":                         func(*drill) {},
 		"2 requests lost":          func(d *drill) { d.Requests[0].Probed = lost },
+		"3 requests late":          func(d *drill) { d.Requests[0].Probed = late },
 		"1 open connection broken": func(d *drill) { d.Requests[0].Probed = broken },
 		"still used by g1":         func(d *drill) { d.UsedBy, d.Drained = []string{"g1"}, "" },
 		"could not be undrained":   func(d *drill) { d.Undrain = "no route to host" },

@@ -65,8 +65,8 @@ func junit(v verification) ([]byte, error) {
 		s := junitSuite{Name: "failover " + d.Gateway, Time: seconds(0)}
 		for _, p := range d.Requests {
 			c := junitCase{Class: s.Name, Name: "requests from " + p.From + " to " + p.Target, Time: seconds(0)}
-			if p.Failed+p.Broken > 0 {
-				c.Failure = &junitMessage{fmt.Sprintf("%d of %d requests lost, %d open connections broken: %s", p.Failed, p.Attempts, p.Broken, p.LastError)}
+			if p.Failed+p.Broken > 0 || p.isLate() {
+				c.Failure = &junitMessage{fmt.Sprintf("%d of %d requests lost, %d late, %d open connections broken: %s", p.Failed, p.Attempts, p.Late, p.Broken, p.LastError)}
 			}
 			s.add(c)
 		}

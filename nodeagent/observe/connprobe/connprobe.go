@@ -16,9 +16,11 @@ import (
 
 const (
 	interval = 100 * time.Millisecond // between two new connections to an address
-	// timeout is the maximum time of a new connection. It is below the first retransmission of a
-	// SYN (1 s, RFC 6298), so a lost packet is a lost request.
-	timeout = 900 * time.Millisecond
+	// lateAfter is below the first retransmission of a SYN (1 s, RFC 6298): a late connection lost a packet
+	// of its handshake.
+	lateAfter = 900 * time.Millisecond
+	// timeout is the maximum time of a new connection. It is above the second retransmission (3 s).
+	timeout = 3500 * time.Millisecond
 	polled  = 100 * time.Millisecond // between two checks of the open connection
 	// SO_KEEPALIVE probes detect a broken connection after this many unanswered seconds.
 	probed   = time.Second
@@ -76,6 +78,7 @@ type target struct {
 func (t *target) open(ctx context.Context) {
 	d := net.Dialer{Timeout: timeout}
 	for {
+		start := time.Now()
 		conn, err := d.DialContext(ctx, "tcp", t.result.Target)
 		if err == nil {
 			_ = conn.Close()
@@ -90,6 +93,9 @@ func (t *target) open(ctx context.Context) {
 			t.result.Failed++
 			t.result.LastError = err.Error()
 		} else {
+			if now.Sub(start) >= lateAfter {
+				t.result.Late++
+			}
 			if !t.answered.IsZero() {
 				t.result.LongestGap = max(t.result.LongestGap, now.Sub(t.answered).Microseconds())
 			}

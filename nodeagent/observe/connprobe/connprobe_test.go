@@ -2,10 +2,16 @@ package connprobe
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -50,6 +56,59 @@ func until(t *testing.T, p *Prober, want func(status.Probed) bool) status.Probed
 	}
 	t.Fatalf("timeout: %+v", p.Report())
 	return status.Probed{}
+}
+
+// TestLate drops the SYNs of a prober until it waits for its retransmissions. Its connections are late,
+// and none is lost.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	// An accept queue of one connection, which is full (listen(2)): the kernel drops further SYNs.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "listener")
+	l, err := net.FileListener(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	first, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Close() })
+	p := run(t, l.Addr().String())
+	// The remote address and the state SYN_SENT in proc_net_tcp(5).
+	waiting := fmt.Sprintf(":%04X 02 ", l.Addr().(*net.TCPAddr).Port)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		raw, err := os.ReadFile("/proc/net/tcp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(string(raw), waiting) == 2 { // the new connection and the one that is kept open
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no SYN was dropped:\n%s", raw)
+		}
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go drained(conn.(*net.TCPConn))
+		}
+	}()
+	r := until(t, p, func(r status.Probed) bool { return r.Attempts > 3 })
+	if r.Late == 0 || r.Failed != 0 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func run(t *testing.T, addr string) *Prober {
