@@ -82,8 +82,9 @@ fail, and are not connected to. An export without a ready endpoint fails.
 through it open and open a new one every 100 ms. Then the agent drains the gateway, as
 hawser-agent drain does, the tests above run, and the gateway is undrained, also on Ctrl-C
 and after errors. If the command is killed, the agent undrains it within a minute. The
-report has the lost requests, the longest gap and the broken connections. A gateway is
-refused if its cluster has no other live one.
+report has the lost and late requests, the longest gap and the broken connections. A request
+in its handshake while paths move is late by a second. A gateway is refused if its cluster
+has no other live one.
 
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks the agents in pods of Kubernetes clusters (this needs the
@@ -91,7 +92,8 @@ right to exec there).
 
 Exit codes: 0 everything answered, 1 something did not, 2 could not tell: there is nothing
 to verify, agents or pods did not report, UDP servers sent no reply, or the command failed. A drill
-ends with 1 if a request was lost or a connection broke.`,
+ends with 1 if a request was lost, more than two of a pod to an address were late, or a
+connection broke.`,
 		Example: `  hawser verify
   hawser verify --cluster fra,sin --junit verify.xml
   hawser verify --cluster fra --export shop/web --from nodes --timeout 1s
@@ -225,11 +227,19 @@ func client(n status.Verification) string {
 	return n.Cluster + "/" + n.Node
 }
 
-// text returns the text form. Results that are equal on several nodes are printed once.
+// text returns the text form: first the problems, then all results. Results that are equal on several
+// nodes are printed once.
 func (v verification) text() string {
 	var out strings.Builder
 	line := func(format string, args ...any) {
 		_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf(format, args...)))
+	}
+	problems := v.problems()
+	for _, p := range problems {
+		line("%s", p)
+	}
+	if len(problems) > 0 {
+		_, _ = fmt.Fprintln(&out)
 	}
 	var order []string
 	where := map[string]map[bool][]string{} // nodes by text, and by FromPod
@@ -275,24 +285,19 @@ func (v verification) text() string {
 	if v.Failover != nil {
 		_, _ = out.WriteString(v.Failover.text())
 	}
-	for i, todo := range v.todo() {
-		if i == 0 {
-			_, _ = fmt.Fprintln(&out)
-		}
-		line("to do: %s", todo)
-	}
 	return out.String()
 }
 
-// todo returns the next commands to run.
-func (v verification) todo() []string {
+// problems returns the failures by cause, each with the next command.
+func (v verification) problems() []string {
 	resolved := map[string]bool{} // names by cluster, from nodes
 	for _, n := range v.Nodes {
 		for _, r := range n.Results {
 			resolved[n.Cluster+" "+r.Name] = resolved[n.Cluster+" "+r.Name] || !strings.HasPrefix(r.Error, "look up ")
 		}
 	}
-	var noDNS, exports, notReady []string
+	var noDNS, notReady, unreached []string
+	firstError := ""
 	for _, n := range slices.Concat(v.Nodes, v.Pods) {
 		for _, r := range n.Results {
 			switch {
@@ -302,7 +307,8 @@ func (v verification) todo() []string {
 			case n.FromPod && strings.HasPrefix(r.Error, "look up ") && resolved[n.Cluster+" "+r.Name]:
 				noDNS = append(noDNS, n.Cluster)
 			default:
-				exports = append(exports, "--export "+r.Export)
+				unreached = append(unreached, r.Export)
+				firstError = cmp.Or(firstError, r.Error)
 			}
 		}
 	}
@@ -311,13 +317,13 @@ func (v verification) todo() []string {
 	}
 	var out []string
 	if len(noDNS) > 0 {
-		out = append(out, fmt.Sprintf("run hawser status: pods of %s look names up at the cluster's DNS, which does not lead to the agents; nodes resolve the same names", list(noDNS, ", ")))
+		out = append(out, fmt.Sprintf("pods of %s look names up at the cluster's DNS, which does not lead to the agents, and nodes resolve the same names; next: hawser status", list(noDNS, ", ")))
 	}
 	if len(notReady) > 0 {
-		out = append(out, fmt.Sprintf("run hawser show exports: it says why %s has no endpoint that is ready", list(notReady, ", ")))
+		out = append(out, fmt.Sprintf("no ready endpoint of %s; next: hawser show exports", list(notReady, ", ")))
 	}
-	if len(exports) > 0 {
-		out = append(out, fmt.Sprintf("run hawser diagnose %s, and meanwhile hawser verify again: it shows where the packets end", list(exports, " ")))
+	if len(unreached) > 0 {
+		out = append(out, fmt.Sprintf("no connection to %s: %s; next: hawser diagnose --verify --export %s", list(unreached, ", "), firstError, list(unreached, " --export ")))
 	}
 	return out
 }

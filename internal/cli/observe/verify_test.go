@@ -44,10 +44,15 @@ func verifiedSample() verification {
 	}
 }
 
-// TestVerifiedText: equal results of several nodes are printed once, with the next commands.
+// TestVerifiedText tests that problems are first, each with the next command, and that equal results of
+// several nodes are printed once.
 func TestVerifiedText(t *testing.T) {
 	t.Parallel()
-	const want = `g1/a: 1 of 2 names answered
+	const want = `pods of g1 look names up at the cluster's DNS, which does not lead to the agents, and nodes resolve the same names; next: hawser status
+no ready endpoint of shop/log; next: hawser show exports
+no connection to shop/web: connect to 242.2.0.9:80: i/o timeout; next: hawser diagnose --verify --export shop/web
+
+g1/a: 1 of 2 names answered
 g1/b: 1 of 2 names answered
 g3/c: 1 of 3 names answered
 pod on g1/a: 0 of 2 names answered
@@ -70,10 +75,6 @@ web.shop.svc.set (shop/web): look up web.shop.svc.set at 10.96.0.10:53: no such 
 
 not tested: the pod has printed nothing: it is pending
   from pods on g3/c
-
-to do: run hawser status: pods of g1 look names up at the cluster's DNS, which does not lead to the agents; nodes resolve the same names
-to do: run hawser show exports: it says why shop/log has no endpoint that is ready
-to do: run hawser diagnose --export shop/web, and meanwhile hawser verify again: it shows where the packets end
 `
 	if diff := cmp.Diff(want, verifiedSample().text()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
