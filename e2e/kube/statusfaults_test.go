@@ -6,9 +6,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
+
+// faultTimeout bounds the time until a command names a fault, and until it reports the repair.
+const faultTimeout = 60 * time.Second
 
 // TestStatusFaults injects the faults that new users made. hawser status must name the cause and the
 // next step of each in its first line, and report no problem after the repair.
@@ -87,18 +91,77 @@ func TestStatusFaults(t *testing.T) {
 // returns the line.
 func (s *clusterset) firstLine(t *testing.T, text string, code int) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
+	out := s.awaitCode(t, text, code, `hawser status -f "$1"`)
+	line, _, _ := strings.Cut(out, "\n")
+	return line
+}
+
+// awaitCode runs a command with the repository ($1) until the first line of its output contains a text and
+// its exit code is as wanted. It returns the output.
+func (s *clusterset) awaitCode(t *testing.T, text string, code int, command string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), faultTimeout)
 	defer cancel()
 	for {
-		out, err := s.try(ctx, "", "", "sh", "-c", `hawser status -f "$1" 2>&1; echo "code $?"`, "sh", s.path("repo"))
+		out, err := s.try(ctx, "", "", "sh", "-c", command+` 2>&1; echo "code $?"`, "sh", s.path("repo"))
 		line, _, _ := strings.Cut(out, "\n")
 		if err == nil && strings.Contains(line, text) && strings.HasSuffix(out, fmt.Sprintf("code %d\n", code)) {
-			return line
+			return out
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("the first line of hawser status does not contain %q with exit code %d within %s:\n%s%v", text, code, conditionTimeout, out, err)
+			t.Fatalf("%s: no first line with %q and exit code %d within %s:\n%s%v", command, text, code, faultTimeout, out, err)
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// TestVerifyNetworkPolicy denies ingress to the servers of an export with a NetworkPolicy. hawser status
+// cannot detect it without packets. hawser verify fails, and its first line has the next command. That
+// command names the rule. After the repair verify succeeds.
+func TestVerifyNetworkPolicy(t *testing.T) {
+	s := needClusterset(t, samePrefixes)
+	const verify = `hawser verify --cluster c1,c2 --export sample/whereami-cs --timeout 1s`
+	s.awaitCode(t, "names answered", 0, verify)
+	repair := s.denyIngress(t, "c2", "sample", "whereami")
+	start := time.Now()
+	line, _, _ := strings.Cut(s.awaitCode(t, "no connection to sample/whereami-cs: ", 1, verify), "\n")
+	t.Logf("figure: verify names the fault after %.0f s: %s", time.Since(start).Seconds(), line)
+	_, next, _ := strings.Cut(line, "; next: ")
+	if next != "hawser diagnose --verify --export sample/whereami-cs" {
+		t.Errorf("the next command is %q", next)
+	}
+	if next != "" {
+		out := s.eventually(t, contains("ended at rule"), "sh", "-c", next+" --cluster c1,c2 --for 5s; true")
+		if !s.shape.network().Policies && !strings.Contains(out, "chain forward of table inet policies") {
+			t.Errorf("it does not name the rule:\n%s", out)
+		}
+	}
+	repair()
+	s.awaitCode(t, "names answered", 0, verify)
+}
+
+// denyIngress creates a NetworkPolicy that denies ingress to the pods of an app, and returns a function
+// that deletes it. On a network without policies, such as the lab's bridge, nft(8) drops new connections
+// to the pods on the nodes, like a network that enforces the policy.
+func (s *clusterset) denyIngress(t *testing.T, cluster, namespace, app string) (repair func()) {
+	t.Helper()
+	s.apply(t, cluster, fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny, namespace: %s}\n"+
+		"spec: {podSelector: {matchLabels: {app: %s}}, policyTypes: [Ingress]}\n", namespace, app))
+	if !s.shape.network().Policies {
+		pods := strings.Join(strings.Fields(s.kubectl(t, cluster, "-n", namespace, "get", "pods", "-l", "app="+app, "-o", "jsonpath={.items[*].status.podIP}")), ", ")
+		for _, node := range []string{cluster + "n1", cluster + "n2"} {
+			s.kubelab(t, "node", node, "nft", "table inet policies { chain forward { type filter hook forward priority 0; ip daddr { "+pods+" } ct state new drop; }; }")
+		}
+	}
+	repair = sync.OnceFunc(func() {
+		s.kubectl(t, cluster, "-n", namespace, "delete", "networkpolicy", "deny")
+		if !s.shape.network().Policies {
+			for _, node := range []string{cluster + "n1", cluster + "n2"} {
+				s.kubelab(t, "node", node, "nft", "delete table inet policies")
+			}
+		}
+	})
+	t.Cleanup(repair)
+	return repair
 }
