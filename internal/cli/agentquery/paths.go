@@ -109,23 +109,23 @@ func addAnswerPolicies(ctx context.Context, clusters []*kubeclient.Client, answe
 		switch {
 		case c.Name != from.Cluster || from.Node:
 		case from.Pod != "":
-			r.SourcePolicies = policyTexts(netpolicy.OfPod(ctx, c, from.Namespace, from.Pod, networkingv1.PolicyTypeEgress))
+			r.SourcePolicies = PolicyTexts(netpolicy.OfPod(ctx, c, from.Namespace, from.Pod, networkingv1.PolicyTypeEgress))
 		case from.Addr.IsValid():
-			r.SourcePolicies = policyTexts(netpolicy.OfAddr(ctx, c, from.Addr, networkingv1.PolicyTypeEgress))
+			r.SourcePolicies = PolicyTexts(netpolicy.OfAddr(ctx, c, from.Addr, networkingv1.PolicyTypeEgress))
 		}
 		if !slices.ContainsFunc(answer.Destinations, func(t access.Destination) bool { return t.Allowed && t.Cluster == c.Name }) {
 			continue
 		}
 		if namespace, name, export := strings.Cut(to.Export, "/"); export {
-			r.DestinationPolicies[c.Name] = policyTexts(netpolicy.OfService(ctx, c, namespace, name))
+			r.DestinationPolicies[c.Name] = PolicyTexts(netpolicy.OfService(ctx, c, namespace, name))
 		} else {
-			r.DestinationPolicies[c.Name] = policyTexts(netpolicy.OfAddr(ctx, c, to.Addr, networkingv1.PolicyTypeIngress))
+			r.DestinationPolicies[c.Name] = PolicyTexts(netpolicy.OfAddr(ctx, c, to.Addr, networkingv1.PolicyTypeIngress))
 		}
 	}
 }
 
-// policyTexts returns policies, or why they are not known.
-func policyTexts(policies []string, err error) []string {
+// PolicyTexts returns policies, or why they are not known.
+func PolicyTexts(policies []string, err error) []string {
 	if err != nil {
 		return []string{"NetworkPolicies are not known: " + kubeclient.ErrorText(err)}
 	}

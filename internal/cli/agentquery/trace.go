@@ -60,7 +60,7 @@ func addPolicies(ctx context.Context, clusters []*kubeclient.Client, r *packettr
 		}
 		for _, q := range questions {
 			if _, asked := known[q]; !asked {
-				known[q] = policyTexts(netpolicy.OfAddr(ctx, clusters[i], q.addr, q.direction))
+				known[q] = PolicyTexts(netpolicy.OfAddr(ctx, clusters[i], q.addr, q.direction))
 			}
 			for _, text := range known[q] {
 				if !slices.Contains(hop.Policies, text) {

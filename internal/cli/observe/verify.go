@@ -18,6 +18,8 @@ import (
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/netpolicy"
 	"hawser.dev/hawser/nodeagent/observe/verify"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -30,6 +32,9 @@ const (
 	fromNodes = "nodes"
 	fromPods  = "pods"
 )
+
+// lookupError begins the error of a result whose name was not resolved.
+const lookupError = "look up "
 
 type verifyFlags struct {
 	agentquery.Targets
@@ -46,7 +51,9 @@ type verification struct {
 	Nodes       []status.Verification `json:"nodes"`
 	Pods        []status.Verification `json:"pods,omitempty"`
 	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
-	Failover    *drill                `json:"failover,omitempty"` // verified while the gateway was drained
+	// Policies are the NetworkPolicies that select the pods of exports without a connection.
+	Policies []string `json:"policies,omitempty"`
+	Failover *drill   `json:"failover,omitempty"` // verified while the gateway was drained
 }
 
 // errNoPods says why nothing is tested from pods.
@@ -173,7 +180,31 @@ func (f verifyFlags) verify(ctx context.Context, env *cli.Env) (verification, er
 			return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
 		})
 	}
+	v.addPolicies(ctx, agents.Clusters)
 	return v, nil
+}
+
+// maxPolicyExports bounds the exports whose NetworkPolicies are read.
+const maxPolicyExports = 20
+
+// addPolicies adds the NetworkPolicies that may have dropped the packets of failed connections, or why
+// they are not known.
+func (v *verification) addPolicies(ctx context.Context, clusters []*kubeclient.Client) {
+	done := map[[2]string]bool{} // exporting cluster and export
+	for _, n := range slices.Concat(v.Nodes, v.Pods) {
+		for _, r := range n.Results {
+			i := slices.IndexFunc(clusters, func(c *kubeclient.Client) bool { return c.Name == r.Cluster })
+			id := [2]string{r.Cluster, r.Export}
+			if i < 0 || r.Error == "" || r.NotReady != "" || strings.HasPrefix(r.Error, lookupError) || done[id] || len(done) == maxPolicyExports {
+				continue
+			}
+			done[id] = true
+			namespace, name, _ := strings.Cut(r.Export, "/")
+			for _, text := range agentquery.PolicyTexts(netpolicy.OfService(ctx, clusters[i], namespace, name)) {
+				v.Policies = append(v.Policies, r.Cluster+": "+text)
+			}
+		}
+	}
 }
 
 // fromNodes has the agents run the checks.
@@ -293,7 +324,7 @@ func (v verification) problems() []string {
 	resolved := map[string]bool{} // names by cluster, from nodes
 	for _, n := range v.Nodes {
 		for _, r := range n.Results {
-			resolved[n.Cluster+" "+r.Name] = resolved[n.Cluster+" "+r.Name] || !strings.HasPrefix(r.Error, "look up ")
+			resolved[n.Cluster+" "+r.Name] = resolved[n.Cluster+" "+r.Name] || !strings.HasPrefix(r.Error, lookupError)
 		}
 	}
 	var noDNS, notReady, unreached []string
@@ -304,7 +335,7 @@ func (v verification) problems() []string {
 			case r.Error == "":
 			case r.NotReady != "":
 				notReady = append(notReady, r.Export)
-			case n.FromPod && strings.HasPrefix(r.Error, "look up ") && resolved[n.Cluster+" "+r.Name]:
+			case n.FromPod && strings.HasPrefix(r.Error, lookupError) && resolved[n.Cluster+" "+r.Name]:
 				noDNS = append(noDNS, n.Cluster)
 			default:
 				unreached = append(unreached, r.Export)
@@ -323,7 +354,11 @@ func (v verification) problems() []string {
 		out = append(out, fmt.Sprintf("no ready endpoint of %s; next: hawser show exports", list(notReady, ", ")))
 	}
 	if len(unreached) > 0 {
-		out = append(out, fmt.Sprintf("no connection to %s: %s; next: hawser diagnose --verify --export %s", list(unreached, ", "), firstError, list(unreached, " --export ")))
+		cause := firstError
+		if len(v.Policies) > 0 {
+			cause += " (" + strings.Join(v.Policies, "; ") + ")"
+		}
+		out = append(out, fmt.Sprintf("no connection to %s: %s; next: hawser diagnose --verify --export %s", list(unreached, ", "), cause, list(unreached, " --export ")))
 	}
 	return out
 }

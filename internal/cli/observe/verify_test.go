@@ -14,6 +14,7 @@ import (
 
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/kubeclient/fakeapi"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -78,6 +79,36 @@ not tested: the pod has printed nothing: it is pending
 `
 	if diff := cmp.Diff(want, verifiedSample().text()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestVerifyPolicies tests that the NetworkPolicies of an export without a connection are in the first
+// line, and those of other exports are not.
+func TestVerifyPolicies(t *testing.T) {
+	t.Parallel()
+	api, c := fakeapi.New(t, "g2")
+	api.Kinds["networking.k8s.io/v1"] = []fakeapi.Resource{{Name: "networkpolicies", Kind: "NetworkPolicy", Namespaced: true}}
+	for _, name := range []string{"web", "db"} {
+		pod := fakeapi.Object("Pod", "shop", name+"-0", nil)
+		pod["metadata"].(map[string]any)["labels"] = map[string]any{"app": name}
+		selector := map[string]any{"app": name}
+		api.Objects["/api/v1/namespaces/shop/pods/"+name+"-0"] = pod
+		api.Objects["/api/v1/namespaces/shop/services/"+name] = fakeapi.Object("Service", "shop", name, map[string]any{"spec": map[string]any{"selector": selector}})
+		api.Objects["/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies/"+name] = fakeapi.Object("NetworkPolicy", "shop", name, map[string]any{
+			"spec": map[string]any{"podSelector": map[string]any{"matchLabels": selector}}})
+	}
+	result := func(name, failed string) status.Verified {
+		r := verified(name, failed)
+		r.Cluster = "g2"
+		return r
+	}
+	v := verification{Nodes: []status.Verification{{Cluster: "g1", Node: "a", Results: []status.Verified{
+		result("g2.web", "connect to 242.2.0.9:80: i/o timeout"), result("g2.db", "")}}}}
+	v.addPolicies(t.Context(), []*kubeclient.Client{c})
+	line, _, _ := strings.Cut(v.text(), "\n")
+	want := "no connection to shop/web: connect to 242.2.0.9:80: i/o timeout (g2: NetworkPolicy shop/web selects pod shop/web-0 (Ingress)); next: hawser diagnose --verify --export shop/web"
+	if line != want {
+		t.Errorf("%s\nwant\n%s", line, want)
 	}
 }
 
