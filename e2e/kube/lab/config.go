@@ -34,7 +34,7 @@ type Lab struct {
 	Flat     bool           // each cluster has prefixes of its own
 	Pods     []netip.Prefix // of IPv4, one for each cluster, if they were chosen
 	Proxy    string         // implementation of Services: nftables, iptables, network or none
-	Images   []string       // archives that every node has
+	Images   []string       // archives of the images that every node has; only a loaded agent's exists
 	CNI      Network
 }
 

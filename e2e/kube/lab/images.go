@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,17 +36,12 @@ func build(dir string, programs ...string) error {
 // writeImages writes the archives of all images and returns their paths. agent is a built program;
 // empty builds the tree's.
 func (l *Lab) writeImages(agent string) ([]string, error) {
-	dir := l.path("images")
+	dir := l.path("images", "programs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder of images: %w", err)
 	}
 	// The tools include hawser-traffic.
-	programs := []string{"e2e/kube/pause", "e2e/kube/whereami", "e2e/traffic/hawser-traffic"}
-	if agent == "" {
-		agent = filepath.Join(dir, "hawser-agent")
-		programs = append(programs, "cmd/hawser-agent")
-	}
-	if err := build(dir, programs...); err != nil {
+	if err := build(dir, "e2e/kube/pause", "e2e/kube/whereami", "e2e/traffic/hawser-traffic"); err != nil {
 		return nil, err
 	}
 	tools, err := toolFiles()
@@ -75,11 +71,42 @@ func (l *Lab) writeImages(agent string) ([]string, error) {
 	// The tests of the Multi-Cluster Services API use these names.
 	written(l.writeImage("tools", ociimage.Image{Files: tools, Cmd: []string{"/bin/sh"}, Names: []string{
 		"docker.io/hawser/tools:lab", "docker.io/alpine/socat:1.7.4.4", "docker.io/nicolaka/netshoot:v0.15"}}))
-	return out, errors.Join(errs...)
+	return out, errors.Join(append(errs, os.RemoveAll(dir))...)
 }
 
-// writeAgent writes the image of the agent as make image IPSEC=1 does.
+// fillStore imports the images into images/lib, which new nodes link instead of importing the same
+// images themselves. It removes the archives.
+func (l *Lab) fillStore(ctx context.Context) error {
+	script, err := files.ReadFile("images.sh")
+	if err == nil {
+		err = os.WriteFile(l.path("images", "images.sh"), script, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("write images.sh: %w", err)
+	}
+	fill := exec.CommandContext(ctx, "unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child",
+		"/bin/bash", l.path("images", "images.sh"))
+	fill.Env = append(os.Environ(), l.mark(), "DIR="+l.path("images"), "IMAGES="+strings.Join(l.Images, " "))
+	if out, err := fill.CombinedOutput(); err != nil {
+		return fmt.Errorf("import images: %w: %s", err, out)
+	}
+	var errs []error
+	for _, archive := range l.Images {
+		errs = append(errs, os.Remove(archive))
+	}
+	return errors.Join(errs...)
+}
+
+// writeAgent writes the image of the agent as make image IPSEC=1 does, and returns its path. agent is
+// a built program; empty builds the tree's.
 func (l *Lab) writeAgent(agent string) (string, error) {
+	if agent == "" {
+		agent = l.path("images", "hawser-agent")
+		if err := build(filepath.Dir(agent), "cmd/hawser-agent"); err != nil {
+			return "", err
+		}
+		defer func() { _ = os.Remove(agent) }()
+	}
 	programs := map[string]string{agent: "/hawser-agent"}
 	charon, err := ipsec.Files()
 	if err != nil {
@@ -95,7 +122,7 @@ func (l *Lab) writeAgent(agent string) (string, error) {
 	return l.writeImage("hawser-agent", ociimage.Image{Names: []string{AgentImage}, Entrypoint: []string{"/hawser-agent"}, Files: files})
 }
 
-// writeImage writes an archive, unless it exists with the same bytes.
+// writeImage writes an archive and returns its path.
 func (l *Lab) writeImage(name string, img ociimage.Image) (string, error) {
 	img.Arch = runtime.GOARCH
 	var archive bytes.Buffer
@@ -103,9 +130,6 @@ func (l *Lab) writeImage(name string, img ociimage.Image) (string, error) {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}
 	path := l.path("images", name+".tar")
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, archive.Bytes()) {
-		return path, nil
-	}
 	if err := os.WriteFile(path, archive.Bytes(), 0o644); err != nil {
 		return "", fmt.Errorf("write image %s: %w", name, err)
 	}

@@ -21,7 +21,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-//go:embed control.sh node.sh coredns.yaml
+//go:embed control.sh node.sh images.sh coredns.yaml
 var files embed.FS
 
 // hierarchy is one cgroup hierarchy (cgroups(7), version 1) with the cgroup of this process.

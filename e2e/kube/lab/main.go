@@ -346,10 +346,11 @@ func through(ctx context.Context, argv []string) error {
 
 // load loads an agent on all nodes; empty builds the tree's. Pods use it from their next start.
 func (l *Lab) load(ctx context.Context, agent string) error {
-	if _, err := l.writeImages(agent); err != nil {
+	archive, err := l.writeAgent(agent)
+	if err != nil {
 		return err
 	}
-	return l.importImages(ctx, []string{l.path("images", "hawser-agent.tar")})
+	return l.importImages(ctx, []string{archive})
 }
 
 // importImages imports the images of archives on the running nodes.

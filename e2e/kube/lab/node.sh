@@ -13,7 +13,14 @@ for name in $CGROUPS; do
   case $name in name=*) name=none,$name ;; esac
   mount -t cgroup -o "$name" cgroup "$at"
 done
-mkdir -p "$DIR"/{etc,etc.work,lib/containerd,lib/kubelet,log/pods}
+if [ ! -e "$DIR/lib" ]; then
+  # Layers never change, so all nodes share their files. Databases are copied.
+  store=$DIR/../../images/lib
+  cp -al "$store" "$DIR/lib"
+  (cd "$store" && find . -type f ! -path '*/blobs/*' ! -path '*/snapshots/*' \
+    -exec cp --archive --remove-destination --parents {} "$DIR/lib/" \;)
+fi
+mkdir -p "$DIR"/{etc,etc.work,lib/kubelet,log/pods}
 mount -t overlay overlay -o "lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/etc.work" /etc
 mount -t tmpfs tmpfs /run
 mount --bind "$DIR/lib" /var/lib
@@ -84,8 +91,8 @@ keep containerd --config /run/containerd.toml &
 socket=/run/containerd/containerd.sock
 until ctr -a $socket version >/dev/null 2>&1; do sleep 0.1; done
 for archive in $IMAGES; do
-  # A node that starts again has them, unless they are newer.
-  if [ ! -e "$DIR/lib/${archive##*/}" ] || [ "$archive" -nt "$DIR/lib/${archive##*/}" ]; then
+  # Only after kubelab load is an archive newer than the node's image.
+  if [ "$archive" -nt "$DIR/lib/${archive##*/}" ]; then
     ctr -a $socket -n k8s.io images import "$archive" >>"$DIR/images.log" 2>&1 && touch "$DIR/lib/${archive##*/}"
   fi
 done

@@ -55,6 +55,11 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 			if authorities[m.Cluster], err = l.certify(m); err != nil {
 				return err
 			}
+		} else if m.Cluster == l.Clusters[0] && m.Number == 1 { // the first node; control planes start meanwhile
+			if err := l.fillStore(ctx); err != nil {
+				return err
+			}
+			say("images imported")
 		}
 		if err := l.startMachine(m); err != nil {
 			return err
