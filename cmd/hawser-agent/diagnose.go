@@ -19,18 +19,18 @@ func diagnoseCommand() *cobra.Command {
 	var addresses, exports []string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
-		Short: "Follow packets of the clusterset and report what drops them on this node",
-		Long: `Follows some packets of the clusterset for a time, at most forty a second, through all
-rules of nftables on this node (those of iptables-nft too), and tells which rule
-of which table dropped one: a NetworkPolicy's, a firewall's, or Hawser's own. Make the
-request that does not work meanwhile, and ask on the nodes on its way: the client's,
-the gateways', the server's; hawser diagnose asks all of them at once. Where there is
-much traffic, --export or --address leaves out what else there is. Nothing of anybody
-is changed: packets are marked for the kernel to tell of them (meta nftrace), by a
-table that goes away with this command.
+		Short: "Trace packets on this node and name the rule that drops them",
+		Long: `Trace packets of the clusterset on this node (at most 40 per second) through all rules of
+nftables, iptables-nft included, and report which rule of which table drops one: of a
+NetworkPolicy, a firewall, or Hawser. hawser diagnose traces on all nodes at once.
 
-What nftables does not show, such as a CNI's eBPF programs and rules of
-iptables-legacy, cannot be named; packets that end there are told as not seen again.
+Run it on the nodes of the client, the gateways and the server, and make the failing request
+meanwhile. Where there is much traffic, select it with --export or --address. The command
+marks packets for tracing (meta nftrace) in a table of its own, and deletes that table at
+the end.
+
+It cannot name drops outside nftables, such as in eBPF programs of a CNI or in rules of
+iptables-legacy. Such packets are reported as not seen again.
 
 Exit codes: 0 all followed packets passed; 1 some did not; 2 error.`,
 		Example: `  hawser-agent diagnose --for 30s`,
@@ -55,7 +55,7 @@ Exit codes: 0 all followed packets passed; 1 some did not; 2 error.`,
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
-	cmd.Flags().DurationVar(&long, "for", 10*time.Second, "how long to look, from 2s to 5m")
+	cmd.Flags().DurationVar(&long, "for", 10*time.Second, "how long to trace, from 2s to 5m")
 	cmd.Flags().StringSliceVar(&exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	cmd.Flags().StringSliceVar(&addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")

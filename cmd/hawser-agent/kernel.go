@@ -19,11 +19,11 @@ func kernelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernel",
 		Short: "Print this node's network objects, of Hawser and of others",
-		Long: `Prints links, rules, routes, neighbours, WireGuard peers, nftables and sysctls as the
-running agent reads them, because the image lacks ip, nft and wg. With -o json, links,
-rules, routes, neighbors, fdb and nftables have the form of ip -j, bridge -j and nft -j.
-Tables of other programs have chains with their number of rules. Keys are public ones
-only, and nothing changes.`,
+		Long: `Print links, rules, routes, neighbours, WireGuard peers, nftables and sysctls as the running
+agent reads them; the image has no ip, nft and wg. With -o json, links, rules, routes,
+neighbors, fdb and nftables have the form of ip -j, bridge -j and nft -j. For tables of
+other programs, chains have their number of rules only. Keys are public keys. Nothing
+changes.`,
 		Example: `  hawser-agent kernel -o json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

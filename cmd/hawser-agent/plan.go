@@ -20,11 +20,11 @@ func planCommand() *cobra.Command {
 	var running bool
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Print the kernel changes that run would make now, and make none",
-		Long: `Prints every kernel object that run would create, change or delete now. While an
-agent runs on this node, the plan uses what that one sees: which links are in
-use, and what other clusters say. With --running it also has the settings that this one
-was started with, whatever flags are given here, and is text.
+		Short: "Print the kernel changes that run would make now",
+		Long: `Print every kernel object that hawser-agent run would create, change or delete now. If an
+agent runs on this node, the plan uses its state: active links and the reports of other
+clusters. --running also uses its settings instead of the flags given here; the output is
+text.
 
 Exit codes: 0 no changes; 1 changes; 2 error.`,
 		Example: `  hawser-agent plan --running`,
@@ -48,7 +48,7 @@ Exit codes: 0 no changes; 1 changes; 2 error.`,
 	}
 	s.register(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	cmd.Flags().BoolVar(&running, "running", false, "with the settings of the agent that runs on this node")
+	cmd.Flags().BoolVar(&running, "running", false, "use the settings of the agent that runs on this node")
 	cmd.MarkFlagsMutuallyExclusive("running", "output")
 	return cmd
 }
@@ -91,9 +91,9 @@ func cleanupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove all objects with Hawser's marks and restore sysctls",
-		Long: `Removes links hw-* with alias hawser, routes and rules of protocol 73 in tables
-7300 to 7307, rules of priority 7298 and protocol 74, and nftables table inet
-hawser; restores the sysctls that the agent changed. Stop the agent first. Nothing else is touched.`,
+		Long: `Remove devices hw-* with alias hawser, routes and rules of protocol 73 in tables 7300 to
+7307, rules of priority 7298 and protocol 74, and nftables table inet hawser. Restore the
+sysctls that the agent changed. Foreign objects stay. Stop the agent first.`,
 		Example: `  hawser-agent cleanup`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -35,22 +35,22 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&c.Node, "node", os.Getenv("HAWSER_NODE"), "this node's name (env HAWSER_NODE)")
 	f.StringVar(&c.FabricDir, "fabric", "/etc/hawser/fabric", "folder of the fabric document")
 	f.StringVar(&c.KeysDir, "keys", "/etc/hawser/keys", "folder of the sealed keys; gateways only")
-	f.StringVar(&c.Trust, "trust", "/etc/hawser/trust/signers", "file of the signers whose fabric and keys this node acts on (hawser keys signers)")
+	f.StringVar(&c.Trust, "trust", "/etc/hawser/trust/signers", "file of the pinned signers of fabric and keys (hawser keys signers)")
 	f.StringVar(&c.Identity, "identity", "/etc/hawser/identity/identity.txt", "file of the age identity that opens the keys; gateways only")
-	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML, where there is no Kubernetes API")
-	f.StringVar(&c.LeasesDir, "leases", "", "folder that all nodes of the cluster share, for gateways with nodeSelector where there is no Kubernetes API [none]")
-	f.StringVar(&c.HawserNodesDir, "hawsernodes", "", "folder that all nodes of the cluster share, for their HawserNodes where there is no Kubernetes API [none]")
-	f.BoolVar(&c.Kube.InCluster, "kubernetes", false, "take facts from the Kubernetes API, as the service account of this pod")
-	f.StringVar(&c.Kube.Kubeconfig, "kubeconfig", "", "take facts from the Kubernetes API that this file leads to")
+	f.StringVar(&c.FactsDir, "facts", "/etc/hawser/facts", "folder of Kubernetes objects in YAML, for hosts without a Kubernetes API")
+	f.StringVar(&c.LeasesDir, "leases", "", "folder shared by all nodes of the cluster, for the Leases of gateways with nodeSelector without a Kubernetes API [none]")
+	f.StringVar(&c.HawserNodesDir, "hawsernodes", "", "folder shared by all nodes of the cluster, for their HawserNodes without a Kubernetes API [none]")
+	f.BoolVar(&c.Kube.InCluster, "kubernetes", false, "read facts from the Kubernetes API as the service account of this pod")
+	f.StringVar(&c.Kube.Kubeconfig, "kubeconfig", "", "read facts from the Kubernetes API with this kubeconfig")
 	f.StringVar(&c.Kube.Context, "context", "", "context of --kubeconfig [its current one]")
-	f.StringVar(&c.StateDir, "state", "/var/lib/hawser", "folder for last good inputs")
+	f.StringVar(&c.StateDir, "state", "/var/lib/hawser", "folder for the last good inputs")
 	f.StringVar(&c.Socket, "socket", defaultSocket, "unix socket for status")
-	f.StringVar(&c.VICI, "vici", "", "vici socket of a charon that the host runs, for links with driver ipsec [our own charon]")
+	f.StringVar(&c.VICI, "vici", "", "vici socket of the host's charon, for links with driver ipsec [own charon]")
 	f.StringVar(&s.dnsListen, "dns-listen", "", "address[:port] of the name server [as the fabric says, port 53]")
-	f.StringVar(&c.ProcSys, "proc-sys", kernel.DefaultSysctls, "where the kernel's settings can be written, in a container that has /proc/sys read-only")
-	f.StringSliceVar(&c.Metrics, "metrics", nil, "host:port for /metrics, /healthz and /readyz; may be given several times [none]")
-	f.DurationVar(&c.Resync, "resync", 30*time.Second, "longest time between two looks at the kernel")
-	f.DurationVar(&c.FeedStale, "feed-stale", 30*time.Second, "how long the live data of a cluster counts after its feed was lost")
+	f.StringVar(&c.ProcSys, "proc-sys", kernel.DefaultSysctls, "writable /proc/sys, for containers where it is read-only")
+	f.StringSliceVar(&c.Metrics, "metrics", nil, "host:port for /metrics, /healthz and /readyz; may be repeated [none]")
+	f.DurationVar(&c.Resync, "resync", 30*time.Second, "longest time between two converge rounds")
+	f.DurationVar(&c.FeedStale, "feed-stale", 30*time.Second, "how long live data of a cluster stays valid after its feed was lost")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
 }
@@ -103,9 +103,9 @@ func runCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Converge this node until stopped",
-		Long: `Converges this node until it gets SIGTERM. Tunnels, routes, NAT and filters stay
-as they are when the agent ends; hawser-agent cleanup removes them.`,
+		Short: "Configure this node until stopped",
+		Long: `Configure this node until SIGTERM: tunnels, routes, NAT and filters. They keep working after
+the agent ends; hawser-agent cleanup removes them.`,
 		Example: `  hawser-agent run --cluster office --node db1 --fabric /etc/hawser/fabric --keys /etc/hawser/keys --identity /etc/hawser/identity.txt --facts /etc/hawser/facts`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -24,15 +24,15 @@ func verifyCommand() *cobra.Command {
 	var exports []string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Test that exports are reached from this node",
-		Long: `Looks up the names of all exports that this cluster may reach at the agent's own name
-server: the name of each service and of each cluster's part of it. Then opens a TCP
-connection to each address, and sends a datagram to each UDP port, as a process of this
-node would. Servers see connections that close at once, and datagrams with a line end
-(DNS servers: the query "NS ."). hawser verify asks all nodes, and pods on them.
+		Short: "Test every export from this node",
+		Long: `Resolve the names of all exports that this cluster may reach at the agent's own name server:
+the name of each Service and of each cluster's part of it. Then open a TCP connection to
+each address, and send a datagram to each UDP port, as a process of this node. Servers see
+connections that close at once, and datagrams with a line end (DNS servers: the query
+"NS ."). hawser verify tests from all nodes, and from pods on them.
 
-Exit code 0: everything answered, 1: something did not, 2: could not tell, such as
-without any export, or of UDP servers that send no reply.`,
+Exit codes: 0 everything answered; 1 something did not; 2 unknown, because there is no
+export, a UDP server sent no reply, or an error.`,
 		Example: `  hawser-agent verify
   hawser-agent verify --export shop/web --timeout 1s`,
 		Args: cobra.NoArgs,
@@ -55,7 +55,7 @@ without any export, or of UDP servers that send no reply.`,
 			case verdict == status.VerdictSkipped:
 				return errors.New("nothing to verify: there is no export that this cluster may reach")
 			case verdict == status.VerdictUnknown:
-				return errors.New("could not tell whether every export is reached")
+				return errors.New("unknown whether every export is reachable")
 			}
 			return nil
 		},

@@ -193,7 +193,7 @@ func TestTwoPublications(t *testing.T) {
 	until(ctx, t, patience, shown+`.includes('cluster dub-003') && `+from+`.selectedIndex === 3 && `+to+`.selectedIndex === 1`)
 	// The page refuses a commit that was not published, with a message.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/change?from=main&to='`, nil))
-	until(ctx, t, patience, shown+`.includes('is none of the last 3 publications')`)
+	until(ctx, t, patience, shown+`.includes('is not among the last 3 publications')`)
 	run(ctx, t, chromedp.Evaluate(`document.querySelectorAll('.times a')[2].click()`, nil))
 	until(ctx, t, patience, shown+`.startsWith('Commit ') && `+shown+`.includes('cluster cdg-002') && !`+shown+`.includes('cluster dub-003')`)
 }

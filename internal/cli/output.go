@@ -52,7 +52,7 @@ func OutputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 
-// CheckFormat returns an error if a value of -o is none of the allowed ones.
+// CheckFormat returns an error if a value of -o is not allowed.
 func CheckFormat(have string, allowed []string) error {
 	if expression, ok := strings.CutPrefix(have, JSONPathPrefix); ok && slices.Contains(allowed, "json") {
 		_, err := parseJSONPath(expression)

@@ -48,7 +48,7 @@ func (t Table) String() string {
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // a Builder gives no errors
+	_ = w.Flush() // a Builder returns no errors
 	return out.String()
 }
 

@@ -87,7 +87,7 @@ func TestUninstall(t *testing.T) {
 	slow := startAgent(t, g1, "g1", "n2", "worker")
 	slow.set(true)
 
-	if got := r.expect(1, "uninstall", "g1"); !strings.Contains(got.err, "cluster g1 is still in the topology: remove it there first") {
+	if got := r.expect(1, "uninstall", "g1"); !strings.Contains(got.err, "cluster g1 is still in the topology: run hawser leave first") {
 		t.Errorf("while the topology has it:\n%s", got.err)
 	}
 	r.topology([]string{"g2"})

@@ -178,7 +178,7 @@ func (r *responses[T]) fromSockets(ctx context.Context, sockets []string, q Requ
 			return nil
 		})
 	}
-	_ = group.Wait() // every function gives nil; the errors are among the silent
+	_ = group.Wait() // every function returns nil; r has the errors
 }
 
 func (r *responses[T]) fromPods(ctx context.Context, clusters []*kubeclient.Client, q Request) {

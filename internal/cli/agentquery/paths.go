@@ -33,7 +33,7 @@ func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric,
 	}
 	if pods {
 		if len(f.Sockets) > 0 || f.Lab != "" {
-			return r, errors.New("--socket and --lab name agents on this machine, --context, --kubeconfig and --cluster those of clusters: not both")
+			return r, errors.New("--socket and --lab cannot be combined with --context, --kubeconfig or --cluster")
 		}
 		return r, queryPods(ctx, env, f, of, answer, &r)
 	}

@@ -33,8 +33,8 @@ const (
 	requestsPerPoll = 32               // at once, of all agents
 )
 
-// Poller requests the status of agents again and again. Each agent has its own request with its
-// own deadline, so a silent agent delays no other. It is safe for concurrent use.
+// Poller requests the status of agents again and again. Each agent gets a separate request
+// with a deadline, so a silent agent delays no other. It is safe for concurrent use.
 type Poller struct {
 	// Targets returns which agents to ask; nil = no agents.
 	Targets func() Targets
@@ -279,7 +279,7 @@ func (p *Poller) waiting(now time.Time) bool {
 	return slices.ContainsFunc(p.clusters, func(c *polledCluster) bool { return c.busy && c.listed.IsZero() && c.err == nil })
 }
 
-// reports returns what is known. The lock is held.
+// reports returns the current reports. The caller holds the lock.
 func (p *Poller) reports(now time.Time) PolledReports {
 	var out PolledReports
 	for _, c := range p.clusters {

@@ -45,15 +45,15 @@ func (f *Targets) AddFlags(cmd *cobra.Command, below bool) {
 	if below {
 		flags = cmd.PersistentFlags()
 	}
-	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
-	flags.StringVar(&f.Lab, "lab", "", "folder of a lab whose agents to ask")
-	topofile.AddFileFlag(cmd, below, &f.File, "topology whose clusters to ask")
+	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a glob pattern; may be repeated")
+	flags.StringVar(&f.Lab, "lab", "", "folder of the lab to query")
+	topofile.AddFileFlag(cmd, below, &f.File, "topology with the clusters to query")
 	f.Add(cmd, below)
 }
 
 // Resolve returns the sockets of the selected agents, or no sockets if the agents run in pods; then
-// the returned targets select the clusters. Without flags the agents are those of the lab or of this
-// host, otherwise those of the clusters of the topology in the current folder.
+// the returned targets select the clusters. Without flags it selects the agents of the lab or of this
+// host, else of the clusters of the topology in the current folder.
 func (f Targets) Resolve() (Targets, []string, error) {
 	if len(f.Access.Contexts)+len(f.Clusters)+len(f.File) > 0 {
 		return f, nil, nil
@@ -69,7 +69,7 @@ func (f Targets) Resolve() (Targets, []string, error) {
 // Clients returns clients for the clusters that the flags name, or for all of the topology.
 func (f Targets) Clients() ([]*kubeclient.Client, error) {
 	if len(f.Sockets) > 0 || f.Lab != "" {
-		return nil, errors.New("--socket and --lab name agents on this machine, --context and --cluster those of clusters: not both")
+		return nil, errors.New("--socket and --lab cannot be combined with --context or --cluster")
 	}
 	names, all, err := clusterselect.NamesByContext(f.Flags)
 	if f.File != "" {

@@ -42,7 +42,7 @@ type Published struct {
 
 // Options selects the publish branch or folder to read.
 type Options struct {
-	File, Address string // the topology; the repository, empty for the one that holds it
+	File, Address string // the topology; the repository, empty for the topology's
 	Branch        string
 	Flag          string // that names Branch
 	Asked         bool   // the user named Branch

@@ -59,7 +59,7 @@ func (c *Repo) Write(path, text string) {
 	}
 }
 
-// Run runs a script as runners of GitHub and GitLab do, and gives what it printed.
+// Run runs a script as runners of GitHub and GitLab do, and returns its output.
 func (c *Repo) Run(dir, script string, env ...string) (string, error) {
 	c.T.Helper()
 	cmd := exec.CommandContext(c.T.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)

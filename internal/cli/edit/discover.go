@@ -26,16 +26,15 @@ func NewDiscoverCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discover --context CONTEXT,...",
 		Short: "Detect CIDRs, DNS and gateway nodes of clusters",
-		Long: `Read from clusters what a topology needs: pod and Service CIDRs, the cluster's DNS,
-the network of the pods, and nodes that can be gateways. Each value comes with its
-source and how certain it is: certain, likely, or guess. Sources that contradict each
-other, and what is known to hinder Hawser there, are findings.
+		Long: `Detect the values of clusters that a topology needs: pod and Service CIDRs, DNS, the pod
+network, and possible gateway nodes. Each value has its source and a confidence: certain,
+likely, or guess. Findings list contradicting sources and known obstacles for Hawser.
 
-It only reads. Where no object shows the Service CIDRs, it asks the API server for a
-Service with an invalid address, in a dry run: the error names the range.
+The command only reads. If no object shows the Service CIDRs, it sends the API server a
+Service with an invalid address as a dry run: the error names the range.
 
-Exit codes: 0 all that a topology needs was found, 1 something is missing, such as a
-cluster that cannot be reached, 2 error.`,
+Exit codes: 0 all values were found; 1 a value is missing, or a cluster is unreachable;
+2 error.`,
 		Example: `  hawser discover --context fra,ams=admin@ams
   hawser discover --context fra -o yaml`,
 		Args: cobra.NoArgs,
@@ -78,7 +77,7 @@ func runDiscover(ctx context.Context, env *cli.Env, f discoverFlags) error {
 	return err
 }
 
-// discoverAll looks into clusters, all of them whichever fails; the errors are by cluster.
+// discoverAll reads all clusters, even if one fails. The errors are by cluster.
 func discoverAll(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client) ([]discover.Cluster, []error) {
 	defer env.Progress("asking the clusters")()
 	out, errs := make([]discover.Cluster, len(clusters)), make([]error, len(clusters))
@@ -86,7 +85,7 @@ func discoverAll(ctx context.Context, env *cli.Env, clusters []*kubeclient.Clien
 	return out, errs
 }
 
-// showFound writes what was found as text, and the findings to stderr.
+// showFound writes the detected values as text, and the findings to stderr.
 func showFound(env *cli.Env, list []discover.Cluster) error {
 	for i, c := range list {
 		text := foundTable(&c).String()

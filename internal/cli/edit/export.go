@@ -167,7 +167,7 @@ func runUnexport(ctx context.Context, env *cli.Env, id string, clusters []string
 	return finishExport(ctx, env, editedExport{before: t, after: after, set: set, id: id, action: action}, dryRun)
 }
 
-// readForEdit reads a topology file that is to be changed.
+// readForEdit reads a topology file for a change.
 func readForEdit(env *cli.Env, args []string) (topofile.File, *schema.ClusterSet, error) {
 	t, err := topofile.Read(env, args)
 	if err != nil {

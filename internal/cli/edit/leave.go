@@ -43,15 +43,15 @@ func NewLeaveCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave CLUSTER",
 		Short: "Remove a cluster from the topology",
-		Long: `Take a cluster out of the topology: its entry, the links that it is an end of, its
-name in the clusters of exports, and exports that it alone offers. Comments of what goes go
-with it; nothing else in the file changes. Its addresses stay reserved in the lock, so that
-nobody gets them while others may still send there; --gc frees them.
+		Long: `Remove a cluster from the topology: its entry, its links, its name in the clusters of
+exports, and exports of this cluster alone, with their comments. The rest of the file does
+not change. The lock keeps its addresses reserved, because other clusters may still send to
+them; --gc releases them.
 
-Nothing is done in any cluster. What is left to do is printed in its order: the others let
-go of the cluster first, then hawser uninstall takes Hawser out of it.
+Nothing changes in any cluster. The command prints the next steps: other clusters stop
+using the cluster first, then hawser uninstall removes Hawser from it.
 
-Exit codes: 0 done, 1 findings in the topology as it is or would be, or with --dry-run: this
+Exit codes: 0 done; 1 the topology has or would have errors, or with --dry-run: the files
 would change; 2 error.`,
 		Example: `  hawser leave sin --dry-run
   hawser leave sin`,
@@ -62,7 +62,7 @@ would change; 2 error.`,
 	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a folder")
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change in the files")
-	flags.BoolVar(&f.gc, "gc", false, "free its addresses in the lock")
+	flags.BoolVar(&f.gc, "gc", false, "release its addresses in the lock")
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -99,7 +99,7 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 		return cli.ExitError{Msg: fmt.Sprintf("error: nothing was changed: without cluster %s the topology has errors (line numbers are those that it would have)", cluster)}
 	}
 	if !sameWithout(set, now, cluster) {
-		return fmt.Errorf("take cluster %s out of %s: something else would change with it: take it out by hand", cluster, t.Path)
+		return fmt.Errorf("remove cluster %s from %s: other parts would change with it: edit the file by hand", cluster, t.Path)
 	}
 	env.Findings(list, after.Texts())
 	lockFlags := baseline.LockOptions{Branch: reconciler.DefaultPublishBranch, Gc: f.gc}
@@ -139,17 +139,16 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 	if f.output != "text" {
 		return env.Encode(f.output, out)
 	}
-	kept := "its addresses stay reserved in the lock: hawser allocate --gc frees them"
+	kept := "the lock keeps its addresses reserved: hawser allocate --gc releases them"
 	if f.gc {
-		kept = "its addresses are free for others"
+		kept = "the lock releases its addresses"
 	}
-	_, err = fmt.Fprintf(env.Out, "took cluster %s out of %s: %s\n%s\nwhat is left to do, in this order (without Flux or Argo CD hawser apply comes before hawser status):\n  %s\n",
+	_, err = fmt.Fprintf(env.Out, "removed cluster %s from %s: %s\n%s\nNext steps (without Flux or Argo CD, run hawser apply before hawser status):\n  %s\n",
 		cluster, t.Path, strings.Join(out.Removed, ", "), kept, strings.Join(out.Next, "\n  "))
 	return err
 }
 
-// sameWithout reports whether a topology is another one without a cluster, and without
-// what stood there for it.
+// sameWithout reports whether after is before without the cluster and everything that belongs to it.
 func sameWithout(before, after *schema.ClusterSet, cluster string) bool {
 	if before.Metadata != after.Metadata || len(after.Spec.Clusters) != len(before.Spec.Clusters)-1 {
 		return false

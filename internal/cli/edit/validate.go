@@ -36,11 +36,11 @@ func NewValidateCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE|DIR|-]",
 		Short: "Check a topology file",
-		Long: `Check a topology file, and that the lock beside it can be read, and print every
-finding with its place. It says nothing when there is none. Whether the lock is
-current is hawser allocate --check.
+		Long: `Check a topology file and the syntax of its lock, and print all findings with their line.
+Without findings it prints nothing. hawser allocate --check tests whether the lock is
+current.
 
-Exit codes: 0 valid (there may be warnings), 1 errors, 2 the file could not be read.`,
+Exit codes: 0 valid, maybe with warnings; 1 errors; 2 the file cannot be read.`,
 		Example: `  hawser validate
   hawser validate -f infra/clusterset.yaml -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -48,7 +48,7 @@ Exit codes: 0 valid (there may be warnings), 1 errors, 2 the file could not be r
 	}
 	topofile.AddFlag(env, cmd)
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "say what was checked")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print the number of clusters, exports and warnings")
 	return cmd
 }
 
@@ -85,10 +85,10 @@ func runValidate(env *cli.Env, args []string, f validateFlags) error {
 	return err
 }
 
-// signersBeside checks the allowed_signers file that a topology names, and whether it has
-// the owners of the topology.
+// signersBeside checks the allowed_signers file of a topology, and whether it has the topology's
+// owners.
 func signersBeside(t topofile.File, set *schema.ClusterSet) diag.List {
-	if set.Spec.Trust.Commits == "" || t.LockPath == "" { // from stdin it stands beside nothing
+	if set.Spec.Trust.Commits == "" || t.LockPath == "" { // stdin has no folder
 		return nil
 	}
 	file := filepath.Join(filepath.Dir(t.Path), set.Spec.Trust.Commits)

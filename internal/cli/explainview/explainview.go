@@ -20,7 +20,7 @@ import (
 
 // Flags are the flags of hawser explain.
 type Flags struct {
-	agentquery.Targets // of the agents to ask; file is the topology, and names nobody to ask
+	agentquery.Targets // the agents to query; File is the topology and selects no agents
 	Live               bool
 }
 

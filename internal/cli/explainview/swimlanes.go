@@ -77,7 +77,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 			w.Title = "in " + t.Cluster + ": allowed, but nothing arrives"
 			return end(l.From, "", "ends here", "no link between "+hop.From+" and "+hop.To+" is alive")
 		}
-		in := swimlane.Event{Lane: l.To, Via: l.Driver, Texts: []string{"passed on"}}
+		in := swimlane.Event{Lane: l.To, Via: l.Driver, Texts: []string{"forwarded"}}
 		if t.Live != nil && i < len(t.Live.Hops) {
 			links := t.Live.Hops[i].Links
 			if k := slices.IndexFunc(links, func(k access.LiveLink) bool { return k.InUse && k.RTT > 0 }); k >= 0 {

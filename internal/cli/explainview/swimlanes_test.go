@@ -54,7 +54,7 @@ func TestExplainWays(t *testing.T) {
 		red := ""
 		if i := slices.IndexFunc(ways[0].Events, func(s swimlane.Event) bool { return s.Tone == svg.Bad }); i >= 0 {
 			if i != len(ways[0].Events)-1 {
-				t.Errorf("%s: it goes on behind its end", c.name)
+				t.Errorf("%s: it continues after its end", c.name)
 			}
 			red = ways[0].Events[i].Lane + ": " + strings.Join(ways[0].Events[i].Texts[1:], " ")
 		}

@@ -17,34 +17,32 @@ func NewApplyCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|DIR]",
 		Short: "Apply the topology to clusters without Flux or Argo CD",
-		Long: `Apply each cluster's part of the rendered tree to that cluster: server-side apply
-with the field manager "` + kubeclient.FieldManager + `", kinds in the order in which they need each
-other, and deletion of what was applied before and left the tree.
+		Long: `Apply the rendered manifests to clusters with server-side apply, as field manager
+"` + kubeclient.FieldManager + `". Objects that left the tree are deleted last.
 
-The tree is built from the topology (needs the root key), or is a folder that
-hawser render wrote (--tree), or the branch that a reconciler publishes (--repo).
+The manifests come from the topology, which needs the root key. --tree takes a folder of
+hawser render instead, and --repo the publish branch of a repository. On a terminal, the
+command prints the plan and asks before it applies it. --dry-run has the API servers
+compute the plan, prints it and stops.
 
-With --repo the newest commit counts that the pinned signers of every cluster (Secret
-hawser-trust) and those of --signers signed as published. Newer commits are skipped with
-a warning. If no commit counts, nothing is applied. Without any signers a warning says
-that the branch is not verified.
+With --repo, the newest commit counts that the pinned signers of every cluster (Secret
+hawser-trust) and of --signers signed. Newer commits are skipped with a warning. If no
+commit counts, nothing is applied. Without any signers, a warning says that the branch
+is not verified.
 
---dry-run asks the API servers what would change and prints exactly what the apply
-then does. On a terminal the apply prints the same plan and asks; --yes skips the
-question. Unreachable clusters do not delay the others. ServiceExports of missing
-namespaces are skipped until the next apply. A cluster without pinned signers
-(Secret hawser-trust) gets them from the root key.
+Exceptions:
+- Unreachable clusters do not delay the others.
+- If another field manager set a field of the tree, the tree wins, and the plan names that
+  manager. Fields that the tree lacks do not change.
+- Namespaces, definitions and objects with prune: disabled are never deleted. ConfigMap
+  hawser-system/hawser-inventory lists the applied objects.
+- ServiceExports of missing namespaces are skipped until the next apply.
+- A cluster without pinned signers gets them from the root key.
+- The first apply to a cluster is refused if its gateway nodes, podCIDRs or serviceCIDRs
+  differ from the topology, because the context may belong to another cluster.
 
-If another field manager set a field of the tree, the tree wins, and the plan names
-the manager. Fields that the tree lacks stay. ConfigMap hawser-system/hawser-inventory
-lists the applied objects; an object that left the tree is deleted after everything
-else was applied, unless it has prune: disabled or is a namespace or a definition.
-
-The first apply to a cluster is refused if the cluster does not look like that of
-the topology (gateways' nodes, podCIDRs, serviceCIDRs), as that of another context.
-
-Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
-1 changes, 2 error.`,
+Exit codes: 0 applied; 1 a cluster failed; 2 error. With --dry-run: 0 no change;
+1 changes; 2 error.`,
 		Example: `  hawser apply --root-key root.key --dry-run
   hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,
 		Args: cobra.MaximumNArgs(1),
@@ -52,19 +50,19 @@ Exit codes: 0 applied, 1 a cluster failed, 2 error; with --dry-run 0 no change,
 	}
 	topofile.AddFlag(env, cmd)
 	f.BuildFlags.Add(cmd)
-	cmd.Flags().StringVar(&f.Tree, "tree", "", "a folder that hawser render wrote, instead of a topology")
+	cmd.Flags().StringVar(&f.Tree, "tree", "", "apply a folder of hawser render instead of a topology")
 	f.Flags.Add(cmd, false)
 	flags := cmd.Flags()
-	flags.StringVar(&f.Repo, "repo", "", "path or URL of a repository that a reconciler publishes to, instead of a topology")
+	flags.StringVar(&f.Repo, "repo", "", "apply the publish branch of the repository at this path or URL instead of a topology")
 	flags.StringVar(&f.Branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
-	flags.StringVar(&f.Signers, "signers", "", "file with signers of the commits of --repo, in addition to the pinned signers of the clusters")
+	flags.StringVar(&f.Signers, "signers", "", "file with additional signers of the commits of --repo")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "change nothing, print what would change")
-	flags.BoolVar(&f.Yes, "yes", false, "do not ask on a terminal")
-	flags.BoolVar(&f.Keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
-	flags.BoolVar(&f.Wait, "wait", false, "wait until the agents run and follow what was applied")
+	flags.BoolVar(&f.Yes, "yes", false, "skip the confirmation prompt")
+	flags.BoolVar(&f.Keep, "keep-crds", false, "do not change the definitions of ServiceExport and ServiceImport, as clusters[].crds: keep")
+	flags.BoolVar(&f.Wait, "wait", false, "wait until the agents run the applied version and fabric")
 	flags.DurationVar(&f.Timeout, "timeout", 5*time.Minute, "how long --wait waits")
-	flags.BoolVar(&f.Rules.AllowMassDelete, "allow-mass-delete", false, "let an apply remove more than half of the clusters or objects")
-	flags.BoolVar(&f.Rules.AllowOtherCluster, "allow-other-cluster", false, "let a first apply go to a cluster that does not look like the topology's")
+	flags.BoolVar(&f.Rules.AllowMassDelete, "allow-mass-delete", false, "allow the removal of more than half of the clusters or objects")
+	flags.BoolVar(&f.Rules.AllowOtherCluster, "allow-other-cluster", false, "allow the first apply to a cluster that differs from the topology")
 	cli.OutputFlag(cmd, false, &f.Output, "text", "json", "yaml")
 	return cmd
 }

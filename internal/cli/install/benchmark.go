@@ -38,8 +38,8 @@ type benchmarkFlags struct {
 type benchmarked struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Pods is between two pods, through Hawser; Underlay between the nodes of two gateways,
-	// beside it. Skipped says why there is no Underlay.
+	// Pods is between two pods, through Hawser. Underlay is between the nodes of two gateways,
+	// without Hawser. Skipped is the reason for a missing Underlay.
 	Pods     benchmark.Result  `json:"pods"`
 	Underlay *benchmark.Result `json:"underlay,omitempty"`
 	Skipped  string            `json:"underlay_skipped,omitempty"`
@@ -50,12 +50,13 @@ func NewBenchmarkCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "benchmark FROM TO",
 		Short: "Measure throughput and latency between two clusters",
-		Long: `Run a server in cluster TO and a client in cluster FROM, in pods with the agent's image,
-and measure TCP between them: throughput, connections a second, and round-trip time.
-The server is exported during the run, from a new namespace that spec.dynamicExports
-must admit. Then the command measures the underlay between the nodes of both clusters'
-first gateways, at TCP port --port of TO's gateway. If a firewall closes that port, the
-underlay is left out. All pods and their namespace are removed at the end.
+		Long: `Measure TCP between pods of two clusters: throughput, connections per second, and
+round-trip time. A pod in cluster TO serves, a pod in cluster FROM connects.
+
+The server is exported during the run, from a new namespace that spec.dynamicExports must
+admit. Then the command measures the underlay between the nodes of both clusters' first
+gateways, at TCP port --port of TO's gateway. If a firewall blocks that port, the result
+has no underlay. At the end all pods and their namespace are removed.
 
 Exit codes: 0 measured; 1 the pods did not reach each other; 2 error.`,
 		Example: `  hawser benchmark fra ams
@@ -67,10 +68,10 @@ Exit codes: 0 measured; 1 the pods did not reach each other; 2 error.`,
 		},
 	}
 	f.AddKubeconfig(cmd, false)
-	cmd.Flags().StringVar(&f.image, "image", "", "image of the agent, as hawser apply gets it")
-	cmd.Flags().DurationVar(&f.each, "for", 5*time.Second, "how long each of the three measurements takes, from 1s to 1m")
-	cmd.Flags().IntVar(&f.streams, "streams", 4, "streams, and connections, at once, from 1 to 64")
-	cmd.Flags().IntVar(&f.port, "port", 5201, "TCP port of the gateway's node for the underlay; 0 leaves it out")
+	cmd.Flags().StringVar(&f.image, "image", "", "agent image if spec.agent.image is empty (default: the published image)")
+	cmd.Flags().DurationVar(&f.each, "for", 5*time.Second, "duration of each of the three measurements, from 1s to 1m")
+	cmd.Flags().IntVar(&f.streams, "streams", 4, "concurrent streams and connections, from 1 to 64")
+	cmd.Flags().IntVar(&f.port, "port", 5201, "TCP port on the gateway's node for the underlay; 0 skips the underlay")
 	topofile.AddFileFlag(cmd, false, &env.File, "the topology")
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
@@ -120,7 +121,7 @@ func runBenchmark(ctx context.Context, env *cli.Env, from, to string, f benchmar
 	return err
 }
 
-// exportableNamespace makes up a namespace that nobody has, from which a cluster may export.
+// exportableNamespace returns the name of a new namespace from which a cluster may export.
 func exportableNamespace(f *fabric.Fabric, cluster string) (string, error) {
 	const longest = 63 // of a namespace's name (RFC 1123)
 	if f.DynamicExports != nil {
@@ -143,10 +144,10 @@ type bench struct {
 	image string
 }
 
-// serverPort is that of the pod that serves.
+// serverPort is the port of the server pod.
 const serverPort = 5201
 
-// measure runs the pods. They are gone when it returns.
+// measure runs the pods and deletes them before it returns.
 func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *fabric.Fabric, namespace string) (benchmarked, error) {
 	from, to := clusters[0], clusters[1]
 	out := benchmarked{From: from.Name, To: to.Name}
@@ -194,7 +195,7 @@ func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *f
 		out.Skipped = "gateway " + to.Name + "/" + far.Name + " has no endpoint"
 		return out, nil
 	}
-	done = m.env.Progress("measuring from gateway to gateway, beside Hawser")
+	done = m.env.Progress("measuring between the gateway nodes, without Hawser")
 	if err = errands[1].Add(ctx, []kubeclient.TestPod{m.server("server-node", far, m.flags.port)}); err != nil {
 		return out, inCluster(to, err)
 	}
@@ -219,7 +220,7 @@ func inCluster(c *kubeclient.Client, err error) error {
 	return fmt.Errorf("cluster %s: %s", c.Name, kubeclient.ErrorText(err))
 }
 
-// server is one in a pod, or on the node of a gateway; so is client.
+// server returns a server pod, or with a gateway a pod on the network of its node; so does client.
 func (m *bench) server(name string, on *fabric.Gateway, port int) kubeclient.TestPod {
 	return m.testPod(name, on, "--listen", ":"+strconv.Itoa(port))
 }
@@ -238,13 +239,13 @@ func (m *bench) testPod(name string, on *fabric.Gateway, args ...string) kubecli
 }
 
 const (
-	answerWithin   = time.Minute            // for a server of a benchmark, from when its client runs
-	underlayWithin = 10 * time.Second       // the same of the underlay, which may be closed
-	resultsAfter   = 30 * time.Second       // for a benchmark's results, besides what it takes
-	resultsPolled  = 500 * time.Millisecond // between two looks for a benchmark's results
+	answerWithin   = time.Minute            // for the server's first answer, from the start of the client
+	underlayWithin = 10 * time.Second       // the same on the underlay, where a firewall may drop it
+	resultsAfter   = 30 * time.Second       // for the results, in addition to the measurements
+	resultsPolled  = 500 * time.Millisecond // between two polls for the results
 )
 
-// result waits for what a client prints.
+// result waits for the result that a client prints.
 func (m *bench) result(ctx context.Context, e *kubeclient.TestPods, client string) (benchmark.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, podsWithin+answerWithin+3*m.flags.each+resultsAfter)
 	defer cancel()
@@ -259,7 +260,7 @@ func (m *bench) result(ctx context.Context, e *kubeclient.TestPods, client strin
 			return r, nil
 		}
 		if told.Image {
-			return r, errors.New("the agent's image cannot be had: " + told.Why)
+			return r, errors.New("cannot pull the agent image: " + told.Why)
 		}
 		select {
 		case <-ctx.Done():
@@ -286,7 +287,7 @@ func (b benchmarked) text() string {
 	if b.Underlay == nil {
 		return t.String() + "The underlay was not measured: " + b.Skipped + "\n"
 	}
-	row("gateways' nodes, beside it", *b.Underlay)
+	row("gateway nodes, without Hawser", *b.Underlay)
 	u := b.Underlay
 	t.Rows = append(t.Rows, []string{"ratio", fmt.Sprintf("%.2f", b.Pods.Throughput/u.Throughput),
 		fmt.Sprintf("%.2f", b.Pods.Connections/u.Connections), fmt.Sprintf("%.2f", b.Pods.RTT/u.RTT), fmt.Sprintf("%.2f", b.Pods.RTT99/u.RTT99)})

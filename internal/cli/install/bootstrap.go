@@ -53,10 +53,10 @@ type bootstrapResult struct {
 	Repository string            `json:"repository"`
 	Branch     string            `json:"branch"`              // of the topology
 	Commit     string            `json:"commit"`              // of the topology
-	Publish    bool              `json:"publish"`             // the commit is, or was, to be published
+	Publish    bool              `json:"publish"`             // the commit was not published before
 	Published  string            `json:"published,omitempty"` // commit of the published branch
 	Preflight  []preflighted     `json:"preflight"`
-	Delivery   map[string]string `json:"delivery"` // who brings to each cluster what is published
+	Delivery   map[string]string `json:"delivery"` // by cluster: flux, argocd or apply
 	Clusters   []apply.Result    `json:"clusters"`
 	Next       []string          `json:"next,omitempty"` // commands
 }
@@ -66,23 +66,23 @@ func NewBootstrapCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap [FILE|DIR]",
 		Short: "Install a committed topology in its clusters",
-		Long: `Do all that clusters of a new topology need, and only what is missing:
+		Long: `Install a committed topology in its clusters. The command changes only what is missing or
+differs, so you can run it again. It
 
-- look for what would hinder Hawser there, as hawser preflight does, and stop at errors;
-- publish the commit of the topology on the branch rendered, as hawser reconcile does;
-- make in each cluster the namespace, the Secret with the cluster's identity (from the
-  folder keys beside the topology) and the one with the signers that its agents trust;
-- have Flux or Argo CD follow the branch in clusters where they run, and bring it to all
-  others as hawser apply does.
+- checks the clusters, as hawser preflight does, and stops at errors;
+- publishes the commit to the branch rendered, as hawser reconcile does;
+- creates the namespace in each cluster, the Secret with the cluster's identity (from the
+  folder keys next to the topology), and the Secret with the pinned signers;
+- has Flux or Argo CD follow the branch where they run, and applies the manifests as
+  hawser apply does elsewhere.
 
-The topology has to be committed, and pushed where its branch has a remote. What will be
-done is printed first, and asked on a terminal; elsewhere it takes --yes. You can run
-it again: it changes only what differs. The root key is the one of --root-key,
-HAWSER_ROOT_KEY, or keys/root.key beside the topology. At the end the command is printed
-that keeps publishing commits, for where the root key is to stay.
+The topology must be committed, and pushed if its branch has a remote. The command prints
+a plan first. On a terminal it asks; elsewhere --yes is required. The root key comes from
+--root-key, HAWSER_ROOT_KEY, or keys/root.key next to the topology. At the end the command
+prints the hawser reconcile command for the machine that keeps the root key.
 
-Exit codes: 0 done, or there is nothing to do, 1 refused or a cluster failed, 2 error;
-with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
+Exit codes: 0 done, or nothing to do; 1 refused, or a cluster failed; 2 error. With
+--dry-run: 0 no change; 1 changes, or errors of preflight; 2 error.`,
 		Example: `  hawser bootstrap --dry-run
   hawser bootstrap --context fra --context ams=admin@ams
   hawser bootstrap --with flux --follow https://git.example.org/net/clusterset.git`,
@@ -94,22 +94,22 @@ with --dry-run 0 no change, 1 changes or errors of preflight, 2 error.`,
 	f.Flags.Add(cmd, false)
 	reconcilerflags.AddAuthFlags(cmd, &f.auth)
 	flags := cmd.Flags()
-	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the topology (default: the remote that the work tree was cloned from, or the work tree's)")
+	flags.StringVar(&f.repo, "repo", "", "path or URL of the repository with the topology (default: the remote origin, else the work tree)")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch to publish to")
-	flags.StringVar(&f.deliveryURL, "follow", "", "URL at which Flux and Argo CD reach the repository (default: that of --repo)")
-	flags.StringVar(&f.delivery, "with", withAuto, "who brings to clusters what is published: auto (who runs there), flux, argocd or apply")
-	flags.StringVar(&f.keys, "with-keys", "", "folder with the clusters' identities (default: keys beside the topology)")
-	flags.StringSliceVar(&f.ignoreFindings, "ignore", nil, "codes of errors of preflight that do not matter here")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would be done")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.BoolVar(&f.keep, "keep-crds", false, "leave the definitions of ServiceExports and ServiceImports alone, as clusters[].crds: keep does")
-	flags.BoolVar(&f.rules.AllowOtherCluster, "allow-other-cluster", false, "go on in a cluster that does not look like the topology's")
+	flags.StringVar(&f.deliveryURL, "follow", "", "URL of the repository for Flux and Argo CD (default: --repo)")
+	flags.StringVar(&f.delivery, "with", withAuto, "delivery to the clusters: auto (the installed one), flux, argocd or apply")
+	flags.StringVar(&f.keys, "with-keys", "", "folder with the clusters' identities (default: keys next to the topology)")
+	flags.StringSliceVar(&f.ignoreFindings, "ignore", nil, "codes of preflight errors to ignore")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan, change nothing")
+	flags.BoolVar(&f.yes, "yes", false, "skip the confirmation prompt")
+	flags.BoolVar(&f.keep, "keep-crds", false, "do not change the definitions of ServiceExport and ServiceImport, as clusters[].crds: keep")
+	flags.BoolVar(&f.rules.AllowOtherCluster, "allow-other-cluster", false, "allow the first apply to a cluster that differs from the topology")
 	_ = cmd.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(withValues(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
-// withAuto lets each cluster have who runs there.
+// withAuto selects the delivery that runs in each cluster.
 const withAuto = "auto"
 
 func withValues() []string {
@@ -163,9 +163,9 @@ func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapF
 				return err
 			}
 		}
-		return cli.ExitError{Msg: "nothing was done: correct the errors first, or name the codes of those that do not matter with --ignore (hawser preflight -o json has them)"}
+		return cli.ExitError{Msg: "nothing was done: fix the errors, or pass their codes to --ignore (hawser preflight -o json lists them)"}
 	}
-	stop := env.Progress("building what would be published, and asking the clusters")
+	stop := env.Progress("building the tree and planning the changes")
 	p, failure := r.Preview(ctx)
 	if failure != nil {
 		stop()
@@ -212,7 +212,7 @@ func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapF
 	return publishAndApply(ctx, env, b, f, at, r, clusters, set, o)
 }
 
-// publishAndApply publishes, and brings what is published into the clusters.
+// publishAndApply publishes the commit and applies or delivers the tree to the clusters.
 func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f bootstrapFlags, at gitLocation, r *reconciler.Reconciler,
 	clusters []*kubeclient.Client, set *schema.ClusterSet, o apply.Options) error {
 	defer env.Progress("publishing and applying")()
@@ -229,7 +229,7 @@ func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f boo
 	if err != nil {
 		return err
 	}
-	if head.String() != out.Published { // somebody else's commit is not taken for it
+	if head.String() != out.Published { // another process published
 		return fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, out.Published, head)
 	}
 	tree, err := store.Tree(head)
@@ -256,13 +256,13 @@ type gitLocation struct {
 	path   string // folder of the topology
 }
 
-// locateCommit finds the repository of the topology, and refuses one that has another topology
-// than the file.
+// locateCommit returns the repository and branch of the topology. It fails if the repository does not
+// have the same topology as the file.
 func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstrapFlags) (gitLocation, error) {
 	var at gitLocation
 	dir := filepath.Dir(t.Path)
 	if filepath.Base(t.Path) != reconciler.TopologyFile {
-		return at, fmt.Errorf("%s: what is published is %s of a repository: call it that", t.Path, reconciler.TopologyFile)
+		return at, fmt.Errorf("%s: rename it to %s: the reconciler publishes no other file", t.Path, reconciler.TopologyFile)
 	}
 	store, err := gitrepo.Open(gitrepo.Config{URL: dir})
 	if err != nil {
@@ -290,7 +290,7 @@ func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstra
 		return at, err
 	}
 	if len(changed) > 0 {
-		return at, cli.ExitError{Msg: fmt.Sprintf("error: %s is not committed as it is here, and only commits are published: git add -A && git commit && git push",
+		return at, cli.ExitError{Msg: fmt.Sprintf("error: %s has uncommitted changes, and only commits are published: git add -A && git commit && git push",
 			strings.Join(changed, " and "))}
 	}
 	at.branch = w.Branch
@@ -306,7 +306,7 @@ func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstra
 			at.url = w.Top
 			return at, nil
 		case i < 0 && len(remotes) > 1:
-			return at, errors.New("the repository has several remotes, and none of them is origin: name the one that is published with --repo URL")
+			return at, errors.New("several remotes and no remote origin: pass --repo URL")
 		}
 		at.url = remotes[max(i, 0)].URL
 	}
@@ -325,8 +325,7 @@ func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstra
 	return at, nil
 }
 
-// setups gives what each cluster gets besides what the tree has for it, and who brings the
-// tree there.
+// setups returns what each cluster needs in addition to the tree, and its delivery.
 func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Client, set *schema.ClusterSet, at gitLocation, tree render.Tree,
 	signers []string) (map[string]apply.Setup, map[string]string, error) {
 	found, errs := make([][]string, len(clusters)), make([]error, len(clusters))
@@ -350,16 +349,16 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 		case by != withAuto:
 		case slices.Contains(found[i], delivery.Flux):
 			by = delivery.Flux
-		case runs(delivery.ArgoCD): // one is for all clusters, wherever it runs
+		case runs(delivery.ArgoCD): // one Argo CD serves all clusters, wherever it runs
 			by = delivery.ArgoCD
 		default:
 			by = delivery.Direct
 		}
 		switch {
 		case by == delivery.Flux && !slices.Contains(found[i], by):
-			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or choose --with apply", c.Name)
+			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or pass --with apply", c.Name)
 		case by == delivery.ArgoCD && !runs(by):
-			return nil, nil, errors.New("--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD: run it in one of them, or choose --with apply")
+			return nil, nil, errors.New("--with argocd: no cluster has Applications and ApplicationSets of Argo CD: install it in one of them, or pass --with apply")
 		case by == delivery.Flux:
 			s.Follow, err = delivery.FluxObjects(ctx, c, tree, from, signers)
 		case by == delivery.ArgoCD && slices.Contains(found[i], by):
@@ -375,8 +374,8 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 	return setups, methods, nil
 }
 
-// identityOf reads a cluster's identity, which has to be that of the recipient; empty = there
-// is no such file, as the identity is in its cluster alone.
+// identityOf reads the identity of a recipient. It is empty without a file: then only the cluster has
+// the identity.
 func identityOf(file, recipient string) (string, error) {
 	raw, err := checkout.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -387,7 +386,7 @@ func identityOf(file, recipient string) (string, error) {
 	}
 	recipients, err := apply.Recipients(string(raw))
 	if err == nil && !slices.Contains(recipients, recipient) {
-		err = errors.New("it is not the identity of the recipient that the topology has for the cluster")
+		err = errors.New("not the identity of the cluster's recipient in the topology")
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
@@ -395,12 +394,12 @@ func identityOf(file, recipient string) (string, error) {
 	return string(raw), nil
 }
 
-// empty reports whether nothing is to be done.
+// empty reports whether there is nothing to do.
 func (b *bootstrapResult) empty() bool {
 	return !b.Publish && !slices.ContainsFunc(b.Clusters, func(r apply.Result) bool { return r.Plan != nil && !r.Empty() })
 }
 
-// next gives the commands that come after a bootstrap.
+// next returns the commands to run after a bootstrap.
 func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*kubeclient.Client) []string {
 	where := " --repo " + cli.ShellQuote(b.Repository)
 	access := clusterselect.ContextFlagsText(clusters, f.Access)
@@ -425,7 +424,7 @@ func showBootstrap(env *cli.Env, b bootstrapResult, f bootstrapFlags, plan bool)
 	return b.print(env.Out, plan)
 }
 
-// print writes what was done, or with plan what will be.
+// print writes the result, or with plan the plan.
 func (b *bootstrapResult) print(w io.Writer, plan bool) error {
 	state := "is published"
 	switch {
@@ -445,7 +444,7 @@ func (b *bootstrapResult) print(w io.Writer, plan bool) error {
 		err = apply.Print(w, b.Clusters, plan)
 	}
 	if err == nil && len(b.Next) > 0 {
-		_, err = fmt.Fprintf(w, "next, the first where the root key is to stay, as it publishes each commit from now on:\n  %s\n", strings.Join(b.Next, "\n  "))
+		_, err = fmt.Fprintf(w, "Next steps (run the first one on the machine that keeps the root key):\n  %s\n", strings.Join(b.Next, "\n  "))
 	}
 	return err
 }

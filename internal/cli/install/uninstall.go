@@ -35,19 +35,21 @@ func NewUninstallCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall CLUSTER...",
 		Short: "Uninstall Hawser from clusters",
-		Long: `Uninstall Hawser from clusters, however it was installed. The agents are told to
-undo what they did (links, routes, rules, nftables, sysctls, the part in the
-cluster's DNS, imports), and are waited for; then everything of Hawser's is
-deleted, the namespace last, and with it the Secret of the age identity. What is
-somebody else's stays, also the definitions of the Multi-Cluster Services API,
-unless --crds is given and nothing of their kinds is left.
+		Long: `Uninstall Hawser from clusters, however it was installed.
 
-Remove a cluster from the topology first: the others then let go of it. While the
-topology still has it, or Flux or Argo CD still keeps it, --yes is needed. It may
-be interrupted and repeated.
+The command has the agents remove their links, routes, rules, nftables tables, sysctls,
+imports and entries in the cluster's DNS, and waits for them. Then it deletes Hawser's
+objects, the namespace last, and with it the Secret with the age identity. You can
+interrupt and repeat it.
 
-Exit codes: 0 done (with --dry-run: nothing is there), 1 refused, a cluster failed,
-or there is something to delete, 2 error.`,
+Foreign objects stay. The definitions of the Multi-Cluster Services API stay too, unless
+--crds is set and no object of their kinds is left.
+
+Remove a cluster from the topology first (hawser leave), so that the other clusters stop
+using it. Otherwise, and if Flux or Argo CD would reinstall Hawser, --yes is required.
+
+Exit codes: 0 done; 1 refused, or a cluster failed; 2 error. With --dry-run: 0 nothing to
+delete; 1 there are objects to delete; 2 error.`,
 		Example: `  hawser uninstall fra --dry-run
   hawser uninstall fra sin --crds`,
 		ValidArgsFunction: completeInstalled,
@@ -56,12 +58,12 @@ or there is something to delete, 2 error.`,
 	}
 	flags := cmd.Flags()
 	f.AddKubeconfig(cmd, false)
-	topofile.AddFileFlag(cmd, false, &f.topology, "topology that must not have the clusters any more")
-	flags.BoolVar(&f.yes, "yes", false, "although the topology has the cluster, or something would bring Hawser back")
+	topofile.AddFileFlag(cmd, false, &f.topology, "topology that no longer lists the clusters")
+	flags.BoolVar(&f.yes, "yes", false, "uninstall even if the topology lists the cluster or GitOps would reinstall it")
 	flags.BoolVar(&f.removal.DryRun, "dry-run", false, "change nothing, print what would be deleted")
-	flags.BoolVar(&f.removal.Force, "force", false, "go on without agents that do not answer")
-	flags.BoolVar(&f.removal.CRDs, "crds", false, "delete the definitions of the Multi-Cluster Services API too, if nobody uses them")
-	flags.DurationVar(&f.removal.Timeout, "timeout", 5*time.Minute, "how long to wait for the agents, and for what is deleted to be gone")
+	flags.BoolVar(&f.removal.Force, "force", false, "continue without unreachable agents")
+	flags.BoolVar(&f.removal.CRDs, "crds", false, "also delete the definitions of the Multi-Cluster Services API, if unused")
+	flags.DurationVar(&f.removal.Timeout, "timeout", 5*time.Minute, "how long to wait for agents and deletions")
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -98,11 +100,11 @@ func runUninstall(ctx context.Context, env *cli.Env, names []string, f uninstall
 	return applytree.ResultError(results, f.removal.DryRun)
 }
 
-// requireRemoved refuses to take out a cluster that the others still count on.
+// requireRemoved returns an error if other clusters still use one of the clusters.
 func requireRemoved(env *cli.Env, names []string, f uninstallFlags) error {
 	raw, err := checkout.ReadNamed(f.topology)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cli.ExitError{Msg: fmt.Sprintf("error: there is no %s that shows that the others have let go of the cluster: name it with --file, or say --yes", f.topology)}
+		return cli.ExitError{Msg: fmt.Sprintf("error: no topology %s: pass the topology without the cluster with --file, or pass --yes", f.topology)}
 	}
 	if err != nil {
 		return fmt.Errorf("read topology: %w", err)
@@ -116,7 +118,7 @@ func requireRemoved(env *cli.Env, names []string, f uninstallFlags) error {
 	}
 	for _, name := range names {
 		if set.Cluster(name) != nil {
-			return cli.ExitError{Msg: fmt.Sprintf("error: %s: cluster %s is still in the topology: remove it there first, so that the others let go of it, or say --yes",
+			return cli.ExitError{Msg: fmt.Sprintf("error: %s: cluster %s is still in the topology: run hawser leave first, or pass --yes",
 				src.Pos("clusters["+name+"]"), name)}
 		}
 	}

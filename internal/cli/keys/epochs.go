@@ -15,17 +15,17 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// rotation is how far the rotation of keys is, as the gateways tell.
+// rotation is the state of a key rotation, as the gateways report it.
 type rotation struct {
 	Links      []epochLink `json:"links"`
-	Old        int         `json:"old"`               // the oldest epoch that a gateway has in force
+	Old        int         `json:"old"`               // the oldest current epoch of a gateway
 	New        int         `json:"new"`               // the newest
 	OnOldEpoch int         `json:"behind"`            // links that do not use New
-	Waiting    []string    `json:"waiting,omitempty"` // gateways that have not heard of New, and agents that do not answer
+	Waiting    []string    `json:"waiting,omitempty"` // gateways without New, and unreachable agents
 	Next       string      `json:"next"`              // what to do
 }
 
-// epochLink is one link as one of its ends has it.
+// epochLink is a link as one of its ends reports it.
 type epochLink struct {
 	Gateway string `json:"gateway"` // cluster/gateway
 	Remote  string `json:"remote"`
@@ -39,18 +39,19 @@ func newKeysEpochsCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epochs",
 		Short: "Show the key epoch of each link, and the next step",
-		Long: `Show the key epoch of each link, and the next step of a rotation. A rotation needs two
-commits: keys: {epochs: [1, 2]} makes new keys, to which every link changes as soon as
-both its ends have them, and keys: {epochs: [2]} drops the old ones. This command says
-when it is time for the second. It asks agents as hawser show does, and changes nothing.`,
+		Long: `Show the key epoch of each link, and the next step of a rotation.
+
+A rotation takes two commits. keys: {epochs: [1, 2]} adds new keys; each link changes to
+them as soon as both ends have them. keys: {epochs: [2]} drops the old keys. This command
+reports when the second commit is safe. It queries agents as hawser show does.`,
 		Example: `  hawser keys epochs --cluster fra,sin`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return showEpochs(cmd.Context(), env, f) },
 	}
 	flags := cmd.Flags()
 	cli.OutputFlag(cmd, false, &f.Output, "text", "json", "yaml")
-	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a pattern of several; may be repeated")
-	flags.StringVar(&f.Lab, "lab", "", "folder of a lab whose agents to ask")
+	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a glob pattern; may be repeated")
+	flags.StringVar(&f.Lab, "lab", "", "folder of the lab to query")
 	f.Add(cmd, true)
 	return cmd
 }
@@ -101,7 +102,7 @@ func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 	return r
 }
 
-// next says what to do. What does not answer may still use what is old.
+// next returns the next step. Unreachable agents may still use the old epoch.
 func (r *rotation) next() string {
 	switch {
 	case r.New == 0:
@@ -111,7 +112,7 @@ func (r *rotation) next() string {
 	case len(r.Waiting) > 0:
 		return fmt.Sprintf("not every gateway is known to have epoch %d: wait", r.New)
 	case r.Old != r.New:
-		return fmt.Sprintf("no link uses epoch %d any more: write keys: {epochs: [%d]}", r.Old, r.New)
+		return fmt.Sprintf("epoch %d is unused: set keys: {epochs: [%d]}", r.Old, r.New)
 	}
 	return fmt.Sprintf("every link that has keys uses epoch %d; to rotate write keys: {epochs: [%d, %d]}", r.New, r.New, r.New+1)
 }

@@ -31,11 +31,11 @@ func TestRotation(t *testing.T) {
 		"one end uses it": {[]status.Status{end("g1", "g2", 2, 1, 2), end("g2", "g1", 1, 1, 2)}, nil,
 			"\n1 of 2 links do not use epoch 2 yet: wait\n"},
 		"all use it": {[]status.Status{end("g1", "g2", 2, 1, 2), end("g2", "g1", 2, 1, 2)}, nil,
-			"\nno link uses epoch 1 any more: write keys: {epochs: [2]}\n"},
+			"\nepoch 1 is unused: set keys: {epochs: [2]}\n"},
 		"one is silent": {[]status.Status{end("g1", "g2", 2, 1, 2)}, []status.Unreachable{{Agent: "g2", Error: "timeout"}},
 			"\nthe agent at g2 does not answer: timeout\nnot every gateway is known to have epoch 2: wait\n"},
 		"one is late to drop": {[]status.Status{end("g1", "g2", 2, 2), end("g2", "g1", 2, 1, 2)}, nil,
-			"\nno link uses epoch 1 any more: write keys: {epochs: [2]}\n"},
+			"\nepoch 1 is unused: set keys: {epochs: [2]}\n"},
 		"no keys at all":  {[]status.Status{worker}, nil, "\nno gateway has keys\n"},
 		"drivers without": {[]status.Status{clear}, nil, "\nevery link that has keys uses epoch 1; to rotate write keys: {epochs: [1, 2]}\n"},
 	}

@@ -71,10 +71,11 @@ func newKeysIdentityCommand(env *cli.Env) *cobra.Command {
 		Use:               "identity FILE",
 		ValidArgsFunction: cli.FirstArgument(nil),
 		Short:             "Create an age identity for a cluster, print its recipient",
-		Long: `Create an age identity for a cluster and print its recipient, which goes into
-clusters[].recipient. The history of the publish branch keeps everything encrypted
-to it. With --post-quantum (X25519 and ML-KEM-768 together) quantum computers cannot
-open it. Such a recipient has 2000 characters.`,
+		Long: `Create an age identity for a cluster and print its recipient, for clusters[].recipient.
+
+The history of the publish branch keeps all keys encrypted to that recipient. With
+--post-quantum (X25519 and ML-KEM-768 together), quantum computers cannot decrypt them
+either. Such a recipient has about 2000 characters.`,
 		Example: `  hawser keys identity fra.identity`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -86,7 +87,7 @@ open it. Such a recipient has 2000 characters.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&hybrid, "post-quantum", false, "make one that quantum computers do not break either")
+	cmd.Flags().BoolVar(&hybrid, "post-quantum", false, "create an identity that resists quantum computers")
 	return cmd
 }
 

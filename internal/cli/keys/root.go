@@ -22,15 +22,16 @@ func newKeysRootCommand(env *cli.Env) *cobra.Command {
 		Use:               "root FILE",
 		ValidArgsFunction: cli.FirstArgument(nil),
 		Short:             "Create or replace the root key",
-		Long: `Make the root key, from which all tunnel keys are derived. It is replaced while keys
-are rotated (hawser keys epochs), without a loss:
+		Long: `Create the root key, from which all tunnel keys are derived.
 
-  hawser keys root FILE --from 2          adds another root key, for epoch 2 and later
-  keys: {epochs: [1, 2]}, then [2]        the two commits of a rotation
+To replace it without downtime, do it during a rotation of keys (hawser keys epochs):
+
+  hawser keys root FILE --from 2          adds a root key for epoch 2 and later
+  keys: {epochs: [1, 2]}, then [2]        the two commits of the rotation
   hawser keys root FILE --drop-before 2   removes the root key of epoch 1
 
-Keys of earlier epochs stay what they are. FILE is replaced in one step; - reads from
-stdin what there is and writes to stdout, for files that are encrypted with age:
+Keys of earlier epochs do not change. The command replaces FILE atomically. With - it reads
+the old content from stdin and writes the new one to stdout, for files encrypted with age:
 
   age -d -i IDENTITY root.age | hawser keys root --from 2 - | age -r RECIPIENT >new.age`,
 		Example: `  hawser keys root root.key
@@ -50,7 +51,7 @@ stdin what there is and writes to stdout, for files that are encrypted with age:
 				if root, err = root.Add(f.from); err != nil {
 					return fmt.Errorf("add root key: %w", err)
 				}
-				return putRoot(env, path, root, fmt.Sprintf("another root key serves epoch %d and later ones, nothing else changes: keep a copy offline", f.from))
+				return putRoot(env, path, root, fmt.Sprintf("added a root key for epoch %d and later: keep a copy offline", f.from))
 			case drop:
 				root, err := getRoot(env, path)
 				if err != nil {
@@ -59,7 +60,7 @@ stdin what there is and writes to stdout, for files that are encrypted with age:
 				if root, err = root.Drop(f.before); err != nil {
 					return fmt.Errorf("drop root key: %w", err)
 				}
-				return putRoot(env, path, root, fmt.Sprintf("no root key serves epochs before %d any more: destroy the copies of what was dropped", root.Epochs()[0]))
+				return putRoot(env, path, root, fmt.Sprintf("removed root keys of epochs before %d: destroy their copies", root.Epochs()[0]))
 			}
 			if path == "-" {
 				root, err := keys.NewRoot()
@@ -94,7 +95,7 @@ func getRoot(env *cli.Env, path string) (*keys.Root, error) {
 	}
 	root, err := keys.ReadRoot(raw)
 	if errors.Is(err, keys.ErrEncrypted) {
-		return nil, fmt.Errorf("read root key %s: it is encrypted with age: hawser keys root --help says how to change it", path)
+		return nil, fmt.Errorf("read root key %s: encrypted with age: decrypt it in a pipe (see hawser keys root --help)", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read root key %s: %w", path, err)
@@ -102,8 +103,8 @@ func getRoot(env *cli.Env, path string) (*keys.Root, error) {
 	return root, nil
 }
 
-// putRoot writes a root key in place of what is there, and says what changed; "-" is
-// stdout, and gets the key alone.
+// putRoot replaces the file with a root key and prints what changed. With "-" it writes only the key,
+// to stdout.
 func putRoot(env *cli.Env, path string, root *keys.Root, what string) error {
 	if path != "-" {
 		if err := atomicfile.Rewrite(path, root.Encode()); err != nil {

@@ -29,16 +29,15 @@ func newKeysSignersCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signers [FILE|DIR] --cluster NAME",
 		Short: "Show the signers of a clusterset",
-		Long: `Print the public keys that sign the fabric and the sealed keys, one for each root
-key of an epoch in force, as lines of an OpenSSH allowed_signers file:
-CLUSTERSET/CLUSTER KEYTYPE KEY. Agents of the cluster that find them in the Secret
-` + render.TrustSecret + ` (key ` + render.TrustKey + `), or in the file of --trust, act only on
-documents with a signature of these keys.
+		Long: `Print the public keys that sign the fabric and the sealed keys, one for each root key in
+use, as lines of an OpenSSH allowed_signers file: CLUSTERSET/CLUSTER KEYTYPE KEY. Agents
+that find them in the Secret ` + render.TrustSecret + ` (key ` + render.TrustKey + `), or in the file
+of --trust, act only on documents with a signature of these keys.
 
     hawser keys signers --cluster g1 -o secret | kubectl --context g1 apply -f -
 
-They sign published commits, too. Flux (2.9 or newer) verifies these with the Secret
-` + delivery.FluxSigners + ` that -o flux prints, which spec.verify of its GitRepository names.`,
+The same keys sign published commits. Flux 2.9 or later verifies them with the Secret
+` + delivery.FluxSigners + ` of -o flux; name it in spec.verify of the GitRepository.`,
 		Example: `  hawser keys signers --cluster fra --root-key root.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return showSigners(env, args, f) },

@@ -47,7 +47,7 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 			}
 			if agent != "" {
 				if fault.Kind != "upgrade-agent" {
-					return fmt.Errorf("%s: it takes no --agent", fault.Kind)
+					return fmt.Errorf("fault %s has no --agent", fault.Kind)
 				}
 				path, err := filepath.Abs(agent)
 				if err != nil {
@@ -62,7 +62,7 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 			return c.Fault(cmd.Context(), fault)
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "of upgrade-agent: the program to start instead")
+	cmd.Flags().StringVar(&agent, "agent", "", "program that upgrade-agent starts")
 	return cmd
 }
 

@@ -41,12 +41,12 @@ func NewLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Run a clusterset on this machine, in network namespaces",
-		Long: `Run a whole clusterset on this Linux machine from your own topology and
-manifests: every node and pod is a network namespace, the reconciler and the
-agents are the real programs, and only the underlay between nodes is simulated.
+		Long: `Run a whole clusterset on this Linux machine from your own topology and manifests. Every
+node and pod is a network namespace. The reconciler and the agents are the real programs;
+only the underlay between nodes is simulated.
 
-The topology's git repository is a real one (hawser lab repo prints its path):
-commit there, and the reconciler carries the commit to the agents.
+The topology is in a git repository; hawser lab repo prints its path. Commit there, and
+the reconciler publishes the commit to the agents.
 
   hawser lab up -f clusterset.yaml -w workloads/
   hawser lab exec g1/default/client -- curl -s whereami-cs.sample.svc.clusterset.local
@@ -68,16 +68,15 @@ func newLabUpCommand(f *labFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a lab, and wait until every agent is ready",
-		Long: `Make a lab: a node for every gateway of the topology and --workers more a
-cluster, the pods and services of the manifests, a git repository with the
-topology, the reconciler, and an agent on every node. On a lab that runs, start
-what is missing and apply the manifests again.
+		Long: `Start a lab: a node for every gateway of the topology and --workers more nodes per cluster,
+the pods and Services of the manifests, a git repository with the topology, the reconciler,
+and an agent on every node. If the lab runs, start missing parts and apply the manifests
+again.
 
-The folder of manifests holds one folder a cluster with Namespace, Pod,
-Deployment, StatefulSet, Service and ServiceExport. Images are ignored: every
-TCP container port answers HTTP, every UDP port echoes, with who the pod is and
-which client it saw. The recipients of the topology are replaced by ones whose
-identities the lab has.`,
+The folder of manifests has one folder per cluster, with Namespace, Pod, Deployment,
+StatefulSet, Service and ServiceExport. Images are ignored: every TCP container port
+answers HTTP and every UDP port echoes, with the pod's name and the client's address. The
+lab replaces the recipients of the topology by recipients of its own identities.`,
 		Example: `  hawser lab up -f clusterset.yaml
   hawser lab up -f clusterset.yaml -w workloads/ --workers 2`,
 		Args: cobra.NoArgs,
@@ -104,10 +103,10 @@ identities the lab has.`,
 	flags := cmd.Flags()
 	topofile.AddFileFlag(cmd, false, &o.Topology, "topology to make the lab from")
 	flags.StringVar(&o.Underlay, "underlay", "", "file with routers, firewalls and networks between the gateways (docs/lab.md)")
-	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests a cluster")
-	flags.IntVar(&o.Workers, "workers", 1, "nodes of each cluster besides its gateways")
-	flags.BoolVar(&o.Overlay, "overlay", false, "pods of a cluster on one network that delivers past their nodes, as some CNIs have it (docs/lab.md)")
-	flags.BoolVar(&o.NoHawser, "bare", false, "nodes, pods and services only: no reconciler, no agents")
+	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests per cluster")
+	flags.IntVar(&o.Workers, "workers", 1, "nodes per cluster in addition to its gateways")
+	flags.BoolVar(&o.Overlay, "overlay", false, "put the pods of a cluster on one network that bypasses their nodes, as some CNIs do (docs/lab.md)")
+	flags.BoolVar(&o.NoHawser, "bare", false, "start nodes, pods and Services only, without reconciler and agents")
 	flags.DurationVar(&o.Timeout, "timeout", 90*time.Second, "how long to wait for everything to be ready")
 	return cmd
 }

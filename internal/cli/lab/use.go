@@ -21,8 +21,8 @@ func newLabExecCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec CLUSTER/NAMESPACE/POD -- CMD [ARGS...]",
 		Short: "Run a program of this machine inside a pod",
-		Long: `Run a program of this machine with the network, the resolver and the host name
-of a pod. Standard streams, the terminal and the exit code pass through.`,
+		Long: `Run a program of this machine with the network, the resolver and the host name of a pod,
+connected to this terminal. The exit code is that program's.`,
 		Example:           `  hawser lab exec g1/default/client -- curl -s web.shop.svc.clusterset.local`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: f.first(podsOf),
@@ -34,8 +34,8 @@ func newLabNodeCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "node CLUSTER/NODE -- CMD [ARGS...]",
 		Short: "Run a program of this machine on a node",
-		Long: `Run a program of this machine with the network, the resolver, the host name and
-the /run of a node: hawser-agent status, wg, nft and ip show that node's.`,
+		Long: `Run a program of this machine with the network, the resolver, the host name and the /run of
+a node. hawser-agent status, wg, nft and ip then show that node.`,
 		Example:           `  hawser lab node g1/g1-gw -- ip -br addr`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: f.first(nodesOf),
@@ -47,9 +47,8 @@ func newLabUnderlayCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "underlay -- CMD [ARGS...]",
 		Short: "Run a program between the nodes, such as tcpdump",
-		Long: `Run a program of this machine with the network between the nodes: bridge wan and
-one bridge lanN a cluster. Every link of a node has its end there; hawser lab
-status -o json names them (links).`,
+		Long: `Run a program of this machine in the network between the nodes: bridge wan, and one bridge
+lanN per cluster. hawser lab status -o json lists each node's ends there (links).`,
 		Example: `  hawser lab underlay -- ip -br addr`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -42,12 +42,12 @@ func NewGatherCommand(env *cli.Env) *cobra.Command {
 		Long: `Write one .tar.gz with the state of agents, of their nodes' kernels and of the clusters'
 APIs: status, plans, metrics, links, routes, nftables, WireGuard peers, logs, and Hawser's
 objects. The command changes nothing, reads no Secret and includes no private key. The
-file has names, addresses and logs of your clusters.
+file contains names, addresses and logs of your clusters.
 
-Without flags it reads the agents of the running lab or of this host, otherwise the
-clusters of the topology in the current folder. --file, --context and --cluster select
-Kubernetes clusters; this needs the rights to read Hawser's objects, to exec in the
-agents' pods and to read their logs. summary.txt and errors.txt list what is missing.
+By default it reads the agents of the running lab or of this host, else the clusters of
+the topology in the current folder. --file, --context and --cluster select Kubernetes
+clusters. This needs the rights to read Hawser's objects, to exec in the agents' pods and
+to read their logs. summary.txt and errors.txt list missing data.
 
 Exit codes: 0 complete; 1 the file is incomplete; 2 no file.`,
 		Example: `  hawser gather
@@ -58,7 +58,7 @@ Exit codes: 0 complete; 1 the file is incomplete; 2 no file.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "file to write, or - for stdout (default: hawser-gather-TIME.tar.gz here)")
-	flags.DurationVar(&f.since, "since", 24*time.Hour, "how far back the logs of clusters go; 0 = all that there is")
+	flags.DurationVar(&f.since, "since", 24*time.Hour, "maximum age of cluster logs; 0 = no limit")
 	f.AddFlags(cmd, false)
 	return cmd
 }
@@ -70,11 +70,11 @@ type collector struct {
 	at      time.Time
 
 	mu     sync.Mutex
-	got    int // files that somebody else than this command made
+	got    int // files from agents and APIs
 	agents []status.Status
 	states []clusterstatus.State
 	apis   []string // versions of the clusters' APIs
-	notes  []string // what else a reader should know first
+	notes  []string // more facts for the head of the summary
 	// fabric comes from a cluster, topology from the lab.
 	fabric   *fabric.Fabric
 	topology string
@@ -111,7 +111,7 @@ func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 	return finish(env, g, what, folder, out)
 }
 
-// finish writes the file and prints its content and what is missing.
+// finish writes the file and prints its summary and missing data.
 func finish(env *cli.Env, g *collector, what, folder, out string) error {
 	missing := g.Failures()
 	for _, text := range missing {

@@ -133,7 +133,7 @@ func (g *collector) host(ctx context.Context, sockets []string, at string) {
 	group.Wait()
 }
 
-// nodeFolder is that of a lab's node, whose socket is run/agent.sock in there.
+// nodeFolder returns the folder of a lab's node; the socket is run/agent.sock in it.
 func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
 // agent collects from one agent. Its name comes from the lab or from its status.

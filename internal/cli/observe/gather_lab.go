@@ -17,7 +17,7 @@ func (g *collector) lab(ctx context.Context, dir string) map[string]labNode {
 	nodes := map[string]labNode{}
 	s, err := lab.NewClient(lab.Layout{Dir: dir}).Status(ctx)
 	if errors.Is(err, lab.ErrNoLab) {
-		return nodes // somebody else's folder of nodes
+		return nodes // a folder of nodes without a lab
 	}
 	if err != nil {
 		g.put("lab/status.json", nil, err)

@@ -22,7 +22,7 @@ import (
 )
 
 type reportFlags struct {
-	agentquery.Targets // of the agents to ask; file is the topology
+	agentquery.Targets // the agents to query; File is the topology
 	live               bool
 	verify             bool
 }
@@ -33,18 +33,16 @@ func NewReportCommand(env *cli.Env) *cobra.Command {
 		Use:   "report [FILE|DIR|-]",
 		Short: "Write an HTML report of the clusterset",
 		Long: `Write the page of hawser ui with a snapshot embedded: the map, which cluster reaches which
-export and by which line of the topology, findings, versions, and what was verified. It is
-one file that makes no request and needs no server. Printed, it has all views.
+export and the line of the topology that allows it, findings, and versions. The file makes
+no requests and needs no server. Printed on paper, it has all views.
 
-It reads the topology and its lock. With --live it asks the agents, too: the map shows
-what is up, the matrix what is ready and arrives, and findings are those of agents. With
---verify every agent connects to every export, as hawser verify has it, and the page holds
-what they answered, and when.
+The command reads the topology and its lock. --live queries the agents too and adds the
+state of links and exports, and the agents' findings. --verify has every agent connect to
+every export, as hawser verify does, and adds the results.
 
--o takes a file to write, whose name ends in .html, .json or .yaml, or the format alone,
-which is printed.
+-o takes a format, which is printed, or a file name that ends in .html, .json or .yaml.
 
-Exit codes: 0 no finding is an error, 1 one is, 2 there is no report.`,
+Exit codes: 0 no finding is an error; 1 a finding is an error; 2 no report was written.`,
 		Example: `  hawser report -o report.html
   hawser report --live --context fra,ams -o report.html
   hawser report --verify -o report.json`,
@@ -53,8 +51,8 @@ Exit codes: 0 no finding is an error, 1 one is, 2 there is no report.`,
 	}
 	f.AddFlags(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
-	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents what is up, ready and wrong")
-	cmd.Flags().BoolVar(&f.verify, "verify", false, "have the agents connect to every export, too")
+	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and add their state and findings")
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "have the agents connect to every export")
 	cli.OutputFlag(cmd, false, &f.Output, "html", "json", "yaml")
 	output := cmd.Flags().Lookup("output")
 	output.Usage += "; or a file to write that ends in .html, .json or .yaml"
@@ -73,7 +71,7 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 	f.live = f.live || f.verify
 	switch {
 	case !f.live && (len(f.Sockets) > 0 || f.Lab != "" || f.OfClusters()):
-		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster require --live")
 	case file == "" && format == "html" && cli.IsTerminal(env.Out):
 		return errors.New("a page is not for a terminal: hawser report -o report.html")
 	}

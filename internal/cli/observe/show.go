@@ -33,9 +33,9 @@ func NewShowCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show reports of the agents",
-		Long: `Show reports of the agents. Without flags it asks the agents of the running lab,
-or the agent of this host. With --context or --cluster it asks those of Kubernetes
-clusters, in their pods (this needs the right to exec there).`,
+		Long: `Show reports of the agents. By default the command queries the agents of the running lab,
+or the agent of this host. With --context or --cluster it queries the agents in the pods
+of Kubernetes clusters, which needs the right to exec there.`,
 		Args: cli.NoVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")

@@ -117,7 +117,7 @@ func formatTime(t time.Time) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
 
-// traffic tells the bytes that came over the link and that were sent, in three digits.
+// traffic returns received/sent bytes, in three digits each.
 func traffic(c status.Connection) string { return short(c.RxBytes) + "/" + short(c.TxBytes) }
 
 func short(bytes int64) string {

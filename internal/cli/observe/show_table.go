@@ -12,12 +12,12 @@ import (
 // Formats of -o where tables are printed.
 const (
 	outWide = "wide" // more columns
-	outName = "name" // names alone, one a line
+	outName = "name" // names alone, one per line
 )
 
 func tableOutputs() []string { return []string{"text", outWide, outName, "json", "yaml"} }
 
-// linesOnce gives texts in order, each once.
+// linesOnce returns the sorted texts without duplicates, one per line.
 func linesOnce(texts []string) string {
 	slices.Sort(texts)
 	var out strings.Builder
@@ -27,8 +27,8 @@ func linesOnce(texts []string) string {
 	return out.String()
 }
 
-// shownNames gives what `hawser show` shows by name, as other commands take it: agents and
-// gateways as cluster/name, links as those of paths, exports as namespace/name.
+// shownNames returns the names of what `hawser show` lists, in the form of other commands' arguments:
+// agents and gateways as cluster/name, links as in paths, exports as namespace/name.
 func shownNames(what string, agents []status.Status) string {
 	var out []string
 	for _, s := range agents {
@@ -111,8 +111,8 @@ func tableTitle(names []string, all int) string {
 	return fmt.Sprintf("Clusters %s agree", strings.Join(names, ", "))
 }
 
-// representative is the agent whose view of the clusterset counts for its cluster: a
-// gateway hears most, and one that is ready is the most recent.
+// representative returns the agent whose view of the clusterset counts for its cluster. Gateways come
+// first, as they receive the most reports; ready agents come before others.
 func representative(members []status.Status) status.Status {
 	best := members[0]
 	for _, s := range members[1:] {

@@ -42,38 +42,32 @@ func NewDiffCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [FILE|DIR|-]",
 		Short: "Print what publishing this topology would change",
-		Long: `Compare the topology as it is on disk, committed or not, with what is published,
-and print the plan: what is created (+), changed (~), replaced (±) and deleted (-),
-for each cluster, with the line that causes it and who is disrupted.
+		Long: `Print the plan from the published tree to the topology on disk, committed or not: objects
+that are created (+), changed (~), replaced (±) and deleted (-) in each cluster, the line
+that causes each change, and which connections it breaks. At the end the plan lists access
+between clusters that is added and removed.
 
-The baseline is the newest commit of the branch with a signature of a signer: of
---signers FILE, of the root key, or of ` + baseline.SignersFile + ` next to the topology. Newer
-commits are skipped with a warning. Without signers the baseline is not verified, and
-a warning says so. If no commit has such a signature, the exit code is 2.
+The base is the branch "rendered" of the repository with the topology. --against selects
+another branch, a tag, a commit or a folder of hawser render, and --repo another
+repository. If the clone lacks the branch, the command reads it from the remote. A missing
+base is an error, unless nothing was ever published. --against none compares with nothing.
 
-What is published is the branch "rendered" of the repository that holds the file.
---against names another branch, a tag, a commit or a folder that hawser render
-wrote; --repo another repository. A clone without the branch gets it from where
-it was cloned, for this comparison alone. What cannot be found is an error; only
-a repository that nothing was ever published to is compared with nothing, and
---against none does so anyway.
+Of a branch, the newest commit counts that a signer signed: of --signers FILE, of the root
+key, or of ` + baseline.SignersFile + ` next to the topology. Newer commits are skipped
+with a warning. If no commit has such a signature, the exit code is 2. Without signers, a
+warning says that the base is not verified.
 
-What a reconciler would refuse (a lock that does not hold, more than half of the
-clusters removed) is refused here, after the plan and in the same words. Who
-signed a commit is not asked: there may be no commit yet.
+--live compares with the clusters instead (a server-side dry run, as hawser apply
+--dry-run), and names the field manager of each difference. --tree compares a folder with
+them.
 
-With --live it asks the clusters instead (a server-side dry run, as hawser apply
---dry-run) and names who holds what differs from the topology, or from the folder
-of --tree.
+The command reports everything that a reconciler would refuse, except missing signatures
+of commits. It needs no root key; without one, new keys show as
+"` + render.KnownAfterPublish + `" and changed recipients do not show.
 
-No root key is needed. Without it keys that are not published yet show as
-"` + render.KnownAfterPublish + `", and a change of a recipient does not show.
-
-At its end the plan lists the access between clusters that it adds and removes.
-
-Exit codes: 0 no change, 1 changes, 2 error (errors in the topology, and what a
-reconciler would refuse, included). --fail-on selects the changes that count: any,
-disruptive, or those that add access between clusters (access).`,
+Exit codes: 0 no change; 1 changes; 2 error, also in the topology, or the reconciler would
+refuse it. --fail-on selects the changes that count: any, disruptive, or added access
+between clusters (access).`,
 		Example: `  hawser diff
   hawser diff --against origin/rendered
   hawser diff -o markdown
@@ -103,12 +97,12 @@ disruptive, or those that add access between clusters (access).`,
 	topofile.AddFlag(env, cmd)
 	f.BuildFlags.Add(cmd)
 	cmd.Flags().StringVar(&f.base, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
-	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the publish branch (default: the topology's)")
 	cmd.Flags().StringVar(&f.signers, "signers", "", baseline.SignersHelp)
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
 		planview.Markdown+"\ta comment of a pull request", planview.GitHub+"\tannotations of its lines")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
-	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: a folder that hawser render wrote, instead of a topology")
+	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: compare a folder of hawser render instead of a topology")
 	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, topofile.WriteLockHelp)
 	cmd.Flags().BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, topofile.MassDeleteHelp)
 	cmd.Flags().StringSliceVar(&f.failOn, "fail-on", []string{planview.FailAny},
@@ -143,7 +137,7 @@ func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error
 	in.Preview = in.Root == nil
 	built, list := reconciler.Build(in)
 	if list.HasErrors() {
-		// Where a CI reads what is printed, the form alone prints texts of the topology, and escapes them.
+		// For CI formats, only the form prints texts of the topology, because it escapes them.
 		if !planview.ForReview(f.output) {
 			env.Findings(list, t.Texts())
 		} else if err := planview.PrintReport(env, f.output, plan.Report{Findings: list, File: t.Path}); err != nil {

@@ -61,7 +61,7 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 
 func runExplain(ctx context.Context, env *cli.Env, args []string, f explainview.Flags) error {
 	if !f.Live && (len(f.Sockets) > 0 || f.Lab != "" || f.OfClusters()) {
-		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster require --live")
 	}
 	var file []string
 	if f.File != "" {

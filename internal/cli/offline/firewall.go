@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// Formats of `hawser firewall` besides json and yaml.
+// Formats of `hawser firewall` in addition to json and yaml.
 const (
 	firewallTable  = "table"
 	firewallAWS    = "terraform-aws"
@@ -37,25 +37,23 @@ func NewFirewallCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "firewall [FILE|DIR|-]",
 		Short: "Print the firewall ports of gateways",
-		Long: `Print which ports firewalls in front of gateways must let in now, from whom and for
-what: links as they are (links), second tunnels while the port of a gateway changes
-(moves), and what nodes of a cluster send each other (nodes). It reads the topology and
-its lock, and nothing else.
+		Long: `Print the ports that firewalls in front of gateways must open now, with sources and
+purpose: links (links), second tunnels during a port change (moves), and traffic between
+nodes of a cluster (nodes). The command reads only the topology and its lock.
 
-The ports are those of the present state. A link uses one port per key epoch and gateway,
-counted from tunnel.port up; migrations use the other end of the range. To change no
-firewall later, open the whole range once: tunnel.port to tunnel.port+63 for WireGuard
-(51820-51883 by default), and 2 ports more for VXLAN (51884-51885). It covers all key
-epochs, rotations and new gateways.
+A link uses one port per key epoch and gateway, counted from tunnel.port up; migrations use
+the other end of the range. To never change a firewall again, open the whole range once:
+tunnel.port to tunnel.port+63 for WireGuard (51820-51883 by default), and 2 ports more for
+VXLAN (51884-51885). It covers all key epochs, rotations and new gateways.
 
-What goes out, and answers to it, must be free. All else travels inside the tunnels. A
-gateway without endpoints only dials out, and needs no port.
+Firewalls must allow outgoing packets and their replies. All other traffic is inside the
+tunnels. A gateway without endpoints only dials out and needs no open port.
 
-terraform-aws, terraform-google and terraform-azure print rules of security groups with
-variables for what Hawser does not know; nftables prints a chain for each gateway, to be
-jumped to from a chain of yours.
+terraform-aws, terraform-google and terraform-azure print security group rules, with
+variables for values that Hawser does not know. nftables prints a chain for each gateway;
+jump to it from a chain of your own.
 
-Exit codes: 0 done, 2 error.`,
+Exit codes: 0 done; 2 error.`,
 		Example: `  hawser firewall
   hawser firewall -o terraform-aws
   hawser firewall --gateway fra/a -o nftables`,
@@ -95,7 +93,7 @@ func runFirewall(env *cli.Env, args []string, f firewallFlags) error {
 	return err
 }
 
-// openings gives those of the gateways and clusters that the flags name.
+// openings returns the rules of the gateways and clusters that the flags select.
 func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Rule, error) {
 	set := firewall.New(fab)
 	out := []firewall.Rule{}
@@ -168,13 +166,13 @@ func firewallText(f *fabric.Fabric, list []firewall.Rule, flags firewallFlags) s
 	return text
 }
 
-// origins is where packets of an opening come from, of one family.
+// origins are the sources of a rule in one address family.
 type origins struct {
 	six  bool
 	list []netip.Prefix
 }
 
-// short names the family, as names of rules and fields of Terraform have it.
+// short returns the family as in names of rules and Terraform fields.
 func (s origins) short() string {
 	if s.six {
 		return "v6"
@@ -182,7 +180,7 @@ func (s origins) short() string {
 	return "v4"
 }
 
-// families gives the sources of an opening, a family each, IPv4 first.
+// families returns the sources of a rule by address family, IPv4 first.
 func families(o *firewall.Rule) []origins {
 	if len(o.Sources) == 0 {
 		return []origins{

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// nftText gives a chain for each gateway, and one for the nodes of each cluster.
+// nftText returns a chain for each gateway, and one for the nodes of each cluster.
 func nftText(name string, list []firewall.Rule) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
@@ -46,7 +46,7 @@ func chainName(o *firewall.Rule) string {
 	return "hawser-" + o.Cluster + "-" + o.Gateway
 }
 
-// nftRules gives a rule a family; one alone when the source may be any.
+// nftRules returns a rule per address family, or one rule if any source is allowed.
 func nftRules(o *firewall.Rule) []string {
 	what := "meta l4proto esp"
 	if o.Protocol == firewall.UDP {
@@ -67,7 +67,7 @@ func nftRules(o *firewall.Rule) []string {
 	return out
 }
 
-// prefixTexts writes prefixes; without short an address has its length too.
+// prefixTexts formats prefixes. With short, single addresses have no prefix length.
 func prefixTexts(list []netip.Prefix, short bool) []string {
 	out := make([]string, len(list))
 	for i, p := range list {
@@ -133,8 +133,8 @@ func variable(name, kind, about string) block {
 	return block{head: "variable " + strconv.Quote(name), args: [][2]string{{"type", kind}, {"description", strconv.Quote(about)}}}
 }
 
-// terraform gives rules for a provider. Rules between the nodes of a cluster are those of
-// the security group or tag that its nodes share.
+// terraform returns rules for a provider. Rules between the nodes of a cluster apply to their common
+// security group or tag.
 func terraform(format, name string, list []firewall.Rule) string {
 	var blocks []block
 	switch format {
@@ -248,8 +248,8 @@ func googleBlocks(list []firewall.Rule) []block {
 	return out
 }
 
-// firstPriority is that of the first rule of a security group; Azure takes 100 to 4096,
-// each once a group.
+// firstPriority is the priority of the first rule of a security group. Azure allows 100 to 4096, each
+// once per group.
 const firstPriority = 1000
 
 func azureBlocks(list []firewall.Rule) []block {

@@ -30,18 +30,18 @@ func NewGraphCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [FILE|DIR|-]",
 		Short: "Draw the map of the clusterset",
-		Long: `Draw the clusters of a topology, their gateways and the links between them, as SVG,
-Mermaid (which GitHub and GitLab draw), DOT (for Graphviz) or JSON.
+		Long: `Draw the clusters of a topology, their gateways and links, as SVG, Mermaid (for GitHub and
+GitLab), DOT (for Graphviz) or JSON.
 
-With --diff the map shows what is added (green), changed (yellow) and removed (red,
-dashed) since a branch, a tag, a commit or a folder of what is published; --diff rendered
-compares with what is published now. With --live it asks the agents, and shows what is up
-(green), partly up (yellow), down (red) or not known (dotted), with round-trip times.
+--diff marks what changed since a publication: added (green), changed (yellow) and removed
+(red, dashed). It takes a branch, a tag, a commit or a folder; --diff rendered compares with
+the publish branch. --live queries the agents and marks links and gateways as up (green),
+partly up (yellow), down (red) or unknown (dotted), with round-trip times.
 
-A mesh of more than 64 clusters shows only links that differ from the others; --focus
-shows one cluster and those to which it has a link.
+A mesh of more than 64 clusters shows only links that differ from the others. --focus
+shows one cluster and its neighbours.
 
-Exit codes: 0 drawn, 2 error.`,
+Exit codes: 0 drawn; 2 error.`,
 		Example: `  hawser graph -o svg
   hawser graph --diff rendered -o mermaid
   hawser graph --live --context fra,ams -o json`,
@@ -50,9 +50,9 @@ Exit codes: 0 drawn, 2 error.`,
 	}
 	f.AddFlags(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
-	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents, and show what state they report")
+	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and show their state")
 	cmd.Flags().StringVar(&f.diff, "diff", "", "show what changes since this branch, tag, commit or folder")
-	cmd.Flags().StringVar(&f.repo, "repo", "", "with --diff: path or URL of the repository with the branch (default: the one that holds the file)")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "with --diff: path or URL of the repository with the publish branch (default: the topology's)")
 	cmd.Flags().StringVar(&f.focus, "focus", "", "show this cluster and its neighbours only")
 	cli.OutputFlag(cmd, false, &f.Output, "svg", "mermaid", "dot", "json", "yaml")
 	return cmd
@@ -61,9 +61,9 @@ Exit codes: 0 drawn, 2 error.`,
 func runGraph(ctx context.Context, env *cli.Env, args []string, f graphFlags) error {
 	switch {
 	case f.live && f.diff != "":
-		return errors.New("--live shows what there is and --diff what will be: not both on one map")
+		return errors.New("--live and --diff cannot be combined")
 	case !f.live && (len(f.Sockets) > 0 || f.Lab != "" || f.OfClusters()):
-		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster say whom to ask: add --live")
+		return errors.New("--socket, --lab, --context, --kubeconfig and --cluster require --live")
 	case f.repo != "" && f.diff == "":
 		return errors.New("--repo names the repository to compare with: add --diff")
 	}
@@ -123,7 +123,7 @@ func runGraph(ctx context.Context, env *cli.Env, args []string, f graphFlags) er
 	return nil
 }
 
-// graphSince gives the map with what changes since what --diff names.
+// graphSince returns the map with the changes since the base of --diff.
 func graphSince(ctx context.Context, env *cli.Env, file string, now *fabric.Fabric, f graphFlags) (*clustermap.Map, error) {
 	verify, err := baseline.Verifiers("", file, topofile.BuildFlags{})
 	if err != nil {

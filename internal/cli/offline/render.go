@@ -19,13 +19,11 @@ func NewRenderCommand(env *cli.Env) *cobra.Command {
 		Use:   "render [FILE|DIR] --out DIR",
 		Short: "Write the manifests of a topology",
 		Long: `Write the tree that the reconciler would publish for this topology: base/,
-clusters/<name>/, flux/ and argocd/. Files of an earlier rendering that are no
-longer part of it are removed; files that hawser did not write are kept, and
-patches are those of the folder patches beside the topology.
+clusters/<name>/, flux/ and argocd/. Patches come from the folder patches next to the
+topology. The command removes files of an earlier rendering that left the tree, and keeps
+all other files of the folder. Without a root key, the keys of an earlier rendering stay.
 
-Without a root key the keys of an earlier rendering in the folder stay.
-
-Exit codes: 0 written, 1 errors in the topology, 2 error.`,
+Exit codes: 0 written; 1 errors in the topology; 2 error.`,
 		Example: `  hawser render --out rendered/ --root-key root.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return runRender(env, args, out, f) },

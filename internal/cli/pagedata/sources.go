@@ -1,5 +1,5 @@
-// Package pagedata has what pages show besides the fabric: where the topology comes from, and
-// its findings.
+// Package pagedata has data of pages in addition to the fabric: the source of the topology, and its
+// findings.
 package pagedata
 
 import (

@@ -23,24 +23,24 @@ func NewHistoryCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [FILE|DIR]",
 		Short: "List publications",
-		Long: `Show the commits of the publish branch, the newest first: when each was published,
-from which commit of the topology and by whom, and how much of each kind it changed.
-The repository is the one with the topology, or --repo. If a remote of the clone has
-a newer publish branch, that branch is read without changing the clone.
+		Long: `List the commits of the publish branch, newest first: when each was published, from which
+source commit and by whom, and how many objects it changed. The repository is that of the
+topology, or --repo. If a remote of the clone has a newer publish branch, that branch is
+read; the clone does not change.
 
-The column SIGNED says whether a signer of the clusterset (--signers FILE, or
-` + baseline.SignersFile + ` next to the topology) signed the commit as published. A warning
-names each commit that does not count. Without signers a warning says so.
+SIGNED reports whether a signer of the clusterset (--signers FILE, or
+` + baseline.SignersFile + ` next to the topology) signed the commit. A warning names each
+commit that does not count. Without signers a warning says that nothing was verified.
 
-Exit codes: 0 done, 2 error.`,
+Exit codes: 0 done; 2 error.`,
 		Example: `  hawser history
   hawser history -n 3 --repo https://git.example.com/infra.git -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runHistory(cmd.Context(), env, args, f) },
 	}
 	topofile.AddFlag(env, cmd)
-	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
-	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the publish branch (default: the topology's)")
+	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "publish branch")
 	cmd.Flags().StringVar(&f.signers, "signers", "", baseline.SignersHelp)
 	cmd.Flags().IntVarP(&f.number, "number", "n", 10, "how many commits to show; 0 = all")
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")

@@ -25,29 +25,27 @@ func NewReconcileCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconcile",
 		Short: "Publish the topology, commit by commit",
-		Long: `Watch the topology in a git repository and publish what each commit asks for:
-one commit a change, on a branch of the same or another repository. A commit
-that cannot be carried through changes nothing; the error names the place.
+		Long: `Watch the topology in a git repository and publish each commit: one commit per change, on
+a branch of the same or another repository. If a commit is invalid, the publish branch
+does not change, and the error names file and line.
 
-Addresses that the committed lock lacks are allocated and the lock is committed
-to the source branch. Where that cannot be (a work tree is on the branch, or
-the repository may not be written) the lock on the publish branch keeps them,
-and hawser allocate takes them over from there. --write-lock=false refuses such
-a commit instead.
+The reconciler allocates addresses that the committed lock lacks, and commits the lock to
+the source branch. If it cannot (a work tree is on the branch, or the repository is read
+only), the lock on the publish branch keeps the addresses, and hawser allocate reads them
+there. --write-lock=false refuses such a commit instead.
 
-A commit that removes more than half of the clusters is refused, as that is
-nearly always a mistake and takes their tunnels down: set spec.decommission, or
-pass --allow-mass-delete.
+A commit that removes more than half of the clusters is refused, because it is probably a
+mistake and takes their tunnels down. Set spec.decommission, or pass --allow-mass-delete.
 
-With --state the reconciler remembers what it published last, and refuses branches
-that were put back (trust.commits). --accept-commit is the way out, and pins the
-first commit of a start without a state.
+With --state, the reconciler remembers the last published commit and refuses branches that
+were reset to an earlier one (trust.commits). --accept-commit overrides this, and pins the
+first commit if there is no state yet.
 
 Credentials: --git-token-file or HAWSER_GIT_TOKEN for HTTPS, --ssh-key for SSH.
-They are sent to one host: HAWSER_GIT_HOST, or that of --repo.
+They are sent to one host: HAWSER_GIT_HOST, or the host of --repo.
 
-Exit codes: with --once 0 in force, 1 the commit was refused, 2 it could not be
-carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
+Exit codes of --once: 0 the commit is published; 1 it was refused; 2 error. Of --dry-run:
+0 no change; 1 changes; 2 error.`,
 		Example: `  hawser reconcile --repo https://git.example.com/infra.git --root-key root.key --cache /var/cache/hawser
   hawser reconcile --repo git@git.example.com:infra.git --ssh-key deploy.key --root-key root.key --once
   hawser reconcile --root-key root.key --dry-run`,
@@ -58,7 +56,7 @@ carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
 	flags.StringVar(&c.Source.URL, "repo", ".", "path or URL of the repository with the topology")
 	flags.StringVar(&c.SourceBranch, "ref", "main", "branch with the topology")
 	flags.StringVar(&c.Path, "path", "", "folder of clusterset.yaml in the repository")
-	flags.StringVar(&f.PublishRepo, "publish-repo", "", "path or URL of the repository to publish to (default: the same)")
+	flags.StringVar(&f.PublishRepo, "publish-repo", "", "path or URL of the repository to publish to (default: --repo)")
 	flags.StringVar(&c.PublishBranch, "publish-branch", reconciler.DefaultPublishBranch, "branch to publish to")
 	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), topofile.RootKeyHelp)
 	flags.StringVar(&c.RootIdentityFile, "root-identity", "", "age identity that opens an encrypted root key")
@@ -67,17 +65,17 @@ carried through; with --dry-run 0 no change, 1 changes, 2 error.`,
 	flags.BoolVar(&c.WriteLock, "write-lock", true, topofile.WriteLockHelp)
 	flags.BoolVar(&c.AllowMassDelete, "allow-mass-delete", false, topofile.MassDeleteHelp)
 	flags.StringVar(&c.StateFile, "state", "", "file that keeps the last published commit over restarts (default: in memory)")
-	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "accept this source commit (its whole hash) once, signed or not, and the current publish branch")
+	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "accept this source commit (full hash) once, signed or not, and the current publish branch")
 	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, topofile.AllowOtherRootHelp)
 	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
 	reconcilerflags.AddAuthFlags(cmd, &c.Source.Auth)
 	flags.StringVar(&c.AuthorName, "author-name", reconcilerflags.AuthorName, "author of the commits")
-	flags.StringVar(&c.AuthorEmail, "author-email", reconcilerflags.AuthorEmail, "author's address of the commits")
-	flags.DurationVar(&c.Interval, "interval", 30*time.Second, "time between two looks at the repositories")
+	flags.StringVar(&c.AuthorEmail, "author-email", reconcilerflags.AuthorEmail, "email of the author of the commits")
+	flags.DurationVar(&c.Interval, "interval", 30*time.Second, "time between two checks of the repositories")
 	flags.StringVar(&f.Listen, "listen", "127.0.0.1:8473", "address of /healthz, /readyz, /metrics, /status and /webhook")
-	flags.StringVar(&c.WebhookSecretFile, "webhook-secret", "", "file of the secret of webhooks; without it they are off")
-	flags.BoolVar(&f.Once, "once", false, "make one pass and end")
-	flags.BoolVar(&f.DryRun, "dry-run", false, "print the plan of the newest commit, change nothing and end")
+	flags.StringVar(&c.WebhookSecretFile, "webhook-secret", "", "file of the webhook secret (default: no webhooks)")
+	flags.BoolVar(&f.Once, "once", false, "reconcile once and exit")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "print the plan of the newest commit and exit, change nothing")
 	flags.StringVar(&f.LogFormat, "log-format", "text", "text or json")
 	flags.BoolVarP(&f.Verbose, "verbose", "v", false, "log more")
 	return cmd
@@ -112,7 +110,7 @@ func runReconcile(ctx context.Context, env *cli.Env, f *reconcilerflags.Flags) e
 	}
 	listener, err := net.Listen("tcp", f.Listen)
 	if err != nil {
-		return fmt.Errorf("%w (choose another address with --listen)", err)
+		return fmt.Errorf("%w (pass another address with --listen)", err)
 	}
 	return r.Run(ctx, listener)
 }

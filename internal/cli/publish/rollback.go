@@ -41,14 +41,14 @@ func NewRollbackCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback [COMMIT]",
 		Short: "Commit the topology of an earlier publication",
-		Long: `Commit the topology and the patches of an earlier publication: of the publication
-before the newest one, or of COMMIT as hawser history prints it. If a remote of the
-clone has a newer publish branch, that branch counts. The plan is printed first. On a
-terminal a question follows; elsewhere --yes is required.
+		Long: `Commit the topology and patches of an earlier publication: the one before the newest, or
+COMMIT as hawser history prints it. The command prints the plan first. On a terminal it
+asks; elsewhere --yes is required.
 
-No history is rewritten: the commit is made on top of the checked-out branch and must
-be pushed. The lock keeps all addresses. If the earlier topology has no agent.image,
-agents keep their image; --image or agent.image selects another one.
+The new commit is on top of the checked-out branch; push it afterwards. Published
+addresses do not change. If the earlier topology has no agent.image, agents keep their
+image; --image or agent.image selects another one. If a remote of the clone has a newer
+publish branch, that branch counts.
 
 Exit codes: 0 done, or nothing to restore; 1 refused, or with --dry-run: there are
 changes; 2 error.`,
@@ -61,10 +61,10 @@ changes; 2 error.`,
 	topofile.AddFileFlag(cmd, false, &f.file, "topology: a file or a folder")
 	flags := cmd.Flags()
 	flags.StringVar(&f.signers, "signers", "", baseline.SignersHelp)
-	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "publish branch")
 	flags.StringVar(&f.image, "image", "", topofile.ImageHelp)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print the plan")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.yes, "yes", false, "skip the confirmation prompt")
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -161,7 +161,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	}
 	_, _ = fmt.Fprintf(env.Err, "back to publication %.12s of commit %.12s: %s\n", to.published, to.source, to.subject)
 	if image := render.ImageOf(have.Tree); f.image == "" && set.Spec.Agent.Image == "" && image != "" {
-		_, _ = fmt.Fprintf(env.Err, "note: agents keep the image %s, because that topology has no agent.image: --image selects another one\n", image)
+		_, _ = fmt.Fprintf(env.Err, "note: agents keep the image %s, because that topology has no agent.image (--image selects another image)\n", image)
 	}
 	err = planview.Print(env, planview.Input{Want: built.Tree, Have: have.Tree, Source: built.Source, Output: f.output, FailOn: []string{planview.FailAny}, Baseline: &have.Baseline})
 	if f.dryRun || err != nil && !errors.Is(err, cli.ExitError{}) {
@@ -169,7 +169,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	}
 	if !f.yes {
 		if !cli.IsTerminal(env.In) {
-			return errors.New("there is no terminal for a question: use --yes to commit, or --dry-run for the plan")
+			return errors.New("no terminal to ask on: run with --yes, or with --dry-run to see the plan")
 		}
 		if !env.Confirm(ctx, "Commit this?") {
 			return cli.ExitError{Msg: "nothing was changed"}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestEveryFlagCompletes: a flag with a value completes something else than files, unless
-// it takes a file.
+// the value is a file.
 func TestEveryFlagCompletes(t *testing.T) {
 	t.Parallel()
 	files := []string{
@@ -28,7 +28,7 @@ func TestEveryFlagCompletes(t *testing.T) {
 				return
 			}
 			if _, has := cmd.GetFlagCompletionFunc(f.Name); !has {
-				t.Errorf("%s --%s completes nothing: say in valueCompletions what it takes", cmd.CommandPath(), f.Name)
+				t.Errorf("%s --%s has no completion: add it to valueCompletions", cmd.CommandPath(), f.Name)
 			}
 		}
 		cmd.Flags().VisitAll(check)

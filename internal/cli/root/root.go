@@ -41,7 +41,7 @@ func Run(version string, args []string) int {
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 	}
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go logs what it gives as an error, too
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also logs the errors that it returns
 	env := &cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
 	root := newRoot(env)
 	root.SetArgs(args)
@@ -145,10 +145,10 @@ Exit codes: 0 fine; 1 not fine, such as findings or changes; 2 unknown, or error
 	return root
 }
 
-// suggestFlag says which flag is meant by one that there is not.
+// suggestFlag adds the nearest flag to the error about an unknown flag.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // -x stands for nothing else
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // a single letter has no near flag
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {

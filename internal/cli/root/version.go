@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/internal/cli"
 )
 
-// build says what this binary is made of.
+// build is the JSON form of `hawser version`.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -20,7 +20,7 @@ type build struct {
 	Platform string `json:"platform"`
 }
 
-// String gives the line that a person reads.
+// String returns the version line for users.
 func (b build) String() string {
 	return fmt.Sprintf("hawser %s (%s, %s)\n", b.Version, b.Go, b.Platform)
 }

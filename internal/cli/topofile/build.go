@@ -50,10 +50,10 @@ type BuildFlags struct {
 // Texts of flags that several commands have.
 const (
 	RootKeyHelp        = "file of the root key, plain or encrypted with age"
-	ImageHelp          = "image of the agent where spec.agent.image names none (default: the published one)"
-	WriteLockHelp      = "allocate missing addresses and keep them, instead of refusing the commit"
-	MassDeleteHelp     = "let a commit remove more than half of the clusters"
-	AllowOtherRootHelp = "let another root key replace the one that made the published keys: links end until both ends have the new keys"
+	ImageHelp          = "agent image if spec.agent.image is empty (default: the published image)"
+	WriteLockHelp      = "allocate missing addresses; false refuses such a commit"
+	MassDeleteHelp     = "allow a commit to remove more than half of the clusters"
+	AllowOtherRootHelp = "replace the root key; links are down until both ends have the new keys"
 )
 
 // Add adds the flags to a command.

@@ -30,14 +30,14 @@ func Compile(env *cli.Env, args []string) (Compiled, error) {
 	return CompileLoaded(env, t, set, source)
 }
 
-// CompileLoaded is compile for a topology that was loaded.
+// CompileLoaded compiles a loaded topology.
 func CompileLoaded(env *cli.Env, t File, set *schema.ClusterSet, source *document.Source) (Compiled, error) {
 	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: t.LockPath, Committed: t.Lock})
 	if list.HasErrors() {
 		return Compiled{}, cli.FindingsError{List: list, Files: t.Texts()}
 	}
 	if len(lock.Stale) > 0 {
-		_, _ = fmt.Fprintln(env.Err, "the lock is not complete: what it lacks is taken to be what hawser allocate gives")
+		_, _ = fmt.Fprintln(env.Err, "warning: the lock is incomplete; using the addresses that hawser allocate would assign")
 	}
 	f, list := render.Fabric(set, lock.Lock, func(string, string, int) (fabric.Key, error) {
 		return fabric.Key{Public: render.KnownAfterPublish, Ed25519: render.KnownAfterPublish}, nil

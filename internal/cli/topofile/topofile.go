@@ -69,7 +69,7 @@ func Read(env *cli.Env, args []string) (File, error) {
 	return Open(t.Path)
 }
 
-// Open reads a topology file, or that of a folder, and the lock beside it.
+// Open reads a topology file, or the one in a folder, and the lock next to it.
 func Open(file string) (File, error) {
 	t := File{Path: file}
 	read := checkout.ReadNamed

@@ -32,8 +32,8 @@ import (
 	"hawser.dev/hawser/view/ui"
 )
 
-// serviceHosts are the names of the page's Service in its cluster. A name is whole: one that
-// only begins like these may be anybody's.
+// serviceHosts are the names of the page's Service in its cluster. Only whole names match; anyone could
+// own a longer name with such a prefix.
 func serviceHosts() []string {
 	name := render.UIName + "." + render.Namespace
 	return []string{render.UIName, name, name + ".svc", name + ".svc.cluster.local"}
@@ -74,8 +74,8 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	return group.Wait()
 }
 
-// printURL writes where the page is found. A token of the page's own is in the URLs, as
-// nobody else has it; one that was given is not.
+// printURL writes the URLs of the page. They contain the token only if the page created it, because no
+// user knows it then.
 func printURL(env *cli.Env, server *ui.Server, listener net.Listener, hosts []string, given bool) error {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
@@ -116,8 +116,8 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// clusterSource gives the page what a cluster knows without asking anybody: the fabric, and
-// what its own agents write into their HawserNodes.
+// clusterSource is the data that a page has inside its cluster without queries: the fabric, and the
+// HawserNodes of that cluster's agents.
 type clusterSource struct {
 	env     *cli.Env
 	cluster string
@@ -125,10 +125,10 @@ type clusterSource struct {
 	nodes   *kube.Nodes
 
 	mu   sync.Mutex
-	read *ui.Clusterset // of the fabric in force
+	read *ui.Clusterset // of the current fabric
 }
 
-// problems says why there is nothing to show; what is old is shown.
+// problems returns an error if the page has no data at all. Outdated data is no error.
 func (s *clusterSource) problems() error {
 	if f, _, err := s.mounted.Current(); f == nil {
 		return err
@@ -136,7 +136,7 @@ func (s *clusterSource) problems() error {
 	return nil
 }
 
-// Clusterset gives the mounted fabric. It stands in no file of people's.
+// Clusterset returns the mounted fabric. It has no positions in a topology file.
 func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	f, digest, err := s.mounted.Current()
 	s.mu.Lock()
@@ -147,11 +147,11 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	return s.read, err
 }
 
-// Agents gives what the HawserNodes of the cluster say.
+// Agents returns the reports in the HawserNodes of the cluster.
 func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	told, err := s.nodes.Current()
 	out := ui.Reports{Asked: true, From: "HawserNodes of " + s.cluster}
-	set, _ := s.Clusterset(ctx) // the page says by itself what is wrong with it
+	set, _ := s.Clusterset(ctx) // the page shows its error
 	if set == nil {
 		return out, err
 	}
@@ -159,7 +159,7 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	heard := map[string]bool{}
 	for _, node := range slices.Sorted(maps.Keys(told)) {
 		if told[node].Cluster != s.cluster {
-			continue // of another clusterset, or of before
+			continue // of another clusterset, or outdated
 		}
 		made := statusOf(node, told[node], own)
 		heard[made.Gateway] = true
@@ -173,7 +173,7 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	return out, err
 }
 
-// statusOf writes what a HawserNode says as the agent itself would, as far as it goes.
+// statusOf converts the status of a HawserNode to an agent's status. Fields that it lacks stay empty.
 func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Status {
 	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}}
 	if out.Gateway == "" && told.Role == kube.Gateway && own != nil { // a fabric that takes everything down has no clusters
@@ -217,15 +217,15 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 	return out
 }
 
-// History is in git.
+// History is unavailable: it is in git.
 func (s *clusterSource) History(context.Context) (any, error) { return nil, ui.ErrUnavailable }
 
-// Plan compares what is in git.
+// Plan is unavailable: it compares commits.
 func (s *clusterSource) Plan(context.Context, string, string) (any, error) {
 	return nil, ui.ErrUnavailable
 }
 
-// Explain answers from the fabric, as hawser explain does without --live.
+// Explain explains from the fabric alone, as hawser explain without --live.
 func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, error) {
 	set, err := s.Clusterset(ctx)
 	if set == nil {
@@ -239,7 +239,7 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.Place))}, nil
 }
 
-// Diagnose has agents follow packets, who are not asked.
+// Diagnose is unavailable: the page sends no requests to agents.
 func (s *clusterSource) Diagnose(context.Context, time.Duration, []string, []string) (*packettrace.Report, error) {
 	return nil, ui.ErrUnavailable
 }

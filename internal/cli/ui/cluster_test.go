@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestStatusOf: what a HawserNode says becomes what an agent says, whatever it leaves out.
+// TestStatusOf: a HawserNode converts to an agent's status, also with missing fields.
 func TestStatusOf(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "edge-1"}}}

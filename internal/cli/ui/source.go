@@ -36,7 +36,7 @@ import (
 	"hawser.dev/hawser/view/ui"
 )
 
-// uiSource gives the page what the other commands print.
+// uiSource is the data of the page, from the same sources as the other commands.
 type uiSource struct {
 	env   *cli.Env
 	flags uiFlags
@@ -63,16 +63,16 @@ type uiSource struct {
 	plans    []planned  // the newest last
 }
 
-// planned is a plan that was made before, by all that it was made of.
+// planned is a cached plan and its inputs.
 type planned struct {
 	of   string
 	plan *plan.Plan
 }
 
-// mostPlans is how many plans are kept, of 1 MB each for a thousand clusters.
-const mostPlans = 16
+// maxPlans is the number of cached plans; one has 1 MB for a thousand clusters.
+const maxPlans = 16
 
-// Clusterset reads the topology and its lock again when one of them is another file.
+// Clusterset returns the topology. It reads topology and lock again if a file changed.
 func (s *uiSource) Clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *uiSource) compile(file string) (topofile.Compiled, diag.List, error) {
 	return c, list, err
 }
 
-// stampOf tells whether a file is another one; empty where there is none.
+// stampOf returns a stamp that changes with the file, or empty without a file.
 func stampOf(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *uiSource) asked() agentquery.Targets {
 	return f
 }
 
-// Agents asks the agents how they are. It waits for a silent agent no longer than a second.
+// Agents queries the agents. It waits at most a second for a silent agent.
 func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	if !s.live {
 		return ui.Reports{}, nil
@@ -343,7 +343,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	for i, name := range []string{from, to} {
 		known := name == "" || i == 0 && name == baseline.None || slices.ContainsFunc(list, func(p baseline.Publication) bool { return p.Commit == name })
 		if !known {
-			return nil, ui.UserError(fmt.Sprintf("%q is none of the last %d publications (hawser diff compares any two commits)", name, len(list)))
+			return nil, ui.UserError(fmt.Sprintf("%q is not among the last %d publications (hawser diff compares any two commits)", name, len(list)))
 		}
 	}
 	s.planning.Lock()
@@ -351,7 +351,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err // the client disconnected
 	}
-	if to == "" { // of files, which may be others each time
+	if to == "" { // the files may change each time
 		return s.compare(ctx, store, head, from, to)
 	}
 	of := strings.Join([]string{head.String(), from, to}, " ")
@@ -362,13 +362,13 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.plans = append(s.plans, planned{of, made}); len(s.plans) > mostPlans {
+	if s.plans = append(s.plans, planned{of, made}); len(s.plans) > maxPlans {
 		s.plans = s.plans[1:]
 	}
 	return made, nil
 }
 
-// compare makes a plan of two publications, or of one and the topology.
+// compare returns the plan from one publication to another, or to the topology.
 func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitrepo.Hash, from, to string) (*plan.Plan, error) {
 	tree := func(name string) (render.Tree, error) {
 		switch name {
@@ -420,7 +420,7 @@ func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitre
 	return made, nil
 }
 
-// Explain answers as hawser explain does, with --live where agents are asked.
+// Explain explains as hawser explain does, with --live if the page queries agents.
 func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	s.mu.Lock()
 	_, err := s.clusterset(ctx)
@@ -442,7 +442,7 @@ type drawnAnswer struct {
 	Drawing *svg.Drawing `json:"drawing"`
 }
 
-// Diagnose follows packets as hawser diagnose does.
+// Diagnose traces packets as hawser diagnose does.
 func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (*packettrace.Report, error) {
 	if !s.live {
 		return nil, ui.UserError("no agents are asked: start hawser ui with --live, --lab, --socket or --context")

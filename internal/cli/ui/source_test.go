@@ -22,7 +22,7 @@ import (
 )
 
 // publishedThrice is a repository with three publications: one cluster, another address of its
-// gateway, and two clusters; and with a branch that nobody published.
+// gateway, and two clusters; and with a branch that was never published.
 func publishedThrice(t *testing.T) (*uiSource, []baseline.Publication) {
 	t.Helper()
 	c := &clitest.Repo{T: t, Dir: t.TempDir()}
@@ -62,9 +62,9 @@ func TestPlanOfTwo(t *testing.T) {
 		{"back", newest, oldest, false, true, "203.0.113.1"},
 		{"one change", oldest, middle, false, false, "203.0.113.9"},
 		{"from nothing", baseline.None, oldest, true, false, "g1"},
-		{"what is published now, and before", "", middle, false, true, "g2"},
+		{"the newest and an earlier publication", "", middle, false, true, "g2"},
 		{"the same", middle, middle, false, false, ""},
-		{"what is published now, and the topology", "", "", false, false, ""},
+		{"the newest publication and the topology", "", "", false, false, ""},
 	} {
 		got, err := s.Plan(t.Context(), tt.from, tt.to)
 		if err != nil {
@@ -96,17 +96,17 @@ func TestPlanOfTwo(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if len(s.plans) > mostPlans {
+	if len(s.plans) > maxPlans {
 		t.Errorf("%d plans are kept", len(s.plans))
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Plan(gone, middle, newest); err == nil {
-		t.Error("somebody who went away is answered")
+		t.Error("a client that disconnected gets a reply")
 	}
 }
 
-// TestPlanOfOthers: a page is shown nothing of a repository but its publications.
+// TestPlanOfOthers: a page reads only the publications of a repository.
 func TestPlanOfOthers(t *testing.T) {
 	t.Parallel()
 	s, list := publishedThrice(t)
@@ -116,7 +116,7 @@ func TestPlanOfOthers(t *testing.T) {
 	} {
 		for _, ends := range [][2]string{{name, ""}, {name, list[0].Commit}, {list[1].Commit, name}} {
 			got, err := s.Plan(t.Context(), ends[0], ends[1])
-			if err == nil || !strings.Contains(err.Error(), "is none of the last 3 publications") {
+			if err == nil || !strings.Contains(err.Error(), "is not among the last 3 publications") {
 				t.Errorf("from %q to %q: %v, %v", ends[0], ends[1], got, err)
 			}
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 type uiFlags struct {
-	agentquery.Targets // of the agents to ask; file is the topology
+	agentquery.Targets // the agents to query; File is the topology
 	live               bool
 	listen             string
 	every              time.Duration
@@ -36,21 +36,21 @@ func NewUICommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui [FILE|DIR]",
 		Short: "Serve a web page of the clusterset on this machine",
-		Long: `Serve a web page of the clusterset on the loopback address, until it is interrupted:
-the map with the state of its links, who reaches what, what a change does, the way of
-packets, and each node. It prints the URL, which has a token in it: who has the URL can
-see the page, and nobody else. Nothing of the clusterset can be changed there.
+		Long: `Serve a web page of the clusterset on the loopback address, until it is interrupted: the
+map with the state of links, access between clusters, the plan of a change, packet paths,
+and each node. The page is read-only. The printed URL contains a token; only browsers with
+that URL can open the page.
 
-Without more it shows what the topology and the published branch say. With --live it
-asks the agents as hawser show does: those of the lab or of this host. --lab, --socket,
---context, --kubeconfig and --cluster say whom to ask, and are enough by themselves;
-the topology is that of the lab where none is named and none is in this folder.
+By default the page shows the topology and the publish branch. --live adds the reports of
+the agents of the lab or of this host, as in hawser show. --lab, --socket, --context,
+--kubeconfig and --cluster select agents and imply --live. Without a topology in this
+folder, the page shows that of the lab.
 
-With --in-cluster it is the page that a cluster serves by itself, in a pod that ui: {}
-in the topology makes: the mounted fabric, and what the HawserNodes of that cluster
-report. Such a page listens to others, and answers to the names of --host.
+--in-cluster serves the page in a pod, which ui: {} in the topology creates. It shows the
+mounted fabric and the HawserNodes of that cluster. Other hosts reach it under the names of
+its Service and of --host.
 
-Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
+Exit codes: 0 interrupted; 1 errors in the topology; 2 error.`,
 		Example: `  hawser ui
   hawser ui --live
   hawser ui -f clusterset.yaml --context fra=admin@fra,sin=admin@sin`,
@@ -66,19 +66,19 @@ Exit codes: 0 interrupted, 1 errors in the topology, 2 error.`,
 	}
 	f.AddFlags(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology: a file or a folder; the same as the argument"
-	cmd.Flags().BoolVar(&f.live, "live", false, "ask the agents, and show what state they report")
-	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page; port 0 is a free one; in a cluster any address")
-	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "how long to wait between two questions to the agents, from 100ms")
-	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the branch (default: the one that holds the file)")
-	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
+	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and show their state")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page, any address with --in-cluster; port 0 = a free port")
+	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "time between two queries of an agent, at least 100ms")
+	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the publish branch (default: the topology's)")
+	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "publish branch")
 	flags := cmd.Flags()
 	flags.StringVar(&f.signers, "signers", "", baseline.SignersHelp)
 	flags.BoolVar(&f.page.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
 	flags.StringVar(&f.page.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
-	flags.StringVar(&f.page.trust, "trust", "", "in a cluster: file of pinned signers, whose signatures alone count then")
+	flags.StringVar(&f.page.trust, "trust", "", "in a cluster: file of pinned signers that must sign the fabric")
 	flags.StringVar(&f.page.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
 	flags.StringArrayVar(&f.page.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
-	flags.StringVar(&f.page.tokenFile, "token-file", "", "in a cluster: file of the token (default: one is made, and written to the log)")
+	flags.StringVar(&f.page.tokenFile, "token-file", "", "in a cluster: file of the token (default: a new token, in the log)")
 	return cmd
 }
 
@@ -130,7 +130,7 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 	return server.Serve(ctx, listener)
 }
 
-// clusterPageFlags are those of hawser ui inside of a cluster, as render/cluster/ui.yaml has
+// clusterPageFlags are the flags of hawser ui in a cluster, as render/cluster/ui.yaml has
 // them.
 type clusterPageFlags struct {
 	inCluster bool
