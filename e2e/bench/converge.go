@@ -76,10 +76,9 @@ func convergeSection(first converge.Report, sides []*side) section {
 	s := section{
 		title: "The engine",
 		how: fmt.Sprintf(`
-A gateway with %d peers (WireGuard in its own process), two routes for each, %d elements and %d services in the DNS, in a
-namespace, and the
-engine with all stages of the agent. *Nothing to do* is what a resync costs, and *everything read again* the same after somebody else
-touched nftables. *One element changes* is the pass from a new desired state to the kernel's acknowledgement.`,
+A gateway with %d peers (WireGuard in a separate process), two routes per peer, %d elements and %d services in DNS, and the engine
+with all stages, in a namespace. *Nothing to do* is a resync; *everything read again* is a resync after another program changed
+nftables. *One element changes* is the pass from a new desired state to the kernel's acknowledgement.`,
 			enginePeers, engineElements, engineElements/4),
 		rows: []row{{what: "first pass, everything is made", figure: millis(first.Took), reference: fmt.Sprintf("%d objects", len(first.Changed)),
 			ratio: fmt.Sprintf("%.0f µs an object", first.Took.Seconds()*1e6/float64(len(first.Changed)))}},

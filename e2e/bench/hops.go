@@ -111,12 +111,11 @@ func hopSection(hawser, reference *hopPath) section {
 	s := section{
 		title: "VXLAN between clusters, beside two hops by hand",
 		how: fmt.Sprintf(`
-Two labs of the same two clusters with the same prefixes, at once. A pod on a worker of one cluster connects to a pod on a worker of
-the other. Hawser has `+"`driver: vxlan`"+`: clusterset IP, VXLAN to the gateway, to the other gateway and to the worker. The
-reference is a lab without agents. Its rules, routes and links are those that Submariner 0.19 writes with Globalnet and its VXLAN
-driver: no clusterset IP, and from the gateway to the worker the route of the pods' own network. Of kube-proxy it has one rule a
-port. Throughput is one TCP stream of iperf3 for %d s. Connections are %d TCP handshakes and resets, one after the other. Both are
-measured in turn, %d rounds. Ratios above 1 mean that Hawser was faster.`, hopSeconds, hopConnections, hopRounds),
+Two labs of two clusters with the same prefixes run at once. A pod on a worker connects to a pod on a worker of the other cluster.
+Hawser has `+"`driver: vxlan`"+`: clusterset IP, VXLAN to the gateway, to the other gateway and to the worker. The reference is a lab
+without agents, with the rules, routes and links of Submariner 0.19 with Globalnet and its VXLAN driver: no clusterset IP, and the
+pods' own network from the gateway to the worker; one rule of kube-proxy per port. Throughput is one TCP stream of iperf3 for %d
+s. Connections are %d sequential TCP handshakes and resets. %d rounds in turn. Ratios above 1 mean that Hawser was faster.`, hopSeconds, hopConnections, hopRounds),
 	}
 	const target = 1.2
 	aim := fmt.Sprintf("%.2f or better", target)

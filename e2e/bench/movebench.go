@@ -36,10 +36,10 @@ func measureMove(ctx context.Context, _ config) (s section, err error) {
 	s = section{
 		title: "From a choice to the kernel",
 		how: fmt.Sprintf(`
-A gateway in clustersets of 20 and of 1000 clusters with three gateways each. One cluster's traffic moves to another of its gateways. *Routes* is the pure part
-alone: fabric and choices to the routes that are wanted. *To the kernel* is the agent's engine in a namespace: from the token that says that a choice changed, through
-the routes and the comparison with those of the kernel, to the kernel's acknowledgement. The reference is the whole desired state of the node, which the pass
-after that computes. Of %d moves.`, moveRounds),
+A gateway in clustersets of 20 and of 1000 clusters with three gateways each; one cluster's traffic moves to another of its
+gateways. *Routes* is the pure part: fabric and choices to desired routes. *To the kernel* is the engine in a namespace: from the
+trigger, through the comparison with the kernel's routes, to the kernel's acknowledgement. The reference is the whole desired
+state of the node, which the next pass computes. %d moves.`, moveRounds),
 	}
 	for _, clusters := range []int{20, 1000} {
 		t, err := moves(ctx, clusters)

@@ -129,17 +129,14 @@ func endMark(name string) string   { return "<!-- end " + name + " -->" }
 
 const pageHead = `# Benchmarks
 
-` + "`make bench`" + ` measures most of what is below anew and writes this page; ` + "`hack/bench.sh NAME`" + ` measures one section
-and writes that. Other sections say how they are measured. Nothing in the
-tests depends on a figure.
+For engineers who compare: what Hawser costs, and how to measure it again. ` + "`make bench`" + ` measures most sections and writes this
+page; ` + "`hack/bench.sh NAME`" + ` measures one. No test depends on a figure.
 
-Absolute figures belong to the machine named in each section. What carries over are the **ratios**: both sides were measured in turn, many
-times, in one run on one machine, and a figure is the median. Two cores carry clients, gateways and servers together, so a
-figure is what all of them together reach.
+Compare **ratios**: both sides were measured in turn, many times, in one run on the machine named in the section. A figure is the
+median. Clients, gateways and servers share two cores.
 
-The sections *stall*, *stall-fast* and *survive* let gateways die under traffic. There a figure is a time as a pod sees it, and
-a repetition that did not go as it should stays in the table and is named below it. ` + "`REPS=3 hack/bench.sh stall`" + ` is a quick trial;
-` + "`KEEP=folder`" + ` keeps every repetition and the agents' logs.
+In *stall*, *stall-fast* and *survive* a figure is a time as a pod sees it. Failed repetitions stay in the table and are listed
+below it. ` + "`REPS=3 hack/bench.sh stall`" + ` is a quick trial; ` + "`KEEP=folder`" + ` keeps every repetition and the agents' logs.
 `
 
 // update replaces the section in the page, or appends it.

@@ -224,11 +224,11 @@ func scaleSection(few, many scaleRun) section {
 	s := section{
 		title: "One agent and many gateways",
 		how: fmt.Sprintf(`
-One cluster with one gateway, whose agent is the built program in a namespace, and the gateways of %d (%d) other clusters with the same prefixes, one each:
-one process that says to it all that they would, each with its own address and keys (probes, probes of full size, a feed in each direction). The links are VXLAN. *At rest* is
-the agent's share of one core over %s, when nothing changes. Then %d clusters join, one after the other: *until it is connected* runs from
-the new fabric to the status that says so, probes included; *processor* is what the agent used until then beyond what it uses at rest, the questions included. The reference is a tenth of the gateways: a ratio near 1 does not
-grow with them, 0.10 is growth in proportion.`,
+One gateway runs the built agent in a namespace. One process plays the gateways of %d (%d) other clusters with the same prefixes,
+each with its own address and keys (probes, full-size probes, a feed in each direction), over VXLAN. *At rest* is the agent's
+share of one core over %s without changes. Then %d clusters join in turn: *until it is connected* runs from the new fabric to the
+status that reports the link; *processor* is the agent's use until then beyond its use at rest. The reference is a tenth of the
+gateways: ratio 1 does not grow with them, 0.10 grows in proportion.`,
 			many.others, few.others, scaleMeasure, scaleAdded),
 	}
 	times := func(what string, figure func(scaleRun) time.Duration) row {

@@ -10,15 +10,13 @@ func stallSection(p profile, n int, list []faultRun) section {
 	s := section{
 		title: fmt.Sprintf("A gateway dies: %s profile (%s x %d)", p.name, p.interval, p.misses),
 		how: fmt.Sprintf(`
-A lab of three clusters with the same prefixes, two of them with three gateways, everything through globalnet. From a pod of one a
-pod of another gets, all the time, %d UDP packets a second (each is returned), %d new TCP connections a second (each with a request),
-and small requests one after the other over a connection that was there before. Each fault hits a gateway of the link in use, %d times;
-the faults take turns, the client's and the server's gateway too, and each is mended when the flow has been whole for
-%s. Before each everything was at rest, and no more than %d %% of the processors' time was in use, as all agents share them. *Stall* is the longest
-time without a returned packet; *lost* are packets that were never returned, *on return* those lost after the mending, until everything
-was at rest. A new connection *failed* without an answer within %s; it was *late* when it needed another SYN, which the kernel sends
-after 1 s. *Longest request* is what TCP makes of the stall: it sends again after 0.2 s, 0.4 s, 0.8 s.
-*Moved* is the time from the fault to the log line of that name on each living node of both clusters.`,
+Three clusters with the same prefixes and globalnet, two of them with three gateways. A pod sends to a pod of another cluster %d
+UDP packets a second (each is returned), %d new TCP connections a second (each with a request), and small requests over one open
+connection. Each fault hits a gateway of the link in use %d times, in turn at both ends, and is cleared after the flow was whole
+for %s. Before each fault the lab is idle (at most %d %% of the processors). *Stall* is the longest time without a returned
+packet; *lost* packets were never returned, *on return* after the fault was cleared. *Failed* connections got no answer within %s;
+*late* ones needed a second SYN (1 s). *Longest request*: TCP repeats after 0.2, 0.4 and 0.8 s. *Moved* is the time from the fault
+to that log line on each live node.`,
 			packetRate, dialRate, n, watched, calmShare, dialTimeout),
 		table: [][]string{{"fault", "stall p50", "p99", "max", "lost p50", "p99", "on return", "new connections failed", "late",
 			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},

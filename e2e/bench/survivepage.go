@@ -12,14 +12,13 @@ func surviveSection(n int, list []survival) section {
 	s := section{
 		title: "Beside one active gateway and a lease",
 		how: fmt.Sprintf(`
-The nodes and pods of the lab of three clusters, three times: with an active and a passive gateway a cluster, set up by hand, and
-twice with Hawser. In the first a lease decides as in client-go by default (%s, renewed every %s, and tried for every %s to %s); the passive gateway has its
-tunnel, keys and rules already, and what follows the lease takes milliseconds; destination NAT goes to one of the backends at random, source NAT
-to one of %d addresses, and only connection tracking knows which. Hawser
-has its default profile. In each a flow of %d UDP packets a second is watched, and %d TCP connections of each of four kinds are established before the
-gateway loses power, half of them to a service with three backends, half to pods with a name: *idle* (the client speaks after the move),
-*busy* (request and answer, four times a second), *client-push* and *server-push* (only that side ever speaks). One *survives* when it carries
-data after the move, within %s with the lease, since TCP waits longer and longer before it sends again, and %s with Hawser. %d repetitions each.`,
+The lab of three clusters, once with an active and a passive gateway per cluster, set up by hand, and twice with Hawser's default
+profile. By hand, a lease decides with client-go's defaults (%s, renewed every %s, retried every %s to %s); the passive gateway
+has tunnel, keys and rules already. Its destination NAT selects a random backend, its source NAT one of %d addresses; only
+conntrack knows which. A flow of %d UDP packets a second runs, and %d TCP connections of each kind are open before the gateway
+loses power, half of them to a service with three backends, half to named pods: *idle* (the client speaks after the move), *busy*
+(four requests a second), *client-push* and *server-push* (only that side sends). A connection *survives* if it transfers data
+within %s with the lease, because TCP backs off, and within %s with Hawser. %d repetitions each.`,
 			leaseDuration, leaseRetry, leaseRetry, time.Duration((1+leaseJitter)*float64(leaseRetry)), egressIPs, packetRate, perKind, anchorGrace, ourGrace, n),
 		table: [][]string{{"gateways", "who died", "stall p50", "max", "packets lost p50"}},
 	}

@@ -111,12 +111,10 @@ func tunnelSection(ways []*tunnelPath) section {
 	s := section{
 		title: "Through the tunnel",
 		how: fmt.Sprintf(`
-A lab of two clusters with the same prefixes. A pod of one calls a service of the other, through globalnet: clusterset IP, source
-NAT, VXLAN to the gateway, WireGuard
-(userspace on both sides of the comparison), destination NAT. The reference is a WireGuard that was set up by hand between the same two
-gateways, with plain routes and second addresses for the same pods. Throughput is one TCP stream of iperf3 for %d s; latency is
-%d requests of %d bytes over one
-connection. Ratios above 1 mean that Hawser was faster.`, tunnelSeconds, tunnelRequests, echoSize),
+Two clusters with the same prefixes. A pod calls a service of the other cluster through globalnet: clusterset IP, source NAT,
+VXLAN to the gateway, WireGuard (userspace on both sides of the comparison), destination NAT. The reference is a WireGuard set up
+by hand between the same gateways, with plain routes and second addresses for the same pods. Throughput is one TCP stream of
+iperf3 for %d s; latency is %d requests of %d bytes over one connection. Ratios above 1 mean that Hawser was faster.`, tunnelSeconds, tunnelRequests, echoSize),
 	}
 	s.after = `
 Pods on gateways show globalnet and the tunnel alone. Pods on workers have, on Hawser's side only, a VXLAN between worker and
