@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -228,12 +229,16 @@ func ForEach(clusters []*Client, do func(i int, c *Client)) {
 // the connection failed.
 func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	for _, sign := range []string{"connection refused", "no such host", "i/o timeout", "no route to host", "context deadline exceeded", "Client.Timeout"} {
-		if strings.Contains(text, sign) {
-			return "cannot be reached: " + text
-		}
+	if IsUnreachable(err) {
+		return "cannot be reached: " + text
 	}
 	return text
+}
+
+// IsUnreachable reports whether the connection to the API server failed.
+func IsUnreachable(err error) bool {
+	return slices.ContainsFunc([]string{"connection refused", "no such host", "i/o timeout", "no route to host", "context deadline exceeded", "Client.Timeout"},
+		func(sign string) bool { return strings.Contains(err.Error(), sign) })
 }
 
 // MergePatch changes the fields of a patch. A missing object is no error.

@@ -31,6 +31,8 @@ type Result struct {
 	Applied bool   `json:"applied"`         // the plan was carried out
 	Ready   string `json:"ready,omitempty"` // what a wait saw last
 	Error   string `json:"error,omitempty"`
+	// Unreachable reports whether the error is that the API server could not be reached.
+	Unreachable bool `json:"unreachable,omitempty"`
 }
 
 // Options say what to do with all clusters.
@@ -64,7 +66,7 @@ func All(ctx context.Context, tree render.Tree, clusters []*kubeclient.Client, o
 	step := func(i int, do func(context.Context, Options) error) {
 		if out[i].Error == "" {
 			if err := do(ctx, o); err != nil {
-				out[i].Error = kubeclient.ErrorText(err)
+				out[i].Error, out[i].Unreachable = kubeclient.ErrorText(err), kubeclient.IsUnreachable(err)
 			}
 		}
 	}

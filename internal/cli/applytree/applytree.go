@@ -82,18 +82,24 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	return ResultError(results, f.DryRun)
 }
 
-// ResultError returns the exit code for the results of the clusters.
+// ResultError returns the error with the exit code of the results: 1 if a cluster refused or failed,
+// 2 if clusters could not be reached or, in a dry run, compared.
 func ResultError(results []apply.Result, dry bool) error {
-	failed, changes := 0, false
+	failed, unreachable, changes := 0, 0, false
 	for _, r := range results {
 		if r.Error != "" {
 			failed++
+		}
+		if r.Unreachable {
+			unreachable++
 		}
 		changes = changes || r.Plan != nil && !r.Empty()
 	}
 	switch {
 	case failed > 0 && dry:
 		return fmt.Errorf("%d of %d clusters could not be compared", failed, len(results))
+	case failed > 0 && failed == unreachable:
+		return fmt.Errorf("%d of %d clusters could not be reached", failed, len(results))
 	case failed > 0:
 		return cli.ExitError{Msg: fmt.Sprintf("error: %d of %d clusters failed", failed, len(results))}
 	case dry && changes:

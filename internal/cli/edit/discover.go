@@ -33,8 +33,8 @@ likely, or guess. Findings list contradicting sources and known obstacles for Ha
 The command only reads. If no object shows the Service CIDRs, it sends the API server a
 Service with an invalid address as a dry run: the error names the range.
 
-Exit codes: 0 all values were found; 1 a value is missing, or a cluster is unreachable;
-2 error.`,
+Exit codes: 0 all that a topology needs was found; 1 a value is missing; 2 a cluster
+cannot be reached, or error.`,
 		Example: `  hawser discover --context fra,ams=admin@ams
   hawser discover --context fra -o yaml`,
 		Args: cobra.NoArgs,
@@ -58,23 +58,30 @@ func runDiscover(ctx context.Context, env *cli.Env, f discoverFlags) error {
 		return context.Cause(ctx)
 	}
 	complete := true
+	var unreachable []string
 	for i := range list {
 		if errs[i] != nil {
+			unreachable = append(unreachable, clusters[i].Name)
 			list[i] = discover.Cluster{Name: clusters[i].Name, Context: clusters[i].Context, Findings: diag.List{{
 				Severity: diag.Error, Code: "unreachable", Path: "clusters[" + clusters[i].Name + "]", Summary: errs[i].Error(),
 			}}}
 		}
-		complete = complete && !list[i].Incomplete()
+		complete = complete && (errs[i] != nil || !list[i].Incomplete())
 	}
 	if f.output != "table" {
 		err = env.Encode(f.output, map[string]any{"clusters": list})
 	} else {
 		err = showFound(env, list)
 	}
-	if err == nil && !complete {
+	switch {
+	case err != nil:
+		return err
+	case !complete:
 		return cli.ExitError{}
+	case len(unreachable) > 0:
+		return fmt.Errorf("could not read %s: check the contexts and the network to the API servers", strings.Join(unreachable, ", "))
 	}
-	return err
+	return nil
 }
 
 // discoverAll reads all clusters, even if one fails. The errors are by cluster.

@@ -41,8 +41,9 @@ Exceptions:
 - The first apply to a cluster is refused if its gateway nodes, podCIDRs or serviceCIDRs
   differ from the topology, because the context may belong to another cluster.
 
-Exit codes: 0 applied; 1 a cluster failed; 2 error. With --dry-run: 0 no change;
-1 changes; 2 error.`,
+Exit codes: 0 applied; 1 refused, or a cluster failed; 2 a cluster cannot be reached, or
+error. With --dry-run: 0 no change; 1 changes; 2 a cluster could not be compared, or
+error.`,
 		Example: `  hawser apply --root-key root.key --dry-run
   hawser apply --root-key root.key --context fra=admin@fra,sin=admin@sin --wait`,
 		Args: cobra.MaximumNArgs(1),

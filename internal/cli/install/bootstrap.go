@@ -81,8 +81,9 @@ a plan first. On a terminal it asks; elsewhere --yes is required. The root key c
 --root-key, HAWSER_ROOT_KEY, or keys/root.key next to the topology. At the end the command
 prints the hawser reconcile command for the machine that keeps the root key.
 
-Exit codes: 0 done, or nothing to do; 1 refused, or a cluster failed; 2 error. With
---dry-run: 0 no change; 1 changes, or errors of preflight; 2 error.`,
+Exit codes: 0 done, or there is nothing to do; 1 refused, errors of preflight, or a
+cluster failed; 2 a cluster cannot be reached, or error. With --dry-run 1 also means:
+there are changes.`,
 		Example: `  hawser bootstrap --dry-run
   hawser bootstrap --context fra --context ams=admin@ams
   hawser bootstrap --with flux --follow https://git.example.org/net/clusterset.git`,
@@ -145,23 +146,22 @@ func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapF
 	if b.Preflight, err = preflightClusters(ctx, env, clusters, set, src); err != nil {
 		return err
 	}
-	hindered := false
 	for i := range b.Preflight {
 		r := &b.Preflight[i]
 		file := filepath.Join(f.keys, r.Cluster+".identity")
 		r.Findings = slices.DeleteFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "identity-missing" && !cli.IsMissing(file) })
-		hindered = hindered || slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool {
-			return d.Severity == diag.Error && !slices.Contains(f.ignoreFindings, d.Code)
-		})
 	}
 	if err := showPreflight(env, env.Err, b.Preflight, nil, t); err != nil {
 		return err
 	}
-	if hindered {
+	if err := preflightError(b.Preflight, f.ignoreFindings); err != nil {
 		if f.output != "text" {
 			if err := env.Encode(f.output, b); err != nil {
 				return err
 			}
+		}
+		if !errors.As(err, new(cli.ExitError)) {
+			return fmt.Errorf("nothing was done: %w", err)
 		}
 		return cli.ExitError{Msg: "nothing was done: fix the errors, or pass their codes to --ignore (hawser preflight -o json lists them)"}
 	}
@@ -188,7 +188,11 @@ func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapF
 		if err := showBootstrap(env, b, f, true); err != nil {
 			return err
 		}
-		return cli.ExitError{Msg: "nothing was done: " + applytree.ResultError(b.Clusters, false).Error()}
+		err := applytree.ResultError(b.Clusters, false)
+		if refused, ok := errors.AsType[cli.ExitError](err); ok {
+			return cli.ExitError{Msg: "nothing was done: " + strings.TrimPrefix(refused.Msg, "error: ")}
+		}
+		return fmt.Errorf("nothing was done: %w", err)
 	case f.dryRun:
 		if err := showBootstrap(env, b, f, true); err != nil || b.empty() {
 			return err

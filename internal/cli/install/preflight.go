@@ -55,8 +55,8 @@ how large a packet passes, how far clocks are apart, and whether a network that 
 connected to has addresses of another cluster. The pods have the network of their
 node and no rights; they are removed again, with their namespace hawser-preflight-....
 
-Exit codes: 0 no errors (there may be warnings), 1 errors, such as a cluster that cannot
-be reached, 2 the command could not do its work.`,
+Exit codes: 0 no errors (there may be warnings); 1 errors; 2 no other error than that a
+cluster cannot be reached, or the command failed.`,
 		Example: `  hawser preflight
   hawser preflight --pods
   hawser preflight --context fra=admin@fra -o json`,
@@ -89,7 +89,7 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 		}
 		reached := slices.DeleteFunc(clusters, func(c *kubeclient.Client) bool {
 			return slices.ContainsFunc(results, func(r preflighted) bool {
-				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == "unreachable" })
+				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == codeUnreachable })
 			})
 		})
 		more, list, err := checkPorts(ctx, env, c.Fabric, reached, image)
@@ -126,10 +126,34 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 			_, err = env.Out.Write([]byte(t.String()))
 		}
 	}
-	if err == nil && slices.ContainsFunc(results, func(r preflighted) bool { return r.Findings.HasErrors() }) {
-		return cli.ExitError{}
+	if err == nil {
+		return preflightError(results, nil)
 	}
 	return err
+}
+
+// codeUnreachable is the code of the finding that the API of a cluster does not answer.
+const codeUnreachable = "unreachable"
+
+// preflightError returns the error with the exit code of the results: 1 for errors, and 2 if
+// clusters that cannot be reached are the only errors. Errors with the codes of ignore do not count.
+func preflightError(results []preflighted, ignore []string) error {
+	var unreachable []string
+	for _, r := range results {
+		for _, d := range r.Findings {
+			switch {
+			case d.Severity != diag.Error || slices.Contains(ignore, d.Code):
+			case d.Code != codeUnreachable:
+				return cli.ExitError{}
+			default:
+				unreachable = append(unreachable, r.Cluster)
+			}
+		}
+	}
+	if len(unreachable) > 0 {
+		return fmt.Errorf("could not read %s: check the contexts and the network to the API servers", strings.Join(unreachable, ", "))
+	}
+	return nil
 }
 
 // preflightClusters gives what was found about each cluster.
@@ -143,7 +167,7 @@ func preflightClusters(ctx context.Context, env *cli.Env, clusters []*kubeclient
 			Domains: append([]string{set.Spec.Domain}, set.Spec.ExtraDomains...),
 		})
 		if err != nil {
-			list = diag.List{{Severity: diag.Error, Code: "unreachable", Path: "clusters[" + c.Name + "]", Summary: err.Error(),
+			list = diag.List{{Severity: diag.Error, Code: codeUnreachable, Path: "clusters[" + c.Name + "]", Summary: err.Error(),
 				Hint: "check the context and the network to its API server"}}
 		}
 		results[i] = preflighted{Cluster: c.Name, Context: c.Context, Findings: cli.OrEmpty(reconciler.WithPositions(list, src))}

@@ -42,14 +42,8 @@ imports and entries in the cluster's DNS, and waits for them. Then it deletes Ha
 objects, the namespace last, and with it the Secret with the age identity. You can
 interrupt and repeat it.
 
-Foreign objects stay. The definitions of the Multi-Cluster Services API stay too, unless
---crds is set and no object of their kinds is left.
-
-Remove a cluster from the topology first (hawser leave), so that the other clusters stop
-using it. Otherwise, and if Flux or Argo CD would reinstall Hawser, --yes is required.
-
-Exit codes: 0 done; 1 refused, or a cluster failed; 2 error. With --dry-run: 0 nothing to
-delete; 1 there are objects to delete; 2 error.`,
+Exit codes: 0 done (with --dry-run: nothing is there); 1 refused, a cluster failed, or
+with --dry-run: there is something to delete; 2 a cluster cannot be reached, or error.`,
 		Example: `  hawser uninstall fra --dry-run
   hawser uninstall fra sin --crds`,
 		ValidArgsFunction: completeInstalled,
@@ -86,7 +80,7 @@ func runUninstall(ctx context.Context, env *cli.Env, names []string, f uninstall
 		p, err := uninstall.Run(ctx, c, f.removal)
 		results[i].Plan = p
 		if results[i].Applied = err == nil && !f.removal.DryRun; err != nil {
-			results[i].Error = kubeclient.ErrorText(err)
+			results[i].Error, results[i].Unreachable = kubeclient.ErrorText(err), kubeclient.IsUnreachable(err)
 		}
 	})
 	if f.output == "text" {

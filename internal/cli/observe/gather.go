@@ -49,7 +49,7 @@ the topology in the current folder. --file, --context and --cluster select Kuber
 clusters. This needs the rights to read Hawser's objects, to exec in the agents' pods and
 to read their logs. summary.txt and errors.txt list missing data.
 
-Exit codes: 0 complete; 1 the file is incomplete; 2 no file.`,
+Exit codes: 0 complete; 2 the file is incomplete, or there is no file.`,
 		Example: `  hawser gather
   hawser gather --cluster fra,sin
   hawser gather --context fra=admin@fra --since 2h --out fra.tar.gz`,
@@ -151,7 +151,7 @@ func finish(env *cli.Env, g *collector, what, folder, out string) error {
 		_, _ = fmt.Fprintf(env.Out, "\nwritten to %s\n", out)
 	}
 	if len(missing) > 0 {
-		return cli.ExitError{}
+		return fmt.Errorf("the file is incomplete: %s lists what could not be read", supportbundle.Errors)
 	}
 	return nil
 }

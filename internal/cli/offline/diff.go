@@ -65,9 +65,9 @@ The command reports everything that a reconciler would refuse, except missing si
 of commits. It needs no root key; without one, new keys show as
 "` + render.KnownAfterPublish + `" and changed recipients do not show.
 
-Exit codes: 0 no change; 1 changes; 2 error, also in the topology, or the reconciler would
-refuse it. --fail-on selects the changes that count: any, disruptive, or added access
-between clusters (access).`,
+Exit codes: 0 no change; 1 changes, errors in the topology, or a reconciler would
+refuse it; 2 error. --fail-on selects the changes that count: any, disruptive, those
+that add access between clusters (access), or none.`,
 		Example: `  hawser diff
   hawser diff --against origin/rendered
   hawser diff -o markdown
@@ -144,7 +144,7 @@ func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error
 			return err
 		}
 		i := slices.IndexFunc(list, cli.IsError)
-		return fmt.Errorf("%s has errors: nothing was compared", cmp.Or(list[i].Pos.File, t.Path))
+		return cli.ExitError{Msg: fmt.Sprintf("error: %s has errors: nothing was compared", cmp.Or(list[i].Pos.File, t.Path))}
 	}
 	if !planview.ForReview(f.output) {
 		env.Findings(built.Warnings, t.Texts())
@@ -172,16 +172,16 @@ func checkSigners(env *cli.Env, t topofile.File, built *reconciler.Built) error 
 	}
 	file := filepath.Join(filepath.Dir(t.Path), filepath.FromSlash(built.Set.Spec.Trust.Commits))
 	raw, err := checkout.ReadFile(file)
-	var list diag.List
-	if err == nil {
-		list, err = reconciler.CheckOwners(built.Set, file, raw)
+	if err != nil {
+		return fmt.Errorf("trust.commits: %s: %w", file, err)
 	}
+	list, err := reconciler.CheckOwners(built.Set, file, raw)
 	if list = reconciler.WithPositions(list, built.Source); err == nil && list.HasErrors() {
 		env.Findings(list, t.Texts())
 		err = errors.New("it has errors")
 	}
 	if err != nil {
-		return fmt.Errorf("trust.commits: %s: %w", file, err)
+		return cli.ExitError{Msg: fmt.Sprintf("error: trust.commits: %s: %v", file, err)}
 	}
 	return nil
 }

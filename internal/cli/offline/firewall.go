@@ -53,7 +53,7 @@ terraform-aws, terraform-google and terraform-azure print security group rules, 
 variables for values that Hawser does not know. nftables prints a chain for each gateway;
 jump to it from a chain of your own.
 
-Exit codes: 0 done; 2 error.`,
+Exit codes: 0 done; 1 the topology has errors; 2 error.`,
 		Example: `  hawser firewall
   hawser firewall -o terraform-aws
   hawser firewall --gateway fra/a -o nftables`,

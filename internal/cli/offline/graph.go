@@ -41,7 +41,7 @@ partly up (yellow), down (red) or unknown (dotted), with round-trip times.
 A mesh of more than 64 clusters shows only links that differ from the others. --focus
 shows one cluster and its neighbours.
 
-Exit codes: 0 drawn; 2 error.`,
+Exit codes: 0 drawn; 1 the topology has errors; 2 error.`,
 		Example: `  hawser graph -o svg
   hawser graph --diff rendered -o mermaid
   hawser graph --live --context fra,ams -o json`,

@@ -2,7 +2,6 @@
 package planview
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -54,10 +53,10 @@ func Print(env *cli.Env, in Input) error {
 	}
 	if err == nil && in.Refused != nil {
 		if len(in.Refused.Diagnostics) == 0 {
-			return in.Refused
+			return cli.ExitError{Msg: "error: " + in.Refused.Error()}
 		}
 		env.Findings(in.Refused.Diagnostics, in.Refused.Files())
-		return errors.New("a reconciler would refuse this")
+		return cli.ExitError{Msg: "error: a reconciler would refuse this"}
 	}
 	counts := slices.Contains(in.FailOn, FailAny) && !p.Empty() ||
 		slices.Contains(in.FailOn, failDisruptive) && p.Summary.Disruptive > 0 ||
@@ -96,7 +95,8 @@ const (
 	FailAny        = "any"
 	failDisruptive = "disruptive"
 	failAccess     = "access"
+	failNone       = "none" // errors and refusals only
 )
 
 // FailOns returns the values of hawser diff --fail-on.
-func FailOns() []string { return []string{FailAny, failDisruptive, failAccess} }
+func FailOns() []string { return []string{FailAny, failDisruptive, failAccess, failNone} }
