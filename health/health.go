@@ -9,10 +9,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Severity is the weight of a problem.
@@ -21,14 +23,20 @@ type Severity string
 const (
 	// Error means that something does not work.
 	Error Severity = "error"
+	// Warning means that something works in part, or may soon stop.
+	Warning Severity = "warning"
 	// Unknown means that a report is missing.
 	Unknown Severity = "unknown"
+	// Info means that no action is needed.
+	Info Severity = "info"
 )
 
 // Codes of problems that other reports show, too.
 const (
 	CodeUnreachable = "cluster-unreachable"
 	CodeLinksDown   = "links-down"
+
+	CodeEndpointUnconfirmed = "endpoint-unconfirmed"
 )
 
 // Problem is one reason why a clusterset is not healthy.
@@ -59,6 +67,10 @@ func (p Problem) String() string {
 	return text
 }
 
+// confirmTime is how long a link to a gateway is up before an unconfirmed endpoint is a warning. A
+// peer tries all endpoints within this time.
+const confirmTime = time.Minute
+
 // Ranks of problems. A problem of a lower rank may cause those of higher ranks.
 const (
 	rankUnreachable = iota
@@ -70,16 +82,19 @@ const (
 	rankLinks
 	rankFabrics
 	rankExport
+	rankAgentExport
+	rankWarning
+	rankInfo
 )
 
 // Assess returns all problems of the clusters, causes before their effects. No problem means that
 // all reports are good.
 func Assess(states []clusterstatus.State) []Problem {
 	var out []Problem
-	fabrics := map[string][]string{}
+	fabrics, catalog := map[string][]string{}, status.NewCatalog()
 	for i := range states {
 		s := &states[i]
-		a := assessment{state: s}
+		a := assessment{catalog: catalog, state: s}
 		if s.Error != "" {
 			a.add(Problem{Severity: Unknown, Code: CodeUnreachable, Text: s.Error, rank: rankUnreachable})
 			out = append(out, a.problems...)
@@ -113,18 +128,22 @@ func Assess(states []clusterstatus.State) []Problem {
 
 // Healthy reports whether nothing is wrong, and Known whether that is known of all clusters.
 func Healthy(problems []Problem) (healthy, known bool) {
-	known = true
+	healthy, known = true, true
 	for _, p := range problems {
-		if p.Severity == Error {
+		switch p.Severity {
+		case Info:
+		case Unknown:
+			healthy, known = false, false
+		default:
 			return false, true
 		}
-		known = known && p.Severity != Unknown
 	}
-	return len(problems) == 0, known
+	return healthy, known
 }
 
 // assessment collects the problems of one cluster.
 type assessment struct {
+	catalog  status.Catalog
 	state    *clusterstatus.State
 	problems []Problem
 }
@@ -181,13 +200,12 @@ func (a *assessment) nodes() {
 		if n.Off != "" {
 			continue
 		}
-		show := "hawser show --cluster " + a.state.Cluster
-		switch {
-		case n.LastError != "":
-			a.add(Problem{Severity: Error, Code: "node", Node: n.Name, Text: n.LastError, Next: show, rank: rankInput})
-		case n.Ready != "True":
+		for _, p := range n.Problems {
+			a.ofAgent(n.Name, p)
+		}
+		if n.Ready != "True" && !slices.ContainsFunc(n.Problems, func(p status.Problem) bool { return p.Severity == status.Error }) {
 			a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Why, "it reports no reason"),
-				Next: show, rank: rankInput})
+				Next: "hawser show all --cluster " + a.state.Cluster, rank: rankInput})
 		}
 		if n.Up < n.Links {
 			text := fmt.Sprintf("%d of %d links are up", n.Up, n.Links)
@@ -203,26 +221,53 @@ func (a *assessment) nodes() {
 	}
 }
 
+// ofAgent adds a problem that an agent reports. It adds a problem that all nodes of the cluster
+// share once, and leaves problems of ServiceExports to their conditions.
+func (a *assessment) ofAgent(node string, p status.Problem) {
+	if p.Code == status.ExportInvalid || p.Code == status.ExportNotReady {
+		return
+	}
+	made := Problem{Severity: Severity(p.Severity), Code: p.Code, Node: node, Text: p.Text, Next: p.Next, rank: rankInput}
+	shared := a.catalog.Code(p.Code).Shared
+	if shared {
+		made.Node, made.rank = "", rankAgentExport
+	}
+	switch p.Severity {
+	case status.Warning:
+		made.rank = rankWarning
+	case status.Info:
+		made.rank = rankInfo
+	}
+	if shared && slices.ContainsFunc(a.problems, func(have Problem) bool { return have.Code == made.Code && have.Text == made.Text }) {
+		return
+	}
+	a.add(made)
+}
+
 // endpoints finds gateways with static endpoints of which none is confirmed: neither is it an address
 // of the gateway's node, nor does another cluster reach the gateway there. A link may still be up,
 // because WireGuard follows the source address of packets; it cannot be set up again after a
-// restart of both ends.
+// restart of both ends. The result is unknown until a link to the gateway has been up for
+// confirmTime.
 func (a *assessment) endpoints(states []clusterstatus.State) {
 	for _, g := range a.state.Gateways {
 		if len(g.Endpoints) == 0 || len(g.NodeAddrs) == 0 || slices.ContainsFunc(g.Endpoints, func(e netip.Addr) bool { return slices.Contains(g.NodeAddrs, e) }) {
 			continue
 		}
-		end, confirmed := a.state.Cluster+"/"+g.Name, false
+		end, confirmed, severity := a.state.Cluster+"/"+g.Name, false, Unknown
 		for i := range states {
 			for _, n := range states[i].Nodes {
+				if since := n.UpSince[end]; n.Off == "" && !since.IsZero() && states[i].At.Sub(since) >= confirmTime {
+					severity = Warning
+				}
 				confirmed = confirmed || slices.ContainsFunc(n.Endpoints[end], func(at netip.Addr) bool { return slices.Contains(g.Endpoints, at) })
 			}
 		}
 		if !confirmed {
-			a.add(Problem{Severity: Unknown, Code: "endpoint-unconfirmed", Node: g.Node,
+			a.add(Problem{Severity: severity, Code: CodeEndpointUnconfirmed, Node: g.Node,
 				Text: fmt.Sprintf("no cluster reaches gateway %s at its endpoints %s, and node %s has other addresses (%s)", g.Name,
 					humanize.Join(g.Endpoints, ", "), g.Node, humanize.Join(g.NodeAddrs, ", ")),
-				Next: "correct endpoints of the gateway in the topology, or check the port forwarding", rank: rankEndpoint})
+				Next: "hawser show connections --cluster " + a.state.Cluster + ", then correct endpoints of the gateway in the topology or the port forwarding", rank: rankEndpoint})
 		}
 	}
 }

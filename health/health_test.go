@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // good returns the state of a healthy cluster with a gateway and a worker.
@@ -26,6 +28,18 @@ func addrs(texts ...string) []netip.Addr {
 		out = append(out, netip.MustParseAddr(text))
 	}
 	return out
+}
+
+// unconfirmed is the problem that roam causes.
+const unconfirmed = "c2/c2n1: no cluster reaches gateway a at its endpoints 172.31.2.91, and node c2n1 has other addresses (172.31.2.11); " +
+	"next: hawser show connections --cluster c2, then correct endpoints of the gateway in the topology or the port forwarding"
+
+// roam makes c1 reach the gateway of c2 at an address that is not its endpoint, for some time.
+func roam(c1, c2 *clusterstatus.State, up time.Duration) {
+	c1.At = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.91"), NodeAddrs: addrs("172.31.2.11")}}
+	c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("172.31.2.11")}
+	c1.Nodes[0].UpSince = map[string]time.Time{"c2/a": c1.At.Add(-up)}
 }
 
 // TestAssess checks the problems of each fault, causes first, and whether the clusterset is healthy.
@@ -57,11 +71,30 @@ func TestAssess(t *testing.T) {
 		{"pod that cannot be listed", func(c1, _ *clusterstatus.State) { c1.Running = 1 }, false, true, []string{
 			"c1: 1 of 2 agents run; next: kubectl --context c1-admin -n hawser-system get pods -o wide",
 		}},
-		{"pods outside the prefixes", func(_, c2 *clusterstatus.State) { c2.Nodes[1].LastError = "pods of node c2n2 are outside" }, false, true, []string{
-			"c2/c2n2: pods of node c2n2 are outside; next: hawser show --cluster c2",
+		{"problems of agents", func(_, c2 *clusterstatus.State) {
+			shared := status.Problem{Code: status.ExportWithoutEndpoints, Severity: status.Warning, Text: "no endpoint", Next: "kubectl get pods"}
+			c2.Nodes[0].Ready = "False"
+			c2.Nodes[0].Problems = []status.Problem{
+				{Code: status.ChangesFailed, Severity: status.Error, Text: "route x: refused", Next: "hawser show all"}, shared,
+				{Code: status.NoQuota, Severity: status.Info, Text: "no quota"},
+			}
+			c2.Nodes[1].Problems = []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside", Next: "hawser discover"}, shared}
+			c2.Exports[0].Conditions[1] = clusterstatus.Condition{Type: "Ready", Status: "False", Reason: "Pending"}
+		}, false, true, []string{
+			"c2/c2n1: route x: refused; next: hawser show all",
+			"c2/c2n2: pods are outside; next: hawser discover",
+			"c2: export shop/web: Ready=False Pending; next: kubectl --context c2-admin -n shop get service,endpointslices",
+			"c2: no endpoint; next: kubectl get pods",
+			"c2/c2n1: no quota",
 		}},
+		{"a warning", func(c1, _ *clusterstatus.State) {
+			c1.Nodes[0].Problems = []status.Problem{{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
+		}, false, true, []string{"c1/c1n1: full"}},
+		{"an information", func(c1, _ *clusterstatus.State) {
+			c1.Nodes[0].Problems = []status.Problem{{Code: status.NoQuota, Severity: status.Info, Text: "no quota"}}
+		}, true, true, []string{"c1/c1n1: no quota"}},
 		{"agent not ready", func(_, c2 *clusterstatus.State) { c2.Nodes[1].Ready = "False" }, false, true, []string{
-			"c2/c2n2: the agent is not ready: it reports no reason; next: hawser show --cluster c2",
+			"c2/c2n2: the agent is not ready: it reports no reason; next: hawser show all --cluster c2",
 		}},
 		{"DNS", func(c1, _ *clusterstatus.State) { c1.DNSProblem = "the cache does not forward" }, false, true, []string{"c1: the cache does not forward"}},
 		{"export without a Service", func(c1, _ *clusterstatus.State) {
@@ -73,13 +106,12 @@ func TestAssess(t *testing.T) {
 		{"different fabrics", func(_, c2 *clusterstatus.State) { c2.Nodes[0].Fabric, c2.Nodes[1].Fabric = "f2", "f2" }, false, true, []string{
 			"clusters have different fabrics: f1 in c1; f2 in c2; next: hawser status --wait",
 		}},
-		{"endpoint of no node, link up by roaming", func(c1, c2 *clusterstatus.State) {
-			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.91"), NodeAddrs: addrs("172.31.2.11")}}
-			c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("172.31.2.11")}
-		}, false, false, []string{
-			"c2/c2n1: no cluster reaches gateway a at its endpoints 172.31.2.91, and node c2n1 has other addresses (172.31.2.11); " +
-				"next: correct endpoints of the gateway in the topology, or check the port forwarding",
-		}},
+		{"endpoint of no node, link up by roaming", func(c1, c2 *clusterstatus.State) { roam(c1, c2, time.Minute) }, false, true, []string{unconfirmed}},
+		{"endpoint of no node, link up just now", func(c1, c2 *clusterstatus.State) { roam(c1, c2, 59*time.Second) }, false, false, []string{unconfirmed}},
+		{"endpoint of no node, no link up", func(c1, c2 *clusterstatus.State) {
+			roam(c1, c2, time.Minute)
+			c1.Nodes[0].UpSince = nil
+		}, false, false, []string{unconfirmed}},
 		{"endpoint behind NAT, confirmed by a peer", func(c1, c2 *clusterstatus.State) {
 			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("203.0.113.9"), NodeAddrs: addrs("172.31.2.11")}}
 			c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("203.0.113.9")}

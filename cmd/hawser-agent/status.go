@@ -84,12 +84,6 @@ func printStatus(w io.Writer, s status.Status) error {
 	}
 	p.line("last pass %s, took %s, changed %d, drift repaired since start %d",
 		s.LastPass.At.Format(time.RFC3339), s.LastPass.Took, s.LastPass.Changed, s.LastPass.Drift)
-	for _, b := range s.LastPass.Blocked {
-		p.line("  waits: %s", b)
-	}
-	for _, f := range s.LastPass.Failed {
-		p.line("  failed: %s", f)
-	}
 	if s.Trust == nil {
 		p.line("signers: none pinned: the agent accepts every delivered fabric (hawser keys signers)")
 	} else {
@@ -118,7 +112,11 @@ func printStatus(w io.Writer, s status.Status) error {
 		}
 	}
 	for _, x := range s.Problems {
-		p.line("note %s (%s): %s", x.Path, x.Code, x.Text)
+		next := ""
+		if x.Next != "" {
+			next = "; next: " + x.Next
+		}
+		p.line("%s %s: %s%s", x.Severity, strings.TrimSpace(x.Code+" "+x.Path), x.Text, next)
 	}
 	return p.err
 }

@@ -169,7 +169,7 @@ func (d drawn) link(state string) bool { return len(d.Links) == 1 && d.Links[0].
 // node is the HawserNode of g1's gateway.
 func nodeOfPage(state string) string {
 	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {cluster: g1, role: gateway, version: \"<script>alert(1)</script>\", " +
-		"lastError: \"<img src=x onerror=alert(1)>\", conditions: [{type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}], " +
+		"problems: [{code: changes-failed, severity: error, text: \"<img src=x onerror=alert(1)>\"}], conditions: [{type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}], " +
 		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", chosen: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
 }
 

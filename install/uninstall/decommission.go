@@ -158,7 +158,7 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 		case nodes[i].Fabric != digest:
 			waits = append(waits, fmt.Sprintf("node %s, which does not know yet", name))
 		case nodes[i].Ready != "True":
-			waits = append(waits, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].LastError), ": "))
+			waits = append(waits, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].Why), ": "))
 		}
 	}
 	slices.Sort(waits)

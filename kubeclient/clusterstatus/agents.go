@@ -16,24 +16,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"hawser.dev/hawser/kubeclient"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 )
 
 // Node is the report of one agent in its HawserNode, with the state of its Node object.
 type Node struct {
-	Name      string `json:"name"`
-	Cluster   string `json:"cluster"`
-	Role      string `json:"role"`              // gateway | worker
-	Gateway   string `json:"gateway,omitempty"` // that it holds, where labels picked the node
-	Version   string `json:"version,omitempty"`
-	Fabric    string `json:"fabric,omitempty"` // digest
-	Up        int64  `json:"linksUp"`
-	Links     int64  `json:"links"`
-	Ready     string `json:"ready"` // True | False | Unknown
-	Why       string `json:"why,omitempty"`
-	Drained   bool   `json:"drained,omitempty"`
-	LastError string `json:"lastError,omitempty"`
+	Name    string `json:"name"`
+	Cluster string `json:"cluster"`
+	Role    string `json:"role"`              // gateway | worker
+	Gateway string `json:"gateway,omitempty"` // that it holds, where labels picked the node
+	Version string `json:"version,omitempty"`
+	Fabric  string `json:"fabric,omitempty"` // digest
+	Up      int64  `json:"linksUp"`
+	Links   int64  `json:"links"`
+	Ready   string `json:"ready"` // True | False | Unknown
+	Why     string `json:"why,omitempty"`
+	Drained bool   `json:"drained,omitempty"`
+	// Problems are the problems that the agent reports, errors first.
+	Problems []status.Problem `json:"problems,omitempty"`
 	// Changed is when the agent's condition Ready changed last.
 	Changed time.Time `json:"changed,omitzero"`
 	// Off describes the Node object if it is not ready, such as "NotReady since 10:41:12Z". The
@@ -43,6 +45,17 @@ type Node struct {
 	LinksDown []string `json:"linksDown,omitempty"`
 	// Endpoints are the addresses at which remote gateways are reached, by CLUSTER/GATEWAY.
 	Endpoints map[string][]netip.Addr `json:"endpoints,omitempty"`
+	// UpSince is when the first of the links to a remote gateway that are up came up, by
+	// CLUSTER/GATEWAY.
+	UpSince map[string]time.Time `json:"upSince,omitempty"`
+}
+
+// Reason returns the text of the agent's first problem; empty if it has none.
+func (n Node) Reason() string {
+	if len(n.Problems) == 0 {
+		return ""
+	}
+	return n.Problems[0].Text
 }
 
 // Gateway is a gateway of a cluster with the addresses at which others should reach it.
@@ -88,7 +101,7 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 		}
 		n := Node{
 			Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Gateway: word("gateway"), Version: word("version"), Fabric: word("fabric"),
-			Up: number("links", "up"), Links: number("links", "total"), LastError: word("lastError"),
+			Up: number("links", "up"), Links: number("links", "total"), Problems: problems(o),
 			Ready: cmp.Or(kubeclient.ConditionStatus(o, "Ready"), "Unknown"), Drained: kubeclient.ConditionStatus(o, "Drained") == "True",
 		}
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
@@ -115,6 +128,12 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 				}
 				continue
 			}
+			if since := linkSince(link); !since.IsZero() && (n.UpSince[end].IsZero() || since.Before(n.UpSince[end])) {
+				if n.UpSince == nil {
+					n.UpSince = map[string]time.Time{}
+				}
+				n.UpSince[end] = since
+			}
 			text, _ := link["endpoint"].(string)
 			if at, err := netip.ParseAddrPort(text); err == nil {
 				if n.Endpoints == nil {
@@ -127,6 +146,28 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 	}
 	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// problems returns the problems in a HawserNode. A field that violates the CRD stays empty.
+func problems(o *unstructured.Unstructured) []status.Problem {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "problems")
+	var out []status.Problem
+	for _, item := range list {
+		m, _ := item.(map[string]any)
+		word := func(name string) string { text, _ := m[name].(string); return text }
+		out = append(out, status.Problem{Code: word("code"), Severity: status.Severity(word("severity")), Text: word("text"), Next: word("next")})
+	}
+	return out
+}
+
+// linkSince returns when a link that is up came up; zero if unknown.
+func linkSince(link map[string]any) time.Time {
+	text, _ := link["since"].(string)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // nodeObject is the part of a Node object that State needs.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -17,16 +18,17 @@ import (
 
 // State is what a cluster's API reports about Hawser.
 type State struct {
-	Cluster    string `json:"cluster"`
-	Context    string `json:"context"`
-	Error      string `json:"error,omitempty"` // why the rest is not known
-	Clusterset string `json:"clusterset,omitempty"`
-	Applied    string `json:"applied,omitempty"`   // digest of the fabric that hawser apply brought last
-	Delivered  string `json:"delivered,omitempty"` // digest of the fabric in the API
-	Image      string `json:"image,omitempty"`     // of the agents
-	Nodes      []Node `json:"nodes"`
-	Pods       int64  `json:"pods"` // agents that should run
-	Running    int64  `json:"running"`
+	Cluster    string    `json:"cluster"`
+	Context    string    `json:"context"`
+	Error      string    `json:"error,omitempty"` // why the rest is not known
+	At         time.Time `json:"at"`              // of the read
+	Clusterset string    `json:"clusterset,omitempty"`
+	Applied    string    `json:"applied,omitempty"`   // digest of the fabric that hawser apply brought last
+	Delivered  string    `json:"delivered,omitempty"` // digest of the fabric in the API
+	Image      string    `json:"image,omitempty"`     // of the agents
+	Nodes      []Node    `json:"nodes"`
+	Pods       int64     `json:"pods"` // agents that should run
+	Running    int64     `json:"running"`
 	// Outdated counts agents that do not run the newest version of their DaemonSet.
 	Outdated int64     `json:"outdated,omitempty"`
 	Stopped  []Pod     `json:"stopped,omitempty"` // agents that do not run
@@ -57,7 +59,7 @@ type Condition struct {
 
 // Read returns the state of a cluster. Errors of single reads are fields of it.
 func Read(ctx context.Context, c *kubeclient.Client) State {
-	s := State{Cluster: c.Name, Context: c.Context, Nodes: []Node{}, Exports: []Export{}}
+	s := State{Cluster: c.Name, Context: c.Context, At: time.Now().UTC(), Nodes: []Node{}, Exports: []Export{}}
 	if err := read(ctx, c, &s); err != nil {
 		s.Error = kubeclient.ErrorText(err)
 	}

@@ -124,14 +124,6 @@ type Result struct {
 // Problem is a fault of the input for the user; see projection.Problem.
 type Problem struct{ Path, Code, Text string }
 
-// Codes of problems.
-const (
-	KeyMissing     = "key-missing"      // no private key, so no tunnel
-	PeerKeyMissing = "peer-key-missing" // a remote gateway without public key
-	NoEndpoint     = "no-endpoint"      // a remote gateway whose required address is unknown
-	FamilyMissing  = "family-missing"   // no common address family inside the tunnels
-)
-
 func (b *Result) problem(path, code, text string) {
 	b.Problems = append(b.Problems, Problem{path, code, text})
 }

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -125,7 +126,7 @@ func addressSet(r *Remote) int {
 func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr, ok bool) {
 	own, inner, ok := innerPair(site.Gateway.Addresses, r.Gateway.Addresses)
 	if !ok {
-		b.problem(r.path(), FamilyMissing, "it has no address inside the tunnels of a family that "+site.Gateway.Name+" has too")
+		b.problem(r.path(), status.FamilyMissing, "it has no address inside the tunnels of a family that "+site.Gateway.Name+" has too")
 		return inner, false
 	}
 	if addressSet(r) == 0 {
@@ -149,7 +150,7 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 		Encapsulation: site.IPsec.Encapsulation, Proposals: site.IPsec.Proposals, Rekey: time.Duration(site.IPsec.Rekey), Origin: r.path(),
 	}
 	if len(site.Gateway.Endpoints)+len(r.Gateway.Endpoints) == 0 {
-		b.problem(r.path(), NoEndpoint, "neither it nor "+site.Gateway.Name+" has an endpoint, so neither can open the connection")
+		b.problem(r.path(), status.NoEndpoint, "neither it nor "+site.Gateway.Name+" has an endpoint, so neither can open the connection")
 	}
 	b.IPsecs = append(b.IPsecs, c)
 	b.Routes = append(b.Routes, desired.Route{
@@ -176,9 +177,9 @@ func (s *LocalGateway) ikeKeys(b *Result, r *Remote) (private fabric.Secret, pub
 	public = publicKey(Ed25519, r.Gateway, r.Epoch)
 	switch {
 	case !found:
-		b.problem(s.path(), KeyMissing, "no private Ed25519 key of epoch "+strconv.Itoa(r.Epoch)+", so there is no IPsec")
+		b.problem(s.path(), status.KeyMissing, "no private Ed25519 key of epoch "+strconv.Itoa(r.Epoch)+", so there is no IPsec")
 	case public == "":
-		b.problem(r.path(), PeerKeyMissing, "no Ed25519 key of epoch "+strconv.Itoa(r.Epoch)+", so there is no IPsec")
+		b.problem(r.path(), status.PeerKeyMissing, "no Ed25519 key of epoch "+strconv.Itoa(r.Epoch)+", so there is no IPsec")
 	}
 	return private, public, found && public != ""
 }

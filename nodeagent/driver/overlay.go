@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -52,7 +53,7 @@ func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 	for i := range remotes {
 		r := &remotes[i]
 		if !r.to.IsValid() {
-			b.problem(r.path(), NoEndpoint, "a tunnel of driver "+o.driver+" needs its address, and none is known")
+			b.problem(r.path(), status.NoEndpoint, "a tunnel of driver "+o.driver+" needs its address, and none is known")
 			continue
 		}
 		port := o.port(r.LocalBasePort, r.Alternate)
@@ -109,7 +110,7 @@ func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d overla
 		hops = append(hops, c.Via6)
 	}
 	if site.V4 && !c.Via4.IsValid() {
-		b.problem(origin, FamilyMissing, "it has no IPv4 address inside the tunnels, so IPv4 has no next hop")
+		b.problem(origin, status.FamilyMissing, "it has no IPv4 address inside the tunnels, so IPv4 has no next hop")
 	}
 	for _, a := range hops {
 		b.Neighbours = append(b.Neighbours, desired.Neighbour{Link: link, Addr: a, MAC: mac, Origin: origin})

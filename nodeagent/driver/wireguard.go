@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -59,7 +60,7 @@ func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 		private, found := privateKey(X25519, site.Keys, site.Gateway.Name, r.Epoch)
 		if !found {
 			missing[r.Epoch] = true
-			b.problem(site.path(), KeyMissing, "no private key of epoch "+strconv.Itoa(r.Epoch)+", so there is no tunnel")
+			b.problem(site.path(), status.KeyMissing, "no private key of epoch "+strconv.Itoa(r.Epoch)+", so there is no tunnel")
 			continue
 		}
 		d := wgDevice{epoch: r.Epoch, ordinal: r.Gateway.Ordinal, base: r.LocalBasePort, alt: r.Alternate, keys: site.Keys.Epoch(r.Epoch), private: private}
@@ -112,12 +113,12 @@ func (d *wgDevice) serves(r *Remote) bool {
 func (b *Result) peer(site *LocalGateway, d *wgDevice, r *Remote) {
 	public := publicKey(X25519, r.Gateway, d.epoch)
 	if public == "" {
-		b.problem(r.path(), PeerKeyMissing, "no public key of epoch "+strconv.Itoa(d.epoch))
+		b.problem(r.path(), status.PeerKeyMissing, "no public key of epoch "+strconv.Itoa(d.epoch))
 		return
 	}
 	psk, err := d.keys.PSK(site.Cluster+"/"+site.Gateway.Name, r.Cluster+"/"+r.Gateway.Name)
 	if err != nil {
-		b.problem(r.path(), PeerKeyMissing, err.Error())
+		b.problem(r.path(), status.PeerKeyMissing, err.Error())
 		return
 	}
 	var endpoint netip.AddrPort

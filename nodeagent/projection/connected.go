@@ -8,6 +8,7 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -30,7 +31,7 @@ func (v *builder) findConnected(r *remoteCluster) {
 		}
 	}
 	if len(texts) > 0 {
-		v.problem(clusterPath(r.Name), ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of cluster "+r.Name+" ("+
+		v.problem(clusterPath(r.Name), status.ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of cluster "+r.Name+" ("+
 			strings.Join(shorten(texts), ", ")+"), so they are not routed to the cluster from this node: use other addresses for "+
 			"the networks or the cluster, or globalnet: always for the cluster if these are its pods or Services")
 	}
@@ -48,7 +49,7 @@ func (v *builder) addTakenNetworks() {
 		}
 	}
 	if len(texts) > 0 {
-		v.problem(clusterPath(v.own.Name), ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of the clusterset ("+
+		v.problem(clusterPath(v.own.Name), status.ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of the clusterset ("+
 			strings.Join(shorten(texts), ", ")+"), so these networks get the packets for them: use other addresses for the networks, or for "+
 			"services.cidr, tunnel.cidr or globalCIDR")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // TestConnectedNetworks checks the effect of a network that a node is connected to: its part of
@@ -97,10 +98,10 @@ func TestConnectedNetworks(t *testing.T) {
 			var have []string
 			for _, p := range problems {
 				switch p.Code {
-				case projection.ConnectedNetwork:
+				case status.ConnectedNetwork:
 					begin, end := strings.Index(p.Text, " ("), strings.Index(p.Text, ")")
 					have = append(have, p.Path+p.Text[begin:end+1])
-				case projection.ConnectedExport:
+				case status.ConnectedExport:
 					have = append(have, p.Path)
 				}
 			}

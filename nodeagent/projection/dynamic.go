@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -67,9 +68,9 @@ func (v *builder) addServiceExports() {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
 		switch {
 		case verdict.Offer == nil:
-			v.problem(path, ExportInvalid, verdict.Valid.Message)
+			v.problem(path, status.ExportInvalid, verdict.Valid.Message)
 		case verdict.Ready.Status != "True":
-			v.problem(path, ExportNotReady, verdict.Ready.Message)
+			v.problem(path, status.ExportNotReady, verdict.Ready.Message)
 		}
 	}
 }
@@ -77,7 +78,7 @@ func (v *builder) addServiceExports() {
 // addRefused reports exports of other clusters that the topology reserves for others.
 func (v *builder) addRefused() {
 	for _, r := range v.in.decision().Refused {
-		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", ExportRefused, "cluster "+r.Cluster+" announces an export that the topology permits only to "+
+		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", status.ExportRefused, "cluster "+r.Cluster+" announces an export that the topology permits only to "+
 			strings.Join(r.Clusters, ", ")+" (spec.dynamicExports[].clusters), so it is ignored")
 	}
 }
@@ -92,7 +93,7 @@ func (v *builder) addTakenImports() {
 	}
 	for _, e := range v.exports {
 		if taken[e.ID()] && (e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name)) {
-			v.problem("serviceimports["+e.ID()+"]", ImportForeign, "another program writes ServiceImport "+e.ID()+
+			v.problem("serviceimports["+e.ID()+"]", status.ImportForeign, "another program writes ServiceImport "+e.ID()+
 				": stop it, or delete the ServiceImport if no program writes it; traffic continues")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -189,7 +190,7 @@ func TestForeignImport(t *testing.T) {
 	_, problems := projection.Desired(in)
 	var have []string
 	for _, p := range problems {
-		if p.Code == projection.ImportForeign {
+		if p.Code == status.ImportForeign {
 			have = append(have, p.Path)
 		}
 	}
@@ -212,7 +213,7 @@ func TestRefusedIsReported(t *testing.T) {
 	_, problems := projection.Desired(in)
 	var have []string
 	for _, p := range problems {
-		if p.Code == projection.ExportRefused {
+		if p.Code == status.ExportRefused {
 			have = append(have, p.Path+" "+p.Text)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -27,7 +28,7 @@ func TestBadInputs(t *testing.T) {
 		lost   []string // prefixes of lines
 	}{
 		{
-			"no keys", "g1/g1-a", func(in *projection.Input) { in.Keys = nil }, projection.KeyMissing,
+			"no keys", "g1/g1-a", func(in *projection.Input) { in.Keys = nil }, status.KeyMissing,
 			[]string{"route 7300/242.2.0.0/24 type=blackhole", "route 7302/242.2.0.0/24 type=blackhole"},
 			[]string{
 				"sysctl net/ipv4/conf/hw-wg1", "link hw-wg1", "wireguard", "peer", "address hw-wg1",
@@ -36,7 +37,7 @@ func TestBadInputs(t *testing.T) {
 			},
 		},
 		{
-			"no path", "g1/g1-w1", func(in *projection.Input) { in.Paths = nil }, projection.NoPath,
+			"no path", "g1/g1-w1", func(in *projection.Input) { in.Paths = nil }, status.NoPath,
 			[]string{
 				"route 7300/242.2.0.0/24 type=blackhole",
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
@@ -46,7 +47,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"path over a gateway that is gone", "g1/g1-w1",
-			func(in *projection.Input) { in.Paths = map[string]model.Path{"g2": {Local: "g1-b", Remote: "g2-a"}} }, projection.NoPath,
+			func(in *projection.Input) { in.Paths = map[string]model.Path{"g2": {Local: "g1-b", Remote: "g2-a"}} }, status.NoPath,
 			[]string{
 				"route 7300/242.2.0.0/24 type=blackhole",
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
@@ -56,13 +57,13 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"gateway's node gone", "g1/g1-w1",
-			func(in *projection.Input) { in.Facts.Nodes = in.Facts.Nodes[1:] }, projection.NodeUnknown,
+			func(in *projection.Input) { in.Facts.Nodes = in.Facts.Nodes[1:] }, status.NodeUnknown,
 			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
 			[]string{"neighbour", "nodes4 192.168.1.1", "self44 192.168.1.1", "vxlan4 192.168.1.1", "route 7300/242.2.0.0"},
 		},
 		{
 			"this node unknown", "g1/g1-w1",
-			func(in *projection.Input) { in.Facts.Nodes = in.Facts.Nodes[:1] }, projection.NodeUnknown,
+			func(in *projection.Input) { in.Facts.Nodes = in.Facts.Nodes[:1] }, status.NodeUnknown,
 			[]string{"route 7300/242.2.0.0/24 type=blackhole"},
 			[]string{
 				"sysctl net/ipv4/conf/hw-vx0", "link", "address", "neighbour", "nodes4 192.168.1.2", "self44 192.168.1.2", "vxlan4 192.168.1.2", "route 7300/242.2.0.0",
@@ -71,7 +72,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"MTU of the file too large", "g1/g1-a", func(in *projection.Input) { in.Local.UnderlayMTU, in.Fabric.Tunnel.MTU = 1400, 1400 },
-			projection.MTUTooLarge,
+			status.MTUTooLarge,
 			[]string{
 				"link hw-vx0 type=vxlan mtu=1350 up=true mac=aa:99:f5:6f:dc:a7 vni=73 port=4803 local=192.168.1.1",
 				"link hw-wg1 type=wireguard mtu=1400 up=true", "table hawser mss4=1360 mss6=1340",
@@ -83,7 +84,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) {
 				in.Facts.Nodes[0].Addrs = append(in.Facts.Nodes[0].Addrs, addr("242.2.0.200"), addr("243.0.0.1"), addr("241.0.0.2"))
 			},
-			projection.NodeAddress, nil, nil,
+			status.NodeAddress, nil, nil,
 		},
 		{
 			"another node claims an address of a flat cluster", "g1/g1-w1",
@@ -91,7 +92,7 @@ func TestBadInputs(t *testing.T) {
 				flat(in, "g2", "10.9.0.0/16")
 				in.Facts.Nodes[0].Addrs = append(in.Facts.Nodes[0].Addrs, addr("10.9.3.4"))
 			},
-			projection.NodeAddress,
+			status.NodeAddress,
 			[]string{"remote4 10.9.0.0/16", "route 7300/10.9.0.0/16 type=unicast dev=hw-vx0 via=192.168.1.1 src=192.168.1.2"},
 			nil,
 		},
@@ -100,7 +101,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) {
 				in.Facts.Nodes = append(in.Facts.Nodes, model.Node{Name: "g1-w2", Addrs: []netip.Addr{addr("192.168.1.2"), addr("fd00::2")}})
 			},
-			projection.NodeAddress,
+			status.NodeAddress,
 			[]string{"nodes6 fd00::2", "self66 fd00::2 . fd00::2", "vxlan6 fd00::2 . 4803"},
 			[]string{
 				"nodes4 192.168.1.2", "self44 192.168.1.2", "neighbour hw-vx0/192.168.1.2", "homes4", "rule ipv4/33",
@@ -112,7 +113,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) {
 				in.Facts.Nodes = append(in.Facts.Nodes, model.Node{Name: "g1-w2", Addrs: []netip.Addr{addr("192.168.1.1")}})
 			},
-			projection.NodeAddress, nil, nil,
+			status.NodeAddress, nil, nil,
 		},
 		{
 			"a node whose agent has no rules yet", "g1/g1-a",
@@ -120,7 +121,7 @@ func TestBadInputs(t *testing.T) {
 				in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 				in.Facts.Nodes[1].Unprotected = true
 			},
-			projection.Unprotected, nil, []string{"nodes4 192.168.1.2", "self44 192.168.1.2"},
+			status.Unprotected, nil, []string{"nodes4 192.168.1.2", "self44 192.168.1.2"},
 		},
 		{
 			"this node has no report yet", "g1/g1-a",
@@ -132,7 +133,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"a flat cluster's prefix over this node", "g1/g1-w1",
-			func(in *projection.Input) { flat(in, "g2", "192.168.1.0/24") }, projection.CoversNode, nil, nil,
+			func(in *projection.Input) { flat(in, "g2", "192.168.1.0/24") }, status.CoversNode, nil, nil,
 		},
 		{
 			"nothing ready in the remote cluster", "g1/g1-w1",
@@ -234,7 +235,7 @@ func checkLines(t *testing.T, before, after map[string]bool, gained, lost []stri
 func TestUnknownCluster(t *testing.T) {
 	t.Parallel()
 	_, problems := projection.Desired(projection.Input{Fabric: &fabric.Fabric{}, Cluster: "g9", Node: "n"})
-	if len(problems) != 1 || problems[0].Code != projection.ClusterUnknown {
+	if len(problems) != 1 || problems[0].Code != status.ClusterUnknown {
 		t.Errorf("have %v", problems)
 	}
 }
@@ -358,7 +359,7 @@ func TestEpochs(t *testing.T) {
 		{[]int{2}, nil, 31, map[string]int{"hw-wg2-31": 51883}, "hw-wg2-31", ""},
 		{[]int{2, 3}, []int{2, 3}, 0, map[string]int{"hw-wg2": 51821, "hw-wg3": 51820}, "hw-wg2", ""},
 		{[]int{3, 4}, nil, 0, map[string]int{"hw-wg3": 51820}, "hw-wg3", ""},
-		{[]int{4}, nil, 0, map[string]int{}, "", projection.KeyMissing},
+		{[]int{4}, nil, 0, map[string]int{}, "", status.KeyMissing},
 	}
 	for _, tt := range tests {
 		w, _ := readWorld(t, "testdata/globalnet.txtar")

@@ -9,6 +9,7 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -58,7 +59,7 @@ func (v *builder) addEgressRules(selector bool) {
 			matched = true
 			id := pod.Namespace + "/" + pod.Name
 			if other, taken := claimed[id]; taken {
-				v.problem(origin, EgressAmbiguous, "pod "+id+" also matches "+other+", which takes precedence")
+				v.problem(origin, status.EgressAmbiguous, "pod "+id+" also matches "+other+", which takes precedence")
 				continue
 			}
 			claimed[id] = rule.Name
@@ -70,7 +71,7 @@ func (v *builder) addEgressRules(selector bool) {
 			}
 		}
 		if !matched {
-			v.problem(origin, EgressNoMatch, "no pod of namespace "+rule.Namespace+" matches")
+			v.problem(origin, status.EgressNoMatch, "no pod of namespace "+rule.Namespace+" matches")
 		}
 	}
 }
@@ -137,7 +138,7 @@ func (v *builder) addOwn() {
 			continue
 		}
 		if r := v.overlappingCluster(p); r != "" {
-			v.problem(origin+".podCIDRs", SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
+			v.problem(origin+".podCIDRs", status.SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
 			continue
 		}
 		v.elements.prefix(desired.SetKeepSource, p, netip.Prefix{}, origin+".podCIDRs")

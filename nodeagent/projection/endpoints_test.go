@@ -13,6 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -231,7 +232,7 @@ func TestRefusedEndpoints(t *testing.T) {
 				t.Errorf("%s: %s", text, e.Key()+" "+e.Value)
 			}
 		}
-		if out := codes(problems, projection.EndpointUnsupported); len(out) != 1 || !strings.Contains(out[0], "endpoint "+text+": it ") {
+		if out := codes(problems, status.EndpointUnsupported); len(out) != 1 || !strings.Contains(out[0], "endpoint "+text+": it ") {
 			t.Errorf("%s: problems %q", text, out)
 		}
 		if live := projection.ClusterState(in).Exports[0]; live.Ready {
@@ -249,7 +250,7 @@ func TestRefusedEndpoints(t *testing.T) {
 	in := withService(w.inputs["c2/c2-a"], "web", func(s *model.Service) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.8.0.5"), Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 	})
-	if _, problems := projection.Desired(in); !strings.Contains(fmt.Sprint(codes(problems, projection.EndpointUnsupported)), "belongs to cluster c1") {
+	if _, problems := projection.Desired(in); !strings.Contains(fmt.Sprint(codes(problems, status.EndpointUnsupported)), "belongs to cluster c1") {
 		t.Errorf("problems %+v", problems)
 	}
 }
@@ -263,10 +264,10 @@ func TestExternalName(t *testing.T) {
 			*s = model.Service{Namespace: s.Namespace, Name: s.Name, ExternalName: true}
 		})
 		_, problems := projection.Desired(in)
-		if out := codes(problems, projection.ServiceType); len(out) != 1 || !strings.Contains(out[0], "ExternalName, which cannot be exported") {
+		if out := codes(problems, status.ServiceType); len(out) != 1 || !strings.Contains(out[0], "ExternalName, which cannot be exported") {
 			t.Errorf("%s: problems %q", name, out)
 		}
-		if out := codes(problems, projection.ServiceMissing); len(out) > 0 {
+		if out := codes(problems, status.ServiceMissing); len(out) > 0 {
 			t.Errorf("%s: problems %q", name, out)
 		}
 	}
@@ -278,19 +279,19 @@ func TestPodsOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := w.inputs["c2/c2-a"]
-	if _, problems := projection.Desired(in); len(codes(problems, projection.PodsOutside))+len(codes(problems, projection.EndpointsOutside)) > 0 {
+	if _, problems := projection.Desired(in); len(codes(problems, status.PodsOutside))+len(codes(problems, status.EndpointsOutside)) > 0 {
 		t.Errorf("problems without pods outside: %+v", problems)
 	}
 	in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 	for i := range in.Facts.Nodes {
 		in.Facts.Nodes[i].PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.200.0.0/24")}
 	}
-	if _, problems := projection.Desired(in); len(codes(problems, projection.PodsOutside)) > 0 {
+	if _, problems := projection.Desired(in); len(codes(problems, status.PodsOutside)) > 0 {
 		t.Errorf("Node.spec.podCIDRs alone: %+v", problems)
 	}
 	in.Local.PodRoutes = []netip.Prefix{netip.MustParsePrefix("10.200.0.7/32")}
 	_, problems := projection.Desired(in)
-	if out := codes(problems, projection.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.0.7/32") || !strings.Contains(out[0], "podCIDRs") {
+	if out := codes(problems, status.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.0.7/32") || !strings.Contains(out[0], "podCIDRs") {
 		t.Errorf("a route to a pod: %q", out)
 	}
 	in.Local.PodRoutes = nil
@@ -298,15 +299,15 @@ func TestPodsOutside(t *testing.T) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.200.1.9"), Pod: "web-1", Node: "c2-w1", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 	})
 	_, problems = projection.Desired(in)
-	if out := codes(problems, projection.EndpointsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9 (web-1 on c2-w1)") {
+	if out := codes(problems, status.EndpointsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9 (web-1 on c2-w1)") {
 		t.Errorf("an endpoint on another node: %q", out)
 	}
-	if out := codes(problems, projection.PodsOutside); len(out) != 0 {
+	if out := codes(problems, status.PodsOutside); len(out) != 0 {
 		t.Errorf("an endpoint on another node: %q", out)
 	}
 	in.Node = "c2-w1"
 	_, problems = projection.Desired(in)
-	if out := codes(problems, projection.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9") {
+	if out := codes(problems, status.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9") {
 		t.Errorf("an endpoint on this node: %q", out)
 	}
 }
@@ -326,7 +327,7 @@ func TestHeadlessOutside(t *testing.T) {
 		t.Errorf("other clusters learn %+v", live)
 	}
 	_, problems := projection.Desired(in)
-	if out := codes(problems, projection.HeadlessNoAddr); len(out) == 0 || !strings.Contains(out[0], "podCIDRs") {
+	if out := codes(problems, status.HeadlessNoAddr); len(out) == 0 || !strings.Contains(out[0], "podCIDRs") {
 		t.Errorf("problems %+v", problems)
 	}
 }
@@ -350,7 +351,7 @@ func TestManyHosts(t *testing.T) {
 		t.Errorf("%d hosts are announced", n)
 	}
 	_, problems := projection.Desired(own)
-	if out := codes(problems, projection.TooManyHosts); len(out) != 1 || !strings.Contains(out[0], "768 pods are ready") {
+	if out := codes(problems, status.TooManyHosts); len(out) != 1 || !strings.Contains(out[0], "768 pods are ready") {
 		t.Errorf("problems %q", out)
 	}
 	other := w.inputs["c1/c1-a"]
@@ -375,7 +376,7 @@ func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := withService(w.inputs["c2/c2-a"], "db", func(s *model.Service) { s.Endpoints[0].Pod, s.Endpoints[0].Hostname = "db-0", "db-0" })
-	if _, problems := projection.Desired(in); strings.Contains(fmt.Sprint(codes(problems, projection.EndpointUnsupported)), "too long") {
+	if _, problems := projection.Desired(in); strings.Contains(fmt.Sprint(codes(problems, status.EndpointUnsupported)), "too long") {
 		t.Errorf("problems of short names %q", problems)
 	}
 	e := in.Fabric.Exports[slices.IndexFunc(in.Fabric.Exports, func(e fabric.Export) bool { return e.Name == "db" })]
@@ -388,7 +389,7 @@ func TestLongNames(t *testing.T) {
 		in.Fabric = &f
 		_, problems := projection.Desired(in)
 		var found []string
-		for _, text := range codes(problems, projection.EndpointUnsupported) {
+		for _, text := range codes(problems, status.EndpointUnsupported) {
 			if strings.Contains(text, "pod db-0 has no DNS record: the name db-0.c2.db.") && strings.Contains(text, "is too long (254 octets, 253 are allowed)") {
 				found = append(found, text)
 			}

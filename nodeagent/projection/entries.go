@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -50,7 +51,7 @@ func (v *builder) addEntries() {
 		e := &v.entries[i]
 		count := slotClass(e.targets)
 		if len(e.targets) > count {
-			v.problem(e.origin, TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
+			v.problem(e.origin, status.TooManyEndpoints, strconv.Itoa(len(e.targets))+" backends share "+strconv.Itoa(count)+
 				" slots, so some get no connections: run fewer and larger pods, or divide them among several Services or clusters")
 		}
 		fam := fabric.Family(e.addr)

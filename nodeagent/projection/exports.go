@@ -10,6 +10,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -39,24 +40,29 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 	path := exportPath(id, v.own.Name)
 	svc := v.services[id]
 	if v.externalNames[id] {
-		v.problem(path, ServiceType, "Service "+id+" is of type ExternalName, which cannot be exported: it has no endpoints; "+
+		v.problem(path, status.ServiceType, "Service "+id+" is of type ExternalName, which cannot be exported: it has no endpoints; "+
 			"export a Service with endpoints, or resolve its externalName in each cluster")
 		return nil
 	}
 	if svc == nil {
-		v.problem(path, ServiceMissing, "there is no Service "+id+" in this cluster")
+		v.problem(path, status.ServiceMissing, "there is no Service "+id+" in this cluster")
 		return nil
 	}
+	hasPorts := true
 	for _, p := range portsOf(e, part) {
 		has := func(s model.ServicePort) bool { return strings.EqualFold(s.Protocol, p.Protocol) && s.Port == p.Port }
 		if !slices.ContainsFunc(svc.Ports, has) {
+			hasPorts = false
 			ports := make([]string, len(svc.Ports))
 			for i, s := range svc.Ports {
 				ports[i] = strconv.Itoa(s.Port) + "/" + strings.ToUpper(s.Protocol)
 			}
-			v.problem(path, PortMissing, fmt.Sprintf("Service %s has no port %d/%s (it has %s): correct the export or the Service",
+			v.problem(path, status.PortMissing, fmt.Sprintf("Service %s has no port %d/%s (it has %s): correct the export or the Service",
 				id, p.Port, strings.ToUpper(p.Protocol), strings.Join(ports, ", ")))
 		}
+	}
+	if ready, _ := serving(e, part, svc); !ready && hasPorts {
+		v.problem(path, status.ExportWithoutEndpoints, "export "+id+" has no ready endpoint in cluster "+v.own.Name)
 	}
 	return svc
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // TestNoIPv6 checks that a host without IPv6 gets no IPv6 objects, and that it is reported only
@@ -24,7 +25,7 @@ func TestNoIPv6(t *testing.T) {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
-		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.IPv6Off })
+		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == status.IPv6Off })
 		if reported != want {
 			t.Errorf("%s: ipv6-off is reported: %v, want %v", name, reported, want)
 		}
@@ -45,7 +46,7 @@ func TestMinMTU(t *testing.T) {
 				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, least)
 			}
 		}
-		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == projection.MTUTooSmall })
+		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == status.MTUTooSmall })
 		if reported != (least == 1280) {
 			t.Errorf("%s: mtu-too-small is reported: %v", name, reported)
 		}

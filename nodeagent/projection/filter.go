@@ -7,6 +7,7 @@ import (
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -43,7 +44,7 @@ func (v *builder) addEveryNode() {
 			}
 			for _, a := range part.IPs {
 				if r.onNetwork(a) {
-					v.problem(exportPath(e.ID(), part.Name), ConnectedExport, "its address "+a.String()+" is on a network of node "+v.in.Node+
+					v.problem(exportPath(e.ID(), part.Name), status.ConnectedExport, "its address "+a.String()+" is on a network of node "+v.in.Node+
 						", so this node sends no requests to the cluster")
 				} else {
 					v.elements.addr(desired.SetMultiPod, a, netip.Addr{}, exportPath(e.ID(), part.Name))
@@ -69,7 +70,7 @@ func (v *builder) addNodes() {
 		}
 		// Only a node's own rules prevent its pods from sending VXLAN.
 		if v.refused[n.Name] {
-			v.problem(origin, Unprotected, "no VXLAN is accepted from node "+n.Name+
+			v.problem(origin, status.Unprotected, "no VXLAN is accepted from node "+n.Name+
 				": no agent has reported there since the node booted that its rules are in place")
 			continue
 		}

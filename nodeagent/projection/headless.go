@@ -11,6 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -69,7 +70,7 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 	}
 	origin := exportPath(e.ID(), v.own.Name)
 	if ready := len(v.liveHosts(part, svc)); ready > mcs.MaxHosts {
-		v.problem(origin, TooManyHosts, strconv.Itoa(ready)+" pods are ready, and other clusters learn the first "+strconv.Itoa(mcs.MaxHosts)+
+		v.problem(origin, status.TooManyHosts, strconv.Itoa(ready)+" pods are ready, and other clusters learn the first "+strconv.Itoa(mcs.MaxHosts)+
 			" by name: divide them among several Services")
 	}
 	for _, m := range members(part, svc) {
@@ -118,7 +119,7 @@ func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 	case e.Dynamic:
 		hint = "no address is left or recorded yet; see the condition Ready of the ServiceExport"
 	}
-	v.problem(origin, HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod, humanize.Join(m.Addrs, ","))+" of "+e.ID()+" has no global address; "+hint)
+	v.problem(origin, status.HeadlessNoAddr, "pod "+cmp.Or(m.Hostname, m.Pod, humanize.Join(m.Addrs, ","))+" of "+e.ID()+" has no global address; "+hint)
 }
 
 // mappedAddrs returns the global addresses of a pod under mapped egress.

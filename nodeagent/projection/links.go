@@ -7,6 +7,7 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -102,7 +103,7 @@ func (v *builder) addNodeLink() {
 	}
 	local, ok := v.underlay(v.node)
 	if !ok {
-		v.problem(clusterPath(v.own.Name), NodeUnknown, "node "+v.node.Name+" has no address")
+		v.problem(clusterPath(v.own.Name), status.NodeUnknown, "node "+v.node.Name+" has no address")
 		v.node = nil
 		return
 	}
@@ -175,7 +176,7 @@ func (v *builder) quota() int {
 		return 0
 	}
 	if v.in.Local.NoConnLimit {
-		v.problem("limits.connections", NoQuota, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
+		v.problem("limits.connections", status.NoQuota, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
 			"so a single pod can fill its connection table")
 		return 0
 	}

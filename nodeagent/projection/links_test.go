@@ -6,6 +6,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -68,14 +69,14 @@ func TestInvalidLinks(t *testing.T) {
 		name, code, path string
 		change           func(*fabric.Fabric)
 	}{
-		{"driver of a newer version", projection.DriverUnknown, "clusters[c2]", func(f *fabric.Fabric) {
+		{"driver of a newer version", status.DriverUnknown, "clusters[c2]", func(f *fabric.Fabric) {
 			f.Links = []fabric.LinkSettings{{Between: [2]string{"c1", "c2"}, Driver: "newer"}}
 		}},
-		{"VXLAN to nowhere", projection.NoEndpoint, "clusters[c2].gateways[c2-a]", func(f *fabric.Fabric) {
+		{"VXLAN to nowhere", status.NoEndpoint, "clusters[c2].gateways[c2-a]", func(f *fabric.Fabric) {
 			f.Links = []fabric.LinkSettings{{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN}}
 			f.Cluster("c2").Gateways[0].Endpoints = nil
 		}},
-		{"link too wide", projection.MTUTooLarge, "links[c1-c2].mtu", func(f *fabric.Fabric) {
+		{"link too wide", status.MTUTooLarge, "links[c1-c2].mtu", func(f *fabric.Fabric) {
 			f.Links = []fabric.LinkSettings{{Between: [2]string{"c1", "c2"}, Driver: fabric.DriverVXLAN, MTU: 1451}}
 		}},
 	}
@@ -89,7 +90,7 @@ func TestInvalidLinks(t *testing.T) {
 		}
 		block := w.fabric.Cluster("c2").GlobalCIDRs[0]
 		for _, r := range w.states["c1/c1-a"].Routes {
-			if r.Dst == block && r.Table == desired.TableOut && (r.Type == desired.RouteBlackhole) != (tt.code != projection.MTUTooLarge) {
+			if r.Dst == block && r.Table == desired.TableOut && (r.Type == desired.RouteBlackhole) != (tt.code != status.MTUTooLarge) {
 				t.Errorf("%s: %+v", tt.name, r)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // TestMoveChangesRoutesOnly moves the link between two clusters to other gateways on each side
@@ -91,7 +92,7 @@ func TestEqualOrdinals(t *testing.T) {
 		t.Errorf("prefixes with %v", holders)
 	}
 	reported := slices.ContainsFunc(problems, func(p projection.Problem) bool {
-		return p.Code == projection.OrdinalTwice && p.Path == "clusters[g2].gateways[g2-c]"
+		return p.Code == status.OrdinalTwice && p.Path == "clusters[g2].gateways[g2-c]"
 	})
 	if !reported {
 		t.Errorf("problem not reported: %v", problems)

@@ -11,6 +11,7 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -196,7 +197,7 @@ func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, 
 // addForeignRules reports routing rules of other programs.
 func (v *builder) addForeignRules() {
 	if len(v.in.Local.ForeignRules) > 0 {
-		v.problem(clusterPath(v.own.Name), ForeignRule, desired.ForeignRuleText(v.in.Local.ForeignRules)+" on node "+v.in.Node)
+		v.problem(clusterPath(v.own.Name), status.ForeignRule, desired.ForeignRuleText(v.in.Local.ForeignRules)+" on node "+v.in.Node)
 	}
 }
 
@@ -206,7 +207,7 @@ const maxShown = 3
 // addUnsupported reports parts of an export of this cluster that other clusters do not get.
 func (v *builder) addUnsupported(e *fabric.Export) {
 	for _, text := range shorten(v.unsupported[e.ID()]) {
-		v.problem(exportPath(e.ID(), v.own.Name), EndpointUnsupported, text)
+		v.problem(exportPath(e.ID(), v.own.Name), status.EndpointUnsupported, text)
 	}
 }
 
@@ -254,11 +255,11 @@ func (v *builder) addStray() {
 	const fix = ": put the prefix of the pods into podCIDRs, or give the pods addresses there"
 	has := "podCIDRs " + humanize.Join(v.own.PodCIDRs, ", ")
 	if len(here) > 0 {
-		v.problem(path, PodsOutside, "pods of node "+v.in.Node+" are outside of "+has+" ("+strings.Join(shorten(here), ", ")+
+		v.problem(path, status.PodsOutside, "pods of node "+v.in.Node+" are outside of "+has+" ("+strings.Join(shorten(here), ", ")+
 			"), so their packets to other clusters are dropped (stranger)"+fix)
 	}
 	if len(all) > 0 {
-		v.problem(path, EndpointsOutside, "endpoints of exports are outside of "+has+" ("+strings.Join(shorten(all), ", ")+
+		v.problem(path, status.EndpointsOutside, "endpoints of exports are outside of "+has+" ("+strings.Join(shorten(all), ", ")+
 			"), so these pods reach no other cluster, and none reaches them by name"+fix)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // TestQuota: gateways have the quota of the topology, other nodes have none. A gateway whose
@@ -35,7 +36,7 @@ func TestQuota(t *testing.T) {
 			t.Errorf("%s: quota of %d connections, want %d", test.name, got, test.want)
 		}
 		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool {
-			return p.Code == projection.NoQuota && p.Path == "limits.connections"
+			return p.Code == status.NoQuota && p.Path == "limits.connections"
 		})
 		if reported != test.reported {
 			t.Errorf("%s: no-quota is reported: %v, want %v", test.name, reported, test.reported)

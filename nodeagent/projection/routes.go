@@ -7,6 +7,7 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -146,7 +147,7 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	}
 	node := v.nodeNamed(v.own.Gateway(r.path.Local).Node)
 	if node == nil {
-		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NodeUnknown,
+		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", status.NodeUnknown,
 			"its node is not among the nodes of the cluster")
 		return "", netip.Addr{}, false
 	}
@@ -155,7 +156,7 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	}
 	via, ok = v.hop(node, fam)
 	if !ok {
-		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", NoNextHop,
+		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", status.NoNextHop,
 			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
 	}
 	return desired.NodeDevice, via, ok
@@ -255,7 +256,7 @@ func (v *builder) routeNodes() {
 			}
 			via, ok := v.hop(n, fabric.Family(p.Addr()))
 			if !ok {
-				v.problem(origin, NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
+				v.problem(origin, status.NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
 				continue
 			}
 			v.route(desired.Route{

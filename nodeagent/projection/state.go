@@ -6,6 +6,7 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Desired returns the desired state of the node. Equal inputs return equal outputs, regardless
@@ -17,11 +18,11 @@ func Desired(in Input) (desired.State, []Problem) {
 	v := newView(in)
 	if v == nil {
 		return desired.State{}, []Problem{{
-			Path: clusterPath(in.Cluster), Code: ClusterUnknown, Text: "the fabric does not hold this cluster",
+			Path: clusterPath(in.Cluster), Code: status.ClusterUnknown, Text: "the fabric does not hold this cluster",
 		}}
 	}
 	if v.node == nil {
-		v.problem(clusterPath(in.Cluster), NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")
+		v.problem(clusterPath(in.Cluster), status.NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")
 	}
 	v.addSysctls()
 	v.addNodeLink()

@@ -9,6 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -94,7 +95,7 @@ func (v *builder) addTunnels() {
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
 			if g := &r.Gateways[i]; r.sharesOrdinal(g) {
-				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", OrdinalTwice, "ordinal "+strconv.Itoa(g.Ordinal)+
+				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", status.OrdinalTwice, "ordinal "+strconv.Itoa(g.Ordinal)+
 					" also belongs to another gateway, so failover between them loses packets: run hawser allocate")
 			}
 		}
@@ -154,7 +155,7 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 			}
 		}
 		if driver.ByName(r.link.Driver) == nil {
-			v.problem(clusterPath(r.Name), DriverUnknown, "this agent has no driver "+r.link.Driver+", so the link is missing: update the agent")
+			v.problem(clusterPath(r.Name), status.DriverUnknown, "this agent has no driver "+r.link.Driver+", so the link is missing: update the agent")
 		}
 	}
 	slices.SortStableFunc(out, func(a, b driver.Remote) int {
@@ -233,11 +234,11 @@ func (v *builder) checkMTU() {
 		}
 		if link.MTU <= fits {
 			if v.v6 && cmp.Or(link.MTU, fits) < minMTU6 {
-				v.problem(path, MTUTooSmall, "IPv6 needs "+strconv.Itoa(minMTU6)+" bytes, so larger packets are split outside the link")
+				v.problem(path, status.MTUTooSmall, "IPv6 needs "+strconv.Itoa(minMTU6)+" bytes, so larger packets are split outside the link")
 			}
 			continue
 		}
-		v.problem(path, MTUTooLarge, "the underlay of node "+v.in.Node+" supports at most "+strconv.Itoa(fits)+" bytes")
+		v.problem(path, status.MTUTooLarge, "the underlay of node "+v.in.Node+" supports at most "+strconv.Itoa(fits)+" bytes")
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
-	"hawser.dev/hawser/nodeagent/driver"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -116,7 +115,7 @@ func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose 
 		if n.Name == v.in.Node {
 			v.node = &filtered
 		}
-		v.problem(clusterPath(v.own.Name), NodeAddress, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
+		v.problem(clusterPath(v.own.Name), status.NodeAddress, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
 	}
 }
 
@@ -141,7 +140,7 @@ func (v *builder) refuseShared() {
 	for a, names := range claims {
 		if len(names) > 1 {
 			v.shared = append(v.shared, a)
-			v.problem(clusterPath(v.own.Name), NodeAddress, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
+			v.problem(clusterPath(v.own.Name), status.NodeAddress, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
 				", so it is ignored for both: delete the Node that does not exist, or correct its --node-ip")
 		}
 	}
@@ -181,7 +180,7 @@ func (v *builder) families() {
 		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.own.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
-		v.problem(clusterPath(v.own.Name), IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
+		v.problem(clusterPath(v.own.Name), status.IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
 		v.v6 = false
 	}
 }
@@ -220,11 +219,11 @@ func (v *builder) addRemotes() {
 func (v *builder) findPath(r *remoteCluster) {
 	path, exists := v.in.Paths[r.Name]
 	if !exists {
-		v.problem(clusterPath(r.Name), NoPath, "no link leads to this cluster")
+		v.problem(clusterPath(r.Name), status.NoPath, "no link leads to this cluster")
 		return
 	}
 	if v.own.Gateway(path.Local) == nil || !v.gatewayExists(r, path) {
-		v.problem(clusterPath(r.Name), NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
+		v.problem(clusterPath(r.Name), status.NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
 		return
 	}
 	r.path, r.reachable = path, true
@@ -252,7 +251,7 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 	}
 	r.visible, r.sources = disjoint(r.visible), disjoint(r.sources)
 	if !(v.own.Has(4) && r.Has(4)) && !(v.own.Has(6) && r.Has(6)) {
-		v.problem(clusterPath(r.Name), NoFamily, "it has no address family in common with this cluster")
+		v.problem(clusterPath(r.Name), status.NoFamily, "it has no address family in common with this cluster")
 	}
 }
 
@@ -264,7 +263,7 @@ func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 		return
 	}
 	if v.node != nil && slices.ContainsFunc(v.node.Addrs, p.Contains) {
-		v.problem(clusterPath(r.Name), CoversNode, p.String()+" contains an address of node "+v.node.Name+", so it is not routed")
+		v.problem(clusterPath(r.Name), status.CoversNode, p.String()+" contains an address of node "+v.node.Name+", so it is not routed")
 		return
 	}
 	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which belongs to cluster "+r.Name)
@@ -325,49 +324,6 @@ type Problem struct {
 	Code string `json:"code"` // stable, kebab-case
 	Text string `json:"text"` // the fault, lower case, no full stop
 }
-
-// Codes of problems.
-const (
-	ClusterUnknown   = "cluster-unknown"    // the fabric lacks this node's cluster
-	NodeUnknown      = "node-unknown"       // the facts lack a node
-	NoPath           = "no-path"            // no link to a remote cluster
-	NoNextHop        = "no-next-hop"        // no node address of the family that a route needs
-	Unprotected      = "node-unprotected"   // a node whose agent has not reported its rules since the node booted
-	CoversNode       = "prefix-covers-node" // a remote prefix contains an address of this node
-	ConnectedNetwork = status.ConnectedNetwork
-	ConnectedExport  = status.ConnectedExport
-	NodeAddress      = "node-address"     // an address of a node belongs to the clusterset, another cluster or another node
-	IPv6Off          = "ipv6-off"         // IPv6 is needed but switched off on the host
-	NoFamily         = "no-common-family" // a remote cluster with other address families only
-	MTUTooSmall      = "mtu-too-small"    // the minimum MTU of IPv6 exceeds the underlay
-	SourceNotKept    = "source-not-kept"  // another cluster also uses a flat prefix
-	KeyMissing       = driver.KeyMissing
-	PeerKeyMissing   = driver.PeerKeyMissing
-	NoEndpoint       = driver.NoEndpoint
-	FamilyMissing    = driver.FamilyMissing
-	DriverUnknown    = "driver-unknown"      // a link with a driver that this agent lacks
-	OrdinalTwice     = "lane-twice"          // two gateways of a cluster with the same ordinal
-	MTUTooLarge      = "mtu-too-large"       // tunnel.mtu does not fit the underlay
-	ServiceMissing   = "service-missing"     // an export whose Service does not exist here
-	ServiceType      = "service-type"        // an export whose Service is of type ExternalName
-	PortMissing      = "port-missing"        // a port of an export that the Service lacks
-	ExportInvalid    = "export-invalid"      // a ServiceExport that is ignored
-	ExportRefused    = "export-refused"      // an export of another cluster that the topology permits only to others
-	ExportNotReady   = "export-not-ready"    // a ServiceExport without an address
-	ImportForeign    = "import-taken"        // another program writes a ServiceImport of Hawser
-	HeadlessNoAddr   = "headless-no-address" // a headless endpoint without a global address
-	EgressNoMatch    = "egress-no-match"     // an egress rule that matches no pod
-	EgressAmbiguous  = "egress-ambiguous"    // a pod that two selectors match
-	TooManyEndpoints = "too-many-endpoints"  // more backends than slots
-	TooManyHosts     = "too-many-hosts"      // a headless export with more pods than other clusters learn
-	PodsOutside      = status.PodsOutside
-	EndpointsOutside = "endpoints-outside" // endpoints of exports are in no prefix of podCIDRs
-	ForeignRule      = "foreign-rule"      // a routing rule of another program matches packets for other clusters
-	// EndpointUnsupported is for unsupported parts of a Service or its EndpointSlices.
-	EndpointUnsupported = "endpoint-unsupported"
-	NoQuota             = "no-quota"         // a gateway whose kernel cannot count connections
-	EndpointRefused     = "endpoint-refused" // another cluster announces an endpoint that is ignored
-)
 
 func (v *builder) problem(path, code, text string) {
 	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})

@@ -80,30 +80,6 @@ type InputState struct {
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Problem is a fault for the user that stops nothing, such as an export whose service does not
-// exist.
-type Problem struct {
-	Path string `json:"path,omitempty"` // topology path
-	Code string `json:"code"`
-	Text string `json:"text"`
-}
-
-// PodsOutside is the code of a Problem: pods of the agent's node are in no prefix of
-// podCIDRs, so they reach no other cluster.
-const PodsOutside = "pods-outside"
-
-// UnknownSource is the code of a Problem: the rules of the agent's node dropped packets within the
-// last minute, because their source is in no prefix of podCIDRs.
-const UnknownSource = "unknown-source"
-
-// ConnectedNetwork is the code of a Problem: the agent's node is connected to a network that
-// has addresses of another cluster. ConnectedExport is the code if an export of another
-// cluster has such an address.
-const (
-	ConnectedNetwork = "connected-network"
-	ConnectedExport  = "connected-export"
-)
-
 // Connection states.
 const (
 	Connecting   = "connecting"

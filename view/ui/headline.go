@@ -103,9 +103,12 @@ func agentProblems(r Reports) []Problem {
 			seen[unready.Detail] = true
 		}
 		for _, p := range s.Problems {
-			if !seen[p.Text] && len(out) < maxProblems {
+			if p.Severity != status.Info && !seen[p.Text] && len(out) < maxProblems {
 				seen[p.Text] = true
-				made.Note = p.Text
+				made.Note, made.Detail = p.Text, ""
+				if p.Next != "" {
+					made.Detail = "next: " + p.Next
+				}
 				out = append(out, made)
 			}
 		}

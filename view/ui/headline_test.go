@@ -39,7 +39,7 @@ func TestHeadline(t *testing.T) {
 	cut := mesh("", "g1", "g2", "g3")
 	cut[0].Connections[0].Status, cut[1].Connections[0].Status, cut[0].Connections[0].Why = down, down, "no answer"
 	unready := mesh("", "g1", "g2", "g3")
-	unready[1].Ready, unready[1].LastPass.Failed = false, []string{"nft: no such file"}
+	unready[1].Ready, unready[1].Problems = false, []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no such file"}}
 	reporting := mesh("", "g1", "g2", "g3")
 	for i := range reporting {
 		reporting[i].Problems = []status.Problem{{Code: "service", Text: "no Service"}, {Code: "node", Text: "API text"}}

@@ -88,7 +88,7 @@ func (p *Snapshot) findings() findingsPart {
 		s := &p.agents[i]
 		out.Versions = append(out.Versions, Version{Cluster: s.Cluster, Node: s.Node, Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Ready: s.Ready})
 		for _, f := range agentFindings(s) {
-			add("agents", f.Severity, s.Cluster+"/"+s.Node, f.Text, "")
+			add("agents", f.Severity, s.Cluster+"/"+s.Node, f.Text, f.Hint)
 		}
 	}
 	if p.verified != nil {
@@ -108,26 +108,16 @@ func (p *Snapshot) findings() findingsPart {
 	return out
 }
 
-// agentFindings returns severity and text of what an agent reports of itself.
+// agentFindings returns severity, text and hint of what an agent reports of itself.
 func agentFindings(s *status.Status) []Finding {
 	var out []Finding
 	add := func(severity, text string) { out = append(out, Finding{Severity: severity, Text: text}) }
-	for _, text := range s.LastPass.Failed {
-		add(Error, text)
-	}
-	for _, text := range s.LastPass.Blocked {
-		add(Warning, "waits: "+text)
-	}
-	for _, in := range s.Inputs {
-		if !in.OK {
-			add(Error, in.Name+": "+cmp.Or(in.Error, "not ready"))
-		}
-	}
-	if s.Mute {
-		add(Error, "names of the clusterset are not answered here")
-	}
 	for _, p := range s.Problems {
-		add(Warning, p.Text)
+		severity := Warning
+		if p.Severity == status.Error {
+			severity = Error
+		}
+		out = append(out, Finding{Severity: severity, Text: p.Text, Hint: p.Next})
 	}
 	for _, c := range s.Connections {
 		if c.Status != status.Connected {

@@ -82,9 +82,9 @@ func (a *agent) update() bool {
 	if f.Decommission && stuck {
 		ready = "False"
 	}
-	status := fmt.Sprintf(`{"status":{"cluster":%q,"role":%q,"version":"test","fabric":%q,"links":{"up":1,"total":1},"lastError":%q,
-"conditions":[{"type":"Ready","status":%q,"reason":"Test","message":"test","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,
-		a.cluster, a.role, digest, map[string]string{"False": "a link does not go"}[ready], ready)
+	status := fmt.Sprintf(`{"status":{"cluster":%q,"role":%q,"version":"test","fabric":%q,"links":{"up":1,"total":1},
+"conditions":[{"type":"Ready","status":%q,"reason":"Test","message":%q,"lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,
+		a.cluster, a.role, digest, ready, map[string]string{"False": "a link does not go"}[ready])
 	_, _ = a.server.Try("patch", "hawsernode", a.node, "--subresource=status", "--type=merge", "--field-manager=hawser", "-p", status)
 	return true
 }

@@ -21,6 +21,7 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/facts"
 	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
@@ -213,7 +214,7 @@ func TestHawserNode(t *testing.T) {
 		return kube.NodeStatus{
 			Cluster: "g1", Role: kube.Gateway, Version: "v1", Fabric: "abc", Links: &kube.LinkCount{Up: 1, Total: 2},
 			FabricProof: strings.Repeat("p", trust.MaxReported), // as long as the CRD allows
-			Conditions:  []metav1.Condition{{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
+			Conditions:  []metav1.Condition{{Type: status.ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())

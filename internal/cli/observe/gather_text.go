@@ -26,11 +26,16 @@ func (g *collector) summary(what string, missing []string) string {
 	agents := agentquery.Sort(g.agents)
 	line("%s answered, versions: %s", humanize.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
 	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
-	var problems []string
+	var wrong []string
 	for _, p := range health.Assess(g.states) {
-		problems = append(problems, p.String())
+		wrong = append(wrong, p.String())
 	}
-	wrong := slices.Concat(problems, agentProblems(agents), slices.Sorted(slices.Values(g.notes)))
+	for _, text := range agentProblems(agents) {
+		if !slices.Contains(wrong, text) {
+			wrong = append(wrong, text)
+		}
+	}
+	wrong = append(wrong, slices.Sorted(slices.Values(g.notes))...)
 	list := func(title string, texts []string) {
 		line("")
 		line("%s", title)
@@ -66,22 +71,8 @@ func agentProblems(agents []status.Status) []string {
 		add := func(format string, args ...any) {
 			out = append(out, s.Cluster+"/"+s.Node+": "+strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
 		}
-		if !s.Ready {
-			add("the agent is not ready")
-		}
 		if s.Drained {
 			add("the gateway is drained")
-		}
-		for _, i := range s.Inputs {
-			if !i.OK {
-				add("input %s, from %s: %s", i.Name, cmp.Or(i.From, "nowhere"), i.Error)
-			}
-		}
-		for _, text := range s.LastPass.Failed {
-			add("failed: %s", text)
-		}
-		for _, text := range s.LastPass.Blocked {
-			add("waiting: %s", text)
 		}
 		for _, c := range s.Connections {
 			if c.Status != status.Connected {
@@ -89,7 +80,7 @@ func agentProblems(agents []status.Status) []string {
 			}
 		}
 		for _, p := range s.Problems {
-			add("%s", strings.TrimPrefix(p.Path+": "+p.Text, ": "))
+			out = append(out, health.Problem{Cluster: s.Cluster, Node: s.Node, Text: p.Text, Next: p.Next}.String())
 		}
 	}
 	return out

@@ -162,10 +162,14 @@ func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File,
 // statusText returns the problems, or that there are none, and the tables.
 func statusText(states []clusterstatus.State, problems []health.Problem, wide bool) string {
 	var out strings.Builder
+	// Texts without a needed action follow the verdict.
+	infos := slices.DeleteFunc(slices.Clone(problems), func(p health.Problem) bool { return p.Severity != health.Info })
 	for _, p := range problems {
-		out.WriteString(diag.Line(p.String()) + "\n")
+		if p.Severity != health.Info {
+			out.WriteString(diag.Line(p.String()) + "\n")
+		}
 	}
-	if len(problems) == 0 {
+	if len(infos) == len(problems) {
 		agents, links := int64(0), int64(0)
 		for _, s := range states {
 			agents += s.Running
@@ -174,6 +178,9 @@ func statusText(states []clusterstatus.State, problems []health.Problem, wide bo
 			}
 		}
 		_, _ = fmt.Fprintf(&out, "no problems: %s, %s, %s\n", humanize.Plural(len(states), "cluster"), humanize.Plural(int(agents), "agent"), humanize.Plural(int(links), "link end"))
+	}
+	for _, p := range infos {
+		out.WriteString(diag.Line("info: "+p.String()) + "\n")
 	}
 	return out.String() + "\n" + statusTables(states, wide)
 }
@@ -185,7 +192,7 @@ func statusTables(states []clusterstatus.State, wide bool) string {
 	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "PROBLEMS"}}
 	if wide {
 		clusters.Head = append(clusters.Head, "CONTEXT", "CLUSTERSET", "APPLIED")
-		nodes.Head = append(nodes.Head, "ERROR", "WHY")
+		nodes.Head = append(nodes.Head, "PROBLEM", "WHY")
 		exports.Head = []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "CONDITIONS", "TYPE"}
 	}
 	for _, s := range states {
@@ -196,7 +203,7 @@ func statusTables(states []clusterstatus.State, wide bool) string {
 		clusters.Rows = append(clusters.Rows, row)
 		for _, n := range s.Nodes {
 			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version}
-			problem := n.LastError
+			problem := n.Reason()
 			if n.Off != "" { // the report is old
 				row, problem = []string{s.Cluster, n.Name, row[2], "off", "", "", ""}, n.Off
 			}

@@ -8,6 +8,7 @@ import (
 
 	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // TestStatusTablesFit: without -o wide, no line of a table has more than 120 characters.
@@ -23,7 +24,7 @@ func TestStatusTablesFit(t *testing.T) {
 	for _, fabric := range []string{"b06512f3a9c4", "0c2d61f7e8aa", "77d04a1be923"} {
 		s.Nodes = append(s.Nodes, clusterstatus.Node{Name: node, Cluster: cluster, Role: "gateway", Gateway: "gateway-a",
 			Version: "v0.12.0", Fabric: fabric, Ready: "False", Up: 18, Links: 20, Why: "links are down",
-			LastError: "pods of node " + node + " are outside podCIDRs 10.128.0.0/14, so no other cluster is reached: add their prefix"})
+			Problems: []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods of node " + node + " are outside podCIDRs 10.128.0.0/14, so no other cluster is reached: add their prefix"}}})
 	}
 	s.Nodes = append(s.Nodes, clusterstatus.Node{Name: node, Role: "worker", Off: "NotReady since 2026-11-27T10:41:12Z"})
 	s.Exports = []clusterstatus.Export{{Namespace: "team-shop", Name: "web-frontend", Exported: true, Type: "ClusterSetIP",
@@ -38,7 +39,7 @@ func TestStatusTablesFit(t *testing.T) {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
-	if wide := statusText(states, health.Assess(states), true); !strings.Contains(wide, s.Nodes[0].LastError) || !strings.Contains(wide, exporters[19]) {
+	if wide := statusText(states, health.Assess(states), true); !strings.Contains(wide, s.Nodes[0].Reason()) || !strings.Contains(wide, exporters[19]) {
 		t.Errorf("status -o wide does not have all:\n%s", wide)
 	}
 }

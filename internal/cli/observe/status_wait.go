@@ -65,15 +65,20 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 	for {
 		o := read()
 		late := g.laggingAgents(o.states)
-		if time.Since(g.readAt) >= readAgain || len(o.problems)+len(late) == 0 {
+		healthy, _ := health.Healthy(o.problems)
+		if time.Since(g.readAt) >= readAgain || healthy && len(late) == 0 {
 			g.refresh(ctx)
 			late = g.laggingAgents(o.states)
 		}
-		if o.problems = append(o.problems, late...); len(o.problems) == 0 {
+		o.problems = append(o.problems, late...)
+		if healthy, _ := health.Healthy(o.problems); healthy {
 			return printOverview(env, f.output, o)
 		}
 		var texts []string
 		for _, p := range o.problems {
+			if p.Severity == health.Info {
+				continue
+			}
 			texts = append(texts, p.String())
 			if !slices.Contains(printed, p.String()) {
 				_, _ = fmt.Fprintln(env.Err, "waiting:", diag.Line(p.String()))

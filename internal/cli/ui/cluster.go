@@ -175,7 +175,7 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 
 // statusOf converts the status of a HawserNode to an agent's status. Fields that it lacks stay empty.
 func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Status {
-	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}}
+	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}, Problems: told.Problems}
 	if out.Gateway == "" && told.Role == kube.Gateway && own != nil { // a fabric that takes everything down has no clusters
 		if g := own.GatewayOn(node); g != nil {
 			out.Gateway = g.Name
@@ -184,20 +184,14 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 	for _, c := range told.Conditions {
 		is := c.Status == metav1.ConditionTrue
 		switch c.Type {
-		case kube.ConditionReady:
+		case status.ConditionReady:
 			out.Ready = is
-		case kube.ConditionDrained:
+		case status.ConditionDrained:
 			out.Drained = is
 		}
-		if c.Message != "" {
-			out.Problems = append(out.Problems, status.Problem{Code: c.Type, Text: c.Message})
-		}
-	}
-	if told.LastError != "" {
-		out.Problems = append(out.Problems, status.Problem{Code: "error", Text: told.LastError})
 	}
 	if told.Links != nil && told.Links.Total > len(told.LinkStates) {
-		out.Problems = append(out.Problems, status.Problem{Code: "omitted",
+		out.Problems = append(out.Problems, status.Problem{Code: "omitted", Severity: status.Info,
 			Text: fmt.Sprintf("its HawserNode lists %d of %d links: those that are down or in use first", len(told.LinkStates), told.Links.Total)})
 	}
 	for _, l := range told.LinkStates {

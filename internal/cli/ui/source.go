@@ -197,11 +197,11 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 func statusProblems(states []clusterstatus.State) []ui.Problem {
 	var out []ui.Problem
 	for _, p := range health.Assess(states) {
-		if p.Code == health.CodeUnreachable || p.Code == health.CodeLinksDown {
+		if p.Code == health.CodeUnreachable || p.Code == health.CodeLinksDown || p.Severity == health.Info {
 			continue
 		}
 		made := ui.Problem{Severity: ui.Error, Subject: cmp.Or(p.Cluster, "clusterset"), Note: p.Text, Cluster: p.Cluster, Node: p.Node}
-		if p.Severity == health.Unknown {
+		if p.Severity != health.Error {
 			made.Severity = ui.Warning
 		}
 		if p.Node != "" {

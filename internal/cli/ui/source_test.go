@@ -134,7 +134,7 @@ func TestStatusProblems(t *testing.T) {
 	t.Parallel()
 	states := []clusterstatus.State{
 		{Cluster: "c1", Error: "connection refused"},
-		{Cluster: "c2", Context: "c2", Pods: 1, Running: 1, DNSProblem: "no block", Nodes: []clusterstatus.Node{{Name: "n1", Cluster: "c2", Ready: "True", Up: 0, Links: 1, LastError: "pods are outside"}}},
+		{Cluster: "c2", Context: "c2", Pods: 1, Running: 1, DNSProblem: "no block", Nodes: []clusterstatus.Node{{Name: "n1", Cluster: "c2", Ready: "True", Up: 0, Links: 1, Problems: []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside"}}}}},
 	}
 	var got []string
 	for _, p := range statusProblems(states) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -57,7 +58,7 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 			continue
 		}
 		kind := "Normal"
-		if (c.Status == metav1.ConditionTrue) == (c.Type == ConditionDrained) {
+		if (c.Status == metav1.ConditionTrue) == (c.Type == status.ConditionDrained) {
 			kind = "Warning"
 		}
 		note := c.Type + " is " + string(c.Status)
@@ -107,13 +108,3 @@ func (e *events) send(ctx context.Context, what event) error {
 	}
 	return nil
 }
-
-// Conditions of a HawserNode.
-const (
-	// ConditionReady means that the node is in its desired state and the name server runs.
-	ConditionReady = "Ready"
-	// ConditionCurrent means that the inputs are current, not last good copies.
-	ConditionCurrent = "Current"
-	// ConditionDrained means that the gateway is drained.
-	ConditionDrained = "Drained"
-)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"hawser.dev/hawser/internal/atomicfile"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
@@ -52,8 +53,9 @@ type NodeStatus struct {
 	// keeps the ID that this agent or a previous agent wrote.
 	RulesRemoved bool `json:"-"`
 	// Lost reports that the API does not have the RulesBootID that was written.
-	Lost       bool               `json:"-"`
-	LastError  string             `json:"lastError,omitempty"`
+	Lost bool `json:"-"`
+	// Problems has one problem per code, from status.Catalog.Summarize.
+	Problems   []status.Problem   `json:"problems,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Up maps the names of links to whether the link is up. Changes become events.
 	Up map[string]bool `json:"-"`
@@ -65,7 +67,7 @@ type LinkCount struct {
 	Total int `json:"total"`
 }
 
-// MaxLinks bounds the links of a HawserNode: 512 links are at most 100 KB.
+// MaxLinks bounds the links of a HawserNode: 512 links are at most 120 KB.
 const MaxLinks = 512
 
 // LinkState is the state of one link of a gateway.
@@ -76,6 +78,7 @@ type LinkState struct {
 	State         string `json:"state"`              // Up | Down | Connecting
 	Endpoint      string `json:"endpoint,omitempty"` // address and port of the remote gateway in use
 	Chosen        bool   `json:"chosen,omitempty"`   // carries the traffic of the pair of clusters
+	Since         string `json:"since,omitempty"`    // start of State, RFC 3339
 	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is the number of lost
 	// probes of 1000. suppressNoise limits their writes.
 	RTT  int64 `json:"rttMicroseconds,omitempty"`
@@ -130,7 +133,6 @@ const (
 	// measureInterval is the minimum time between two writes of measurements only. It limits the
 	// load of the API server: a map may be a minute old.
 	measureInterval = time.Minute
-	maxErrorText    = 500 // bytes of lastError
 )
 
 // Reporter writes the status of this node to its HawserNode. It retries failed writes; no other
@@ -235,7 +237,6 @@ func (r *Reporter) once(ctx context.Context) (rules bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	want := r.nodeStatus()
-	want.LastError = clip(want.LastError, maxErrorText)
 	if r.written == nil {
 		before, err := r.store.read(ctx)
 		if err != nil {

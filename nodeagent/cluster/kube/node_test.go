@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
@@ -41,17 +42,17 @@ func (s *statusSource) get() NodeStatus {
 func gatewayStatus() NodeStatus {
 	return NodeStatus{
 		Cluster: "g1", Role: Gateway, Fabric: "abc", Links: &LinkCount{Up: 1, Total: 2}, Up: map[string]bool{"g1/a-g2/a": true, "g1/a-g3/a": false},
-		Conditions: []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
+		Conditions: []metav1.Condition{{Type: status.ConditionReady, Status: metav1.ConditionTrue, Reason: "Converged"}},
 	}
 }
 
-func reporting(t *testing.T, server *kubetest.Server, status NodeStatus) (*Reporter, *statusSource) {
+func reporting(t *testing.T, server *kubetest.Server, first NodeStatus) (*Reporter, *statusSource) {
 	t.Helper()
 	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := &statusSource{status: status}
+	source := &statusSource{status: first}
 	r := NewReporter(client, "n1", slog.New(slog.DiscardHandler), source.get)
 	r.interval = 5 * time.Millisecond
 	return r, source
@@ -141,7 +142,7 @@ func TestReporterResumes(t *testing.T) {
 		t.Errorf("a condition that did not change has %v", have)
 	}
 	source.set(func(s *NodeStatus) {
-		s.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: "Failed", Message: "no"}}
+		s.Conditions = []metav1.Condition{{Type: status.ConditionReady, Status: metav1.ConditionFalse, Reason: "Failed", Message: "no"}}
 	})
 	eventually(t, "the condition", func() bool { return condition()["status"] == "False" })
 	if have := condition()["lastTransitionTime"]; have == "2026-01-02T03:04:05Z" {

@@ -207,19 +207,37 @@ func (p *Publisher) DNSCleanedUp(in projection.Input) bool {
 
 // State returns the state of the written objects, nil if this node writes none.
 func (p *Publisher) State() []status.InputState {
-	if p == nil {
-		return nil
-	}
-	publisher, report := p.publisher.Load(), p.report.Load()
-	if publisher == nil || report == nil {
+	objects, dns, writes := p.Errors()
+	if !writes {
 		return nil
 	}
 	out := status.InputState{Name: Input, From: "written by this gateway"}
 	if rank := p.rank.Load(); rank > 0 {
 		out.From = "written by others, " + strconv.FormatInt(rank, 10) + " before this gateway"
 	}
-	problems := append(publisher.Problems(), converge.Texts(report.Failed)...)
-	problems = append(problems, converge.Texts(report.Fights)...)
+	problems := slices.Concat(objects, dns)
 	out.OK, out.Error = len(problems) == 0, strings.Join(problems, "\n")
 	return []status.InputState{out}
+}
+
+// Errors returns the failures of the last pass: of objects, and of the block in the cluster's DNS.
+// It reports whether this node writes objects.
+func (p *Publisher) Errors() (objects, dns []string, writes bool) {
+	if p == nil {
+		return nil, nil, false
+	}
+	publisher, report := p.publisher.Load(), p.report.Load()
+	if publisher == nil || report == nil {
+		return nil, nil, false
+	}
+	objects = publisher.Problems()
+	for _, failed := range slices.Concat(report.Failed, report.Fights) {
+		text := converge.Texts([]converge.Problem{failed})
+		if failed.Kind == apiobjects.KindDNS {
+			dns = append(dns, text...)
+		} else {
+			objects = append(objects, text...)
+		}
+	}
+	return objects, dns, true
 }

@@ -92,8 +92,8 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 	}
 	for _, p := range v.Problems {
 		// Every node reports unprotected nodes; the reports of gateways are enough.
-		if slices.Contains([]string{projection.PodsOutside, projection.ForeignRule, projection.ConnectedNetwork}, p.Code) ||
-			p.Code == projection.Unprotected && d.Gateway != "" {
+		if slices.Contains([]string{status.PodsOutside, status.ForeignRule, status.ConnectedNetwork}, p.Code) ||
+			p.Code == status.Unprotected && d.Gateway != "" {
 			d.Problems = append(d.Problems, p.Text)
 		}
 	}

@@ -35,7 +35,8 @@ func everyMetric() *Metrics {
 				{Name: feedInput + "g2/a", OK: true}, {Name: feedInput + "g2/b"},
 				{Name: "metrics on 203.0.113.1:8474", Error: "address already in use"}, {Name: "metrics on 127.0.0.1:4806", OK: true},
 			},
-			Dropped: []status.Dropped{{Reason: "stranger", Packets: 7}}, Conntrack: &status.Conntrack{Entries: 5, Limit: 9},
+			Problems: []status.Problem{{Code: status.ImportForeign, Severity: status.Warning}, {Code: status.ImportForeign, Severity: status.Warning}},
+			Dropped:  []status.Dropped{{Reason: "stranger", Packets: 7}}, Conntrack: &status.Conntrack{Entries: 5, Limit: 9},
 			Paths: []status.Path{{Cluster: "g2", Rank: "good"}, {Cluster: "g3", Rank: "down"}},
 			Connections: []status.Connection{
 				{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "a", Status: status.Connected, Rank: "good", RTT: &status.RTT{Avg: 1500}},
@@ -82,6 +83,7 @@ func TestMetricsOfTheState(t *testing.T) {
 		`hawser_fabric_info{` + of + `clusterset="demo",digest="abc",node="n1"} 1`,
 		`hawser_ready{` + of + `node="n1"} 1`,
 		`hawser_gateways{` + of + `node="n1"} 2`,
+		`hawser_problems{` + of + `code="import-taken",node="n1",severity="warning"} 2`,
 		`hawser_input_ok{` + of + `input="fabric",node="n1"} 1`,
 		`hawser_input_ok{` + of + `input="keys",node="n1"} 0`,
 		`hawser_input_ok{` + of + `input="metrics",node="n1"} 0`,

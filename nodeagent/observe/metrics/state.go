@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -80,8 +79,8 @@ func agentMetrics() []stateMetric {
 					emit(float64(s.Gateways))
 				}
 			}),
-		gaugeOf("hawser_imports_taken", "Foreign ServiceImports of this cluster with the name of an import of Hawser.", nil,
-			func(s Snapshot, emit func(float64, ...string)) { emit(float64(len(ForeignImports(s.Status)))) }),
+		gaugeOf("hawser_problems", "Problems that the agent reports, by code and severity. Absent for a code without problems.", []string{"code", "severity"},
+			problemValues),
 		gaugeOf("hawser_input_ok", "1 if the current version of an input is in force, 0 if an older copy or none is.",
 			[]string{"input"}, inputValues),
 		gaugeOf("hawser_input_refused", "1 while a document is refused, by reason: its signer, its recipient, or its revision.",
@@ -114,6 +113,17 @@ func agentMetrics() []stateMetric {
 			}),
 		gaugeOf("hawser_signers_pinned", "1 if this agent accepts only fabrics of pinned signers.", nil,
 			func(s Snapshot, emit func(float64, ...string)) { emit(yes(s.Trust != nil)) }),
+	}
+}
+
+// problemValues counts the problems of each code.
+func problemValues(s Snapshot, emit func(float64, ...string)) {
+	count := map[[2]string]int{}
+	for _, p := range s.Problems {
+		count[[2]string{p.Code, string(p.Severity)}]++
+	}
+	for labels, n := range count {
+		emit(float64(n), labels[:]...)
 	}
 }
 
@@ -217,15 +227,4 @@ func yes(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// ForeignImports returns the ServiceImports that another program writes.
-func ForeignImports(s status.Status) []string {
-	var out []string
-	for _, p := range s.Problems {
-		if p.Code == projection.ImportForeign {
-			out = append(out, p.Text)
-		}
-	}
-	return out
 }

@@ -1,40 +1,31 @@
 package report
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hawser.dev/hawser/nodeagent/cluster/kube"
-	"hawser.dev/hawser/nodeagent/cluster/publisher"
 	"hawser.dev/hawser/nodeagent/converge"
-	"hawser.dev/hawser/nodeagent/observe/metrics"
-	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Node returns the status of this node's HawserNode.
 func (r *Reporter) Node() kube.NodeStatus {
 	s := r.Summary()
+	problems := s.Problems
+	if s.Gateway == "" { // gateways write the problems that all nodes report
+		problems = slices.DeleteFunc(problems, func(p status.Problem) bool { return r.catalog.Code(p.Code).Shared })
+	}
+	problems = r.catalog.Summarize(problems)
 	out := kube.NodeStatus{
-		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest,
-		LastError:  cmp.Or(strings.Join(s.LastPass.Failed, "; "), inputErrors(s), errorsOf(s, publisher.Input)),
-		Conditions: []metav1.Condition{readyCondition(s), currentCondition(s)},
+		Cluster: s.Cluster, Role: kube.Worker, Version: s.Version, Fabric: s.Digest, Problems: problems,
+		Conditions: []metav1.Condition{r.condition(status.ConditionReady, "Converged", problems), r.current(s.Inputs, problems)},
 	}
 	out.FabricProof, out.KeysProof = r.config.Inputs.Proofs()
-	texts := func(codes ...string) string {
-		var out []string
-		for _, p := range s.Problems {
-			if slices.Contains(codes, p.Code) {
-				out = append(out, p.Text)
-			}
-		}
-		return strings.Join(out, "; ")
-	}
-	out.LastError = cmp.Or(out.LastError, texts(projection.PodsOutside, status.UnknownSource, projection.ForeignRule, projection.ConnectedNetwork))
 	v := r.config.Outcome()
 	switch {
 	case v.Node == nil: // rules not read yet
@@ -51,8 +42,6 @@ func (r *Reporter) Node() kube.NodeStatus {
 	if holders, _ := r.config.Elector.Holders(); holders[s.Gateway] == s.Node {
 		out.Gateway = s.Gateway
 	}
-	out.LastError = cmp.Or(out.LastError, strings.Join(metrics.ForeignImports(s), "; "),
-		texts(projection.EndpointRefused, projection.EndpointsOutside, projection.TooManyEndpoints, projection.TooManyHosts, projection.ServiceType))
 	out.Links = &kube.LinkCount{Total: len(s.Connections)}
 	links := make([]kube.LinkState, 0, len(s.Connections))
 	for _, c := range s.Connections {
@@ -64,8 +53,9 @@ func (r *Reporter) Node() kube.NodeStatus {
 		}
 	}
 	out.LinkStates = kube.ListLinks(links)
-	drained := condition(kube.ConditionDrained, s.Drained, "Drained", "InUse")
+	drained := metav1.Condition{Type: status.ConditionDrained, Status: metav1.ConditionFalse, Reason: "InUse"}
 	if s.Drained {
+		drained.Status, drained.Reason = metav1.ConditionTrue, "Drained"
 		drained.Message = "traffic uses other gateways if there are any"
 	}
 	out.Conditions = append(out.Conditions, drained)
@@ -92,38 +82,39 @@ func linkState(c *status.Connection) kube.LinkState {
 	case status.Disconnected:
 		out.State = kube.LinkDown
 	}
+	if !c.Since.IsZero() {
+		out.Since = c.Since.UTC().Format(time.RFC3339)
+	}
 	if c.RTT != nil {
 		out.RTT = c.RTT.Avg
 	}
 	return out
 }
 
-func condition(kind string, is bool, yes, no string) metav1.Condition {
-	if is {
-		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: yes}
+// condition returns a condition that is false if a problem makes it false. good is its reason
+// without such a problem.
+func (r *Reporter) condition(kind, good string, problems []status.Problem) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: good}
+	var texts []string
+	for _, p := range problems {
+		code := r.catalog.Code(p.Code)
+		if code.Condition != kind {
+			continue
+		}
+		if len(texts) == 0 {
+			c.Status, c.Reason = metav1.ConditionFalse, code.Reason
+		}
+		texts = append(texts, p.Text)
 	}
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: no}
-}
-
-func readyCondition(s status.Status) metav1.Condition {
-	c := condition(kube.ConditionReady, s.Ready, "Converged", "Converging")
-	switch {
-	case s.Ready:
-	case s.Digest == "":
-		c.Reason, c.Message = "NoInputs", inputErrors(s)
-	case len(s.LastPass.Failed) > 0:
-		c.Reason, c.Message = "Failed", strings.Join(s.LastPass.Failed, "; ")
-	case len(s.LastPass.Blocked) > 0:
-		c.Reason, c.Message = "Waiting", strings.Join(s.LastPass.Blocked, "; ")
-	}
+	c.Message = strings.Join(texts, "; ")
 	return c
 }
 
-func currentCondition(s status.Status) metav1.Condition {
-	errs := inputErrors(s)
-	c := condition(kube.ConditionCurrent, errs == "", "InputsRead", "LastGoodCopy")
-	for _, i := range s.Inputs {
-		if i.Refused != "" { // a condition's reason is one word in CamelCase
+// current returns the condition Current. Its reason names why a document is refused.
+func (r *Reporter) current(inputs []status.InputState, problems []status.Problem) metav1.Condition {
+	c := r.condition(status.ConditionCurrent, "InputsRead", problems)
+	for _, i := range inputs {
+		if i.Refused != "" { // a reason is one word in CamelCase
 			c.Reason = "Refused"
 			for word := range strings.SplitSeq(i.Refused, "-") {
 				c.Reason += strings.ToUpper(word[:1]) + word[1:]
@@ -131,21 +122,5 @@ func currentCondition(s status.Status) metav1.Condition {
 			break
 		}
 	}
-	c.Message = errs
 	return c
-}
-
-// inputErrors names the inputs that cannot be read. Feeds of other clusters are part of the links.
-func inputErrors(s status.Status) string {
-	return errorsOf(s, "fabric", "keys", "facts", "state folder")
-}
-
-func errorsOf(s status.Status, names ...string) string {
-	var texts []string
-	for _, i := range s.Inputs {
-		if i.Error != "" && slices.Contains(names, i.Name) {
-			texts = append(texts, i.Name+": "+strings.ReplaceAll(i.Error, "\n", "; "))
-		}
-	}
-	return strings.Join(texts, "; ")
 }

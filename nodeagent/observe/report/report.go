@@ -59,12 +59,13 @@ type Reporter struct {
 	config  Config
 	node    *kube.Reporter // nil without an API server and HawserNodesDir
 	boot    func() string  // boot ID of the kernel
-	unknown unknownSources
+	catalog status.Catalog
+	drops   recentDrops
 }
 
 // New returns a Reporter.
 func New(config Config) *Reporter {
-	r := &Reporter{config: config, boot: sync.OnceValue(host.BootID)}
+	r := &Reporter{config: config, boot: sync.OnceValue(host.BootID), catalog: status.NewCatalog()}
 	switch {
 	case config.Client != nil:
 		r.node = kube.NewReporter(config.Client, config.Node, config.Log, r.Node)
@@ -115,18 +116,17 @@ func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
 }
 
 // Ready reports whether the node is in its desired state.
-func (r *Reporter) Ready() bool {
-	v := r.config.Outcome()
-	return v.Node != nil && r.ready(v)
-}
-
-func (r *Reporter) ready(v round.Outcome) bool {
-	return v.Report.Clean() && r.config.Publication.DNSCleanedUp(v.Input) && !r.mute(v)
-}
+func (r *Reporter) Ready() bool { return len(r.unready(r.config.Outcome())) == 0 }
 
 func (r *Reporter) mute(v round.Outcome) bool {
 	return !v.Input.Fabric.Decommission && r.config.DNSDown()
 }
+
+// Names of inputs that the Reporter adds.
+const (
+	inputLease  = "gateway lease"
+	inputReport = "HawserNode"
+)
 
 // Summary returns the status without the long parts of the fabric.
 func (r *Reporter) Summary() status.Status {
@@ -137,39 +137,25 @@ func (r *Reporter) Summary() status.Status {
 		Inputs: slices.Concat(r.config.Inputs.States(), r.config.Peers.States(), r.config.Publication.State(), r.config.ExtraInputs()),
 	}
 	if err := r.config.Elector.Err(); err != nil {
-		s.Inputs = append(s.Inputs, status.InputState{Name: "gateway lease", Error: err.Error()})
+		s.Inputs = append(s.Inputs, status.InputState{Name: inputLease, Error: err.Error()})
 	}
 	if r.node != nil && r.node.Err() != nil {
-		s.Inputs = append(s.Inputs, status.InputState{Name: "HawserNode", Error: r.node.Err().Error()})
+		s.Inputs = append(s.Inputs, status.InputState{Name: inputReport, Error: r.node.Err().Error()})
 	}
+	now := time.Now()
 	if v.Node == nil {
+		s.Problems = r.problems(&s, v, now)
 		return s
 	}
 	f := v.Input.Fabric
 	s.Digest, s.Clusterset = v.Input.Digest, f.Name
-	s.Mute, s.Ready = r.mute(v), r.ready(v)
+	s.Mute, s.Ready = r.mute(v), len(r.unready(v)) == 0
 	s.LastPass = status.Pass{
 		At: v.Report.At, Took: v.Report.Took.String(), Changed: len(v.Report.Changed), Drift: r.config.Drift(),
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
 	}
-	for _, p := range v.Problems {
-		s.Problems = append(s.Problems, status.Problem{Path: p.Path, Code: p.Code, Text: p.Text})
-	}
-	refused := r.config.State().Endpoints.Refused
-	var out []status.Problem
-	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
-		for _, reason := range refused[cluster] {
-			out = append(out, status.Problem{
-				Path: "clusters[" + cluster + "].gateways", Code: projection.EndpointRefused,
-				Text: "an endpoint that " + cluster + " announces is refused: " + reason,
-			})
-		}
-	}
-	s.Problems = append(s.Problems, out...)
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
-	if own := f.Cluster(r.config.Cluster); own != nil && r.unknown.recent(s.Dropped, time.Now()) {
-		s.Problems = append(s.Problems, unknownSource(s.Node, own))
-	}
+	s.Problems = r.problems(&s, v, now)
 	links := r.config.Peers.Links().WithRemoved(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
 	s.Drained = r.config.Drained()

@@ -1,20 +1,17 @@
 package report
 
 import (
-	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/status"
-	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestUnknownSources checks that only recent drops of unknown sources are reported.
-func TestUnknownSources(t *testing.T) {
+// TestRecentDrops checks that only recent drops are reported, by their reason.
+func TestRecentDrops(t *testing.T) {
 	t.Parallel()
-	var u unknownSources
+	var d recentDrops
 	begin := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
 		after   time.Duration
@@ -30,16 +27,11 @@ func TestUnknownSources(t *testing.T) {
 		{69 * time.Second, desired.DropUnknownSource, 8, false},
 		{72 * time.Second, desired.DropUnknownSource, 0, false}, // the rules were rewritten
 		{75 * time.Second, desired.DropUnknownSource, 1, true},
+		{78 * time.Second, desired.DropQuota, 1, true}, // of the other reason
 	} {
-		if got := u.recent([]status.Dropped{{Reason: step.reason, Packets: step.packets}}, begin.Add(step.after)); got != step.want {
+		got := d.reasons([]status.Dropped{{Reason: step.reason, Packets: step.packets}}, begin.Add(step.after))
+		if got[desired.DropUnknownSource] != step.want || got[desired.DropQuota] {
 			t.Errorf("after %s with %d packets (%s): %v, want %v", step.after, step.packets, step.reason, got, step.want)
-		}
-	}
-	own := &fabric.Cluster{Name: "c2", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}
-	p := unknownSource("c2n1", own)
-	for _, part := range []string{"c2n1", "10.9.0.0/16", "podCIDRs", "hawser diagnose"} {
-		if !strings.Contains(p.Text, part) {
-			t.Errorf("missing %q in %q", part, p.Text)
 		}
 	}
 }

@@ -1,0 +1,49 @@
+package report
+
+import (
+	"sync"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// dropWindow is how long the agent reports dropped packets.
+const dropWindow = time.Minute
+
+// recentDrops follows the counters of dropped packets. Its methods may be called from any
+// goroutine.
+type recentDrops struct {
+	mu       sync.Mutex
+	counters map[string]dropCounter // by reason
+}
+
+type dropCounter struct {
+	packets uint64
+	rose    time.Time // of the last increase; zero = none
+}
+
+// reasons returns the reasons whose counter increased within dropWindow. The first value of a
+// counter is only a baseline, because the packets may be old. A counter starts at zero if the
+// rules are written again.
+func (d *recentDrops) reasons(dropped []status.Dropped, now time.Time) map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]bool{}
+	if d.counters == nil {
+		d.counters = map[string]dropCounter{}
+	}
+	for _, drop := range dropped {
+		c, read := d.counters[drop.Reason]
+		if read && drop.Packets > c.packets {
+			c.rose = now
+		}
+		c.packets = drop.Packets
+		d.counters[drop.Reason] = c
+	}
+	for reason, c := range d.counters {
+		if !c.rose.IsZero() && now.Sub(c.rose) < dropWindow {
+			out[reason] = true
+		}
+	}
+	return out
+}

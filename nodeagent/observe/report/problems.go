@@ -1,0 +1,113 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/internal/humanize"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/round"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// conntrackFullPercent is the use of the connection table from which the agent reports it.
+const conntrackFullPercent = 90
+
+// problemList collects problems of one node.
+type problemList struct {
+	*Reporter
+	all []status.Problem
+}
+
+func (l *problemList) add(code, path, text string) {
+	l.all = append(l.all, l.catalog.New(l.config.Cluster, l.config.Node, code, path, text))
+}
+
+// unready returns the problems that make the node not ready. The readiness probe, the condition
+// Ready and hawser_ready follow from it.
+func (r *Reporter) unready(v round.Outcome) []status.Problem {
+	l := problemList{Reporter: r}
+	if v.Node == nil {
+		l.add(status.NoFabric, "", "the agent has no fabric, keys or facts yet")
+		return l.all
+	}
+	for _, text := range converge.Texts(v.Report.Failed) {
+		l.add(status.ChangesFailed, "", text)
+	}
+	for _, text := range converge.Texts(v.Report.Fights) {
+		l.add(status.ChangesUndone, "", text)
+	}
+	for _, text := range converge.Texts(slices.Concat(v.Report.Blocked, v.Report.Deferred)) {
+		l.add(status.ChangesWaiting, "", text)
+	}
+	if v.Report.Interrupted && len(l.all) == 0 {
+		l.add(status.ChangesWaiting, "", "the last pass was interrupted, and another one follows")
+	}
+	if !r.config.Publication.DNSCleanedUp(v.Input) {
+		l.add(status.DNSNotRemoved, "", "the cluster's DNS still has the block of Hawser")
+	}
+	if r.mute(v) {
+		l.add(status.DNSNotAnswered, "", "the agent does not answer names of the clusterset: another program may use port 53 of dns.address")
+	}
+	return l.all
+}
+
+// problems returns all problems that the agent knows. s has everything else.
+func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []status.Problem {
+	l := problemList{Reporter: r, all: r.unready(v)}
+	l.addInputs(s.Inputs)
+	objects, dns, _ := r.config.Publication.Errors()
+	for _, text := range objects {
+		l.add(status.ObjectsNotWritten, "", text)
+	}
+	for _, text := range dns {
+		l.add(status.DNSNotConfigured, "", text)
+	}
+	if v.Node == nil {
+		return l.all
+	}
+	for _, p := range v.Problems {
+		l.add(p.Code, p.Path, p.Text)
+	}
+	refused := r.config.State().Endpoints.Refused
+	for _, cluster := range slices.Sorted(maps.Keys(refused)) {
+		for _, reason := range refused[cluster] {
+			l.add(status.EndpointRefused, "clusters["+cluster+"].gateways", "an endpoint that "+cluster+" announces is refused: "+reason)
+		}
+	}
+	drops := r.drops.reasons(s.Dropped, now)
+	if own := v.Input.Fabric.Cluster(r.config.Cluster); own != nil && drops[desired.DropUnknownSource] {
+		l.add(status.UnknownSource, "clusters["+own.Name+"].podCIDRs", "node "+s.Node+" drops packets to other clusters whose source is outside of podCIDRs "+
+			humanize.Join(own.PodCIDRs, ", ")+" ("+desired.DropUnknownSource+"): put the prefix of the pods into podCIDRs; hawser diagnose shows the packets")
+	}
+	if drops[desired.DropQuota] {
+		l.add(status.QuotaReached, "limits.connections", "node "+s.Node+" drops connections of a pod that has as many as limits.connections allows")
+	}
+	// The text does not change with the number of entries, so that the HawserNode is not written again.
+	if c := s.Conntrack; c != nil && c.Limit > 0 && c.Entries*100 > c.Limit*conntrackFullPercent {
+		l.add(status.ConntrackFull, "", fmt.Sprintf("more than %d %% of the connection table of node %s is in use (nf_conntrack_max %d)", conntrackFullPercent, s.Node, c.Limit))
+	}
+	return l.all
+}
+
+// addInputs adds the inputs that cannot be read or written. Feeds of other clusters are left to the
+// state of the links.
+func (l *problemList) addInputs(inputs []status.InputState) {
+	codes := map[string]string{
+		"fabric": status.FabricNotRead, "keys": status.KeysNotRead, "facts": status.FactsNotRead, "state folder": status.StateNotSaved,
+		"feed": status.FeedNotServed, inputLease: status.LeaseNotWritten, inputReport: status.ReportNotWritten,
+	}
+	for _, i := range inputs {
+		code, known := codes[i.Name]
+		if strings.HasPrefix(i.Name, "metrics on ") {
+			code, known = status.MetricsNotServed, true
+		}
+		if known && i.Error != "" {
+			l.add(code, "", i.Name+": "+i.Error)
+		}
+	}
+}
