@@ -10,6 +10,7 @@ package access
 import (
 	"net/netip"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/schema/fabric/reach"
@@ -130,6 +131,8 @@ type AgentReports struct {
 	Agents []status.Status
 	// Unreachable has the error of clusters without an answer.
 	Unreachable map[string]string
+	// Problems are those that the APIs of the clusters report.
+	Problems []health.Problem
 	// Unresolved has the reason of clusters whose pods may not resolve names of the clusterset.
 	Unresolved map[string]string
 	// SourcePolicies are phrases that name the NetworkPolicies that may drop packets of the source.

@@ -124,9 +124,7 @@ type liveCheck struct {
 	export string // namespace/name; empty for an address without an export
 	// doubts has reasons not to trust the reports of a cluster.
 	doubts map[string][]string
-	// fabrics has the clusters with an active fabric, by its digest.
-	fabrics map[string][]string
-	out     *Live
+	out    *Live
 }
 
 // addLive adds the live parts to an answer that the topology allows.
@@ -136,8 +134,8 @@ func (q *query) addLive() {
 		return
 	}
 	l := &liveCheck{reportIndex: q.reports, fabric: q.model.Fabric(), answer: a, export: a.To.Export,
-		doubts: map[string][]string{}, fabrics: map[string][]string{},
-		out: &Live{Verdict: NotDelivered, Missing: []string{}, Unknown: []string{}}}
+		doubts: map[string][]string{},
+		out:    &Live{Verdict: NotDelivered, Missing: []string{}, Unknown: []string{}}}
 	a.Live = l.out
 	if a.To.Export == "" {
 		if e := q.exportAt(a.To); e != nil {
@@ -329,7 +327,6 @@ func (l *liveCheck) inside(cluster string) finding {
 		for _, p := range s.Problems {
 			if p.Code == status.PodsOutside {
 				outside = append(outside, s.Node)
-				l.missing("%s/%s: %s", cluster, s.Node, p.Text)
 			}
 		}
 	}

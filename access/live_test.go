@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -126,7 +127,8 @@ func TestLive(t *testing.T) {
 		"the cluster's DNS does not ask": {AgentReports{Agents: fine, Unresolved: map[string]string{"g1": "no block"}}, Unknown,
 			maybe + "pods of g1 may not resolve names of the clusterset", "g1: no block", ""},
 		"another fabric": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Digest, g1w.Digest = "4567", "4567" })}, Unknown,
-			maybe + "different fabrics are in force", "different fabrics are in force: 0123 in g2; 4567 in g1", ""},
+			maybe + "clusters have different fabrics: 0123 in g2; 4567 in g1",
+			"clusters have different fabrics: 0123 in g2; 4567 in g1; next: hawser status --wait", ""},
 		"an older export": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Ports = []string{"8080/TCP"} })}, Unknown,
 			maybe + "g2/g2-a follows another fabric than the topology gives",
 			"g2/g2-a follows another fabric (0123) than the topology gives: other ports of shop/web", ""},
@@ -134,8 +136,12 @@ func TestLive(t *testing.T) {
 			nothing + "agents of g1 have no export shop/web of g2", "g1/g1-a follows another fabric (0123) than the topology gives: no export shop/web", ""},
 		"not open yet": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Allow = []string{"g3"} })}, NotDelivered,
 			nothing + "as agents of g2 have it, shop/web is not open to g1", "", ""},
-		"a pass failed": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.LastPass.Failed = []string{"nft: no"} })}, Unknown,
-			maybe + "g2/g2-a did not bring everything in force", "g2/g2-a: nft: no", ""},
+		"a pass failed": {AgentReports{Agents: all(func(_, _, g2a *status.Status) {
+			g2a.Problems = []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no", Next: "hawser show all"}}
+		})}, Unknown, maybe + "g2/g2-a: nft: no", "g2/g2-a: nft: no; next: hawser show all", ""},
+		"the API reports a problem of a cluster on the path": {AgentReports{Agents: fine, Problems: []health.Problem{
+			{Severity: health.Error, Code: "node-off", Cluster: "g2", Node: "g2-w", Text: "the node is NotReady"},
+		}}, Delivered, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "g2/g2-w: the node is NotReady", ""},
 		"no backend, and the reason": {AgentReports{Agents: func() agents {
 			list := slices.Clone(unready)
 			list[2].Problems = []status.Problem{

@@ -2,65 +2,68 @@ package access
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// clusters reports what is missing in the clusters on the path.
+// clusters reports problems of the clusters on the path.
 func (l *liveCheck) clusters() {
 	var names []string
 	for t := range l.allowed() {
 		names = append(names, l.concerned(t)...)
 	}
 	names = slices.Compact(sorted(names))
+	var agents []status.Status
 	for _, name := range names {
 		for i := range l.fabric.Cluster(name).Gateways {
 			l.gateway(l.fabric.Cluster(name), &l.fabric.Cluster(name).Gateways[i])
 		}
 		for _, s := range l.byCluster[name] {
-			l.agent(s)
+			l.outdated(s)
+			own := *s
+			// The checks of the destination have the problems of the export.
+			own.Problems = slices.DeleteFunc(slices.Clone(s.Problems), func(p status.Problem) bool { return strings.HasPrefix(p.Path, "exports[") })
+			agents = append(agents, own)
 		}
 	}
-	if len(l.fabrics) < 2 {
-		return
-	}
-	var parts []string
-	for _, digest := range slices.Sorted(maps.Keys(l.fabrics)) {
-		parts = append(parts, digest+" in "+strings.Join(l.fabrics[digest], ", "))
-	}
-	l.missing("different fabrics are in force: %s", strings.Join(parts, "; "))
-	for _, name := range names {
-		l.doubt(name, "different fabrics are in force")
+	catalog := status.NewCatalog()
+	for _, p := range health.Merge(l.Problems, health.Assess(health.StatesOf(agents))) {
+		if p.Cluster != "" && !slices.Contains(names, p.Cluster) || p.Export != "" && p.Export != l.export {
+			continue
+		}
+		switch p.Code {
+		case health.CodeUnreachable, health.CodeLinksDown, health.CodeDNS, status.DNSNotAnswered: // the destinations have these
+			continue
+		case health.CodeFabricsDiffer:
+			for _, name := range names {
+				l.doubt(name, p.Text)
+			}
+		case status.ChangesWaiting:
+		default:
+			if catalog.Code(p.Code).Condition == status.ConditionReady {
+				l.doubt(p.Cluster, health.Problem{Cluster: p.Cluster, Node: p.Node, Text: p.Text}.String())
+			}
+		}
+		if p.Severity != health.Info {
+			l.missing("%s", p)
+		}
 	}
 }
 
-// agent says what keeps an agent from doing what the topology says.
-func (l *liveCheck) agent(s *status.Status) {
-	where := s.Cluster + "/" + s.Node
-	if s.Digest == "" {
-		l.missing("%s has no fabric yet", where)
-		l.doubt(s.Cluster, where+" has no fabric yet")
+// outdated reports that an agent has another fabric than the topology describes.
+func (l *liveCheck) outdated(s *status.Status) {
+	differs := l.differs(s)
+	if s.Digest == "" || len(differs) == 0 {
 		return
 	}
-	if !slices.Contains(l.fabrics[s.Digest], s.Cluster) {
-		l.fabrics[s.Digest] = append(l.fabrics[s.Digest], s.Cluster)
-	}
-	if differs := l.differs(s); len(differs) > 0 {
-		l.missing("%s follows another fabric (%s) than the topology gives: %s", where, s.Digest, strings.Join(differs, ", "))
-		l.doubt(s.Cluster, where+" follows another fabric than the topology gives")
-	}
-	switch {
-	case len(s.LastPass.Failed) > 0:
-		l.missing("%s: %s", where, strings.Join(s.LastPass.Failed, "; "))
-		l.doubt(s.Cluster, where+" did not bring everything in force")
-	case !s.Ready && len(s.LastPass.Blocked) > 0:
-		l.missing("%s waits: %s", where, strings.Join(s.LastPass.Blocked, "; "))
-	}
+	where := s.Cluster + "/" + s.Node
+	l.missing("%s follows another fabric (%s) than the topology gives: %s", where, s.Digest, strings.Join(differs, ", "))
+	l.doubt(s.Cluster, where+" follows another fabric than the topology gives")
 }
 
 func (l *liveCheck) doubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }

@@ -1,5 +1,5 @@
-// Package health decides whether a clusterset works, from the state that the clusters' APIs
-// report. It is the only place that decides this, and does no I/O.
+// Package health decides whether a clusterset works, from the state that the clusters' APIs or their
+// agents report. It is the only place that decides this, and does no I/O.
 package health
 
 import (
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/humanize"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -37,6 +36,8 @@ const (
 	CodeLinksDown   = "links-down"
 
 	CodeEndpointUnconfirmed = "endpoint-unconfirmed"
+	CodeDNS                 = "dns"
+	CodeFabricsDiffer       = "fabrics-differ"
 )
 
 // Problem is one reason why a clusterset is not healthy.
@@ -89,7 +90,7 @@ const (
 
 // Assess returns all problems of the clusters, causes before their effects. No problem means that
 // all reports are good.
-func Assess(states []clusterstatus.State) []Problem {
+func Assess(states []State) []Problem {
 	var out []Problem
 	fabrics, catalog := map[string][]string{}, status.NewCatalog()
 	for i := range states {
@@ -103,7 +104,7 @@ func Assess(states []clusterstatus.State) []Problem {
 		a.agents()
 		a.nodes()
 		if s.DNSProblem != "" {
-			a.add(Problem{Severity: Error, Code: "dns", Text: s.DNSProblem, rank: rankDNS})
+			a.add(Problem{Severity: Error, Code: CodeDNS, Text: s.DNSProblem, rank: rankDNS})
 		}
 		a.exports()
 		for _, n := range s.Nodes {
@@ -119,7 +120,7 @@ func Assess(states []clusterstatus.State) []Problem {
 		for _, digest := range slices.Sorted(maps.Keys(fabrics)) {
 			parts = append(parts, digest+" in "+strings.Join(fabrics[digest], ", "))
 		}
-		out = append(out, Problem{Severity: Error, Code: "fabrics-differ", Text: "clusters have different fabrics: " + strings.Join(parts, "; "),
+		out = append(out, Problem{Severity: Error, Code: CodeFabricsDiffer, Text: "clusters have different fabrics: " + strings.Join(parts, "; "),
 			Next: "hawser status --wait", rank: rankFabrics})
 	}
 	slices.SortStableFunc(out, func(a, b Problem) int { return cmp.Compare(a.rank, b.rank) })
@@ -144,7 +145,7 @@ func Healthy(problems []Problem) (healthy, known bool) {
 // assessment collects the problems of one cluster.
 type assessment struct {
 	catalog  status.Catalog
-	state    *clusterstatus.State
+	state    *State
 	problems []Problem
 }
 
@@ -173,7 +174,7 @@ func (a *assessment) agents() {
 		a.add(Problem{Severity: Error, Code: "node-off", Node: n.Name, Text: what, Next: a.kubectl("describe node %s", n.Name), rank: rankNodeOff})
 	}
 	for _, p := range s.Stopped {
-		if slices.ContainsFunc(s.Nodes, func(n clusterstatus.Node) bool { return n.Name == p.Node && n.Off != "" }) {
+		if slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node && n.Off != "" }) {
 			continue
 		}
 		explained++
@@ -206,6 +207,9 @@ func (a *assessment) nodes() {
 		if n.Ready != "True" && !slices.ContainsFunc(n.Problems, func(p status.Problem) bool { return p.Severity == status.Error }) {
 			a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Why, "it reports no reason"),
 				Next: "hawser show all --cluster " + a.state.Cluster, rank: rankInput})
+		}
+		if n.Drained {
+			a.add(Problem{Severity: Info, Code: "drained", Node: n.Name, Text: "the gateway is drained", Next: "hawser-agent undrain on " + n.Name, rank: rankInfo})
 		}
 		if n.Up < n.Links {
 			text := fmt.Sprintf("%d of %d links are up", n.Up, n.Links)
@@ -249,7 +253,7 @@ func (a *assessment) ofAgent(node string, p status.Problem) {
 // because WireGuard follows the source address of packets; it cannot be set up again after a
 // restart of both ends. The result is unknown until a link to the gateway has been up for
 // confirmTime.
-func (a *assessment) endpoints(states []clusterstatus.State) {
+func (a *assessment) endpoints(states []State) {
 	for _, g := range a.state.Gateways {
 		if len(g.Endpoints) == 0 || len(g.NodeAddrs) == 0 || slices.ContainsFunc(g.Endpoints, func(e netip.Addr) bool { return slices.Contains(g.NodeAddrs, e) }) {
 			continue
@@ -275,7 +279,7 @@ func (a *assessment) endpoints(states []clusterstatus.State) {
 func (a *assessment) exports() {
 	for _, e := range a.state.Exports {
 		id := e.Namespace + "/" + e.Name
-		invalid := slices.ContainsFunc(e.Conditions, func(c clusterstatus.Condition) bool { return c.Type == mcs.Valid && c.Problem() != "" })
+		invalid := slices.ContainsFunc(e.Conditions, func(c Condition) bool { return c.Type == mcs.Valid && c.Problem() != "" })
 		for _, c := range e.Conditions {
 			// An export that is not valid is not ready either.
 			if text := c.Problem(); text != "" && !(invalid && c.Type == mcs.Ready) {

@@ -8,16 +8,15 @@ import (
 	"time"
 
 	"hawser.dev/hawser/health"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
 // good returns the state of a healthy cluster with a gateway and a worker.
-func good(name string) clusterstatus.State {
-	return clusterstatus.State{Cluster: name, Context: name + "-admin", Pods: 2, Running: 2, Nodes: []clusterstatus.Node{
+func good(name string) health.State {
+	return health.State{Cluster: name, Context: name + "-admin", Pods: 2, Running: 2, Nodes: []health.Node{
 		{Name: name + "n1", Cluster: name, Role: "gateway", Fabric: "f1", Ready: "True", Up: 2, Links: 2},
 		{Name: name + "n2", Cluster: name, Role: "worker", Fabric: "f1", Ready: "True"},
-	}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Conditions: []clusterstatus.Condition{
+	}, Exports: []health.Export{{Namespace: "shop", Name: "web", Exported: true, Conditions: []health.Condition{
 		{Type: "Conflict", Status: "False"}, {Type: "Ready", Status: "True"}, {Type: "Valid", Status: "True"},
 	}}}}
 }
@@ -35,9 +34,9 @@ const unconfirmed = "c2/c2n1: no cluster reaches gateway a at its endpoints 172.
 	"next: hawser show connections --cluster c2, then correct endpoints of the gateway in the topology or the port forwarding"
 
 // roam makes c1 reach the gateway of c2 at an address that is not its endpoint, for some time.
-func roam(c1, c2 *clusterstatus.State, up time.Duration) {
+func roam(c1, c2 *health.State, up time.Duration) {
 	c1.At = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.91"), NodeAddrs: addrs("172.31.2.11")}}
+	c2.Gateways = []health.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.91"), NodeAddrs: addrs("172.31.2.11")}}
 	c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("172.31.2.11")}
 	c1.Nodes[0].UpSince = map[string]time.Time{"c2/a": c1.At.Add(-up)}
 }
@@ -47,31 +46,31 @@ func TestAssess(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name           string
-		change         func(c1, c2 *clusterstatus.State)
+		change         func(c1, c2 *health.State)
 		healthy, known bool
 		want           []string
 	}{
-		{"no fault", func(_, _ *clusterstatus.State) {}, true, true, nil},
-		{"gateway node off", func(c1, c2 *clusterstatus.State) {
+		{"no fault", func(_, _ *health.State) {}, true, true, nil},
+		{"gateway node off", func(c1, c2 *health.State) {
 			c2.Nodes[0].Off, c2.Running = "NotReady since 2026-11-27T10:41:12Z", 1
 			c1.Nodes[0].Up, c1.Nodes[0].LinksDown = 0, []string{"c2/a", "c2/b"}
 		}, false, true, []string{
 			"c2/c2n1: the node is NotReady since 2026-11-27T10:41:12Z, its agent (gateway) does not run; next: kubectl --context c2-admin describe node c2n1",
 			"c1/c1n1: 0 of 2 links are up, not to c2/a, c2/b; next: hawser show connections --cluster c1",
 		}},
-		{"wrong image", func(c1, _ *clusterstatus.State) {
+		{"wrong image", func(c1, _ *health.State) {
 			c1.Running, c1.Outdated = 1, 1
-			c1.Stopped = []clusterstatus.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}}
+			c1.Stopped = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}}
 		}, false, true, []string{
 			"c1/c1n2: the agent does not run: ErrImagePull hawser-agent:v9.9.9; next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
 		}},
-		{"rollout", func(c1, _ *clusterstatus.State) { c1.Outdated = 2 }, false, true, []string{
+		{"rollout", func(c1, _ *health.State) { c1.Outdated = 2 }, false, true, []string{
 			"c1: 2 of 2 agents wait for the rollout of the newest DaemonSet; next: kubectl --context c1-admin -n hawser-system rollout status daemonset",
 		}},
-		{"pod that cannot be listed", func(c1, _ *clusterstatus.State) { c1.Running = 1 }, false, true, []string{
+		{"pod that cannot be listed", func(c1, _ *health.State) { c1.Running = 1 }, false, true, []string{
 			"c1: 1 of 2 agents run; next: kubectl --context c1-admin -n hawser-system get pods -o wide",
 		}},
-		{"problems of agents", func(_, c2 *clusterstatus.State) {
+		{"problems of agents", func(_, c2 *health.State) {
 			shared := status.Problem{Code: status.ExportWithoutEndpoints, Severity: status.Warning, Text: "no endpoint", Next: "kubectl get pods"}
 			c2.Nodes[0].Ready = "False"
 			c2.Nodes[0].Problems = []status.Problem{
@@ -79,7 +78,7 @@ func TestAssess(t *testing.T) {
 				{Code: status.NoQuota, Severity: status.Info, Text: "no quota"},
 			}
 			c2.Nodes[1].Problems = []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside", Next: "hawser discover"}, shared}
-			c2.Exports[0].Conditions[1] = clusterstatus.Condition{Type: "Ready", Status: "False", Reason: "Pending"}
+			c2.Exports[0].Conditions[1] = health.Condition{Type: "Ready", Status: "False", Reason: "Pending"}
 		}, false, true, []string{
 			"c2/c2n1: route x: refused; next: hawser show all",
 			"c2/c2n2: pods are outside; next: hawser discover",
@@ -87,48 +86,48 @@ func TestAssess(t *testing.T) {
 			"c2: no endpoint; next: kubectl get pods",
 			"c2/c2n1: no quota",
 		}},
-		{"a warning", func(c1, _ *clusterstatus.State) {
+		{"a warning", func(c1, _ *health.State) {
 			c1.Nodes[0].Problems = []status.Problem{{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
 		}, false, true, []string{"c1/c1n1: full"}},
-		{"an information", func(c1, _ *clusterstatus.State) {
+		{"an information", func(c1, _ *health.State) {
 			c1.Nodes[0].Problems = []status.Problem{{Code: status.NoQuota, Severity: status.Info, Text: "no quota"}}
 		}, true, true, []string{"c1/c1n1: no quota"}},
-		{"agent not ready", func(_, c2 *clusterstatus.State) { c2.Nodes[1].Ready = "False" }, false, true, []string{
+		{"agent not ready", func(_, c2 *health.State) { c2.Nodes[1].Ready = "False" }, false, true, []string{
 			"c2/c2n2: the agent is not ready: it reports no reason; next: hawser show all --cluster c2",
 		}},
-		{"DNS", func(c1, _ *clusterstatus.State) { c1.DNSProblem = "the cache does not forward" }, false, true, []string{"c1: the cache does not forward"}},
-		{"export without a Service", func(c1, _ *clusterstatus.State) {
-			c1.Exports[0].Conditions[1] = clusterstatus.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"}
-			c1.Exports[0].Conditions[2] = clusterstatus.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: "there is no Service shop/web"}
+		{"DNS", func(c1, _ *health.State) { c1.DNSProblem = "the cache does not forward" }, false, true, []string{"c1: the cache does not forward"}},
+		{"export without a Service", func(c1, _ *health.State) {
+			c1.Exports[0].Conditions[1] = health.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"}
+			c1.Exports[0].Conditions[2] = health.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: "there is no Service shop/web"}
 		}, false, true, []string{
 			"c1: export shop/web: Valid=False NoService: there is no Service shop/web; next: kubectl --context c1-admin -n shop get service,endpointslices",
 		}},
-		{"different fabrics", func(_, c2 *clusterstatus.State) { c2.Nodes[0].Fabric, c2.Nodes[1].Fabric = "f2", "f2" }, false, true, []string{
+		{"different fabrics", func(_, c2 *health.State) { c2.Nodes[0].Fabric, c2.Nodes[1].Fabric = "f2", "f2" }, false, true, []string{
 			"clusters have different fabrics: f1 in c1; f2 in c2; next: hawser status --wait",
 		}},
-		{"endpoint of no node, link up by roaming", func(c1, c2 *clusterstatus.State) { roam(c1, c2, time.Minute) }, false, true, []string{unconfirmed}},
-		{"endpoint of no node, link up just now", func(c1, c2 *clusterstatus.State) { roam(c1, c2, 59*time.Second) }, false, false, []string{unconfirmed}},
-		{"endpoint of no node, no link up", func(c1, c2 *clusterstatus.State) {
+		{"endpoint of no node, link up by roaming", func(c1, c2 *health.State) { roam(c1, c2, time.Minute) }, false, true, []string{unconfirmed}},
+		{"endpoint of no node, link up just now", func(c1, c2 *health.State) { roam(c1, c2, 59*time.Second) }, false, false, []string{unconfirmed}},
+		{"endpoint of no node, no link up", func(c1, c2 *health.State) {
 			roam(c1, c2, time.Minute)
 			c1.Nodes[0].UpSince = nil
 		}, false, false, []string{unconfirmed}},
-		{"endpoint behind NAT, confirmed by a peer", func(c1, c2 *clusterstatus.State) {
-			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("203.0.113.9"), NodeAddrs: addrs("172.31.2.11")}}
+		{"endpoint behind NAT, confirmed by a peer", func(c1, c2 *health.State) {
+			c2.Gateways = []health.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("203.0.113.9"), NodeAddrs: addrs("172.31.2.11")}}
 			c1.Nodes[0].Endpoints = map[string][]netip.Addr{"c2/a": addrs("203.0.113.9")}
 		}, true, true, nil},
-		{"endpoint of the node, links down", func(c1, c2 *clusterstatus.State) {
-			c2.Gateways = []clusterstatus.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.11"), NodeAddrs: addrs("172.31.2.11")}}
+		{"endpoint of the node, links down", func(c1, c2 *health.State) {
+			c2.Gateways = []health.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.11"), NodeAddrs: addrs("172.31.2.11")}}
 		}, true, true, nil},
-		{"API away", func(c1, _ *clusterstatus.State) {
-			*c1 = clusterstatus.State{Cluster: "c1", Error: "connection refused"}
+		{"API away", func(c1, _ *health.State) {
+			*c1 = health.State{Cluster: "c1", Error: "connection refused"}
 		}, false, false, []string{
 			"c1: connection refused",
 		}},
-		{"no reports", func(c1, _ *clusterstatus.State) { c1.Nodes = nil }, false, false, []string{
+		{"no reports", func(c1, _ *health.State) { c1.Nodes = nil }, false, false, []string{
 			"c1: no agent has reported: there is no HawserNode; next: kubectl --context c1-admin -n hawser-system get daemonsets,pods",
 		}},
-		{"API away and a fault", func(c1, c2 *clusterstatus.State) {
-			*c1 = clusterstatus.State{Cluster: "c1", Error: "connection refused"}
+		{"API away and a fault", func(c1, c2 *health.State) {
+			*c1 = health.State{Cluster: "c1", Error: "connection refused"}
 			c2.Nodes[0].Up = 0
 		}, false, true, []string{
 			"c1: connection refused",
@@ -137,7 +136,7 @@ func TestAssess(t *testing.T) {
 	} {
 		c1, c2 := good("c1"), good("c2")
 		tt.change(&c1, &c2)
-		problems := health.Assess([]clusterstatus.State{c1, c2})
+		problems := health.Assess([]health.State{c1, c2})
 		var have []string
 		for _, p := range problems {
 			have = append(have, p.String())

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/install/apply"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
@@ -149,7 +150,7 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 	var waits []string
 	for _, p := range list {
 		name, _, _ := unstructured.NestedString(p.Object, "spec", "nodeName")
-		i := slices.IndexFunc(nodes, func(n clusterstatus.Node) bool { return n.Name == name })
+		i := slices.IndexFunc(nodes, func(n health.Node) bool { return n.Name == name })
 		switch {
 		case name == "":
 			// It was never on a node.

@@ -15,80 +15,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Node is the report of one agent in its HawserNode, with the state of its Node object.
-type Node struct {
-	Name    string `json:"name"`
-	Cluster string `json:"cluster"`
-	Role    string `json:"role"`              // gateway | worker
-	Gateway string `json:"gateway,omitempty"` // that it holds, where labels picked the node
-	Version string `json:"version,omitempty"`
-	Fabric  string `json:"fabric,omitempty"` // digest
-	Up      int64  `json:"linksUp"`
-	Links   int64  `json:"links"`
-	Ready   string `json:"ready"` // True | False | Unknown
-	Why     string `json:"why,omitempty"`
-	Drained bool   `json:"drained,omitempty"`
-	// Problems are the problems that the agent reports, errors first.
-	Problems []status.Problem `json:"problems,omitempty"`
-	// Changed is when the agent's condition Ready changed last.
-	Changed time.Time `json:"changed,omitzero"`
-	// Off describes the Node object if it is not ready, such as "NotReady since 10:41:12Z". The
-	// report is then old. Empty = ready, or not readable.
-	Off string `json:"off,omitempty"`
-	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY.
-	LinksDown []string `json:"linksDown,omitempty"`
-	// Endpoints are the addresses at which remote gateways are reached, by CLUSTER/GATEWAY.
-	Endpoints map[string][]netip.Addr `json:"endpoints,omitempty"`
-	// UpSince is when the first of the links to a remote gateway that are up came up, by
-	// CLUSTER/GATEWAY.
-	UpSince map[string]time.Time `json:"upSince,omitempty"`
-}
-
-// Reason returns the text of the agent's first problem; empty if it has none.
-func (n Node) Reason() string {
-	if len(n.Problems) == 0 {
-		return ""
-	}
-	return n.Problems[0].Text
-}
-
-// Gateway is a gateway of a cluster with the addresses at which others should reach it.
-type Gateway struct {
-	Name string `json:"name"`
-	Node string `json:"node"`
-	// Endpoints are the static addresses in the fabric. It is empty for a gateway that also has
-	// names or discovered endpoints.
-	Endpoints []netip.Addr `json:"endpoints,omitempty"`
-	NodeAddrs []netip.Addr `json:"nodeAddrs,omitempty"` // of the Node object; empty if not readable
-}
-
 // linkUp is the state of a link that is up, as in the CRD of HawserNode.
 const linkUp = "Up"
-
-// Pod is a pod of an agent that does not run.
-type Pod struct {
-	Name   string `json:"name"`
-	Node   string `json:"node"`
-	Reason string `json:"reason"` // such as "ErrImagePull hawser-agent:v9.9.9"
-}
 
 func HawserNodeKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "hawser.dev", Version: "v1alpha1", Kind: "HawserNode"}
 }
 
 // Nodes reads the HawserNodes of a cluster, by name.
-func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
+func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 	items, err := c.List(ctx, HawserNodeKind(), "", "")
 	if err != nil {
 		return nil, err
 	}
-	var out []Node
+	var out []health.Node
 	for i := range items {
 		o := &items[i]
 		word := func(fields ...string) string {
@@ -99,7 +46,7 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 			out, _, _ := unstructured.NestedInt64(o.Object, append([]string{"status"}, fields...)...)
 			return out
 		}
-		n := Node{
+		n := health.Node{
 			Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Gateway: word("gateway"), Version: word("version"), Fabric: word("fabric"),
 			Up: number("links", "up"), Links: number("links", "total"), Problems: problems(o),
 			Ready: cmp.Or(kubeclient.ConditionStatus(o, "Ready"), "Unknown"), Drained: kubeclient.ConditionStatus(o, "Drained") == "True",
@@ -144,7 +91,7 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]Node, error) {
 		}
 		out = append(out, n)
 	}
-	slices.SortFunc(out, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b health.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -210,14 +157,14 @@ func nodeObjects(ctx context.Context, c *kubeclient.Client) (map[string]nodeObje
 }
 
 // gateways returns the gateways of a cluster that are on a fixed node.
-func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []Gateway {
+func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []health.Gateway {
 	own := f.Cluster(cluster)
 	if own == nil {
 		return nil
 	}
-	var out []Gateway
+	var out []health.Gateway
 	for i := range own.Gateways {
-		g := Gateway{Name: own.Gateways[i].Name, Node: own.Gateways[i].Node, NodeAddrs: nodes[own.Gateways[i].Node].addrs}
+		g := health.Gateway{Name: own.Gateways[i].Name, Node: own.Gateways[i].Node, NodeAddrs: nodes[own.Gateways[i].Node].addrs}
 		if g.Node == "" {
 			continue
 		}
@@ -235,12 +182,12 @@ func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []G
 }
 
 // stoppedPods returns the pods of agents that do not run, with the reason of their containers.
-func stoppedPods(ctx context.Context, c *kubeclient.Client) ([]Pod, error) {
+func stoppedPods(ctx context.Context, c *kubeclient.Client) ([]health.Pod, error) {
 	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, render.Namespace, "")
 	if err != nil {
 		return nil, unlessForbidden(err)
 	}
-	var out []Pod
+	var out []health.Pod
 	for i := range items {
 		var pod corev1.Pod
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &pod); err != nil {
@@ -251,10 +198,10 @@ func stoppedPods(ctx context.Context, c *kubeclient.Client) ([]Pod, error) {
 			continue
 		}
 		if reason := stoppedReason(&pod); reason != "" {
-			out = append(out, Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: reason})
+			out = append(out, health.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: reason})
 		}
 	}
-	slices.SortFunc(out, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b health.Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	return out, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/install/apply"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
@@ -116,7 +117,7 @@ func TestStopped(t *testing.T) {
 	if s.Error != "" || len(s.Nodes) != 2 || s.Nodes[0].Off != "NotReady since 2026-11-27T10:41:12Z" || s.Nodes[1].Off != "" {
 		t.Errorf("nodes %+v, error %q", s.Nodes, s.Error)
 	}
-	if len(s.Stopped) != 1 || s.Stopped[0] != (clusterstatus.Pod{Name: "hawser-agent-x", Node: "n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}) || s.Outdated < 1 {
+	if len(s.Stopped) != 1 || s.Stopped[0] != (health.Pod{Name: "hawser-agent-x", Node: "n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}) || s.Outdated < 1 {
 		t.Errorf("stopped %+v, outdated %d", s.Stopped, s.Outdated)
 	}
 	if s.Delivered == "" || s.Image == "" {

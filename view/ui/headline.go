@@ -1,11 +1,13 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/clustermap"
@@ -34,9 +36,8 @@ const manySilent = 3
 const maxProblems = 20
 
 // headline returns what is wrong, the worst first: silent agents, gateways without a link, links
-// that are down for another reason, problems that the APIs of the clusters report, agents that are
-// not ready or report a problem.
-func headline(m *clustermap.Map, r Reports) []Problem {
+// that are down for another reason, problems that the APIs of the clusters or agents report.
+func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem {
 	if !r.Asked {
 		return []Problem{}
 	}
@@ -65,17 +66,50 @@ func headline(m *clustermap.Map, r Reports) []Problem {
 		made.Detail = brokenWhy(l.Between, r.Agents)
 		out = append(out, made)
 	}
-	for _, p := range r.Problems {
+	seen := map[string]bool{} // several agents may report one text
+	for _, found := range problems {
+		// The map shows clusters that do not answer and links that are down.
+		if found.Severity == health.Info || found.Code == health.CodeUnreachable || found.Code == health.CodeLinksDown || seen[found.Text] {
+			continue
+		}
+		seen[found.Text] = true
+		p := headlineProblem(found)
 		// The API often knows why an agent is silent: its node is off, its image is missing.
-		if i := slices.IndexFunc(out, func(o Problem) bool { return p.Node != "" && o.Cluster == p.Cluster && o.Node == p.Node }); i >= 0 {
+		if i := slices.IndexFunc(out, func(o Problem) bool {
+			return p.Node != "" && o.Cluster == p.Cluster && o.Node == p.Node && o.Text != ""
+		}); i >= 0 {
 			out[i].Note, out[i].Detail = joinTexts(p.Note, out[i].Note), joinTexts(out[i].Detail, p.Detail)
 			continue
 		}
 		out = append(out, p)
 	}
-	out = append(out, agentProblems(r)...)
 	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(a.Severity, b.Severity) })
 	return out[:min(len(out), maxProblems)]
+}
+
+// headlineProblem returns a problem as a line of the headline.
+func headlineProblem(p health.Problem) Problem {
+	out := Problem{Severity: severityOf(p), Subject: subjectOf(p), Note: p.Text, Cluster: p.Cluster, Node: p.Node}
+	if p.Next != "" {
+		out.Detail = "next: " + p.Next
+	}
+	return out
+}
+
+// severityOf returns the severity of a problem for the page, which has two.
+func severityOf(p health.Problem) string {
+	if p.Severity == health.Error {
+		return Error
+	}
+	return Warning
+}
+
+// subjectOf returns the node, cluster or clusterset of a problem.
+func subjectOf(p health.Problem) string {
+	if p.Node == "" {
+		return cmp.Or(p.Cluster, "clusterset")
+	}
+	return p.Cluster + "/" + p.Node
 }
 
 func joinTexts(a, b string) string {
@@ -83,37 +117,6 @@ func joinTexts(a, b string) string {
 		return a + b
 	}
 	return a + "; " + b
-}
-
-// agentProblems returns the problems that agents report of themselves, the same text of several
-// agents once.
-func agentProblems(r Reports) []Problem {
-	var out []Problem
-	seen := map[string]bool{} // texts
-	for _, p := range r.Problems {
-		seen[p.Note] = true
-	}
-	for i := range r.Agents {
-		s := &r.Agents[i]
-		made := Problem{Severity: Warning, Subject: s.Cluster + "/" + s.Node, Cluster: s.Cluster, Node: s.Node}
-		if !s.Ready && !slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Cluster == s.Cluster && p.Node == s.Node }) {
-			unready := made
-			unready.Text, unready.Detail = "is not ready", notReadyWhy(s)
-			out = append(out, unready)
-			seen[unready.Detail] = true
-		}
-		for _, p := range s.Problems {
-			if p.Severity != status.Info && !seen[p.Text] && len(out) < maxProblems {
-				seen[p.Text] = true
-				made.Note, made.Detail = p.Text, ""
-				if p.Next != "" {
-					made.Detail = "next: " + p.Next
-				}
-				out = append(out, made)
-			}
-		}
-	}
-	return out
 }
 
 // silences returns the problems of agents that do not answer.
@@ -241,14 +244,6 @@ func brokenWhy(between [2]string, agents []status.Status) string {
 			}
 			return text
 		}
-	}
-	return ""
-}
-
-// notReadyWhy returns the first reason of an agent that is not ready.
-func notReadyWhy(s *status.Status) string {
-	for _, f := range agentFindings(s) {
-		return f.Text
 	}
 	return ""
 }

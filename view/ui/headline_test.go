@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -42,7 +43,7 @@ func TestHeadline(t *testing.T) {
 	unready[1].Ready, unready[1].Problems = false, []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no such file"}}
 	reporting := mesh("", "g1", "g2", "g3")
 	for i := range reporting {
-		reporting[i].Problems = []status.Problem{{Code: "service", Text: "no Service"}, {Code: "node", Text: "API text"}}
+		reporting[i].Problems = []status.Problem{{Code: "service", Severity: status.Warning, Text: "no Service"}, {Code: "node", Severity: status.Error, Text: "API text"}}
 	}
 	var many []status.Unreachable
 	for i := range manySilent + 1 {
@@ -71,13 +72,13 @@ func TestHeadline(t *testing.T) {
 		{"a gateway without a link whose agent answers", Reports{Asked: true, Agents: mesh("g3", "g1", "g2", "g3")}, []string{"error g3/a|no link of this gateway is up||"}},
 		{"a link is down between gateways with other links", Reports{Asked: true, Agents: cut}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
 		{"the API knows why an agent is silent", Reports{Asked: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")},
-			Problems: []Problem{{Severity: Error, Subject: "g3/g3-gw", Note: "the node is NotReady", Detail: "next: kubectl", Cluster: "g3", Node: "g3-gw"}}},
+			Problems: []health.Problem{{Severity: health.Error, Code: "node-off", Text: "the node is NotReady", Next: "kubectl", Cluster: "g3", Node: "g3-gw"}}},
 			[]string{"error g3/g3-gw|does not answer|the node is NotReady; gateway a is down|no answer; next: kubectl since 03:04"}},
 		{"the API reports a problem that no agent sees", Reports{Asked: true, Agents: mesh("", "g1", "g2", "g3"),
-			Problems: []Problem{{Severity: Error, Subject: "g2", Note: "no DNS block", Cluster: "g2"}}}, []string{"error g2||no DNS block|"}},
-		{"agents report the same problem, which the API reports for one", Reports{Asked: true, Agents: reporting, Problems: []Problem{{Severity: Error, Subject: "g1/g1-gw", Note: "API text", Cluster: "g1", Node: "g1-gw"}}},
+			Problems: []health.Problem{{Severity: health.Error, Code: health.CodeDNS, Text: "no DNS block", Cluster: "g2"}}}, []string{"error g2||no DNS block|"}},
+		{"agents report the same problem, which the API reports for one", Reports{Asked: true, Agents: reporting, Problems: []health.Problem{{Severity: health.Error, Code: "node", Text: "API text", Cluster: "g1", Node: "g1-gw"}}},
 			[]string{"error g1/g1-gw||API text|", "warning g1/g1-gw||no Service|"}},
-		{"an agent is not ready", Reports{Asked: true, Agents: unready}, []string{"warning g2/g2-gw|is not ready||nft: no such file"}},
+		{"an agent is not ready", Reports{Asked: true, Agents: unready}, []string{"error g2/g2-gw||nft: no such file|"}},
 	} {
 		p := newSnapshot(Input{Clusterset: newFake("g1", "g2", "g3").set, Reports: tt.reports, At: at}, nil)
 		var got []string

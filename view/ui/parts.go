@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/nodeagent/peer/health"
+	peerhealth "hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/view/matrix"
 	"hawser.dev/hawser/view/packettrace"
@@ -87,8 +88,10 @@ func (p *Snapshot) findings() findingsPart {
 	for i := range p.agents {
 		s := &p.agents[i]
 		out.Versions = append(out.Versions, Version{Cluster: s.Cluster, Node: s.Node, Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Ready: s.Ready})
-		for _, f := range agentFindings(s) {
-			add("agents", f.Severity, s.Cluster+"/"+s.Node, f.Text, f.Hint)
+	}
+	for _, found := range p.problems {
+		if found.Code != health.CodeUnreachable { // its agents are unreachable, too
+			add("agents", severityOf(found), subjectOf(found), found.Text, found.Next)
 		}
 	}
 	if p.verified != nil {
@@ -105,25 +108,6 @@ func (p *Snapshot) findings() findingsPart {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Place, b.Place))
 	})
 	out.Findings = slices.Compact(out.Findings)
-	return out
-}
-
-// agentFindings returns severity, text and hint of what an agent reports of itself.
-func agentFindings(s *status.Status) []Finding {
-	var out []Finding
-	add := func(severity, text string) { out = append(out, Finding{Severity: severity, Text: text}) }
-	for _, p := range s.Problems {
-		severity := Warning
-		if p.Severity == status.Error {
-			severity = Error
-		}
-		out = append(out, Finding{Severity: severity, Text: p.Text, Hint: p.Next})
-	}
-	for _, c := range s.Connections {
-		if c.Status != status.Connected {
-			add(Error, fmt.Sprintf("the link %s - %s/%s is %s: %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Status, cmp.Or(c.Why, "no probe was answered")))
-		}
-	}
 	return out
 }
 
@@ -156,11 +140,11 @@ func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
 const maxTable = 300
 
 // links returns the preferred link of each pair of clusters; nil for too many of them.
-func (p *Snapshot) links() *health.Preferences {
+func (p *Snapshot) links() *peerhealth.Preferences {
 	if len(p.set.Fabric.Clusters) > maxTable {
 		return nil
 	}
-	return health.NewTable(p.set.Fabric, nil)
+	return peerhealth.NewTable(p.set.Fabric, nil)
 }
 
 // pathView is how one cluster sends to another.
@@ -176,7 +160,7 @@ type pathView struct {
 }
 
 // paths returns how a cluster of the fabric sends to each other one, by their names.
-func (p *Snapshot) paths(name string, table *health.Preferences) []pathView {
+func (p *Snapshot) paths(name string, table *peerhealth.Preferences) []pathView {
 	reported := map[string]status.Path{}
 	for i := range p.agents {
 		for _, path := range p.agents[i].Paths {

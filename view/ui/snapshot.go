@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/clustermap"
@@ -26,6 +27,7 @@ type Snapshot struct {
 	layout   clustermap.Layout
 	agents   []status.Status            // that answer
 	old      []status.Status            // the last reports of the others
+	problems []health.Problem           // that APIs and agents report
 	order    []string                   // of clusters and links, by key
 	pieces   map[string]json.RawMessage // by key: cluster/NAME, link/A/B
 	counters map[string]counter         // by cluster/gateway/cluster/gateway
@@ -168,7 +170,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	}
 	errorCount := map[string]int{} // by cluster
 	for i := range r.Problems {
-		if r.Problems[i].Severity == Error {
+		if r.Problems[i].Severity == health.Error {
 			errorCount[r.Problems[i].Cluster]++
 		}
 	}
@@ -189,7 +191,8 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		}
 		p.piece("link/"+l.Between[0]+"/"+l.Between[1], out)
 	}
-	p.head.Problems, p.head.Summary = headline(m, r), summary(m, r)
+	p.problems = health.Merge(r.Problems, health.Assess(health.StatesOf(r.Agents)))
+	p.head.Problems, p.head.Summary = headline(m, r, p.problems), summary(m, r)
 	return p
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 	"hawser.dev/hawser/view/packettrace"
@@ -65,7 +66,7 @@ type Reports struct {
 	// Old are the last reports of agents that do not answer now.
 	Old []status.Status
 	// Problems are those that the APIs of the clusters report, causes before their effects.
-	Problems []Problem
+	Problems []health.Problem
 }
 
 // Config is what a server needs.

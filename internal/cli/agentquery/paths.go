@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"hawser.dev/hawser/access"
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
@@ -89,10 +90,12 @@ func queryPods(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, 
 			r.Unreachable[name] = s.Error
 		}
 	}
-	for _, c := range clusters {
-		if c.Name == answer.From.Cluster && r.Unreachable[c.Name] == "" {
-			s := clusterstatus.Read(ctx, c)
-			r.Unresolved[c.Name] = cmp.Or(s.DNSProblem, s.Error)
+	states := make([]health.State, len(clusters))
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { states[i] = clusterstatus.Read(ctx, c) })
+	r.Problems = health.Assess(states)
+	for _, p := range r.Problems {
+		if p.Cluster == answer.From.Cluster && r.Unreachable[p.Cluster] == "" && (p.Code == health.CodeDNS || p.Code == health.CodeUnreachable) {
+			r.Unresolved[p.Cluster] = p.Text
 		}
 	}
 	addAnswerPolicies(ctx, clusters, answer, r)

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/kubeclient"
 	"hawser.dev/hawser/kubeclient/clusterstatus"
@@ -72,7 +73,7 @@ type polledCluster struct {
 
 	read    time.Time // start of the last read of state
 	reading bool
-	state   *clusterstatus.State // nil before the first read
+	state   *health.State // nil before the first read
 }
 
 // PolledReports are the answers that a Poller has.
@@ -83,7 +84,7 @@ type PolledReports struct {
 	// Listed are the clusters whose pods are known.
 	Listed []string
 	// States are what the APIs of the clusters report, as of some seconds ago.
-	States []clusterstatus.State
+	States []health.State
 }
 
 // Poll starts a request to every agent without one, and returns after all agents have answered or

@@ -23,7 +23,6 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/internal/supportbundle"
 	"hawser.dev/hawser/kubeclient"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -72,7 +71,7 @@ type collector struct {
 	mu     sync.Mutex
 	got    int // files from agents and APIs
 	agents []status.Status
-	states []clusterstatus.State
+	states []health.State
 	apis   []string // versions of the clusters' APIs
 	notes  []string // more facts for the head of the summary
 	// fabric comes from a cluster, topology from the lab.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/supportbundle"
 	"hawser.dev/hawser/kubeclient"
@@ -42,7 +43,7 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 		}
 		if err := c.Ping(ctx); err != nil { // nothing else would be answered either
 			g.put(folder, nil, err)
-			g.keepState(clusterstatus.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
+			g.keepState(health.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
 			return
 		}
 		var group sync.WaitGroup
@@ -65,7 +66,7 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 		}
 		group.Wait()
 	})
-	slices.SortFunc(g.states, func(a, b clusterstatus.State) int { return strings.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(g.states, func(a, b health.State) int { return strings.Compare(a.Cluster, b.Cluster) })
 }
 
 // recordSummary adds the relevant fields of a response to the summary.
@@ -86,7 +87,7 @@ func (g *collector) recordSummary(t topic, who string, text []byte) {
 	}
 }
 
-func (g *collector) keepState(s clusterstatus.State) {
+func (g *collector) keepState(s health.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.states = append(g.states, s)

@@ -27,13 +27,8 @@ func (g *collector) summary(what string, missing []string) string {
 	line("%s answered, versions: %s", humanize.Plural(len(agents), "agent"), tally(agents, func(s status.Status) string { return s.Version }))
 	line("fabrics: %s", tally(agents, func(s status.Status) string { return s.Digest }))
 	var wrong []string
-	for _, p := range health.Assess(g.states) {
+	for _, p := range health.Merge(health.Assess(g.states), health.Assess(health.StatesOf(agents))) {
 		wrong = append(wrong, p.String())
-	}
-	for _, text := range agentProblems(agents) {
-		if !slices.Contains(wrong, text) {
-			wrong = append(wrong, text)
-		}
 	}
 	wrong = append(wrong, slices.Sorted(slices.Values(g.notes))...)
 	list := func(title string, texts []string) {
@@ -62,26 +57,4 @@ func tally(agents []status.Status, of func(status.Status) string) string {
 		out = append(out, fmt.Sprintf("%s (%d)", value, count[value]))
 	}
 	return cmp.Or(strings.Join(out, ", "), "none")
-}
-
-// agentProblems returns the problems in the statuses of agents.
-func agentProblems(agents []status.Status) []string {
-	var out []string
-	for _, s := range agents {
-		add := func(format string, args ...any) {
-			out = append(out, s.Cluster+"/"+s.Node+": "+strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
-		}
-		if s.Drained {
-			add("the gateway is drained")
-		}
-		for _, c := range s.Connections {
-			if c.Status != status.Connected {
-				add("link %s-%s/%s is %s: %s", c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Status, c.Why)
-			}
-		}
-		for _, p := range s.Problems {
-			out = append(out, health.Problem{Cluster: s.Cluster, Node: s.Node, Text: p.Text, Next: p.Next}.String())
-		}
-	}
-	return out
 }

@@ -77,8 +77,7 @@ func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) 
 		return err
 	}
 	read := func() overview {
-		states := make([]clusterstatus.State, len(clusters))
-		kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { states[i] = clusterstatus.Read(ctx, c) })
+		states := readStates(ctx, clusters)
 		return overview{states, health.Assess(states)}
 	}
 	switch {
@@ -96,9 +95,16 @@ func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) 
 	return printOverview(env, f.output, o)
 }
 
+// readStates reads the states of clusters at the same time.
+func readStates(ctx context.Context, clusters []*kubeclient.Client) []health.State {
+	states := make([]health.State, len(clusters))
+	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { states[i] = clusterstatus.Read(ctx, c) })
+	return states
+}
+
 // overview is the state of the clusters at one time.
 type overview struct {
-	states   []clusterstatus.State
+	states   []health.State
 	problems []health.Problem
 }
 
@@ -160,7 +166,7 @@ func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File,
 }
 
 // statusText returns the problems, or that there are none, and the tables.
-func statusText(states []clusterstatus.State, problems []health.Problem, wide bool) string {
+func statusText(states []health.State, problems []health.Problem, wide bool) string {
 	var out strings.Builder
 	// Texts without a needed action follow the verdict.
 	infos := slices.DeleteFunc(slices.Clone(problems), func(p health.Problem) bool { return p.Severity != health.Info })
@@ -186,7 +192,7 @@ func statusText(states []clusterstatus.State, problems []health.Problem, wide bo
 }
 
 // statusTables returns the tables. They have at most 120 columns with names of usual length, unless wide.
-func statusTables(states []clusterstatus.State, wide bool) string {
+func statusTables(states []health.State, wide bool) string {
 	clusters := cli.Table{Title: "Clusters", Head: []string{"CLUSTER", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
 	nodes := cli.Table{Title: "Nodes", Head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION"}}
 	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "PROBLEMS"}}
@@ -233,7 +239,7 @@ func statusTables(states []clusterstatus.State, wide bool) string {
 	return clusters.String() + "\n" + nodes.String() + "\n" + exports.String()
 }
 
-func clusterRow(s clusterstatus.State, wide bool) []string {
+func clusterRow(s health.State, wide bool) []string {
 	if s.Error != "" {
 		return []string{s.Cluster, "?", "?", "?", "?", "?", "?"}
 	}
@@ -274,7 +280,7 @@ func links(up, all int64) string {
 
 // versionSkewWarning returns a warning if agents are newer than this program, which may not know
 // all that they report; empty if none is newer.
-func versionSkewWarning(own string, states []clusterstatus.State) string {
+func versionSkewWarning(own string, states []health.State) string {
 	newest := own
 	for _, s := range states {
 		for _, n := range s.Nodes {

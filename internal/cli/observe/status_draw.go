@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 )
 
 // mostTicks are the links that a bar shows one by one.
@@ -24,7 +24,7 @@ type drawnLine struct {
 // drawnStatus gives the drawing of what clusters say: a bar of links for each gateway, and
 // from where to where each export goes. A star marks the lines that are not as they were
 // before; colours do so, too, where there may be some. Nil before is nothing to compare with.
-func drawnStatus(before, now []clusterstatus.State, color bool) string {
+func drawnStatus(before, now []health.State, color bool) string {
 	have, was := drawnLines(now), map[string]drawnLine{}
 	for _, l := range drawnLines(before) {
 		was[l.key] = l
@@ -68,7 +68,7 @@ func drawnStatus(before, now []clusterstatus.State, color bool) string {
 }
 
 // drawnLines gives the lines in order. What clusters named cannot move a cursor.
-func drawnLines(states []clusterstatus.State) []drawnLine {
+func drawnLines(states []health.State) []drawnLine {
 	var out []drawnLine
 	for _, s := range states {
 		if s.Error != "" {

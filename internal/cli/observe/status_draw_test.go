@@ -6,23 +6,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/health"
 )
 
 func TestDrawnStatus(t *testing.T) {
 	t.Parallel()
-	gateway := func(cluster, name string, up, all int64) clusterstatus.Node {
-		return clusterstatus.Node{Name: name, Cluster: cluster, Role: "gateway", Up: up, Links: all, Ready: "True"}
+	gateway := func(cluster, name string, up, all int64) health.Node {
+		return health.Node{Name: name, Cluster: cluster, Role: "gateway", Up: up, Links: all, Ready: "True"}
 	}
-	before := []clusterstatus.State{
-		{Cluster: "g1", Nodes: []clusterstatus.Node{gateway("g1", "g1-gw", 2, 2), {Name: "g1-w1", Ready: "True"}}, Exports: []clusterstatus.Export{
+	before := []health.State{
+		{Cluster: "g1", Nodes: []health.Node{gateway("g1", "g1-gw", 2, 2), {Name: "g1-w1", Ready: "True"}}, Exports: []health.Export{
 			{Namespace: "shop", Name: "web", Type: "ClusterSetIP"}, {Namespace: "shop", Name: "old", Exported: true}}},
-		{Cluster: "g2", Nodes: []clusterstatus.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
+		{Cluster: "g2", Nodes: []health.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []health.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
 	}
-	now := []clusterstatus.State{
-		{Cluster: "g1", Nodes: []clusterstatus.Node{gateway("g1", "g1-gw", 1, 2)}, Exports: []clusterstatus.Export{
+	now := []health.State{
+		{Cluster: "g1", Nodes: []health.Node{gateway("g1", "g1-gw", 1, 2)}, Exports: []health.Export{
 			{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}, {Namespace: "shop", Name: "new", Exported: true}}},
-		{Cluster: "g2", Nodes: []clusterstatus.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []clusterstatus.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
+		{Cluster: "g2", Nodes: []health.Node{gateway("g2", "g2-gw", 2, 2)}, Exports: []health.Export{{Namespace: "shop", Name: "web", Exported: true, Type: "ClusterSetIP"}}},
 		{Cluster: "g3", Error: "connection refused\x1b[2J"},
 	}
 	const first = `Links

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"hawser.dev/hawser/health"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -19,20 +18,20 @@ func TestStatusTablesFit(t *testing.T) {
 	for i := range 20 {
 		exporters = append(exporters, fmt.Sprintf("singapore-%02d", i))
 	}
-	s := clusterstatus.State{Cluster: cluster, Context: "arn:aws:eks:eu-central-1:123456789012:cluster/" + cluster, Pods: 120, Running: 118,
+	s := health.State{Cluster: cluster, Context: "arn:aws:eks:eu-central-1:123456789012:cluster/" + cluster, Pods: 120, Running: 118,
 		Clusterset: "production", Applied: "b06512f3a9c4"}
 	for _, fabric := range []string{"b06512f3a9c4", "0c2d61f7e8aa", "77d04a1be923"} {
-		s.Nodes = append(s.Nodes, clusterstatus.Node{Name: node, Cluster: cluster, Role: "gateway", Gateway: "gateway-a",
+		s.Nodes = append(s.Nodes, health.Node{Name: node, Cluster: cluster, Role: "gateway", Gateway: "gateway-a",
 			Version: "v0.12.0", Fabric: fabric, Ready: "False", Up: 18, Links: 20, Why: "links are down",
 			Problems: []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods of node " + node + " are outside podCIDRs 10.128.0.0/14, so no other cluster is reached: add their prefix"}}})
 	}
-	s.Nodes = append(s.Nodes, clusterstatus.Node{Name: node, Role: "worker", Off: "NotReady since 2026-11-27T10:41:12Z"})
-	s.Exports = []clusterstatus.Export{{Namespace: "team-shop", Name: "web-frontend", Exported: true, Type: "ClusterSetIP",
-		IPs: []string{"243.115.200.101", "fd00:243::c865"}, Clusters: exporters, Conditions: []clusterstatus.Condition{
+	s.Nodes = append(s.Nodes, health.Node{Name: node, Role: "worker", Off: "NotReady since 2026-11-27T10:41:12Z"})
+	s.Exports = []health.Export{{Namespace: "team-shop", Name: "web-frontend", Exported: true, Type: "ClusterSetIP",
+		IPs: []string{"243.115.200.101", "fd00:243::c865"}, Clusters: exporters, Conditions: []health.Condition{
 			{Type: "Conflict", Status: "True", Reason: "SessionAffinityConfigConflict"},
 			{Type: "Ready", Status: "False", Reason: "Pending"},
 			{Type: "Valid", Status: "True", Reason: "Valid"}}}}
-	states := []clusterstatus.State{s, {Cluster: cluster, Context: s.Context, Error: "connection refused"}}
+	states := []health.State{s, {Cluster: cluster, Context: s.Context, Error: "connection refused"}}
 	text := statusTables(states, false)
 	for line := range strings.Lines(text) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, " \n")); n > 120 {

@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"hawser.dev/hawser/kubeclient/clusterstatus"
+	"hawser.dev/hawser/health"
 )
 
 func TestOlderThan(t *testing.T) {
 	t.Parallel()
-	states := func(versions ...string) []clusterstatus.State {
-		var out []clusterstatus.State
+	states := func(versions ...string) []health.State {
+		var out []health.State
 		for _, v := range versions {
-			out = append(out, clusterstatus.State{Nodes: []clusterstatus.Node{{Version: v}}})
+			out = append(out, health.State{Nodes: []health.Node{{Version: v}}})
 		}
 		return out
 	}
@@ -38,27 +38,27 @@ func TestOlderThan(t *testing.T) {
 func TestLaggingAgents(t *testing.T) {
 	t.Parallel()
 	g := waitTarget{digest: "f2", image: "agent:v2"}
-	node := func(fabric, off string) clusterstatus.Node {
-		return clusterstatus.Node{Name: "n1", Fabric: fabric, Off: off}
+	node := func(fabric, off string) health.Node {
+		return health.Node{Name: "n1", Fabric: fabric, Off: off}
 	}
 	for _, tt := range []struct {
 		name  string
-		state clusterstatus.State
+		state health.State
 		want  string
 	}{
-		{"done", clusterstatus.State{Delivered: "f2", Image: "agent:v2", Nodes: []clusterstatus.Node{node("f2", "")}}, ""},
-		{"fabric not delivered", clusterstatus.State{Delivered: "f1", Image: "agent:v2", Nodes: []clusterstatus.Node{node("f1", "")}},
+		{"done", health.State{Delivered: "f2", Image: "agent:v2", Nodes: []health.Node{node("f2", "")}}, ""},
+		{"fabric not delivered", health.State{Delivered: "f1", Image: "agent:v2", Nodes: []health.Node{node("f1", "")}},
 			"c1: the cluster has fabric f1, not the published fabric f2; next: Flux or Argo CD, or hawser apply --repo URL"},
-		{"image not delivered", clusterstatus.State{Delivered: "f2", Image: "agent:v1", Nodes: []clusterstatus.Node{node("f2", "")}},
+		{"image not delivered", health.State{Delivered: "f2", Image: "agent:v1", Nodes: []health.Node{node("f2", "")}},
 			"c1: the agents run image agent:v1, not the published image agent:v2; next: Flux or Argo CD, or hawser apply --repo URL"},
-		{"agent behind", clusterstatus.State{Delivered: "f2", Image: "agent:v2", Nodes: []clusterstatus.Node{node("f1", "")}},
+		{"agent behind", health.State{Delivered: "f2", Image: "agent:v2", Nodes: []health.Node{node("f1", "")}},
 			"c1: n1: not at the published fabric f2 yet"},
-		{"node off", clusterstatus.State{Delivered: "f2", Image: "agent:v2", Nodes: []clusterstatus.Node{node("f1", "NotReady")}}, ""},
-		{"unreachable", clusterstatus.State{Error: "connection refused"}, ""},
+		{"node off", health.State{Delivered: "f2", Image: "agent:v2", Nodes: []health.Node{node("f1", "NotReady")}}, ""},
+		{"unreachable", health.State{Error: "connection refused"}, ""},
 	} {
 		tt.state.Cluster = "c1"
 		var have []string
-		for _, p := range g.laggingAgents([]clusterstatus.State{tt.state}) {
+		for _, p := range g.laggingAgents([]health.State{tt.state}) {
 			have = append(have, p.String())
 		}
 		if text := strings.Join(have, "\n"); text != tt.want {

@@ -13,7 +13,6 @@ import (
 	"hawser.dev/hawser/internal/cli/baseline"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/internal/diag"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
@@ -35,7 +34,7 @@ func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 		first = "\x1b[H\x1b[2J" // cursor to the top, clear the screen
 		between = first
 	}
-	var states []clusterstatus.State // of the last output
+	var states []health.State // of the last output
 	for before := ""; ; {
 		seen := read()
 		if text := seen.String(); text != before && ctx.Err() == nil {
@@ -152,7 +151,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 
 // laggingAgents returns the problems of clusters and agents that do not have the published fabric
 // and image.
-func (g *waitTarget) laggingAgents(states []clusterstatus.State) []health.Problem {
+func (g *waitTarget) laggingAgents(states []health.State) []health.Problem {
 	if g.blockedBy.Text != "" {
 		return []health.Problem{g.blockedBy}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/checkout"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
@@ -48,6 +49,8 @@ type verifyFlags struct {
 
 // verification is the JSON form of `hawser verify`.
 type verification struct {
+	// Problems are those that may be why a test did not succeed, causes first.
+	Problems    []health.Problem      `json:"problems,omitempty"`
 	Nodes       []status.Verification `json:"nodes"`
 	Pods        []status.Verification `json:"pods,omitempty"`
 	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
@@ -92,6 +95,9 @@ and after errors. If the command is killed, the agent undrains it within a minut
 report has the lost and late requests, the longest gap and the broken connections. A request
 in its handshake while paths move is late by a second. A gateway is refused if its cluster
 has no other live one.
+
+If a test does not succeed, the problems of hawser status that concern its clusters come
+first.
 
 Without flags it asks the agents of the running lab, or the agent of this host. With
 --context or --cluster it asks the agents in pods of Kubernetes clusters (this needs the
@@ -181,6 +187,9 @@ func (f verifyFlags) verify(ctx context.Context, env *cli.Env) (verification, er
 		})
 	}
 	v.addPolicies(ctx, agents.Clusters)
+	if v.exit() != nil {
+		v.Problems = v.concern(assess(ctx, agents))
+	}
 	return v, nil
 }
 
@@ -266,10 +275,13 @@ func (v verification) text() string {
 		_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf(format, args...)))
 	}
 	problems := v.problems()
+	for _, p := range v.Problems {
+		line("%s", p)
+	}
 	for _, p := range problems {
 		line("%s", p)
 	}
-	if len(problems) > 0 {
+	if len(v.Problems)+len(problems) > 0 {
 		_, _ = fmt.Fprintln(&out)
 	}
 	var order []string

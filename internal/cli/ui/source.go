@@ -23,7 +23,6 @@ import (
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/internal/diag"
 	"hawser.dev/hawser/internal/svg"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/reconciler/gitrepo"
@@ -185,34 +184,11 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	if err != nil {
 		return ui.Reports{Asked: true}, err
 	}
-	out := ui.Reports{Asked: true, From: s.asked().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old, Problems: statusProblems(got.States)}
+	out := ui.Reports{Asked: true, From: s.asked().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old, Problems: health.Assess(got.States)}
 	if set, _ := s.Clusterset(ctx); set != nil { // the page shows what is wrong with the files
 		out.Unreachable = append(out.Unreachable, missingGateways(set.Fabric, got)...)
 	}
 	return out, nil
-}
-
-// statusProblems returns the problems that hawser status reports of clusters, except those that the
-// page sees sooner: clusters that do not answer, and links that are down.
-func statusProblems(states []clusterstatus.State) []ui.Problem {
-	var out []ui.Problem
-	for _, p := range health.Assess(states) {
-		if p.Code == health.CodeUnreachable || p.Code == health.CodeLinksDown || p.Severity == health.Info {
-			continue
-		}
-		made := ui.Problem{Severity: ui.Error, Subject: cmp.Or(p.Cluster, "clusterset"), Note: p.Text, Cluster: p.Cluster, Node: p.Node}
-		if p.Severity != health.Error {
-			made.Severity = ui.Warning
-		}
-		if p.Node != "" {
-			made.Subject += "/" + p.Node
-		}
-		if p.Next != "" {
-			made.Detail = "next: " + p.Next
-		}
-		out = append(out, made)
-	}
-	return out
 }
 
 // missingGateways returns the gateways without an agent in the clusters whose pods are known.

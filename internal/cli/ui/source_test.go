@@ -14,7 +14,6 @@ import (
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/internal/cli/baseline"
 	"hawser.dev/hawser/internal/cli/clitest"
-	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler"
 	"hawser.dev/hawser/render/plan"
@@ -126,22 +125,6 @@ func TestPlanOfOthers(t *testing.T) {
 	}
 	if slices.ContainsFunc(s.plans, func(p planned) bool { return strings.Contains(p.of, "private") }) {
 		t.Error("a refused plan is kept")
-	}
-}
-
-// TestStatusProblems: the headline has what hawser status reports, but for what the page sees sooner.
-func TestStatusProblems(t *testing.T) {
-	t.Parallel()
-	states := []clusterstatus.State{
-		{Cluster: "c1", Error: "connection refused"},
-		{Cluster: "c2", Context: "c2", Pods: 1, Running: 1, DNSProblem: "no block", Nodes: []clusterstatus.Node{{Name: "n1", Cluster: "c2", Ready: "True", Up: 0, Links: 1, Problems: []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside"}}}}},
-	}
-	var got []string
-	for _, p := range statusProblems(states) {
-		got = append(got, p.Severity+" "+p.Subject+": "+p.Note)
-	}
-	if want := []string{"error c2/n1: pods are outside", "error c2: no block"}; !slices.Equal(got, want) {
-		t.Errorf("have %q, want %q", got, want)
 	}
 }
 

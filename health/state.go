@@ -1,0 +1,119 @@
+package health
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"hawser.dev/hawser/nodeagent/mcs"
+	"hawser.dev/hawser/nodeagent/status"
+)
+
+// State is what a cluster's API reports about Hawser.
+type State struct {
+	Cluster    string    `json:"cluster"`
+	Context    string    `json:"context"`
+	Error      string    `json:"error,omitempty"` // why the rest is not known
+	At         time.Time `json:"at"`              // of the read
+	Clusterset string    `json:"clusterset,omitempty"`
+	Applied    string    `json:"applied,omitempty"`   // digest of the fabric that hawser apply brought last
+	Delivered  string    `json:"delivered,omitempty"` // digest of the fabric in the API
+	Image      string    `json:"image,omitempty"`     // of the agents
+	Nodes      []Node    `json:"nodes"`
+	Pods       int64     `json:"pods"` // agents that should run
+	Running    int64     `json:"running"`
+	// Outdated counts agents that do not run the newest version of their DaemonSet.
+	Outdated int64     `json:"outdated,omitempty"`
+	Stopped  []Pod     `json:"stopped,omitempty"` // agents that do not run
+	Exports  []Export  `json:"exports"`
+	Gateways []Gateway `json:"gateways,omitempty"` // on a fixed node
+	// DNSProblem is why pods may not resolve names of the clusterset, and how to fix it.
+	DNSProblem string `json:"unresolved,omitempty"`
+}
+
+// Node is the report of one agent in its HawserNode, with the state of its Node object.
+type Node struct {
+	Name    string `json:"name"`
+	Cluster string `json:"cluster"`
+	Role    string `json:"role"`              // gateway | worker
+	Gateway string `json:"gateway,omitempty"` // that it holds, where labels picked the node
+	Version string `json:"version,omitempty"`
+	Fabric  string `json:"fabric,omitempty"` // digest
+	Up      int64  `json:"linksUp"`
+	Links   int64  `json:"links"`
+	Ready   string `json:"ready"` // True | False | Unknown
+	Why     string `json:"why,omitempty"`
+	Drained bool   `json:"drained,omitempty"`
+	// Problems are the problems that the agent reports, errors first.
+	Problems []status.Problem `json:"problems,omitempty"`
+	// Changed is when the agent's condition Ready changed last.
+	Changed time.Time `json:"changed,omitzero"`
+	// Off describes the Node object if it is not ready, such as "NotReady since 10:41:12Z". The
+	// report is then old. Empty = ready, or not readable.
+	Off string `json:"off,omitempty"`
+	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY. The reason
+	// follows in parentheses if it is known.
+	LinksDown []string `json:"linksDown,omitempty"`
+	// Endpoints are the addresses at which remote gateways are reached, by CLUSTER/GATEWAY.
+	Endpoints map[string][]netip.Addr `json:"endpoints,omitempty"`
+	// UpSince is when the first of the links to a remote gateway that are up came up, by
+	// CLUSTER/GATEWAY.
+	UpSince map[string]time.Time `json:"upSince,omitempty"`
+}
+
+// Reason returns the text of the agent's first problem; empty if it has none.
+func (n Node) Reason() string {
+	if len(n.Problems) == 0 {
+		return ""
+	}
+	return n.Problems[0].Text
+}
+
+// Gateway is a gateway of a cluster with the addresses at which others should reach it.
+type Gateway struct {
+	Name string `json:"name"`
+	Node string `json:"node"`
+	// Endpoints are the static addresses in the fabric. It is empty for a gateway that also has
+	// names or discovered endpoints.
+	Endpoints []netip.Addr `json:"endpoints,omitempty"`
+	NodeAddrs []netip.Addr `json:"nodeAddrs,omitempty"` // of the Node object; empty if not readable
+}
+
+// Pod is a pod of an agent that does not run.
+type Pod struct {
+	Name   string `json:"name"`
+	Node   string `json:"node"`
+	Reason string `json:"reason"` // such as "ErrImagePull hawser-agent:v9.9.9"
+}
+
+// Export is a ServiceExport of a cluster, or its import of that name.
+type Export struct {
+	Namespace  string      `json:"namespace"`
+	Name       string      `json:"name"`
+	Exported   bool        `json:"exported"` // by this cluster
+	Conditions []Condition `json:"conditions,omitempty"`
+	Type       string      `json:"type,omitempty"` // of the ServiceImport
+	IPs        []string    `json:"ips,omitempty"`
+	Clusters   []string    `json:"clusters,omitempty"` // that export it
+}
+
+// Condition is one condition of a ServiceExport.
+type Condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Problem returns the text of a condition that needs attention, else nothing.
+func (c Condition) Problem() string {
+	good := "True"
+	if c.Type == "Conflict" {
+		good = "False"
+	}
+	// A Service may keep an unsupported part, such as a port of SCTP.
+	if c.Status == good || c.Type == mcs.Supported {
+		return ""
+	}
+	return strings.TrimSuffix(c.Type+"="+c.Status+" "+c.Reason+": "+c.Message, ": ")
+}
