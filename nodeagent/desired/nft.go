@@ -164,7 +164,7 @@ func Sets() []Set {
 		{Name: SetAmbiguous, Doc: "backend that answers for several addresses: packets that it sends first wait for its client", Key: service},
 		{Name: SetKeepSource, Doc: "prefixes of this cluster whose source address is kept (flat)", Key: address, Interval: true},
 		{Name: SetDirect, Doc: "prefixes of this cluster that other clusters reach without translation (flat)", Key: address, Interval: true},
-		{Name: SetRemote, Doc: "prefixes behind the tunnels", Key: address, Interval: true},
+		{Name: SetRemote, Doc: "prefixes behind the tunnels; the packets to each are counted", Key: address, Interval: true, Counter: true},
 		{Name: SetNetworks, Doc: "addresses of other clusters that on this node belong to a network that the node is connected to", Key: address, Interval: true},
 		{Name: SetConnected, Doc: "such an address and the device of its network: packets to and from there do not belong to other clusters", Key: []Type{TypeAddr, TypeLink}, Interval: true},
 		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only replies come in", Key: address, Interval: true},

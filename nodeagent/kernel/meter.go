@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (ns *Namespace) TunnelCounters(ctx context.Context, tunnels []desired.Tunne
 	if elements {
 		errs = append(errs, ns.nft(func(conn *nftables.Conn) error {
 			for _, set := range nftSets() {
-				if !set.Counter {
+				if !set.Counter || set.Set.Name == desired.SetRemote {
 					continue
 				}
 				if err := nftCountElements(conn, set, counts); err != nil {
@@ -93,6 +94,34 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 		counts[desired.Peer{Link: link, PublicKey: p.PublicKey.String()}.Key()] = m
 	}
 	return nil
+}
+
+// RemotePackets returns the packets that this node sent into tunnels since the elements of the set were
+// written, by the first address of each prefix of another cluster. The map is empty without the table.
+// It is safe for concurrent use.
+func (ns *Namespace) RemotePackets(context.Context) (map[netip.Addr]uint64, error) {
+	counts := map[netip.Addr]uint64{}
+	err := ns.nft(func(conn *nftables.Conn) error {
+		for _, set := range nftSets() {
+			if set.Set.Name != desired.SetRemote {
+				continue
+			}
+			err := conn.Elements(set.name(), func(e nftables.Element) error {
+				if addr, ok := netip.AddrFromSlice(e.Key); ok && e.Counter != nil {
+					counts[addr] = e.Counter.Packets
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, nftables.ErrInterrupted) {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read counters of remote prefixes: %w", err)
+	}
+	return counts, nil
 }
 
 // Dropped returns the packets that table inet hawser dropped since its rules were last written,

@@ -237,8 +237,12 @@ func nftReject(begin func() *nftRule) []*nftRule {
 // or for a clusterset IP, are always for another cluster.
 func nftLeaving() []nftChain {
 	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).accept(),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).accept(),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("sending"),
 	}}
+	// The lookup counts the packets that enter a tunnel, per prefix of another cluster. The agent probes the
+	// links of clusters with packets more often.
+	sending := nftChain{name: "sending"}
 	c := nftChain{name: "connected", rules: []*nftRule{
 		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an xfrm
 		// interface. Postrouting has the underlay's device for the latter, so the rule checks the xfrm state.
@@ -247,6 +251,7 @@ func nftLeaving() []nftChain {
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
 	for _, f := range nftFamilies() {
+		sending.rules = append(sending.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).accept())
 		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
 		c.rules = append(c.rules,
 			nftOriginalDst(f, desired.SetPools).dropAs(desired.DropLeak),
@@ -254,7 +259,7 @@ func nftLeaving() []nftChain {
 		)
 	}
 	c.rules = append(c.rules, nftNew().dropAs(desired.DropLeak))
-	return []nftChain{leaving, c}
+	return []nftChain{leaving, sending, c}
 }
 
 // nftFromConnected drops packets from another cluster to this node or a local pod, if their

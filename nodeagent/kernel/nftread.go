@@ -32,7 +32,8 @@ func nftObserveElements(conn *nftables.Conn) ([]desired.Element, error) {
 // after it.
 type nftBound struct {
 	nftElem
-	isEnd bool
+	isEnd   bool
+	counter *nftables.Counter
 }
 
 // nftAppendElements reads one set. A set or table that does not exist has no elements.
@@ -73,7 +74,7 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 		}
 		// The slices refer to the receive buffer.
 		e.key, e.end, e.data = bytes.Clone(e.key), bytes.Clone(e.end), bytes.Clone(e.data)
-		bounds = append(bounds, nftBound{e, from.IntervalEnd})
+		bounds = append(bounds, nftBound{e, from.IntervalEnd, from.Counter})
 		return nil
 	})
 	if err != nil {
@@ -97,7 +98,7 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 		} else {
 			e.end = bytes.Repeat([]byte{0xff}, len(b.key))
 		}
-		add(e, nil)
+		add(e, b.counter)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -32,7 +33,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Config is the fixed configuration of Peers. Its functions must not block, except Meters.
+// Config is the fixed configuration of Peers. Its functions must not block, except Meters and RemotePackets.
 type Config struct {
 	Cluster      string
 	StateDir     string
@@ -44,6 +45,9 @@ type Config struct {
 	// Meters reads counters of tunnels from the kernel, Secured the state of IPsec connections.
 	Meters  func(context.Context, []desired.Tunnel) ([]kernel.TunnelCounters, error)
 	Secured func() map[string]ipsec.State
+	// RemotePackets reads how many packets this node sent into tunnels, by the first address of each prefix
+	// of another cluster. It may block.
+	RemotePackets func(context.Context) (map[netip.Addr]uint64, error)
 }
 
 // saveAgesInterval is the shortest time between two writes of the ages of exports.
@@ -61,6 +65,7 @@ type Peers struct {
 	endpoints     *endpointSelector
 	tunnel        *migration.Negotiator
 	layer         *transport.Transport
+	traffic       *trafficMeter
 
 	mu        sync.Mutex
 	spec      *round.PeerSpec
@@ -95,6 +100,7 @@ func New(config Config) *Peers {
 		Restored: tunnels.LoadOrZero(config.Log), Save: tunnels.Save,
 	})
 	p.endpoints = newEndpointSelector(config, p.prober, p.tunnel, wake, refreshEndpoints)
+	p.traffic = &trafficMeter{read: config.RemotePackets, changed: p.setTraffic, log: config.Log, wake: trigger.New()}
 	p.layer = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wake,
 		Protocols: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints},
@@ -115,7 +121,7 @@ func (p *Peers) updateRelay() {
 func (p *Peers) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		p.layer.Run, p.server.Run, p.client.Run, p.tunnel.Run, p.endpoints.run,
+		p.layer.Run, p.server.Run, p.client.Run, p.tunnel.Run, p.endpoints.run, p.traffic.run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -179,6 +185,11 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 		p.prober.SetListen(to.Listen)
 		p.prober.SetTargets(to.Targets)
 	}
+	if to := spec.Probing; to.Gateway == "" {
+		p.traffic.setInterval(0)
+	} else {
+		p.traffic.setInterval(to.Settings.Interval)
+	}
 	p.tunnel.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
 	p.endpoints.setRemotes(spec.Remotes)
 }
@@ -209,6 +220,12 @@ func (p *Peers) ApplyRound(e round.Effects) {
 	if !same {
 		p.finder.Set(e.Sizes.Self, e.Sizes.Listen, e.Sizes.Links)
 	}
+}
+
+// setTraffic sets the neighbours to which this gateway forwards packets.
+func (p *Peers) setTraffic(neighbors map[string]bool) {
+	p.prober.SetTraffic(neighbors)
+	p.finder.SetTraffic(neighbors)
 }
 
 // setActiveLinks sets the active link to each neighbour; the prober reports it to the peers.
@@ -264,6 +281,7 @@ func (p *Peers) publish(change func(*model.ClusterState) bool) {
 // SetProjection sets the projection that endpoint probes are built from.
 func (p *Peers) SetProjection(in projection.Input, n *round.DesiredNode) {
 	p.endpoints.setProjection(in, n)
+	p.traffic.setPrefixes(prefixNeighbors(in))
 }
 
 // SetInstalled sets the tunnels of the kernel by remote gateway; nil = unknown.

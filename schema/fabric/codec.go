@@ -110,7 +110,11 @@ func Decompress(raw []byte) ([]byte, error) {
 
 // Cluster returns a cluster by name; nil if absent.
 func (f *Fabric) Cluster(name string) *Cluster {
-	i := slices.IndexFunc(f.Clusters, func(c Cluster) bool { return c.Name == name })
+	// Rendered fabrics are sorted by name. A list that is not sorted is searched in full.
+	i, found := slices.BinarySearchFunc(f.Clusters, name, func(c Cluster, name string) int { return strings.Compare(c.Name, name) })
+	if !found {
+		i = slices.IndexFunc(f.Clusters, func(c Cluster) bool { return c.Name == name })
+	}
 	if i < 0 {
 		return nil
 	}

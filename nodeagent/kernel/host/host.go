@@ -241,6 +241,12 @@ func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.T
 	return h.namespace.TunnelCounters(ctx, tunnels)
 }
 
+// RemotePackets returns the packets that this node sent into tunnels, by the first address of each prefix
+// of another cluster.
+func (h *Host) RemotePackets(ctx context.Context) (map[netip.Addr]uint64, error) {
+	return h.namespace.RemotePackets(ctx)
+}
+
 // IPsecStates returns the state of the IPsec connections.
 func (h *Host) IPsecStates() map[string]ipsec.State { return h.secured.States() }
 

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 )
@@ -26,43 +27,49 @@ func (p *Prober) condition() condition {
 // advertFor returns the advert of a link. It contains only own observations: if it repeated the
 // peer's, each end would keep the other's rank low.
 func (p *Prober) advertFor(t *target, now time.Time) linkAdvert {
-	return linkAdvert{rank: min(t.ownRank(now), p.condition().rank), inUse: p.uses(t.Peer), acceptsTransit: p.acceptsTransit}
+	return linkAdvert{
+		rank: min(t.ownRank(now), p.condition().rank), inUse: p.uses(t.Peer), acceptsTransit: p.acceptsTransit,
+		traffic: p.traffic[t.Peer.Cluster],
+	}
 }
 
 func (p *Prober) shownOf(t *target, now time.Time) reported {
 	other := t.effectiveAdvert()
-	return reported{live: t.live, rank: t.rank(now, p.condition()), uses: other.inUse, acceptsTransit: p.acceptsTransit && other.acceptsTransit}
+	return reported{
+		live: t.live, rank: t.rank(now, p.condition()), uses: other.inUse,
+		acceptsTransit: p.acceptsTransit && other.acceptsTransit, traffic: other.traffic,
+	}
 }
 
-// detectChange reports whether the published state of a target changed.
+// detectChange marks the published state as outdated if the state of a target changed. It reports whether
+// the change affects paths, which traffic does not.
 func (p *Prober) detectChange(t *target, now time.Time) bool {
-	current := p.shownOf(t, now)
-	if t.shown == current {
+	before, current := t.shown, p.shownOf(t, now)
+	if before == current {
 		return false
 	}
 	t.shown = current
 	p.stale = true
-	return true
+	before.traffic = current.traffic
+	return before != current
 }
 
 // publishChanges sends changes: a triggered update to gateways of other clusters, and the link
 // states to nodes of this cluster that probed recently.
 func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 	p.stale, p.announced = false, now
-	standby := 0
+	p.updateBusy(now)
 	entries := make([]entry, 0, len(p.tunnels))
 	for _, t := range p.tunnels {
-		if !p.inUse(t) {
-			standby++
-		}
 		p.updatePeer(t, now)
 		p.detectChange(t, now)
-		if e := (entry{t.hash, linkAdvert{t.shown.rank, t.shown.uses, t.shown.acceptsTransit}}); e.linkAdvert != (linkAdvert{}) {
+		// Only this gateway's own packets: if it repeated the reports of others, the bit would never end.
+		own := linkAdvert{rank: t.shown.rank, inUse: t.shown.uses, acceptsTransit: t.shown.acceptsTransit, traffic: p.traffic[t.Peer.Cluster]}
+		if e := (entry{t.hash, own}); e.linkAdvert != (linkAdvert{}) {
 			entries = append(entries, e)
 		}
 	}
 	p.stale = false
-	p.stretch = stretchFor(standby, p.settings.Interval)
 	list := newReachList(entries)
 	if list.generation != p.reach.generation {
 		p.reach = list.withDelta(p.reach)
@@ -71,10 +78,52 @@ func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 	return out
 }
 
-// stretchFor returns the number of intervals between two probes of a standby link.
-func stretchFor(standby int, interval time.Duration) int {
-	perSecond := float64(standby) / interval.Seconds()
-	return int(min(max((perSecond+standbyRate-1)/standbyRate, 1), maxStretch))
+// updateBusy determines the clusters whose links are probed at the full rate, and the rate of the other
+// links. A cluster is busy if a gateway at either end of its links forwards packets there, or if it reports
+// two links as in use: it left one of them, which may be dead.
+func (p *Prober) updateBusy(now time.Time) {
+	busy := maps.Clone(p.traffic)
+	if busy == nil {
+		busy = map[string]bool{}
+	}
+	inUse := map[string]bool{}
+	observe := func(cluster string, advert linkAdvert) {
+		if advert.traffic || advert.inUse && inUse[cluster] {
+			busy[cluster] = true
+		}
+		inUse[cluster] = inUse[cluster] || advert.inUse
+	}
+	for _, t := range p.sorted {
+		if t.isRemote() {
+			observe(t.Peer.Cluster, t.effectiveAdvert())
+			continue
+		}
+		for hash, advert := range t.received.reach {
+			if cluster, known := p.clusterOf[hash]; known {
+				observe(cluster, advert)
+			}
+		}
+	}
+	idle := 0
+	for _, t := range p.tunnels {
+		if !busy[t.Peer.Cluster] {
+			idle++
+		}
+	}
+	p.stretch = stretchFor(idle, p.settings.Interval)
+	if maps.Equal(busy, p.busy) {
+		return
+	}
+	p.busy = busy
+	for _, t := range p.tunnels {
+		p.probeSooner(t, now)
+	}
+}
+
+// stretchFor returns the number of intervals between two probes of an idle link.
+func stretchFor(idle int, interval time.Duration) int {
+	shared := time.Duration(idle) * time.Second / idleRate
+	return max(minStretch, int(min(shared, maxIdle)/interval))
 }
 
 // updatePeer schedules a triggered update if the advert differs from the last sent one.

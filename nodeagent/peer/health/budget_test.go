@@ -16,7 +16,9 @@ type lonely struct {
 	now  time.Time
 	dead map[netip.Addr]bool
 	sent map[netip.Addr]int
-	uses map[netip.Addr]bool // the peer uses the link
+	// traffic has the remote gateways that report traffic; list is the list of the siblings.
+	traffic map[netip.Addr]bool
+	list    *reachList
 }
 
 func remoteAddr(i int) netip.Addr {
@@ -56,8 +58,15 @@ func (l *lonely) run(d time.Duration) {
 
 func (l *lonely) reply(o outgoing) {
 	m, _ := decode(o.Raw)
-	m.reply, m.from, m.to, m.linkAdvert = true, m.to, m.from, linkAdvert{rank: Good, inUse: l.uses[o.To.Addr()]}
-	l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
+	has := m.generation
+	m.reply, m.from, m.to, m.generation, m.linkAdvert = true, m.to, m.from, 0, linkAdvert{rank: Good, traffic: l.traffic[o.To.Addr()]}
+	replies := []message{m}
+	if o.From.Device != "" && l.list != nil {
+		replies = l.list.replies(has, m)
+	}
+	for _, m := range replies {
+		l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
+	}
 }
 
 func (l *lonely) total() (n int) {
@@ -74,10 +83,10 @@ func TestBudget(t *testing.T) {
 		targets   int
 		low, high int // probes in ten seconds
 	}{
-		{"few are probed at the full rate", 40, 1600, 1680},
-		{"as many as the budget allows", 100, 4000, 4200},
-		{"more are stretched", 1000, 4000, 4200},
-		{"up to a bound", 3000, 6000, 6400},
+		{"few", 40, 400, 420},
+		{"as many as the budget allows", 100, 1000, 1050},
+		{"more share the budget", 1000, 1000, 1050},
+		{"up to a bound", 3000, 3000, 3200},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,27 +102,82 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetOfActiveLinks checks that links in use by either end keep the full rate.
-func TestBudgetOfActiveLinks(t *testing.T) {
+// TestTrafficIsProbedAtFullRate sends traffic at this gateway, at the peer and at a sibling.
+func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	t.Parallel()
 	l := newLonely(3000, calm)
-	l.run(10 * time.Second)
-	l.SetActiveLinks(map[string]model.Path{peerOf(7).Cluster: {Local: "a1", Remote: "g"}, peerOf(8).Cluster: {Local: "a2", Remote: "g"}})
-	l.uses = map[netip.Addr]bool{remoteAddr(9): true}
-	advert := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, inUse: true}}
-	advert.token = l.byFlow[flow{at: Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, from: remoteAddr(9)}].token
-	l.receive(l.now, Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1})}, netip.AddrPortFrom(remoteAddr(9), 4804), advert.encode())
+	own, sibling := netip.AddrFrom4([4]byte{192, 0, 2, 1}), netip.AddrFrom4([4]byte{192, 0, 2, 2})
+	targets := []Target{{Peer: GatewayID{"a", "a2"}, Source: own, Addr: sibling, Device: vxlan}}
+	for _, o := range l.sorted {
+		targets = append(targets, o.Target)
+	}
+	l.SetTargets(targets)
+	l.run(20 * time.Second)
+	l.SetActiveLinks(map[string]model.Path{peerOf(8).Cluster: {Local: "a1", Remote: "g"}})
+	l.SetTraffic(map[string]bool{peerOf(7).Cluster: true})
+	l.traffic = map[netip.Addr]bool{remoteAddr(9): true}
+	says := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, traffic: true}}
+	says.token = l.byFlow[flow{at: Listen{Addr: own}, from: remoteAddr(9)}].token
+	l.receive(l.now, Listen{Addr: own}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
+	list := newReachList([]entry{{peerOf(10).hash(), linkAdvert{rank: Good, traffic: true}}})
+	l.list = &list
+	l.run(time.Second)
 	clear(l.sent)
 	l.run(5 * time.Second)
-	for i, want := range map[int]int{7: 20, 8: 1, 9: 20} {
+	for i, want := range map[int]int{7: 20, 8: 0, 9: 20, 10: 20, 11: 0} {
 		if n := l.sent[remoteAddr(i)]; n < want || n > want+3 {
 			t.Errorf("target %d got %d probes in 5 s, want %d", i, n, want)
 		}
 	}
-	s := l.Snapshot()
-	for i, want := range map[int]bool{7: false, 8: true, 9: false} {
-		if link := s.Links[s.byPeer[peerOf(i)][0]]; link.Standby != want {
-			t.Errorf("target %d: standby is %v", i, link.Standby)
+	// Only packets of this gateway count in its own reports.
+	for _, e := range l.reach.entries {
+		if want := e.hash == peerOf(7).hash(); e.traffic != want {
+			t.Errorf("entry %x reports traffic %v", e.hash, e.traffic)
+		}
+	}
+	// A change of traffic alone requires no new choice of paths.
+	l.SetTraffic(nil)
+	changes := 0
+	l.config.OnChange = func() { changes++ }
+	list = newReachList([]entry{{peerOf(10).hash(), linkAdvert{rank: Good}}}).withDelta(list)
+	l.traffic = nil
+	l.run(10 * time.Second)
+	clear(l.sent)
+	l.run(5 * time.Second)
+	for _, i := range []int{7, 9, 10} {
+		if n := l.sent[remoteAddr(i)]; n > 3 {
+			t.Errorf("target %d got %d probes in 5 s after its traffic ended", i, n)
+		}
+	}
+	if changes != 0 {
+		t.Errorf("%d changes of links were reported", changes)
+	}
+}
+
+// TestIdleLinkDies kills a link without traffic. From the first packet on, its cluster moves as fast as
+// from a link with traffic. The other cluster receives nothing over the dead link, and needs as long again.
+func TestIdleLinkDies(t *testing.T) {
+	t.Parallel()
+	for round := range 4 {
+		m := newSim(t, calm, 3, 3)
+		m.idle = true
+		for _, n := range m.nodes {
+			m.forward(n)
+		}
+		m.run(time.Minute + time.Duration(round)*calm.Interval/4)
+		before := m.agreed("a", "b")
+		m.cut(func(from, to string) bool {
+			return from == before.Local && to == before.Remote || from == before.Remote && to == before.Local
+		})
+		begin := m.now
+		m.idle = false
+		m.forward(m.node("a", before.Local))
+		m.run(2 * time.Second)
+		if after := m.agreed("a", "b"); after.Path == before.Path || after.Rank != Good {
+			t.Fatalf("round %d: from %+v to %+v", round, before, after)
+		}
+		if took := m.lastMove("a", "b", begin); took > 2*820*time.Millisecond {
+			t.Errorf("round %d: all moved after %v", round, took)
 		}
 	}
 }
@@ -125,7 +189,7 @@ func TestStandbyDeath(t *testing.T) {
 	l := newLonely(3000, calm)
 	l.run(10 * time.Second)
 	l.dead[remoteAddr(5)] = true
-	l.run(maxStretch*calm.Interval + 900*time.Millisecond)
+	l.run(maxIdle + 900*time.Millisecond)
 	link := func() Link {
 		s := l.Snapshot()
 		return s.Links[s.byPeer[peerOf(5)][0]]
@@ -139,7 +203,7 @@ func TestStandbyDeath(t *testing.T) {
 		t.Errorf("a dead link got %d probes in 10 s", n)
 	}
 	delete(l.dead, remoteAddr(5))
-	l.run(maxStretch*calm.Interval + 600*time.Millisecond)
+	l.run(maxIdle + 600*time.Millisecond)
 	if have := link(); have.State() != status.Connected {
 		t.Errorf("replies again, but the link is %+v", have)
 	}
@@ -172,6 +236,7 @@ func TestPokesAreBounded(t *testing.T) {
 func TestUnansweredPoke(t *testing.T) {
 	t.Parallel()
 	l := newLonely(1, calm)
+	l.SetTraffic(map[string]bool{peerOf(0).Cluster: true})
 	l.run(5 * time.Second)
 	l.dead[remoteAddr(0)] = true
 	begin := l.Snapshot().Stats.Updates

@@ -77,7 +77,7 @@ type Link struct {
 	// Unsteady until Held, which is otherwise zero.
 	Flaps int       `json:"Falls"`
 	Held  time.Time `json:"Held"`
-	// Standby reports that neither end uses the link; it may be probed less often.
+	// Standby reports that neither end uses the link.
 	Standby bool `json:"Standby"`
 	// LeastRTT is the shortest round trip of recent probes; 0 without a reply.
 	LeastRTT time.Duration `json:"LeastRTT"`

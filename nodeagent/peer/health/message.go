@@ -11,6 +11,8 @@ type linkAdvert struct {
 	inUse bool // its cluster sends over this link
 	// acceptsTransit says that the sender accepts transit traffic over this link.
 	acceptsTransit bool
+	// traffic says that the sender recently forwarded packets to the other end's cluster, or through it.
+	traffic bool
 }
 
 // entry is the report of a gateway about its link to a remote gateway.
@@ -45,7 +47,7 @@ func (p GatewayID) hash() uint64 { return wire.HashID(p.String()) }
 
 // wire returns the advert in the format of messages.
 func (w linkAdvert) wire() wire.LinkAdvert {
-	return wire.LinkAdvert{Rank: uint8(w.rank), InUse: w.inUse, AcceptsTransit: w.acceptsTransit}
+	return wire.LinkAdvert{Rank: uint8(w.rank), InUse: w.inUse, AcceptsTransit: w.acceptsTransit, Traffic: w.traffic}
 }
 
 // number returns a distinct number for each advert.
@@ -57,11 +59,14 @@ func (w linkAdvert) number() uint64 {
 	if w.acceptsTransit {
 		out += 1 << 9
 	}
+	if w.traffic {
+		out += 1 << 10
+	}
 	return out
 }
 
 func advertOf(w wire.LinkAdvert) linkAdvert {
-	return linkAdvert{rank: min(Rank(w.Rank), Good), inUse: w.InUse, acceptsTransit: w.AcceptsTransit}
+	return linkAdvert{rank: min(Rank(w.Rank), Good), inUse: w.InUse, acceptsTransit: w.AcceptsTransit, traffic: w.Traffic}
 }
 
 func (m *message) encode() []byte {

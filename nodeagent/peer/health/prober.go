@@ -33,6 +33,7 @@ type Prober struct {
 	tunnels     []*target           // targets in other clusters, by hash
 	byPeer      map[GatewayID][]int // indexes in sorted; never changed in place
 	byFlow      map[flow]*target
+	clusterOf   map[uint64]string // of a remote gateway, by its hash
 	schedule    timerqueue.Queue[*target]
 	until       time.Time // next check of the schedule
 	moved       bool      // targets or listen changed; sockets may have to change
@@ -45,11 +46,13 @@ type Prober struct {
 	strangers transport.RateLimiter
 
 	activeLinks    map[string]model.Path
+	traffic        map[string]bool // as in SetTraffic
+	busy           map[string]bool // remote clusters whose links are probed at the full rate
 	ready          bool
 	draining       bool
 	acceptsTransit bool // this gateway accepts transit traffic
 	isolation      isolationDetector
-	stretch        int       // intervals between two probes of a standby link
+	stretch        int       // intervals between two probes of an idle link
 	stale          bool      // the published state may be outdated
 	announced      time.Time // of the last publication
 	reach          reachList
@@ -119,11 +122,12 @@ func (p *Prober) SetTargets(targets []Target) {
 func (p *Prober) sort() {
 	p.moved = true
 	p.sorted = slices.SortedFunc(maps.Values(p.targets), compareTargets)
-	p.tunnels, p.byPeer = nil, make(map[GatewayID][]int, len(p.sorted))
+	p.tunnels, p.byPeer, p.clusterOf = nil, make(map[GatewayID][]int, len(p.sorted)), map[uint64]string{}
 	for i, t := range p.sorted {
 		p.byPeer[t.Peer] = append(p.byPeer[t.Peer], i)
 		if t.isRemote() {
 			p.tunnels = append(p.tunnels, t)
+			p.clusterOf[t.hash] = t.Peer.Cluster
 		}
 	}
 	slices.SortFunc(p.tunnels, func(a, b *target) int { return cmp.Compare(a.hash, b.hash) })
@@ -253,7 +257,7 @@ func (p *Prober) SetAcceptsTransit(acceptsTransit bool) {
 }
 
 // SetActiveLinks sets the link to each remote cluster that this node uses. The links of this gateway among
-// them are reported to the peer and probed at the full rate.
+// them are reported to the peer.
 func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	p.mu.Lock()
 	same := maps.Equal(p.activeLinks, use)
@@ -263,9 +267,16 @@ func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	}
 	p.change(func(now time.Time) bool {
 		p.activeLinks = maps.Clone(use)
-		for _, t := range p.sorted {
-			p.probeSooner(t, now)
-		}
+		return false
+	})
+}
+
+// SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently forwarded
+// packets. Their links are probed at the full rate, here and at the remote gateways and the siblings.
+func (p *Prober) SetTraffic(clusters map[string]bool) {
+	p.change(func(now time.Time) bool {
+		p.traffic = maps.Clone(clusters)
+		p.updateBusy(now)
 		return false
 	})
 }

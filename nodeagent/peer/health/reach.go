@@ -100,8 +100,8 @@ type receivedList struct {
 	got        [][]entry // pages; nil = missing
 }
 
-// addPage adds a page or applies changes. changed reports a new list; lost reports that the changes
-// are for a list that this node does not have.
+// addPage adds a page or applies changes. changed reports a list that differs in more than the traffic;
+// lost reports that the changes are for a list that this node does not have.
 func (h *receivedList) addPage(m *message) (changed, lost bool) {
 	if m.pages == 0 || m.generation == h.generation {
 		return false, false
@@ -128,6 +128,9 @@ func (h *receivedList) change(m *message) (changed, lost bool) {
 	}
 	reach := maps.Clone(h.reach)
 	for _, e := range m.reach {
+		before, now := reach[e.hash], e.linkAdvert
+		before.traffic, now.traffic = false, false
+		changed = changed || before != now
 		if e.linkAdvert == (linkAdvert{}) {
 			delete(reach, e.hash)
 		} else {
@@ -135,5 +138,5 @@ func (h *receivedList) change(m *message) (changed, lost bool) {
 		}
 	}
 	*h = receivedList{reach: reach, generation: m.generation}
-	return true, false
+	return changed, false
 }

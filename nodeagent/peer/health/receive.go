@@ -75,7 +75,9 @@ func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 	} else {
 		back := p.onSiblingReply(now, t, m.rank)
 		p.stale = p.stale || back
+		known := t.received.generation
 		updated, lost := t.received.addPage(m.message)
+		p.stale = p.stale || t.received.generation != known
 		if lost {
 			p.scheduleUpdate(t, now)
 		}

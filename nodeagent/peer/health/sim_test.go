@@ -31,6 +31,8 @@ type sim struct {
 	older  *simNode // agent without tokens
 	// lost reports whether a packet is lost; nil = never.
 	lost func(from, to *simNode, tunnel bool) bool
+	// idle means that pods send nothing. Otherwise each gateway forwards packets over its selected links.
+	idle bool
 }
 
 // simNode is one agent.
@@ -200,6 +202,18 @@ func (m *sim) choose(n *simNode) {
 	}
 	n.paths = paths
 	n.SetActiveLinks(use)
+	m.forward(n)
+}
+
+// forward sets the traffic of a gateway.
+func (m *sim) forward(n *simNode) {
+	traffic := map[string]bool{}
+	for cluster, path := range n.paths {
+		if path.Local == n.name.Gateway && !m.idle {
+			traffic[cluster] = true
+		}
+	}
+	n.SetTraffic(traffic)
 }
 
 func (m *sim) send(packets []outgoing) {

@@ -63,6 +63,7 @@ type reported struct {
 	rank           Rank
 	uses           bool
 	acceptsTransit bool
+	traffic        bool // of the peer
 }
 
 // maxUpdateTries limits how often a triggered update is sent.

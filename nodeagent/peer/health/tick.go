@@ -16,10 +16,11 @@ const (
 	// second one is added for each tunnel.
 	publishInterval  = 5 * time.Millisecond
 	publishPerTunnel = 5 * time.Microsecond
-	// standbyRate limits the probes per second of all standby links together. Their interval grows
-	// up to maxStretch times the configured one.
-	standbyRate = 400
-	maxStretch  = 20
+	// idleRate limits the probes per second of all idle links together. The time between two probes of an
+	// idle link is at least minStretch intervals, and otherwise at most maxIdle.
+	idleRate   = 100
+	minStretch = 4
+	maxIdle    = 10 * time.Second
 	// updateRate limits triggered updates per second and in one burst.
 	updateRate = 2000
 	// verifyRate limits the updates that only verify a probe, so that forged probes do not delay
@@ -100,7 +101,7 @@ func (p *Prober) rest(now time.Time) time.Duration {
 func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	t.checkDead(now, p.settings)
 	if t.stretch > 1 && t.live != Dead && t.overdue(now, p.settings) {
-		t.next = now // a standby link missed a reply: probe at the full rate
+		t.next = now // an idle link missed a reply: probe at the full rate
 	}
 	if t.triggered.nonce != 0 && !t.triggered.at.After(now) {
 		out = p.sendUpdate(out, t, now)
@@ -180,7 +181,7 @@ func (p *Prober) next(t *target, now time.Time) time.Time {
 
 // rate returns the number of intervals between two probes of a target.
 func (p *Prober) rate(t *target, now time.Time) int {
-	if !t.isRemote() || p.inUse(t) || t.needsFullRate(now, p.settings) {
+	if !t.isRemote() || p.busy[t.Peer.Cluster] || t.needsFullRate(now, p.settings) {
 		return 1
 	}
 	return p.stretch

@@ -3,9 +3,11 @@ package pathmtu
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,7 @@ type Finder struct {
 	until    time.Time             // due time of the queue, as of the last tick
 	moved    bool                  // links or addresses changed, so sockets may have to change
 	gateways map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
+	busy     map[string]bool       // as in SetTraffic
 	stats    Stats
 	bucket   transport.RateLimiter
 }
@@ -59,27 +62,23 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	for _, a := range listen {
 		f.listen[a] = true
 	}
-	// The interval of tries of a standby link.
-	n := 0
-	for _, l := range links {
-		if !l.InUse {
-			n++
-		}
-	}
-	interval := max(standby, time.Duration(n)*time.Second/standbyRate)
+	// The interval of tries of a link without traffic.
+	interval := max(standby, time.Duration(len(links))*time.Second/standbyRate)
 	paths := make(map[linkKey]*linkState, len(links))
 	for _, l := range links {
 		f.gateways[l.Addr] = wire.HashID(l.Peer)
 		key := linkKey{l.Source, l.Addr}
 		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
 			becomesActive := l.InUse && !p.InUse
-			p.Link, p.id, p.interval = l, wire.HashID(l.Peer), pick(l, interval)
+			p.Link, p.id, p.idleInterval = l, wire.HashID(l.Peer), interval
+			p.setTraffic(f.hasTraffic(l))
 			if becomesActive && !p.trying && p.phase == phaseSteady {
 				p.due = now
 			}
 			paths[key] = p
 		} else {
-			paths[key] = newPath(now, l, pick(l, interval), offset(l, interval))
+			paths[key] = newPath(now, l, interval, offset(l, interval))
+			paths[key].setTraffic(f.hasTraffic(l))
 		}
 		f.queue.Schedule(paths[key], paths[key].due)
 	}
@@ -93,11 +92,26 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.config.Wake.Fire()
 }
 
-func pick(l Link, interval time.Duration) time.Duration {
-	if l.InUse {
-		return activeInterval
+// SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently forwarded
+// packets.
+func (f *Finder) SetTraffic(clusters map[string]bool) {
+	f.mu.Lock()
+	now := time.Now()
+	f.busy = maps.Clone(clusters)
+	for _, p := range f.paths {
+		if p.setTraffic(f.hasTraffic(p.Link)) && !p.trying && p.phase == phaseSteady {
+			p.due = now
+			f.queue.Schedule(p, p.due)
+		}
 	}
-	return interval
+	f.mu.Unlock()
+	f.config.Wake.Fire()
+}
+
+// hasTraffic reports whether this gateway forwards packets over a link.
+func (f *Finder) hasTraffic(l Link) bool {
+	cluster, _, _ := strings.Cut(l.Peer, "/")
+	return l.InUse && f.busy[cluster]
 }
 
 // offset spreads the first tries. A link in use is tried at once.

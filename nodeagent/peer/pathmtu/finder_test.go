@@ -29,6 +29,11 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
 	f.Set(self, nil, links(3000, 100))
+	traffic := map[string]bool{}
+	for i := range 100 {
+		traffic[fmt.Sprint(i)] = true
+	}
+	f.SetTraffic(traffic)
 	begin := time.Now()
 	bytes, answered := 0, map[netip.Addr]bool{}
 	const span = 60 * time.Second
@@ -76,6 +81,46 @@ func TestSetKeeps(t *testing.T) {
 	out, _ := f.Tick(time.Now())
 	if len(out) == 0 || out[0].To.Addr() != set[1].Addr {
 		t.Error("a link that becomes active is not probed")
+	}
+}
+
+// TestSetTraffic: a link in use is tried at once, and after that as often as others, until its cluster has
+// traffic.
+func TestSetTraffic(t *testing.T) {
+	t.Parallel()
+	f := New(Config{Log: slog.New(slog.DiscardHandler)})
+	set := links(2, 1)
+	f.Set(self, nil, set)
+	tries := func(from, until time.Duration) (n int) {
+		begin := time.Now()
+		for at := from; at < until; at += coalesceTime {
+			now := begin.Add(at)
+			out, _ := f.Tick(now)
+			for _, o := range out {
+				if o.To.Addr() != set[0].Addr {
+					continue
+				}
+				n++
+				m, err := wire.Decode(o.Raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.From, m.To, m.Size.Reply = m.To, m.From, true
+				f.Receive(now, transport.Packet{At: o.From, From: o.To, Message: m})
+			}
+		}
+		return n
+	}
+	if n := tries(0, 20*time.Second); n != 1 {
+		t.Errorf("%d tries in 20 s without traffic, want 1", n)
+	}
+	f.SetTraffic(map[string]bool{"0": true, "1": true})
+	if n := tries(20*time.Second, 40*time.Second); n < 4 || n > 5 {
+		t.Errorf("%d tries in 20 s with traffic, want 4 or 5", n)
+	}
+	f.SetTraffic(nil)
+	if n := tries(40*time.Second, 60*time.Second); n > 1 {
+		t.Errorf("%d tries in 20 s after the traffic, want 1 at most", n)
 	}
 }
 

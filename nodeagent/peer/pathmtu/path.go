@@ -9,7 +9,7 @@ import (
 
 // Times and counts of the search.
 const (
-	activeInterval    = 5 * time.Second        // between tries of an active link
+	activeInterval    = 5 * time.Second        // between tries of an active link with traffic
 	standby           = 60 * time.Second       // minimum for other links
 	recoveryInterval  = 20 * time.Second       // between tries of full size in a black hole
 	recoveryPerSearch = 10                     // after this many of them, search again
@@ -45,11 +45,13 @@ type linkState struct {
 	LinkMTU
 	id       uint64        // of the peer
 	interval time.Duration // between tries in the steady phase
-	due      time.Time     // when the next try starts, or the current one ends
-	trying   bool
-	big      sent
-	small    sent
-	rtt      time.Duration // smoothed; 0 = unknown
+	// idleInterval is the interval without traffic.
+	idleInterval time.Duration
+	due          time.Time // when the next try starts, or the current one ends
+	trying       bool
+	big          sent
+	small        sent
+	rtt          time.Duration // smoothed; 0 = unknown
 
 	phase   int
 	quiet   int // consecutive tries without a reply
@@ -63,8 +65,19 @@ type linkState struct {
 
 func newPath(now time.Time, l Link, interval, first time.Duration) *linkState {
 	return &linkState{
-		LinkMTU: LinkMTU{Link: l, State: Unknown, PathMTU: l.MTU, Since: now}, id: wire.HashID(l.Peer), interval: interval, due: now.Add(first),
+		LinkMTU: LinkMTU{Link: l, State: Unknown, PathMTU: l.MTU, Since: now}, id: wire.HashID(l.Peer),
+		interval: interval, idleInterval: interval, due: now.Add(first),
 	}
+}
+
+// setTraffic sets the interval for a link with or without traffic. It reports whether it became shorter.
+func (p *linkState) setTraffic(traffic bool) bool {
+	before := p.interval
+	p.interval = p.idleInterval
+	if traffic {
+		p.interval = activeInterval
+	}
+	return p.interval < before
 }
 
 // size returns the packet size of the next try.

@@ -31,9 +31,17 @@ type simulation struct {
 func simulate(t *testing.T, l Link, passes func(size int) bool) *simulation {
 	t.Helper()
 	return &simulation{
-		t: t, now: begin, path: newPath(begin, l, pick(l, standby), 0), passes: passes, rtt: 20 * time.Millisecond,
+		t: t, now: begin, path: newPath(begin, l, testInterval(l), 0), passes: passes, rtt: 20 * time.Millisecond,
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
+}
+
+// testInterval returns the interval of a link with traffic if it is in use.
+func testInterval(l Link) time.Duration {
+	if l.InUse {
+		return activeInterval
+	}
+	return standby
 }
 
 func upTo(most int) func(int) bool { return func(size int) bool { return size <= most } }

@@ -48,7 +48,8 @@ type Link struct {
 	Source netip.Addr // own tunnel address
 	Addr   netip.Addr // the peer's tunnel address, same family
 	MTU    int        // of the tunnel, bytes, IP header included
-	// InUse is true while the link is active or about to be. Other links are tried less often.
+	// InUse is true while the link is active or about to be. It is tried at once, and then, while its
+	// cluster has traffic (Finder.SetTraffic), more often than other links.
 	InUse bool
 }
 

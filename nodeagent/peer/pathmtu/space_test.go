@@ -83,6 +83,8 @@ func TestPackets(t *testing.T) {
 	a.IP("route add 241.0.0.2/32 dev hw-wg1 src 241.0.0.1 mtu 1300", "route add fd00:41::2/128 dev hw-wg1 src fd00:41::1 mtu 1300")
 	there, changedThere := find(t, a, "g1/a", addrs[0], paths("g2/a", addrs[0], addrs[1]))
 	back, changedBack := find(t, b, "g2/a", addrs[1], paths("g1/a", addrs[1], addrs[0]))
+	there.SetTraffic(map[string]bool{"g2": true})
+	back.SetTraffic(map[string]bool{"g1": true})
 	await(t, there, changedThere, OK, 1420)
 	await(t, back, changedBack, OK, 1420)
 	b.NFT("table inet t { chain in { type filter hook input priority 0; meta length > 1337 drop; }; }")

@@ -57,8 +57,9 @@ const (
 	flagTriggered   byte = 1 << 0
 	flagUnsolicited byte = 1 << 1
 
-	flagUses  byte = 1 << 3
-	flagTakes byte = 1 << 4
+	flagUses    byte = 1 << 3
+	flagTakes   byte = 1 << 4
+	flagTraffic byte = 1 << 5
 
 	flagWantReply byte = 1 << 0
 	flagChanges   byte = 1 << 1
@@ -105,6 +106,7 @@ type LinkAdvert struct {
 	Rank           uint8 // health.Rank; at most 7
 	InUse          bool  // its cluster sends over the link
 	AcceptsTransit bool  // the sender accepts transit over the link; in an entry: both ends do
+	Traffic        bool  // the sender recently forwarded packets to the cluster of the other end
 }
 
 // Advert is the sender's report about the link that the message uses.
@@ -219,11 +221,11 @@ func (p *Probe) append(out []byte) []byte {
 }
 
 func (w LinkAdvert) flags() byte {
-	return min(w.Rank, flagRank) | bits(w.InUse, w.AcceptsTransit)<<3
+	return min(w.Rank, flagRank) | bits(w.InUse, w.AcceptsTransit, w.Traffic)<<3
 }
 
 func advertOf(flags byte) LinkAdvert {
-	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagTakes != 0}
+	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagTakes != 0, Traffic: flags&flagTraffic != 0}
 }
 
 func (l *LinkStateList) append(out []byte) []byte {
