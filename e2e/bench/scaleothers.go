@@ -25,9 +25,12 @@ import (
 
 const (
 	scaleInterval = 250 * time.Millisecond // the topology's default
-	scaleMTU      = 1500 - 20 - 8 - 8 - 14 // inside VXLAN over IPv4
-	scaleDevice   = "hw0"
-	scaleAside    = "down0"
+	// scaleIdle is the share of the probes of a link without traffic, as of a gateway with as many links as
+	// the one under test: 100 a second for all links, and one in four intervals.
+	scaleIdle   = time.Second / 100 / 4
+	scaleMTU    = 1500 - 20 - 8 - 8 - 14 // inside VXLAN over IPv4
+	scaleDevice = "hw0"
+	scaleAside  = "down0"
 )
 
 // scaleFakes is the input of the stand-ins' process.
@@ -77,7 +80,7 @@ func (c scaleFakes) parts(one fakeGateway) []func(context.Context) error {
 	log, wake := slog.New(slog.DiscardHandler), trigger.New()
 	p := health.New(health.Config{
 		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Wake: wake,
-		Settings: health.Settings{Interval: scaleInterval, Misses: 3},
+		Settings: health.Settings{Interval: max(scaleInterval, scaleIdle*time.Duration(len(c.Others))), Misses: 3},
 	})
 	p.SetListen([]health.Listen{{Addr: one.Addr}})
 	p.SetReady(true)

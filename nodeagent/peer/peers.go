@@ -143,8 +143,8 @@ func (p *Peers) Observe() round.PeerStatus {
 	return out
 }
 
-// ObserveLinks returns the part of Observe that selects paths. It reconnects feeds of gateways
-// whose links came up.
+// ObserveLinks returns the part of Observe that selects paths. It ends feeds of gateways whose links
+// failed, and reconnects feeds of gateways whose links came up.
 func (p *Peers) ObserveLinks() round.PeerStatus {
 	links := p.prober.Snapshot()
 	// A feed may still wait for packets that were lost while the link was down.
@@ -161,6 +161,11 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 	for peer := range up {
 		if !before[peer] {
 			p.client.Reconnect(peer.Cluster, peer.Gateway)
+		}
+	}
+	for peer := range before {
+		if !up[peer] {
+			p.client.Disconnect(peer.Cluster, peer.Gateway)
 		}
 	}
 	pathMTUs := map[string]int{} // smaller than the tunnel's MTU

@@ -101,7 +101,7 @@ const DefaultStaleAfter = 30 * time.Second
 
 // Timing holds the times of the protocol. Zero fields get the defaults.
 type Timing struct {
-	Heartbeat    time.Duration // longest delay of a reply to a poll [1s]
+	Heartbeat    time.Duration // longest delay of a reply to a poll without changes [20s]
 	FrameTimeout time.Duration // to read or write a frame; then the connection ends [3s]
 	StaleAfter   time.Duration // how long the state of a lost feed counts [30s]
 	BackoffMin   time.Duration // before the second attempt [200ms]
@@ -111,7 +111,7 @@ type Timing struct {
 
 func (t Timing) withDefaults() Timing {
 	return Timing{
-		Heartbeat:    cmp.Or(t.Heartbeat, time.Second),
+		Heartbeat:    cmp.Or(t.Heartbeat, 20*time.Second),
 		FrameTimeout: cmp.Or(t.FrameTimeout, 3*time.Second),
 		StaleAfter:   cmp.Or(t.StaleAfter, DefaultStaleAfter),
 		BackoffMin:   cmp.Or(t.BackoffMin, 200*time.Millisecond),

@@ -171,17 +171,29 @@ func TestReconnectRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// TestReconnectReplacesASilentFeed uses a server that sends nothing after the first update.
-func TestReconnectReplacesASilentFeed(t *testing.T) {
+// TestDisconnect: a session ends with its link, whatever its heartbeat is, and the next one begins when the
+// link is up again.
+func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	timing := Timing{Heartbeat: 10 * time.Millisecond, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
-	startTimed(t, Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour}, b, "", a.peer)
+	timing := Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
+	startTimed(t, timing, b, "", a.peer)
 	c := startClient(t, a.id, timing, b.peer)
-	await(t, "a second connection", func() bool {
-		c.Reconnect("b", "b-a")
-		return c.count("feed connected") > 1
+	await(t, "a connection", func() bool {
+		c.Reconnect("b", "b-a") // the server may not listen yet
+		return c.States()[0].Connected
 	})
+	c.Disconnect("b", "other")
+	c.Disconnect("b", "b-a")
+	await(t, "the end of the session", func() bool { return !c.States()[0].Connected })
+	if state := c.States()[0]; state.Err != errLinkDown.Error() {
+		t.Errorf("state is %+v", state)
+	}
+	c.Reconnect("b", "b-a")
+	await(t, "a second connection", func() bool { return c.States()[0].Connected })
+	if n := c.count("feed connected"); n != 2 {
+		t.Errorf("connected %d times", n)
+	}
 }
 
 func TestForgedClusterIsRefused(t *testing.T) {

@@ -22,7 +22,7 @@ type subscription struct {
 	cancel context.CancelFunc // nil: not started
 
 	endSession context.CancelCauseFunc // of the current session; nil: waits for the next attempt
-	lastFrame  time.Time               // of the current session; zero: not connected yet
+	open       bool                    // the current session is authenticated
 	retryNow   trigger.Trigger         // ends the wait for the next attempt
 
 	connected bool
@@ -32,12 +32,26 @@ type subscription struct {
 	states    map[string]RemoteState // never changed in place
 }
 
-// errReconnect ends a session that waits for packets that may be lost.
-var errReconnect = errors.New("the gateway is reachable again: reconnecting")
+var (
+	// errReconnect ends a session that is being opened and may wait for lost packets.
+	errReconnect = errors.New("the gateway is reachable again: reconnecting")
+	errLinkDown  = errors.New("the link is down")
+)
+
+// Disconnect ends the sessions with a gateway whose link is down. A feed has no frequent keepalives of
+// its own: the probes of the links detect failures.
+func (c *Client) Disconnect(cluster, gateway string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, sub := range c.subscriptions {
+		if key.cluster == cluster && key.gateway == gateway && sub.endSession != nil {
+			sub.endSession(errLinkDown)
+		}
+	}
+}
 
 // Reconnect retries a gateway that is reachable again. Packets to it may have been lost, and TCP
-// retransmits after pauses that double: Reconnect replaces a connection that is being opened, or
-// on which an update is overdue.
+// retransmits after pauses that double: Reconnect replaces a connection that is being opened.
 func (c *Client) Reconnect(cluster, gateway string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +60,7 @@ func (c *Client) Reconnect(cluster, gateway string) {
 		case key.cluster != cluster || key.gateway != gateway:
 		case sub.endSession == nil:
 			sub.retryNow.Fire()
-		case time.Since(sub.lastFrame) > c.config.Timing.Heartbeat*3/2:
+		case !sub.open:
 			sub.endSession(errReconnect)
 		}
 	}
@@ -88,14 +102,14 @@ func (c *Client) session(ctx context.Context, sub *subscription, attempt int) (a
 	defer end(nil)
 	c.mu.Lock()
 	id := c.identity
-	sub.endSession, sub.lastFrame = end, time.Time{}
+	sub.endSession, sub.open = end, false
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		sub.endSession = nil
 		c.mu.Unlock()
-		if errors.Is(context.Cause(ctx), errReconnect) {
-			err = errReconnect
+		if cause := context.Cause(ctx); errors.Is(cause, errReconnect) || errors.Is(cause, errLinkDown) {
+			err = cause
 		}
 	}()
 	epochs := commonEpochs(id, sub.peer)
@@ -173,7 +187,7 @@ func (c *Client) readUpdates(ctx context.Context, conn *tls.Conn, sub *subscript
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	defer stop()
 	c.mu.Lock()
-	sub.lastFrame = time.Now()
+	sub.open = true
 	own, states := c.identity.Cluster, sub.states
 	c.mu.Unlock()
 	r := newReceiver(sub.peer, own, states, c.firstSeen, func(reason string) { c.warn(sub, reason) })
@@ -183,15 +197,13 @@ func (c *Client) readUpdates(ctx context.Context, conn *tls.Conn, sub *subscript
 			return err
 		}
 		changed := false
+		_ = conn.SetDeadline(time.Now().Add(c.config.Timing.Heartbeat + c.config.Timing.FrameTimeout))
 		for more := true; more; {
 			var u update
-			_ = conn.SetDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
 			if err := readFrame(conn, maxFrame, &u); err != nil {
 				return err
 			}
-			c.mu.Lock()
-			sub.lastFrame = time.Now()
-			c.mu.Unlock()
+			_ = conn.SetDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
 			var err error
 			if changed, err = r.apply(u); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"hawser.dev/hawser/internal/stablehash"
 )
@@ -27,13 +28,13 @@ type TunnelID struct {
 func (c TunnelID) String() string {
 	text := c.Driver
 	if c.Ports != [2]int{} {
-		text += fmt.Sprintf(" %d-%d", c.Ports[0], c.Ports[1])
+		text += " " + strconv.Itoa(c.Ports[0]) + "-" + strconv.Itoa(c.Ports[1])
 	}
 	if c.Alternate {
 		text += " (secondary)"
 	}
 	if c.Epoch > 1 {
-		text += fmt.Sprintf(" (epoch %d)", c.Epoch)
+		text += " (epoch " + strconv.Itoa(c.Epoch) + ")"
 	}
 	return text
 }
