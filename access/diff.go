@@ -50,7 +50,7 @@ type Resource struct {
 // Diff returns access that the second fabric adds to the first or removes from it. It compares what
 // changed, and everything that a changed cluster reaches or has.
 func Diff(before, after *Set) Changes {
-	d := &differ{before: before, after: after, groups: newClusterGroups(before, after), found: map[string]*pendingChange{}}
+	d := &differ{before: before, after: after, groups: newClusterGroups(before, after), pending: map[string]*pendingChange{}}
 	for _, g := range d.groups.list {
 		d.changed = d.changed || g.changed
 	}
@@ -94,7 +94,7 @@ type differ struct {
 	before, after *Set
 	groups        *clusterGroups
 	changed       bool // some group
-	found         map[string]*pendingChange
+	pending       map[string]*pendingChange
 	order         []*pendingChange
 }
 
@@ -226,14 +226,14 @@ func (d *differ) addDeltas(list []*delta) {
 		func(into, p *delta) { into.resource.Ports = append(into.resource.Ports, p.resource.Ports...) })
 	for _, p := range list {
 		key := fmt.Sprint(p.added, p.path) + p.from.key()
-		c := d.found[key]
+		c := d.pending[key]
 		if c == nil {
 			c = &pendingChange{added: p.added, Change: Change{Path: p.path, Gone: p.gone, All: p.from.all,
 				Except: p.from.except}}
 			if !c.All {
 				c.From, c.Except = d.groups.expand(&p.from), nil
 			}
-			d.found[key] = c
+			d.pending[key] = c
 			d.order = append(d.order, c)
 		}
 		c.To = append(c.To, p.resource)

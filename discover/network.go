@@ -17,7 +17,7 @@ func (d *analysis) network() {
 	openshift := d.one("Network.config.openshift.io", "", "cluster")
 	switch {
 	case openshift != nil:
-		d.CNI = Fact{Value: cmp.Or(word(openshift, "status", "networkType"), word(openshift, "spec", "networkType")),
+		d.CNI = Fact{Value: cmp.Or(stringAt(openshift, "status", "networkType"), stringAt(openshift, "spec", "networkType")),
 			Sure: Certain,
 			From: "Network.config.openshift.io cluster"}
 		d.CNI.Value = plain(d.CNI.Value)
@@ -62,7 +62,7 @@ func (d *analysis) network() {
 		d.calico()
 	case d.daemon("antrea-agent") != nil:
 		d.CNI = Fact{Value: "Antrea", Sure: Certain, From: "DaemonSet antrea-agent"}
-		mode := word(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
+		mode := stringAt(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
 		if mode == "noEncap" || mode == "networkPolicyOnly" {
 			d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, "+
 				"which translates clusterset IPs",
@@ -96,10 +96,10 @@ func (d *analysis) cilium() {
 		return
 	}
 	d.CNI = Fact{Value: "Cilium", Sure: Certain, From: "ConfigMap kube-system/cilium-config"}
-	ipam := word(config, "data", "ipam")
+	ipam := stringAt(config, "data", "ipam")
 	d.ownIPAM = ipam != "kubernetes"
-	is := func(key string) bool { return word(config, "data", key) == "true" }
-	replaced := is("kube-proxy-replacement") || word(config, "data", "kube-proxy-replacement") == "strict"
+	is := func(key string) bool { return stringAt(config, "data", key) == "true" }
+	replaced := is("kube-proxy-replacement") || stringAt(config, "data", "kube-proxy-replacement") == "strict"
 	if ipam == "eni" {
 		d.warn("cilium-eni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
 			"read \"Cilium\" in "+compatibility+" before you continue")
@@ -112,7 +112,7 @@ func (d *analysis) cilium() {
 		d.warn("cilium-host-routing", "", "packets of pods bypass the host's netfilter, which translates clusterset IPs",
 			"set bpf.hostLegacyRouting=true in Cilium's Helm chart: "+compatibility)
 	}
-	if word(config, "data", "devices") == "" {
+	if stringAt(config, "data", "devices") == "" {
 		d.warn("cilium-devices", "", "Cilium masquerades on Hawser's links too: other clusters see the address of a pod's node, and egress rules do not apply",
 			"set devices in Cilium's Helm chart to the interfaces of the nodes: "+compatibility)
 	}
@@ -123,10 +123,10 @@ const defaultVPC = "ovn-cluster"
 // kubeOVNSubnet returns the VPC of a Subnet, empty for the default VPC, and whether the
 // Subnet is an underlay.
 func kubeOVNSubnet(s *unstructured.Unstructured) (vpc string, underlay bool) {
-	if vpc = word(s, "spec", "vpc"); vpc == defaultVPC {
+	if vpc = stringAt(s, "spec", "vpc"); vpc == defaultVPC {
 		vpc = ""
 	}
-	return vpc, word(s, "spec", "vlan") != "" && !isTrue(s, "spec", "logicalGateway")
+	return vpc, stringAt(s, "spec", "vlan") != "" && !isTrue(s, "spec", "logicalGateway")
 }
 
 func (d *analysis) ovnKubernetes() {
@@ -163,7 +163,7 @@ func (d *analysis) proxy() {
 	}
 	if text := d.setting(kubeSystem, "kube-proxy", "config.conf"); text != "" {
 		// An empty mode is iptables on Linux.
-		mode := cmp.Or(plain(word(parsed(text), "mode")), "iptables")
+		mode := cmp.Or(plain(stringAt(parsed(text), "mode")), "iptables")
 		d.KubeProxy = Fact{Value: mode, Sure: Likely, From: "ConfigMap kube-system/kube-proxy"}
 	}
 }

@@ -130,7 +130,7 @@ func (o Objects) setting(namespace, name, key string) string {
 	if config == nil {
 		return ""
 	}
-	return word(config, "data", key)
+	return stringAt(config, "data", key)
 }
 
 // flag returns the value of a flag in the control plane's static pods, such as
@@ -194,7 +194,7 @@ func parsed(text string) *unstructured.Unstructured {
 	return out
 }
 
-func word(o *unstructured.Unstructured, fields ...string) string {
+func stringAt(o *unstructured.Unstructured, fields ...string) string {
 	out, _, _ := unstructured.NestedString(o.Object, fields...)
 	return out
 }

@@ -66,12 +66,12 @@ func (d *analysis) pods() {
 			cidrs: prefixes(value)})
 	}
 	claims = append(claims, evidence{from: "podSubnet in " + kubeadmConfig, sure: set,
-		cidrs: prefixes(word(d.kubeadm(), "networking", "podSubnet"))})
+		cidrs: prefixes(stringAt(d.kubeadm(), "networking", "podSubnet"))})
 	if value, from := d.nodeArgument("--cluster-cidr"); value != "" {
 		claims = append(claims, evidence{from: plain(from), sure: set, cidrs: prefixes(value)})
 	}
 	claims = append(claims, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", sure: set,
-		cidrs: prefixes(word(parsed(d.setting(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
+		cidrs: prefixes(stringAt(parsed(d.setting(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
 	var onNodes []string
 	for _, n := range d.all("Node") {
 		onNodes = append(onNodes, words(&n, "spec", "podCIDRs")...)
@@ -102,18 +102,18 @@ func (d *analysis) networkPods() []evidence {
 		if isTrue(&p, "spec", "disabled") || len(uses) > 0 && !slices.Contains(uses, "Workload") {
 			continue
 		}
-		pools = append(pools, word(&p, "spec", "cidr"))
+		pools = append(pools, stringAt(&p, "spec", "cidr"))
 		names = append(names, plain(p.GetName()))
 	}
 	out = append(out, evidence{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
 	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
-		word(config, "data", "ipam") != "kubernetes" {
-		pool := []string{word(config, "data", "cluster-pool-ipv4-cidr")}
-		if word(config, "data", "enable-ipv6") == "true" {
-			pool = append(pool, word(config, "data", "cluster-pool-ipv6-cidr"))
+		stringAt(config, "data", "ipam") != "kubernetes" {
+		pool := []string{stringAt(config, "data", "cluster-pool-ipv4-cidr")}
+		if stringAt(config, "data", "enable-ipv6") == "true" {
+			pool = append(pool, stringAt(config, "data", "cluster-pool-ipv6-cidr"))
 		}
 		first := evidence{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
-		if word(config, "data", "ipam") == "multi-pool" {
+		if stringAt(config, "data", "ipam") == "multi-pool" {
 			var pools []string
 			for _, p := range d.all("CiliumPodIPPool.cilium.io") {
 				pools = slices.Concat(pools, words(&p, "spec", "ipv4", "cidrs"), words(&p, "spec", "ipv6", "cidrs"))
@@ -132,14 +132,14 @@ func (d *analysis) networkPods() []evidence {
 		if vpc, underlay := kubeOVNSubnet(&s); s.GetName() == "join" || vpc != "" || underlay {
 			continue // nodes have the addresses of join; pods of the others reach no other cluster
 		}
-		subnets = append(subnets, word(&s, "spec", "cidrBlock"))
+		subnets = append(subnets, stringAt(&s, "spec", "cidrBlock"))
 	}
 	out = append(out, evidence{from: "Subnets of kubeovn.io", sure: Certain, cidrs: prefixes(subnets...)})
 	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
 		{kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
 		net := parsed(d.setting(at.namespace, at.name, "net-conf.json"))
 		out = append(out, evidence{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain,
-			cidrs: prefixes(word(net, "Network"), word(net, "IPv6Network"))})
+			cidrs: prefixes(stringAt(net, "Network"), stringAt(net, "IPv6Network"))})
 	}
 	out = append(out, evidence{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain,
 		cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
@@ -173,7 +173,7 @@ func (d *analysis) services() {
 	}
 	claims = append(claims, evidence{from: "the API server, in a dry run of a Service", sure: Certain,
 		cidrs: d.ServiceRanges},
-		evidence{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(word(d.kubeadm(), "networking",
+		evidence{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(stringAt(d.kubeadm(), "networking",
 			"serviceSubnet"))})
 	if value, from := d.nodeArgument("--service-cidr"); value != "" {
 		claims = append(claims, evidence{from: plain(from), sure: Likely, cidrs: prefixes(value)})
@@ -187,7 +187,7 @@ func (d *analysis) services() {
 	if api == nil || len(d.ServiceCIDRs.CIDRs) == 0 {
 		return
 	}
-	address, err := netip.ParseAddr(word(api, "spec", "clusterIP"))
+	address, err := netip.ParseAddr(stringAt(api, "spec", "clusterIP"))
 	if err == nil && !slices.ContainsFunc(d.ServiceCIDRs.CIDRs, func(p netip.Prefix) bool { return p.Contains(address) }) {
 		d.warn("service-cidrs-conflict", "serviceCIDRs",
 			fmt.Sprintf("the Service default/kubernetes has %s, which is outside of %s (%s)",

@@ -44,8 +44,8 @@ type PodState struct {
 	Last  []byte // the last line that it printed
 }
 
-// errandEnds is the lifetime of pods that are not deleted.
-const errandEnds = 10 * time.Minute
+// testPodLifetime is the lifetime of pods that are not deleted.
+const testPodLifetime = 10 * time.Minute
 
 // RandomName returns the prefix with a random suffix.
 func RandomName(prefix string) string { return prefix + strings.ToLower(rand.Text()[:8]) }
@@ -115,7 +115,7 @@ func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	spec := map[string]any{
 		"restartPolicy": "Never", "enableServiceLinks": false,
 		"automountServiceAccountToken": false, "terminationGracePeriodSeconds": int64(0),
-		"activeDeadlineSeconds": int64(errandEnds / time.Second),
+		"activeDeadlineSeconds": int64(testPodLifetime / time.Second),
 		"containers": []any{map[string]any{
 			"name": AgentContainer, "image": e.Image, "command": []any{agentProgram}, "args": args,
 			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},

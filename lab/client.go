@@ -47,9 +47,9 @@ func (c *Client) Fault(ctx context.Context, f Fault) error {
 	return c.call(ctx, http.MethodPost, "/fault", f, nil)
 }
 
-// Place returns the environment for a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
+// ExecAt returns the environment for a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
 // (CLUSTER/NODE). The caller adds the program itself.
-func (c *Client) Place(ctx context.Context, target string) (netnsexec.Exec, error) {
+func (c *Client) ExecAt(ctx context.Context, target string) (netnsexec.Exec, error) {
 	var at netnsexec.Exec
 	return at, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at)
 }
@@ -57,7 +57,7 @@ func (c *Client) Place(ctx context.Context, target string) (netnsexec.Exec, erro
 // Exec replaces the calling process by a program in a pod (CLUSTER/NAMESPACE/POD)
 // or on a node (CLUSTER/NODE) or between them (Underlay). It returns only when that fails.
 func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
-	at, err := c.Place(ctx, target)
+	at, err := c.ExecAt(ctx, target)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 // AgentCommand returns a command that runs hawser-agent with arguments in a pod
 // (CLUSTER/NAMESPACE/POD).
 func (c *Client) AgentCommand(ctx context.Context, pod string, args ...string) (*exec.Cmd, error) {
-	at, err := c.Place(ctx, pod)
+	at, err := c.ExecAt(ctx, pod)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ type builder struct {
 	options   UpOptions
 	agent     string // path of the agent program
 	workloads map[string][]workload.Object
-	say       func(format string, args ...any)
+	logf      func(format string, args ...any)
 }
 
 // setupLab creates the files in the lab's folder. Files of an earlier up stay.
@@ -103,7 +103,7 @@ func (b *builder) setupLab(ctx context.Context) error {
 		return err
 	}
 	if l.hasRepo() {
-		b.say("the lab in %s was left behind: starting it again; its topology is %s", l.Dir, l.Topology())
+		b.logf("the lab in %s was left behind: starting it again; its topology is %s", l.Dir, l.Topology())
 		if err := l.sameUnderlay(b.options.Underlay); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (b *builder) setupLab(ctx context.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.workloads)) {
 		if _, known := t.cluster(name); !known {
-			b.say("workloads of %s wait for a cluster of that name (clusters: %s)", name, t.names())
+			b.logf("workloads of %s wait for a cluster of that name (clusters: %s)", name, t.names())
 		}
 		if err := b.layout.addObjects(name, b.workloads[name]); err != nil {
 			return err

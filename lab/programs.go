@@ -84,7 +84,7 @@ func (d *daemon) inside(name, log string, e netnsexec.Exec) program {
 func (d *daemon) nodeExec(n *node, path string, argv []string) netnsexec.Exec {
 	return netnsexec.Exec{
 		Net: path, Resolv: d.layout.resolv(n.cluster, "default"), Hosts: d.layout.hosts(),
-		Run: filepath.Join(d.nodeDir(n), "run"), Keep: d.layout.Dir, BootID: d.bootID(n), Hostname: n.name, Argv: argv,
+		Run: filepath.Join(d.nodeDir(n), "run"), KeepDir: d.layout.Dir, BootID: d.bootID(n), Hostname: n.name, Argv: argv,
 	}
 }
 

@@ -96,7 +96,7 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 			return err
 		}
 		defer unlock()
-		b := builder{layout: l, options: o, agent: agent, workloads: workloads, say: say}
+		b := builder{layout: l, options: o, agent: agent, workloads: workloads, logf: say}
 		fresh := !l.hasRepo()
 		if err := b.setupLab(ctx); err != nil {
 			if fresh {

@@ -90,7 +90,7 @@ func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *bui
 		return source, true, nil
 	}
 	c := gitrepo.Commit{
-		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, Keep: true,
+		Parent: source, Files: map[string][]byte{r.lockPath(): w.built.Lock}, KeepFiles: true,
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
 		Message: "allocate addresses\n\nThe committed lock lacked allocations of this topology. Run git pull --rebase before\n" +
 			"the next push. hawser allocate before a commit avoids such commits.\n\n" + signedTrailers(KindLock, w.revision, source.String()),

@@ -103,8 +103,8 @@ func New(cfg Config) (*Reconciler, error) {
 	}
 	r.board.current.Store(&Status{
 		Version: cfg.Version,
-		Source:  Place{Repo: r.source.Name(), Branch: cfg.SourceBranch, Path: cfg.Path},
-		Publish: Place{Repo: r.publish.Name(), Branch: cfg.PublishBranch},
+		Source:  BranchRef{Repo: r.source.Name(), Branch: cfg.SourceBranch, Path: cfg.Path},
+		Publish: BranchRef{Repo: r.publish.Name(), Branch: cfg.PublishBranch},
 	})
 	return r, nil
 }

@@ -90,8 +90,8 @@ type CommitStatus struct {
 	At          time.Time `json:"at"`
 }
 
-// Place is one end of the reconciler: a branch of a repository.
-type Place struct {
+// BranchRef is a branch of a repository that the reconciler reads or writes.
+type BranchRef struct {
 	Repo   string `json:"repo"`
 	Branch string `json:"branch"`
 	Path   string `json:"path,omitempty"` // folder of the topology file
@@ -99,10 +99,10 @@ type Place struct {
 
 // Status is what a reconciler reports of itself at /status.
 type Status struct {
-	Version string `json:"version"`
-	Source  Place  `json:"source"`
-	Publish Place  `json:"publish"`
-	Ready   bool   `json:"ready"` // has published, or found nothing to publish, once
+	Version string    `json:"version"`
+	Source  BranchRef `json:"source"`
+	Publish BranchRef `json:"publish"`
+	Ready   bool      `json:"ready"` // has published, or found nothing to publish, once
 	// Latest is the newest source commit, Active the published one.
 	Latest *Revision `json:"seen,omitempty"`
 	Active *Revision `json:"good,omitempty"`

@@ -19,30 +19,30 @@ var policyTemplate string
 // clusterPolicy fills in the template of a cluster's admission policies. Its methods return
 // parts of CEL expressions.
 type clusterPolicy struct {
-	Mode    string   // clusters[].dns
-	Zones   []string // which gateways may forward in the cluster's DNS, in this order
-	Servers []netip.Addr
-	Fronts  []front
-	Leases  bool // some gateway's node is picked by labels
+	Mode            string   // clusters[].dns
+	Zones           []string // which gateways may forward in the cluster's DNS, in this order
+	Servers         []netip.Addr
+	GatewayServices []gatewayService
+	Leases          bool // some gateway's node is picked by labels
 }
 
-// front is the Service of a gateway.
-type front struct {
+// gatewayService is the Service of a gateway.
+type gatewayService struct {
 	Service string
 	Node    string // empty if labels select the node
 	Ports   string // as a list in CEL
 }
 
 // Lines of the text that agents write into a cluster's DNS (nodeagent/cluster/apiobjects/corefile).
-func (clusterPolicy) Begin() string {
+func (clusterPolicy) BeginMark() string {
 	return "# hawser: begin (managed by Hawser; changes up to the end mark are reverted)"
 }
 
 // End is the last line of a block.
 func (clusterPolicy) End() string { return "# hawser: end" }
 
-// Kept is the first line of a file that belongs to Hawser completely.
-func (clusterPolicy) Kept() string { return "# managed by Hawser; changes are reverted" }
+// FileMark is the first line of a file that belongs to Hawser completely.
+func (clusterPolicy) FileMark() string { return "# managed by Hawser; changes are reverted" }
 
 // DNSConfigMaps are the ConfigMaps of one CoreDNS; one of them may import the other.
 func (clusterPolicy) DNSConfigMaps() []string { return []string{"coredns", "coredns-custom"} }
@@ -180,7 +180,7 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.C
 		if g.HasNodeSelector() {
 			node = ""
 		}
-		values.Fronts = append(values.Fronts, front{Service: fabric.ServiceOf(g.Name), Node: node, Ports: "[" + strings.Join(list, ", ") + "]"})
+		values.GatewayServices = append(values.GatewayServices, gatewayService{Service: fabric.ServiceOf(g.Name), Node: node, Ports: "[" + strings.Join(list, ", ") + "]"})
 	}
 	raw, err := filled("policy.yaml", policyTemplate, values)
 	if err != nil {

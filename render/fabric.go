@@ -113,7 +113,7 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	if b.lock.Mapped(b.top, c) {
 		out.EgressMode = fabric.EgressMapped
 		out.Mappings = b.mappings(c, out.PodCIDRs)
-		out.GlobalCIDRs = withAnnexes(blocks, out.Mappings)
+		out.GlobalCIDRs = withExtensionBlocks(blocks, out.Mappings)
 	}
 	for _, r := range c.Egress {
 		rule := fabric.EgressRule{Name: r.Name, Namespace: r.Namespace,
@@ -152,8 +152,8 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	return out
 }
 
-// withAnnexes adds to a cluster's blocks the mapped prefixes outside them (extension blocks).
-func withAnnexes(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefix {
+// withExtensionBlocks adds to a cluster's blocks the mapped prefixes outside them (extension blocks).
+func withExtensionBlocks(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefix {
 	out := slices.Clone(blocks)
 	for _, m := range mappings {
 		if !slices.ContainsFunc(blocks, m.Global.Overlaps) {

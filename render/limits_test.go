@@ -87,9 +87,9 @@ func TestEpochs(t *testing.T) {
 	mustRender(t, in)
 }
 
-// TestTwins: the pool is too small if the alternate addresses that IPsec needs in even epochs are
+// TestAlternateAddressPool: the pool is too small if the alternate addresses that IPsec needs in even epochs are
 // allocated already.
-func TestTwins(t *testing.T) {
+func TestAlternateAddressPool(t *testing.T) {
 	t.Parallel()
 	small := func(epochs string) diag.List {
 		_, list := render.Render(input(t, strings.Replace(world(3, 1), "spec:\n",

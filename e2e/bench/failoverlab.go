@@ -77,13 +77,13 @@ func (b *failoverLab) openSockets(ctx context.Context) (err error) {
 	if b.labAgents, err = b.newLabAgents(ctx); err != nil {
 		return err
 	}
-	at, err := b.client.Place(ctx, stallNear+"/bench/client")
+	at, err := b.client.ExecAt(ctx, stallNear+"/bench/client")
 	if err != nil {
 		return err
 	}
 	b.near = traffic.Socket{Net: at.Net}
 	for _, pod := range []string{"one", "back-1", "back-2", "back-3", "head-0", "head-1", "head-2"} {
-		at, err := b.client.Place(ctx, stallFar+"/bench/"+pod)
+		at, err := b.client.ExecAt(ctx, stallFar+"/bench/"+pod)
 		if err != nil {
 			return err
 		}

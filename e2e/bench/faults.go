@@ -48,7 +48,7 @@ func powerOn(ctx context.Context, f *labAgents, victim string) error {
 	if err := f.fault(ctx, lab.Fault{Kind: "power-on", Target: victim}); err != nil {
 		return err
 	}
-	at, err := f.client.Place(ctx, victim)
+	at, err := f.client.ExecAt(ctx, victim)
 	f.spaces[victim] = at.Net
 	return err
 }

@@ -27,7 +27,7 @@ func (t *testbed) newLabAgents(ctx context.Context) (*labAgents, error) {
 	}
 	for _, n := range s.Nodes {
 		id := n.Cluster + "/" + n.Name
-		at, err := f.client.Place(ctx, id)
+		at, err := f.client.ExecAt(ctx, id)
 		if err != nil {
 			return nil, err
 		}

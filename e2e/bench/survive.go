@@ -23,14 +23,14 @@ const (
 
 // setup is one kind of gateways, with its faults.
 type setup struct {
-	name   string
-	one    netip.AddrPort   // target of the flow of packets
-	many   []netip.AddrPort // targets of the connections
-	back   time.Duration    // limit for the recovery of the flow
-	grace  time.Duration    // additional limit for the connections
-	rest   func(context.Context) error
-	crash  func(ctx context.Context, near bool) (string, error) // returns the victim
-	revive func(ctx context.Context, near bool, victim string) error
+	name     string
+	one      netip.AddrPort   // target of the flow of packets
+	many     []netip.AddrPort // targets of the connections
+	recovery time.Duration    // limit for the recovery of the flow
+	grace    time.Duration    // additional limit for the connections
+	rest     func(context.Context) error
+	crash    func(ctx context.Context, near bool) (string, error) // returns the victim
+	revive   func(ctx context.Context, near bool, victim string) error
 }
 
 // survival is the result of one gateway's failure.
@@ -84,7 +84,7 @@ func surviveAnchor(ctx context.Context, c config, n int) (list []survival, err e
 		return a.far
 	}
 	return b.survive(ctx, n, setup{
-		name: "active/passive, lease of 15 s", one: at(globalOne), back: anchorBack, grace: anchorGrace,
+		name: "active/passive, lease of 15 s", one: at(globalOne), recovery: anchorBack, grace: anchorGrace,
 		many:   []netip.AddrPort{at(globalBack), at(globalHead), at(globalBack), at(globalHead + 1), at(globalBack), at(globalHead + 2)},
 		rest:   func(context.Context) error { return nil },
 		crash:  func(ctx context.Context, near bool) (string, error) { return a.crash(ctx, end(near)) },
@@ -117,7 +117,7 @@ func surviveHawser(name, egress string) func(context.Context, config, int) ([]su
 			many = append(many, back, head)
 		}
 		return b.survive(ctx, n, setup{
-			name: name, one: one, many: many, back: backWithin, grace: ourGrace,
+			name: name, one: one, many: many, recovery: backWithin, grace: ourGrace,
 			rest: func(ctx context.Context) error {
 				_, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 				return err
@@ -187,7 +187,7 @@ func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near b
 		return one, err
 	}
 	gone := time.Now()
-	failed := within(ctx, s.back, func() error {
+	failed := within(ctx, s.recovery, func() error {
 		if time.Since(gone) < 2*watched {
 			return errors.New("the fault is too new")
 		}
@@ -217,7 +217,7 @@ func (b *failoverLab) open(ctx context.Context, s setup) (*connectionSet, error)
 	var report traffic.TCPReport
 	var err error
 	tcp := traffic.TCP{
-		Count: perKind * len(traffic.Kinds()), Interval: 250 * time.Millisecond, Patience: s.back + s.grace, Grace: s.grace,
+		Count: perKind * len(traffic.Kinds()), Interval: 250 * time.Millisecond, Patience: s.recovery + s.grace, Grace: s.grace,
 		Reset: true, Dial: b.near.Dial, Ready: func() { close(opened) },
 	}
 	for _, to := range s.many {

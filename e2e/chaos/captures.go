@@ -23,7 +23,7 @@ func (s *trafficSet) startCaptures(ctx context.Context) (captures, error) {
 	rules := s.rules()
 	c, err := sniff.Start(path, func(link string, frame []byte) string {
 		if inner := sniff.Inner(frame, rules.VXLAN); inner != nil && sniff.Resets(inner) {
-			s.log.add(note, "a reset between nodes, from %s: %s", link, sniff.Describe(inner))
+			s.log.add(noteEntry, "a reset between nodes, from %s: %s", link, sniff.Describe(inner))
 		}
 		return onUnderlay(rules, link, frame)
 	},
@@ -100,7 +100,7 @@ func (s *trafficSet) podRules(pod string) (check func(string, []byte) string, fo
 			return ""
 		}
 		if s.isNode(source) && sniff.Refuses(frame) {
-			s.log.add(note, "pod g2/%s was refused: %s", pod, sniff.Describe(frame))
+			s.log.add(noteEntry, "pod g2/%s was refused: %s", pod, sniff.Describe(frame))
 			return ""
 		}
 		return sniff.Describe(frame)

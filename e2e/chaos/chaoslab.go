@@ -112,7 +112,7 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 
 // pod returns a pod of the namespace of all workloads.
 func (b *chaosLab) pod(ctx context.Context, cluster, name string) (pod, error) {
-	at, err := b.client.Place(ctx, cluster+"/shop/"+name)
+	at, err := b.client.ExecAt(ctx, cluster+"/shop/"+name)
 	return pod{name: cluster + "/" + name, net: at.Net}, err
 }
 

@@ -51,7 +51,7 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 	var group sync.WaitGroup
 	lanes := map[int][]schedule.Event{}
 	for _, e := range events {
-		lanes[e.Lane] = append(lanes[e.Lane], e)
+		lanes[e.Track] = append(lanes[e.Track], e)
 	}
 	for _, lane := range lanes {
 		group.Go(func() {
@@ -102,16 +102,16 @@ func (b *chaosLab) startFault(ctx context.Context, e schedule.Event) error {
 	if !ok {
 		return fmt.Errorf("unknown kind %q", e.Kind)
 	}
-	switch k.Begin {
+	switch k.Start {
 	case schedule.Export:
 		return b.commit(ctx, "add an export", string(b.text)+extraExport)
 	case schedule.Join:
 		return b.commit(ctx, "add a gateway", b.withGateway())
 	case schedule.Drain:
-		return b.drain(ctx, k.Begin, e.Target)
+		return b.drain(ctx, k.Start, e.Target)
 	default:
 		return b.retry(ctx, func(ctx context.Context) error {
-			return b.client.Fault(ctx, lab.Fault{Kind: k.Begin, Target: e.Target, Side: k.Side, Direction: k.Direction, Value: e.Value})
+			return b.client.Fault(ctx, lab.Fault{Kind: k.Start, Target: e.Target, Side: k.Side, Direction: k.Direction, Value: e.Value})
 		})
 	}
 }
@@ -197,14 +197,14 @@ func (b *chaosLab) commit(ctx context.Context, message, text string) error {
 
 // recovery is the recovery of one flow.
 type recovery struct {
-	name string
-	took time.Duration // since the last heal
-	err  error         // set if the flow was late
-	back bool          // the flow recovered, in time or late
+	name      string
+	took      time.Duration // since the last heal
+	err       error         // set if the flow was late
+	recovered bool          // the flow recovered, in time or late
 }
 
 func (r recovery) end() string {
-	if r.back {
+	if r.recovered {
 		return fmt.Sprintf("back after %.1fs", r.took.Seconds())
 	}
 	return fmt.Sprintf("not back after %.0fs", r.took.Seconds())
@@ -222,11 +222,11 @@ func (s *trafficSet) recover(soon, soonLongLived context.Context, healed time.Ti
 			if _, ok := f.(*longLived); ok {
 				limit = soonLongLived
 			}
-			r := recovery{name: f.String(), back: true}
+			r := recovery{name: f.String(), recovered: true}
 			if r.err = f.awaitRecovery(limit); r.err != nil {
 				long, cancel := context.WithTimeout(context.WithoutCancel(soon), reallyLate)
 				defer cancel()
-				r.back = f.awaitRecovery(long) == nil
+				r.recovered = f.awaitRecovery(long) == nil
 			}
 			r.took = time.Since(healed)
 			out[i] = r

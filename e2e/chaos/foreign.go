@@ -110,7 +110,7 @@ func (f *foreign) check(ctx context.Context, nodes ...string) []string {
 }
 
 func (f *foreign) onNode(ctx context.Context, id, script string) (string, error) {
-	at, err := f.lab.client.Place(ctx, id)
+	at, err := f.lab.client.ExecAt(ctx, id)
 	if err != nil {
 		return "", err
 	}

@@ -33,7 +33,7 @@ type options struct {
 	bin      string  // folder of the programs
 	root     string  // root of the repository
 	evidence string  // folder for the evidence of a violation
-	keep     bool    // keep the lab running after a violation
+	keepLab  bool    // keep the lab running after a violation
 	record   string  // folder for recordings of the agents' input; empty: no recording
 	nodes    string  // nodes whose agents are recorded, separated by commas
 }
@@ -64,7 +64,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the programs")
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
 	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "folder for the evidence of a violation")
-	flags.BoolVar(&o.keep, "keep", false, "keep the lab running after a violation")
+	flags.BoolVar(&o.keepLab, "keep", false, "keep the lab running after a violation")
 	flags.StringVar(&o.record, "record", "", "folder for recordings of the agents' input")
 	flags.StringVar(&o.nodes, "nodes", "g1-a,g2-b,g3-w1", "with -record: nodes whose agents are recorded")
 	if err := flags.Parse(args); err != nil {

@@ -26,7 +26,7 @@ func (b *chaosLab) witnesses(ctx context.Context) (map[netnsexec.Process]usage, 
 		if !n.NeverKilled {
 			continue
 		}
-		at, err := b.client.Place(ctx, n.ID)
+		at, err := b.client.ExecAt(ctx, n.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,7 @@ func TestViolationLogLimitsRepeats(t *testing.T) {
 		l.add(safety, "the same %d", 1)
 	}
 	l.add(late, "another")
-	l.add(note, "an explanation")
+	l.add(noteEntry, "an explanation")
 	if got, notes := l.drain(); len(got) != maxSame+1 || len(notes) != 1 {
 		t.Errorf("%d violations and %d notes", len(got), len(notes))
 	}

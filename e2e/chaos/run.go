@@ -53,7 +53,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	violated := 0
 	defer func() {
-		if o.keep && violated > 0 {
+		if o.keepLab && violated > 0 {
 			fmt.Fprintf(out, "the lab keeps running in %s\n", b.labDir())
 			return
 		}

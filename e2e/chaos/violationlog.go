@@ -10,9 +10,9 @@ import (
 // Sorts of entries. A safety violation is forbidden at every moment; late means a late
 // recovery. Notes are no violations: they help to explain them.
 const (
-	safety = "safety"
-	late   = "late"
-	note   = "note"
+	safety    = "safety"
+	late      = "late"
+	noteEntry = "note"
 )
 
 // violation is a broken invariant.
@@ -46,7 +46,7 @@ func (l *violationLog) add(sort, format string, args ...any) {
 	l.count[same]++
 	switch {
 	case l.count[same] > maxSame:
-	case sort == note:
+	case sort == noteEntry:
 		// The last notes precede the violation that they explain.
 		l.notes = append(l.notes[max(0, len(l.notes)-maxNotes+1):], violation{time.Now(), sort, text})
 	default:

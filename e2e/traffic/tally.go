@@ -45,9 +45,9 @@ const (
 // tally is the log of a flow. It has no socket and no clock: times are relative to the
 // start of the flow. Datagrams are numbered from 0 and sent in order.
 type tally struct {
-	sent    []time.Duration // by number, ascending
-	back    []bool          // by number: answered
-	arrived []time.Duration // first answers, in the order of arrival
+	sent     []time.Duration // by number, ascending
+	answered []bool          // by number: answered
+	arrived  []time.Duration // first answers, in the order of arrival
 
 	duplicates, reordered int
 	highest               int           // highest number answered so far; -1: none
@@ -58,7 +58,7 @@ func newTally() *tally { return &tally{highest: -1} }
 
 // send records that the next datagram is sent, and returns its number.
 func (t *tally) send(at time.Duration) int {
-	t.sent, t.back = append(t.sent, at), append(t.back, false)
+	t.sent, t.answered = append(t.sent, at), append(t.answered, false)
 	return len(t.sent) - 1
 }
 
@@ -67,11 +67,11 @@ func (t *tally) receive(n int, at time.Duration) {
 	if n < 0 || n >= len(t.sent) || n < len(t.sent)-window {
 		return // not of this flow, or too late
 	}
-	if t.back[n] {
+	if t.answered[n] {
 		t.duplicates++
 		return
 	}
-	t.back[n] = true
+	t.answered[n] = true
 	t.arrived = append(t.arrived, at)
 	if n < t.highest {
 		t.reordered++
@@ -102,7 +102,7 @@ func longest(times []time.Duration, from, to time.Duration) time.Duration {
 func (t *tally) lost(from, to time.Duration) (lost, sent int) {
 	first, _ := slices.BinarySearch(t.sent, from)
 	end, _ := slices.BinarySearch(t.sent, to)
-	for _, back := range t.back[first:max(first, end)] {
+	for _, back := range t.answered[first:max(first, end)] {
 		if sent++; !back {
 			lost++
 		}
@@ -139,7 +139,7 @@ func (t *tally) report(began time.Time, end, threshold time.Duration) UDPReport 
 		record(last, end, 0, &r.Silence, &r.Silences, threshold)
 	}
 	run := 0
-	for n, back := range append(slices.Clip(t.back), true) {
+	for n, back := range append(slices.Clip(t.answered), true) {
 		at := end
 		if n < len(t.sent) {
 			at = t.sent[n]

@@ -51,8 +51,8 @@ type Options struct {
 	// leaves the cluster unchanged. nil = no source to verify.
 	Verify func(cluster string, pins []byte) error
 	Wait   *Wait // nil = do not wait
-	// Say reports what goes on; it is called by several goroutines.
-	Say func(cluster, what string)
+	// Log reports progress. It is called by several goroutines.
+	Log func(cluster, what string)
 	// Confirm is asked once, with the plans of all clusters, before the first change: without
 	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for
 	// the plan of another.
@@ -75,11 +75,11 @@ func All(ctx context.Context, tree render.Tree, clusters []*kubeclient.Client, o
 		jobs[i] = job{cluster: c, tree: tree, result: &out[i]}
 		step(i, jobs[i].plan)
 		if o.Confirm == nil && !o.DryRun {
-			step(i, jobs[i].carry)
+			step(i, jobs[i].execute)
 		}
 	})
 	if o.Confirm != nil && !o.DryRun && o.Confirm(out) {
-		kubeclient.ForEach(clusters, func(i int, _ *kubeclient.Client) { step(i, jobs[i].carry) })
+		kubeclient.ForEach(clusters, func(i int, _ *kubeclient.Client) { step(i, jobs[i].execute) })
 	}
 	return out
 }
@@ -108,7 +108,7 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-func (j *job) carry(ctx context.Context, o Options) (err error) {
+func (j *job) execute(ctx context.Context, o Options) (err error) {
 	c, r := j.cluster, j.result
 	if j.want.later || slices.ContainsFunc(j.want.Objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kubeclient.KindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownAfterPublish
@@ -116,7 +116,7 @@ func (j *job) carry(ctx context.Context, o Options) (err error) {
 		return errNeedsRootKey
 	}
 	if !r.Empty() {
-		o.Say(c.Name, "applying")
+		o.Log(c.Name, "applying")
 	}
 	if err := Execute(ctx, c, r.Plan); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (j *job) carry(ctx context.Context, o Options) (err error) {
 	if o.Wait == nil {
 		return nil
 	}
-	r.Ready, err = clusterstatus.WaitReady(ctx, c, j.want.Digest, o.Wait.Timeout, func(what string) { o.Say(c.Name, what) })
+	r.Ready, err = clusterstatus.WaitReady(ctx, c, j.want.Digest, o.Wait.Timeout, func(what string) { o.Log(c.Name, what) })
 	return err
 }
 

@@ -20,7 +20,7 @@ func TestAgree(t *testing.T) {
 	clusters := []*kubeclient.Client{g1, g2}
 	shown := 0
 	ask := func(say bool) []Result {
-		return All(t.Context(), tree, clusters, Options{Rules: Rules{AllowOtherCluster: true}, Say: func(string, string) {}, Confirm: func(planned []Result) bool {
+		return All(t.Context(), tree, clusters, Options{Rules: Rules{AllowOtherCluster: true}, Log: func(string, string) {}, Confirm: func(planned []Result) bool {
 			if shown++; len(planned) != 2 || planned[0].Plan == nil || planned[1].Plan == nil || planned[0].Empty() || planned[1].Empty() {
 				t.Errorf("asked with the plans %+v", planned)
 			}

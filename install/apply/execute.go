@@ -26,7 +26,7 @@ func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	both := p.want.inventory(p.have.Objects)
 	both.Digest = p.have.Digest
 	if !p.Empty() && !p.want.follows() && (len(p.have.Objects) == 0 || !sameObjects(both, p.have)) {
-		if err := keep(ctx, c, both); err != nil {
+		if err := writeInventory(ctx, c, both); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func saveInventory(ctx context.Context, c *kubeclient.Client, p *Plan, left []ku
 	if sameObjects(now, p.have) && now.Digest == p.have.Digest && now.Cluster == p.have.Cluster {
 		return nil
 	}
-	return keep(ctx, c, now)
+	return writeInventory(ctx, c, now)
 }
 
 func sameObjects(a, b clusterstatus.Inventory) bool {
@@ -122,8 +122,8 @@ func DeleteAll(ctx context.Context, c *kubeclient.Client, changes []Change) (lef
 	return left, errors.Join(errs...)
 }
 
-// keep writes the inventory.
-func keep(ctx context.Context, c *kubeclient.Client, i clusterstatus.Inventory) error {
+// writeInventory writes the inventory.
+func writeInventory(ctx context.Context, c *kubeclient.Client, i clusterstatus.Inventory) error {
 	var lines strings.Builder
 	objects := slices.SortedFunc(slices.Values(i.Objects), kubeclient.CompareIDs)
 	objects = slices.CompactFunc(objects, func(a, b kubeclient.ID) bool { return a.Key() == b.Key() })

@@ -53,9 +53,9 @@ func public(name string) bool {
 		strings.HasPrefix(name, "metadata.") && !strings.Contains(name, "last-applied-configuration")
 }
 
-// ours reports whether a field is one that people write, not one that the API
+// isUserField reports whether a field is one that people write, not one that the API
 // server keeps for itself.
-func ours(path []string) bool {
+func isUserField(path []string) bool {
 	if path[0] == "status" || path[0] == "apiVersion" || path[0] == "kind" {
 		return false
 	}
@@ -101,7 +101,7 @@ func walk(path []string, v any, out map[string]string) {
 			return
 		}
 	}
-	if len(path) < 2 && path[0] == "metadata" || !ours(path) {
+	if len(path) < 2 && path[0] == "metadata" || !isUserField(path) {
 		return
 	}
 	out[joined(path)] = text(v)

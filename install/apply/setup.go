@@ -24,22 +24,22 @@ type Setup struct {
 	// Recipient is the one that the topology has for the cluster, which an identity that is
 	// there has to open.
 	Recipient string
-	// Follow are objects by which Flux or Argo CD bring to the cluster what is published.
+	// Delivery holds the objects that make Flux or Argo CD apply the publish branch to the cluster.
 	// They, the namespace and the Secrets are applied then, and nothing else of the tree;
 	// nil = the tree is applied.
-	Follow []*unstructured.Unstructured
+	Delivery []*unstructured.Unstructured
 }
 
 // setUp leaves of the tree what the setup leaves of it.
 func (w *Desired) setUp(s Setup) {
 	w.setup = s
-	if s.Follow == nil {
+	if s.Delivery == nil {
 		return
 	}
 	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
 		return kubeclient.IDOf(o).Key() != kubeclient.NamespaceID().Key()
 	})
-	w.Objects = append(w.Objects, s.Follow...)
+	w.Objects = append(w.Objects, s.Delivery...)
 	slices.SortFunc(w.Objects, func(a, b *unstructured.Unstructured) int {
 		return kubeclient.CompareIDs(kubeclient.IDOf(a), kubeclient.IDOf(b))
 	})
@@ -47,7 +47,7 @@ func (w *Desired) setUp(s Setup) {
 
 // follows reports whether others bring the tree to the cluster. Then no inventory is kept:
 // what it lists would be deleted by an apply of the tree.
-func (w Desired) follows() bool { return w.setup.Follow != nil }
+func (w Desired) follows() bool { return w.setup.Delivery != nil }
 
 // planIdentity makes the cluster's identity where there is none, and refuses one that does
 // not open what is sealed for the cluster.

@@ -62,7 +62,7 @@ func TestSetup(t *testing.T) {
 	api, c = fakeapi.New(t, "g1")
 	follow := kubeclient.IdentityObject("")
 	follow.SetName("hawser-signers")
-	carried(t, c, want(Setup{Identity: first, Recipient: mine, Follow: append(want(Setup{}).Objects[:0:0], follow)}))
+	carried(t, c, want(Setup{Identity: first, Recipient: mine, Delivery: append(want(Setup{}).Objects[:0:0], follow)}))
 	for path := range api.Objects {
 		if strings.Contains(path, "inventory") || strings.Contains(path, "daemonsets") {
 			t.Errorf("%s was made", path)

@@ -42,9 +42,9 @@ const (
 
 // Source is the publish branch in the configuration of Flux and Argo CD.
 type Source struct {
-	URL    string
-	Branch string
-	Asked  bool // somebody said so: it goes before what a cluster follows already
+	URL     string
+	Branch  string
+	UserSet bool // somebody said so: it goes before what a cluster follows already
 }
 
 // checkURL refuses an address that programs in clusters do not take: a path, or git's short form
@@ -108,7 +108,7 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	}
 	sync := &unstructured.Unstructured{Object: kubeclient.Normalize(body)}
 	have, err := c.Get(ctx, kubeclient.ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: following})
-	if err != nil || have != nil && !from.Asked {
+	if err != nil || have != nil && !from.UserSet {
 		return []*unstructured.Unstructured{sync}, err
 	}
 	if err := from.checkURL(); err != nil {

@@ -125,7 +125,7 @@ func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, d
 			return false, nil // an API server that restarts meanwhile is no reason to give up
 		}
 		if text := "waiting for " + strings.Join(waits, "; "); text != last && len(waits) > 0 {
-			r.say(text)
+			r.log(text)
 			last = text
 		}
 		return len(waits) == 0, nil

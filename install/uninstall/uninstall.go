@@ -24,13 +24,13 @@ type Options struct {
 	Foreign bool // although Flux or Argo CD keeps it
 	CRDs    bool // also delete unused CRDs of the Multi-Cluster Services API
 	Timeout time.Duration
-	Say     func(cluster, what string)
+	Log     func(cluster, what string)
 
 	cluster string
 	have    clusterstatus.Inventory
 }
 
-func (r *Options) say(what string) { r.Say(r.cluster, what) }
+func (r *Options) log(what string) { r.Log(r.cluster, what) }
 
 // ErrManagedByGitOps is returned if Flux or Argo CD would restore the deleted objects.
 var ErrManagedByGitOps = errors.New("it would be brought back")
@@ -114,14 +114,14 @@ func gitopsOwner(o *unstructured.Unstructured) string {
 func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Options) error {
 	sets, rest := apply.SplitKind(p.Changes, kubeclient.KindDaemonSet)
 	if len(sets) > 0 {
-		r.say("telling the agents to take everything down")
+		r.log("telling the agents to take everything down")
 		if err := decommission(ctx, c, r); err != nil && !r.Force {
 			return err
 		} else if err != nil {
-			r.say("going on: " + kubeclient.ErrorText(err))
+			r.log("going on: " + kubeclient.ErrorText(err))
 		}
 	}
-	r.say(fmt.Sprintf("deleting %d objects", len(p.Changes)))
+	r.log(fmt.Sprintf("deleting %d objects", len(p.Changes)))
 	if _, err := apply.DeleteAll(ctx, c, sets); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, what stri
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
 		left, err := count(ctx)
 		if err == nil && left > 0 && !said {
-			r.say("waiting until " + what)
+			r.log("waiting until " + what)
 			said = true
 		}
 		return err == nil && left == 0, nil

@@ -48,7 +48,7 @@ func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
 	for _, d := range dirs {
 		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), files: d.Files, changed: d.Changed})
 	}
-	w.begin()
+	w.start()
 	w.loop(ctx)
 }
 
@@ -87,7 +87,7 @@ func identity(path string) id {
 	return id{device: stat.Dev, inode: stat.Ino}
 }
 
-func (w *watcher) begin() {
+func (w *watcher) start() {
 	for _, f := range w.folders {
 		w.attach(f)
 		f.fingerprint, f.dirty = f.computeFingerprint(), true

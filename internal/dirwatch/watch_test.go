@@ -126,7 +126,7 @@ func TestFolderSeesItsFilesOnly(t *testing.T) {
 		f := &folder{dir: dir, files: []string{"counts"}}
 		w := &watcher{folders: []*folder{f}, open: fsnotify.NewWatcher, ids: map[string]id{}}
 		defer w.close()
-		w.begin()
+		w.start()
 		f.dirty = false
 		dirty := func(file string) bool {
 			if !watches {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// nobody is whom the processes belong to when the test is root, who may read all.
-const nobody = 65534
+// nobodyUID owns the processes if the test runs as root: root may read everything.
+const nobodyUID = 65534
 
 func as(cmd *exec.Cmd) *exec.Cmd {
 	if os.Getuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyUID, Gid: nobodyUID}}
 	}
 	return cmd
 }

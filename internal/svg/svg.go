@@ -71,16 +71,16 @@ type Dot struct {
 
 // Text is one line of text; Y is its base line.
 type Text struct {
-	X      float64 `json:"x"`
-	Y      float64 `json:"y"`
-	Size   float64 `json:"size"`
-	Bold   bool    `json:"bold,omitempty"`
-	Faint  bool    `json:"faint,omitempty"`
-	Mono   bool    `json:"mono,omitempty"` // characters of one width
-	Tone   Tone    `json:"tone,omitzero"`
-	Anchor string  `json:"anchor"`         // start, middle or end
-	Turn   float64 `json:"turn,omitempty"` // degrees, around X and Y
-	Text   string  `json:"text"`
+	X        float64 `json:"x"`
+	Y        float64 `json:"y"`
+	Size     float64 `json:"size"`
+	Bold     bool    `json:"bold,omitempty"`
+	Faint    bool    `json:"faint,omitempty"`
+	Mono     bool    `json:"mono,omitempty"` // characters of one width
+	Tone     Tone    `json:"tone,omitzero"`
+	Anchor   string  `json:"anchor"`         // start, middle or end
+	Rotation float64 `json:"turn,omitempty"` // degrees, around X and Y
+	Text     string  `json:"text"`
 }
 
 // Style has the colours of all drawings, for light and dark pages: the text of a style
@@ -182,8 +182,8 @@ func (t *Text) write(out *strings.Builder) {
 	if t.Bold {
 		weight = ` font-weight="600"`
 	}
-	if t.Turn != 0 {
-		turn = fmt.Sprintf(` transform="rotate(%.1f %.1f %.1f)"`, t.Turn, t.X, t.Y)
+	if t.Rotation != 0 {
+		turn = fmt.Sprintf(` transform="rotate(%.1f %.1f %.1f)"`, t.Rotation, t.X, t.Y)
 	}
 	fmt.Fprintf(out, `<text%s x="%.1f" y="%.1f" font-size="%.0f"%s text-anchor="%s"%s>%s</text>`+"\n",
 		class, t.X, t.Y, t.Size, weight, t.Anchor, turn, Escape(t.Text))

@@ -65,12 +65,12 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 type shelf struct {
 	file   string
 	kind   schema.GroupVersionKind
-	places []place
+	places []scope
 	shown  func(*unstructured.Unstructured) map[string]any
 }
 
-// place is where objects are looked for.
-type place struct {
+// scope limits a list of objects to a namespace or a name.
+type scope struct {
 	namespace string // empty = all, or the kind has none
 	selector  string
 	name      string // of the only one; empty = all
@@ -80,20 +80,20 @@ type place struct {
 // shelves are all files of objects.
 func shelves() []shelf {
 	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
-	system, everywhere := []place{{namespace: render.Namespace}}, []place{{}}
-	var dns []place
+	system, everywhere := []scope{{namespace: render.Namespace}}, []scope{{}}
+	var dns []scope
 	for _, name := range []string{"coredns", "coredns-custom", "kube-dns", "node-local-dns"} {
-		dns = append(dns, place{namespace: "kube-system", name: name})
+		dns = append(dns, scope{namespace: "kube-system", name: name})
 	}
 	return []shelf{
 		{"pods", kubeclient.PodKind(), system, workload},
 		{"daemonsets", clusterstatus.DaemonSetKind(), system, workload},
-		{"events", core("Event"), append(system, place{namespace: "default", only: fromAgents}), whole},
+		{"events", core("Event"), append(system, scope{namespace: "default", only: fromAgents}), whole},
 		{"hawsernodes", clusterstatus.HawserNodeKind(), everywhere, whole},
 		{"nodes", core("Node"), everywhere, machine},
 		{"serviceexports", kubeclient.MCSKind(kubeclient.KindServiceExport), everywhere, whole},
 		{"serviceimports", kubeclient.MCSKind("ServiceImport"), everywhere, whole},
-		{"endpointslices", schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, []place{{selector: kubeclient.LabelEndpointSlices}}, whole},
+		{"endpointslices", schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, []scope{{selector: kubeclient.LabelEndpointSlices}}, whole},
 		{"clusterproperties", schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1beta1", Kind: "ClusterProperty"}, everywhere, whole},
 		{"configmaps", core("ConfigMap"), system, settings},
 		{"dns", core("ConfigMap"), dns, nameServer},

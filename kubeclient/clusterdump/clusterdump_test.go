@@ -121,14 +121,14 @@ func TestGather(t *testing.T) {
 	if strings.Contains(all, "managedFields") || t.Failed() {
 		t.Errorf("gathered:\n%s", all)
 	}
-	for _, request := range api.Asked {
+	for _, request := range api.Requests {
 		if strings.Contains(request, "/secrets") || !strings.HasPrefix(request, "GET ") {
 			t.Errorf("asked %s", request)
 		}
 	}
-	if !slices.Contains(api.Asked, "GET /api/v1/namespaces/hawser-system/pods/hawser-agent-1/log?container=agent&sinceSeconds=5400&timeout=1m0s") ||
-		!slices.Contains(api.Asked, "GET /api/v1/namespaces/hawser-system/pods/hawser-agent-1/log?container=agent&previous=true&timeout=1m0s") {
-		t.Errorf("logs were asked for otherwise: %q", api.Asked)
+	if !slices.Contains(api.Requests, "GET /api/v1/namespaces/hawser-system/pods/hawser-agent-1/log?container=agent&sinceSeconds=5400&timeout=1m0s") ||
+		!slices.Contains(api.Requests, "GET /api/v1/namespaces/hawser-system/pods/hawser-agent-1/log?container=agent&previous=true&timeout=1m0s") {
+		t.Errorf("logs were asked for otherwise: %q", api.Requests)
 	}
 }
 

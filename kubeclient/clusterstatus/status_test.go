@@ -16,7 +16,7 @@ func applyTree(t *testing.T, api *fakeapi.API, c *kubeclient.Client) {
 	t.Helper()
 	api.ServeTrees()
 	for _, r := range apply.All(t.Context(), fakeapi.Tree(t, nil, []string{c.Name}), []*kubeclient.Client{c}, apply.Options{
-		Rules: apply.Rules{AllowOtherCluster: true}, Say: func(string, string) {},
+		Rules: apply.Rules{AllowOtherCluster: true}, Log: func(string, string) {},
 	}) {
 		if !r.Applied || r.Error != "" {
 			t.Fatalf("apply: %s", r.Error)

@@ -25,13 +25,13 @@ import (
 // and server-side apply that takes the fields given over and notes who holds the
 // object. A definition is served from the request after it on.
 type API struct {
-	Mu      sync.Mutex
-	Objects map[string]map[string]any // by path
-	Kinds   map[string][]Resource     // by group/version
-	Log     []string                  // what changed
-	Asked   []string                  // every request
-	Fail    string                    // a path whose changes are refused
-	Ahead   time.Duration             // of its clock
+	Mu       sync.Mutex
+	Objects  map[string]map[string]any // by path
+	Kinds    map[string][]Resource     // by group/version
+	Log      []string                  // what changed
+	Requests []string                  // every request
+	Fail     string                    // a path whose changes are refused
+	Ahead    time.Duration             // of its clock
 }
 
 // ServeTrees makes the API serve every kind of a rendered tree that needs no definition.
@@ -81,7 +81,7 @@ func (f *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Date", time.Now().Add(f.Ahead).UTC().Format(http.TimeFormat))
 	path := r.URL.Path
-	f.Asked = append(f.Asked, r.Method+" "+r.URL.String())
+	f.Requests = append(f.Requests, r.Method+" "+r.URL.String())
 	switch {
 	case path == "/version":
 		reply(w, map[string]any{"gitVersion": "v1.34.0"})

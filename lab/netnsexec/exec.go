@@ -20,7 +20,7 @@ type Exec struct {
 	Resolv   string   // file to mount at /etc/resolv.conf; empty: the host's
 	Hosts    string   // file to mount at /etc/hosts; empty: the host's
 	Run      string   // folder to mount at /run; empty: the host's
-	Keep     string   // folder below Run that stays visible at its own path
+	KeepDir  string   // folder below Run that stays visible at its own path
 	BootID   string   // file mounted at /proc/sys/kernel/random/boot_id; empty = the host's
 	Hostname string   // empty = the host's; cut to 63 bytes
 	Argv     []string // program and arguments
@@ -31,7 +31,7 @@ func (e Exec) Args() []string {
 	var args []string
 	for _, f := range []struct{ name, value string }{
 		{"--net", e.Net}, {"--resolv", e.Resolv}, {"--hosts", e.Hosts},
-		{"--run", e.Run}, {"--keep", e.Keep}, {"--boot-id", e.BootID}, {"--hostname", e.Hostname},
+		{"--run", e.Run}, {"--keep", e.KeepDir}, {"--boot-id", e.BootID}, {"--hostname", e.Hostname},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
@@ -49,7 +49,7 @@ func ParseExec(args []string) (Exec, error) {
 	flags.StringVar(&e.Resolv, "resolv", "", "")
 	flags.StringVar(&e.Hosts, "hosts", "", "")
 	flags.StringVar(&e.Run, "run", "", "")
-	flags.StringVar(&e.Keep, "keep", "", "")
+	flags.StringVar(&e.KeepDir, "keep", "", "")
 	flags.StringVar(&e.BootID, "boot-id", "", "")
 	flags.StringVar(&e.Hostname, "hostname", "", "")
 	if err := flags.Parse(args); err != nil {
@@ -138,7 +138,7 @@ func (e Exec) mounts() error {
 }
 
 // hideRun mounts a folder over /run. It adds mount points for paths that must stay visible below
-// /run: the folder Keep, and the targets of links in /etc.
+// /run: the folder KeepDir, and the targets of links in /etc.
 func (e Exec) hideRun(targets map[string]string) error {
 	for target := range targets {
 		if !strings.HasPrefix(target, "/run/") {
@@ -156,26 +156,26 @@ func (e Exec) hideRun(targets map[string]string) error {
 			return err
 		}
 	}
-	below := strings.HasPrefix(e.Keep, "/run/") || strings.HasPrefix(e.Keep, "/var/run/")
+	below := strings.HasPrefix(e.KeepDir, "/run/") || strings.HasPrefix(e.KeepDir, "/var/run/")
 	if !below {
 		return coverRun(e.Run)
 	}
-	keep, err := unix.Open(e.Keep, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	keep, err := unix.Open(e.KeepDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", e.Keep, err)
+		return fmt.Errorf("open %s: %w", e.KeepDir, err)
 	}
 	defer unix.Close(keep)
 	if err := coverRun(e.Run); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(e.Keep, 0o755); err != nil {
+	if err := os.MkdirAll(e.KeepDir, 0o755); err != nil {
 		return fmt.Errorf("make mount point: %w", err)
 	}
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", keep), e.Keep, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("keep %s: %w", e.Keep, err)
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", keep), e.KeepDir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("keep %s: %w", e.KeepDir, err)
 	}
 	for target, source := range targets {
-		if rest, under := strings.CutPrefix(source, "/run/"); under && !strings.HasPrefix(source, e.Keep+"/") {
+		if rest, under := strings.CutPrefix(source, "/run/"); under && !strings.HasPrefix(source, e.KeepDir+"/") {
 			return fmt.Errorf("keep %s: /run/%s is hidden", target, rest)
 		}
 	}

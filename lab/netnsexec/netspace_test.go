@@ -32,7 +32,7 @@ func TestExecArgs(t *testing.T) {
 	t.Parallel()
 	tests := []Exec{
 		{Net: "/n", Argv: []string{"ls"}},
-		{Net: "/n", Resolv: "/r", Hosts: "/h", Run: "/run2", Keep: "/k", Hostname: "host", Argv: []string{"sh", "-c", "exit 1", "--", "--net"}},
+		{Net: "/n", Resolv: "/r", Hosts: "/h", Run: "/run2", KeepDir: "/k", Hostname: "host", Argv: []string{"sh", "-c", "exit 1", "--", "--net"}},
 	}
 	for _, want := range tests {
 		got, err := ParseExec(want.Args())

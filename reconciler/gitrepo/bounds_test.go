@@ -70,8 +70,8 @@ func delta(result uint64) []byte {
 	return append(out, 0x90, 1) // copies the byte
 }
 
-// back encodes the distance to the base of an object.
-func back(distance int) []byte {
+// encodeOffset encodes the distance to the base of an object.
+func encodeOffset(distance int) []byte {
 	out := []byte{byte(distance & 0x7f)}
 	for distance >>= 7; distance > 0; distance >>= 7 {
 		distance--
@@ -101,11 +101,11 @@ func TestHostilePacks(t *testing.T) {
 		add("delta with a large result", 0, func(p *pack) {
 			base := p.add(packBlob, 1, nil, []byte("x"))
 			d := delta(1 << 40)
-			p.add(packOffset, uint64(len(d)), back(12+p.Len()-base), d)
+			p.add(packOffset, uint64(len(d)), encodeOffset(12+p.Len()-base), d)
 		})
 		add("delta with a result of 65 MiB", 0, func(p *pack) {
 			base, d := p.add(packBlob, 1, nil, []byte("x")), delta(65<<20)
-			p.add(packOffset, uint64(len(d)), back(12+p.Len()-base), d)
+			p.add(packOffset, uint64(len(d)), encodeOffset(12+p.Len()-base), d)
 		})
 		add("delta of an object elsewhere", 0, func(p *pack) {
 			d := delta(1 << 40)
@@ -113,12 +113,12 @@ func TestHostilePacks(t *testing.T) {
 		})
 		add("large delta", 0, func(p *pack) {
 			base := p.add(packBlob, 1, nil, []byte("x"))
-			p.add(packOffset, uint64(len(zeros)), back(12+p.Len()-base), append(delta(5), zeros[:len(zeros)-len(delta(5))]...))
+			p.add(packOffset, uint64(len(zeros)), encodeOffset(12+p.Len()-base), append(delta(5), zeros[:len(zeros)-len(delta(5))]...))
 		})
 		add("many deltas with large results", 0, func(p *pack) {
 			base, d := p.add(packBlob, 1, nil, []byte("x")), delta(60<<20)
 			for range 1100 {
-				p.add(packOffset, uint64(len(d)), back(12+p.Len()-base), d)
+				p.add(packOffset, uint64(len(d)), encodeOffset(12+p.Len()-base), d)
 			}
 		})
 		add("many objects", 4_000_000_000, func(p *pack) { p.add(packBlob, 1, nil, []byte("x")) })
@@ -229,7 +229,7 @@ func TestLocalBombs(t *testing.T) {
 			p := &pack{}
 			base := p.add(packCommit, 1, nil, []byte("x"))
 			kind, content := test.fill(p)
-			at := p.add(kind, uint64(len(content)), back(12+p.Len()-base), content)
+			at := p.add(kind, uint64(len(content)), encodeOffset(12+p.Len()-base), content)
 			hash := strings.Repeat("5", 40)
 			putPack(t, work, p.finish(p.count), hash, at)
 			put(t, work, ".git/refs/heads/main", hash+"\n")

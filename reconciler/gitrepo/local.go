@@ -243,7 +243,7 @@ func (l *local) remotes() ([]Remote, error) {
 	return out, nil
 }
 
-func (l *local) ask(ctx context.Context, branch string) (Hash, error) {
+func (l *local) remoteHead(ctx context.Context, branch string) (Hash, error) {
 	if err := l.sync(ctx, nil); err != nil {
 		return Hash{}, err
 	}

@@ -154,7 +154,7 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, heard *listener, branch string) error {
 	heard.reset()
 	spec := config.RefSpec(fmt.Sprintf("+%s:%s", plumbing.NewBranchReferenceName(branch), m.ref(branch)))
-	into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, limit: m.limit, heard: heard}, m.remote.Config())
+	into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, limit: m.limit, listener: heard}, m.remote.Config())
 	err := into.FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: heard})
 	if errors.Is(err, git.NoErrAlreadyUpToDate) {
 		return nil
@@ -234,7 +234,7 @@ func (e errSilent) Error() string {
 
 func (m *mirror) remotes() ([]Remote, error) { return nil, nil }
 
-func (m *mirror) ask(ctx context.Context, branch string) (hash Hash, err error) {
+func (m *mirror) remoteHead(ctx context.Context, branch string) (hash Hash, err error) {
 	err = m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, _ *listener) error {
 		heads, err := m.heads(ctx, auth)
 		hash = heads[branch]

@@ -77,9 +77,9 @@ func (l *listener) text() string {
 // it.
 type receiver struct {
 	*bounded
-	folder string // of a mirror on disk; empty = it is in memory
-	limit  int64  // bytes of a pack
-	heard  *listener
+	folder   string // of a mirror on disk; empty = it is in memory
+	limit    int64  // bytes of a pack
+	listener *listener
 }
 
 // PackfileWriter implements storer.PackfileWriter.
@@ -106,7 +106,7 @@ type received struct {
 
 // Write implements io.Writer.
 func (r *received) Write(p []byte) (int, error) {
-	r.heard.reset()
+	r.listener.reset()
 	if r.size += int64(len(p)); r.size > r.limit {
 		return 0, tooLarge("the server sends more than %d bytes: no more are fetched at once. Move the topology to a repository of its own", r.limit)
 	}
@@ -116,7 +116,7 @@ func (r *received) Write(p []byte) (int, error) {
 // Close checks the pack and stores its objects.
 func (r *received) Close() error {
 	defer func() { _ = os.Remove(r.file.Name()) }()
-	r.heard.stop() // the server has said everything
+	r.listener.stop() // the server has said everything
 	var err error
 	if r.size <= r.limit {
 		err = r.store()

@@ -103,7 +103,7 @@ func TestModesAndKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := s.Write(gitrepo.Commit{Parent: parent, Files: files, Keep: true, Name: "n", Email: "e", When: when, Message: "m"})
+	same, err := s.Write(gitrepo.Commit{Parent: parent, Files: files, KeepFiles: true, Name: "n", Email: "e", When: when, Message: "m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestModesAndKeep(t *testing.T) {
 		t.Errorf("rewriting the same files changed\n%s", diff)
 	}
 	edit := map[string][]byte{"run.sh": []byte("new")}
-	kept, err := s.Write(gitrepo.Commit{Parent: parent, Files: edit, Keep: true, Name: "n", Email: "e", When: when, Message: "m"})
+	kept, err := s.Write(gitrepo.Commit{Parent: parent, Files: edit, KeepFiles: true, Name: "n", Email: "e", When: when, Message: "m"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestResolve(t *testing.T) {
 	git(t, clone, "remote", "add", "alpha", "../elsewhere.git")
 	s := open(t, clone)
 	sync(t, s)
-	for name, want := range map[string]gitrepo.Found{
+	for name, want := range map[string]gitrepo.Resolved{
 		"main": {Ref: "refs/heads/main"}, "origin/main": {Ref: "refs/remotes/origin/main"}, "main2": {Ref: "refs/remotes/origin/main2"},
 		"light": {Ref: "refs/tags/light"}, "heavy": {Ref: "refs/tags/heavy"}, first: {}, last[:7]: {},
 	} {

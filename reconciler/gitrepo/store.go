@@ -80,8 +80,8 @@ type backend interface {
 	seen() (storer.ReferenceIter, error)
 	// remotes lists where a clone is from.
 	remotes() ([]Remote, error)
-	// ask returns the current commit of a branch of the repository, zero if absent. It fetches nothing.
-	ask(ctx context.Context, branch string) (Hash, error)
+	// remoteHead returns the current commit of a branch of the repository, zero if absent. It fetches nothing.
+	remoteHead(ctx context.Context, branch string) (Hash, error)
 	// candidates are the refs that a person may mean by name, best first.
 	candidates(name string) []plumbing.ReferenceName
 	// advance moves a branch, or returns ErrRefChanged if it is not at from. Unless forced, to
@@ -177,8 +177,8 @@ func (s *Store) Head(branch string) (Hash, error) {
 	return ref, nil
 }
 
-// Found is the commit of a resolved name.
-type Found struct {
+// Resolved is the commit of a resolved name.
+type Resolved struct {
 	Commit Hash
 	// Ref is the full name of the ref, such as refs/heads/rendered; empty for a hash.
 	Ref string
@@ -187,7 +187,7 @@ type Found struct {
 // Resolve resolves a name: a branch or, in a clone, a branch of the remote
 // (origin/rendered, or rendered alone), a tag, or the hash of a commit with at least
 // seven digits. It returns ErrNoBranch if the name matches nothing.
-func (s *Store) Resolve(name string) (Found, error) {
+func (s *Store) Resolve(name string) (Resolved, error) {
 	if s.objects() != nil {
 		for _, ref := range append(s.candidates(name), plumbing.NewTagReferenceName(name)) {
 			hash, err := resolve(s.objects(), ref)
@@ -197,15 +197,15 @@ func (s *Store) Resolve(name string) (Found, error) {
 			if err == nil {
 				hash, err = s.commitOf(hash)
 			}
-			return Found{Commit: hash, Ref: ref.String()}, err
+			return Resolved{Commit: hash, Ref: ref.String()}, err
 		}
 		if hashText.MatchString(name) {
 			if hash, err := s.byHash(name); err == nil {
-				return Found{Commit: hash}, nil
+				return Resolved{Commit: hash}, nil
 			}
 		}
 	}
-	return Found{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
+	return Resolved{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
 }
 
 // hashText is what may be the hash of a commit, or its beginning.
@@ -292,7 +292,7 @@ func (s *Store) Remotes() ([]Remote, error) {
 // RemoteHead returns the current commit of a branch of the repository, zero if absent. It
 // fetches nothing.
 func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
-	hash, err := s.ask(ctx, branch)
+	hash, err := s.remoteHead(ctx, branch)
 	if err != nil {
 		return Hash{}, fmt.Errorf("ask repository %s: %w", s.name, err)
 	}

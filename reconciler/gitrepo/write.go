@@ -18,11 +18,11 @@ import (
 type Commit struct {
 	// Parent is the commit to build on; zero makes a first commit.
 	Parent Hash
-	// Files are the contents by path. Without Keep the commit holds these files alone, with
-	// mode 0644: nothing else that Parent has gets a signature. With Keep everything else
+	// Files are the contents by path. Without KeepFiles the commit holds these files alone, with
+	// mode 0644: nothing else that Parent has gets a signature. With KeepFiles everything else
 	// of Parent stays, and so do the modes of Files.
-	Files map[string][]byte
-	Keep  bool
+	Files     map[string][]byte
+	KeepFiles bool
 	// Name and Email are author and committer, When the time of both.
 	Name, Email string
 	When        time.Time
@@ -47,7 +47,7 @@ func (s *Store) Write(c Commit) (Hash, error) {
 
 func (s *Store) write(c Commit) (Hash, error) {
 	var base Hash
-	if c.Keep {
+	if c.KeepFiles {
 		var err error
 		if base, err = s.root(c.Parent); err != nil {
 			return Hash{}, err

@@ -43,7 +43,7 @@ func (p *Plan) assignCauses(list []edit, quiet bool) {
 		if c := &list[i]; !c.cited {
 			setting := item{kind: kindSetting, name: c.path, path: c.path}
 			if quiet {
-				setting.note = "nothing that clusters get changes because of it"
+				setting.remark = "nothing that clusters get changes because of it"
 			}
 			was := setting
 			setting.fields, was.fields = []diff.Field{field("value", c.want)}, []diff.Field{field("value", c.have)}

@@ -257,8 +257,8 @@ func TestCause(t *testing.T) {
 			continue
 		}
 		for key, source := range sources(compute(t, next(t, before, topology), before)) {
-			first, isFirst := a.says[key]
-			second, isSecond := b.says[key]
+			first, isFirst := a.changes[key]
+			second, isSecond := b.changes[key]
 			if isFirst == isSecond {
 				continue // both lead to it, or only both together
 			}
@@ -273,10 +273,10 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// oneLine is an edit of one line, and what the plan of it says.
+// oneLine is an edit of one line, and the changes in its plan.
 type oneLine struct {
 	single
-	says map[string]string
+	changes map[string]string
 }
 
 // sources gives what the items of a plan cite, by all else that they say.

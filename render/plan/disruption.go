@@ -71,18 +71,18 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 			}
 		}
 		if isTunnelField(e, f) {
-			e.Note = makeBeforeBreakNote
+			e.Remark = makeBeforeBreakNote
 		}
 		if e.Kind == kindClusterset && f.Name == "keys.epochs" && r == "" {
-			e.Note = rotation(f)
+			e.Remark = rotation(f)
 		}
 	}
 	if e.Kind == kindGateway && len(reasons) > 0 {
-		e.Note = "" // links that begin anew hold no former tunnel
+		e.Remark = "" // links that begin anew hold no former tunnel
 	}
 	for _, f := range e.Fields {
-		if e.Kind == kindGateway && f.Name == "endpoints" && e.Note == "" {
-			e.Note = foundBy(f)
+		if e.Kind == kindGateway && f.Name == "endpoints" && e.Remark == "" {
+			e.Remark = foundBy(f)
 		}
 	}
 	e.Disruptive, e.ends = strings.Join(reasons, "; "), strings.Join(ends, "; ")

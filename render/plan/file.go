@@ -18,7 +18,7 @@ import (
 // Hawser, patches of users. edited means that the topologies differ; other entries describe that.
 func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newCauses(want, have, entries)
-	c.edits, c.told = edited, c.told || edited
+	c.edits, c.fabricDiffers = edited, c.fabricDiffers || edited
 	var w, h []item
 	for name, raw := range want {
 		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explain(name) {
@@ -60,16 +60,16 @@ func clusterOf(name string) string {
 
 // explainedFiles decides which files change because of entries of the plan.
 type explainedFiles struct {
-	members map[string]bool // clusters that come or go
-	exports map[string]bool // clusters in which exports come or go
-	keys    map[string]bool // clusters whose keys change
-	nodes   map[string]bool // clusters in which other nodes are gateways
-	rights  bool            // agents need other rights, for dynamic exports or egress rules
-	folders map[string]bool // folders in which files come or go
-	agents  bool            // the agents' DaemonSets
-	fabric  bool            // the fabric
-	edits   bool            // what the topology says
-	told    bool            // what differs in the fabric, if anything does
+	members       map[string]bool // clusters that come or go
+	exports       map[string]bool // clusters in which exports come or go
+	keys          map[string]bool // clusters whose keys change
+	nodes         map[string]bool // clusters in which other nodes are gateways
+	rights        bool            // agents need other rights, for dynamic exports or egress rules
+	folders       map[string]bool // folders in which files come or go
+	agents        bool            // the agents' DaemonSets
+	fabric        bool            // the fabric
+	edits         bool            // what the topology says
+	fabricDiffers bool            // what differs in the fabric, if anything does
 }
 
 func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
@@ -94,7 +94,7 @@ func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
 	}
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
 	// If its content is equal, it was packed or signed again.
-	c.told = len(entries) > 0 || sameFile(want, have, render.FabricText)
+	c.fabricDiffers = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
@@ -126,7 +126,7 @@ func (c explainedFiles) explain(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
 	case strings.HasPrefix(name, "base/fabric"):
-		return c.told // by all other entries
+		return c.fabricDiffers // by all other entries
 	case name == lockFile:
 		return true
 	case name == render.FabricText, name == render.MapPicture, name == render.MapText:

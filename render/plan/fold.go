@@ -61,9 +61,9 @@ func likeness(e *Entry) string {
 		where = ""
 	}
 	if e.Op == diff.Delete { // its fields are not shown
-		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, where, e.Note)
+		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, where, e.Remark)
 	}
-	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, where, e.Source, e.Note, e.Fields)
+	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, where, e.Source, e.Remark, e.Fields)
 }
 
 // Title names the objects of the group: kind and names, with their count if there are several.

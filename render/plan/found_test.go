@@ -23,8 +23,8 @@ func TestFoundBy(t *testing.T) {
 	} {
 		e := &Entry{Kind: kindGateway, Op: diff.Update, Fields: []Field{{Name: "endpoints", Have: tt.have, Want: tt.want}}}
 		disruption(e, "", nil, nil)
-		if e.Note != tt.note {
-			t.Errorf("%q to %q: %q, want %q", tt.have, tt.want, e.Note, tt.note)
+		if e.Remark != tt.note {
+			t.Errorf("%q to %q: %q, want %q", tt.have, tt.want, e.Remark, tt.note)
 		}
 	}
 }

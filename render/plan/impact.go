@@ -65,8 +65,8 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 			at.What += ": " + e.ends
 			at.Uncertain = e.may
 			out.Breaks = append(out.Breaks, at)
-		case e.Note == makeBeforeBreakNote, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Note != "":
-			at.What += ": " + e.Note
+		case e.Remark == makeBeforeBreakNote, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Remark != "":
+			at.What += ": " + e.Remark
 			out.Continues = append(out.Continues, at)
 		case e.Kind == kindPair && e.Op == diff.Create:
 			at.What += ": they go over their own link as soon as it is good"

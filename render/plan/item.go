@@ -47,7 +47,7 @@ type item struct {
 	cluster string
 	path    string
 	fields  []diff.Field
-	note    string // see Entry.Note
+	remark  string // see Entry.Note
 	broken  string // see Entry.Disruptive
 	count   int    // how many things it stands for; 0 = 1
 }

@@ -153,8 +153,8 @@ func (m *markdown) section(entries []Entry) {
 				m.text("  - %s: %s → %s\n", code(f.Name), code(given(f.Have)), code(given(f.Want)))
 			}
 		}
-		if e.Note != "" {
-			m.text("  - %s\n", code(e.Note))
+		if e.Remark != "" {
+			m.text("  - %s\n", code(e.Remark))
 		}
 	}
 	m.text("\n</details>\n\n")

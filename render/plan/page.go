@@ -44,7 +44,7 @@ func readPage(raw []byte) uiPage {
 			Spec map[string]any `json:"spec"`
 		}
 		if yaml.Unmarshal([]byte(part), &top) == nil && top.Kind == "Deployment" {
-			if left, err := json.Marshal(out.take(top.Spec)); err == nil {
+			if left, err := json.Marshal(out.extractFields(top.Spec)); err == nil {
 				part = string(left)
 			}
 		}
@@ -54,8 +54,8 @@ func readPage(raw []byte) uiPage {
 	return out
 }
 
-// take moves the named fields of a Deployment's spec to the page, and returns the spec.
-func (p *uiPage) take(spec map[string]any) map[string]any {
+// extractFields moves the named fields of a Deployment's spec to the page, and returns the spec.
+func (p *uiPage) extractFields(spec map[string]any) map[string]any {
 	template, _ := spec["template"].(map[string]any)
 	pod, _ := template["spec"].(map[string]any)
 	containers, _ := pod["containers"].([]any)

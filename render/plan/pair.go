@@ -121,7 +121,7 @@ func (s *snapshot) pair(l fabric.LinkSettings) {
 func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
 	s.pair(l)
 	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
-		it.note = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
+		it.remark = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
 	} else {
 		it.broken = "they have no path to each other any more, and connections between them end"
 	}

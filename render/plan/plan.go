@@ -80,8 +80,8 @@ type Entry struct {
 	Source string `json:"source,omitempty"`
 	// Disruptive describes what breaks, and for which clusters; empty if nothing breaks.
 	Disruptive string `json:"disruptive,omitempty"`
-	// Note explains why a change does not break connections.
-	Note string `json:"note,omitempty"`
+	// Remark explains why a change does not break connections.
+	Remark string `json:"note,omitempty"`
 
 	stays bool // of what is deleted: the path is that of an edit that is still in the file
 	// ends is the part of Disruptive that breaks open connections; with may not at once, see
@@ -191,7 +191,7 @@ func (p *Plan) add(c diff.Change[item]) {
 		subject = c.Have
 	}
 	e := Entry{Op: c.Op, Kind: subject.kind, Key: subject.name, Cluster: subject.cluster, Path: subject.path,
-		Note: subject.note, Disruptive: subject.broken}
+		Remark: subject.remark, Disruptive: subject.broken}
 	for _, d := range c.Deltas() {
 		e.Fields = append(e.Fields, Field{Name: d.Name, Have: d.Have, Want: d.Want, Forces: d.Forces})
 	}

@@ -83,8 +83,8 @@ func (o *printer) group(g *Group) {
 			o.field(e, f)
 		}
 	}
-	if e.Note != "" {
-		o.text("      (%s)\n", e.Note)
+	if e.Remark != "" {
+		o.text("      (%s)\n", e.Remark)
 	}
 }
 

@@ -73,13 +73,13 @@ func (r *Report) remarks() []remark {
 
 func (r *Report) remark(e *Entry) remark {
 	m := remark{level: levelNote, text: sentence(e)}
-	m.file, m.line = place(e.Source)
+	m.file, m.line = parsePosition(e.Source)
 	if e.Disruptive != "" {
 		m.level = levelWarning
 		m.text += "\ndisruptive: " + e.Disruptive
 	}
-	if e.Note != "" {
-		m.text += "\n" + e.Note
+	if e.Remark != "" {
+		m.text += "\n" + e.Remark
 	}
 	return m
 }
@@ -101,8 +101,8 @@ func sentence(e *Entry) string {
 	return text
 }
 
-// place parses file:line.
-func place(source string) (file string, line int) {
+// parsePosition parses file:line.
+func parsePosition(source string) (file string, line int) {
 	at := strings.LastIndexByte(source, ':')
 	if at < 0 {
 		return "", 0

@@ -52,7 +52,7 @@ func (b *blockAllocator) retainExtension(name string, h lockfile.PrefixAllocatio
 func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []netip.Prefix, halves map[bool]*prefixPool) (found []netip.Prefix) {
 	var annexes []lockfile.PrefixAllocation
 	for _, p := range missing {
-		if m := place([]netip.Prefix{p}, halves); m != nil {
+		if m := allocateSameSize([]netip.Prefix{p}, halves); m != nil {
 			found = append(found, m[0])
 			continue
 		}

@@ -100,7 +100,7 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 		return
 	}
 	slices.SortFunc(missing, func(x, y netip.Prefix) int { return cmp.Or(cmp.Compare(x.Bits(), y.Bits()), x.Compare(y)) })
-	found := place(missing, upperHalves(entry, used))
+	found := allocateSameSize(missing, upperHalves(entry, used))
 	if found == nil && len(entry.Mappings) > 0 {
 		found = a.extendBlock(c.Name, entry, missing, upperHalves(entry, used))
 	}
@@ -116,9 +116,9 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 	entry.SortExtensions()
 }
 
-// place allocates a part of the same size for each prefix. It returns nil if one does
+// allocateSameSize allocates a prefix of the same size for each prefix. It returns nil if one does
 // not fit.
-func place(prefixes []netip.Prefix, halves map[bool]*prefixPool) []netip.Prefix {
+func allocateSameSize(prefixes []netip.Prefix, halves map[bool]*prefixPool) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(prefixes))
 	for _, p := range prefixes {
 		half := halves[p.Addr().Is4()]

@@ -73,7 +73,7 @@ func (s *Source) SyntaxError(err error) diag.Diagnostic {
 	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Hint: hintBrackets}
 	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
 		f.Code, f.Hint = "yaml-alias", hintAliases
-		f.Summary, f.Pos = "the alias "+diag.Quote("*"+m[1])+" has no anchor in this file", s.word(s.firstWith(err), "*"+m[1])
+		f.Summary, f.Pos = "the alias "+diag.Quote("*"+m[1])+" has no anchor in this file", s.wordPos(s.firstWith(err), "*"+m[1])
 		return f
 	}
 	number := 0 // the package leaves out the first line
@@ -142,8 +142,8 @@ func (s *Source) openBefore(number int) bool {
 	return err != nil && strings.HasSuffix(err.Error(), "end of stream")
 }
 
-// word returns the position of a word on a line, or of the whole line if it has no such word.
-func (s *Source) word(number int, text string) diag.Pos {
+// wordPos returns the position of a word on a line, or of the whole line if it has no such word.
+func (s *Source) wordPos(number int, text string) diag.Pos {
 	line := string(s.line(number))
 	for from := 0; ; {
 		at := strings.Index(line[from:], text)

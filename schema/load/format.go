@@ -45,13 +45,15 @@ func Format(file string, raw []byte) ([]byte, diag.List) {
 
 // textLine is a line of a file. A line of a multi-line scalar is kept unchanged.
 type textLine struct {
-	text string
-	kept bool
+	text     string
+	verbatim bool
 }
 
-func (l textLine) empty() bool { return !l.kept && strings.TrimSpace(l.text) == "" }
+func (l textLine) empty() bool { return !l.verbatim && strings.TrimSpace(l.text) == "" }
 
-func (l textLine) comment() bool { return !l.kept && strings.HasPrefix(strings.TrimSpace(l.text), "#") }
+func (l textLine) comment() bool {
+	return !l.verbatim && strings.HasPrefix(strings.TrimSpace(l.text), "#")
+}
 
 func (l textLine) indent() int { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
 
@@ -85,7 +87,7 @@ func (f *formatter) document(root *yaml.Node) ([]byte, error) {
 			text.WriteByte('\n')
 		}
 		empty = false
-		if !line.kept {
+		if !line.verbatim {
 			line.text = strings.TrimRight(line.text, " \t\r")
 		}
 		text.WriteString(line.text + "\n")
@@ -111,7 +113,7 @@ func (f *formatter) markMultiline(n *yaml.Node, parent int) error {
 		}
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		for i := n.Line; i < len(f.lines) && (f.lines[i].empty() || f.lines[i].indent() > parent); i++ {
-			f.lines[i].kept = true
+			f.lines[i].verbatim = true
 		}
 	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
 		return f.keepQuoted(n)
@@ -126,7 +128,7 @@ func (f *formatter) keepQuoted(n *yaml.Node) error {
 	}
 	text := []byte(string(first[n.Column-1:]))
 	for i := n.Line; document.QuotedLen(text) == len(text) && text[len(text)-1] != text[0] && i < len(f.lines); i++ {
-		f.lines[i].kept = true
+		f.lines[i].verbatim = true
 		text = append(append(text, '\n'), f.lines[i].text...)
 	}
 	return nil

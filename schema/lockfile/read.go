@@ -125,17 +125,17 @@ func (r *reader) entry(key, value *yaml.Node) {
 	sub, tail := nextSegment(rest)
 	last, end := nextSegment(tail)
 	switch {
-	case top.word == "clusters" && top.label != "" && sub.word == "gateways" && sub.label != "" && tail == "lane":
+	case top.key == "clusters" && top.label != "" && sub.key == "gateways" && sub.label != "" && tail == "lane":
 		r.ordinal(Claim{Kind: ClaimGateway, Cluster: top.label, Name: sub.label}, key, value)
 	case end != "" || top.label == "":
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
-	case top.word == "clusters" && tail == "":
+	case top.key == "clusters" && tail == "":
 		r.clusterEntry(top.label, sub, key, value)
-	case top.word == "exports" && sub == (segment{word: "vips"}) && tail == "":
+	case top.key == "exports" && sub == (segment{key: "vips"}) && tail == "":
 		r.addrs(Claim{Kind: ClaimClusterSetIP, Export: top.label}, key, value)
-	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last == (segment{word: "ips"}):
+	case top.key == "exports" && sub.key == "clusters" && sub.label != "" && last == (segment{key: "ips"}):
 		r.addrs(Claim{Kind: ClaimExport, Export: top.label, Cluster: sub.label}, key, value)
-	case top.word == "exports" && sub.word == "clusters" && sub.label != "" && last.word == "hosts" && last.label != "":
+	case top.key == "exports" && sub.key == "clusters" && sub.label != "" && last.key == "hosts" && last.label != "":
 		r.addrs(Claim{Kind: ClaimHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
@@ -145,41 +145,41 @@ func (r *reader) entry(key, value *yaml.Node) {
 func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
 	c := r.lock.Cluster(name)
 	switch {
-	case sub == segment{word: "blocks"}:
+	case sub == segment{key: "blocks"}:
 		r.blocks(c, fieldpath.Key("clusters", name), value)
-	case sub == segment{word: "annexes"}:
+	case sub == segment{key: "annexes"}:
 		c.Extensions = append(c.Extensions, r.prefixes(value)...)
-	case sub == segment{word: "former"}:
+	case sub == segment{key: "former"}:
 		c.Former = append(c.Former, r.prefixes(value)...)
-	case sub == segment{word: "egressIPs"}:
+	case sub == segment{key: "egressIPs"}:
 		r.addrs(Claim{Kind: ClaimEgress, Cluster: name}, key, value)
-	case sub.word == "mappings" && sub.label != "":
+	case sub.key == "mappings" && sub.label != "":
 		r.mapping(c, sub.label, key, value)
-	case sub.word == "gateways" && sub.label != "":
+	case sub.key == "gateways" && sub.label != "":
 		r.addrs(Claim{Kind: ClaimGateway, Cluster: name, Name: sub.label}, key, value)
-	case sub.word == "egress" && sub.label != "":
+	case sub.key == "egress" && sub.label != "":
 		r.addrs(Claim{Kind: ClaimRule, Cluster: name, Name: sub.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
 }
 
-// segment is one segment of a path: a word, and the label in brackets after it.
-type segment struct{ word, label string }
+// segment is one segment of a path: a key, and the label in brackets after it.
+type segment struct{ key, label string }
 
-// nextSegment splits the first segment off a path. The word of an invalid path is the
+// nextSegment splits the first segment off a path. The key of an invalid path is the
 // whole path.
 func nextSegment(path string) (segment, string) {
 	i := strings.IndexAny(path, ".[")
 	if i < 0 {
-		return segment{word: path}, ""
+		return segment{key: path}, ""
 	}
-	s := segment{word: path[:i]}
+	s := segment{key: path[:i]}
 	rest := path[i:]
 	if rest[0] == '[' {
 		label, after, ok := strings.Cut(rest[1:], "]")
 		if !ok || label == "" {
-			return segment{word: path}, ""
+			return segment{key: path}, ""
 		}
 		s.label, rest = label, after
 	}
@@ -187,7 +187,7 @@ func nextSegment(path string) (segment, string) {
 		return s, after
 	}
 	if rest != "" {
-		return segment{word: path}, ""
+		return segment{key: path}, ""
 	}
 	return s, ""
 }

@@ -28,15 +28,15 @@ const (
 // scene is a drawing that is being made.
 type scene struct{ svg.Drawing }
 
-// Place is where the layout has a cluster: the middle of its card or dot, in pixels, and
+// Position is where the layout has a cluster: the middle of its card or dot, in pixels, and
 // the direction of its name from there, in radians clockwise from the right.
-type Place struct{ X, Y, Angle float64 }
+type Position struct{ X, Y, Angle float64 }
 
 // Layout is where the clusters of a map are in a picture, in pixels.
 type Layout struct {
-	Places        []Place // in the order of Clusters
-	Width, Height float64 // below is no room for a legend yet
-	Cards         bool    // there is room for a card each, else they are dots with names
+	Places        []Position // in the order of Clusters
+	Width, Height float64    // below is no room for a legend yet
+	Cards         bool       // there is room for a card each, else they are dots with names
 }
 
 // Layout places the clusters on an ellipse in the order of their names, and hubs on one
@@ -64,30 +64,30 @@ func (m *Map) Layout() Layout {
 		outerX = max(outerX, innerX+step)
 		outerY = max(outerY, innerY+step*0.75)
 	}
-	places := make([]Place, len(m.Clusters))
+	places := make([]Position, len(m.Clusters))
 	put := func(members []int, rx, ry float64) {
 		for k, i := range members {
 			angle := math.Pi + 2*math.Pi*float64(k)/float64(len(members))
 			// Rounded here, or some processors would keep more digits in the sum that follows,
 			// and draw another picture.
-			places[i] = Place{X: float64(rx * math.Cos(angle)), Y: float64(ry * math.Sin(angle)), Angle: angle}
+			places[i] = Position{X: float64(rx * math.Cos(angle)), Y: float64(ry * math.Sin(angle)), Angle: angle}
 		}
 	}
 	put(inner, innerX, innerY)
 	put(outer, outerX, outerY)
 
 	// What a cluster takes around its place.
-	around := Place{X: labelSpace, Y: labelSpace}
+	around := Position{X: labelSpace, Y: labelSpace}
 	if cards {
-		around = Place{X: cardWidth / 2, Y: cardHeight / 2}
+		around = Position{X: cardWidth / 2, Y: cardHeight / 2}
 	}
-	least, most := Place{}, Place{}
+	least, most := Position{}, Position{}
 	for i, p := range places {
 		if i == 0 {
 			least, most = p, p
 		}
-		least = Place{X: min(least.X, p.X), Y: min(least.Y, p.Y)}
-		most = Place{X: max(most.X, p.X), Y: max(most.Y, p.Y)}
+		least = Position{X: min(least.X, p.X), Y: min(least.Y, p.Y)}
+		most = Position{X: max(most.X, p.X), Y: max(most.Y, p.Y)}
 	}
 	for i := range places {
 		places[i].X += margin + around.X - least.X
@@ -135,7 +135,7 @@ func ring(members int, step float64) (rx, ry float64) {
 	return r * 1.05, r * 0.85
 }
 
-func (s *scene) link(l *Link, from, to Place, labelled bool) {
+func (s *scene) link(l *Link, from, to Position, labelled bool) {
 	over := ""
 	if len(l.Uses) > 0 {
 		over = "over " + strings.Join(l.Uses, " and ")
@@ -143,13 +143,13 @@ func (s *scene) link(l *Link, from, to Place, labelled bool) {
 	about := appendSome([]string{l.Between[0] + " - " + l.Between[1] + ": " + l.Driver}, l.Change, l.State, over, l.measured())
 	s.Lines = append(s.Lines, svg.Line{X1: from.X, Y1: from.Y, X2: to.X, Y2: to.Y, Tone: tone(l.Change, l.State), About: strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
-		s.Texts = append(s.Texts, beside(from, to, label))
+		s.Texts = append(s.Texts, lineLabel(from, to, label))
 	}
 }
 
-// beside places a label next to the visible part of a line. It avoids the middle of the
+// lineLabel places a label next to the visible part of a line. It avoids the middle of the
 // line, where the labels of opposite clusters would overlap.
-func beside(from, to Place, label string) svg.Text {
+func lineLabel(from, to Position, label string) svg.Text {
 	dx, dy := to.X-from.X, to.Y-from.Y
 	hidden := min(cardWidth/2/max(math.Abs(dx), 1), cardHeight/2/max(math.Abs(dy), 1), 0.5)
 	part := hidden + float64((1-2*hidden)*0.42)
@@ -163,7 +163,7 @@ func beside(from, to Place, label string) svg.Text {
 	return t
 }
 
-func (s *scene) card(c *Cluster, at Place) {
+func (s *scene) card(c *Cluster, at Position) {
 	x, y := at.X-cardWidth/2, at.Y-cardHeight/2
 	s.Boxes = append(s.Boxes, svg.Box{X: x, Y: y, W: cardWidth, H: cardHeight, Tone: tone(c.Change, c.State), About: c.about()})
 	lines := c.lines()
@@ -187,7 +187,7 @@ func (s *scene) card(c *Cluster, at Place) {
 }
 
 // spot draws a cluster as a dot and its name, which reads from the centre outwards.
-func (s *scene) spot(c *Cluster, at Place) {
+func (s *scene) spot(c *Cluster, at Position) {
 	r := 5.0
 	if c.Hub {
 		r = 9
@@ -202,7 +202,7 @@ func (s *scene) spot(c *Cluster, at Place) {
 		turn, anchor = turn+180, "end"
 	}
 	s.Texts = append(s.Texts, svg.Text{X: at.X + float64((r+6)*math.Cos(at.Angle)), Y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, Size: 12, Anchor: anchor,
-		Turn: math.Mod(turn, 360), Text: cut(Identifier(c.Name), maxName)})
+		Rotation: math.Mod(turn, 360), Text: cut(Identifier(c.Name), maxName)})
 }
 
 // legend says what the colours mean, of those that are there.

@@ -55,9 +55,9 @@ func world() *fabric.Fabric {
 
 func position(path string) string { return "clusterset.yaml of " + path }
 
-// heard is what the agents of g1 and g2 say: the link is alive, g2 has one backend of web
+// liveReports returns reports of the agents of g1 and g2: the link is alive, g2 has one backend of web
 // and none of db, and g1 made an export of its own.
-func heard() *access.AgentReports {
+func liveReports() *access.AgentReports {
 	exports := func(of ...status.Export) []status.Export {
 		return append(of, status.Export{Namespace: "team-a", Name: "bot", Type: fabric.ClusterSetIP, Ports: []string{"80/TCP"}, Dynamic: true,
 			Clusters: []status.ExportCluster{{Name: "g1", Ready: "yes"}}})
@@ -154,7 +154,7 @@ func TestNotAllowed(t *testing.T) {
 // TestHeard: what agents report of backends and ways is in the matrix, and their own exports.
 func TestHeard(t *testing.T) {
 	t.Parallel()
-	m, err := New(world(), Input{Position: position, Reports: heard()})
+	m, err := New(world(), Input{Position: position, Reports: liveReports()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func BenchmarkNew(b *testing.B) {
 		e.Name = fmt.Sprintf("e%03d", i)
 		f.Exports = append(f.Exports, e)
 	}
-	for name, in := range map[string]Input{"topology": {Position: position}, "live": {Position: position, Reports: heard()}} {
+	for name, in := range map[string]Input{"topology": {Position: position}, "live": {Position: position, Reports: liveReports()}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if _, err := New(f, in); err != nil {
@@ -273,7 +273,7 @@ func TestUnresolved(t *testing.T) {
 		{"the agents answer no names", func(_ *access.AgentReports, own *status.Status) { own.Mute = true }, "no agent of g1 answers names of clusterset.local"},
 		{"the DNS of the cluster does not ask", func(r *access.AgentReports, _ *status.Status) { r.Unresolved = map[string]string{"g1": "no block"} }, "no block"},
 	} {
-		r := heard()
+		r := liveReports()
 		for i := range r.Agents {
 			if s := &r.Agents[i]; s.Cluster == "g1" {
 				s.Digest = "0123"

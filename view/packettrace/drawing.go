@@ -23,8 +23,8 @@ func (t Trace) Paths() []swimlane.Path {
 	out := hopPaths(swimlane.Path{Title: title, Tone: tone}, t.First, "")
 	if t.Outcome == Unanswered {
 		for i := range out {
-			lane := out[i].Events[len(out[i].Events)-1].Lane
-			out[i].Events = append(out[i].Events, swimlane.Event{Lane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
+			lane := out[i].Events[len(out[i].Events)-1].Swimlane
+			out[i].Events = append(out[i].Events, swimlane.Event{Swimlane: lane, Tone: svg.Bad, Texts: []string{"nothing came back from here",
 				"to do: see that something listens there, and that the pod's policies admit the client"}})
 		}
 	}
@@ -44,10 +44,10 @@ func hopPaths(w swimlane.Path, s *Hop, via string) []swimlane.Path {
 		texts = append(texts, "leave as "+s.Flow.Egress.String())
 	}
 	lane := s.Cluster + "/" + s.Node
-	w.Events = append(slices.Clone(w.Events), swimlane.Event{Lane: lane, Via: via, Texts: texts})
+	w.Events = append(slices.Clone(w.Events), swimlane.Event{Swimlane: lane, Via: via, Texts: texts})
 	why, do := endText(s)
 	if why != "" {
-		end := swimlane.Event{Lane: lane, Tone: svg.Bad, Texts: []string{why}}
+		end := swimlane.Event{Swimlane: lane, Tone: svg.Bad, Texts: []string{why}}
 		if s.Outcome == Unclear {
 			end.Tone = svg.Fair
 		}

@@ -66,8 +66,8 @@ type Hop struct {
 // longest is the maximum number of hops of a trace; a longer trace is a loop.
 const longest = 16
 
-// settle is the maximum time that a packet takes between nodes.
-const settle = time.Second
+// maxTransitTime is the maximum time of a packet between two nodes.
+const maxTransitTime = time.Second
 
 // Correlate returns the traces: failed ones first, then those with the most packets.
 func Correlate(seen []NodeTrace) []Trace {
@@ -109,8 +109,8 @@ type joiner struct {
 	hops     []*Hop
 	taken    map[*Hop]bool          // are in a trace
 	came     map[status.Ends][]*Hop // over a link
-	nodes    map[string]int         // that were asked, by cluster
-	gateways map[string]bool        // that were asked, by cluster/gateway
+	nodes    map[string]int         // that were queried, by cluster
+	gateways map[string]bool        // that were queried, by cluster/gateway
 	full     bool                   // some node did not follow all packets
 	from, to time.Time              // when all nodes looked
 }
@@ -158,8 +158,8 @@ func findingOf(all []status.Finding, j status.FlowTrace) *status.Finding {
 	return nil
 }
 
-// ours says that an interface leads to other nodes.
-func ours(name string) bool { return strings.HasPrefix(name, desired.DevicePrefix) }
+// isHawserDevice reports whether an interface leads to other nodes.
+func isHawserDevice(name string) bool { return strings.HasPrefix(name, desired.DevicePrefix) }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
@@ -191,12 +191,12 @@ func joined(s, next *Hop) bool {
 	out, in := s.Flow.Out, next.Flow.In
 	inside := strings.HasPrefix(out, desired.NodePrefix)
 	switch {
-	case !ours(out):
-		return s.Cluster == next.Cluster && !ours(in)
+	case !isHawserDevice(out):
+		return s.Cluster == next.Cluster && !isHawserDevice(in)
 	case inside || s.Cluster == next.Cluster:
 		return inside && s.Cluster == next.Cluster && out == in
 	}
-	return ours(in) && !strings.HasPrefix(in, desired.NodePrefix)
+	return isHawserDevice(in) && !strings.HasPrefix(in, desired.NodePrefix)
 }
 
 func (j *joiner) trace(s *Hop) Trace {
@@ -229,17 +229,17 @@ func (j *joiner) end(s *Hop) string {
 	switch {
 	case s.Flow.Passed == 0:
 		return Dropped
-	case !ours(s.Flow.Out):
+	case !isHawserDevice(s.Flow.Out):
 		return Arrived
-	case j.asked(s) && !j.full && j.followed(s) && j.watched(s):
+	case j.allNodesAnswered(s) && !j.full && j.followed(s) && j.watched(s):
 		return Lost
 	}
 	return Unclear
 }
 
-// asked says that all nodes answered to which a hop may have sent packets: from a worker
+// allNodesAnswered reports whether all nodes answered to which a hop may have sent packets: from a worker
 // to the gateways, from a gateway to all nodes of its cluster, and to those behind its links.
-func (j *joiner) asked(s *Hop) bool {
+func (j *joiner) allNodesAnswered(s *Hop) bool {
 	switch {
 	case !strings.HasPrefix(s.Flow.Out, desired.NodePrefix):
 		return !slices.ContainsFunc(s.seen.Remotes, func(g string) bool { return !j.gateways[g] })
@@ -281,6 +281,6 @@ func address(end string) netip.Addr {
 func (j *joiner) watched(s *Hop) bool {
 	return slices.ContainsFunc([]float64{s.Flow.First, s.Flow.Middle, s.Flow.Last}, func(at float64) bool {
 		when := s.seen.Start.Add(seconds(at))
-		return !when.Before(j.from) && !when.After(j.to.Add(-settle))
+		return !when.Before(j.from) && !when.After(j.to.Add(-maxTransitTime))
 	})
 }

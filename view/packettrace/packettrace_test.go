@@ -39,8 +39,8 @@ func node(name string, flows ...status.FlowTrace) NodeTrace {
 	return s
 }
 
-// told gives traces in short: where their packets were, and what became of them.
-func told(traces []Trace) string {
+// summaryOf returns traces in short form: the nodes of their packets, and the outcome.
+func summaryOf(traces []Trace) string {
 	var lines []string
 	var walk func(s *Hop) string
 	walk = func(s *Hop) string {
@@ -186,7 +186,7 @@ func TestJoin(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if have := told(Correlate(tt.seen)); have != tt.want {
+			if have := summaryOf(Correlate(tt.seen)); have != tt.want {
 				t.Errorf("have\n%s\nwant\n%s", have, tt.want)
 			}
 		})
@@ -198,7 +198,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	few, many := way("cni0", "cni0", "10.7.2.1>243.0.0.1:80", ""), way("cni0", "cni0", "10.7.2.2>243.0.0.1:80", "")
 	few.Packets, many.Packets = 1, 9
-	have := told(Correlate([]NodeTrace{node("g1-w", few, many, ended("cni0", pod))}))
+	have := summaryOf(Correlate([]NodeTrace{node("g1-w", few, many, ended("cni0", pod))}))
 	const want = "tcp 10.7.2.5 -> 243.0.0.1:80 dropped: g1-w!(dropped)\n" +
 		"tcp 10.7.2.2 -> 243.0.0.1:80 arrived: g1-w(arrived)\ntcp 10.7.2.1 -> 243.0.0.1:80 arrived: g1-w(arrived)"
 	if have != want {

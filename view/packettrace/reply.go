@@ -86,7 +86,7 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 	var out []*Hop
 	for _, last := range leaves(answer) {
 		if last.Cluster != question.Cluster || last.Node == question.Node || last.Flow.Passed == 0 ||
-			last.Flow.Out == "" || ours(last.Flow.Out) || last.Flow.Egress != reverse(asked.Egress) {
+			last.Flow.Out == "" || isHawserDevice(last.Flow.Out) || last.Flow.Egress != reverse(asked.Egress) {
 			continue
 		}
 		last.Outcome, last.Bypassed = Unclear, question.Cluster+"/"+question.Node

@@ -72,8 +72,8 @@ func TestParse(t *testing.T) {
 		t.Fatalf("%q: %v", title, err)
 	}
 	want := []Path{
-		{Title: "there", Events: []Event{{Lane: "a", Texts: []string{"begins: here", "and more that goes on"}}, {Lane: "b", Via: "over it", Tone: svg.Bad, Texts: []string{"ends"}}}},
-		{Title: "back", Events: []Event{{Lane: "a", Texts: []string{"again"}}}},
+		{Title: "there", Events: []Event{{Swimlane: "a", Texts: []string{"begins: here", "and more that goes on"}}, {Swimlane: "b", Via: "over it", Tone: svg.Bad, Texts: []string{"ends"}}}},
+		{Title: "back", Events: []Event{{Swimlane: "a", Texts: []string{"again"}}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -137,7 +137,7 @@ func parse(text string) (title string, paths []Path, err error) {
 				paths = append(paths, Path{})
 			}
 			s := Event{Via: by}
-			if s.Lane = strings.TrimSuffix(name, "!"); s.Lane != name {
+			if s.Swimlane = strings.TrimSuffix(name, "!"); s.Swimlane != name {
 				s.Tone = svg.Bad
 			}
 			for part := range strings.SplitSeq(rest, "|") {

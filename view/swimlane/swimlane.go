@@ -13,10 +13,10 @@ import (
 
 // Event is one thing that happens to packets on their way.
 type Event struct {
-	Lane  string   // where: a node, or another object with its own lane
-	Texts []string // what, the first line in bold
-	Tone  svg.Tone // svg.Bad where the packets ended
-	Via   string   // how they got here; empty in the same lane, or if unknown
+	Swimlane string   // where: a node, or another object with its own lane
+	Texts    []string // what, the first line in bold
+	Tone     svg.Tone // svg.Bad where the packets ended
+	Via      string   // how they got here; empty in the same lane, or if unknown
 }
 
 // Path is one path of packets.
@@ -64,8 +64,8 @@ func Draw(title string, paths []Path) *svg.Drawing {
 func (w *Path) Lanes() []string {
 	var out []string
 	for _, s := range w.Events {
-		if !slices.Contains(out, s.Lane) {
-			out = append(out, s.Lane)
+		if !slices.Contains(out, s.Swimlane) {
+			out = append(out, s.Swimlane)
 		}
 	}
 	return out
@@ -101,9 +101,9 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 		s := &w.Events[i]
 		lines := s.lines(width)
 		high := 2*pad + float64(len(lines))*lineSpace - 4
-		x := left(s.Lane) + pad/2
+		x := left(s.Swimlane) + pad/2
 		if from != "" {
-			arrow(d, left(from)+width/2, bottom, left(s.Lane)+width/2, y, s)
+			arrow(d, left(from)+width/2, bottom, left(s.Swimlane)+width/2, y, s)
 		}
 		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: high, Tone: s.Tone, About: strings.Join(s.Texts, "; ")})
 		tone := svg.Plain
@@ -114,7 +114,7 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 			d.Texts = append(d.Texts, svg.Text{X: x + pad, Y: y + pad + 10 + float64(k)*lineSpace, Size: 12, Bold: l.bold, Faint: !l.bold && s.Tone != svg.Bad,
 				Tone: tone, Anchor: "start", Text: l.text})
 		}
-		from, bottom = s.Lane, y+high
+		from, bottom = s.Swimlane, y+high
 		y = bottom + rowGap
 	}
 	y += pad - rowGap
@@ -149,7 +149,7 @@ func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 func (w *Path) width() float64 {
 	widest := laneLeast
 	for _, s := range w.Events {
-		for _, t := range append([]string{s.Lane}, s.Texts...) {
+		for _, t := range append([]string{s.Swimlane}, s.Texts...) {
 			widest = max(widest, float64(utf8.RuneCountInString(t))*charWidth+4*pad)
 		}
 	}

@@ -17,12 +17,12 @@ var update = flag.Bool("update", false, "write the goldens")
 func paths() []Path {
 	return []Path{
 		{Title: "tcp 10.7.2.5 -> 243.0.0.1:80, 12 packets: dropped", Tone: svg.Bad, Events: []Event{
-			{Lane: "g1/g1-w1", Texts: []string{"12 packets", "as tcp 10.7.2.5 -> 242.2.0.20:80"}},
-			{Lane: "g1/g1-gw", Via: "hw-vx0", Texts: []string{"12 packets", "as tcp 242.1.0.7 -> 242.2.0.20:80"}},
-			{Lane: "g2/g2-gw", Via: "hw-wg0", Tone: svg.Bad, Texts: []string{"ended at rule 12 in chain forward of table inet filter",
+			{Swimlane: "g1/g1-w1", Texts: []string{"12 packets", "as tcp 10.7.2.5 -> 242.2.0.20:80"}},
+			{Swimlane: "g1/g1-gw", Via: "hw-vx0", Texts: []string{"12 packets", "as tcp 242.1.0.7 -> 242.2.0.20:80"}},
+			{Swimlane: "g2/g2-gw", Via: "hw-wg0", Tone: svg.Bad, Texts: []string{"ended at rule 12 in chain forward of table inet filter",
 				"dropped by a rule of the host's firewall, which somebody else than Hawser wrote", "to do: let packets from 242.0.0.0/8 through"}},
 		}},
-		{Title: "within a cluster", Events: []Event{{Lane: "g1", Texts: []string{"asks"}}, {Lane: "g1", Via: "lo", Texts: []string{"answers"}}}},
+		{Title: "within a cluster", Events: []Event{{Swimlane: "g1", Texts: []string{"asks"}}, {Swimlane: "g1", Via: "lo", Texts: []string{"answers"}}}},
 	}
 }
 
@@ -53,9 +53,9 @@ func TestGolden(t *testing.T) {
 func TestNothingOverlaps(t *testing.T) {
 	t.Parallel()
 	long := []Path{{Title: strings.Repeat("a long title ", 30), Events: []Event{
-		{Lane: strings.Repeat("long", 30), Texts: []string{strings.Repeat("x", 500), strings.Repeat("word ", 200)}},
-		{Lane: "b", Via: strings.Repeat("device", 20), Texts: []string{"here"}},
-		{Lane: strings.Repeat("long", 30), Texts: []string{"back"}, Tone: svg.Bad},
+		{Swimlane: strings.Repeat("long", 30), Texts: []string{strings.Repeat("x", 500), strings.Repeat("word ", 200)}},
+		{Swimlane: "b", Via: strings.Repeat("device", 20), Texts: []string{"here"}},
+		{Swimlane: strings.Repeat("long", 30), Texts: []string{"back"}, Tone: svg.Bad},
 	}}}
 	for _, w := range [][]Path{paths(), long, {{Title: "nothing"}}} {
 		d := Draw("title", w)

@@ -17,7 +17,7 @@ func BenchmarkPicture(b *testing.B) {
 		names[i] = fmt.Sprintf("c%03d", i)
 	}
 	set := newFake(names...).set
-	reports := Reports{Asked: true}
+	reports := Reports{HasAgents: true}
 	for _, from := range names {
 		s := agentOf(from, "", status.Connected, 0)
 		s.Connections = nil

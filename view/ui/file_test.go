@@ -20,8 +20,8 @@ const evil = "</script></title><!--<script>alert(1)</script><img src=//x onerror
 func hostile(t *testing.T) *Snapshot {
 	t.Helper()
 	source := newFake(evil, "g2")
-	source.set.Sources, source.set.Findings = []string{evil}, []Finding{{By: "validate", Severity: Warning, Place: evil, Text: evil, Hint: evil}}
-	source.set.Fabric.Name, source.set.Place = evil, func(string) string { return evil }
+	source.set.Sources, source.set.Findings = []string{evil}, []Finding{{By: "validate", Severity: Warning, Position: evil, Text: evil, Hint: evil}}
+	source.set.Fabric.Name, source.set.PositionOf = evil, func(string) string { return evil }
 	source.set.Fabric.Exports = []fabric.Export{{Name: evil, Namespace: evil, Ports: []fabric.Port{{Name: evil, Port: 80}}, Clusters: []fabric.ExportCluster{{Name: "g2"}}}}
 	verified, err := NewVerification(time.Unix(1, 0), time.Unix(2, 0), []status.Verification{{Cluster: "g2", Node: evil, Results: []status.Verified{
 		{Check: status.Check{Export: evil, Name: evil}, Reached: []string{evil}, Unknown: evil}, {Check: status.Check{Export: evil, Name: evil}, Error: evil},
@@ -35,7 +35,7 @@ func hostile(t *testing.T) *Snapshot {
 		Connections: []status.Connection{{Gateway: evil, RemoteCluster: evil, RemoteGateway: evil, Status: status.Disconnected, Why: evil}}}
 	hop := &packettrace.Hop{Cluster: evil, Node: evil, Outcome: packettrace.Dropped, Finding: &status.Finding{Place: evil, Text: evil, Do: evil}}
 	return NewSnapshot(Input{Clusterset: source.set, At: time.Unix(3, 0), Version: evil, Verification: verified,
-		Reports: Reports{Asked: true, From: evil, Agents: []status.Status{agent}, Unreachable: []status.Unreachable{{Agent: evil, Error: evil}}},
+		Reports: Reports{HasAgents: true, From: evil, Agents: []status.Status{agent}, Unreachable: []status.Unreachable{{Agent: evil, Error: evil}}},
 		Traces:  &packettrace.Report{Traces: []packettrace.Trace{{First: hop, Outcome: packettrace.Dropped}}}})
 }
 
@@ -129,7 +129,7 @@ func TestLargeFile(t *testing.T) {
 	for i := range 1000 {
 		names = append(names, "c"+strings.Repeat("0", 2)+time.Duration(i).String())
 	}
-	in := Input{Clusterset: newFake(names...).set, Reports: Reports{Asked: true}}
+	in := Input{Clusterset: newFake(names...).set, Reports: Reports{HasAgents: true}}
 	for _, from := range names {
 		s := agentOf(from, names[0], status.Connected, 0)
 		for _, to := range names[:30] {

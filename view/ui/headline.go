@@ -20,8 +20,8 @@ type Problem struct {
 	Subject  string `json:"subject,omitempty"` // g2/g2-gw
 	Text     string `json:"text"`              // does not answer
 	// Since is when it began, as far as the page knows; nil if unknown.
-	Since *time.Time `json:"since,omitempty"`
-	Note  string     `json:"note,omitempty"` // what follows from it: gateway b is down
+	Since       *time.Time `json:"since,omitempty"`
+	Consequence string     `json:"note,omitempty"` // what follows from it: gateway b is down
 	// Detail is the reason, in the words of the agent or of the connection.
 	Detail  string     `json:"detail,omitempty"`
 	Cluster string     `json:"cluster,omitempty"`
@@ -38,7 +38,7 @@ const maxProblems = 20
 // headline returns what is wrong, the worst first: silent agents, gateways without a link, links
 // that are down for another reason, problems that the APIs of the clusters or agents report.
 func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem {
-	if !r.Asked {
+	if !r.HasAgents {
 		return []Problem{}
 	}
 	out := silences(m, r)
@@ -78,7 +78,7 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 		if i := slices.IndexFunc(out, func(o Problem) bool {
 			return p.Node != "" && o.Cluster == p.Cluster && o.Node == p.Node && o.Text != ""
 		}); i >= 0 {
-			out[i].Note, out[i].Detail = joinTexts(p.Note, out[i].Note), joinTexts(out[i].Detail, p.Detail)
+			out[i].Consequence, out[i].Detail = joinTexts(p.Consequence, out[i].Consequence), joinTexts(out[i].Detail, p.Detail)
 			continue
 		}
 		out = append(out, p)
@@ -89,7 +89,7 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 
 // headlineProblem returns a problem as a line of the headline.
 func headlineProblem(p health.Problem) Problem {
-	out := Problem{Severity: severityOf(p), Subject: subjectOf(p), Note: p.Text, Cluster: p.Cluster, Node: p.Node}
+	out := Problem{Severity: severityOf(p), Subject: subjectOf(p), Consequence: p.Text, Cluster: p.Cluster, Node: p.Node}
 	if p.Next != "" {
 		out.Detail = "next: " + p.Next
 	}
@@ -122,7 +122,7 @@ func joinTexts(a, b string) string {
 // silences returns the problems of agents that do not answer.
 func silences(m *clustermap.Map, r Reports) []Problem {
 	if len(r.Agents) == 0 && len(r.Unreachable) > 0 {
-		all := Problem{Severity: Error, Subject: "No agent answers", Note: "states of clusters and links are not known", Detail: r.Unreachable[0].Error}
+		all := Problem{Severity: Error, Subject: "No agent answers", Consequence: "states of clusters and links are not known", Detail: r.Unreachable[0].Error}
 		for i := range r.Unreachable {
 			if at := r.Unreachable[i].LastAnswer; at != nil && (all.Since == nil || at.After(*all.Since)) {
 				all.Since = at
@@ -143,14 +143,14 @@ func silences(m *clustermap.Map, r Reports) []Problem {
 		made := Problem{Severity: Error, Since: u.LastAnswer, Detail: u.Error, Cluster: u.Cluster, Node: u.Node}
 		switch {
 		case u.Cluster != "" && u.Agent == u.Cluster:
-			made.Subject, made.Text, made.Note = "cluster "+u.Cluster, "does not answer", "its API server cannot be reached"
+			made.Subject, made.Text, made.Consequence = "cluster "+u.Cluster, "does not answer", "its API server cannot be reached"
 		case whole[u.Cluster]:
 			continue
 		case u.Cluster != "" && count[u.Cluster] > manySilent:
 			made.Subject, made.Text, made.Node = "cluster "+u.Cluster, fmt.Sprintf("%d of its agents do not answer", count[u.Cluster]), ""
 			whole[u.Cluster] = true // named once
 		default:
-			made.Subject, made.Text, made.Note = agentName(u), "does not answer", gatewayNote(m, r, u)
+			made.Subject, made.Text, made.Consequence = agentName(u), "does not answer", gatewayNote(m, r, u)
 		}
 		out = append(out, made)
 	}
@@ -250,7 +250,7 @@ func brokenWhy(between [2]string, agents []status.Status) string {
 
 // summary returns what answers and what is up, in words.
 func summary(m *clustermap.Map, r Reports) string {
-	if !r.Asked {
+	if !r.HasAgents {
 		return ""
 	}
 	up := 0

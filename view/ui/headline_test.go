@@ -55,35 +55,35 @@ func TestHeadline(t *testing.T) {
 		want    []string
 	}{
 		{"no agent is asked", Reports{}, nil},
-		{"all is well", Reports{Asked: true, Agents: mesh("", "g1", "g2", "g3")}, nil},
-		{"a gateway is dead", Reports{Asked: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")}},
+		{"all is well", Reports{HasAgents: true, Agents: mesh("", "g1", "g2", "g3")}, nil},
+		{"a gateway is dead", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")}},
 			[]string{"error g3/g3-gw|does not answer|gateway a is down|no answer since 03:04"}},
-		{"a gateway is dead, whose agent never answered at its socket", Reports{Asked: true, Agents: mesh("g3", "g1", "g2"),
+		{"a gateway is dead, whose agent never answered at its socket", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2"),
 			Unreachable: []status.Unreachable{{Agent: "/run/agent.sock", Node: "g3-gw", Error: "refused"}}}, []string{"error g3/g3-gw|does not answer|gateway a is down|refused"}},
-		{"an agent is silent, its tunnels work", Reports{Asked: true, Agents: mesh("", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")}},
+		{"an agent is silent, its tunnels work", Reports{HasAgents: true, Agents: mesh("", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")}},
 			[]string{"error g3/g3-gw|does not answer|gateway a may still forward traffic|no answer since 03:04"}},
-		{"an agent of a worker is silent", Reports{Asked: true, Agents: mesh("", "g1", "g2", "g3"), Unreachable: []status.Unreachable{silent("g3", "g3-w1")}},
+		{"an agent of a worker is silent", Reports{HasAgents: true, Agents: mesh("", "g1", "g2", "g3"), Unreachable: []status.Unreachable{silent("g3", "g3-w1")}},
 			[]string{"error g3/g3-w1|does not answer||no answer since 03:04"}},
-		{"many agents of a cluster are silent", Reports{Asked: true, Agents: mesh("", "g1", "g2"), Unreachable: many}, []string{"error cluster g3|4 of its agents do not answer||no answer since 03:04"}},
-		{"a cluster cannot be asked", Reports{Asked: true, Agents: mesh("", "g1", "g2"), Unreachable: []status.Unreachable{{Agent: "g3", Cluster: "g3", Error: "refused"}, silent("g3", "g3-gw")}},
+		{"many agents of a cluster are silent", Reports{HasAgents: true, Agents: mesh("", "g1", "g2"), Unreachable: many}, []string{"error cluster g3|4 of its agents do not answer||no answer since 03:04"}},
+		{"a cluster cannot be asked", Reports{HasAgents: true, Agents: mesh("", "g1", "g2"), Unreachable: []status.Unreachable{{Agent: "g3", Cluster: "g3", Error: "refused"}, silent("g3", "g3-gw")}},
 			[]string{"error cluster g3|does not answer|its API server cannot be reached|refused"}},
-		{"no agent answers", Reports{Asked: true, Unreachable: []status.Unreachable{silent("g1", "g1-gw"), silent("g2", "g2-gw")}},
+		{"no agent answers", Reports{HasAgents: true, Unreachable: []status.Unreachable{silent("g1", "g1-gw"), silent("g2", "g2-gw")}},
 			[]string{"error No agent answers||states of clusters and links are not known|no answer since 03:04"}},
-		{"a gateway without a link whose agent answers", Reports{Asked: true, Agents: mesh("g3", "g1", "g2", "g3")}, []string{"error g3/a|no link of this gateway is up||"}},
-		{"a link is down between gateways with other links", Reports{Asked: true, Agents: cut}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
-		{"the API knows why an agent is silent", Reports{Asked: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")},
+		{"a gateway without a link whose agent answers", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2", "g3")}, []string{"error g3/a|no link of this gateway is up||"}},
+		{"a link is down between gateways with other links", Reports{HasAgents: true, Agents: cut}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
+		{"the API knows why an agent is silent", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")},
 			Problems: []health.Problem{{Severity: health.Error, Code: "node-off", Text: "the node is NotReady", Next: "kubectl", Cluster: "g3", Node: "g3-gw"}}},
 			[]string{"error g3/g3-gw|does not answer|the node is NotReady; gateway a is down|no answer; next: kubectl since 03:04"}},
-		{"the API reports a problem that no agent sees", Reports{Asked: true, Agents: mesh("", "g1", "g2", "g3"),
+		{"the API reports a problem that no agent sees", Reports{HasAgents: true, Agents: mesh("", "g1", "g2", "g3"),
 			Problems: []health.Problem{{Severity: health.Error, Code: health.CodeDNS, Text: "no DNS block", Cluster: "g2"}}}, []string{"error g2||no DNS block|"}},
-		{"agents report the same problem, which the API reports for one", Reports{Asked: true, Agents: reporting, Problems: []health.Problem{{Severity: health.Error, Code: "node", Text: "API text", Cluster: "g1", Node: "g1-gw"}}},
+		{"agents report the same problem, which the API reports for one", Reports{HasAgents: true, Agents: reporting, Problems: []health.Problem{{Severity: health.Error, Code: "node", Text: "API text", Cluster: "g1", Node: "g1-gw"}}},
 			[]string{"error g1/g1-gw||API text|", "warning g1/g1-gw||no Service|"}},
-		{"an agent is not ready", Reports{Asked: true, Agents: unready}, []string{"error g2/g2-gw||nft: no such file|"}},
+		{"an agent is not ready", Reports{HasAgents: true, Agents: unready}, []string{"error g2/g2-gw||nft: no such file|"}},
 	} {
 		p := newSnapshot(Input{Clusterset: newFake("g1", "g2", "g3").set, Reports: tt.reports, At: at}, nil)
 		var got []string
 		for _, p := range p.head.Problems {
-			text := p.Severity + " " + p.Subject + "|" + p.Text + "|" + p.Note + "|" + p.Detail
+			text := p.Severity + " " + p.Subject + "|" + p.Text + "|" + p.Consequence + "|" + p.Detail
 			if p.Since != nil {
 				text += p.Since.Format(" since 15:04")
 			}
@@ -103,7 +103,7 @@ func TestManyProblems(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("c%02d", i)
 	}
-	r := Reports{Asked: true}
+	r := Reports{HasAgents: true}
 	for i, from := range names {
 		s := status.Status{Cluster: from, Node: from + "-gw", Gateway: "a", Ready: true}
 		for j, to := range names {

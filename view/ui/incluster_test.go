@@ -106,9 +106,9 @@ func TestOneClusterReports(t *testing.T) {
 	source := newFake("g1", "g2", "g3")
 	down := agentOf("g1", "g2", status.Disconnected, 0)
 	down.Problems = []status.Problem{{Code: "error", Text: "<img src=x onerror=alert(1)>"}}
-	source.say(Reports{Asked: true, Agents: []status.Status{down}, Unreachable: []status.Unreachable{{Agent: "g1/<b>", Error: "<script>alert(1)</script>"}}})
+	source.setReports(Reports{HasAgents: true, Agents: []status.Status{down}, Unreachable: []status.Unreachable{{Agent: "g1/<b>", Error: "<script>alert(1)</script>"}}})
 	s := inCluster(t, source, nil)
-	s.server.publisher.look(t.Context(), true)
+	s.server.publisher.refresh(t.Context(), true)
 	_, body := s.get(s.at.URL+"/api/map", nil)
 	var got struct {
 		Of          string               `json:"of"`

@@ -30,7 +30,7 @@ const (
 type Finding struct {
 	By       string `json:"by"`       // validate | agents | verify
 	Severity string `json:"severity"` // error | warning
-	Place    string `json:"place"`    // file:line:column, or cluster/node
+	Position string `json:"place"`    // file:line:column, or cluster/node
 	Text     string `json:"text"`
 	Hint     string `json:"hint,omitempty"`
 }
@@ -75,7 +75,7 @@ type findingsPart struct {
 func (p *Snapshot) findings() findingsPart {
 	out := findingsPart{Findings: append([]Finding{}, p.set.Findings...), Versions: []Version{}, Verified: p.verified}
 	add := func(by, severity, place, text, hint string) {
-		out.Findings = append(out.Findings, Finding{By: by, Severity: severity, Place: place, Text: text, Hint: hint})
+		out.Findings = append(out.Findings, Finding{By: by, Severity: severity, Position: place, Text: text, Hint: hint})
 	}
 	for i := range p.head.Unreachable {
 		u := &p.head.Unreachable[i]
@@ -105,7 +105,7 @@ func (p *Snapshot) findings() findingsPart {
 	}
 	slices.SortFunc(out.Versions, func(a, b Version) int { return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node)) })
 	slices.SortStableFunc(out.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Place, b.Place))
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Position, b.Position))
 	})
 	out.Findings = slices.Compact(out.Findings)
 	return out
@@ -118,7 +118,7 @@ func (p *Snapshot) HasErrors() bool {
 
 // matrix returns who reaches which export, of the named clusters and exports; of all if none is.
 func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
-	in := matrix.Input{Position: p.set.Place, Clusters: clusters, Exports: exports}
+	in := matrix.Input{Position: p.set.PositionOf, Clusters: clusters, Exports: exports}
 	if table := p.links(); table != nil {
 		in.PreferredLink = func(a, b string) (string, string, bool) {
 			first, ok := table.First(a, b)

@@ -16,7 +16,7 @@ type publisher struct {
 	changed  chan struct{} // closed when now is replaced
 	watchers int
 	wanted   chan struct{} // a client connected
-	looking  sync.Mutex    // one look at a time
+	looking  sync.Mutex    // one refresh at a time
 }
 
 func newPublisher(config Config) *publisher {
@@ -38,7 +38,7 @@ func (f *publisher) run(ctx context.Context) {
 			}
 			continue
 		}
-		f.look(ctx, true)
+		f.refresh(ctx, true)
 		select {
 		case <-ctx.Done():
 		case <-time.After(f.config.Every):
@@ -69,7 +69,7 @@ func (f *publisher) current(ctx context.Context) (*Snapshot, <-chan struct{}) {
 	now, changed := f.now, f.changed
 	f.mu.Unlock()
 	if now == nil {
-		f.look(ctx, false)
+		f.refresh(ctx, false)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.now, f.changed
@@ -77,8 +77,8 @@ func (f *publisher) current(ctx context.Context) (*Snapshot, <-chan struct{}) {
 	return now, changed
 }
 
-// look makes a new snapshot.
-func (f *publisher) look(ctx context.Context, ask bool) {
+// refresh makes a new snapshot and publishes it.
+func (f *publisher) refresh(ctx context.Context, ask bool) {
 	f.looking.Lock()
 	defer f.looking.Unlock()
 	f.mu.Lock()
@@ -104,7 +104,7 @@ func (f *publisher) look(ctx context.Context, ask bool) {
 		}
 	}
 	text := strings.Join(trouble, "; ")
-	if before != nil && before.set == set && before.head.Error == text && !reports.Asked {
+	if before != nil && before.set == set && before.head.Error == text && !reports.HasAgents {
 		return // nothing can have changed
 	}
 	now := newSnapshot(Input{Clusterset: set, Reports: reports, Of: f.config.Of, HiddenViews: f.config.HiddenViews, Version: f.config.Version, At: time.Now()}, before)

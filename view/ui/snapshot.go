@@ -143,14 +143,14 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		filled.Clusters[i].Gateways = slices.Clone(filled.Clusters[i].Gateways)
 	}
 	m := &filled
-	if r.Asked {
+	if r.HasAgents {
 		mapstatus.Fill(m, mapstatus.Reports{Agents: r.Agents, Silent: silentGateways(set.Fabric, r), Complete: in.Of == ""})
 	}
 	p := &Snapshot{
 		set: set, drawn: drawn, layout: layout, agents: r.Agents, old: r.Old, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
 		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.MeshImplied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
 			Version: in.Version, Sources: append([]string{}, set.Sources...), HiddenViews: in.HiddenViews,
-			Live: r.Asked, Of: in.Of, Unreachable: r.Unreachable, At: at.UTC()},
+			Live: r.HasAgents, Of: in.Of, Unreachable: r.Unreachable, At: at.UTC()},
 		verified: in.Verification, traces: in.Traces,
 	}
 	if r.From != "" {
@@ -179,7 +179,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		c := &m.Clusters[i]
 		at := layout.Places[i]
 		fmt.Fprintf(&names, "%s %.0f %.0f ", c.Name, at.X, at.Y)
-		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.Place("clusters[" + c.Name + "]"), nodes[c.Name], errorCount[c.Name]})
+		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.PositionOf("clusters[" + c.Name + "]"), nodes[c.Name], errorCount[c.Name]})
 	}
 	p.head.Digest = names.String() + m.Shape
 	pairs := p.pairs(m.Links, r.Agents, before, at)
@@ -207,7 +207,7 @@ func (p *Snapshot) lastAnswer(s *status.Status) *time.Time {
 }
 
 func emptyClusterset() *Clusterset {
-	return &Clusterset{Fabric: &fabric.Fabric{}, Place: func(string) string { return "" }}
+	return &Clusterset{Fabric: &fabric.Fabric{}, PositionOf: func(string) string { return "" }}
 }
 
 func (p *Snapshot) piece(key string, value any) {

@@ -31,7 +31,7 @@ type Source interface {
 	// last readable clusterset, nil if absent. The pointer changes only with the files.
 	Clusterset(ctx context.Context) (*Clusterset, error)
 	// Agents returns what the agents report. It does not wait for a silent agent longer than about
-	// a second. Asked is false if there is no agent to query.
+	// a second. HasAgents is false if there is no agent to query.
 	Agents(ctx context.Context) (Reports, error)
 	// History returns the published commits, the newest first (hawser history).
 	History(ctx context.Context) (any, error)
@@ -48,9 +48,9 @@ type Source interface {
 // Clusterset is a clusterset as its files describe it.
 type Clusterset struct {
 	Fabric *fabric.Fabric
-	// Place returns file and line of a topology path; empty if it is in no file.
-	Place func(path string) string
-	File  string // of the topology
+	// PositionOf returns file and line of a topology path; empty if it is in no file.
+	PositionOf func(path string) string
+	File       string // of the topology
 	// Sources describe the page's sources for users: the file and its commit, the publish branch.
 	Sources []string
 	// Findings are the warnings of validation.
@@ -59,7 +59,7 @@ type Clusterset struct {
 
 // Reports are the answers of agents.
 type Reports struct {
-	Asked       bool
+	HasAgents   bool
 	From        string          // which agents, for users
 	Agents      []status.Status // of the agents that answer
 	Unreachable []status.Unreachable

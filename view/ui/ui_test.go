@@ -35,7 +35,7 @@ type fake struct {
 	set      *Clusterset
 	reports  Reports
 	err      error
-	asked    int
+	queries  int
 	diagnose int
 }
 
@@ -44,7 +44,7 @@ func newFake(clusters ...string) *fake {
 	for _, name := range clusters {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: name, Gateways: []fabric.Gateway{{Name: "a", Node: name + "-gw"}}})
 	}
-	return &fake{set: &Clusterset{Fabric: f, File: "clusterset.yaml", Place: func(path string) string { return "clusterset.yaml:1 " + path }}}
+	return &fake{set: &Clusterset{Fabric: f, File: "clusterset.yaml", PositionOf: func(path string) string { return "clusterset.yaml:1 " + path }}}
 }
 
 func (f *fake) Clusterset(context.Context) (*Clusterset, error) {
@@ -56,11 +56,11 @@ func (f *fake) Clusterset(context.Context) (*Clusterset, error) {
 func (f *fake) Agents(context.Context) (Reports, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked++
+	f.queries++
 	return f.reports, nil
 }
 
-func (f *fake) say(r Reports) {
+func (f *fake) setReports(r Reports) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reports = r
@@ -341,7 +341,7 @@ func TestPage(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
-	source.reports = Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0)}}
+	source.reports = Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0)}}
 	s := open(t, source)
 	// So that agents are asked.
 	s.events(func(_ string, data []byte) bool { return bytes.Contains(data, []byte(`"live":true`)) })
@@ -400,8 +400,8 @@ func (s *site) events(content func(name string, data []byte) bool) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2", "g3")
-	well := Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0), agentOf("g2", "g1", status.Connected, 0)}}
-	source.say(well)
+	well := Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0), agentOf("g2", "g1", status.Connected, 0)}}
+	source.setReports(well)
 	s := open(t, source)
 	type event struct {
 		Clusters []cluster
@@ -426,7 +426,7 @@ func TestEvents(t *testing.T) {
 			step++
 		case step == 1 && e.Live && len(e.Links) > 0: // agents answered
 			// The gateway of g2 dies.
-			source.say(Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Disconnected, 0)}, Unreachable: []status.Unreachable{{Agent: "g2", Error: "gone"}}})
+			source.setReports(Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Disconnected, 0)}, Unreachable: []status.Unreachable{{Agent: "g2", Error: "gone"}}})
 			step++
 		case step == 2 && name == "change":
 			if len(e.Clusters) == 0 {
@@ -468,14 +468,14 @@ func TestNobodyWatches(t *testing.T) {
 	s := open(t, source)
 	s.get(s.at.URL+"/api/map", nil)
 	source.mu.Lock()
-	if source.asked != 0 {
-		t.Errorf("agents were asked %d times for nobody", source.asked)
+	if source.queries != 0 {
+		t.Errorf("agents were asked %d times for nobody", source.queries)
 	}
 	source.mu.Unlock()
 	s.events(func(string, []byte) bool {
 		source.mu.Lock()
 		defer source.mu.Unlock()
-		return source.asked > 0
+		return source.queries > 0
 	})
 }
 
@@ -487,7 +487,7 @@ func TestRate(t *testing.T) {
 	set.Fabric.Health.Interval = fabric.Duration(time.Second) // 720 bytes a second are probes
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	report := func(bytes int64) Reports {
-		return Reports{Asked: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, bytes)}}
+		return Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, bytes)}}
 	}
 	rate := func(p *Snapshot) int64 {
 		var l link
@@ -545,7 +545,7 @@ func TestManyLive(t *testing.T) {
 			source := newFake(names...)
 			// report has every gateway connected to every other, but for those of broken.
 			report := func(broken map[string]bool) Reports {
-				out := Reports{Asked: true, Agents: make([]status.Status, clusters)}
+				out := Reports{HasAgents: true, Agents: make([]status.Status, clusters)}
 				for i, from := range names {
 					s := status.Status{Cluster: from, Node: from + "-gw", Gateway: "a", Ready: true}
 					for _, to := range names {
@@ -562,7 +562,7 @@ func TestManyLive(t *testing.T) {
 				}
 				return out
 			}
-			source.say(report(nil))
+			source.setReports(report(nil))
 			s := open(t, source)
 			type event struct {
 				Live, Implied bool
@@ -592,7 +592,7 @@ func TestManyLive(t *testing.T) {
 						t.Errorf("%d bytes, want %d at most", len(data), most)
 					}
 					step, begun = 1, time.Now()
-					source.say(report(map[string]bool{"c000/c007": true}))
+					source.setReports(report(map[string]bool{"c000/c007": true}))
 				case 1:
 					if len(e.Links) == 0 {
 						break
@@ -613,7 +613,7 @@ func TestManyLive(t *testing.T) {
 					gone := report(broken)
 					gone.Agents = append(gone.Agents[:3:3], gone.Agents[4:]...)
 					gone.Unreachable = []status.Unreachable{{Agent: "c003", Error: "no answer"}}
-					source.say(gone)
+					source.setReports(gone)
 				case 2:
 					if len(e.Links) != clusters-1 {
 						break
@@ -626,7 +626,7 @@ func TestManyLive(t *testing.T) {
 						t.Errorf("a cluster that is gone is not down, or %d links went", len(e.Gone))
 					}
 					step = 3
-					source.say(report(nil))
+					source.setReports(report(nil))
 				case 3:
 					return len(e.Gone) == clusters-1
 				}

@@ -1,10 +1,10 @@
 package schedule
 
-// Kind is one kind of fault. Begin and End name faults of the lab; the chaos command does the
+// Kind is one kind of fault. Start and End name faults of the lab; the chaos command does the
 // others itself.
 type Kind struct {
 	Name      string
-	Begin     string // fault of the lab, or an action of the chaos command
+	Start     string // fault of the lab, or an action of the chaos command
 	End       string // action that ends the fault; empty: it ends by itself
 	Side      string // wan | lan; empty: not a fault of a link
 	Direction string // in | out, as the node sees it; empty: both
@@ -33,35 +33,35 @@ const (
 func Kinds() []Kind {
 	delays, losses, sizes := []string{"3ms", "10ms", "30ms"}, []string{"5%", "20%", "60%"}, []string{"1280", "1400"}
 	return []Kind{
-		{Name: "kill-agent", Begin: "kill-agent", End: "start-agent", weight: 6, on: nodes(mortal)},
-		{Name: "restart-agent", Begin: "restart-agent", weight: 6, on: nodes(mortal)},
-		{Name: "cut-wan", Begin: "cut", End: "heal", Side: "wan", weight: 7, on: nodes(gateway)},
-		{Name: "cut-lan", Begin: "cut", End: "heal", Side: "lan", weight: 6, on: nodes(any)},
-		{Name: "delay-wan", Begin: "delay", End: "heal", Side: "wan", values: delays, weight: 3, on: nodes(gateway)},
-		{Name: "delay-lan", Begin: "delay", End: "heal", Side: "lan", values: delays, weight: 2, on: nodes(any)},
-		{Name: "loss-wan", Begin: "loss", End: "heal", Side: "wan", values: losses, weight: 4, on: nodes(gateway)},
-		{Name: "loss-lan", Begin: "loss", End: "heal", Side: "lan", values: losses, weight: 3, on: nodes(any)},
-		{Name: "cut-wan-in", Begin: "cut", End: "heal", Side: "wan", Direction: "in", weight: 3, on: nodes(gateway)},
-		{Name: "cut-wan-out", Begin: "cut", End: "heal", Side: "wan", Direction: "out", weight: 3, on: nodes(gateway)},
-		{Name: "cut-lan-in", Begin: "cut", End: "heal", Side: "lan", Direction: "in", weight: 2, on: nodes(any)},
-		{Name: "cut-lan-out", Begin: "cut", End: "heal", Side: "lan", Direction: "out", weight: 2, on: nodes(any)},
-		{Name: "loss-wan-in", Begin: "loss", End: "heal", Side: "wan", Direction: "in", values: losses, weight: 2, on: nodes(gateway)},
-		{Name: "loss-lan-out", Begin: "loss", End: "heal", Side: "lan", Direction: "out", values: losses, weight: 2, on: nodes(any)},
-		{Name: "mtu-wan", Begin: "mtu", End: "heal", Side: "wan", values: sizes, weight: 3, on: nodes(gateway)},
-		{Name: "freeze-agent", Begin: "freeze-agent", End: "thaw-agent", weight: 3, on: nodes(any)},
-		{Name: "upgrade-agent", Begin: "upgrade-agent", weight: 3, on: nodes(mortal)},
-		{Name: "stop-agent", Begin: "stop-agent", End: "start-agent", weight: 2, on: nodes(mortal)},
-		{Name: "kill-tunnel", Begin: "kill-tunnel", weight: 4, on: nodes(gateway)},
-		{Name: "freeze-tunnel", Begin: "freeze-tunnel", End: "thaw-tunnel", weight: 3, on: nodes(gateway)},
-		{Name: "lose-tunnels", Begin: "lose-tunnels", End: "heal", weight: 3, on: nodes(gateway)},
-		{Name: "kill-gateway", Begin: "kill-gateway", End: "start-agent", weight: 3, on: nodes(both(gateway, mortal))},
-		{Name: "reboot", Begin: "reboot", weight: 2, on: nodes(powered)},
-		{Name: "power", Begin: "power-off", End: "power-on", weight: 6, on: nodes(powered)},
-		{Name: "stop-sync", Begin: "stop-sync", End: "start-sync", weight: 2, on: clusters},
-		{Name: "corrupt-fabric", Begin: "corrupt-fabric", End: "start-sync", weight: 2, on: withSync},
-		{Name: "drain", Begin: Drain, End: Undrain, weight: 5, on: nodes(gateway)},
-		{Name: "export", Begin: Export, End: Revert, weight: 2, on: repository},
-		{Name: "gateway", Begin: Join, End: Revert, weight: 1, on: repository},
+		{Name: "kill-agent", Start: "kill-agent", End: "start-agent", weight: 6, on: nodes(mortal)},
+		{Name: "restart-agent", Start: "restart-agent", weight: 6, on: nodes(mortal)},
+		{Name: "cut-wan", Start: "cut", End: "heal", Side: "wan", weight: 7, on: nodes(gateway)},
+		{Name: "cut-lan", Start: "cut", End: "heal", Side: "lan", weight: 6, on: nodes(any)},
+		{Name: "delay-wan", Start: "delay", End: "heal", Side: "wan", values: delays, weight: 3, on: nodes(gateway)},
+		{Name: "delay-lan", Start: "delay", End: "heal", Side: "lan", values: delays, weight: 2, on: nodes(any)},
+		{Name: "loss-wan", Start: "loss", End: "heal", Side: "wan", values: losses, weight: 4, on: nodes(gateway)},
+		{Name: "loss-lan", Start: "loss", End: "heal", Side: "lan", values: losses, weight: 3, on: nodes(any)},
+		{Name: "cut-wan-in", Start: "cut", End: "heal", Side: "wan", Direction: "in", weight: 3, on: nodes(gateway)},
+		{Name: "cut-wan-out", Start: "cut", End: "heal", Side: "wan", Direction: "out", weight: 3, on: nodes(gateway)},
+		{Name: "cut-lan-in", Start: "cut", End: "heal", Side: "lan", Direction: "in", weight: 2, on: nodes(any)},
+		{Name: "cut-lan-out", Start: "cut", End: "heal", Side: "lan", Direction: "out", weight: 2, on: nodes(any)},
+		{Name: "loss-wan-in", Start: "loss", End: "heal", Side: "wan", Direction: "in", values: losses, weight: 2, on: nodes(gateway)},
+		{Name: "loss-lan-out", Start: "loss", End: "heal", Side: "lan", Direction: "out", values: losses, weight: 2, on: nodes(any)},
+		{Name: "mtu-wan", Start: "mtu", End: "heal", Side: "wan", values: sizes, weight: 3, on: nodes(gateway)},
+		{Name: "freeze-agent", Start: "freeze-agent", End: "thaw-agent", weight: 3, on: nodes(any)},
+		{Name: "upgrade-agent", Start: "upgrade-agent", weight: 3, on: nodes(mortal)},
+		{Name: "stop-agent", Start: "stop-agent", End: "start-agent", weight: 2, on: nodes(mortal)},
+		{Name: "kill-tunnel", Start: "kill-tunnel", weight: 4, on: nodes(gateway)},
+		{Name: "freeze-tunnel", Start: "freeze-tunnel", End: "thaw-tunnel", weight: 3, on: nodes(gateway)},
+		{Name: "lose-tunnels", Start: "lose-tunnels", End: "heal", weight: 3, on: nodes(gateway)},
+		{Name: "kill-gateway", Start: "kill-gateway", End: "start-agent", weight: 3, on: nodes(both(gateway, mortal))},
+		{Name: "reboot", Start: "reboot", weight: 2, on: nodes(powered)},
+		{Name: "power", Start: "power-off", End: "power-on", weight: 6, on: nodes(powered)},
+		{Name: "stop-sync", Start: "stop-sync", End: "start-sync", weight: 2, on: clusters},
+		{Name: "corrupt-fabric", Start: "corrupt-fabric", End: "start-sync", weight: 2, on: withSync},
+		{Name: "drain", Start: Drain, End: Undrain, weight: 5, on: nodes(gateway)},
+		{Name: "export", Start: Export, End: Revert, weight: 2, on: repository},
+		{Name: "gateway", Start: Join, End: Revert, weight: 1, on: repository},
 	}
 }
 
@@ -119,5 +119,5 @@ func repository(Topology) []target { return []target{{"", []string{"repository"}
 // TakesPower reports whether a kind of fault stops a node and everything on it.
 func TakesPower(kind string) bool {
 	k, _ := KindOf(kind)
-	return k.Begin == "power-off" || k.Begin == "reboot"
+	return k.Start == "power-off" || k.Start == "reboot"
 }

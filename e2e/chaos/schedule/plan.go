@@ -33,7 +33,7 @@ type Event struct {
 	Kind   string        `json:"kind"`
 	Target string        `json:"target,omitempty"` // CLUSTER/NODE, CLUSTER, or empty
 	Value  string        `json:"value,omitempty"`
-	Lane   int           `json:"lane"` // events of one lane do not overlap
+	Track  int           `json:"lane"` // events of one lane do not overlap
 	Locks  []string      `json:"-"`    // targets that no other event uses at the same time
 }
 
@@ -77,7 +77,7 @@ func Round(seed uint64, round, n int, t Topology) []Event {
 		if !found {
 			continue
 		}
-		e.At, e.Lane = at.Round(time.Millisecond), lane
+		e.At, e.Track = at.Round(time.Millisecond), lane
 		free[lane] = e.At + e.For
 		out = append(out, e)
 	}

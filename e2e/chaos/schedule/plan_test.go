@@ -69,7 +69,7 @@ func TestRoundKeepsRules(t *testing.T) {
 				if slices.ContainsFunc(e.Locks, func(held string) bool { return slices.Contains(other.Locks, held) }) {
 					t.Errorf("seed %d: %v and %v use the same target", seed, other, e)
 				}
-				if other.Lane == e.Lane {
+				if other.Track == e.Track {
 					t.Errorf("seed %d: %v and %v overlap in their lane", seed, other, e)
 				}
 			}
@@ -106,8 +106,8 @@ func TestRoundSpares(t *testing.T) {
 				t.Errorf("unknown kind: %v", e)
 			case isNode && TakesPower(e.Kind) && (n.KeepsPower || n.NeverKilled):
 				t.Errorf("power taken from a node with watched connections: %v", e)
-			case isNode && n.NeverKilled && strings.HasSuffix(k.Begin, "-agent") && k.Begin != "freeze-agent",
-				isNode && n.NeverKilled && k.Begin == "kill-gateway":
+			case isNode && n.NeverKilled && strings.HasSuffix(k.Start, "-agent") && k.Start != "freeze-agent",
+				isNode && n.NeverKilled && k.Start == "kill-gateway":
 				t.Errorf("the agent of a witness is killed: %v", e)
 			case isNode && k.Side == "wan" && !n.Gateway:
 				t.Errorf("a worker has no wan: %v", e)

@@ -25,7 +25,7 @@ type Capture struct {
 	fd      int
 	names   map[int]string // names of links by index, filled on first use
 	check   func(link string, frame []byte) string
-	found   func(Finding)
+	report  func(Finding)
 	frames  atomic.Int64
 	stopped atomic.Bool
 	group   sync.WaitGroup
@@ -38,9 +38,9 @@ const readTimeout = 100 * time.Millisecond
 const receiveBuffer = 64 << 20
 
 // Start captures in the namespace pinned at path until Close. check returns the problem of a
-// frame, or an empty string; found is called with each problem. Both run in one goroutine.
+// frame, or an empty string; it reports each problem with report. Both run in one goroutine.
 func Start(path string, check func(link string, frame []byte) string, found func(Finding)) (*Capture, error) {
-	c := &Capture{names: map[int]string{}, check: check, found: found}
+	c := &Capture{names: map[int]string{}, check: check, report: found}
 	err := netnsexec.Do(path, func() (err error) {
 		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -83,7 +83,7 @@ func (c *Capture) read() {
 		c.frames.Add(1)
 		name := c.name(link.Ifindex)
 		if text := c.check(name, buffer[:n]); text != "" {
-			c.found(Finding{At: time.Now(), Link: name, Text: text})
+			c.report(Finding{At: time.Now(), Link: name, Text: text})
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// found is a cluster whose gateway is found by a Service.
-const found = `apiVersion: hawser.dev/v1alpha1
+// serviceGateway is a cluster whose gateway is found by a Service.
+const serviceGateway = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
 spec:
@@ -34,7 +34,7 @@ spec:
 // rendered rights and admission policies, and no more.
 func TestGatewayHasItsRights(t *testing.T) {
 	s, want := prepare(t)
-	s.Install(t, found)
+	s.Install(t, serviceGateway)
 	s.Apply(t, "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
 	s.K(t, "patch", "node", "n1", "--subresource=status", "--type=merge", "-p", `{"status":{"addresses":[{"type":"InternalIP","address":"172.31.1.11"}]}}`)
 	front := apiobjects.GatewaySlice{Service: "hawser-gateway-a", Type: "IPv4", Node: "n1", Address: "172.31.1.11"}

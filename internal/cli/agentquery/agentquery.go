@@ -72,10 +72,10 @@ func Sockets(named []string, labDir string) ([]string, error) {
 
 // Request is a request to agents.
 type Request struct {
-	Path  string        // at their sockets
-	Args  []string      // of hawser-agent, in their pods
-	takes time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
-	Begin func()        // runs before the first request; nil = none
+	Path    string        // at their sockets
+	Args    []string      // of hawser-agent, in their pods
+	takes   time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
+	OnStart func()        // runs before the first request; nil = none
 }
 
 // NewRequest asks a command of hawser-agent with its flags, which are the same at sockets.
@@ -90,8 +90,8 @@ func NewRequest(command string, flags url.Values, takes time.Duration) Request {
 }
 
 func (q Request) started() {
-	if q.Begin != nil {
-		q.Begin()
+	if q.OnStart != nil {
+		q.OnStart()
 	}
 }
 

@@ -56,20 +56,20 @@ type polledAgent struct {
 	timeout       time.Duration
 	patience      time.Duration // until a request counts as unanswered
 
-	busy     bool
-	asked    time.Time // start of the running request; zero while it waits for a slot
-	last     *status.Status
-	lastTime time.Time
-	err      error // of the last finished request
+	busy      bool
+	requested time.Time // start of the running request; zero while it waits for a slot
+	last      *status.Status
+	lastTime  time.Time
+	err       error // of the last finished request
 }
 
 // polledCluster is a cluster whose agents run in pods.
 type polledCluster struct {
 	*kubeclient.Client
-	asked  time.Time // start of the last list
-	listed time.Time // end of the last successful list
-	busy   bool
-	err    error
+	requested time.Time // start of the last list
+	listed    time.Time // end of the last successful list
+	busy      bool
+	err       error
 
 	read    time.Time // start of the last read of state
 	reading bool
@@ -148,8 +148,8 @@ func (p *Poller) discover(ctx context.Context) error {
 		}
 	}
 	for _, c := range p.clusters {
-		if !c.busy && time.Since(c.asked) >= listInterval {
-			c.busy, c.asked = true, time.Now()
+		if !c.busy && time.Since(c.requested) >= listInterval {
+			c.busy, c.requested = true, time.Now()
 			go p.list(ctx, c)
 		}
 		if !c.reading && time.Since(c.read) >= stateInterval {
@@ -239,7 +239,7 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 		slot := time.AfterFunc(slotTime, func() { <-p.slots })
 		began := time.Now()
 		p.mu.Lock()
-		a.asked = began
+		a.requested = began
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)
 		raw, err := a.fetch(ctx)
@@ -256,7 +256,7 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		defer p.wake()
-		a.busy, a.asked, a.err = false, time.Time{}, err
+		a.busy, a.requested, a.err = false, time.Time{}, err
 		if err == nil {
 			a.last, a.lastTime = &s, time.Now()
 			a.patience = max(silentAfter, 2*time.Since(began))
@@ -266,7 +266,7 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 
 // silent reports whether an agent does not answer. The lock is held.
 func (a *polledAgent) silent(now time.Time) bool {
-	return a.err != nil || !a.asked.IsZero() && now.Sub(a.asked) >= a.patience
+	return a.err != nil || !a.requested.IsZero() && now.Sub(a.requested) >= a.patience
 }
 
 // waiting reports whether an agent may answer soon, or a cluster is listed for the first time. The

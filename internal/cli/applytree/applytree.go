@@ -18,13 +18,13 @@ import (
 type Flags struct {
 	TreeFlags
 	clusterselect.Flags
-	Rules   apply.Rules
-	DryRun  bool
-	Yes     bool
-	Wait    bool
-	Keep    bool // definitions of others
-	Timeout time.Duration
-	Output  string
+	Rules    apply.Rules
+	DryRun   bool
+	Yes      bool
+	Wait     bool
+	KeepCRDs bool // definitions of others
+	Timeout  time.Duration
+	Output   string
 }
 
 // Run applies a tree to the selected clusters and prints the results. At a terminal it asks
@@ -51,7 +51,7 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	if err != nil {
 		return err
 	}
-	o := apply.Options{Rules: f.Rules, DryRun: f.DryRun, KeepCRDs: f.Keep, Say: env.LogCluster}
+	o := apply.Options{Rules: f.Rules, DryRun: f.DryRun, KeepCRDs: f.KeepCRDs, Log: env.LogCluster}
 	if s.tree == nil { // the signer of a finished tree is unknown
 		if o.Signers, err = topofile.Signers(s.set, f.BuildFlags); err != nil {
 			return err
@@ -65,7 +65,7 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	}
 	var agreement confirmation
 	if !f.Yes && !f.DryRun && cli.IsTerminal(env.In) {
-		o.Confirm = func(planned []apply.Result) bool { return agreement.ask(ctx, env, planned) }
+		o.Confirm = func(planned []apply.Result) bool { return agreement.confirm(ctx, env, planned) }
 	}
 	results := apply.All(ctx, tree, clusters, o)
 	if agreement.refused {
@@ -111,8 +111,8 @@ func ResultError(results []apply.Result, dry bool) error {
 // confirmation is the answer of a user at a terminal.
 type confirmation struct{ refused bool }
 
-// ask prints the plans and asks; where nothing would change there is no question.
-func (g *confirmation) ask(ctx context.Context, env *cli.Env, planned []apply.Result) bool {
+// confirm prints the plans and asks for confirmation. It does not ask if nothing would change.
+func (g *confirmation) confirm(ctx context.Context, env *cli.Env, planned []apply.Result) bool {
 	changes := 0
 	for _, r := range planned {
 		if r.Error == "" && r.Plan != nil && !r.Empty() {

@@ -45,7 +45,7 @@ func TestAgreement(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			var g confirmation
-			agreed := g.ask(t.Context(), &cli.Env{In: strings.NewReader(tt.say), Err: &out}, tt.planned)
+			agreed := g.confirm(t.Context(), &cli.Env{In: strings.NewReader(tt.say), Err: &out}, tt.planned)
 			if agreed != tt.agreed || g.refused == tt.agreed {
 				t.Errorf("agreed %v, refused %v", agreed, g.refused)
 			}
@@ -64,7 +64,7 @@ func TestAgreementEnds(t *testing.T) {
 	silent, hold := io.Pipe()
 	t.Cleanup(func() { _ = hold.Close() })
 	var g confirmation
-	if g.ask(ctx, &cli.Env{In: silent, Err: io.Discard}, []apply.Result{{Plan: &apply.Plan{Changes: []apply.Change{{Op: "+"}}}}}) || !g.refused {
+	if g.confirm(ctx, &cli.Env{In: silent, Err: io.Discard}, []apply.Result{{Plan: &apply.Plan{Changes: []apply.Change{{Op: "+"}}}}}) || !g.refused {
 		t.Error("an interrupt is taken for a yes")
 	}
 }

@@ -45,7 +45,7 @@ type Options struct {
 	File, Address string // the topology; the repository, empty for the topology's
 	Branch        string
 	Flag          string // that names Branch
-	Asked         bool   // the user named Branch
+	UserSet       bool   // the user named Branch
 	Compare       bool   // print what the result is compared with
 	History       bool   // also read the older commits
 	// Verify are the verifiers that a commit must satisfy. Without any, unverified commits
@@ -77,7 +77,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 	if in.Branch == None && !in.History {
 		return Published{Baseline: plan.Baseline{Name: None}, what: "compared with nothing (" + in.Flag + " none): everything is new"}, nil
 	}
-	if _, err := os.Stat(filepath.Join(in.Branch, "base")); err == nil && in.Asked {
+	if _, err := os.Stat(filepath.Join(in.Branch, "base")); err == nil && in.UserSet {
 		dir, err := topofile.ReadRendered(in.Branch)
 		if err != nil {
 			return Published{}, err
@@ -106,7 +106,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 }
 
 // current reads the branch that was found, or the newer commit of its remote.
-func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitrepo.Found) (Published, error) {
+func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitrepo.Resolved) (Published, error) {
 	p, err := in.commit(store, in.Branch, found.Commit)
 	if err != nil {
 		return p, err
@@ -223,7 +223,7 @@ func (in Options) elsewhere(ctx context.Context, store *gitrepo.Store, missing e
 	if unreached != nil {
 		return Published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
 	}
-	if in.Asked {
+	if in.UserSet {
 		hint := ""
 		if !in.History {
 			hint = fmt.Sprintf("; %s %s compares with nothing", in.Flag, None)

@@ -37,7 +37,7 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 	}
 	defer env.Progress("reading branch " + f.Branch)()
 	p, err := Read(ctx, env, Options{
-		File: t.Path, Address: f.Repo, Branch: f.Branch, Flag: "--publish-branch", Asked: f.Branch != reconciler.DefaultPublishBranch, Verify: verify,
+		File: t.Path, Address: f.Repo, Branch: f.Branch, Flag: "--publish-branch", UserSet: f.Branch != reconciler.DefaultPublishBranch, Verify: verify,
 	})
 	// A remote that is gone is no repository, either.
 	if f.Repo == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch) {

@@ -59,7 +59,7 @@ func runValidate(env *cli.Env, args []string, f validateFlags) error {
 	}
 	set, src, list := load.Topology(t.Path, t.Raw)
 	if !list.HasErrors() {
-		list = append(list, reconciler.WithPositions(signersBeside(t, set), src)...)
+		list = append(list, reconciler.WithPositions(checkAllowedSigners(t, set), src)...)
 		list.Sort()
 	}
 	if _, wrong := lockfile.Read(t.LockPath, t.Lock); wrong.HasErrors() {
@@ -85,9 +85,9 @@ func runValidate(env *cli.Env, args []string, f validateFlags) error {
 	return err
 }
 
-// signersBeside checks the allowed_signers file of a topology, and whether it has the topology's
+// checkAllowedSigners checks the allowed_signers file of a topology, and whether it has the topology's
 // owners.
-func signersBeside(t topofile.File, set *schema.ClusterSet) diag.List {
+func checkAllowedSigners(t topofile.File, set *schema.ClusterSet) diag.List {
 	if set.Spec.Trust.Commits == "" || t.LockPath == "" { // stdin has no folder
 		return nil
 	}

@@ -38,7 +38,7 @@ func Explain(ctx context.Context, env *cli.Env, c topofile.Compiled, args []stri
 	if err != nil {
 		return nil, err
 	}
-	set := access.New(c.Fabric, access.Options{PreferredLink: preferredLinks(c.Fabric), Position: c.Place})
+	set := access.New(c.Fabric, access.Options{PreferredLink: preferredLinks(c.Fabric), Position: c.PositionOf})
 	answer, err := set.Explain(from, to)
 	if err != nil || !f.Live || !answer.Allowed {
 		return answer, err

@@ -13,7 +13,7 @@ import (
 
 // Swimlanes draws an answer: one path for each cluster that may answer.
 func Swimlanes(a *access.Answer, place func(path string) string) []swimlane.Path {
-	client := swimlane.Event{Lane: a.From.Cluster, Texts: []string{a.From.String()}}
+	client := swimlane.Event{Swimlane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
 		client.Texts = append(client.Texts, "asks for "+a.To.Export+" ("+a.Name+")")
 	} else {
@@ -22,7 +22,7 @@ func Swimlanes(a *access.Answer, place func(path string) string) []swimlane.Path
 	if len(a.Destinations) == 0 {
 		w := swimlane.Path{Title: a.Reason(), Tone: svg.Good, Events: []swimlane.Event{client}}
 		if !a.Yes() {
-			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Lane: client.Lane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
+			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Swimlane: client.Swimlane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
 		}
 		return []swimlane.Path{w}
 	}
@@ -43,7 +43,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 	w.Events = []swimlane.Event{client}
 	end := func(lane, by string, texts ...string) swimlane.Path {
 		w.Tone = svg.Bad
-		w.Events = append(w.Events, swimlane.Event{Lane: lane, Via: by, Tone: svg.Bad, Texts: texts})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: lane, Via: by, Tone: svg.Bad, Texts: texts})
 		return w
 	}
 	refused := strings.HasSuffix(t.DecidedBy, ".allow")
@@ -58,12 +58,12 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 		return end(from, "", "ends here", because)
 	}
 	if t.Cluster == from {
-		w.Events = append(w.Events, swimlane.Event{Lane: from, Texts: []string{"stays in the cluster", "handed to " + t.Backend}})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: from, Texts: []string{"stays in the cluster", "handed to " + t.Backend}})
 		return explainLive(w, t)
 	}
 	for i, l := range t.Links {
 		if i == 0 {
-			out := swimlane.Event{Lane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
+			out := swimlane.Event{Swimlane: l.From, Texts: []string{"source translated", "to " + strings.Join(t.Sources, ", ")}}
 			if len(t.Sources) == 0 {
 				out.Texts = []string{"sent on", "with the client's own address"}
 				if !t.Allowed {
@@ -77,7 +77,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 			w.Title = "in " + t.Cluster + ": allowed, but nothing arrives"
 			return end(l.From, "", "ends here", "no link between "+hop.From+" and "+hop.To+" is alive")
 		}
-		in := swimlane.Event{Lane: l.To, Via: l.Driver, Texts: []string{"forwarded"}}
+		in := swimlane.Event{Swimlane: l.To, Via: l.Driver, Texts: []string{"forwarded"}}
 		if t.Live != nil && i < len(t.Live.Hops) {
 			links := t.Live.Hops[i].Links
 			if k := slices.IndexFunc(links, func(k access.LiveLink) bool { return k.InUse && k.RTT > 0 }); k >= 0 {
@@ -95,7 +95,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 		}
 		w.Events = append(w.Events, in)
 	}
-	w.Events = append(w.Events, swimlane.Event{Lane: t.Cluster, Texts: []string{"handed to " + t.Backend}})
+	w.Events = append(w.Events, swimlane.Event{Swimlane: t.Cluster, Texts: []string{"handed to " + t.Backend}})
 	return explainLive(w, t)
 }
 
@@ -109,10 +109,10 @@ func explainLive(w swimlane.Path, t *access.Destination) swimlane.Path {
 	switch now.Verdict {
 	case access.NotDelivered:
 		w.Title, w.Tone = "in "+t.Cluster+": allowed, but nothing arrives", svg.Bad
-		w.Events = append(w.Events, swimlane.Event{Lane: last.Lane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
 	case access.Unknown:
 		w.Title, w.Tone = "in "+t.Cluster+": allowed, not known to arrive", svg.Fair
-		w.Events = append(w.Events, swimlane.Event{Lane: last.Lane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
 	default:
 		if len(now.Backends) > 0 {
 			last.Texts = append(last.Texts, "ready: "+strings.Join(now.Backends, ", "))

@@ -56,7 +56,7 @@ func TestExplainWays(t *testing.T) {
 			if i != len(ways[0].Events)-1 {
 				t.Errorf("%s: it continues after its end", c.name)
 			}
-			red = ways[0].Events[i].Lane + ": " + strings.Join(ways[0].Events[i].Texts[1:], " ")
+			red = ways[0].Events[i].Swimlane + ": " + strings.Join(ways[0].Events[i].Texts[1:], " ")
 		}
 		if red != c.red {
 			t.Errorf("%s: red is %q, want %q", c.name, red, c.red)

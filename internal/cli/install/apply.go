@@ -59,7 +59,7 @@ error.`,
 	flags.StringVar(&f.Signers, "signers", "", "file with additional signers of the commits of --repo")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "change nothing, print what would change")
 	flags.BoolVar(&f.Yes, "yes", false, "skip the confirmation prompt")
-	flags.BoolVar(&f.Keep, "keep-crds", false, "do not change the definitions of ServiceExport and ServiceImport, as clusters[].crds: keep")
+	flags.BoolVar(&f.KeepCRDs, "keep-crds", false, "do not change the definitions of ServiceExport and ServiceImport, as clusters[].crds: keep")
 	flags.BoolVar(&f.Wait, "wait", false, "wait until the agents run the applied version and fabric")
 	flags.DurationVar(&f.Timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	flags.BoolVar(&f.Rules.AllowMassDelete, "allow-mass-delete", false, "allow the removal of more than half of the clusters or objects")

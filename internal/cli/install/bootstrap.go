@@ -44,7 +44,7 @@ type bootstrapFlags struct {
 	delivery, keys            string
 	ignoreFindings            []string
 	rules                     apply.Rules
-	keep, dryRun, yes         bool
+	keepCRDs, dryRun, yes     bool
 	output                    string
 }
 
@@ -103,7 +103,7 @@ there are changes.`,
 	flags.StringSliceVar(&f.ignoreFindings, "ignore", nil, "codes of preflight errors to ignore")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan, change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "skip the confirmation prompt")
-	flags.BoolVar(&f.keep, "keep-crds", false, "do not change the definitions of ServiceExport and ServiceImport, as clusters[].crds: keep")
+	flags.BoolVar(&f.keepCRDs, "keep-crds", false, "do not change the definitions of ServiceExport and ServiceImport, as clusters[].crds: keep")
 	flags.BoolVar(&f.rules.AllowOtherCluster, "allow-other-cluster", false, "allow the first apply to a cluster that differs from the topology")
 	_ = cmd.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(withValues(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml")
@@ -173,7 +173,7 @@ func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapF
 	}
 	env.Findings(p.Built.Warnings, p.Files)
 	b.Commit, b.Publish = p.Commit, p.Changed
-	o := apply.Options{Rules: f.rules, KeepCRDs: f.keep, Say: env.LogCluster, DryRun: true}
+	o := apply.Options{Rules: f.rules, KeepCRDs: f.keepCRDs, Log: env.LogCluster, DryRun: true}
 	if o.Signers, err = topofile.Signers(set, f.BuildFlags); err == nil {
 		o.Setups, b.Delivery, err = f.setups(ctx, clusters, set, at, p.Built.Tree, o.Signers)
 	}
@@ -340,7 +340,7 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 	runs := func(by string) bool {
 		return slices.ContainsFunc(found, func(f []string) bool { return slices.Contains(f, by) })
 	}
-	from := delivery.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, Asked: f.deliveryURL != ""}
+	from := delivery.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, UserSet: f.deliveryURL != ""}
 	setups, methods := map[string]apply.Setup{}, map[string]string{}
 	for i, c := range clusters {
 		s := apply.Setup{Recipient: set.Cluster(c.Name).Recipient}
@@ -364,11 +364,11 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 		case by == delivery.ArgoCD && !runs(by):
 			return nil, nil, errors.New("--with argocd: no cluster has Applications and ApplicationSets of Argo CD: install it in one of them, or pass --with apply")
 		case by == delivery.Flux:
-			s.Follow, err = delivery.FluxObjects(ctx, c, tree, from, signers)
+			s.Delivery, err = delivery.FluxObjects(ctx, c, tree, from, signers)
 		case by == delivery.ArgoCD && slices.Contains(found[i], by):
-			s.Follow, err = delivery.ArgoObjects(ctx, c, tree, from)
+			s.Delivery, err = delivery.ArgoObjects(ctx, c, tree, from)
 		case by == delivery.ArgoCD:
-			s.Follow = []*unstructured.Unstructured{}
+			s.Delivery = []*unstructured.Unstructured{}
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("cluster %s: %w", c.Name, err)

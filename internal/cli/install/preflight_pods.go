@@ -47,7 +47,7 @@ type probePod struct {
 	cluster string
 	ports   []int
 	targets []portResult
-	told    kubeclient.PodState
+	state   kubeclient.PodState
 	report  *portcheck.Report // nil = its pod has said nothing yet
 	// agentRuns reports that an agent of Hawser runs on the node, or may run there.
 	agentRuns bool
@@ -154,7 +154,7 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 		for i, c := range clusters {
 			for _, p := range all {
 				if p.cluster == c.Name {
-					p.take(looks[i][p.gateway.Name], failed[i])
+					p.apply(looks[i][p.gateway.Name], failed[i])
 				}
 			}
 		}
@@ -199,11 +199,11 @@ func (p *probePod) testPod(image, key string) kubeclient.TestPod {
 	return kubeclient.TestPod{Name: p.gateway.Name, Node: p.gateway.Node, NodeSelector: p.gateway.NodeSelector, Image: image, Args: args}
 }
 
-// take notes how the pod is, and what it said last.
-func (p *probePod) take(told kubeclient.PodState, failed error) {
-	p.told = told
+// apply stores the state of the pod and its last report.
+func (p *probePod) apply(told kubeclient.PodState, failed error) {
+	p.state = told
 	if failed != nil {
-		p.told = kubeclient.PodState{Why: kubeclient.ErrorText(failed)}
+		p.state = kubeclient.PodState{Why: kubeclient.ErrorText(failed)}
 	}
 	var r portcheck.Report
 	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {
@@ -216,7 +216,7 @@ func (p *probePod) take(told kubeclient.PodState, failed error) {
 }
 
 // starts reports whether the pod may still begin to say something.
-func (p *probePod) starts() bool { return p.report == nil && !p.told.Image }
+func (p *probePod) starts() bool { return p.report == nil && !p.state.Image }
 
 // wants reports whether something is not known yet.
 func (p *probePod) wants() bool {
@@ -231,12 +231,12 @@ func (p *probePod) findings(all []*probePod) diag.List {
 		out = append(out, diag.Diagnostic{Severity: severity, Code: code, Path: path, Summary: fmt.Sprintf(format, args...), Hint: hint})
 	}
 	switch {
-	case p.told.Image && p.report == nil:
+	case p.state.Image && p.report == nil:
 		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
-			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.told.Why)
+			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.state.Why)
 	case p.report == nil:
 		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
-			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.told.Why, "it has printed nothing"))
+			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.state.Why, "it has printed nothing"))
 	}
 	if p.report == nil {
 		return out

@@ -73,7 +73,7 @@ func runUninstall(ctx context.Context, env *cli.Env, names []string, f uninstall
 	if err != nil {
 		return err
 	}
-	f.removal.Say, f.removal.Foreign = env.LogCluster, f.yes || f.removal.DryRun
+	f.removal.Log, f.removal.Foreign = env.LogCluster, f.yes || f.removal.DryRun
 	results := make([]apply.Result, len(clusters))
 	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
 		results[i] = apply.Result{Cluster: c.Name, Context: c.Context}

@@ -75,14 +75,14 @@ was seen, or the command failed.`,
 
 func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	q := agentquery.NewRequest("diagnose", url.Values{"for": {f.long.String()}, "export": f.exports, "address": f.addresses}, f.long)
-	q.Begin = func() {
+	q.OnStart = func() {
 		_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
 	}
 	var test *verifying
 	if f.verify {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		q.Begin = func() {
+		q.OnStart = func() {
 			_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s, and testing the exports as hawser verify does\n", f.long)
 			test = startVerify(ctx, env, f)
 		}

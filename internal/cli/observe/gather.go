@@ -197,8 +197,8 @@ func (g *collector) put(file string, text []byte, err error) {
 	g.Add(file, text)
 }
 
-// note adds a line to the summary.
-func (g *collector) note(format string, args ...any) {
+// addNote adds a line to the summary.
+func (g *collector) addNote(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))

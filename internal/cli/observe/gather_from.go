@@ -82,7 +82,7 @@ func (g *collector) recordSummary(t topic, who string, text []byte) {
 	case "plan":
 		if plain := bytes.TrimSpace(text); string(plain) != converge.NoChanges {
 			last := plain[bytes.LastIndexByte(plain, '\n')+1:]
-			g.note("%s: its kernel is not as it should be. %s", who, last)
+			g.addNote("%s: its kernel is not as it should be. %s", who, last)
 		}
 	}
 }

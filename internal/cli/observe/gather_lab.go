@@ -27,7 +27,7 @@ func (g *collector) lab(ctx context.Context, dir string) map[string]labNode {
 	g.put("lab/status.json", text, err)
 	g.file("lab/reconciler.log", s.Reconciler.Log)
 	for _, text := range s.Waiting {
-		g.note("lab: %s", text)
+		g.addNote("lab: %s", text)
 	}
 	if s.Repo != "" {
 		g.topology = s.Repo

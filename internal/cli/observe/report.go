@@ -94,7 +94,7 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 	if err != nil {
 		return err
 	}
-	in := ui.Input{At: time.Now(), Version: env.Version, HiddenViews: reportHides(), Clusterset: &ui.Clusterset{Fabric: c.Fabric, Place: c.Place, File: t.Path,
+	in := ui.Input{At: time.Now(), Version: env.Version, HiddenViews: reportHides(), Clusterset: &ui.Clusterset{Fabric: c.Fabric, PositionOf: c.PositionOf, File: t.Path,
 		Sources: pagedata.Describe(ctx, t.Path, "", ""), Findings: pagedata.Findings(warnings)}}
 	if f.live {
 		agents, silent, err := agentquery.QueryStatus(ctx, env, f.For(c.Fabric))
@@ -102,7 +102,7 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 			return err
 		}
 		agentquery.WarnUnreachable(env, silent)
-		in.Reports = ui.Reports{Asked: true, From: f.Text(), Agents: agents, Unreachable: silent}
+		in.Reports = ui.Reports{HasAgents: true, From: f.Text(), Agents: agents, Unreachable: silent}
 	}
 	if f.verify {
 		began := time.Now()
@@ -160,10 +160,10 @@ func reportHides() []string { return []string{"change", "trace", "explain", "fol
 // addReport adds the page about the clusterset, of the fabric that a cluster has, or of the
 // topology of the lab. Without either it adds none.
 func (g *collector) addReport() error {
-	in := ui.Input{At: g.at, Version: g.version, HiddenViews: reportHides(), Reports: ui.Reports{Asked: true, Agents: agentquery.Sort(g.agents)}}
+	in := ui.Input{At: g.at, Version: g.version, HiddenViews: reportHides(), Reports: ui.Reports{HasAgents: true, Agents: agentquery.Sort(g.agents)}}
 	switch {
 	case g.fabric != nil:
-		in.Clusterset = &ui.Clusterset{Fabric: g.fabric, Place: topofile.Compiled{}.Place, Sources: []string{"fabric of a cluster"}}
+		in.Clusterset = &ui.Clusterset{Fabric: g.fabric, PositionOf: topofile.Compiled{}.PositionOf, Sources: []string{"fabric of a cluster"}}
 	case g.topology != "":
 		t, err := topofile.Open(g.topology)
 		if err != nil {
@@ -179,7 +179,7 @@ func (g *collector) addReport() error {
 		if err != nil {
 			return err
 		}
-		in.Clusterset = &ui.Clusterset{Fabric: c.Fabric, Place: c.Place, File: t.Path, Sources: []string{t.Path}}
+		in.Clusterset = &ui.Clusterset{Fabric: c.Fabric, PositionOf: c.PositionOf, File: t.Path, Sources: []string{t.Path}}
 	default:
 		return nil
 	}

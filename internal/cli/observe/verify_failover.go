@@ -151,11 +151,11 @@ func (f verifyFlags) failover(ctx context.Context, env *cli.Env) (v verification
 	if err != nil {
 		return v, err
 	}
-	say(env, "draining %s; its agent undrains it within %s if this command is killed", at.id(), drillLease)
+	printProgress(env, "draining %s; its agent undrains it within %s if this command is killed", at.id(), drillLease)
 	if v, err = f.drained(ctx, env, agents, at, d); err != nil {
 		return v, err
 	}
-	say(env, "undrained %s, watching connections for %s more", at.id(), drillAfter)
+	printProgress(env, "undrained %s, watching connections for %s more", at.id(), drillAfter)
 	if err := sleep(ctx, drillAfter); err != nil {
 		return v, err
 	}
@@ -233,7 +233,7 @@ func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquer
 			d.Undrain = kubeclient.ErrorText(failed)
 		}
 		if err != nil { // no report follows
-			say(env, "warning: %s could not be undrained; its agent undrains it %s after the last request: %s", at.id(), drillLease, d.Undrain)
+			printProgress(env, "warning: %s could not be undrained; its agent undrains it %s after the last request: %s", at.id(), drillLease, d.Undrain)
 		}
 	}()
 	began := time.Now()
@@ -354,8 +354,8 @@ func (d *drill) text() string {
 	return out.String()
 }
 
-// say prints a line of progress.
-func say(env *cli.Env, format string, args ...any) {
+// printProgress prints a line of progress.
+func printProgress(env *cli.Env, format string, args ...any) {
 	_, _ = fmt.Fprintln(env.Err, diag.Line(fmt.Sprintf(format, args...)))
 }
 

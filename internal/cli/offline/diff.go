@@ -124,7 +124,7 @@ func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error
 		return err
 	}
 	have, err := baseline.Read(ctx, env, baseline.Options{
-		File: t.Path, Address: f.repo, Branch: f.base, Flag: "--against", Asked: cmd.Flags().Changed("against"), Compare: true,
+		File: t.Path, Address: f.repo, Branch: f.base, Flag: "--against", UserSet: cmd.Flags().Changed("against"), Compare: true,
 		Verify: verify, Notice: true,
 	})
 	if err != nil {

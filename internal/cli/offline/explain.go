@@ -79,7 +79,7 @@ func runExplain(ctx context.Context, env *cli.Env, args []string, f explainview.
 	case "text":
 		_, err = env.Out.Write([]byte(explainText(result)))
 	case "svg":
-		_, err = env.Out.Write([]byte(swimlane.Draw(result.Reason(), explainview.Swimlanes(result, c.Place)).String()))
+		_, err = env.Out.Write([]byte(swimlane.Draw(result.Reason(), explainview.Swimlanes(result, c.PositionOf)).String()))
 	default:
 		err = env.Encode(f.Output, result)
 	}

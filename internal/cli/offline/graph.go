@@ -130,7 +130,7 @@ func graphSince(ctx context.Context, env *cli.Env, file string, now *fabric.Fabr
 		return nil, err
 	}
 	defer env.Progress("reading branch " + f.diff)()
-	have, err := baseline.Read(ctx, env, baseline.Options{File: file, Address: f.repo, Branch: f.diff, Flag: "--diff", Asked: true, Compare: true, Verify: verify, Notice: true})
+	have, err := baseline.Read(ctx, env, baseline.Options{File: file, Address: f.repo, Branch: f.diff, Flag: "--diff", UserSet: true, Compare: true, Verify: verify, Notice: true})
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func runHistory(ctx context.Context, env *cli.Env, args []string, f historyFlags
 		return err
 	}
 	done := env.Progress("reading branch " + f.branch)
-	published, err := baseline.Read(ctx, env, baseline.Options{File: file, Address: f.repo, Branch: f.branch, Flag: "--branch", Asked: true, History: true, Rendered: true})
+	published, err := baseline.Read(ctx, env, baseline.Options{File: file, Address: f.repo, Branch: f.branch, Flag: "--branch", UserSet: true, History: true, Rendered: true})
 	done()
 	if err != nil {
 		return err

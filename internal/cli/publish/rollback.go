@@ -98,7 +98,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 		return err
 	}
 	done := env.Progress("reading branch " + f.branch)
-	have, err := baseline.Read(ctx, env, baseline.Options{File: t.Path, Branch: f.branch, Flag: "--branch", Asked: true, History: true, Verify: verify, Notice: true})
+	have, err := baseline.Read(ctx, env, baseline.Options{File: t.Path, Branch: f.branch, Flag: "--branch", UserSet: true, History: true, Verify: verify, Notice: true})
 	done()
 	if err != nil {
 		return err

@@ -48,8 +48,8 @@ func CompileLoaded(env *cli.Env, t File, set *schema.ClusterSet, source *documen
 	return Compiled{f, source}, nil
 }
 
-// Place returns file and line of a topology path.
-func (c Compiled) Place(path string) string {
+// PositionOf returns file and line of a topology path.
+func (c Compiled) PositionOf(path string) string {
 	if c.Source == nil { // a fabric alone
 		return ""
 	}

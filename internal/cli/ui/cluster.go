@@ -142,7 +142,7 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f != nil && (s.read == nil || s.read.Fabric != f) {
-		s.read = &ui.Clusterset{Fabric: f, Sources: []string{"fabric " + digest}, Place: func(string) string { return "" }}
+		s.read = &ui.Clusterset{Fabric: f, Sources: []string{"fabric " + digest}, PositionOf: func(string) string { return "" }}
 	}
 	return s.read, err
 }
@@ -150,7 +150,7 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 // Agents returns the reports in the HawserNodes of the cluster.
 func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	told, err := s.nodes.Current()
-	out := ui.Reports{Asked: true, From: "HawserNodes of " + s.cluster}
+	out := ui.Reports{HasAgents: true, From: "HawserNodes of " + s.cluster}
 	set, _ := s.Clusterset(ctx) // the page shows its error
 	if set == nil {
 		return out, err
@@ -230,7 +230,7 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	if err != nil {
 		return nil, ui.UserError(err.Error())
 	}
-	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.Place))}, nil
+	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
 }
 
 // Diagnose is unavailable: the page sends no requests to agents.

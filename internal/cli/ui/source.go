@@ -99,7 +99,7 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	c, warnings, err := s.compile(file)
 	if s.readErr = err; err == nil {
 		s.compiled = c
-		s.read = &ui.Clusterset{Fabric: c.Fabric, Place: c.Place, File: file, Sources: s.describe(ctx, file), Findings: pagedata.Findings(warnings)}
+		s.read = &ui.Clusterset{Fabric: c.Fabric, PositionOf: c.PositionOf, File: file, Sources: s.describe(ctx, file), Findings: pagedata.Findings(warnings)}
 	}
 	return s.read, s.readErr
 }
@@ -161,9 +161,9 @@ func stampOf(file string) string {
 	return fmt.Sprintf("%s %d %d;", file, info.Size(), info.ModTime().UnixNano())
 }
 
-// asked returns the agents to query. If flags name contexts only, these are the agents of the
+// targets returns the agents to query. If flags name contexts only, these are the agents of the
 // clusters of the topology.
-func (s *uiSource) asked() agentquery.Targets {
+func (s *uiSource) targets() agentquery.Targets {
 	f := s.flags.Targets
 	if f.OfClusters() && len(f.Clusters) == 0 {
 		if set, err := s.Clusterset(context.Background()); err == nil {
@@ -182,9 +182,9 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	}
 	got, err := s.poller.Poll(ctx)
 	if err != nil {
-		return ui.Reports{Asked: true}, err
+		return ui.Reports{HasAgents: true}, err
 	}
-	out := ui.Reports{Asked: true, From: s.asked().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old, Problems: health.Assess(got.States)}
+	out := ui.Reports{HasAgents: true, From: s.targets().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old, Problems: health.Assess(got.States)}
 	if set, _ := s.Clusterset(ctx); set != nil { // the page shows what is wrong with the files
 		out.Unreachable = append(out.Unreachable, missingGateways(set.Fabric, got)...)
 	}
@@ -392,7 +392,7 @@ func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitre
 	if err != nil {
 		return nil, err
 	}
-	made.Locate(func(path string) string { return topofile.Compiled{Source: built.Source}.Place(path) })
+	made.Locate(func(path string) string { return topofile.Compiled{Source: built.Source}.PositionOf(path) })
 	return made, nil
 }
 
@@ -405,11 +405,11 @@ func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	if c.Fabric == nil {
 		return nil, err
 	}
-	answer, err := explainview.Explain(ctx, s.env, c, []string{from, to}, explainview.Flags{Targets: s.asked(), Live: s.live})
+	answer, err := explainview.Explain(ctx, s.env, c, []string{from, to}, explainview.Flags{Targets: s.targets(), Live: s.live})
 	if err != nil {
 		return nil, ui.UserError(err.Error())
 	}
-	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.Place))}, nil
+	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
 }
 
 // drawnAnswer is the answer of hawser explain with its drawing.
@@ -423,5 +423,5 @@ func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, 
 	if !s.live {
 		return nil, ui.UserError("no agents are asked: start hawser ui with --live, --lab, --socket or --context")
 	}
-	return agentquery.TracePackets(ctx, s.asked(), agentquery.NewRequest("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
+	return agentquery.TracePackets(ctx, s.targets(), agentquery.NewRequest("diagnose", url.Values{"for": {long.String()}, "export": exports, "address": addresses}, long))
 }

@@ -113,7 +113,7 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 		args = []string{filepath.Join(dir, "repo")}
 	}
 	source := &uiSource{env: env, flags: f, args: args, live: f.live || f.Lab != "" || len(f.Sockets) > 0 || f.OfClusters()}
-	source.poller.Targets = source.asked
+	source.poller.Targets = source.targets
 	if _, err := source.Clusterset(ctx); err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func to(cluster, gateway, state string, chosen bool) status.Connection {
 		RTT: &status.RTT{Avg: 1500}, Loss: 0.25}
 }
 
-// told is the map in a few words.
-func told(m *clustermap.Map) []string {
+// summaryOf returns the map in short form.
+func summaryOf(m *clustermap.Map) []string {
 	var out []string
 	for _, c := range m.Clusters {
 		line := c.Name + " " + c.State
@@ -100,7 +100,7 @@ func TestFill(t *testing.T) {
 			t.Parallel()
 			m := pairOf()
 			Fill(m, tt.reports)
-			if d := cmp.Diff(tt.want, told(m)); d != "" {
+			if d := cmp.Diff(tt.want, summaryOf(m)); d != "" {
 				t.Errorf("map (-want +have):\n%s", d)
 			}
 		})
@@ -116,7 +116,7 @@ func TestLargeMesh(t *testing.T) {
 	}
 	m := clustermap.New(f)
 	Fill(m, Reports{Agents: []status.Status{agent("c001", "g", to("c000", "g", status.Connected, true), to("c002", "g", status.Disconnected, true))}})
-	if d := cmp.Diff([]string{"c001-c002 down [] 0 0.00"}, told(m)[len(f.Clusters):]); d != "" {
+	if d := cmp.Diff([]string{"c001-c002 down [] 0 0.00"}, summaryOf(m)[len(f.Clusters):]); d != "" {
 		t.Errorf("links (-want +have):\n%s", d)
 	}
 }
