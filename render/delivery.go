@@ -34,7 +34,7 @@ func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[strin
 	tree["argocd/applicationset.yaml"] = applicationSet(elements.String(), project)
 }
 
-// addFlux writes the Kustomizations of a cluster: one that applies all of them, one for Hawser, and
+// addFlux writes the Kustomizations of a cluster: one to apply all of them, one for Hawser, and
 // one for the exports of each namespace. Flux applies no new commit while a Kustomization waits for
 // health, and an unhealthy one blocks all that depend on it. Hawser's own therefore has no health
 // checks, so a node that is down delays no change. The Kustomization of the Kustomizations seldom

@@ -56,7 +56,7 @@ func checkAlternateAddrs(f *fabric.Fabric) diag.List {
 			for _, a := range g.Addresses {
 				if other, taken := owner[fabric.AlternateAddr(f.TunnelPools, a)]; taken {
 					return diag.List{{Severity: diag.Error, Code: "pool-exhausted", Path: "tunnel.cidr",
-						Summary: fmt.Sprintf("IPsec needs a second address of each gateway for epoch %d, and that of %s/%s is the address of %s",
+						Summary: fmt.Sprintf("IPsec needs a second address of each gateway for epoch %d, and the second address of %s/%s belongs to %s",
 							f.Epochs[even], c.Name, g.Name, other),
 						Hint: "make the pool larger"}}
 				}

@@ -11,14 +11,14 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Patches of users lie beside the topology. patches/base/FILE, patches/clusters/<name>/FILE and
+// Patches of users are next to the topology. patches/base/FILE, patches/clusters/<name>/FILE and
 // patches/argocd/FILE are copied to patches/source/ of that folder. A folder with a
 // kustomization.yaml is used as a kustomize Component. Otherwise each YAML file is a patch.
 //
 // Foreign files on the publish branch are never used: anyone with push access could otherwise
 // change what every node runs.
 const (
-	// PatchesDir is the folder of the patches beside the topology, and of their copies in each
+	// PatchesDir is the folder of the patches next to the topology, and of their copies in each
 	// folder of the tree.
 	PatchesDir = "patches"
 	sourceDir  = "patches/source"
@@ -45,7 +45,7 @@ func addPatches(tree Tree, in Input) diag.List {
 		if ok && folders[dir] && !strings.HasPrefix(file, "source/") {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "published-patch", Path: name,
 				Summary: "is on the publish branch and not used: it is removed",
-				Hint:    "to use it, commit it beside the topology as " + path.Join(PatchesDir, dir, file)})
+				Hint:    "to use it, commit it next to the topology as " + path.Join(PatchesDir, dir, file)})
 		}
 	}
 	for _, name := range in.Patches.Paths() {
@@ -62,7 +62,7 @@ func addPatches(tree Tree, in Input) diag.List {
 }
 
 // addKustomizations writes the kustomization.yaml of each folder. Its findings are about the
-// references of patches, at their positions beside the topology.
+// references of patches, at their positions next to the topology.
 func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	byDir := map[string][]string{}
 	for name := range tree {

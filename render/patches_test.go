@@ -86,7 +86,7 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// TestPatches: patches beside the topology are used. Foreign files on the publish branch are not
+// TestPatches: patches next to the topology are used. Foreign files on the publish branch are not
 // used, and reported.
 func TestPatches(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestPatches(t *testing.T) {
 	for _, d := range list {
 		found = append(found, d.Code+" "+d.Path+" "+d.Hint)
 	}
-	if len(found) != 2 || found[0] != "published-patch clusters/c1/patches/mine.yaml to use it, commit it beside the topology as patches/clusters/c1/mine.yaml" ||
+	if len(found) != 2 || found[0] != "published-patch clusters/c1/patches/mine.yaml to use it, commit it next to the topology as patches/clusters/c1/mine.yaml" ||
 		!strings.HasPrefix(found[1], "unused-patch patches/clusters/cx/typo.yaml ") {
 		t.Errorf("findings %v", list)
 	}
@@ -141,7 +141,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestRemotePatches: forbidden references of patches are rejected, at their positions beside the
+// TestRemotePatches: forbidden references of patches are rejected, at their positions next to the
 // topology.
 func TestRemotePatches(t *testing.T) {
 	t.Parallel()

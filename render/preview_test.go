@@ -58,7 +58,7 @@ func TestPreviewWithoutRootKey(t *testing.T) {
 	}
 }
 
-// TestPreviewOfKeysThatWereBrought: a gateway that no longer brings its key gets another one, which
+// TestPreviewOfKeysThatWereBrought: a gateway without its user-provided key gets a new key, which
 // only the root key can derive.
 func TestPreviewOfKeysThatWereBrought(t *testing.T) {
 	t.Parallel()

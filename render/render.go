@@ -25,7 +25,7 @@ import (
 const Namespace = fabric.SystemNamespace
 
 // KnownAfterPublish is the placeholder for a key that only the root key can derive.
-const KnownAfterPublish = "(known later)"
+const KnownAfterPublish = "(known after publish)"
 
 // Tree is a rendered tree: content by slash-separated path.
 type Tree map[string][]byte
@@ -47,7 +47,7 @@ type Input struct {
 	Now int64
 	// Previous is the published tree, empty at first. Unchanged sealed keys come from it.
 	Previous Tree
-	// Patches holds the files of the folder patches beside the topology, by path relative to it;
+	// Patches holds the files of the folder patches next to the topology, by path relative to it;
 	// see patches.go.
 	Patches Tree
 	// Image of the agent if the topology has none. If empty, the published image stays.

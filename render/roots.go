@@ -31,7 +31,7 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 		}
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "root-break", Path: path,
 			Summary: fmt.Sprintf("the published keys of epoch %d came from another root key: every tunnel would be down until both its ends know the new ones", epoch),
-			Hint: fmt.Sprintf("use that root key; another one can start at epoch %d (hawser keys root FILE --from %d); if it is lost, --allow-other-root replaces it",
+			Hint: fmt.Sprintf("use that root key; a new root key can start at epoch %d (hawser keys root FILE --from %d); if it is lost, --allow-other-root replaces it",
 				next, next)})
 	}
 	return list

@@ -102,15 +102,15 @@ func TestWrongRoot(t *testing.T) {
 		{"dropped too early", "[1, 2]", young, one, []string{"no-root-key keys.epochs[0]: no root key serves epoch 1: the oldest one serves from epoch 2 on (hint: " + lost + ")"}},
 		{"nothing is published", "[1]", young, nil, []string{"no-root-key keys.epochs[0]: no root key serves epoch 1: the oldest one serves from epoch 2 on (hint: " + lost + ")"}},
 		{"another", "[1]", rootText(8), one, []string{"root-break keys.epochs[0]: the published keys of epoch 1 " + ended +
-			" (hint: use that root key; another one can start at epoch 2 (hawser keys root FILE --from 2); if it is lost, --allow-other-root replaces it)"}},
+			" (hint: use that root key; a new root key can start at epoch 2 (hawser keys root FILE --from 2); if it is lost, --allow-other-root replaces it)"}},
 		{"begun too early", "[1, 2]", "1 " + rootText(7) + "\n2 " + rootText(8), two, []string{"root-break keys.epochs[1]: the published keys of epoch 2 " + ended +
-			" (hint: use that root key; another one can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
+			" (hint: use that root key; a new root key can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
 		{"lost", "[2]", rootText(8), two, []string{"root-break keys.epochs[0]: the published keys of epoch 2 " + ended +
-			" (hint: use that root key; another one can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
+			" (hint: use that root key; a new root key can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
 		{"too early and another", "[1, 2]", young, two, []string{
 			"no-root-key keys.epochs[0]: no root key serves epoch 1: the oldest one serves from epoch 2 on (hint: " + lost + ")",
 			"root-break keys.epochs[1]: the published keys of epoch 2 " + ended +
-				" (hint: use that root key; another one can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
+				" (hint: use that root key; a new root key can start at epoch 3 (hawser keys root FILE --from 3); if it is lost, --allow-other-root replaces it)"}},
 		{"the right one", "[1, 2]", rootText(7), two, nil},
 		{"another, and nothing is published", "[1]", rootText(8), nil, nil},
 	} {

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestSharedKeys: a gateway must not bring the public key derived for another one: agents would
-// identify it as the other gateway.
+// TestSharedKeys: a user-provided public key must not equal the key derived for another gateway:
+// agents would identify it as that gateway.
 func TestSharedKeys(t *testing.T) {
 	t.Parallel()
 	const two = `apiVersion: hawser.dev/v1alpha1

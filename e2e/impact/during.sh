@@ -14,8 +14,8 @@ sleep 1 # all goes on for a while over what there is now
 touch until
 wait $tcp $udp
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
-ends=$(jq '[.impact.ends[] | select(.may | not)] | length' plan.json) stalls=$(jq '.impact.stalls | length' plan.json) goeson=$(jq '.impact.goes_on | length' plan.json)
-most=$(jq '[.impact.stalls[].at_most_ms // 30000] | max // 0' plan.json)
+ends=$(jq '[.impact.breaks[] | select(.uncertain | not)] | length' plan.json) stalls=$(jq '.impact.pauses | length' plan.json) goeson=$(jq '.impact.continues | length' plan.json)
+most=$(jq '[.impact.pauses[].at_most_ms // 30000] | max // 0' plan.json)
 echo "said: $ends end, $stalls stand still, $goeson go on"
 jq -r '.impact.loads[] | "load: \(.gateways | tojson) \(.gateways_before) gateways before"' plan.json
 echo "$name: $(jq -c '{connections, survivors, resets, timeouts}' tcp.json) $(jq -c '{sent, lost, silence, pause}' udp.json)"

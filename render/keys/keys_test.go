@@ -37,7 +37,7 @@ func identity(t testing.TB) *age.X25519Identity {
 	return id
 }
 
-// topology gives clusters of two gateways; the second brought its own key.
+// topology returns clusters with two gateways. The second gateway has a user-provided key.
 func topology(recipients ...string) *schema.ClusterSet {
 	top := &schema.ClusterSet{Metadata: schema.Metadata{Name: "demo"}}
 	top.Spec.Keys.Epochs = []int{1, 2}
@@ -222,7 +222,7 @@ func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string) {
 	}
 }
 
-// TestSeal: the recipient opens it, nobody else; what did not change keeps its bytes.
+// TestSeal: only the recipient can open the sealed keys. Unchanged keys keep their bytes.
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	root, ids := rootOf(t), []*age.X25519Identity{identity(t), identity(t), identity(t)}
@@ -275,7 +275,7 @@ func TestSealHybrid(t *testing.T) {
 	unseal(t, seal(t, root, top, first)[0].Ciphertext, hybrid)
 }
 
-// headerOf gives the text of an age file before its payload.
+// headerOf returns the text of an age file before its payload.
 func headerOf(t testing.TB, ciphertext string) string {
 	t.Helper()
 	raw, err := io.ReadAll(armor.NewReader(strings.NewReader(ciphertext)))
@@ -315,8 +315,8 @@ func unseal(t testing.TB, ciphertext string, id age.Identity) []byte {
 	return raw
 }
 
-// TestBadRecipient: somebody put the identity where the recipient belongs; the
-// error names the cluster and does not repeat it.
+// TestBadRecipient: the topology has an identity as the recipient. The error names the cluster and
+// does not contain the identity.
 func TestBadRecipient(t *testing.T) {
 	t.Parallel()
 	secret := identity(t).String()

@@ -72,7 +72,7 @@ func TestSecretsNeverPrint(t *testing.T) {
 	}
 }
 
-// forms gives the ways in which a key may appear in text.
+// forms returns the encodings in which a key may appear in text.
 func forms(key []byte) []string {
 	decimal := strings.Trim(fmt.Sprint(key), "[]")
 	return []string{string(key), hex.EncodeToString(key), strings.ToUpper(hex.EncodeToString(key)),

@@ -161,8 +161,8 @@ func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.S
 	return s, nil
 }
 
-// ed25519 returns the seed of a gateway's authentication key in IKE. Its info differs from
-// that of every tunnel key, because no tunnel key has an empty cluster there.
+// ed25519 returns the seed of a gateway's authentication key in IKE. Its HKDF info
+// differs from the info of every tunnel key, because no tunnel key has an empty cluster there.
 func (r *Root) ed25519(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	return r.derive(epoch, strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
 }

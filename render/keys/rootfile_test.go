@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 )
 
-// key gives the base64 of a root key of one byte.
+// key returns the base64 of a root key of one byte.
 func key(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, keys.RootSize))
 }
@@ -48,8 +48,8 @@ func TestReadSeveral(t *testing.T) {
 	}
 }
 
-// TestReadSeveralEncrypted: what is longer than may be is refused and not cut off, as
-// the newest root key is the last.
+// TestReadSeveralEncrypted: a file above the size limit is rejected and not truncated, because the
+// newest root key is the last.
 func TestReadSeveralEncrypted(t *testing.T) {
 	t.Parallel()
 	id := identity(t)
@@ -186,7 +186,7 @@ func TestWrongSteps(t *testing.T) {
 	}
 }
 
-// TestKeysOfSeveral: each epoch's secrets are those of its root key alone.
+// TestKeysOfSeveral: the secrets of an epoch depend on the root key of that epoch alone.
 func TestKeysOfSeveral(t *testing.T) {
 	t.Parallel()
 	top := topology("r0")
@@ -217,22 +217,22 @@ func TestSealOverRoots(t *testing.T) {
 	old, both, young := read(t, key(7)), read(t, "1 "+key(7)+"\n2 "+key(8)), read(t, "2 "+key(8))
 	first := seal(t, old, top, nil)
 	if added := seal(t, both, top, first); added[0] != first[0] {
-		t.Error("another root key changes what is sealed")
+		t.Error("another root key changes the sealed keys")
 	}
 	top.Spec.Keys.Epochs = []int{1, 2}
 	during := seal(t, both, top, first)
 	if during[0] == first[0] || seal(t, both, top, during)[0] != during[0] {
-		t.Error("an epoch more must change what is sealed, once")
+		t.Error("one more epoch must change the sealed keys once")
 	}
 	top.Spec.Keys.Epochs = []int{2}
 	after := seal(t, both, top, during)
 	if after[0] == during[0] || seal(t, young, top, after)[0] != after[0] {
-		t.Error("a dropped root key changes what is sealed")
+		t.Error("a dropped root key changes the sealed keys")
 	}
 }
 
-// FuzzReadRoot: what is read is written in a form that is read as the same; what is
-// not is refused without its words.
+// FuzzReadRoot: an accepted file survives a round trip. The error for a rejected file does not
+// contain its text.
 func FuzzReadRoot(f *testing.F) {
 	f.Add([]byte(key(7)))
 	f.Add(bytes.Repeat([]byte{' '}, keys.RootSize))

@@ -114,8 +114,8 @@ func (c *checker) folder(dir string, depth int) work {
 	return total
 }
 
-// plain is what a path may consist of. kustomize holds no other names in memory,
-// but for a colon; of these it takes only what begins with github.com/ for remote.
+// plain matches allowed paths. kustomize keeps no other names in memory,
+// except with a colon. Of the allowed paths it treats only github.com/... as remote.
 var plain = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
 // file checks one kustomization, and returns what one build of it costs without its own visit.
@@ -126,8 +126,8 @@ func (c *checker) file(dir, name string, raw []byte, depth int) work {
 		c.bound(name, "is too large to build: "+what, "")
 		return total
 	}
-	// kustomize's own decoder, which takes names of fields in any case: another one
-	// would not see what kustomize sees.
+	// This is kustomize's own decoder, which ignores the case of field names. Another decoder
+	// would read other fields than kustomize.
 	if err := k.Unmarshal(raw); err != nil {
 		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeSyntax, "is not a kustomization: "+diag.ClipQuoted(err.Error()), "")
 		return total

@@ -35,7 +35,7 @@ func tree(kustomization string) map[string][]byte {
 	}
 }
 
-// TestCheck holds what is refused, with the exact message, and what is not.
+// TestCheck lists rejected files, with the exact message, and accepted ones.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const at = "clusters/a/kustomization.yaml:"
@@ -285,7 +285,7 @@ func FuzzBounds(f *testing.F) {
 	})
 }
 
-// FuzzOutside: whatever a kustomization says, nothing leaves the process.
+// FuzzOutside: no kustomization makes the process open a connection or a file outside the tree.
 func FuzzOutside(f *testing.F) {
 	for _, entry := range entries() {
 		for _, field := range []string{

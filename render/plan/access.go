@@ -75,7 +75,7 @@ func resourceText(r *access.Resource) string {
 	case r.Prefix != "":
 		return r.Prefix + in
 	case r.Namespaces != "":
-		text := "what is exported from namespaces " + r.Namespaces
+		text := "exports of namespaces " + r.Namespaces
 		if len(r.ExceptNamespaces) > 0 {
 			text += " other than " + strings.Join(r.ExceptNamespaces, ", ")
 		}

@@ -157,7 +157,7 @@ func unfolded(t *testing.T, list []access.Change, f *fabric.Fabric) map[string]b
 			}
 		}
 		if len(from) == 0 || a.Path == "" {
-			t.Errorf("an access of nobody, or without a cause: %+v", a)
+			t.Errorf("an access without clusters or without a cause: %+v", a)
 		}
 		for _, to := range a.To {
 			what := []string{to.Namespaces + to.Prefix}
@@ -172,7 +172,7 @@ func unfolded(t *testing.T, list []access.Change, f *fabric.Fabric) map[string]b
 					for _, w := range what {
 						text := fmt.Sprintf("%s -> %s in %s", who, w, in)
 						if out[text] {
-							t.Errorf("told twice: %s", text)
+							t.Errorf("printed twice: %s", text)
 						}
 						out[text] = who != in
 					}
@@ -209,7 +209,7 @@ func TestAccess(t *testing.T) {
 					}
 				}
 			}
-			// Patterns that no side has are not told.
+			// Patterns that are in neither tree are not listed.
 			patterns = slices.DeleteFunc(patterns, func(p string) bool {
 				in := func(f *fabric.Fabric) bool {
 					return f.DynamicExports != nil && slices.Contains(f.DynamicExports.Namespaces, p)

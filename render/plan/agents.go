@@ -27,7 +27,7 @@ func agentsItem(tree render.Tree) (item, bool) {
 	node, err := readDaemonSet(tree[render.AgentFile])
 	gateway, err2 := readDaemonSet(tree[render.GatewayFile])
 	if err != nil || err2 != nil {
-		return item{}, false // what differs in them is told by file then
+		return item{}, false // the file entries list the differences then
 	}
 	return item{kind: kindAgents, name: "of all clusters", fields: []diff.Field{
 		field("image", gateway.image),
@@ -68,7 +68,7 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	d.secrets, d.tolerations = flat(take(pod, "imagePullSecrets")), flat(take(pod, "tolerations"))
 	d.requests, d.limits = flat(resources["requests"]), flat(resources["limits"])
 	d.metrics = strings.Join(extractArgs(agent, "--metrics=[$(HOST_IP)]:"), ", ")
-	if d.metrics != "" { // what comes with it
+	if d.metrics != "" { // --metrics adds ports
 		delete(agent, "ports")
 		takeNamed(agent, "env", "HOST_IP")
 	} else if ports, _ := agent["ports"].([]any); len(ports) == 1 {

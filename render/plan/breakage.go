@@ -140,10 +140,10 @@ func movedMappings(f Field) string {
 }
 
 // dnsBreakage describes the effect on names in the cluster. Agents change from one DNS mode to
-// another one without a gap.
+// another without a gap.
 func dnsBreakage(e *Entry, f Field) string {
 	if f.Want == fabric.DNSNone {
-		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless somebody else sees to it"
+		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless another DNS server resolves them"
 	}
 	return ""
 }
@@ -156,7 +156,7 @@ func gatewayBreakage(f Field) string {
 		}
 	case "IKE keys":
 		if f.Have != "" && keyChanges(f) {
-			return "its IKE key changes: its links with ipsec, if there are any, restart"
+			return "its IKE key changes: its IPsec links, if any, restart"
 		}
 	case "addresses":
 		return "its tunnel address changes: its links restart"
@@ -169,10 +169,10 @@ func gatewayBreakage(f Field) string {
 func exportBreakage(f Field) string {
 	switch f.Name {
 	case "type":
-		return "its type changes: its name gives other addresses"
+		return "type changes: its name resolves to other addresses"
 	case "clusterset IPs":
 		if f.Have != "" {
-			return "its clusterset IP moves"
+			return "clusterset IP changes"
 		}
 	case "ports":
 		if !onlyAdds(f) {
@@ -215,7 +215,7 @@ func rotation(f Field) string {
 	if len(gone) == 0 {
 		return makeBeforeBreakNote
 	}
-	return "nothing is lost where no link uses epoch " + strings.Join(gone, ", ") + " any more: hawser keys epochs"
+	return "no packet is lost if no link still uses epoch " + strings.Join(gone, ", ") + ": run hawser keys epochs"
 }
 
 // keyChanges reports whether the key of a remaining epoch changes, or no epoch remains.

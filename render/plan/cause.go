@@ -109,7 +109,7 @@ func (c *editIndex) at(paths []string) *edit {
 	return nil
 }
 
-// at returns the path to cite: that of the edit, or own if the edit encloses it.
+// at returns the path to cite: the path of the edit, or own if the edit encloses it.
 func (c *edit) at(own string) string {
 	if c.op != diff.Update && slices.Contains(prefixes(own), c.path) {
 		return own

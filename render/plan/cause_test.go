@@ -121,7 +121,7 @@ type single struct {
 	lines []int
 }
 
-// change gives an edit of a random line that begins with key, apart from indentation.
+// change returns an edit of a random line that begins with key, apart from indentation.
 func change(r *rand.Rand, text []string, key string, value func(old string) string) single {
 	var at []int
 	for i, line := range text {
@@ -200,8 +200,8 @@ func singles(clusters int) []func(r *rand.Rand, text []string) single {
 	}
 }
 
-// TestCause: every item of a plan cites the line that was edited, whatever the edit led
-// to elsewhere. Of two edits in one change each item cites the one that caused it.
+// TestCause: every item of a plan cites the edited line, also for effects of the edit
+// elsewhere. With two edits in one change, each item cites its own cause.
 func TestCause(t *testing.T) {
 	t.Parallel()
 	seed, set := randtest.Seed(t)
@@ -225,7 +225,7 @@ func TestCause(t *testing.T) {
 		done++
 		p := compute(t, next(t, before, topology), before)
 		if p.Empty() {
-			t.Errorf("%s: nothing is said of it", s.what)
+			t.Errorf("%s: the plan is empty", s.what)
 		}
 		for _, e := range p.Entries {
 			if e.Op == diff.Delete && e.Source == "" {
@@ -279,7 +279,7 @@ type oneLine struct {
 	changes map[string]string
 }
 
-// sources gives what the items of a plan cite, by all else that they say.
+// sources returns the cited lines of the items of a plan, by the rest of their text.
 func sources(p *plan.Plan) map[string]string {
 	out := map[string]string{}
 	for _, e := range p.Entries {

@@ -10,38 +10,38 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// claims are what the plans of testdata say of disruption, each with the scenario of
-// e2e/testdata that measures it: that the file is there is all that is tested here.
+// claims lists the statements about disruption in the plans of testdata, each with the scenario of
+// e2e/testdata that measures it. The test only checks that the file of the scenario exists.
 var claims = []struct{ text, scenario string }{
-	{`end: connections whose access is removed`, "impactmore"},
-	{`may end: connections to exports and ports that are gone: there are no new ones`, "impactmay"},
-	{`may end: export \S+: (its clusterset IP moves|its type changes: .*)`, "impactmay"},
-	{`may end: export in cluster .*: its global addresses move`, "impactmay"},
-	{`may end: egress rule .*`, "impactmay"},
-	{`may end: cluster \S+: egress addresses of \S+ move`, "impactmay"},
-	{`may end: cluster \S+: pods of \S+ go out with other addresses`, "impactrest"},
-	{`may end: cluster \S+: pods in .* no longer reach other clusters`, "impactmay"},
-	{`may end: cluster \S+: \S+ changes from global to flat: .*`, "impactmay"},
-	{`end: cluster \S+: \S+ changes from flat to global: .*`, "impactmore"},
-	{`end: cluster \S+: the global addresses of \S+ move(; egress addresses of \S+ move)?`, "impactends"},
-	{`end: cluster \S+: the global addresses of \S+ move; .*; egress addresses of pods in .* move`, "impactwhole"},
-	{`end: egress rule .*: its pods go out with other addresses`, "impactends"},
-	{`end: export in cluster .*: its global addresses move`, "impactends"},
-	{`end: cluster \S+: prefixes of \S+ are no longer known to the others`, "impactrest"},
-	{`end: cluster \S+: pods in .* no longer reach other clusters`, "impactrest"},
-	{`stand still .*: what goes over \S+: it moves to another node`, "impactstalls"},
-	{`stand still .*: what goes over \S+: it may move to another node`, "selector"},
-	{`stand still .*: what goes over \S+: its tunnel key changes`, "impactrest"},
-	{`stand still .*: what goes over \S+: its tunnel address changes`, "impactwhole"},
-	{`stand still .*: what goes over \S+: \S+ takes its place at once`, "impactstalls"},
-	{`stand still .*: what goes over \S+: no gateway of \S+ stays`, "impactwhole"},
-	{`stand still .*: what goes over IPsec: all IPsec links restart`, "impactmore"},
-	{`go on: (pair|clusterset) .*: both tunnels are held until both ends proved the new one: nothing is lost`, "impactmore"},
-	{`go on: pair .*: they reach each other through .*`, "impactmore"},
-	{`go on: pair .*: they go over their own link as soon as it is good`, "impact"},
-	{`go on: what goes over \S+ moves to \S+ before it ends`, "impact"},
-	{`load: \S+ carries what \d+ gateways did, .*`, "impact"},
-	{`load: \S+ passes on what \d+ pairs? of other clusters send each other, .*`, "impactmore"},
+	{`break: connections whose access is removed`, "impactmore"},
+	{`may break: connections to removed exports and ports: new ones fail`, "impactmay"},
+	{`may break: export \S+: (clusterset IP changes|type changes: .*)`, "impactmay"},
+	{`may break: export in cluster .*: its global addresses move`, "impactmay"},
+	{`may break: egress rule .*`, "impactmay"},
+	{`may break: cluster \S+: egress addresses of \S+ move`, "impactmay"},
+	{`may break: cluster \S+: pods of \S+ go out with other addresses`, "impactrest"},
+	{`may break: cluster \S+: pods in .* no longer reach other clusters`, "impactmay"},
+	{`may break: cluster \S+: \S+ changes from global to flat: .*`, "impactmay"},
+	{`break: cluster \S+: \S+ changes from flat to global: .*`, "impactmore"},
+	{`break: cluster \S+: the global addresses of \S+ move(; egress addresses of \S+ move)?`, "impactends"},
+	{`break: cluster \S+: the global addresses of \S+ move; .*; egress addresses of pods in .* move`, "impactwhole"},
+	{`break: egress rule .*: its pods go out with other addresses`, "impactends"},
+	{`break: export in cluster .*: its global addresses move`, "impactends"},
+	{`break: cluster \S+: prefixes of \S+ are no longer known to the others`, "impactrest"},
+	{`break: cluster \S+: pods in .* no longer reach other clusters`, "impactrest"},
+	{`pause .*: traffic through \S+: it moves to another node`, "impactstalls"},
+	{`pause .*: traffic through \S+: it may move to another node`, "selector"},
+	{`pause .*: traffic through \S+: its tunnel key changes`, "impactrest"},
+	{`pause .*: traffic through \S+: its tunnel address changes`, "impactwhole"},
+	{`pause .*: traffic through \S+: \S+ replaces it at once`, "impactstalls"},
+	{`pause .*: traffic through \S+: no gateway of \S+ remains`, "impactwhole"},
+	{`pause .*: IPsec traffic: all IPsec links restart`, "impactmore"},
+	{`continue: (pair|clusterset) .*: make-before-break: no packet is lost`, "impactmore"},
+	{`continue: pair .*: they reach each other through .*`, "impactmore"},
+	{`continue: pair .*: direct link instead of transit once it is up`, "impact"},
+	{`continue: traffic through \S+ moves to \S+ first`, "impact"},
+	{`gateway load: \S+ replaces \d+ gateways, .*`, "impact"},
+	{`gateway load: \S+ forwards transit traffic of \d+ pairs? of other clusters, .*`, "impactmore"},
 
 	{`~ pair .*: the MTU of the link changes: .*`, "impactrest"},
 	{`~ clusterset \S+: the MTU of every tunnel changes: .*`, "impactrest"},
@@ -50,12 +50,12 @@ var claims = []struct{ text, scenario string }{
 	{`~ clusterset \S+: (globalnet|tunnel).cidr changes: addresses outside the new pool move`, "impactwhole"},
 	{`~ clusterset \S+: all IPsec links restart`, "impactmore"},
 	{`~ clusterset \S+: resolvers that ask the old address get no answer`, "impactmore"},
-	{`~ clusterset \S+: .* have no path to each other any more`, "impactmore"},
+	{`~ clusterset \S+: .* lose the path to each other`, "impactmore"},
 	{`~ clusterset \S+: exports that were made in the clusters end, and the DNS of clusters no longer asks Hawser; .*`, "impactmore"},
 	{`~ clusterset \S+: exports that .* end.*`, "impactrest"},
 	{`~ agents of all clusters: agent .*`, "impactmore"},
-	{`- \d+ pairs: .*: they have no path to each other any more, and connections between them end`, "impactmore"},
-	{`~ cluster \S+: pods of \S+ no longer resolve names of the clusterset, unless somebody else sees to it`, "impactmore"},
+	{`- \d+ pairs: .*: they lose the path to each other, and connections between them end`, "impactmore"},
+	{`~ cluster \S+: pods of \S+ no longer resolve names of the clusterset, unless another DNS server resolves them`, "impactmore"},
 	{`~ cluster \S+: pods of \S+ go out with other addresses`, "impactrest"},
 	{`~ cluster \S+: egress addresses of \S+ move`, "impactmay"},
 	{`~ cluster \S+: prefixes of \S+ are no longer known to the others`, "impactrest"},
@@ -70,7 +70,7 @@ var claims = []struct{ text, scenario string }{
 	{`~ gateway \S+: its tunnel key changes: its links restart; its IKE key changes: .*`, "impactrest"},
 	{`- (gateway \S+|\d+ gateways: .*): its links end; what went through it moves to another gateway of .*`, "impact"},
 	{`~ egress rule .*: its pods go out with other addresses`, "impactmay"},
-	{`± export \S+: (its clusterset IP moves|its type changes: .*)`, "impactmay"},
+	{`± export \S+: (clusterset IP changes|type changes: .*)`, "impactmay"},
 	{`~ export \S+: no longer open to clusters .*`, "impactends"},
 	{`~ export \S+: a port is gone or changes`, "impactmay"},
 	{`- export \S+: the name is gone for every cluster`, "impactmay"},
@@ -78,10 +78,10 @@ var claims = []struct{ text, scenario string }{
 	{`- export in cluster .*: connections to its backends in \S+ end`, "impactmore"},
 }
 
-// sections of a plan say what it disrupts.
-var sections = regexp.MustCompile(`(?m)^(?:Disruptive|Open connections and gateways):\n((?:  .*\n)+)`)
+// sections matches the sections of a plan about disruption.
+var sections = regexp.MustCompile(`(?m)^(?:Disruptive changes|Impact on open connections):\n((?:  .*\n)+)`)
 
-// What plans say of disruption is measured in the lab.
+// TestClaims: every statement about disruption names the scenario that measures it.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -78,7 +78,7 @@ func disruption(e *Entry, shape string, want, have *fabric.Cluster) {
 		}
 	}
 	if e.Kind == kindGateway && len(reasons) > 0 {
-		e.Remark = "" // links that begin anew hold no former tunnel
+		e.Remark = "" // restarted links keep no old tunnel
 	}
 	for _, f := range e.Fields {
 		if e.Kind == kindGateway && f.Name == "endpoints" && e.Remark == "" {
@@ -110,9 +110,9 @@ func foundBy(f Field) string {
 	case less != "" && f.Want == "":
 		return "others no longer find it by " + less + ": it only dials out"
 	case less != "":
-		return "others no longer find it by " + less + ": what is written counts alone"
+		return "others no longer find it by " + less + ": only the written addresses count"
 	case !slices.Equal(want, have):
-		return "others try where it is found in another order"
+		return "others try its addresses in another order"
 	}
 	return ""
 }
@@ -188,7 +188,7 @@ func lostPaths(lost [][2]string) string {
 	if more := len(lost) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d pairs more", more))
 	}
-	return strings.Join(names, ", ") + " have no path to each other any more"
+	return strings.Join(names, ", ") + " lose the path to each other"
 }
 
 const otherEgress = "its pods go out with other addresses"

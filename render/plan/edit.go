@@ -29,7 +29,7 @@ func edits(want, have render.Tree) (list []edit, known bool) {
 		return nil, known
 	}
 	for i, tree := range []render.Tree{want, have} {
-		// What somebody else put on the branch is told by file then.
+		// Another commit changed the branch: the file entries list the differences then.
 		if raw, ok := tree[render.TopologyText]; !ok || json.Unmarshal(raw, &sides[i]) != nil {
 			return nil, false
 		}
@@ -87,7 +87,7 @@ func compareLists(out *[]edit, path string, want, have []any) {
 	if allTexts := !slices.ContainsFunc(slices.Concat(want, have), func(v any) bool {
 		_, text := v.(string)
 		return !text
-	}); allTexts { // they stand for themselves
+	}); allTexts { // compared as whole values
 		compareTexts(out, path, want, have)
 		return
 	}

@@ -69,7 +69,7 @@ type explainedFiles struct {
 	agents        bool            // the agents' DaemonSets
 	fabric        bool            // the fabric
 	edits         bool            // what the topology says
-	fabricDiffers bool            // what differs in the fabric, if anything does
+	fabricDiffers bool            // the fabrics differ
 }
 
 func newCauses(want, have render.Tree, entries []Entry) explainedFiles {

@@ -195,7 +195,7 @@ func (p *Ports) subjects() string {
 
 // Text describes the ports to open, as in
 //
-//	UDP 51822 and 51823 at 203.0.113.11 (fra/a) for ams, sin
+//	UDP 51822 and 51823 at 203.0.113.11 (fra/a) from ams, sin
 func (p *Ports) Text() string {
 	text := "ESP (IP protocol 50)"
 	if p.Protocol == firewall.UDP {
@@ -213,7 +213,7 @@ func (p *Ports) Text() string {
 	if p.All {
 		who = "all other clusters"
 	}
-	return text + " at " + strings.Join(at, ", ") + " for " + who
+	return text + " at " + strings.Join(at, ", ") + " from " + who
 }
 
 func portList(ports []int) string {
@@ -243,15 +243,15 @@ func (o *printer) firewall(f *Firewall) {
 	if len(f.Open)+len(f.Close) == 0 {
 		return
 	}
-	o.text("\n%s\n", o.paint(bold, "Firewalls:"))
-	o.ports("open", f.Open)
-	o.ports("may close", f.Close)
+	o.text("\n%s\n", o.paint(bold, "Firewall changes:"))
+	o.ports("open before merge:  ", f.Open)
+	o.ports("close after rollout:", f.Close)
 }
 
 func (o *printer) ports(verb string, list []Ports) {
 	for i := range list {
 		if i == maxChanges {
-			o.text("  %s %d more, which -o json lists\n", verb, len(list)-i)
+			o.text("  %s %d more (-o json lists all)\n", verb, len(list)-i)
 			return
 		}
 		o.text("  %s %s\n", verb, list[i].Text())

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// doors gives every port of every gateway, at each endpoint, for each cluster.
+// doors returns every port of every gateway, at each endpoint, for each cluster.
 func doors(f *fabric.Fabric) map[string]bool {
 	s, out := firewall.New(f), map[string]bool{}
 	for _, c := range f.Clusters {
@@ -61,8 +61,8 @@ func unfoldedPorts(list []plan.Ports, f *fabric.Fabric) map[string]bool {
 	return out
 }
 
-// TestFirewall: what the plan says of ports is the difference of all that have to be
-// open before and after.
+// TestFirewall: the listed ports are the difference between the required open ports before and
+// after the change.
 func TestFirewall(t *testing.T) {
 	t.Parallel()
 	rounds, changes := randtest.Rounds(t, 10), 0

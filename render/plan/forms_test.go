@@ -58,7 +58,7 @@ func TestFormsAgree(t *testing.T) {
 	}
 }
 
-// sign gives an operation as the text marks it.
+// sign returns the operation of a verb of the Markdown report.
 func sign(verb string) diff.Op {
 	return map[string]diff.Op{"add": diff.Create, "change": diff.Update, "replace": diff.Replace, "destroy": diff.Delete}[verb]
 }
@@ -89,17 +89,17 @@ func ofJSON(p *plan.Plan, all bool) []string {
 	}
 	if all {
 		for _, e := range p.Impact.Breaks {
-			verb := map[bool]string{false: "end", true: "may end"}[e.Uncertain]
+			verb := map[bool]string{false: "break", true: "may break"}[e.Uncertain]
 			out = append(out, verb+": "+e.What)
 		}
 		for _, e := range p.Impact.Pauses {
-			out = append(out, "stand still: "+e.What)
+			out = append(out, "pause: "+e.What)
 		}
 		for _, e := range p.Impact.Continues {
-			out = append(out, "go on: "+e.What)
+			out = append(out, "continue: "+e.What)
 		}
 		for i := range p.Impact.Loads {
-			out = append(out, "load: "+p.Impact.Loads[i].Text())
+			out = append(out, "gateway load: "+p.Impact.Loads[i].Text())
 		}
 	}
 	slices.Sort(out)
@@ -109,10 +109,10 @@ func ofJSON(p *plan.Plan, all bool) []string {
 var (
 	itemLine  = regexp.MustCompile(`^  ([-+~±]) (.*?)(?:  # .*)?$`)
 	fieldLine = regexp.MustCompile(`^      ([^(].*?)(?:  # .*)?$`)
-	fateLine  = regexp.MustCompile(`^  (may end|end|stand still|go on|load)[^:]*: (.*?)(?:  # .*)?$`)
+	fateLine  = regexp.MustCompile(`^  (may break|break|pause|continue|gateway load)[^:]*: (.*?)(?:  # .*)?$`)
 )
 
-// ofText lists the same of the text; what it tells of several items at once is of each.
+// ofText lists the same for the text. A line about several items counts for each of them.
 func ofText(t *testing.T, text string) []string {
 	t.Helper()
 	var out, items []string
@@ -124,7 +124,7 @@ func ofText(t *testing.T, text string) []string {
 		}
 		item, field, fate := itemLine.FindStringSubmatch(line), fieldLine.FindStringSubmatch(line), fateLine.FindStringSubmatch(line)
 		switch {
-		case section == "Disruptive:" && item != nil:
+		case section == "Disruptive changes:" && item != nil:
 			title, breaks := item[2], ""
 			if several.MatchString(title) {
 				names, rest, _ := strings.Cut(title, ": ") // of the count, and then of the names
@@ -136,7 +136,7 @@ func ofText(t *testing.T, text string) []string {
 			for _, one := range titles(t, title) {
 				out = append(out, item[1]+" "+one+" breaks: "+breaks)
 			}
-		case section == "Open connections and gateways:" && fate != nil:
+		case section == "Impact on open connections:" && fate != nil:
 			out = append(out, fate[1]+": "+fate[2])
 		case strings.HasSuffix(section, ":"):
 		case item != nil:
@@ -157,7 +157,7 @@ func ofText(t *testing.T, text string) []string {
 
 var several = regexp.MustCompile(`^(\d+) (pairs|clusters|gateways|links|egress rules|keys|exports|exports in clusters|settings|files): (.*)$`)
 
-// titles gives the items that a title of the text names.
+// titles returns the items that a title of the text names.
 func titles(t *testing.T, title string) []string {
 	t.Helper()
 	many := several.FindStringSubmatch(title)

@@ -17,9 +17,9 @@ func TestFoundBy(t *testing.T) {
 		{node, node + ", seen", "others find it by seen, too"},
 		{node, balancer, "others find it by service:LoadBalancer from now on, and no longer by node:ExternalIP"},
 		{node + ", seen", node, "others no longer find it by seen"},
-		{"192.0.2.1, " + node, "192.0.2.1", "others no longer find it by node:ExternalIP: what is written counts alone"},
+		{"192.0.2.1, " + node, "192.0.2.1", "others no longer find it by node:ExternalIP: only the written addresses count"},
 		{"seen", "", "others no longer find it by seen: it only dials out"},
-		{node + ", seen", "seen, " + node, "others try where it is found in another order"},
+		{node + ", seen", "seen, " + node, "others try its addresses in another order"},
 	} {
 		e := &Entry{Kind: kindGateway, Op: diff.Update, Fields: []Field{{Name: "endpoints", Have: tt.have, Want: tt.want}}}
 		disruption(e, "", nil, nil)

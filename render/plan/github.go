@@ -11,11 +11,11 @@ import (
 // step and fifty of a run.
 const maxAnnotations = 50
 
-// GitHub writes workflow commands, of which GitHub makes annotations on the lines of a
-// pull request: errors and what is disruptive first, as it shows ten of each level. What
-// one line causes is one annotation.
+// GitHub writes workflow commands. GitHub shows them as annotations on the lines of a pull request,
+// at most ten of each level: errors and disruptive changes come first. All effects of one line are
+// one annotation.
 //
-// Source: docs.github.com, "Workflow commands for GitHub Actions"; escapes are those of
+// Source: docs.github.com, "Workflow commands for GitHub Actions"; escapes as in
 // actions/toolkit, packages/core/src/command.ts.
 func (r *Report) GitHub(w io.Writer) error {
 	out := bufio.NewWriter(w)

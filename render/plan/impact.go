@@ -18,9 +18,9 @@ import (
 // Impact is the effect of the published change on open connections and on the load of gateways. The
 // effect of each kind of change is measured (e2e/testdata/impact.txtar, e2e/testdata/quiet).
 type Impact struct {
-	Breaks    []Effect `json:"ends"`
-	Pauses    []Effect `json:"stalls"`  // they stand still, and go on
-	Continues []Effect `json:"goes_on"` // though their way changes
+	Breaks    []Effect `json:"breaks"`
+	Pauses    []Effect `json:"pauses"`    // they pause and continue
+	Continues []Effect `json:"continues"` // although their path changes
 	Loads     []Load   `json:"loads"`
 }
 
@@ -37,16 +37,16 @@ type Effect struct {
 	// Uncertain means, in Breaks, that the connections do not break with the change, because
 	// gateways keep the flows that they translate. They break if other gateways forward them, or at
 	// once for pods on nodes that no longer reach a gateway.
-	Uncertain bool `json:"may,omitempty"`
+	Uncertain bool `json:"uncertain,omitempty"`
 }
 
 // Load is the load of a cluster's gateways, if it grows much.
 type Load struct {
 	Cluster  string   `json:"cluster"`
-	Gateways []string `json:"gateways"` // that carry it
+	Gateways []string `json:"gateways"` // that forward the traffic
 	// TransitPairs is the number of pairs of other clusters whose transit traffic they forward.
-	TransitPairs int `json:"passed"`
-	PassedBefore int `json:"passed_before"`
+	TransitPairs       int `json:"transit_pairs"`
+	TransitPairsBefore int `json:"transit_pairs_before"`
 	// Pairs is the number of clusters that the cluster itself reaches.
 	Pairs          int `json:"pairs"`
 	GatewaysBefore int `json:"gateways_before"`
@@ -69,7 +69,7 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 			at.What += ": " + e.Remark
 			out.Continues = append(out.Continues, at)
 		case e.Kind == kindPair && e.Op == diff.Create:
-			at.What += ": they go over their own link as soon as it is good"
+			at.What += ": direct link instead of transit once it is up"
 			out.Continues = append(out.Continues, at)
 		}
 		for _, f := range e.Fields {
@@ -77,7 +77,7 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 				continue
 			}
 			if why := clustersetDisruption(f); why != "" {
-				out.Pauses = append(out.Pauses, Effect{What: "what goes over IPsec: " + why, Path: f.Name})
+				out.Pauses = append(out.Pauses, Effect{What: "IPsec traffic: " + why, Path: f.Name})
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (x *Impact) addRemovedAccess(list []access.Change) {
 		x.Breaks = append(x.Breaks, Effect{What: "connections whose access is removed"})
 	}
 	if may {
-		x.Breaks = append(x.Breaks, Effect{What: "connections to exports and ports that are gone: there are no new ones", Uncertain: true})
+		x.Breaks = append(x.Breaks, Effect{What: "connections to removed exports and ports: new ones fail", Uncertain: true})
 	}
 }
 
@@ -122,7 +122,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 			continue
 		}
 		name := w.Name + "/" + old.Name
-		e := Effect{What: "what goes over " + name, Path: fmt.Sprintf("clusters[%s].gateways[%s]", w.Name,
+		e := Effect{What: "traffic through " + name, Path: fmt.Sprintf("clusters[%s].gateways[%s]", w.Name,
 			old.Name), AtMostMS: dead}
 		j := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name == old.Name })
 		heir := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
@@ -132,14 +132,14 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 		case j >= 0:
 			e.What += ": " + restartReason(&w.Gateways[j], old)
 		case heir >= 0:
-			e.What += ": " + w.Name + "/" + w.Gateways[heir].Name + " takes its place at once"
+			e.What += ": " + w.Name + "/" + w.Gateways[heir].Name + " replaces it at once"
 		case len(stay) > 0:
-			e.What += " moves to " + strings.Join(stay, ", ") + " before it ends"
+			e.What += " moves to " + strings.Join(stay, ", ") + " first"
 			e.AtMostMS, e.Gone = 0, true
 			x.Continues = append(x.Continues, e)
 			continue
 		default:
-			e.What += ": no gateway of " + w.Name + " stays"
+			e.What += ": no gateway of " + w.Name + " remains"
 		}
 		e.Gone = j < 0
 		if len(stay) == 0 {
@@ -201,7 +201,7 @@ func loads(want, have *fabric.Fabric) []Load {
 			float64(now[c.Name]) <= more*float64(before[c.Name]) {
 			continue
 		}
-		l := Load{Cluster: c.Name, TransitPairs: now[c.Name], PassedBefore: before[c.Name], Pairs: reached[c.Name],
+		l := Load{Cluster: c.Name, TransitPairs: now[c.Name], TransitPairsBefore: before[c.Name], Pairs: reached[c.Name],
 			GatewaysBefore: len(old.Gateways)}
 		for _, g := range c.Gateways {
 			l.Gateways = append(l.Gateways, c.Name+"/"+g.Name)
@@ -213,23 +213,26 @@ func loads(want, have *fabric.Fabric) []Load {
 
 // Text describes the load on one line.
 func (l *Load) Text() string {
-	carry, pass := "carries", "passes"
-	if len(l.Gateways) > 1 {
-		carry, pass = "carry", "pass"
-	}
 	text := names(l.Gateways)
 	if before := l.GatewaysBefore; before > len(l.Gateways) {
-		text += fmt.Sprintf(" %s what %d gateways did, for %s", carry, before, humanize.Plural(l.Pairs, "other cluster"))
+		text += fmt.Sprintf(" %s %d gateways, for %s", verbFor(l.Gateways, "replace"), before, humanize.Plural(l.Pairs, "other cluster"))
 		if l.TransitPairs == 0 {
 			return text
 		}
 		text += ", and"
 	}
-	text += fmt.Sprintf(" %s on what %s of other clusters send each other", pass, humanize.Plural(l.TransitPairs, "pair"))
-	if l.PassedBefore == 0 {
+	text += fmt.Sprintf(" %s transit traffic of %s of other clusters", verbFor(l.Gateways, "forward"), humanize.Plural(l.TransitPairs, "pair"))
+	if l.TransitPairsBefore == 0 {
 		return text + ", none before"
 	}
-	return text + fmt.Sprintf(", %d before", l.PassedBefore)
+	return text + fmt.Sprintf(", %d before", l.TransitPairsBefore)
+}
+
+func verbFor(gateways []string, verb string) string {
+	if len(gateways) == 1 {
+		return verb + "s"
+	}
+	return verb
 }
 
 // locate sets the positions of the causes. A cause that is no longer in the topology has none.
@@ -247,33 +250,33 @@ func (o *printer) impact(x *Impact) {
 	if len(x.Breaks)+len(x.Pauses)+len(x.Continues)+len(x.Loads) == 0 {
 		return
 	}
-	o.text("\n%s\n", o.paint(bold, "Open connections and gateways:"))
-	o.effects("end", x.Breaks)
-	o.effects("stand still", x.Pauses)
-	o.effects("go on", x.Continues)
+	o.text("\n%s\n", o.paint(bold, "Impact on open connections:"))
+	o.effects("break", x.Breaks)
+	o.effects("pause", x.Pauses)
+	o.effects("continue", x.Continues)
 	for i := range x.Loads {
 		if i == maxChanges {
-			o.text("  load: %d clusters more, which -o json lists\n", len(x.Loads)-i)
+			o.text("  gateway load: %d more clusters (-o json lists all)\n", len(x.Loads)-i)
 			return
 		}
-		o.text("  load: %s\n", x.Loads[i].Text())
+		o.text("  gateway load: %s\n", x.Loads[i].Text())
 	}
 }
 
 func (o *printer) effects(verb string, list []Effect) {
 	for i, e := range list {
 		if i == maxChanges {
-			o.text("  %s: %d more, which -o json lists\n", verb, len(list)-i)
+			o.text("  %s: %d more (-o json lists all)\n", verb, len(list)-i)
 			return
 		}
 		text := verb
 		if e.Uncertain {
 			text = "may " + verb
 		}
-		if verb == "stand still" {
+		if verb == "pause" {
 			text += " until both ends have the change"
 			if e.AtMostMS > 0 {
-				text = fmt.Sprintf("%s for %s at most", verb, time.Duration(e.AtMostMS)*time.Millisecond)
+				text = fmt.Sprintf("%s ≤%s", verb, time.Duration(e.AtMostMS)*time.Millisecond)
 			}
 		}
 		at := cmp.Or(e.Source, e.Path)

@@ -26,8 +26,8 @@ const (
 	kindKeys       = "keys"
 	kindExport     = "export"
 	kindPart       = "export in cluster"
-	kindPage       = "page"    // that a cluster serves
-	kindSetting    = "setting" // of the topology, which changes nothing that is told elsewhere
+	kindPage       = "page"    // of a cluster
+	kindSetting    = "setting" // of the topology, without an effect that has another entry
 	kindFile       = "file"
 )
 
@@ -49,7 +49,7 @@ type item struct {
 	fields  []diff.Field
 	remark  string // see Entry.Note
 	broken  string // see Entry.Disruptive
-	count   int    // how many things it stands for; 0 = 1
+	count   int    // number of grouped things; 0 = 1
 }
 
 // Key is kind and name.
@@ -128,10 +128,10 @@ func clusterItem(c *fabric.Cluster) item {
 	for i, m := range c.Mappings {
 		mappings[i] = m.Pods.String() + " as " + m.Global.String()
 	}
-	var blocks, annexes []netip.Prefix // the first of each family is the block
+	var blocks, extensions []netip.Prefix // the first of each family is the block
 	for _, p := range c.GlobalCIDRs {
 		if slices.ContainsFunc(blocks, func(b netip.Prefix) bool { return b.Addr().Is4() == p.Addr().Is4() }) {
-			annexes = append(annexes, p)
+			extensions = append(extensions, p)
 		} else {
 			blocks = append(blocks, p)
 		}
@@ -141,7 +141,7 @@ func clusterItem(c *fabric.Cluster) item {
 		field("serviceCIDRs", list(c.ServiceCIDRs)),
 		field("globalnet", mode),
 		fixed("globalCIDRs", list(blocks)),
-		field("globalCIDRs beside", list(annexes)),
+		field("extension blocks", list(extensions)),
 		field("egress mode", c.EgressMode),
 		field("egressIPs", ranges(c.EgressIPs)),
 		field("mappings", strings.Join(mappings, ", ")),
@@ -173,7 +173,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 			field("nodeSelector", pairs(g.NodeSelector)),
 			field("endpoints", strings.Join(g.Endpoints, ", ")),
 			field("port", strconv.Itoa(g.Port)),
-			field("lane", strconv.Itoa(g.Ordinal)),
+			field("ordinal", strconv.Itoa(g.Ordinal)),
 			field("addresses", ranges(g.Addresses)),
 			field("public keys", strings.Join(keys, ", ")),
 			field("IKE keys", strings.Join(ike, ", ")),
@@ -233,5 +233,12 @@ func keysItem(tree render.Tree, cluster string) (item, bool) {
 		return item{}, false
 	}
 	return item{kind: kindKeys, name: cluster, cluster: cluster, path: "clusters[" + cluster + "].recipient",
-		fields: []diff.Field{field("digest", sealed.Digest[:min(len(sealed.Digest), 16)])}}, true
+		fields: []diff.Field{field("digest", shortDigest(sealed.Digest))}}, true
+}
+
+func shortDigest(digest string) string {
+	if digest == render.KnownAfterPublish {
+		return digest
+	}
+	return digest[:min(len(digest), 16)]
 }

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestMapIsNoChange: what the map shows, other entries tell; a map that comes, as of a newer
-// Hawser, or is drawn in another way, disrupts nobody.
+// TestMapIsNoChange: other entries already list the differences on the map. A new map, such as one of
+// a newer Hawser, or another drawing disrupts no connection.
 func TestMapIsNoChange(t *testing.T) {
 	t.Parallel()
 	have := next(t, stage{}, world(3, 3))

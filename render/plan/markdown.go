@@ -116,7 +116,7 @@ func (m *markdown) disruptions(p *Plan) {
 	if len(list) == 0 {
 		return
 	}
-	m.text("**Disruptive:**\n\n")
+	m.text("**Disruptive changes:**\n\n")
 	for i, e := range list {
 		if m.out.Len() > maxMarkdown/2 {
 			m.text("- %d more\n", len(list)-i)

@@ -13,7 +13,7 @@ import (
 )
 
 // makeBeforeBreakNote describes the effect on a pair whose tunnel changes.
-const makeBeforeBreakNote = "both tunnels are held until both ends proved the new one: nothing is lost"
+const makeBeforeBreakNote = "make-before-break: no packet is lost"
 
 // clusterPairs adds the links between clusters on both sides if their settings change, or if the
 // shape adds or removes them. It returns the pairs of clusters that lose their path to each other.
@@ -123,7 +123,7 @@ func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
 	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
 		it.remark = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
 	} else {
-		it.broken = "they have no path to each other any more, and connections between them end"
+		it.broken = "they lose the path to each other, and connections between them end"
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
 func manyPairs(n, broken int, what string) item {
 	it := item{kind: kindPair, name: strconv.Itoa(n) + " " + what, path: "connectivity", count: n}
 	if broken > 0 {
-		it.broken = fmt.Sprintf("%d of them have no path to each other any more", broken)
+		it.broken = fmt.Sprintf("%d of them lose the path to each other", broken)
 	}
 	return it
 }

@@ -83,7 +83,7 @@ type Entry struct {
 	// Remark explains why a change does not break connections.
 	Remark string `json:"note,omitempty"`
 
-	stays bool // of what is deleted: the path is that of an edit that is still in the file
+	stays bool // for deletions: the path is an edit that is still in the file
 	// ends is the part of Disruptive that breaks open connections; with may not at once, see
 	// Effect.Uncertain.
 	ends string

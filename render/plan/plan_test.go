@@ -156,7 +156,7 @@ func TestJSON(t *testing.T) {
 		`"disruptive":"a port is gone or changes"}],"summary":{"add":0,"change":1,"destroy":0,"disruptive":1},` +
 		`"access":{"added":[{"all":true,"to":[{"export":"ns/e0","ports":["81/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20"}],` +
 		`"removed":[{"all":true,"to":[{"export":"ns/e0","ports":["80/TCP"],"in":["c0","c1"]}],"path":"exports[ns/e0].ports","source":"clusterset.yaml:20","uncertain":true}]},"firewall":{"open":[],"close":[]},` +
-		`"impact":{"ends":[{"what":"connections to exports and ports that are gone: there are no new ones","may":true}],"stalls":[],"goes_on":[],"loads":[]}}`
+		`"impact":{"breaks":[{"what":"connections to removed exports and ports: new ones fail","uncertain":true}],"pauses":[],"continues":[],"loads":[]}}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -173,7 +173,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestEveryByteIsNamed: whatever file of the tree differs, the plan is not empty.
+// TestEveryByteIsNamed: if any file of the tree differs, the plan is not empty.
 func TestEveryByteIsNamed(t *testing.T) {
 	t.Parallel()
 	have := next(t, stage{}, world(3, 3))
@@ -195,7 +195,7 @@ func TestEveryByteIsNamed(t *testing.T) {
 	withLock := stage{tree: maps.Clone(have.tree), source: have.source}
 	withLock.tree["clusterset.lock.yaml"] = []byte("x")
 	if p := compute(t, withLock, have); !p.Empty() {
-		t.Errorf("the lock beside the tree shows: %+v", p.Entries)
+		t.Errorf("the lock next to the tree shows: %+v", p.Entries)
 	}
 }
 
@@ -224,8 +224,8 @@ func TestBrokenTrees(t *testing.T) {
 	}
 }
 
-// TestLinksStayFew: a new gateway brings one entry for each link; a whole new
-// clusterset is told in one line a gateway.
+// TestLinksStayFew: a new gateway adds one entry per link; a new clusterset
+// has one line per gateway.
 func TestLinksStayFew(t *testing.T) {
 	t.Parallel()
 	links := func(p *plan.Plan) int {
@@ -260,7 +260,7 @@ func BenchmarkCompute(b *testing.B) {
 	b.Run("one cluster more", func(b *testing.B) {
 		for b.Loop() {
 			if p := compute(b, more, before); len(p.Access.Added) == 0 {
-				b.Fatal("nobody reaches more")
+				b.Fatal("the plan adds no access")
 			}
 		}
 	})
@@ -317,8 +317,8 @@ func TestManyEdits(t *testing.T) {
 	}
 }
 
-// TestForgedTopology: whoever may push to the published branch writes what the plan reads
-// there. It ends no plan, and nothing of it acts on a terminal.
+// TestForgedTopology: anyone with push access to the publish branch controls the text that the plan
+// reads there. It must not break the plan, and no control sequence of it reaches a terminal.
 func TestForgedTopology(t *testing.T) {
 	t.Parallel()
 	before := next(t, stage{}, world(2, 1))

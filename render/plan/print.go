@@ -42,7 +42,7 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 		out.group(&g)
 	}
 	if list := p.Disruptions(); len(list) > 0 {
-		out.text("\n%s\n", out.paint(bold+red, "Disruptive:"))
+		out.text("\n%s\n", out.paint(bold+red, "Disruptive changes:"))
 		for _, g := range groupEntries(list, func(e *Entry) string { return fmt.Sprintf("%s %q %s", e.Op, e.Kind, e.Disruptive) }) {
 			out.text("  %s %s: %s\n", out.mark(g.Entries[0].Op), g.Title(), g.Entries[0].Disruptive)
 		}
@@ -50,7 +50,11 @@ func (p *Plan) Print(w io.Writer, color bool) error {
 	out.access(&p.Access)
 	out.firewall(&p.Firewall)
 	out.impact(&p.Impact)
-	out.text("\nPlan: %d to add, %d to change, %d to destroy.\n", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
+	out.text("\nPlan: %d to add, %d to change, %d to destroy.", p.Summary.Add, p.Summary.Change, p.Summary.Destroy)
+	if n := p.Summary.Disruptive; n > 0 {
+		out.text(" %d disruptive.", n)
+	}
+	out.text("\n")
 	return out.out.Flush()
 }
 

@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// written gives what the renderers make of a report, by the name of the format.
+// written returns a report in every format, by the name of the format.
 func written(t testing.TB, r *plan.Report) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -87,7 +87,7 @@ func hostile() []string {
 	}
 }
 
-// poisoned gives a report every text of which is hostile.
+// poisoned returns a report in which every text is hostile.
 func poisoned(text string) *plan.Report {
 	p := &plan.Plan{}
 	for i, op := range []diff.Op{diff.Create, diff.Update, diff.Replace, diff.Delete} {
@@ -129,8 +129,8 @@ func fill(v reflect.Value, text string) {
 
 var (
 	commandLine = regexp.MustCompile(`^::(error|warning|notice) file=([^:,\r\n]*),line=[0-9]+(,col=[0-9]+)?,title=[^:,\r\n]*::[^\r\n]*$`)
-	// What stands outside of code spans, each of which is written as C.
-	markdownLine = regexp.MustCompile(`^(|### Clusterset C: [0-9a-z, ]+|### The topology has errors: nothing was compared|\*\*Disruptive:\*\*` +
+	// markdownLine matches the text outside code spans; each code span is replaced by C.
+	markdownLine = regexp.MustCompile(`^(|### Clusterset C: [0-9a-z, ]+|### The topology has errors: nothing was compared|\*\*Disruptive changes:\*\*` +
 		`|- \*\*(error|warning|note)\*\* C: C(<br>C)?|- (\*\*)?(add|change|replace|destroy)(\*\*)? C(: C)?( \(C\))?|  - C(: C( → C)?)?` +
 		`|<details><summary>As text</summary>|<details><summary>Cluster <code>[^<>]*</code>: 4 changes</summary>|</details>|<!-- hawser-plan [a-z0-9._-]+ -->)$`)
 )
