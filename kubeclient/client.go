@@ -33,7 +33,8 @@ const FieldManager = "hawser-apply"
 const (
 	requestTimeout = 30 * time.Second // for one request to an API server
 	RequestsAtOnce = 8
-	// A whole cluster is some hundred requests; the API server has its own fairness.
+	// Reading a cluster takes some hundred requests. The API server limits clients by itself (priority and
+	// fairness).
 	requestRate  = 100
 	requestBurst = 200
 )
@@ -126,8 +127,8 @@ func (c *Client) List(ctx context.Context, kind schema.GroupVersionKind, namespa
 	return found.Items, nil
 }
 
-// Apply applies an object, or makes a dry run. It takes over fields of other managers: the tree decides, and
-// the plan names the other manager.
+// Apply applies an object, or makes a dry run. It forces conflicts with other field
+// managers; the plan names them.
 func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
 	id := IDOf(o)
 	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
@@ -145,8 +146,7 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dry bo
 	return out, nil
 }
 
-// Delete deletes an object, if it is still the one with this UID (empty: any).
-// One that is gone is no error.
+// Delete deletes an object if it still has this UID (empty: any). A missing object is no error.
 func (c *Client) Delete(ctx context.Context, id ID, uid types.UID) error {
 	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if errors.Is(err, ErrNoKind) {

@@ -34,8 +34,8 @@ func (c *Client) Discover(ctx context.Context) (discover.Cluster, error) {
 	return discover.Analyze(c.Name, c.Context, o), nil
 }
 
-// Preflight reads what discover.Preflight looks at, and whether the cluster has its
-// identity. Nothing changes; errors are as with Discover.
+// Preflight reads the input of discover.Preflight, and checks whether the cluster has its identity. It
+// changes nothing. Errors are as with Discover.
 func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List, error) {
 	o, err := c.objects(ctx, discover.PreflightQueries())
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List,
 	return list, nil
 }
 
-// maxSkew is how far a clock may be from this machine's: more than one second, which is how
-// exact an API server tells the time, and a slow answer.
+// maxSkew is the maximum difference between a clock and this machine's clock. It is more than the
+// resolution of the Date header, one second, and a slow response.
 const maxSkew = 5 * time.Second
 
 func direction(ahead time.Duration) string {
@@ -68,8 +68,8 @@ func direction(ahead time.Duration) string {
 	return "behind"
 }
 
-// clock gives how far the API server's clock is ahead of this machine's, by the header Date
-// of an answer (RFC 9110, section 6.6.1).
+// clock returns how far the clock of the API server is ahead of this machine's clock, by the Date header
+// of a response (RFC 9110, section 6.6.1).
 func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	defer func() { _ = answer.Body.Close() }()
 	took := time.Since(asked)
 	if took > maxSkew {
-		return 0, fmt.Errorf("the answer took %s: it does not tell the time", took)
+		return 0, fmt.Errorf("no clock skew: the API server took %s to respond", took)
 	}
 	theirs, err := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *Client) objects(ctx context.Context, queries []discover.Query) (discove
 			return nil
 		})
 	}
-	_ = group.Wait() // no function gives an error
+	_ = group.Wait() // no function returns an error
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
@@ -148,9 +148,8 @@ func (c *Client) objects(ctx context.Context, queries []discover.Query) (discove
 	return o, nil
 }
 
-// groups gives the API groups that the cluster serves; none when that is not known. An
-// account with few rights is refused what does not exist, too: asking for it would only
-// make findings.
+// groups returns the API groups that the cluster serves, none if unknown. An account with few rights gets
+// Forbidden for missing groups, too: requests for them would only add findings.
 func (c *Client) groups(ctx context.Context) []string {
 	request, err := c.Request(requestTimeout)
 	if err != nil {

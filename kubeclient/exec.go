@@ -32,8 +32,8 @@ const (
 // AgentCommand is what to ask of agents.
 type AgentCommand struct {
 	Args []string // of hawser-agent
-	// Takes is how long an agent needs for its answer by itself. With more than none all
-	// of them are asked at the same time, otherwise eight.
+	// Takes is the duration of the command in the agent. If it is not zero, all agents run it at the same
+	// time, otherwise eight.
 	Takes time.Duration
 }
 
@@ -84,7 +84,7 @@ func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput,
 			return nil
 		})
 	}
-	_ = group.Wait() // every function gives nil; the errors are in the answers
+	_ = group.Wait() // every function returns nil; the errors are in the answers
 	return out, nil
 }
 

@@ -88,10 +88,10 @@ func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string
 		case cluster == "" || context == "":
 			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1, or CONTEXT", pair)
 		case !slices.Contains(all, cluster) && pair == context:
-			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s: name the one that it is of with --context CLUSTER=%s",
+			return nil, fmt.Errorf("--context %s: cluster %s not found (clusters: %s): name the cluster with --context CLUSTER=%s",
 				pair, cluster, strings.Join(all, ", "), context)
 		case !slices.Contains(all, cluster):
-			return nil, fmt.Errorf("--context %s: there is no cluster %s here, only %s", pair, cluster, strings.Join(all, ", "))
+			return nil, fmt.Errorf("--context %s: cluster %s not found (clusters: %s)", pair, cluster, strings.Join(all, ", "))
 		}
 		if config.Contexts[context] == nil {
 			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", pair, context, known)

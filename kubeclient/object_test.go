@@ -16,7 +16,7 @@ func TestInventoryLines(t *testing.T) {
 		"a/b/c D e":    `inventory line "a/b/c D e": unexpected GroupVersion string: a/b/c`,
 	} {
 		if _, err := ParseLine(line); err == nil || err.Error() != want {
-			t.Errorf("%q gives %v, want %s", line, err, want)
+			t.Errorf("%q returns %v, want %s", line, err, want)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func TestReason(t *testing.T) {
 	}
 	for have, want := range tests {
 		if got := ErrorText(errText(have)); got != want {
-			t.Errorf("%q gives %q, want %q", have, got, want)
+			t.Errorf("%q returns %q, want %q", have, got, want)
 		}
 	}
 }

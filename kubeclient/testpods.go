@@ -63,7 +63,7 @@ func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod
 	return e, e.Add(ctx, list)
 }
 
-// Add starts further pods beside those that run.
+// Add starts further pods.
 func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
 	for _, errand := range list {
 		e.names = append(e.names, errand.Name)
@@ -164,7 +164,7 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 	}
 	out := map[string]PodState{}
 	for _, name := range e.names {
-		out[name] = PodState{Why: "there is no such pod any more"}
+		out[name] = PodState{Why: "the pod was deleted"}
 	}
 	for i := range list {
 		name := list[i].GetName()

@@ -23,13 +23,13 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// Result is what became of one cluster.
+// Result is the result of one cluster.
 type Result struct {
 	Cluster string `json:"cluster"`
 	Context string `json:"context"`
 	*Plan
-	Applied bool   `json:"applied"`         // the plan was carried out
-	Ready   string `json:"ready,omitempty"` // what a wait saw last
+	Applied bool   `json:"applied"`         // the plan was executed
+	Ready   string `json:"ready,omitempty"` // last state seen by the wait
 	Error   string `json:"error,omitempty"`
 	// Unreachable reports whether the error is that the API server could not be reached.
 	Unreachable bool `json:"unreachable,omitempty"`
@@ -39,19 +39,19 @@ type Result struct {
 type Options struct {
 	Rules
 	DryRun bool
-	// KeepCRDs leaves the definitions of the Multi-Cluster Services API alone, whatever
-	// the tree says.
+	// KeepCRDs leaves the definitions of the Multi-Cluster Services API alone,
+	// even if the tree has them.
 	KeepCRDs bool
 	// Signers are pinned in clusters that have no pinned signers yet; public keys as
 	// authorized_keys has them.
 	Signers []string
-	// Setups are what clusters get besides what the tree has for them, by their names.
+	// Setups are the additional objects of clusters, by cluster name.
 	Setups map[string]Setup
 	// Verify decides about the source of the tree with the pins of a cluster; its error
 	// leaves the cluster unchanged. nil = no source to verify.
 	Verify func(cluster string, pins []byte) error
 	Wait   *Wait // nil = do not wait
-	// Log reports progress. It is called by several goroutines.
+	// Log reports progress. It must be safe for concurrent use.
 	Log func(cluster, what string)
 	// Confirm is asked once, with the plans of all clusters, before the first change: without
 	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for
@@ -59,8 +59,8 @@ type Options struct {
 	Confirm func(planned []Result) bool
 }
 
-// All applies a tree to clusters, all at a time: one that is out of reach, or
-// refuses something, holds up no other.
+// All applies a tree to all clusters concurrently. An unreachable cluster, or one that rejects an
+// object, does not delay the others.
 func All(ctx context.Context, tree render.Tree, clusters []*kubeclient.Client, o Options) []Result {
 	jobs, out := make([]job, len(clusters)), make([]Result, len(clusters))
 	step := func(i int, do func(context.Context, Options) error) {
@@ -204,9 +204,9 @@ func (r Result) headline(dry bool) string {
 		return "failed: " + r.Error
 	}
 	created, changed, deleted := r.Counts()
-	out := fmt.Sprintf("%d created, %d changed, %d deleted, %d as they were", created, changed, deleted, r.Unchanged)
+	out := fmt.Sprintf("%d created, %d changed, %d deleted, %d unchanged", created, changed, deleted, r.Unchanged)
 	if dry {
-		out = fmt.Sprintf("%d to create, %d to change, %d to delete, %d as they are", created, changed, deleted, r.Unchanged)
+		out = fmt.Sprintf("%d to create, %d to change, %d to delete, %d unchanged", created, changed, deleted, r.Unchanged)
 	}
 	if r.Error != "" {
 		return out + "; " + r.Error

@@ -43,8 +43,8 @@ func planOf(t testing.TB, c *kubeclient.Client, want Desired) *Plan {
 	return p
 }
 
-// carried plans and carries out; nothing is left to do then.
-func carried(t testing.TB, c *kubeclient.Client, want Desired) *Plan {
+// planAndExecute plans and executes. It then checks that a second plan is empty.
+func planAndExecute(t testing.TB, c *kubeclient.Client, want Desired) *Plan {
 	t.Helper()
 	p := planOf(t, c, want)
 	if err := Execute(t.Context(), c, p); err != nil {
@@ -68,7 +68,7 @@ func TestCarry(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
 	tree := fakeapi.Tree(t, nil, []string{"g1"}, "hawser-system/web", "late/api")
-	p := carried(t, c, workable(t, tree, "g1"))
+	p := planAndExecute(t, c, workable(t, tree, "g1"))
 	if !slices.Contains(lines(p), "+ ServiceExport hawser-system/web") || len(p.Skipped) != 1 || p.Skipped[0].Name != "api" {
 		t.Errorf("changes %v, skipped %v", lines(p), p.Skipped)
 	}
@@ -92,10 +92,10 @@ func TestCarry(t *testing.T) {
 		t.Fatalf("changes %v", lines(p))
 	}
 	if err := Execute(t.Context(), c, p); err == nil || !strings.Contains(err.Error(), "delete ServiceExport hawser-system/web") {
-		t.Errorf("a refused deletion gives %v", err)
+		t.Errorf("error of a refused deletion: %v", err)
 	}
 	api.Fail = ""
-	if p = carried(t, c, gone); !slices.Equal(lines(p), []string{"- ServiceExport hawser-system/web"}) {
+	if p = planAndExecute(t, c, gone); !slices.Equal(lines(p), []string{"- ServiceExport hawser-system/web"}) {
 		t.Errorf("the next apply changes %v", lines(p))
 	}
 }
@@ -105,18 +105,18 @@ func TestTaken(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
 	tree := fakeapi.Tree(t, nil, []string{"g1"}, "hawser-system/a", "hawser-system/b")
-	carried(t, c, workable(t, tree, "g1"))
+	planAndExecute(t, c, workable(t, tree, "g1"))
 	path := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/"
 	api.Edit(path+"a", func(o map[string]any) { delete(o["metadata"].(map[string]any), "managedFields") })
 	api.Edit(path+"b", func(o map[string]any) {
 		o["metadata"].(map[string]any)["labels"] = map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"}
 	})
-	p := carried(t, c, workable(t, fakeapi.Tree(t, tree, []string{"g1"}), "g1"))
+	p := planAndExecute(t, c, workable(t, fakeapi.Tree(t, tree, []string{"g1"}), "g1"))
 	var why []string
 	for _, left := range p.Retained {
 		why = append(why, left.Name+": "+left.Why)
 	}
-	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply holds no field of it any more: it is another's"}
+	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply owns no field of it anymore"}
 	if diff := cmp.Diff(want, why); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 			t.Parallel()
 			_, c := fakeapi.New(t, "g1")
 			first := fakeapi.Tree(t, nil, four, "hawser-system/a")
-			carried(t, c, workable(t, first, "g1"))
+			planAndExecute(t, c, workable(t, first, "g1"))
 			tree := fakeapi.Tree(t, first, tt.clusters, tt.exports...)
 			_, err := DesiredState(tree, tt.cluster)
 			if err == nil {
@@ -160,8 +160,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestResembles: the first apply to a cluster that is another one is refused, with
-// what differs; what was applied before is left to the inventory.
+// TestResembles: the first apply to the wrong cluster is refused, with the differences. Later applies
+// are checked by the inventory.
 func TestResembles(t *testing.T) {
 	t.Parallel()
 	node := func(name string, pods ...any) map[string]any {
@@ -175,7 +175,7 @@ func TestResembles(t *testing.T) {
 	tests := []struct {
 		name    string
 		objects map[string]map[string]any
-		want    string // what differs; empty: nothing
+		want    string // differences; empty: none
 	}{
 		{"the same", map[string]map[string]any{nodes + "node1": node("node1", "10.7.1.0/24"), nodes + "node2": node("node2"), kubernetes: service("10.77.0.1")}, ""},
 		{"nothing is said", nil, ""},
@@ -185,7 +185,7 @@ func TestResembles(t *testing.T) {
 		{"pods of both families", map[string]map[string]any{nodes + "node1": node("node1", "10.7.1.0/24", "fd00::/64")}, "nodes have pods outside of podCIDRs [10.7.0.0/16]: node1 fd00::/64"},
 		{"other Services", map[string]map[string]any{kubernetes: service("10.96.0.1")}, "the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
 		{"agents of another", map[string]map[string]any{identity: agents, kubernetes: service("10.96.0.1")},
-			"its agents are those of cluster g7; the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
+			"its agents belong to cluster g7; the Service kubernetes has 10.96.0.1, outside of serviceCIDRs [10.77.0.0/16]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestResembles(t *testing.T) {
 				return
 			}
 			if full := "nothing was applied here yet, and it does not look like cluster g1 of the topology: " + tt.want +
-				": is the context right? If it is, mend the topology, or pass --allow-other-cluster"; fmt.Sprint(err) != full {
+				": is the context right? If it is, fix the topology, or pass --allow-other-cluster"; fmt.Sprint(err) != full {
 				t.Fatalf("have %v\nwant %s", err, full)
 			}
 			if log := api.Changed(); len(log) > 0 {
@@ -221,8 +221,8 @@ func TestResembles(t *testing.T) {
 	}
 }
 
-// TestPublished renders again on top of what a cluster has: no key is sealed anew, and
-// the agents' image stays.
+// TestPublished renders again on top of the tree of a cluster: no key is sealed again, and the image of
+// the agents stays.
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	_, c := fakeapi.New(t, "g1")
@@ -230,14 +230,14 @@ func TestPublished(t *testing.T) {
 	for _, name := range []string{render.AgentFile, render.GatewayFile} {
 		tree[name] = bytes.ReplaceAll(tree[name], []byte(render.DefaultImage("")), []byte("example.org/agent:v7"))
 	}
-	carried(t, c, workable(t, tree, "g1"))
+	planAndExecute(t, c, workable(t, tree, "g1"))
 	published, err := clusterstatus.Published(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := fakeapi.Tree(t, published, []string{"g1", "g2"})
 	if have, want := render.SealedOf(again, "g1"), render.SealedOf(tree, "g1"); have != want || have.Ciphertext == "" {
-		t.Errorf("the keys of g1 were sealed anew")
+		t.Errorf("the keys of g1 were sealed again")
 	}
 	if image := render.ImageOf(again); image != "example.org/agent:v7" {
 		t.Errorf("the agents would run %s", image)
@@ -252,7 +252,7 @@ func TestPublishedIn(t *testing.T) {
 		_, c := fakeapi.New(t, name)
 		tree := fakeapi.Tree(t, nil, []string{"g1", "g2"})
 		tree[render.GatewayFile] = bytes.ReplaceAll(tree[render.GatewayFile], []byte(render.DefaultImage("")), []byte(image))
-		carried(t, c, workable(t, tree, name))
+		planAndExecute(t, c, workable(t, tree, name))
 		return c
 	}
 	one, same, other := running("g1", "a/b:v1"), running("g2", "a/b:v1"), running("g2", "a/b:v2")
@@ -275,16 +275,16 @@ func TestKeepCRDs(t *testing.T) {
 	bare := fakeapi.Tree(t, nil, []string{"g1"})
 	keep := workable(t, bare, "g1")
 	keep.leaveDefinitions()
-	if p := carried(t, c, keep); slices.ContainsFunc(lines(p), func(l string) bool { return strings.Contains(l, "service") }) {
+	if p := planAndExecute(t, c, keep); slices.ContainsFunc(lines(p), func(l string) bool { return strings.Contains(l, "service") }) {
 		t.Errorf("changes %v", lines(p))
 	}
 	tree := fakeapi.Tree(t, bare, []string{"g1"}, "hawser-system/web")
 	keep = workable(t, tree, "g1")
 	keep.leaveDefinitions()
-	if p := carried(t, c, keep); len(p.Skipped) != 1 || p.Skipped[0].Name != "web" {
+	if p := planAndExecute(t, c, keep); len(p.Skipped) != 1 || p.Skipped[0].Name != "web" {
 		t.Errorf("skipped %v", p.Skipped)
 	}
-	carried(t, c, workable(t, tree, "g1"))
+	planAndExecute(t, c, workable(t, tree, "g1"))
 	p := planOf(t, c, keep)
 	if len(p.Retained) != 2 || !p.Empty() {
 		t.Errorf("kept %v, changes %v", p.Retained, lines(p))
@@ -312,13 +312,13 @@ func TestPrintFoldsClusters(t *testing.T) {
 	}, true); err != nil {
 		t.Fatal(err)
 	}
-	want := `cluster c1 (context c1): 2 to create, 1 to change, 0 to delete, 0 as they are
+	want := `cluster c1 (context c1): 2 to create, 1 to change, 0 to delete, 0 unchanged
   ~ ConfigMap config
       data.a: 1 -> 2
   + ConfigMap own
-cluster c2 (context c2): 1 to create, 1 to change, 0 to delete, 0 as they are
+cluster c2 (context c2): 1 to create, 1 to change, 0 to delete, 0 unchanged
 cluster c3 (context c3): failed: no answer
-cluster c4 (context c4): 1 to create, 1 to change, 0 to delete, 0 as they are
+cluster c4 (context c4): 1 to create, 1 to change, 0 to delete, 0 unchanged
 clusters c1, c2, c4: the same 1 object
   + ConfigMap common
 clusters c2, c4: the same 1 object

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/kubeclient/fakeapi"
 )
 
-// TestAgree: the question comes once, with the plans of all clusters, before the first
-// change; a no changes nothing, and a yes carries out what was shown.
+// TestAgree: All asks once, with the plans of all clusters, before the first change. No changes
+// nothing; yes executes the plans as shown.
 func TestAgree(t *testing.T) {
 	t.Parallel()
 	one, g1 := fakeapi.New(t, "g1")

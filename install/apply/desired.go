@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// AppliedAnnotation is on every object that hawser apply made, and names the
-// clusterset. So each has a field that is held by it: a ServiceExport has no
-// other, and what holds no field is not deleted.
+// AppliedAnnotation is on every object that hawser apply created, and names the clusterset. It gives
+// hawser apply a field to own in every object. A ServiceExport has no other field, and objects without
+// an owned field are not deleted.
 const AppliedAnnotation = "hawser.dev/applied-for"
 
 // Desired is what one cluster should have.
@@ -28,9 +28,9 @@ type Desired struct {
 	Decommission bool     // the fabric says that everything goes
 	Objects      []*unstructured.Unstructured
 	member       fabric.Cluster // this cluster in the fabric; zero when it has left
-	Pins         string         // signers to pin where none are; empty = pin nobody
-	later        bool           // the fabric lacks keys, or nobody can sign it
-	packed       []byte         // the fabric as it is delivered
+	Pins         string         // signers to pin if the cluster has none; empty = pin none
+	later        bool           // the fabric lacks keys or its signature
+	packed       []byte         // the fabric in its delivered encoding
 	proof        []byte
 	sealed       keys.SealedKeys // of this cluster; zero if it has left
 	setup        Setup
@@ -52,7 +52,7 @@ func DesiredState(tree render.Tree, cluster string) (Desired, error) {
 	}
 	w.sealed = render.SealedOf(tree, cluster)
 	w.Clusterset, w.Decommission = f.Name, f.Decommission
-	w.later = knownLater(f) || string(w.proof) == render.KnownAfterPublish
+	w.later = lacksKeys(f) || string(w.proof) == render.KnownAfterPublish
 	for _, c := range f.Clusters {
 		w.Clusters = append(w.Clusters, c.Name)
 		if c.Name == cluster {
@@ -71,7 +71,7 @@ func DesiredState(tree render.Tree, cluster string) (Desired, error) {
 	return w, err
 }
 
-// leaveDefinitions takes out what others may define.
+// leaveDefinitions removes the definitions that other programs may own.
 func (w *Desired) leaveDefinitions() {
 	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kubeclient.KindCRD && slices.Contains(render.SharedCRDs(), o.GetName())
@@ -83,7 +83,7 @@ func (w Desired) holds(id kubeclient.ID) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return kubeclient.IDOf(o).Key() == id.Key() })
 }
 
-// inventory is what is to be kept in mind once all is applied, besides more.
+// inventory returns the inventory after the apply: the objects of the tree, and more.
 func (w Desired) inventory(more []kubeclient.ID) clusterstatus.Inventory {
 	out := clusterstatus.Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(more)}
 	for _, o := range w.Objects {
@@ -111,8 +111,8 @@ func (w Desired) check(have clusterstatus.Inventory) error {
 // errNeedsRootKey is returned for a tree that was built without the root key and needs it.
 var errNeedsRootKey = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
 
-// knownLater reports whether a gateway's public key stands for one to be made.
-func knownLater(f *fabric.Fabric) bool {
+// lacksKeys reports whether the public key of a gateway is a placeholder.
+func lacksKeys(f *fabric.Fabric) bool {
 	return slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool {
 		return slices.ContainsFunc(c.Gateways, func(g fabric.Gateway) bool {
 			return slices.ContainsFunc(g.Keys, func(k fabric.Key) bool {

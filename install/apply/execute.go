@@ -68,7 +68,8 @@ func SplitKind(changes []Change, kind string) (taken, rest []Change) {
 	return taken, rest
 }
 
-// saveInventory writes the inventory: the objects of the tree, and the ones that could not be deleted.
+// saveInventory writes the inventory if it changed: the objects of the tree, and left, which could not
+// be deleted.
 func saveInventory(ctx context.Context, c *kubeclient.Client, p *Plan, left []kubeclient.ID) error {
 	if p.want.follows() {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// maxValue is how many characters of a value are printed; of longer ones the
-// size and a digest are.
+// maxValue is the maximum number of printed characters of a value. Longer values are printed as size
+// and digest.
 const maxValue = 120
 
 // view is one side of an object as the differ takes it: every field has the same
@@ -29,10 +29,10 @@ type view struct {
 // Key identifies the object.
 func (v view) Key() string { return v.key }
 
-// Fields gives every field that either side has.
+// Fields returns the fields of both sides.
 func (v view) Fields() []diff.Field { return v.fields }
 
-// views gives two sides of one object. A side may be nil.
+// views returns the two sides of one object. A side may be nil.
 func views(id kubeclient.ID, want, have *unstructured.Unstructured) (w, h view) {
 	wanted, had := leaves(want), leaves(have)
 	either := maps.Clone(wanted)
@@ -53,8 +53,7 @@ func public(name string) bool {
 		strings.HasPrefix(name, "metadata.") && !strings.Contains(name, "last-applied-configuration")
 }
 
-// isUserField reports whether a field is one that people write, not one that the API
-// server keeps for itself.
+// isUserField reports whether users write a field. The API server maintains the others.
 func isUserField(path []string) bool {
 	if path[0] == "status" || path[0] == "apiVersion" || path[0] == "kind" {
 		return false
@@ -72,7 +71,7 @@ func isUserField(path []string) bool {
 	return false
 }
 
-// leaves gives the values of an object by their paths.
+// leaves returns the values of an object by their paths.
 func leaves(o *unstructured.Unstructured) map[string]string {
 	out := map[string]string{}
 	if o == nil {

@@ -23,7 +23,7 @@ func OwnFields(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// managers names all who hold a field of an object, besides its status.
+// managers returns the managers that own a field of an object outside its status.
 func managers(o *unstructured.Unstructured) []string {
 	var out []string
 	for _, entry := range o.GetManagedFields() {
@@ -35,8 +35,7 @@ func managers(o *unstructured.Unstructured) []string {
 	return out
 }
 
-// claim walks a field set beside the value that it is of, and notes every leaf
-// that the set holds.
+// claim walks a field set together with its value, and records every leaf of the set in found.
 func claim(set map[string]any, path []string, value any, found map[string]bool) {
 	children := 0
 	for name, sub := range set {

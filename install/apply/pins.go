@@ -15,10 +15,9 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// PinSecret is the object that holds the pinned signers. It is made once for each
-// cluster and is no part of what is rendered: whoever can change what is rendered
-// must not change whom the agents trust. It is a Secret, although nothing in it is
-// secret, as more people may write ConfigMaps.
+// PinSecret returns the Secret with the pinned signers. It is created once per cluster and never
+// rendered: write access to the publish branch must not change whom agents trust. It is a Secret only
+// because more users can write ConfigMaps.
 func PinSecret(pins string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": kubeclient.KindSecret,

@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Change is one object that is to be made, changed or deleted.
+// Change is an object to create, change or delete.
 type Change struct {
 	Op diff.Op `json:"op"`
 	kubeclient.ID
@@ -112,7 +112,7 @@ func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rule
 		return p, nil
 	}
 	var errs []error
-	// What was applied, and left the tree.
+	// Applied objects that left the tree.
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), kubeclient.CompareIDs)) {
 		if p.want.holds(id) {
 			continue
@@ -147,7 +147,7 @@ func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		return err
 	}
 	var before, gone, deleted []string
-	if f, err := render.FabricOf(tree); err == nil { // what cannot be read is not in force, so nothing of it can be lost
+	if f, err := render.FabricOf(tree); err == nil { // an unreadable fabric is not current: it has nothing to lose
 		before = f.ClusterNames()
 	}
 	for _, name := range before {
@@ -194,7 +194,7 @@ func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // every function gives nil; the errors are in errs
+	_ = group.Wait() // every function returns nil; the errors are in errs
 	for _, out := range outcomes {
 		switch {
 		case out.change != nil:
@@ -304,5 +304,5 @@ func keeps(o *unstructured.Unstructured) string {
 	if OwnFields(o) != "" {
 		return ""
 	}
-	return "hawser apply holds no field of it any more: it is another's"
+	return "hawser apply owns no field of it anymore"
 }

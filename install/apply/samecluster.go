@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// maxShown is the number of nodes that one difference names.
+// maxShown is the maximum number of nodes in a difference.
 const maxShown = 3
 
 // checkSameCluster fails when a cluster to which nothing was applied yet differs from the
@@ -41,7 +41,7 @@ func checkSameCluster(ctx context.Context, c *kubeclient.Client, want Desired) e
 		return nil
 	}
 	return fmt.Errorf("nothing was applied here yet, and it does not look like cluster %s of the topology: %s: is the context right? "+
-		"If it is, mend the topology, or pass --allow-other-cluster", want.Cluster, strings.Join(differs, "; "))
+		"If it is, fix the topology, or pass --allow-other-cluster", want.Cluster, strings.Join(differs, "; "))
 }
 
 // clusterNameDiffers returns differences if the agents here belong to another cluster.
@@ -51,7 +51,7 @@ func clusterNameDiffers(ctx context.Context, c *kubeclient.Client, want Desired)
 		return nil, err
 	}
 	if name, _, _ := unstructured.NestedString(o.Object, "data", "cluster"); name != "" && name != want.Cluster {
-		return []string{"its agents are those of cluster " + name}, nil
+		return []string{"its agents belong to cluster " + name}, nil
 	}
 	return nil, nil
 }

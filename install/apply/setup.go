@@ -16,21 +16,19 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Setup is what a cluster gets once, besides what a tree has for it.
+// Setup holds the objects that a cluster gets once, in addition to its tree.
 type Setup struct {
-	// Identity is the text of the cluster's age identity. It is made a Secret where the
-	// cluster has none; empty = the cluster has to have one.
+	// Identity is the text of the cluster's age identity. It becomes a Secret if the cluster has none.
+	// Empty = the cluster must have one.
 	Identity string
-	// Recipient is the one that the topology has for the cluster, which an identity that is
-	// there has to open.
+	// Recipient is the recipient of the cluster in the topology. An existing identity must match it.
 	Recipient string
 	// Delivery holds the objects that make Flux or Argo CD apply the publish branch to the cluster.
-	// They, the namespace and the Secrets are applied then, and nothing else of the tree;
-	// nil = the tree is applied.
+	// Then only they, the namespace and the Secrets are applied; nil = the whole tree is applied.
 	Delivery []*unstructured.Unstructured
 }
 
-// setUp leaves of the tree what the setup leaves of it.
+// setUp reduces the objects to the namespace and the delivery objects, if the setup has any.
 func (w *Desired) setUp(s Setup) {
 	w.setup = s
 	if s.Delivery == nil {
@@ -45,12 +43,12 @@ func (w *Desired) setUp(s Setup) {
 	})
 }
 
-// follows reports whether others bring the tree to the cluster. Then no inventory is kept:
-// what it lists would be deleted by an apply of the tree.
+// follows reports whether Flux or Argo CD apply the tree. Then there is no inventory: a later hawser
+// apply would delete the objects that it lists.
 func (w Desired) follows() bool { return w.setup.Delivery != nil }
 
-// planIdentity makes the cluster's identity where there is none, and refuses one that does
-// not open what is sealed for the cluster.
+// planIdentity plans the identity Secret if the cluster has none. It rejects an identity that cannot
+// open the keys sealed for the cluster.
 func planIdentity(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	setup := p.want.setup
 	if setup.Recipient == "" {
@@ -78,13 +76,13 @@ func planIdentity(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		return fmt.Errorf("%s: %w", id, err)
 	}
 	if !slices.Contains(recipients, setup.Recipient) {
-		return fmt.Errorf("%s is the identity of %s, and the topology has recipient %s: with it the gateways cannot open their keys. "+
-			"Put the one that the cluster has into the topology, or delete the Secret", id, strings.Join(shortened(recipients), ", "), shortened([]string{setup.Recipient})[0])
+		return fmt.Errorf("%s is the identity of %s, and the topology has recipient %s: with this identity the gateways cannot open their keys. "+
+			"Put the recipient of the cluster into the topology, or delete the Secret", id, strings.Join(shortened(recipients), ", "), shortened([]string{setup.Recipient})[0])
 	}
 	return nil
 }
 
-// shortened gives recipients as people compare them: post-quantum ones have 2000 characters.
+// shortened returns recipients in a short form: post-quantum recipients have 2000 characters.
 func shortened(recipients []string) []string {
 	out := slices.Clone(recipients)
 	for i, r := range out {

@@ -10,9 +10,9 @@ import (
 	"hawser.dev/hawser/kubeclient/fakeapi"
 )
 
-// TestSetup: an identity is made where there is none, is not made again, and is refused where
-// it opens nothing that is sealed for the cluster. With objects to follow, nothing else of the
-// tree is applied but the namespace, and no inventory is kept.
+// TestSetup: an identity is created once if absent, and rejected if it cannot open the keys sealed for
+// the cluster. With delivery objects, only the namespace of the tree is applied, and there is no
+// inventory.
 func TestSetup(t *testing.T) {
 	t.Parallel()
 	made := func() (text, recipient string) {
@@ -40,7 +40,7 @@ func TestSetup(t *testing.T) {
 		}
 	}
 	refused(Setup{Recipient: mine}, "there is no file of its identity here")
-	p := carried(t, c, want(Setup{Identity: first, Recipient: mine}))
+	p := planAndExecute(t, c, want(Setup{Identity: first, Recipient: mine}))
 	const secret = "/api/v1/namespaces/hawser-system/secrets/hawser-age-identity"
 	if api.Objects[secret] == nil || p.Empty() {
 		t.Fatal("no identity was made")
@@ -62,7 +62,7 @@ func TestSetup(t *testing.T) {
 	api, c = fakeapi.New(t, "g1")
 	follow := kubeclient.IdentityObject("")
 	follow.SetName("hawser-signers")
-	carried(t, c, want(Setup{Identity: first, Recipient: mine, Delivery: append(want(Setup{}).Objects[:0:0], follow)}))
+	planAndExecute(t, c, want(Setup{Identity: first, Recipient: mine, Delivery: append(want(Setup{}).Objects[:0:0], follow)}))
 	for path := range api.Objects {
 		if strings.Contains(path, "inventory") || strings.Contains(path, "daemonsets") {
 			t.Errorf("%s was made", path)

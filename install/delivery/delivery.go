@@ -44,11 +44,10 @@ const (
 type Source struct {
 	URL     string
 	Branch  string
-	UserSet bool // somebody said so: it goes before what a cluster follows already
+	UserSet bool // the user named it: it wins over the current delivery of the cluster
 }
 
-// checkURL refuses an address that programs in clusters do not take: a path, or git's short form
-// of ssh.
+// checkURL rejects addresses that Flux and Argo CD do not accept: a path, or the short SSH form of git.
 func (s Source) checkURL() error {
 	if slices.ContainsFunc([]string{"https://", "http://", "ssh://"}, func(scheme string) bool { return strings.HasPrefix(s.URL, scheme) }) {
 		return nil
@@ -93,7 +92,7 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 		return nil, err
 	}
 	if space == nil {
-		return nil, fmt.Errorf("there are definitions of Flux, but no namespace %s, where it would follow what is published", fluxNamespace)
+		return nil, fmt.Errorf("Flux is installed, but its namespace %s is missing", fluxNamespace)
 	}
 	name := path.Join("flux", c.Name, "sync.yaml")
 	if tree[name] == nil {
@@ -152,7 +151,7 @@ func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 			project, out = o.GetName(), append(out, o)
 		case "ApplicationSet":
 			if url, _, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "source", "repoURL"); url != from.URL {
-				return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: commit %s/argocd/repo.yaml beside the topology, with "+
+				return nil, fmt.Errorf("the ApplicationSet has the repository %q, and not %s: commit %s/argocd/repo.yaml next to the topology, with "+
 					"{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: hawser, namespace: argocd}, "+
 					"spec: {template: {spec: {source: {repoURL: %q, targetRevision: %q}}}}}", url, from.URL, render.PatchesDir, from.URL, from.Branch)
 			}

@@ -25,8 +25,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// releaseAnnotation is set on the agents' pods: a pod that changes has its
-// ConfigMaps read again at once, instead of within a minute or more.
+// releaseAnnotation is set on the pods of the agents. The kubelet reads the ConfigMaps of a changed pod
+// at once, instead of after a minute or more.
 const releaseAnnotation = "hawser.dev/release"
 
 // decommissionFabric returns the fabric that makes agents remove all their objects: the current one
@@ -102,7 +102,7 @@ func publishDecommission(ctx context.Context, c *kubeclient.Client, packed, proo
 		return err
 	}
 	if o == nil {
-		return fmt.Errorf("there is no %s to tell the agents by", id)
+		return fmt.Errorf("%s not found: the agents cannot be decommissioned", id)
 	}
 	o.Object["data"] = map[string]any{render.FabricProofKey: string(proof)}
 	o.Object["binaryData"] = map[string]any{render.FabricKey: base64.StdEncoding.EncodeToString(packed)}
@@ -131,7 +131,7 @@ func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, d
 		return len(waits) == 0, nil
 	})
 	if errors.Is(err, kubeclient.ErrTimeout) {
-		return fmt.Errorf("after %s still %s (what they made stays on those nodes: hawser-agent cleanup there takes it away; --force goes on without them)",
+		return fmt.Errorf("after %s still %s (their objects stay on those nodes: run hawser-agent cleanup there, or continue without them with --force)",
 			r.Timeout, last)
 	}
 	return err

@@ -45,7 +45,7 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	}
 	err := errors.Join(errs...)
 	if err != nil && r.Force {
-		r.log("going on: " + kubeclient.ErrorText(err))
+		r.log("continuing (--force): " + kubeclient.ErrorText(err))
 		return nil
 	}
 	return err

@@ -31,7 +31,7 @@ func TestStubs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, fabric := range map[string]*fabric.Fabric{"in force": f, "farewell": after} {
+		for name, fabric := range map[string]*fabric.Fabric{"current": f, "decommissioned": after} {
 			rest, err := withoutStubs(text, forwardsOf(fabric))
 			if err != nil || rest != before {
 				t.Errorf("%s: %q became %q and then %q (%v)", name, before, text, rest, err)

@@ -75,7 +75,7 @@ func planRemoval(ctx context.Context, c *kubeclient.Client, r Options) (*apply.P
 			continue
 		}
 		if who := gitopsOwner(change.Object); who != "" {
-			return nil, fmt.Errorf("%w: %s is kept by %s: delete or suspend that first (--yes goes on all the same)", ErrManagedByGitOps, change.ID, who)
+			return nil, fmt.Errorf("%w: %s is managed by %s: delete or suspend that first (--yes continues anyway)", ErrManagedByGitOps, change.ID, who)
 		}
 	}
 	return p, nil
@@ -91,7 +91,7 @@ func addObject(p *apply.Plan, o unstructured.Unstructured, r Options) {
 	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 	if o.GetKind() == kubeclient.KindCRD && group != ownGroup && !r.CRDs {
 		if !slices.ContainsFunc(p.Retained, func(l apply.SkippedObject) bool { return l.Key() == id.Key() }) {
-			p.Retained = append(p.Retained, apply.SkippedObject{ID: id, Why: "others may use it (--crds deletes it when nothing of its kind is left)"})
+			p.Retained = append(p.Retained, apply.SkippedObject{ID: id, Why: "others may use it (--crds deletes it if no object of its kind is left)"})
 		}
 		return
 	}
@@ -114,11 +114,11 @@ func gitopsOwner(o *unstructured.Unstructured) string {
 func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Options) error {
 	sets, rest := apply.SplitKind(p.Changes, kubeclient.KindDaemonSet)
 	if len(sets) > 0 {
-		r.log("telling the agents to take everything down")
+		r.log("decommissioning the agents")
 		if err := decommission(ctx, c, r); err != nil && !r.Force {
 			return err
 		} else if err != nil {
-			r.log("going on: " + kubeclient.ErrorText(err))
+			r.log("continuing (--force): " + kubeclient.ErrorText(err))
 		}
 	}
 	r.log(fmt.Sprintf("deleting %d objects", len(p.Changes)))

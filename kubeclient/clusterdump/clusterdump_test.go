@@ -49,7 +49,7 @@ func podSpec() map[string]any {
 	}}
 }
 
-// fill gives a cluster objects with what should be shown and what should not.
+// fill adds objects to a cluster with values to show and values to redact.
 func fill(t *testing.T, f *fakeapi.API) {
 	t.Helper()
 	f.Kinds["v1"] = append(f.Kinds["v1"], fakeapi.Resource{Name: "nodes", Kind: "Node"}, fakeapi.Resource{Name: "events", Kind: "Event", Namespaced: true})
@@ -132,7 +132,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestPageIsNoAgent: nobody waits for the pod of the page as for an agent, or asks it.
+// TestPageIsNoAgent: the pod of the page is not an agent: it is not queried or waited for.
 func TestPageIsNoAgent(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
@@ -151,7 +151,7 @@ func TestPageIsNoAgent(t *testing.T) {
 	}
 }
 
-// TestGatherNothing: of a cluster that has nothing of Hawser's that is told.
+// TestGatherNothing: a cluster without objects of Hawser is reported.
 func TestGatherNothing(t *testing.T) {
 	t.Parallel()
 	_, c := fakeapi.New(t, "g1")

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// MostLog is how much of one log is kept, in bytes: the newest.
-	MostLog    = 20 << 20
+	// MaxLog is the maximum size of a log in bytes. Older lines are dropped.
+	MaxLog     = 20 << 20
 	logTimeout = time.Minute // for one log
-	logsAtOnce = 2           // of a cluster, as each may take MostLog of memory
+	logsAtOnce = 2           // of a cluster, as each may take MaxLog of memory
 )
 
 // gatherLogs reads the logs of the agents' pods, those too that do not run, and what
@@ -51,7 +51,7 @@ func gatherLogs(ctx context.Context, c *kubeclient.Client, since time.Duration, 
 			})
 		}
 	}
-	_ = group.Wait() // every function gives nil
+	_ = group.Wait() // every function returns nil
 }
 
 // restarted reports whether the agent's container was started more than once.
@@ -66,8 +66,7 @@ func restarted(pod *unstructured.Unstructured) bool {
 	return false
 }
 
-// log reads the log of an agent's container; what is too long begins with a line that
-// says so.
+// log reads the log of an agent's container. A truncated log begins with a line that says so.
 func log(ctx context.Context, c *kubeclient.Client, pod string, since time.Duration, previous bool) ([]byte, error) {
 	request, err := c.Request(logTimeout)
 	if err != nil {
@@ -85,7 +84,7 @@ func log(ctx context.Context, c *kubeclient.Client, pod string, since time.Durat
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	return NewestLog(supportbundle.Tail(body, MostLog))
+	return NewestLog(supportbundle.Tail(body, MaxLog))
 }
 
 // NewestLog says in the first line of a log how much was left out before it.

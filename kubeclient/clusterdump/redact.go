@@ -25,8 +25,8 @@ func whole(o *unstructured.Unstructured) map[string]any {
 	return o.Object
 }
 
-// workload is a pod, or what makes pods: somebody may have patched values into the
-// environment, or have added containers of their own.
+// workload redacts a pod or its owner. Users may have patched values into the environment, or added
+// containers.
 func workload(o *unstructured.Unstructured) map[string]any {
 	out := whole(o)
 	for _, at := range [][]string{{"spec"}, {"spec", "template", "spec"}} {
@@ -73,14 +73,13 @@ func machine(o *unstructured.Unstructured) map[string]any {
 		{"status", "addresses"}, {"status", "conditions"}, {"status", "nodeInfo"},
 	} {
 		if value, there, _ := unstructured.NestedFieldCopy(o.Object, at...); there {
-			_ = unstructured.SetNestedField(out, value, at...) // what is on the way is ours
+			_ = unstructured.SetNestedField(out, value, at...) // parents on the path are maps of this function
 		}
 	}
 	return out
 }
 
-// settings is a ConfigMap of Hawser's namespace. Of those of others only the keys are
-// told.
+// settings redacts a ConfigMap of Hawser's namespace. Foreign ConfigMaps keep only their keys.
 func settings(o *unstructured.Unstructured) map[string]any {
 	out := whole(o)
 	if strings.HasPrefix(o.GetName(), "hawser-") {

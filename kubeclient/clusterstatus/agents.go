@@ -234,7 +234,7 @@ func stoppedReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// rollout is how far a DaemonSet's pods are.
+// rollout is the progress of a DaemonSet's rollout.
 type rollout struct {
 	name                       string
 	wanted, updated, available int64

@@ -45,7 +45,7 @@ func TestImportsOfOthers(t *testing.T) {
 	}
 }
 
-// TestNodeLocalCache that does not lead the domain to the agents is told.
+// TestNodeLocalCache: a NodeLocal DNSCache that does not forward the domain to the agents is reported.
 func TestNodeLocalCache(t *testing.T) {
 	t.Parallel()
 	const bare, led = ".:53 {\n bind 169.254.20.10\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n", "clusterset.local:53 {\n forward . 169.254.73.53\n}\n"

@@ -92,7 +92,7 @@ func TestUninstall(t *testing.T) {
 	}
 	r.topology([]string{"g2"})
 	g1.K(t, "-n", "hawser-system", "label", "daemonsets", "--all", "kustomize.toolkit.fluxcd.io/name=hawser", "kustomize.toolkit.fluxcd.io/namespace=flux-system")
-	if got := r.expect(1, "uninstall", "g1"); !strings.Contains(got.out, "is kept by Flux's Kustomization flux-system/hawser: delete or suspend that first") {
+	if got := r.expect(1, "uninstall", "g1"); !strings.Contains(got.out, "is managed by Flux's Kustomization flux-system/hawser: delete or suspend that first") {
 		t.Errorf("while Flux keeps it:\n%s", got.out)
 	}
 	g1.K(t, "-n", "hawser-system", "label", "daemonsets", "--all", "kustomize.toolkit.fluxcd.io/name-", "kustomize.toolkit.fluxcd.io/namespace-")

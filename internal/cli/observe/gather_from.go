@@ -184,10 +184,10 @@ func tailOf(from string) ([]byte, error) {
 		return nil, err
 	}
 	// A file that is much too long is not read from its beginning.
-	skipped := max(0, info.Size()-2*clusterdump.MostLog)
+	skipped := max(0, info.Size()-2*clusterdump.MaxLog)
 	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
 		return nil, err
 	}
-	text, left, err := supportbundle.Tail(file, clusterdump.MostLog)
+	text, left, err := supportbundle.Tail(file, clusterdump.MaxLog)
 	return clusterdump.NewestLog(text, left+skipped, err)
 }
