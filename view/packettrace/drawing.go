@@ -57,7 +57,7 @@ func hopPaths(w swimlane.Path, s *Hop, via string) []swimlane.Path {
 		w.Events = append(w.Events, end)
 	}
 	if len(s.Policies) > 0 {
-		w.Events = append(w.Events, swimlane.Event{Lane: lane, Tone: svg.Bad, Texts: s.Policies})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: lane, Tone: svg.Bad, Texts: s.Policies})
 	}
 	if len(s.Next) == 0 {
 		return []swimlane.Path{w}
