@@ -36,7 +36,7 @@ func (d *analysis) gateways() {
 	switch {
 	case best.ControlPlane:
 		d.warn("control-plane-gateways", "gateways", "only nodes of the control plane can be gateways",
-			"use other nodes if the gateways carry much traffic")
+			"use other nodes if the gateways forward much traffic")
 	case len(best.Endpoints) == 0:
 		d.warn("no-endpoints", "gateways", "the nodes have no address in their status, so their gateways only dial out",
 			"write the addresses at which other clusters reach them into endpoints")

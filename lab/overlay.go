@@ -47,7 +47,7 @@ func (o *overlay) join(m *runningNode) error {
 
 // plug adds a pod's link, with a hardware address derived from its first address, like overlay
 // CNIs. Neighbours cache the hardware address for ten seconds or more: the next pod with the IP
-// address would be unreachable if it had another one.
+// address would be unreachable with a different hardware address.
 func (o *overlay) plug(m *runningNode, c *runningPod) error {
 	name := vethName(c.spec.id())
 	mac := cardAddress(fmt.Sprint(o.bridge, "/", c.spec.addrs[0]))

@@ -34,7 +34,7 @@ type UpOptions struct {
 	Progress func(Event)   // called with each event
 }
 
-// NotReadyError lists what was not ready in time. The lab keeps running.
+// NotReadyError lists the nodes and objects that were not ready in time. The lab keeps running.
 type NotReadyError struct {
 	After   time.Duration
 	Waiting []string

@@ -232,7 +232,7 @@ func (o overlaps) check(t *testing.T, name string) {
 	}
 }
 
-// size makes the window another one, light or dark.
+// size sets the size of the window, and its color scheme.
 func size(ctx context.Context, t *testing.T, width, height int64, dark bool) {
 	t.Helper()
 	scheme := "light"

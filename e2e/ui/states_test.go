@@ -142,7 +142,7 @@ func TestStates(t *testing.T) {
 		until(ctx, t, patience, fmt.Sprintf(`!%s.includes('%s')`, headline, node))
 		hawser(t, env, "lab", "fault", "freeze-agent", node)
 	}
-	until(ctx, t, patience, `/^No agent answers since [\d:]{8}Z \(\d+ s ago\): states of clusters and links are not known/.test(`+headline+`) && document.querySelectorAll('.canvas .up').length === 0`)
+	until(ctx, t, patience, `/^No agent answers since [\d:]{8}Z \(\d+ s ago\): the states of clusters and links are unknown/.test(`+headline+`) && document.querySelectorAll('.canvas .up').length === 0`)
 	accessible(ctx, t, "all agents are silent")
 	gallery(ctx, t, "all-silent")
 

@@ -49,7 +49,7 @@ func (m Machine) initramfs(script string) ([]byte, error) {
 	return a.end(), nil
 }
 
-// order gives the files of the modules, each after those that it needs.
+// order returns the files of the modules, each after its dependencies.
 func (m Machine) order() ([]string, error) {
 	version := strings.TrimPrefix(filepath.Base(m.Kernel), "vmlinuz-")
 	root := filepath.Dir(filepath.Dir(m.Modules))

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// limit is how long a job may take, of which TCG needs the most.
+// limit is the maximum duration of a job. TCG needs most of it.
 var limit = flag.Duration("limit", 60*time.Minute, "how long each job may take")
 
 // inside chooses among the tests that a job runs.
@@ -35,9 +35,9 @@ func machine(t *testing.T) Machine {
 	return m
 }
 
-// modules are what jobs need. The kernel loads them by itself, one after the other,
-// and begins each transaction of nftables anew for each: that takes minutes where it
-// is emulated. Those that another kernel has built in are not missed.
+// modules are the modules that jobs need. The kernel would load them on demand and restart each
+// nftables transaction for each module: that takes minutes in emulation. Modules that are built into
+// the kernel may be missing.
 const modules = "tun veth bridge vxlan wireguard vrf macvlan " +
 	"nf_tables nft_chain_nat nft_ct nft_nat nft_masq nft_redir nft_reject_inet nft_hash nft_limit nft_log nft_fib_inet nft_numgen nf_conntrack_netlink " +
 	"esp4 esp6 xfrm_user xfrm_interface seqiv gcm ghash_generic chacha20poly1305 sch_netem sch_tbf"
@@ -85,7 +85,7 @@ func build(t *testing.T, what ...string) string {
 
 var programs = []string{"hawser=cmd/hawser", "hawser-agent=cmd/hawser-agent", "hawser-traffic=e2e/traffic/hawser-traffic"}
 
-// TestModules: the kernel has what the others stand on.
+// TestModules: the kernel has the modules that the other jobs need.
 func TestModules(t *testing.T) {
 	job(t, machine(t), "", `
 uname -r

@@ -43,7 +43,7 @@ func Folder() string {
 	return filepath.Join(cache, "hawser", "vm")
 }
 
-// Find looks for all that is needed. The error names what is missing.
+// Find finds the programs and files of a machine. The error names the missing ones.
 func Find(dir string, look func(program string) (string, error)) (Machine, error) {
 	m := Machine{Memory: 2048, Accel: cmp.Or(os.Getenv("HAWSER_VM_ACCEL"), "tcg")}
 	var missing []string
@@ -71,13 +71,13 @@ type Failure struct {
 	Output string
 }
 
-// Error gives the end of the output, too.
+// Error returns the error with the end of the output.
 func (f *Failure) Error() string {
 	return fmt.Sprintf("the script in the virtual machine ended with %d:\n%s", f.Code, f.Output)
 }
 
-// Run boots, runs a bash script as root and gives what it printed. The machine is
-// gone when it returns, which it does at the latest when ctx ends.
+// Run boots, runs a bash script as root and returns its output. It stops the machine
+// before it returns, at the latest when ctx is done.
 func (m Machine) Run(ctx context.Context, script string) (string, error) {
 	dir, err := os.MkdirTemp("", "hwvm-")
 	if err != nil {

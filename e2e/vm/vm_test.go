@@ -33,7 +33,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestFind names what is missing, and where it comes from.
+// TestFind: the error names the missing files and their source.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

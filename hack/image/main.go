@@ -6,8 +6,8 @@
 // architecture. With several the archive has an index of them, whose digest is printed.
 // With -charon strongSwan's charon comes as well, from this machine, with its plugins and
 // libraries; the image is for this machine's architecture then, and a label names their
-// packages, which are those of the lines of the file that -pin names. With -sbom a file
-// says what the image is made of. The same files give the same bytes.
+// packages, which must equal the lines of the -pin file. -sbom writes the contents of the image
+// as an SBOM. The same files give the same bytes.
 package main
 
 import (

@@ -260,8 +260,8 @@ func (b *blockAllocator) sizes(c *schema.Cluster) []int {
 	return []int{mapped, shared, tight}
 }
 
-// reportPoolFull tells what fills the pool, how many blocks it can hold, and which setting
-// makes room.
+// reportPoolFull reports what fills the pool, how many blocks it can hold, and which setting makes
+// room.
 func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 	live, gone, locked := 0, 0, 0
 	for _, o := range b.owner {

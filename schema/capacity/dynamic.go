@@ -32,7 +32,7 @@ func reservedText(s *schema.ClusterSet) string {
 	if s.Spec.DynamicExports == nil {
 		return ""
 	}
-	return " beside the quarter for dynamic exports"
+	return " outside the quarter for dynamic exports"
 }
 
 // dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs, have room for

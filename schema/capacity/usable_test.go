@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestAsUsable: a block that Check asks for holds what is declared, and the one
-// of half its size does not.
+// TestAsUsable: a block of the size that Check requires has room for the declared addresses. A block of
+// half that size does not.
 func TestAsUsable(t *testing.T) {
 	t.Parallel()
 	top := &schema.ClusterSet{Spec: schema.Spec{DynamicExports: &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}}}

@@ -21,7 +21,7 @@ func (s *Source) Parse() diag.List {
 	}
 	if at, found := ConflictMarker(s.File, s.Raw); found {
 		return diag.List{{Severity: diag.Error, Code: "merge-conflict", Pos: at, Summary: "the file holds the marks of an unfinished merge",
-			Hint: "keep of both sides what is meant and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"}}
+			Hint: "resolve the conflict and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"}}
 	}
 	if at, found := yamlsize.Excess(s.File, s.Raw); found {
 		return diag.List{{Severity: diag.Error, Code: "too-large", Pos: at, Summary: yamlsize.Summary(),

@@ -160,8 +160,8 @@ func (s *Source) wordPos(number int, text string) diag.Pos {
 }
 
 // firstWith returns the first line after which the text has the error. The YAML package names the
-// line where a collection starts, not the line that ends it too early. Lines after that one do not
-// change the error.
+// line where a collection starts, not the line that ends it too early. Later lines do not change the
+// error.
 func (s *Source) firstWith(err error) int {
 	ends := make([]int, 0, len(s.lines()))
 	at := 0
@@ -188,7 +188,7 @@ func yamlError(raw []byte) error {
 	}
 }
 
-// indentation returns what is wrong with the indentation of a line; empty if it matches a line above
+// indentation returns the error in the indentation of a line; empty if it matches a line above
 // that it can belong to.
 func (s *Source) indentation(number int) (summary, hint string) {
 	have, ok := indent(s.line(number))

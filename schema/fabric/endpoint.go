@@ -97,8 +97,8 @@ func Sources() []string {
 // endpoints.
 func IsEndpointSource(text string) bool { return slices.Contains(Sources(), text) }
 
-// HasStaticEndpoint reports whether the gateway has an endpoint that is written, and not found: one
-// that is known before anybody was heard.
+// HasStaticEndpoint reports whether the topology has an endpoint of the gateway, so that it is known
+// before any agent reports one.
 func (g *Gateway) HasStaticEndpoint() bool {
 	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !IsEndpointSource(text) })
 }
@@ -113,8 +113,7 @@ func (g *Gateway) HasService() bool {
 	return slices.Contains(g.Endpoints, SourceLoadBalancer) || slices.Contains(g.Endpoints, SourceNodePort)
 }
 
-// The ports that a cluster gives to Services of type NodePort, unless it is told otherwise:
-// --service-node-port-range of kube-apiserver.
+// The default port range of Services of type NodePort (--service-node-port-range of kube-apiserver).
 const (
 	FirstNodePort = 30000
 	LastNodePort  = 32767

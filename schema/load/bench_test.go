@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/validate"
 )
 
-// large writes a topology of so many clusters, each with its own prefixes, or
-// all with the same, and so many exports.
+// large returns a topology with this number of clusters and exports. The clusters have distinct
+// prefixes, or all the same.
 func large(tb testing.TB, clusters, exports int, same bool) []byte {
 	tb.Helper()
 	var out strings.Builder

@@ -214,7 +214,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
-	v.Set(reflect.MakeMap(v.Type())) // whatever it is, it is not missing
+	v.Set(reflect.MakeMap(v.Type())) // a wrong value is not a missing value
 	if n.Kind != yaml.MappingNode {
 		d.wrongType(n, t, "a mapping", "write {key: value}")
 		return

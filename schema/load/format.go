@@ -134,8 +134,8 @@ func (f *formatter) keepQuoted(n *yaml.Node) error {
 	return nil
 }
 
-// node gives the lines from from to to, which hold a node and what stands around it, with
-// the node's own indentation as wanted.
+// node returns the lines between from and to, which hold a node and its comments, with the wanted
+// indentation of the node.
 func (f *formatter) node(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -262,9 +262,9 @@ func (f *formatter) sequence(n *yaml.Node, t reflect.Type, from, to, want int) (
 	return append(out, shifted(f.lines[end:to], want-have)...), nil
 }
 
-// parts says where the part of each key or item begins, which stand on the lines of
-// starts with an indentation, and where the last one ends: comments above one belong to
-// it, those that are indented more to the one before.
+// parts returns the first line of each key or item and the end of the last one. The keys are on the
+// lines of starts, with the given indentation. Comments above a key belong to it; comments with more
+// indentation belong to the previous key.
 func (f *formatter) parts(starts []int, from, to, indent int) (begins []int, end int) {
 	border := func(least, at int) int {
 		begin := at

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// formatSeeds gives topologies of the tree, in all the ways they are written in.
+// formatSeeds returns all topologies of the repository.
 func formatSeeds(tb testing.TB) [][]byte {
 	tb.Helper()
 	var out [][]byte
@@ -62,7 +62,7 @@ func checkFormatted(t *testing.T, raw []byte) bool {
 		t.Fatalf("the result cannot be formatted: %v\n%s", list, out)
 	}
 	if !bytes.Equal(out, again) {
-		t.Errorf("formatting twice gives something else:\n%s", cmp.Diff(string(out), string(again)))
+		t.Errorf("formatting twice changes the text:\n%s", cmp.Diff(string(out), string(again)))
 	}
 	if a, b := bytes.Count(raw, []byte("#")), bytes.Count(out, []byte("#")); a != b {
 		t.Errorf("%d marks of comments before, %d after:\n%s", a, b, out)

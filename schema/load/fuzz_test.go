@@ -18,14 +18,14 @@ import (
 	"hawser.dev/hawser/schema/ownership"
 )
 
-// equalSets compares topologies; a list that is empty equals one that is missing.
+// equalSets compares topologies. An empty list equals a missing list.
 var equalSets = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }
 
-// archives gives the files of tests that hold topologies.
+// archives returns the test files with topologies.
 func archives(tb testing.TB) []string {
 	tb.Helper()
 	var out []string
@@ -39,9 +39,8 @@ func archives(tb testing.TB) []string {
 	return out
 }
 
-// FuzzLoad checks that no input makes Topology or Print panic, that every finding
-// has a code, and that what is accepted loads equal, and means the
-// same to owners, after it was written out.
+// FuzzLoad checks that no input makes Topology or Print panic, that every finding has
+// a code, and that an accepted topology survives a round trip, also for ownership.
 func FuzzLoad(f *testing.F) {
 	f.Add(example(f))
 	for _, file := range archives(f) {

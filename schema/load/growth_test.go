@@ -81,14 +81,14 @@ func shapes() map[string]func(n int) string {
 		"links": func(n int) string {
 			return "  connectivity:\n    mode: links\n    links:\n" + times(n, "    - [c%d, c0]\n") + "  clusters:\n" + times(n, cluster("c%d", ""))
 		},
-		"links of nobody":  func(n int) string { return "  links:\n" + times(n, "  - {between: [x%d, y%d], port: 1}\n") + two },
-		"domains":          func(n int) string { return "  extraDomains: [" + times(n, "a.b, ") + "]\n" + two },
-		"epochs":           func(n int) string { return "  keys: {epochs: [" + times(n, "%d, ") + "]}\n" + two },
-		"proposals":        func(n int) string { return "  tunnel: {ipsec: {proposals: [" + times(n, "aes, ") + "]}}\n" + two },
-		"unknown keys":     func(n int) string { return two + times(n, "  clu%d: 1\n") },
-		"keys on one line": func(n int) string { return "  tunnel: {" + times(n, "k%d: 1, ") + "}\n" + two },
-		"a long line":      func(n int) string { return "  tunnel: {" + times(n, "ü%d: 1, ") + "}\n" + two },
-		"aliases":          func(n int) string { return "  a: &a [x,x,x,x,x,x,x,x,x]\n" + times(n, "  k%d: [*a, *a, *a]\n") },
+		"links of unknown clusters": func(n int) string { return "  links:\n" + times(n, "  - {between: [x%d, y%d], port: 1}\n") + two },
+		"domains":                   func(n int) string { return "  extraDomains: [" + times(n, "a.b, ") + "]\n" + two },
+		"epochs":                    func(n int) string { return "  keys: {epochs: [" + times(n, "%d, ") + "]}\n" + two },
+		"proposals":                 func(n int) string { return "  tunnel: {ipsec: {proposals: [" + times(n, "aes, ") + "]}}\n" + two },
+		"unknown keys":              func(n int) string { return two + times(n, "  clu%d: 1\n") },
+		"keys on one line":          func(n int) string { return "  tunnel: {" + times(n, "k%d: 1, ") + "}\n" + two },
+		"a long line":               func(n int) string { return "  tunnel: {" + times(n, "ü%d: 1, ") + "}\n" + two },
+		"aliases":                   func(n int) string { return "  a: &a [x,x,x,x,x,x,x,x,x]\n" + times(n, "  k%d: [*a, *a, *a]\n") },
 		"aliases of aliases": func(n int) string {
 			out := "  a0: &a0 [x,x,x,x,x,x,x,x,x]\n"
 			for i := 1; i < n; i++ {
@@ -107,7 +107,7 @@ func shapes() map[string]func(n int) string {
 	return specs
 }
 
-// sized gives a shape of about so many bytes.
+// sized returns a shape of about this number of bytes.
 func sized(shape func(int) string, bytes int) []byte {
 	n := 64
 	for len(shape(2*n)) < bytes && n < bytes {
@@ -159,7 +159,7 @@ func BenchmarkMegabyte(b *testing.B) {
 	}
 }
 
-// TestTooManyFindings: what is left out is told, with the severity of the worst of it.
+// TestTooManyFindings: one finding reports the omitted ones, with their worst severity.
 func TestTooManyFindings(t *testing.T) {
 	t.Parallel()
 	list := loadAndPrint(t, sized(shapes()["one prefix often"], 60_000))
@@ -170,7 +170,7 @@ func TestTooManyFindings(t *testing.T) {
 		}
 	}
 	if told != 1 || len(list) > diag.MaxFindings+1 {
-		t.Errorf("told %d times among %d findings", told, len(list))
+		t.Errorf("reported %d times among %d findings", told, len(list))
 	}
 	// No number of warnings hides an error.
 	list = loadAndPrint(t, append(sized(shapes()["warnings"], 60_000), "  domain: wrong_\n"...))

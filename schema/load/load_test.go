@@ -26,8 +26,8 @@ func example(tb testing.TB) []byte {
 	return raw
 }
 
-// TestLoadWrong compares what is printed for wrong files with the goldens. A
-// section "name.yaml" is the input, "name.out" beside it what must be printed.
+// TestLoadWrong compares the findings of invalid files with the goldens. A section "name.yaml" is the
+// input, "name.out" its output.
 func TestLoadWrong(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/wrong/*.txtar")
@@ -75,7 +75,7 @@ func wrong(t *testing.T, file string) {
 	}
 }
 
-// printed gives what a user sees for a file. Every finding must have a place and a code.
+// printed returns the output for a file. Every finding must have a position and a code.
 func printed(t *testing.T, raw []byte) string {
 	t.Helper()
 	_, src, list := Topology("clusterset.yaml", raw)
@@ -103,7 +103,7 @@ func TestExampleLoads(t *testing.T) {
 		}
 	}
 	if lines := bytes.Count(first, []byte("\n")); lines > 30 {
-		t.Errorf("the file that people see first has %d lines: what it need not say stands in docs/clusterset.full.yaml", lines)
+		t.Errorf("the first example of users has %d lines: move optional settings to docs/clusterset.full.yaml", lines)
 	}
 }
 

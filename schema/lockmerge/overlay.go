@@ -131,7 +131,7 @@ func (o *merger) reportTaken(path string, line diag.Pos, what, holder string, pu
 	d := diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
 		Related: []diag.Related{{Path: holder, Pos: published}},
 		Summary: fmt.Sprintf("has %s, which is published for %s", what, holder),
-		Hint:    "run hawser allocate, which allocates another one, and commit the lock"}
+		Hint:    "run hawser allocate to allocate a new one, and commit the lock"}
 	if both {
 		d.Severity, d.Code = diag.Warning, "lock-conflict"
 		d.Summary += "; it gets another"

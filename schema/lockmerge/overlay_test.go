@@ -75,7 +75,7 @@ func TestOntoPublished(t *testing.T) {
 			refused: "lock:4:3: error: exports[ns/x].vips: would change from the published 243.0.0.1 to 243.0.0.9"},
 		{name: "a line stands twice", committed: "  exports[ns/x].vips: [243.0.0.1]\n  exports[ns/x].vips: [243.0.0.9]\n",
 			pub: "  exports[ns/x].vips: [243.0.0.9]\n", want: "  exports[ns/x].vips: [243.0.0.9]\n"},
-		{name: "what was removed stays reserved", committed: "  exports[ns/x].vips: [243.0.0.2]\n",
+		{name: "removed exports stay reserved", committed: "  exports[ns/x].vips: [243.0.0.2]\n",
 			pub:  "  exports[ns/gone].vips: [243.0.0.1]\n  exports[ns/x].vips: [243.0.0.2]\n",
 			want: "  exports[ns/gone].vips: [243.0.0.1]\n  exports[ns/x].vips: [243.0.0.2]\n"},
 		{name: "until it is released", committed: "  exports[ns/a].vips: [243.0.0.1]\nreleased:\n  exports[ns/gone].vips: [243.0.0.1]\n",

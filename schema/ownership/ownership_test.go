@@ -58,8 +58,8 @@ func versionOf(t *testing.T, text string) Version {
 	return Version{set, src}
 }
 
-// TestDifferences: what two versions differ in is told by what it means, with its line
-// and who owns it by the former one.
+// TestDifferences: Diff lists the changes between two versions, each with its line and its owners in the
+// old version.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	const g1, shop = "g1@example.org", "shop@example.org teams@example.org"
@@ -79,7 +79,7 @@ func TestDifferences(t *testing.T) {
 			[]string{"19 adds cluster g1: gateways[b]: " + g1}},
 		{"a gateway of a cluster without owners", []string{"endpoints: [192.0.2.2]", "endpoints: [192.0.2.9]"},
 			[]string{"24 changes cluster g2: gateways[a].endpoints: "}},
-		{"an endpoint beside another cluster's", []string{"endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:7000']"}, []string{
+		{"an endpoint near another cluster's", []string{"endpoints: [192.0.2.1]", "endpoints: ['192.0.2.2:7000']"}, []string{
 			"18 changes cluster g1: gateways[a].endpoints: " + g1,
 			"18 changes cluster g1: endpoint 192.0.2.2, which another cluster has: ",
 			"24 changes cluster g2: endpoint 192.0.2.2, which another cluster has: "}},
@@ -131,7 +131,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferencesFollowVersions: whoever makes themselves an owner owns nothing before.
+// TestDifferencesFollowVersions: users who add themselves as owners own nothing in the old version.
 func TestDifferencesFollowVersions(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(owned, "  - name: g2\n", "  - name: g2\n    owners: [eve@example.org]\n", 1)
@@ -147,7 +147,7 @@ func TestDifferencesFollowVersions(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfNames: where names are none, or occur twice, nothing is said.
+// TestDifferencesOfNames: missing or duplicate names are no changes.
 func TestDifferencesOfNames(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string][2]string{
@@ -164,7 +164,7 @@ func TestDifferencesOfNames(t *testing.T) {
 }
 
 // TestOwnedFields holds the decision of each field of clusters and exports, and of the
-// whole: whoever adds one decides whether its owners may change it. ADR 17 says why.
+// topology. A new field needs an entry here: may owners of its item change it? See ADR 17.
 func TestOwnedFields(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -202,8 +202,7 @@ func TestOwnedFields(t *testing.T) {
 	}
 }
 
-// TestDifferencesSeeEverything: whatever field of a topology is another, there is a
-// difference: what nobody sees nobody has to own.
+// TestDifferencesSeeEverything: a change of any field is listed. An unlisted change would need no owner.
 func TestDifferencesSeeEverything(t *testing.T) {
 	t.Parallel()
 	full := func() (*schema.ClusterSet, map[string]func()) {
@@ -228,7 +227,7 @@ func TestDifferencesSeeEverything(t *testing.T) {
 	}
 }
 
-// fillAll gives every field a value, and notes by path what changes it.
+// fillAll sets every field, and records by path a function that changes it.
 func fillAll(t *testing.T, v reflect.Value, path string, changes map[string]func()) {
 	t.Helper()
 	set := func(first, second any) {

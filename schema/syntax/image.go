@@ -31,7 +31,7 @@ func CheckImage(text string) (summary, hint string) {
 	case len(name) > 255 || !imagePath.MatchString(name):
 		return fmt.Sprintf("%q is not the name of an image", name), like
 	case !hasDigest || strings.HasSuffix(text, "@"):
-		return fmt.Sprintf("%q names no version", text), "add a tag or a digest: nodes would run what was newest when each pulled it"
+		return fmt.Sprintf("%q names no version", text), "add a tag or a digest: each node would run the version that was newest when it pulled the image"
 	}
 	return "", ""
 }

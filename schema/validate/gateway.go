@@ -272,8 +272,8 @@ func (c *checker) keys() {
 	}
 }
 
-// recipient checks an age recipient. What is wrong with it is not printed, as
-// it may be an identity, which is secret.
+// recipient checks an age recipient. Findings do not contain it: it may be
+// an identity, which is secret.
 func (c *checker) recipient(path, text string) bool {
 	if text == "" {
 		return false

@@ -70,7 +70,7 @@ func (c *checker) checkConnected() {
 	}
 }
 
-// linkSettings checks what is said about single links.
+// linkSettings checks the settings of single links.
 func (c *checker) linkSettings() {
 	seen := uniqueness{}
 	for i := range c.set.Spec.Links {

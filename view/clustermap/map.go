@@ -73,7 +73,7 @@ type Link struct {
 	Driver  string    `json:"driver"`
 	Change  string    `json:"change,omitempty"`
 	State   string    `json:"state,omitempty"`
-	// Explained reports whether every broken pair of gateways has one that is down.
+	// Explained reports whether every broken pair of gateways has a gateway that is down.
 	Explained bool `json:"explained,omitempty"`
 	// Uses are the pairs of gateways with the traffic's active links (a-b, in the order of
 	// Between), as agents report them.

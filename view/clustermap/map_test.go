@@ -129,7 +129,7 @@ func TestNoCardsOverlap(t *testing.T) {
 	}
 }
 
-// TestLabelsAreSeen: no card hides what is written at the link of its cluster.
+// TestLabelsAreSeen: no card hides the label of a link of its cluster.
 func TestLabelsAreSeen(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 6; n++ {
@@ -160,8 +160,7 @@ func TestLabelsAreSeen(t *testing.T) {
 	}
 }
 
-// TestHostileNames: a fabric that somebody else wrote brings no element into a page and no
-// statement into a graph.
+// TestHostileNames: a hostile fabric adds no element to a page and no statement to a graph.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	const evil = "\x00\x1bx\"]\n  click n0 href \"javascript:alert(1)\"\n<script>alert(1)</script>&\\"

@@ -57,7 +57,7 @@ func (m *Map) Layout() Layout {
 	}
 	innerX, innerY := ring(len(inner), step)
 	outerX, outerY := ring(len(outer), step)
-	if !cards && len(inner) > 1 { // separate the hubs, so that their links can be told apart
+	if !cards && len(inner) > 1 { // separate the hubs, so that their links can be distinguished
 		innerX, innerY = max(innerX, outerX*0.35), max(innerY, outerY*0.35)
 	}
 	if len(inner) > 0 { // room for the ring inside

@@ -196,7 +196,7 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// TestBounds: a large clusterset gives no larger matrix, and says what it leaves out.
+// TestBounds: the matrix of a large clusterset is bounded, and counts the omitted rows and columns.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	f := world()
@@ -218,7 +218,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestWrong: what is not there is said.
+// TestWrong: unknown clusters and exports are errors.
 func TestWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

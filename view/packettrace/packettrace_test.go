@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// way gives a journey of five packets that came as "from>to", and left as "from>to".
+// way returns a hop with five packets that came as "from>to", and left as "from>to".
 func way(in, out, came, left string) status.FlowTrace {
 	ends := func(text string) status.Ends {
 		from, to, _ := strings.Cut(text, ">")
@@ -137,15 +137,15 @@ func TestJoin(t *testing.T) {
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived) & g2-a!(dropped)"},
 		{"the answer is dropped", []NodeTrace{node("g1-w", client), node("g1-a", a, ended("hw-wg1", repliesTo)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a!(dropped)"},
-		{"the tunnel does not carry", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
+		{"the tunnel drops packets", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
 			route + "vanished: g1-w g1-a(vanished)"},
-		{"it may have gone to somebody who was not asked", []NodeTrace{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
+		{"it may have gone to a node that was not queried", []NodeTrace{node("g1-w", client), node("g1-a", a)}, route + "unclear: g1-w g1-a(unclear)"},
 		{"it may have gone to a gateway that did not answer", []NodeTrace{node("g1-w", client), node("g2-a")}, route + "unclear: g1-w(unclear)"},
 		{"all gateways of the cluster answered", []NodeTrace{node("g1-w", client), node("g1-a")}, route + "vanished: g1-w(vanished)"},
 		{"it may have gone to a node that did not answer", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b)}, route + "unclear: g1-w g1-a g2-a(unclear)"},
 		{"all nodes of the cluster answered", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b), node("g2-w")}, route + "vanished: g1-w g1-a g2-a(vanished)"},
 		{"it may not be among those that are followed", []NodeTrace{node("g1-w", client), node("g1-a", a), full(node("g2-a"))}, route + "unclear: g1-w g1-a(unclear)"},
-		{"nobody asked the next node about such packets", []NodeTrace{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
+		{"the next node was not queried about such packets", []NodeTrace{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "10.7.2.5/32")},
 			route + "unclear: g1-w g1-a(unclear)"},
 		{"the next node was asked about such packets", []NodeTrace{node("g1-w", client), node("g1-a", a), only(node("g2-a"), "242.1.2.0/24")},
 			route + "vanished: g1-w g1-a(vanished)"},
@@ -162,7 +162,7 @@ func TestJoin(t *testing.T) {
 			node("g1-a", a, way("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)\n" +
 				"tcp 10.7.2.6 -> 243.0.0.1:80 vanished: g1-w g1-a g2-a g2-w(arrived), answered g2-w(vanished)"},
-		{"passed on by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", repliesTo, "")),
+		{"forwarded by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", repliesTo, "")),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a hub-a g2-a g2-w(arrived), answered"},
 		{"round in circles", []NodeTrace{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
 			route + "circling: g1-w g1-a g2-a g1-a(circling)"},
@@ -170,7 +170,7 @@ func TestJoin(t *testing.T) {
 			route + "circling: g1-a g2-a(circling)"},
 		{"the answer goes past the worker", []NodeTrace{node("g1-w", asks), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray)"},
-		{"and is refused, at whatever rule that ends", []NodeTrace{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"and is rejected, at any rule", []NodeTrace{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "astray: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(astray), 5 resets"},
 		{"another question there is no refusal", []NodeTrace{node("g1-w", asks, ended("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},

@@ -75,9 +75,9 @@ func reverse(e status.Ends) status.Ends {
 	return status.Ends{Protocol: e.Protocol, From: e.To, To: e.From}
 }
 
-// past marks and gives the ends of an answer on other nodes than the one that translated
-// the question, with what only that one could have turned back: the client did not ask
-// who seems to answer. Where that node may have had it unseen they are Unclear.
+// past marks and returns the last hops of a reply on nodes other than the translating node. Only that
+// node can reverse the translation: without it the client gets a reply from an unknown address. The
+// hops are Unclear if the translating node may have forwarded the reply unseen.
 func (j *joiner) past(question, answer *Hop) []*Hop {
 	asked := question.Flow
 	if asked.Ingress == asked.Egress {

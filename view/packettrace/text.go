@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// maxArrived is how many of the traces that arrived are listed.
+// maxArrived is the maximum number of listed traces that arrived.
 const maxArrived = 20
 
 // Text returns the text form of hawser diagnose.
@@ -41,7 +41,7 @@ func (r *Report) Text() string {
 		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
 	}
 	problems()
-	// Where all got there it was not what was looked for.
+	// If all packets arrived, the trace did not find the problem.
 	if slices.ContainsFunc(r.Traces, func(t Trace) bool { return t.Outcome != Arrived }) {
 		for _, s := range r.Nodes {
 			if s.ReversePathDrops > 0 {

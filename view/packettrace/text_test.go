@@ -40,7 +40,7 @@ func everyOutcome() *Report {
 	}}
 }
 
-// TestText: each outcome says where packets were, what became of them, and what to do.
+// TestText: the text of each outcome has the nodes of the packets, the outcome, and the next step.
 func TestText(t *testing.T) {
 	t.Parallel()
 	const want = `21 packets of the clusterset followed on 2 nodes in 10 s
@@ -100,7 +100,7 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, 
 	}
 }
 
-// TestManyArrived: what got there is told in a line each, and not without end.
+// TestManyArrived: traces that arrived have one line each, up to a limit.
 func TestManyArrived(t *testing.T) {
 	t.Parallel()
 	var traces []Trace
@@ -109,7 +109,7 @@ func TestManyArrived(t *testing.T) {
 	}
 	have := (&Report{Traces: traces, Nodes: []status.Diagnosis{{Packets: 27}}}).Text()
 	if n, want := strings.Count(have, ": arrived at "), maxArrived; n != want || strings.Count(have, "\nand 7 more that arrived\n") != 1 {
-		t.Errorf("%d of %d are told:\n%s", n, want, have)
+		t.Errorf("%d of %d are listed:\n%s", n, want, have)
 	}
 }
 

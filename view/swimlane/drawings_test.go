@@ -103,7 +103,7 @@ func TestParseWrong(t *testing.T) {
 //	-> over what the next step is come to
 //	a lane!: where it ends, in red
 //
-// A line that begins with white space goes on with the one before. Errors name the line.
+// A line that begins with white space continues the previous line. Errors name the line.
 func parse(text string) (title string, paths []Path, err error) {
 	by, number := "", 0
 	var lines []string

@@ -26,7 +26,7 @@ func paths() []Path {
 	}
 }
 
-// TestGolden: the drawing is as it was looked at.
+// TestGolden compares drawings with the goldens.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	got := Draw("hawser diagnose", paths()).String()
@@ -48,8 +48,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNothingOverlaps: no step hides another one, all are in the lane of their node and in
-// the picture, and so are the lines of their texts.
+// TestNothingOverlaps: no event hides another event. All events and their texts are inside the swimlane
+// of their node and inside the picture.
 func TestNothingOverlaps(t *testing.T) {
 	t.Parallel()
 	long := []Path{{Title: strings.Repeat("a long title ", 30), Events: []Event{

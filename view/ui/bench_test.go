@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// BenchmarkPicture draws a mesh of 300 clusters whose agents all answer, as is done every half
-// second while somebody watches.
+// BenchmarkPicture draws a mesh of 300 clusters whose agents all answer, as the page does every half
+// second while it is open.
 func BenchmarkPicture(b *testing.B) {
 	const clusters = 300
 	names := make([]string, clusters)

@@ -39,8 +39,8 @@ func hostile(t *testing.T) *Snapshot {
 		Traces:  &packettrace.Report{Traces: []packettrace.Trace{{First: hop, Outcome: packettrace.Dropped}}}})
 }
 
-// TestFile: whatever clusters, nodes, agents and files are called, a file has the scripts and
-// styles of the page and nothing else, and its policy names each of them.
+// TestFile: with any names of clusters, nodes, agents and files, a report has only the scripts and styles
+// of the page, and its policy lists each of them.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	snapshot := hostile(t)

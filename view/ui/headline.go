@@ -122,7 +122,7 @@ func joinTexts(a, b string) string {
 // silences returns the problems of agents that do not answer.
 func silences(m *clustermap.Map, r Reports) []Problem {
 	if len(r.Agents) == 0 && len(r.Unreachable) > 0 {
-		all := Problem{Severity: Error, Subject: "No agent answers", Consequence: "states of clusters and links are not known", Detail: r.Unreachable[0].Error}
+		all := Problem{Severity: Error, Subject: "No agent answers", Consequence: "the states of clusters and links are unknown", Detail: r.Unreachable[0].Error}
 		for i := range r.Unreachable {
 			if at := r.Unreachable[i].LastAnswer; at != nil && (all.Since == nil || at.After(*all.Since)) {
 				all.Since = at
@@ -201,7 +201,7 @@ func located(f *fabric.Fabric, list []status.Unreachable) []status.Unreachable {
 	return out
 }
 
-// isAgentOf reports whether an agent that does not answer is that of a gateway.
+// isAgentOf reports whether an unreachable agent runs on the node of a gateway.
 func isAgentOf(u *status.Unreachable, r Reports, cluster, gateway, node string) bool {
 	if u.Cluster != "" && u.Cluster != cluster {
 		return false

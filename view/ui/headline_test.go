@@ -68,7 +68,7 @@ func TestHeadline(t *testing.T) {
 		{"a cluster cannot be asked", Reports{HasAgents: true, Agents: mesh("", "g1", "g2"), Unreachable: []status.Unreachable{{Agent: "g3", Cluster: "g3", Error: "refused"}, silent("g3", "g3-gw")}},
 			[]string{"error cluster g3|does not answer|its API server cannot be reached|refused"}},
 		{"no agent answers", Reports{HasAgents: true, Unreachable: []status.Unreachable{silent("g1", "g1-gw"), silent("g2", "g2-gw")}},
-			[]string{"error No agent answers||states of clusters and links are not known|no answer since 03:04"}},
+			[]string{"error No agent answers||the states of clusters and links are unknown|no answer since 03:04"}},
 		{"a gateway without a link whose agent answers", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2", "g3")}, []string{"error g3/a|no link of this gateway is up||"}},
 		{"a link is down between gateways with other links", Reports{HasAgents: true, Agents: cut}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
 		{"the API knows why an agent is silent", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")},

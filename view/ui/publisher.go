@@ -85,7 +85,7 @@ func (f *publisher) refresh(ctx context.Context, ask bool) {
 	before := f.now
 	f.mu.Unlock()
 	if before != nil && !ask {
-		return // somebody else just made one
+		return // another goroutine just made one
 	}
 	var trouble []string
 	set, err := f.config.Source.Clusterset(ctx)
@@ -94,7 +94,7 @@ func (f *publisher) refresh(ctx context.Context, ask bool) {
 	}
 	if set == nil {
 		if set = emptyClusterset(); before != nil {
-			set = before.set // the last one that could be read
+			set = before.set // the last readable clusterset
 		}
 	}
 	var reports Reports

@@ -18,7 +18,7 @@ import (
 )
 
 // Snapshot is what the page shows of a clusterset at one time. Clusters and links are separate
-// pieces of JSON, which the server compares with those of the snapshot before. Full snapshots of
+// pieces of JSON, which the server compares with the previous snapshot. Full snapshots of
 // hawser report have a Verification or Traces, too.
 type Snapshot struct {
 	head     head
@@ -137,7 +137,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		drawn = clustermap.New(set.Fabric)
 		layout = drawn.Layout()
 	}
-	filled := *drawn // a copy of what is filled in
+	filled := *drawn // a copy to fill in
 	filled.Clusters, filled.Links = slices.Clone(drawn.Clusters), slices.Clone(drawn.Links)
 	for i := range filled.Clusters {
 		filled.Clusters[i].Gateways = slices.Clone(filled.Clusters[i].Gateways)
@@ -219,8 +219,8 @@ func (p *Snapshot) piece(key string, value any) {
 	p.pieces[key] = raw
 }
 
-// pairs gives the pairs of gateways of links, as both ends tell of them, and counts what
-// passed since the snapshot before.
+// pairs returns the pairs of gateways of links, as both ends report them, with the traffic since the
+// previous snapshot.
 func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before *Snapshot, at time.Time) map[[2]string][]pair {
 	drawn := make(map[[2]string]bool, len(links))
 	for i := range links {
@@ -287,7 +287,7 @@ func withoutProbes(rate int64, f *fabric.Fabric) int64 {
 	return rate - probes
 }
 
-// rateOver is over how long at least traffic is counted: less tells of single packets.
+// rateOver is the minimum time over which traffic is counted: a shorter time would show single packets.
 const rateOver = time.Second
 
 func (p *Snapshot) count(key string, before *Snapshot, bytes int64, at time.Time) int64 {

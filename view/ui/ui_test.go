@@ -180,7 +180,7 @@ func (f *fake) followedNothing(t *testing.T) {
 	}
 }
 
-// TestAttacks: who is not let in, and what nobody gets.
+// TestAttacks: requests that the server rejects, and files that it never serves.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
@@ -461,7 +461,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestNobodyWatches: agents are asked while somebody watches, and not otherwise.
+// TestNobodyWatches: agents are queried only while a page is open.
 func TestNobodyWatches(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1")
@@ -469,7 +469,7 @@ func TestNobodyWatches(t *testing.T) {
 	s.get(s.at.URL+"/api/map", nil)
 	source.mu.Lock()
 	if source.queries != 0 {
-		t.Errorf("agents were asked %d times for nobody", source.queries)
+		t.Errorf("agents were queried %d times without an open page", source.queries)
 	}
 	source.mu.Unlock()
 	s.events(func(string, []byte) bool {
@@ -531,7 +531,7 @@ func TestThousand(t *testing.T) {
 }
 
 // TestManyLive: a mesh of more clusters than its links are listed for, whose agents all answer:
-// what is said of it stays small, a link that breaks comes onto the map with the next question,
+// messages about it stay small, a link that breaks comes onto the map with the next question,
 // and goes when it is up again.
 func TestManyLive(t *testing.T) {
 	t.Parallel()
@@ -543,7 +543,7 @@ func TestManyLive(t *testing.T) {
 				names[i] = fmt.Sprintf("c%03d", i)
 			}
 			source := newFake(names...)
-			// report has every gateway connected to every other, but for those of broken.
+			// report has every gateway connected to every other one, except the gateways of broken.
 			report := func(broken map[string]bool) Reports {
 				out := Reports{HasAgents: true, Agents: make([]status.Status, clusters)}
 				for i, from := range names {
@@ -632,7 +632,7 @@ func TestManyLive(t *testing.T) {
 				}
 				return false
 			})
-			// What is asked of one cluster.
+			// The answer for one cluster.
 			if resp, body := s.get(s.at.URL+"/api/cluster?name=c000", nil); resp.StatusCode != http.StatusOK || strings.Count(body, `"to":`) != clusters-1 {
 				t.Errorf("the ways of a cluster: %s %.200s", resp.Status, body)
 			}

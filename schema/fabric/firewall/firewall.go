@@ -50,8 +50,8 @@ type Rule struct {
 // Destination is an endpoint.
 type Destination struct {
 	Host string `json:"host"` // an address, a name, or what it is found by (fabric.Sources)
-	// First is the first port there: a router forwards from it to that of the gateway. 0:
-	// the ports are those of the gateway.
+	// First is the first port at the endpoint: a router forwards from it to the port of the gateway.
+	// 0: the ports are the ports of the gateway.
 	First int `json:"first_port,omitempty"`
 }
 
@@ -78,21 +78,21 @@ type Calculator struct {
 	fabric   *fabric.Fabric
 	graph    *fabric.Graph
 	clusters map[string]*fabric.Cluster
-	lanes    map[string]string // by cluster: those of its gateways, as text
+	ordinals map[string]string // by cluster: the ordinals of its gateways, as text
 }
 
 // New prepares a fabric. It must not change afterwards.
 func New(f *fabric.Fabric) *Calculator {
 	s := &Calculator{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
-		lanes: make(map[string]string, len(f.Clusters))}
+		ordinals: make(map[string]string, len(f.Clusters))}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		s.clusters[c.Name] = c
-		lanes := make([]byte, len(c.Gateways)) // each below MaxLanes
+		ordinals := make([]byte, len(c.Gateways)) // each below MaxLanes
 		for j := range c.Gateways {
-			lanes[j] = byte(c.Gateways[j].Ordinal)
+			ordinals[j] = byte(c.Gateways[j].Ordinal)
 		}
-		s.lanes[c.Name] = string(lanes)
+		s.ordinals[c.Name] = string(ordinals)
 	}
 	return s
 }
@@ -123,8 +123,8 @@ type group struct {
 
 func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*group {
 	type key struct {
-		driver, lanes string
-		port          int
+		driver, ordinals string
+		port             int
 	}
 	at := map[key]*group{}
 	var out []*group
@@ -135,7 +135,7 @@ func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*
 			continue
 		}
 		link := s.fabric.Link(c.Name, name)
-		k := key{link.Driver, s.lanes[name], link.Port}
+		k := key{link.Driver, s.ordinals[name], link.Port}
 		if near == nil || k != last {
 			if at[k] == nil {
 				at[k] = &group{link: link}
@@ -169,7 +169,7 @@ func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*gro
 			switch have := needs[n]; {
 			case have == nil:
 				needs[n] = near.names
-			case &have[0] != &near.names[0]: // two lanes of one group have ports of their own
+			case &have[0] != &near.names[0]: // two ordinals of one group have ports of their own
 				have = slices.Concat(have, near.names)
 				slices.Sort(have)
 				needs[n] = slices.Compact(have)

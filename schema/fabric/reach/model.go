@@ -73,9 +73,9 @@ type Model struct {
 	headless  map[string][]*fabric.Export     // by cluster with a part
 	served    map[string][]*fabric.Export     // by cluster with a part: those with UDP ports
 	dynamic   map[string]*fabric.Export       // by cluster: one that stands for those that are made in it
-	group     map[string]int                  // of clusters that have a way to each other
+	group     map[string]int                  // of clusters that have a path to each other
 	blocks    *prefixes                       // global blocks
-	flat      *prefixes                       // prefixes of pods and services that are reached as they are
+	flat      *prefixes                       // prefixes of pods and services with distinct CIDRs
 	all       *prefixes                       // prefixes of pods and services
 }
 

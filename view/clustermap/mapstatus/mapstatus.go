@@ -31,9 +31,9 @@ type reach struct {
 
 // Fill sets the state of every cluster, gateway and link of a map.
 //
-// A state marks a cause, not what follows from it. A gateway is down if no agent reports a
+// A state marks a cause, not its consequences. A gateway is down if no agent reports a
 // connected link of it, and its agent is silent or its peers have other links. It is up if its
-// agent answered and is ready, whatever state its peers are in. A link is up if all pairs of its
+// agent answered and is ready, independent of the state of its peers. A link is up if all pairs of its
 // gateways are connected, as the answering ends report, and down if no pair is; Link.Explained
 // reports whether gateways that are down are the reason. A cluster combines the states of its
 // gateways. A state without any answer is unknown.
