@@ -311,7 +311,7 @@ func requestIdentity(ctx context.Context, env *cli.Env, c *kubeclient.Client, f 
 func (j *joining) printDiff(env *cli.Env) error {
 	text := diff.Diff(j.before.Path, j.before.Raw, j.after.Path, j.after.Raw)
 	if j.identity != "" {
-		text = bytes.ReplaceAll(text, []byte(j.recipient), []byte("(known later)"))
+		text = bytes.ReplaceAll(text, []byte(j.recipient), []byte("(known after publish)"))
 	}
 	if j.lock != nil {
 		text = append(text, diff.Diff(j.before.LockPath, j.before.Lock, j.before.LockPath, j.lock)...)
