@@ -202,7 +202,7 @@ func (pair *clusterPair) down() {
 }
 
 func (pair *clusterPair) takeDown() {
-	if !pair.ours {
+	if !pair.owned {
 		return
 	}
 	if out, err := pair.remove(); err != nil {
@@ -238,7 +238,7 @@ func removeAtEnd(dir string) (remove func() ([]byte, error), err error) {
 type clusterPair struct {
 	dir        string
 	kubeconfig string
-	ours       bool
+	owned      bool
 	shape      labOptions
 	clusters   []string
 	installed  *clusterset // installed clusterset
@@ -278,7 +278,7 @@ func needClusters(t *testing.T, opts labOptions) *clusterPair {
 		if pair.remove, err = removeAtEnd(pair.dir); err != nil {
 			t.Fatal(err)
 		}
-		pair.ours = true
+		pair.owned = true
 		up := exec.Command("kubelab", "--dir", pair.dir, "up", "--bin", built.kube, "--agent", filepath.Join(built.dir, "hawser-agent"),
 			"--proxy", opts.proxy, fmt.Sprintf("--flat=%t", opts.flat), "--pods", opts.pods, "--families", cmp.Or(opts.families, "ipv4"),
 			"--cni", cmp.Or(opts.cni, "bridge"), "--cni-bin", built.cni)

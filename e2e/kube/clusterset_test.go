@@ -178,7 +178,7 @@ func (s *clusterset) install(t *testing.T) {
 		s.apply(t, c, s.must(t, "", "hawser", "keys", "signers", s.path("repo"), "--root-key", s.path("root.key"), "--cluster", c, "-o", "secret"))
 	}
 	s.sync(t)
-	if !s.ours { // replace the agents of an earlier run
+	if !s.owned { // replace the agents of an earlier run
 		for _, c := range s.clusters {
 			s.kubectl(t, c, "-n", "hawser-system", "delete", "pod", "--all")
 		}
