@@ -85,7 +85,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, key := range allowed {
 		if !used[key] {
-			t.Logf("%s is allowed and does not exist: remove the line", key)
+			t.Errorf("%s is allowed and does not exist: remove the line", key)
 		}
 	}
 }
