@@ -47,7 +47,7 @@ func TestBootstrapFollow(t *testing.T) {
 
 	r.mustFail(t, dir, "", bootstrap, 2, "cluster fra: there are definitions of Flux, but no namespace flux-system")
 	fra.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system, labels: {app.kubernetes.io/version: v2.9.1}}\n")
-	r.mustFail(t, dir, "", bootstrap+" --with argocd", 2, "--with argocd: none of the clusters has Applications and ApplicationSets of Argo CD")
+	r.mustFail(t, dir, "", bootstrap+" --with argocd", 2, "--with argocd: no cluster has Applications and ApplicationSets of Argo CD")
 	r.mustFail(t, dir, "", bootstrap+" --with flux --follow "+url, 2, "--with flux: cluster ams has no GitRepositories and Kustomizations of Flux")
 
 	r.mustFail(t, dir, "", bootstrap, 2, "cluster fra: the cluster cannot follow "+hub+": name the URL (https or ssh) at which it reaches the repository with --follow, or choose --with apply")
@@ -89,7 +89,7 @@ func TestBootstrapFollow(t *testing.T) {
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: argocd}\n")
 	ams.Defined(t)
 	argo := bootstrap + " --with argocd --follow " + url
-	r.mustFail(t, dir, "", argo, 2, `cluster ams: the ApplicationSet has the repository "", and not `+url, "commit patches/argocd/repo.yaml beside the topology",
+	r.mustFail(t, dir, "", argo, 2, `cluster ams: the ApplicationSet has the repository "", and not `+url, "commit patches/argocd/repo.yaml next to the topology",
 		`repoURL: "`+url+`"`)
 	patch := "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: hawser, namespace: argocd}\n" +
 		"spec: {template: {spec: {source: {repoURL: \"" + url + "\", targetRevision: \"rendered\"}}}}\n"
