@@ -92,7 +92,7 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 		return nil, err
 	}
 	if space == nil {
-		return nil, fmt.Errorf("Flux is installed, but its namespace %s is missing", fluxNamespace)
+		return nil, fmt.Errorf("no namespace %s, although Flux is installed", fluxNamespace)
 	}
 	name := path.Join("flux", c.Name, "sync.yaml")
 	if tree[name] == nil {

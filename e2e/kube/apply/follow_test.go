@@ -45,7 +45,7 @@ func TestBootstrapFollow(t *testing.T) {
 	const bootstrap = "hawser bootstrap --image registry.example.org/hawser-agent:v1 --yes"
 	const url = "https://git.example.org/net.git"
 
-	r.mustFail(t, dir, "", bootstrap, 2, "cluster fra: there are definitions of Flux, but no namespace flux-system")
+	r.mustFail(t, dir, "", bootstrap, 2, "cluster fra: no namespace flux-system, although Flux is installed")
 	fra.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system, labels: {app.kubernetes.io/version: v2.9.1}}\n")
 	r.mustFail(t, dir, "", bootstrap+" --with argocd", 2, "--with argocd: no cluster has Applications and ApplicationSets of Argo CD")
 	r.mustFail(t, dir, "", bootstrap+" --with flux --follow "+url, 2, "--with flux: cluster ams has no GitRepositories and Kustomizations of Flux")
