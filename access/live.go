@@ -571,12 +571,13 @@ func (l *liveCheck) readiness(t *LiveDestination, from, cluster string) {
 	}
 }
 
-// problems returns what agents of a cluster report about its part of the export.
+// problems returns the causes that agents of a cluster report for its part of the export.
 func (l *liveCheck) problems(cluster string) []string {
 	var out []string
 	for _, s := range l.byCluster[cluster] {
 		for _, p := range s.Problems {
-			if p.Path == "exports["+l.export+"].clusters["+cluster+"]" && !slices.Contains(out, p.Text) {
+			// The problem without endpoints is the effect, not a cause.
+			if p.Code != status.ExportWithoutEndpoints && p.Path == "exports["+l.export+"].clusters["+cluster+"]" && !slices.Contains(out, p.Text) {
 				out = append(out, p.Text)
 			}
 		}

@@ -147,6 +147,7 @@ func TestLive(t *testing.T) {
 			list[2].Problems = []status.Problem{
 				{Path: "exports[shop/web].clusters[g2]", Code: "service-type", Text: "it is of type ExternalName"},
 				{Path: "exports[shop/other].clusters[g2]", Code: "service-missing", Text: "of another export"},
+				{Path: "exports[shop/web].clusters[g2]", Code: status.ExportWithoutEndpoints, Text: "the effect"},
 			}
 			return list
 		}()}, NotDelivered, nothing + "no backend of shop/web is ready in g2: it is of type ExternalName", "", ""},
