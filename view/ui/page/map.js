@@ -265,6 +265,7 @@ export function open(main, query, page) {
   function draw() {
     if (!aspect) shape();
     scene = sceneOf({ ...view, aspect });
+    const focused = document.activeElement?.closest('g[data-key]')?.dataset.key;
     nodes = new Map(); lines = new Map(); placed = [];
     back.replaceChildren(); front.replaceChildren(); labels.replaceChildren();
     picture.replaceChildren(back, front, labels);
@@ -274,7 +275,8 @@ export function open(main, query, page) {
       nodes.set(n.key, made);
       front.append(made.g);
     }
-    rove(scene.nodes[0]?.key, false);
+    // The keyboard keeps its position when the map is drawn again.
+    rove(nodes.has(focused) ? focused : scene.nodes[0]?.key, nodes.has(focused));
     refresh();
     const key = [scene.kind, scene.width, scene.height, view.group].join(' ');
     if (!drawn) requestAnimationFrame(() => performance.mark('first picture'));
