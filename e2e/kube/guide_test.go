@@ -28,6 +28,7 @@ func TestGuide(t *testing.T) {
 		pair.installed.uninstall(t)
 	}
 	pair.workloads(t)
+	before := pair.snapshots(t)
 	pair.must(t, "", "kubelab", "--dir", pair.dir, "import", rel.file("hawser-agent_"+rel.version+".oci.tar"))
 	u := newUserShell(t, pair, rel, map[string]string{"c1": "fra", "c2": "ams"})
 	if out := u.run(t, "", "", "hawser --version"); !strings.Contains(out, rel.version) {
@@ -67,6 +68,9 @@ func TestGuide(t *testing.T) {
 			line += " || [ $? -eq 2 ]" // nothing to verify yet
 		}
 		output[verb] = u.run(t, dir, "y\n", line)
+		if verb == "hawser init" {
+			u.correctGuess(t, dir)
+		}
 	}
 	took := time.Since(bootstrap)
 	t.Logf("figure: two clusters connected by the guide's %d commands: %.1f s, of it %.1f s from bootstrap to the end of verify", len(commands), time.Since(start).Seconds(), took.Seconds())
@@ -106,18 +110,12 @@ func TestGuide(t *testing.T) {
 		t.Errorf("status of an older version does not say %q:\n%s", want, out)
 	}
 
-	// An export, as the end of the file shows it: one commit, and pods reach it.
-	file := filepath.Join(dir, "clusterset.yaml")
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	// An export, published by the reconciler and delivered by hawser apply, as without Flux and Argo CD.
+	deliver := "hawser reconcile --once --repo ../hub.git --root-key keys/root.key && hawser apply --yes --repo ../hub.git"
+	if out := u.run(t, dir, "", "hawser export sample/whereami-cs --cluster ams && git commit -q -a -m 'an export' && git push -q"); !strings.Contains(out, "sample/whereami-cs") {
+		t.Errorf("hawser export does not print the plan:\n%s", out)
 	}
-	raw = append(raw, "  exports:\n  - name: whereami-cs\n    namespace: sample\n    clusters: [ams]\n    ports: [{name: http, port: 80}]\n"...)
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	u.run(t, dir, "", "hawser allocate && git commit -q -a -m 'an export' && git push -q")
-	u.run(t, dir, "", "hawser bootstrap --yes")
+	u.run(t, dir, "", deliver)
 	u.run(t, dir, "", "hawser status --wait")
 	(&clusterset{clusterPair: pair}).awaitAnswer(t, "c1", "client", serviceName, fromCluster("c2"))
 	if out := u.run(t, dir, "", "hawser verify"); !strings.Contains(out, "pod on fra/c1n2: 2 of 2 names answered") {
@@ -130,9 +128,49 @@ func TestGuide(t *testing.T) {
 	}
 
 	// A cluster leaves: the other cluster removes its links first.
-	u.run(t, dir, "", "hawser leave ams && hawser diff || [ $? -eq 1 ]; git commit -q -a -m 'ams leaves' && git push -q")
-	u.run(t, dir, "", "hawser bootstrap --yes && hawser status --wait && hawser uninstall ams")
-	if out := pair.kubectl(t, "c2", "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-system") {
-		t.Errorf("c2 still has Hawser's namespace: %s", out)
+	u.run(t, dir, "", "hawser leave ams && hawser diff || [ $? -eq 1 ]; git commit -q -a -m 'remove ams' && git push -q")
+	u.run(t, dir, "", deliver+" --cluster fra && hawser status --wait --cluster fra && hawser uninstall ams --yes")
+	u.run(t, dir, "", "hawser uninstall fra --yes --force")
+	for _, c := range pair.clusters {
+		if out := pair.kubectl(t, c, "get", "namespaces", "-o", "name"); strings.Contains(out, "hawser-system") {
+			t.Errorf("%s still has Hawser's namespace: %s", c, out)
+		}
+	}
+	pair.workloads(t)
+	if text := differences(before, pair.snapshots(t)); text != "" {
+		t.Errorf("the nodes are not as before the installation:\n%s", text)
+	}
+}
+
+// correctGuess writes a wrong prefix into the topology before its first publication, and corrects it. The
+// lock must then be the same as before.
+func (u userShell) correctGuess(t *testing.T, dir string) {
+	t.Helper()
+	file, lock := filepath.Join(dir, "clusterset.yaml"), filepath.Join(dir, "clusterset.lock.yaml")
+	read := func(name string) string {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	allocate := func(topology string) {
+		if err := os.WriteFile(file, []byte(topology), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u.run(t, dir, "", "hawser allocate")
+	}
+	right, want := read(file), read(lock)
+	wrong := strings.Replace(right, "podCIDRs: [10.7.0.0/22]", "podCIDRs: [10.8.0.0/14]", 1)
+	if wrong == right {
+		t.Fatalf("the topology lacks the prefix of pods:\n%s", right)
+	}
+	allocate(wrong)
+	if read(lock) == want {
+		t.Errorf("a wider prefix does not change the lock:\n%s", want)
+	}
+	allocate(right)
+	if have := read(lock); have != want {
+		t.Errorf("the lock has a trace of the wrong prefix:\n%s\nwant\n%s", have, want)
 	}
 }
