@@ -82,11 +82,8 @@ func (p *Prober) publishChanges(out []outgoing, now time.Time) []outgoing {
 // links. A cluster is busy if a gateway at either end of its links forwards packets there, or if it reports
 // two links as in use: it left one of them, which may be dead.
 func (p *Prober) updateBusy(now time.Time) {
-	busy := maps.Clone(p.traffic)
-	if busy == nil {
-		busy = map[string]bool{}
-	}
-	inUse := map[string]bool{}
+	busy, inUse := map[string]bool{}, map[string]bool{}
+	maps.Copy(busy, p.traffic)
 	observe := func(cluster string, advert linkAdvert) {
 		if advert.traffic || advert.inUse && inUse[cluster] {
 			busy[cluster] = true

@@ -116,9 +116,9 @@ func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	l.SetActiveLinks(map[string]model.Path{peerOf(8).Cluster: {Local: "a1", Remote: "g"}})
 	l.SetTraffic(map[string]bool{peerOf(7).Cluster: true})
 	l.traffic = map[netip.Addr]bool{remoteAddr(9): true}
-	says := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, traffic: true}}
-	says.token = l.byFlow[flow{at: Listen{Addr: own}, from: remoteAddr(9)}].token
-	l.receive(l.now, Listen{Addr: own}, netip.AddrPortFrom(remoteAddr(9), 4804), says.encode())
+	advert := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, traffic: true}}
+	advert.token = l.byFlow[flow{at: Listen{Addr: own}, from: remoteAddr(9)}].token
+	l.receive(l.now, Listen{Addr: own}, netip.AddrPortFrom(remoteAddr(9), 4804), advert.encode())
 	list := newReachList([]entry{{peerOf(10).hash(), linkAdvert{rank: Good, traffic: true}}})
 	l.list = &list
 	l.run(time.Second)

@@ -274,9 +274,8 @@ func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 // SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently forwarded
 // packets. Their links are probed at the full rate, here and at the remote gateways and the siblings.
 func (p *Prober) SetTraffic(clusters map[string]bool) {
-	p.change(func(now time.Time) bool {
+	p.change(func(time.Time) bool {
 		p.traffic = maps.Clone(clusters)
-		p.updateBusy(now)
 		return false
 	})
 }
