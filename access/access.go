@@ -135,9 +135,9 @@ type AgentReports struct {
 	Problems []health.Problem
 	// Unresolved has the reason of clusters whose pods may not resolve names of the clusterset.
 	Unresolved map[string]string
-	// SourcePolicies are phrases that name the NetworkPolicies that may drop packets of the source.
-	// DestinationPolicies are those of the destination, by its cluster.
-	SourcePolicies      []string
+	// SourcePolicies name the NetworkPolicies that may drop packets of the source.
+	SourcePolicies []string
+	// DestinationPolicies name the NetworkPolicies that may drop packets to the destination, by cluster.
 	DestinationPolicies map[string][]string
 }
 

@@ -54,7 +54,7 @@ not change. The command writes the lock too, and prints the plan. Nothing change
 any cluster before the commit is published.
 
 With --context the values are those that hawser discover finds, each with its source.
-The command creates an identity for the cluster, in the folder keys beside the topology
+The command creates an identity for the cluster, in the folder keys next to the topology
 or in that of --with-keys. A cluster that joins again after hawser leave keeps its
 identity with --recipient. Missing values are marked TODO(hawser). Nothing in the
 cluster changes, except with --secrets.
@@ -64,7 +64,7 @@ needs no topology. It discovers the same values, creates the identity, and print
 request without any secret. With --secrets the identity goes to the Secret of the
 cluster, otherwise to a file. --from adds the cluster of a request, or - for stdin.
 The text of a request is not trusted: it has at most 64 KiB and only the fields that
-discovery finds, and the entry is written anew from their values.
+discovery finds, and join writes a new entry from their values.
 
 Exit codes: 0 done; 1 the topology or the request has errors, marked lines need a
 value, or with --dry-run: the files would change; 2 error, or the cluster could not
@@ -90,7 +90,7 @@ be read.`,
 	}
 	clusterselect.AddContextFlags(cmd, &f.access)
 	flags := cmd.Flags()
-	flags.StringVar(&f.keys, "with-keys", "", "folder for the cluster's identity (default: keys beside the topology, or here)")
+	flags.StringVar(&f.keys, "with-keys", "", "folder for the cluster's identity (default: keys next to the topology, or here)")
 	flags.StringVar(&f.recipient, "recipient", "", "recipient of the identity that the cluster already has (age1...)")
 	flags.BoolVar(&f.secrets, "secrets", false, "create the Secret with the identity in the cluster, after asking")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change in the files")

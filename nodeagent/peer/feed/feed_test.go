@@ -171,8 +171,8 @@ func TestReconnectRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// TestDisconnect: a session ends with its link, whatever its heartbeat is, and the next one begins when the
-// link is up again.
+// TestDisconnect checks that a session ends with its link, long before its heartbeat, and that the next one
+// begins when the link is up again.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
