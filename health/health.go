@@ -30,6 +30,10 @@ const (
 	Info Severity = "info"
 )
 
+// Blocks reports whether a change is not complete while a problem of this severity exists. A warning does
+// not block: it may last, such as the warning of an export that is scaled to zero.
+func (s Severity) Blocks() bool { return s == Error || s == Unknown }
+
 // Codes of problems that other reports show, too.
 const (
 	CodeUnreachable = "cluster-unreachable"

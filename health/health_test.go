@@ -41,6 +41,16 @@ func roam(c1, c2 *health.State, up time.Duration) {
 	c1.Nodes[0].UpSince = map[string]time.Time{"c2/a": c1.At.Add(-up)}
 }
 
+// TestBlocks checks for which problems of a healthy rollout hawser status --wait waits.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	for severity, want := range map[health.Severity]bool{health.Error: true, health.Unknown: true, health.Warning: false, health.Info: false} {
+		if severity.Blocks() != want {
+			t.Errorf("%s blocks: %v, want %v", severity, !want, want)
+		}
+	}
+}
+
 // TestAssess checks the problems of each fault, causes first, and whether the clusterset is healthy.
 func TestAssess(t *testing.T) {
 	t.Parallel()

@@ -97,13 +97,14 @@ func (s *clusterset) firstLine(t *testing.T, text string, code int) string {
 }
 
 // awaitCode runs a command with the repository ($1) until the first line of its output contains a text and
-// its exit code is as wanted. It returns the output.
+// its exit code is as wanted. It returns the output, with stderr after stdout.
 func (s *clusterset) awaitCode(t *testing.T, text string, code int, command string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), faultTimeout)
 	defer cancel()
+	script := `{ errors=$(` + command + ` 2>&1 >&3); code=$?; } 3>&1; printf '%s\ncode %s\n' "$errors" "$code"`
 	for {
-		out, err := s.try(ctx, "", "", "sh", "-c", command+` 2>&1; echo "code $?"`, "sh", s.path("repo"))
+		out, err := s.try(ctx, "", "", "sh", "-c", script, "sh", s.path("repo"))
 		line, _, _ := strings.Cut(out, "\n")
 		if err == nil && strings.Contains(line, text) && strings.HasSuffix(out, fmt.Sprintf("code %d\n", code)) {
 			return out

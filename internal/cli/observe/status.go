@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,12 +41,14 @@ first, then agents, links and exports. The clusters are those of the topology, o
 --cluster, or of --context. It sends no packets: hawser verify tests names and
 connections, and finds a NetworkPolicy or firewall that drops them.
 
---wait waits until there is no problem and all agents run the published version and
-fabric. It prints on stderr what it waits for, and who has to act. --watch draws links
+--wait waits until all agents run the published version and fabric and no problem is an
+error. It prints on stderr what it waits for, and who has to act. It does not wait for
+warnings, such as an export that is scaled to zero, but prints them. --watch draws links
 and exports and marks each change until it is interrupted.
 
-Exit codes: 0 fine; 1 there are problems; 2 unknown, because a cluster cannot be read
-or no agent has reported, or an error.`,
+Exit codes: 0 fine; 1 there are problems (with --wait: there are still errors after
+--timeout); 2 unknown, because a cluster cannot be read or no agent has reported, or an
+error.`,
 		Example: `  hawser status
   hawser status --wait --timeout 10m
   hawser status --watch
@@ -58,7 +61,7 @@ or no agent has reported, or an error.`,
 	f.Add(cmd, false)
 	cli.OutputFlag(cmd, false, &f.output, tableOutputs()...)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.wait, "wait", false, "wait until there is no problem and agents run what is published")
+	flags.BoolVar(&f.wait, "wait", false, "wait until agents run the published fabric and nothing is an error")
 	flags.BoolVar(&f.watch, "watch", false, "show every change, until it is interrupted")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	flags.StringVar(&f.repo, "repo", "", "repository that is published to (default: the one that holds the topology)")
@@ -92,7 +95,7 @@ func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) 
 	o := read()
 	done()
 	_, _ = fmt.Fprint(env.Err, versionSkewWarning(env.Version, o.states))
-	return printOverview(env, f.output, o)
+	return cmp.Or(printOverview(env, f.output, o), exitOf(o.problems))
 }
 
 // readStates reads the states of clusters at the same time.
@@ -110,7 +113,7 @@ type overview struct {
 
 func (o overview) String() string { return statusText(o.states, o.problems, false) }
 
-// printOverview prints an overview. The error has the exit code.
+// printOverview prints an overview.
 func printOverview(env *cli.Env, output string, o overview) error {
 	var err error
 	switch output {
@@ -133,10 +136,12 @@ func printOverview(env *cli.Env, output string, o overview) error {
 	default:
 		err = env.Encode(output, map[string]any{"clusters": o.states, "problems": append([]health.Problem{}, o.problems...)})
 	}
-	if err != nil {
-		return err
-	}
-	healthy, known := health.Healthy(o.problems)
+	return err
+}
+
+// exitOf returns the error that ends the command with the exit code of problems.
+func exitOf(problems []health.Problem) error {
+	healthy, known := health.Healthy(problems)
 	switch {
 	case healthy:
 		return nil

@@ -1,10 +1,12 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"hawser.dev/hawser/health"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 func TestOlderThan(t *testing.T) {
@@ -30,6 +32,38 @@ func TestOlderThan(t *testing.T) {
 	} {
 		if got := versionSkewWarning(c.own, states(c.agents...)); got != c.want {
 			t.Errorf("hawser %s, agents %v: %q, want %q", c.own, c.agents, got, c.want)
+		}
+	}
+}
+
+// TestBlocking checks which problems --wait waits for.
+func TestBlocking(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(s *health.State)
+		want   []string
+	}{
+		{"no problem", func(*health.State) {}, nil},
+		{"export scaled to zero", func(s *health.State) {
+			s.Nodes[0].Problems = []status.Problem{{Code: status.ExportWithoutEndpoints, Severity: status.Warning, Text: "no ready endpoint"}}
+		}, nil},
+		{"gateway drained", func(s *health.State) { s.Nodes[0].Drained = true }, nil},
+		{"rollout", func(s *health.State) { s.Outdated = 1 }, []string{"c1: 1 of 1 agents wait for the rollout of the newest DaemonSet; " +
+			"next: kubectl --context c1 -n hawser-system rollout status daemonset"}},
+		{"error and warning", func(s *health.State) {
+			s.Nodes[0].Problems = []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside"},
+				{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
+		}, []string{"c1/n1: pods are outside"}},
+		{"links down", func(s *health.State) { s.Nodes[0].Up = 0 }, []string{"c1/n1: 0 of 1 links are up; next: hawser show connections --cluster c1"}},
+		{"no answer", func(s *health.State) { s.Error = "connection refused" }, []string{"c1: connection refused"}},
+		{"no report", func(s *health.State) { s.Nodes = nil }, []string{"c1: no agent has reported: there is no HawserNode; " +
+			"next: kubectl --context c1 -n hawser-system get daemonsets,pods"}},
+	} {
+		s := health.State{Cluster: "c1", Pods: 1, Running: 1, Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", Up: 1, Links: 1}}}
+		tt.change(&s)
+		if have := blocking(health.Assess([]health.State{s})); !slices.Equal(have, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, have, tt.want)
 		}
 	}
 }

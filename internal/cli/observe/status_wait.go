@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,8 +52,8 @@ func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 	}
 }
 
-// await waits until there is no problem and agents run what is published, or the time is over, and
-// prints the overview.
+// await waits until agents run the published fabric and image and no problem blocks, or the timeout ends.
+// Then it prints the overview.
 func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, read func() overview) error {
 	end := time.Now().Add(f.timeout)
 	verify, err := baseline.Verifiers("", t.Path, topofile.BuildFlags{})
@@ -63,30 +64,23 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 	var printed []string
 	for {
 		o := read()
-		late := g.laggingAgents(o.states)
-		healthy, _ := health.Healthy(o.problems)
-		if time.Since(g.readAt) >= readAgain || healthy && len(late) == 0 {
+		if time.Since(g.readAt) >= readAgain || len(blocking(o.problems))+len(g.laggingAgents(o.states)) == 0 {
 			g.refresh(ctx)
-			late = g.laggingAgents(o.states)
 		}
-		o.problems = append(o.problems, late...)
-		if healthy, _ := health.Healthy(o.problems); healthy {
+		o.problems = append(o.problems, g.laggingAgents(o.states)...)
+		texts := blocking(o.problems)
+		if len(texts) == 0 {
 			return printOverview(env, f.output, o)
 		}
-		var texts []string
-		for _, p := range o.problems {
-			if p.Severity == health.Info {
-				continue
-			}
-			texts = append(texts, p.String())
-			if !slices.Contains(printed, p.String()) {
-				_, _ = fmt.Fprintln(env.Err, "waiting:", diag.Line(p.String()))
+		for _, text := range texts {
+			if !slices.Contains(printed, text) {
+				_, _ = fmt.Fprintln(env.Err, "waiting:", diag.Line(text))
 			}
 		}
 		printed = texts
 		left := time.Until(end)
 		if left <= 0 {
-			if err := printOverview(env, f.output, o); !errors.Is(err, cli.ExitError{}) {
+			if err := cmp.Or(printOverview(env, f.output, o), exitOf(o.problems)); !errors.Is(err, cli.ExitError{}) {
 				return err
 			}
 			return cli.ExitError{Msg: fmt.Sprintf("there are still problems after %s", f.timeout)}
@@ -97,6 +91,17 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 		case <-time.After(min(pollInterval, left)):
 		}
 	}
+}
+
+// blocking returns the texts of the problems that --wait waits for.
+func blocking(problems []health.Problem) []string {
+	var texts []string
+	for _, p := range problems {
+		if p.Severity.Blocks() {
+			texts = append(texts, p.String())
+		}
+	}
+	return texts
 }
 
 // waitTarget is what agents must run: the published fabric and image, if they are of the topology.

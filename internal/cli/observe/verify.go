@@ -249,7 +249,7 @@ func (v verification) exit() error {
 		unknown = append(unknown, humanize.Plural(n, "result")+" unknown")
 	}
 	switch {
-	case count[status.VerdictFailed] > 0, v.Failover != nil && len(v.Failover.problems()) > 0:
+	case count[status.VerdictFailed] > 0, v.Failover != nil && len(v.Failover.failures()) > 0:
 		return cli.ExitError{}
 	case len(unknown) > 0:
 		return fmt.Errorf("could not tell whether every export is reached: %s", strings.Join(unknown, ", "))
@@ -274,14 +274,14 @@ func (v verification) text() string {
 	line := func(format string, args ...any) {
 		_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf(format, args...)))
 	}
-	problems := v.problems()
+	failures := v.failures()
 	for _, p := range v.Problems {
 		line("%s", p)
 	}
-	for _, p := range problems {
+	for _, p := range failures {
 		line("%s", p)
 	}
-	if len(v.Problems)+len(problems) > 0 {
+	if len(v.Problems)+len(failures) > 0 {
 		_, _ = fmt.Fprintln(&out)
 	}
 	var order []string
@@ -331,8 +331,8 @@ func (v verification) text() string {
 	return out.String()
 }
 
-// problems returns the failures by cause, each with the next command.
-func (v verification) problems() []string {
+// failures returns the failed tests by cause, each with the next command.
+func (v verification) failures() []string {
 	resolved := map[string]bool{} // names by cluster, from nodes
 	for _, n := range v.Nodes {
 		for _, r := range n.Results {

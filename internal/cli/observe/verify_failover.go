@@ -295,8 +295,8 @@ func readProbes(outputs map[string]kubeclient.PodOutput) []probed {
 	return out
 }
 
-// problems returns why the drill was not fine.
-func (d *drill) problems() []string {
+// failures returns why the drill was not fine.
+func (d *drill) failures() []string {
 	var out []string
 	lost, late, broken := 0, 0, 0
 	for _, r := range d.Requests {
@@ -343,8 +343,8 @@ func (d *drill) text() string {
 		used = "No path used it before: drill a gateway that hawser show paths lists."
 	}
 	end := "No request was lost, no open connection broke."
-	if problems := d.problems(); len(problems) > 0 {
-		end = "Not fine: " + strings.Join(problems, "; ") + "."
+	if failures := d.failures(); len(failures) > 0 {
+		end = "Not fine: " + strings.Join(failures, "; ") + "."
 	}
 	left := ""
 	if d.Drained != "" {

@@ -72,7 +72,7 @@ func junit(v verification) ([]byte, error) {
 		}
 		c := junitCase{Class: s.Name, Name: "drain and undrain", Time: seconds(0)}
 		if d.Drained == "" || d.Undrain != "" {
-			c.Failure = &junitMessage{strings.Join(d.problems(), "; ")}
+			c.Failure = &junitMessage{strings.Join(d.failures(), "; ")}
 		}
 		s.add(c)
 		r.add(s)
