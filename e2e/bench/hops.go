@@ -109,7 +109,7 @@ func (p *hopPath) connect(ctx context.Context) (rate float64, err error) {
 
 func hopSection(hawser, reference *hopPath) section {
 	s := section{
-		title: "VXLAN between clusters, beside two hops by hand",
+		title: "VXLAN between clusters, compared with two hops by hand",
 		how: fmt.Sprintf(`
 Two labs of two clusters with the same prefixes run at once. A pod on a worker connects to a pod on a worker of the other cluster.
 Hawser has `+"`driver: vxlan`"+`: clusterset IP, VXLAN to the gateway, to the other gateway and to the worker. The reference is a lab

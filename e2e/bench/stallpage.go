@@ -21,6 +21,9 @@ to that log line on each live node.`,
 		table: [][]string{{"fault", "stall p50", "p99", "max", "lost p50", "p99", "on return", "new connections failed", "late",
 			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},
 	}
+	if p.name != "default" {
+		s.how = fmt.Sprintf("Clusters, load, faults and columns are as in the default profile; each fault %d times, from an idle lab (at most %d %% of the processors).", n, calmShare)
+	}
 	for _, t := range faultCases() {
 		s.table = append(s.table, stallRow(p, t.name, list))
 	}

@@ -10,7 +10,7 @@ import (
 
 func surviveSection(n int, list []survival) section {
 	s := section{
-		title: "Beside one active gateway and a lease",
+		title: "Compared with one active gateway and a lease",
 		how: fmt.Sprintf(`
 The lab of three clusters, once with an active and a passive gateway per cluster, set up by hand, and twice with Hawser's default
 profile. By hand, a lease decides with client-go's defaults (%s, renewed every %s, retried every %s to %s); the passive gateway
@@ -41,10 +41,10 @@ within %s with the lease, because TCP backs off, and within %s with Hawser. %d r
 		}
 	}
 	for _, name := range names[min(1, len(names)):] {
-		s.after += fmt.Sprintf("The median stall with %s is %.0f times that of %s. ", names[0], float64(stalls[names[0]])/float64(max(stalls[name], 1)), name)
+		s.after += fmt.Sprintf("The median stall with %s is %.0f times the stall with %s. ", names[0], float64(stalls[names[0]])/float64(max(stalls[name], 1)), name)
 	}
 	if len(failed) > 0 {
-		s.after += fmt.Sprintf("\n\nRepetitions that did not go as they should; their figures are in the table too:\n\n%s", strings.Join(failed, "\n"))
+		s.after += fmt.Sprintf("\n\nFailed repetitions, which the table includes:\n\n%s", strings.Join(failed, "\n"))
 	}
 	return s
 }
