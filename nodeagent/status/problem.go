@@ -48,6 +48,7 @@ const (
 	ReportNotWritten  = "report-not-written"  // the HawserNode cannot be written
 	MetricsNotServed  = "metrics-not-served"  // the address for metrics is taken
 	FeedNotServed     = "feed-not-served"     // the address of the feed is taken
+	FeedLost          = "feed-lost"           // a path to another cluster is up, but the node receives no feed of it
 	ConntrackFull     = "conntrack-full"      // the connection table is almost full
 	QuotaReached      = "quota-reached"       // a pod has limits.connections connections
 )
@@ -154,6 +155,7 @@ func Codes() []Code {
 		{Name: ReportNotWritten, Severity: Warning, Next: logs},
 		{Name: MetricsNotServed, Severity: Warning, Next: "set another spec.metrics.port in the topology, or stop the program that uses the port"},
 		{Name: FeedNotServed, Severity: Error, Next: logs},
+		{Name: FeedLost, Severity: Error, Next: logs},
 		{Name: KeyMissing, Severity: Error, Next: "hawser keys epochs"},
 		{Name: PeerKeyMissing, Severity: Warning, Shared: true, Next: "hawser keys epochs"},
 		{Name: DriverUnknown, Severity: Error, Next: "hawser version, then hawser apply with a newer image"},

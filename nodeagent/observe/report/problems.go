@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"hawser.dev/hawser/internal/humanize"
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/round"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -79,6 +81,10 @@ func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []
 			l.add(status.EndpointRefused, "clusters["+cluster+"].gateways", "an endpoint that "+cluster+" announces is refused: "+reason)
 		}
 	}
+	for _, cluster := range lostFeeds(s.Paths, v.Input.Live, r.config.Peers.Stale(), now) {
+		l.add(status.FeedLost, "clusters["+cluster+"]", "node "+s.Node+" receives no feed of cluster "+cluster+
+			" (TCP "+strconv.Itoa(desired.FeedPort)+"), so the ready endpoints of its exports are unknown")
+	}
 	drops := r.drops.reasons(s.Dropped, now)
 	if own := v.Input.Fabric.Cluster(r.config.Cluster); own != nil && drops[desired.DropUnknownSource] {
 		l.add(status.UnknownSource, "clusters["+own.Name+"].podCIDRs", "node "+s.Node+" drops packets to other clusters whose source is outside of podCIDRs "+
@@ -94,8 +100,20 @@ func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []
 	return l.all
 }
 
-// addInputs adds the inputs that cannot be read or written. Feeds of other clusters are left to the
-// state of the links.
+// lostFeeds returns the clusters to which a path has been up for stale, and of which no gateway or relay
+// has sent a state for as long. If the path is down, the state of the links has the cause.
+func lostFeeds(paths []status.Path, live map[string]model.ClusterState, stale time.Duration, now time.Time) []string {
+	var out []string
+	for i := range paths {
+		p := &paths[i]
+		if _, received := live[p.Cluster]; !received && p.Rank != status.Ranks()[0] && now.Sub(p.Since) >= stale {
+			out = append(out, p.Cluster)
+		}
+	}
+	return out
+}
+
+// addInputs adds the inputs that cannot be read or written. lostFeeds has the feeds of other clusters.
 func (l *problemList) addInputs(inputs []status.InputState) {
 	codes := map[string]string{
 		"fabric": status.FabricNotRead, "keys": status.KeysNotRead, "facts": status.FactsNotRead, "state folder": status.StateNotSaved,

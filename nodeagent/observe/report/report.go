@@ -155,9 +155,9 @@ func (r *Reporter) Summary() status.Status {
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
 	}
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
-	s.Problems = r.problems(&s, v, now)
 	links := r.config.Peers.Links().WithRemoved(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
+	s.Problems = r.problems(&s, v, now)
 	s.Drained = r.config.Drained()
 	if own := f.Cluster(r.config.Cluster); own != nil {
 		if gateway := own.GatewayOn(r.config.Node); gateway != nil {
