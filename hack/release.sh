@@ -20,7 +20,8 @@ if ! [[ $version =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Z
   exit 2
 fi
 plain=${version#v}
-if ! grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md; then
+# A prerelease, such as v0.2.0-rc.1, has the section "Unreleased".
+if [[ $version != *-* ]] && ! grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md; then
   echo "release: CHANGELOG.md has no section \"## $version - $(date +%Y-%m-%d)\": say there what is new" >&2
   exit 2
 fi
