@@ -21,8 +21,8 @@ func kernelCommand() *cobra.Command {
 		Short: "Print this node's network objects, of Hawser and of others",
 		Long: `Print links, rules, routes, neighbours, WireGuard peers, nftables and sysctls as the running
 agent reads them; the image has no ip, nft and wg. With -o json, links, rules, routes,
-neighbors, fdb and nftables have the form of ip -j, bridge -j and nft -j. For tables of
-other programs, chains have their number of rules only. Keys are public keys. Nothing
+neighbors, fdb and nftables have the form of ip -j, bridge -j and nft -j. Of other
+programs' chains it prints only the number of rules. Keys are public keys. Nothing
 changes.`,
 		Example: `  hawser-agent kernel -o json`,
 		Args:    cobra.NoArgs,

@@ -22,15 +22,15 @@ func NewAllocateCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allocate [FILE|DIR]",
 		Short: "Allocate missing addresses and update the lock",
-		Long: `Give addresses to everything in the topology that has none, and write them to
-clusterset.lock.yaml beside it. What is published never moves: the publish branch
-of the repository that holds the file, or of --repo, goes before the lock, so that
-this settles every merge of branches that both allocated. A clone without the branch,
-or behind, gets it from where it was cloned; when that cannot be asked, nothing is
-written. --publish-branch none goes without.
+		Long: `Allocate addresses for everything in the topology that has none, and write them to
+clusterset.lock.yaml in the same folder. Published addresses never move: the publish
+branch of the repository of the file, or of --repo, overrides the lock. So the command
+repairs the lock after a merge of branches that both allocated. If the clone lacks the
+newest publish branch, it is fetched from the remote; if that fails, nothing is written.
+--publish-branch none ignores the branch.
 
---move moves one thing on purpose: a line of the lock, such as clusters[g1].blocks
-or exports[shop/web].vips. Its old addresses stay reserved for it until --gc.
+--move moves the addresses of one line of the lock, such as clusters[g1].blocks or
+exports[shop/web].vips. The old addresses stay reserved until --gc.
 
 Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 error.`,
 		Example: `  hawser allocate
@@ -41,13 +41,13 @@ Exit codes: 0 done, 1 errors in the topology or, with --check, a stale lock, 2 e
 		RunE: func(cmd *cobra.Command, args []string) error { return runAllocate(cmd.Context(), env, args, f) },
 	}
 	topofile.AddFlag(env, cmd)
-	cmd.Flags().BoolVar(&f.Check, "check", false, "only say whether the lock is current")
-	cmd.Flags().BoolVar(&f.Gc, "gc", false, "release the addresses of what left the topology")
+	cmd.Flags().BoolVar(&f.Check, "check", false, "only report whether the lock is current")
+	cmd.Flags().BoolVar(&f.Gc, "gc", false, "release the addresses of removed clusters and exports")
 	cmd.Flags().StringArrayVar(&f.Move, "move", nil, "line of the lock whose addresses are to change; repeatable")
 	cmd.Flags().StringVar(&f.Branch, "publish-branch", reconciler.DefaultPublishBranch,
-		"branch that holds what is published, or none")
+		"branch that the reconciler writes, or none")
 	cmd.Flags().StringVar(&f.Repo, "repo", "",
-		"path or URL of the repository with that branch (default: the one that holds the file)")
+		"path or URL of the repository with that branch (default: the repository of the file)")
 	cmd.MarkFlagsMutuallyExclusive("check", "gc")
 	cmd.MarkFlagsMutuallyExclusive("check", "move")
 	return cmd

@@ -27,7 +27,7 @@ func NewDiscoverCommand(env *cli.Env) *cobra.Command {
 		Use:   "discover --context CONTEXT,...",
 		Short: "Detect CIDRs, DNS and gateway nodes of clusters",
 		Long: `Detect the values of clusters that a topology needs: pod and Service CIDRs, DNS, the pod
-network, and possible gateway nodes. Each value has its source and a confidence: certain,
+network, and possible gateway nodes. Each value has a source and a confidence: certain,
 likely, or guess. Findings list contradicting sources and known obstacles for Hawser.
 
 The command only reads. If no object shows the Service CIDRs, it sends the API server a

@@ -41,7 +41,7 @@ func NewInitCommand(env *cli.Env) *cobra.Command {
 		Short: "Write a topology file to start from",
 		Long: `Write a commented clusterset.yaml to start from, and a .gitignore that keeps
 private keys out of git. Nothing that exists is overwritten. The JSON Schema of the
-file is written beside it, for editors, unless --schema=false is given.
+file is written to the same folder, for editors, unless --schema=false is given.
 
 With --with-keys it also makes a root key and an identity for each cluster, in
 a folder of their own, and puts the identities' recipients into the topology.
@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 	clusterselect.AddContextFlags(cmd, &f.access)
 	cmd.Flags().BoolVar(&f.secrets, "secrets", false,
 		"with --context: create the Secret with each cluster's identity there, after asking")
-	cmd.Flags().BoolVar(&f.schema, "schema", true, "write "+schemaFile+" beside the topology, which names it, so that editors complete it")
+	cmd.Flags().BoolVar(&f.schema, "schema", true, "write "+schemaFile+" next to the topology, so that editors complete it")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "context")
 	return cmd
 }

@@ -55,7 +55,7 @@ any cluster before the commit is published.
 
 With --context the values are those that hawser discover finds, each with its source.
 The command creates an identity for the cluster, in the folder keys next to the topology
-or in that of --with-keys. A cluster that joins again after hawser leave keeps its
+or in the folder of --with-keys. A cluster that joins again after hawser leave keeps its
 identity with --recipient. Missing values are marked TODO(hawser). Nothing in the
 cluster changes, except with --secrets.
 

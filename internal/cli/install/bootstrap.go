@@ -66,8 +66,8 @@ func NewBootstrapCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap [FILE|DIR]",
 		Short: "Install a committed topology in its clusters",
-		Long: `Install a committed topology in its clusters. The command changes only what is missing or
-differs, so you can run it again. It
+		Long: `Install a committed topology in its clusters. The command changes only missing or different
+parts, so you can run it again. It
 
 - checks the clusters, as hawser preflight does, and stops at errors;
 - publishes the commit to the branch rendered, as hawser reconcile does;

@@ -48,9 +48,8 @@ and gateways' nodes that differ from the topology, addresses in the clusterset's
 the namespace's Pod Security level, the cluster's DNS, identities that are missing, and
 other software that connects clusters by the same names. It only reads.
 
-With --pods it also runs a pod with the agent's image on the node of each gateway, for as
-long as it takes, which listens at the UDP ports of the tunnels and asks at those of the
-other gateways: whether the image can be pulled, which ports are closed in which direction,
+With --pods it also runs a pod with the agent's image on the node of each gateway. The pod
+listens at the UDP ports of the tunnels and probes the ports of other gateways: whether the image can be pulled, which ports are closed in which direction,
 how large a packet passes, how far clocks are apart, and whether a network that the node is
 connected to has addresses of another cluster. The pods have the network of their
 node and no rights; they are removed again, with their namespace hawser-preflight-....

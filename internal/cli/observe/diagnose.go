@@ -32,8 +32,8 @@ func NewDiagnoseCommand(env *cli.Env) *cobra.Command {
 		Long: `Trace packets on all nodes at once (at most 40 per second and node) and show where each
 connection ends: at a rule on a node, between two nodes, or at a server that does not
 answer. Make the failing request while the command runs. With --verify the command makes
-it itself: it tests the exports, or those of --export, as hawser verify does, from nodes
-and from pods.
+it itself: it tests all exports, or only --export, as hawser verify does, from nodes and
+from pods.
 
 Each connection has one of these results:
 - arrived, answered: it reached the server or the node; a reply came back
@@ -47,13 +47,13 @@ Each connection has one of these results:
 With -o html it writes the page of hawser ui with the traces embedded: one swimlane for
 each node, with the rule where packets ended in red. The file makes no request.
 
-Without flags it asks the agents of the running lab, or the agent of this host. With
---context or --cluster it asks those of Kubernetes clusters, in their pods (this needs
-the right to exec there), and names the NetworkPolicies that select the pods where packets
-ended, if the user may list pods and policies. Where there is much traffic, select it with
---export or --address. Client ports are not shown.
+Without flags it queries the agents of the running lab, or the agent of this host. With
+--context or --cluster it queries agents in their pods (this needs the right to exec
+there), and names the NetworkPolicies that select the pods where packets ended, if the
+user may list pods and policies. If there is much traffic, select it with --export or
+--address. Client ports are not shown.
 
-Exit codes: 0 all followed packets arrived, 1 some did not, 2 could not tell: no packet
+Exit codes: 0 all followed packets arrived, 1 some did not, 2 unknown: no packet
 was seen, or the command failed.`,
 		Example: `  hawser diagnose --cluster fra,sin --export shop/web
   hawser diagnose --cluster fra,sin --export shop/web --verify
@@ -68,7 +68,7 @@ was seen, or the command failed.`,
 	flags.StringSliceVar(&f.exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	cli.CompleteFlag(cmd, "export", cli.CompleteList(topofile.ExportNames))
 	flags.StringSliceVar(&f.addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
-	flags.BoolVar(&f.verify, "verify", false, "make the requests: test the exports, or those of --export, as hawser verify does")
+	flags.BoolVar(&f.verify, "verify", false, "make the requests: test all exports, or only --export, as hawser verify does")
 	f.AddFlags(cmd, false)
 	return cmd
 }

@@ -37,9 +37,9 @@ func NewStatusCommand(env *cli.Env) *cobra.Command {
 		Use:   "status [FILE|DIR]",
 		Short: "Show the health of the clusterset",
 		Long: `Show what the clusters' APIs report about Hawser: problems with their next step, causes
-first, then agents, links and exports. The clusters are those of the topology, of
---cluster, or of --context. It sends no packets: hawser verify tests names and
-connections, and finds a NetworkPolicy or firewall that drops them.
+first, then agents, links and exports. By default it queries all clusters of the
+topology; --cluster and --context select some. It sends no packets: hawser verify tests
+names and connections, and finds a NetworkPolicy or firewall that drops them.
 
 --wait waits until all agents run the published version and fabric and no problem is an
 error. It prints on stderr what it waits for, and who has to act. It does not wait for
@@ -64,7 +64,7 @@ error.`,
 	flags.BoolVar(&f.wait, "wait", false, "wait until agents run the published fabric and nothing is an error")
 	flags.BoolVar(&f.watch, "watch", false, "show every change, until it is interrupted")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long --wait waits")
-	flags.StringVar(&f.repo, "repo", "", "repository that is published to (default: the one that holds the topology)")
+	flags.StringVar(&f.repo, "repo", "", "repository with the publish branch (default: the repository of the topology)")
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch that is published")
 	cmd.MarkFlagsMutuallyExclusive("wait", "watch")
 	return cmd

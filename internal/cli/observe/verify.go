@@ -99,11 +99,11 @@ has no other live one.
 If a test does not succeed, the problems of hawser status that concern its clusters come
 first.
 
-Without flags it asks the agents of the running lab, or the agent of this host. With
---context or --cluster it asks the agents in pods of Kubernetes clusters (this needs the
+Without flags it queries the agents of the running lab, or the agent of this host. With
+--context or --cluster it queries the agents in pods of Kubernetes clusters (this needs the
 right to exec there).
 
-Exit codes: 0 everything answered, 1 something did not, 2 could not tell: there is nothing
+Exit codes: 0 everything answered, 1 something did not, 2 unknown: there is nothing
 to verify, agents or pods did not report, UDP servers sent no reply, or the command failed. A drill
 ends with 1 if a request was lost, more than two of a pod to an address were late, or a
 connection broke.`,

@@ -23,28 +23,26 @@ func NewExplainCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain FROM TO",
 		Short: "Explain whether one cluster can reach a service in another",
-		Long: `Say whether a pod of one cluster reaches something in another one: by which lines of
-the topology, over which links, and which addresses each side sees. It reads the
-topology and its lock alone, and takes for granted that links are alive and backends
-are ready.
+		Long: `Report whether a pod of one cluster can reach a destination in another cluster: by which
+lines of the topology, over which links, and which addresses each side sees. It reads
+only the topology and its lock, and assumes that links are up and backends are ready.
 
-With --live it asks the agents of the clusters on the way, too: which links are alive,
-which of them are in use, which backends are ready, and what is missing. It says no when
-the topology allows it but nothing would arrive. The agents are those of the running
-lab, or of this host; with --context, --kubeconfig or --cluster, or where there are none,
-those in the pods of the clusters (this needs the right to exec there). There it also
-names the NetworkPolicies that select the pods, which may drop packets. It lists what it
-could not query; the answer is then never yes.
+With --live it also queries the agents of the clusters on the path: which links are up
+and in use, which backends are ready, and which parts are missing. The answer is no if
+the topology allows the connection but no packet would arrive. It queries the agents of
+the running lab, or of this host; with --context, --kubeconfig or --cluster, or without
+these agents, the agents in the pods of the clusters (this needs the right to exec
+there), and names the NetworkPolicies that select the pods, which may drop packets. It
+lists what it could not query; the answer is then never yes.
 
 FROM is a pod (g1/shop/client), any pod of a cluster (g1), a pod's address (g1/10.7.2.5,
 or 10.7.2.5 where one cluster has it), or a process on a node (g1/node).
-With -o svg the way is drawn, one lane for each cluster and gateway, with the place where
-it ends in red.
+-o svg draws the path, one swimlane for each cluster and gateway, with its end in red.
 
 TO is a name (web.shop, g2.web.shop, with or without .svc.clusterset.local), an export
 (shop/web), or an address (243.0.0.1, g2/10.8.1.9), with a port (:80, :http, :53/udp).
 
-Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
+Exit codes: 0 yes, 1 no, 2 error, or unknown.`,
 		Example: `  hawser explain g1/shop/client web.shop:80
   hawser explain g1/shop/client web.shop:80 --live --context g1=admin@g1
   hawser explain g1 10.8.2.5:443 -o svg`,
@@ -54,7 +52,7 @@ Exit codes: 0 yes, 1 no, 2 error, or not known to arrive.`,
 	}
 	f.AddFlags(cmd, false)
 	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
-	cmd.Flags().BoolVar(&f.Live, "live", false, "ask the agents what is alive, in use and ready")
+	cmd.Flags().BoolVar(&f.Live, "live", false, "query the agents: links that are up and in use, and ready backends")
 	cli.OutputFlag(cmd, false, &f.Output, "text", "svg\tthe path as a picture", "json", "yaml")
 	return cmd
 }

@@ -34,7 +34,7 @@ func NewGraphCommand(env *cli.Env) *cobra.Command {
 GitLab), DOT (for Graphviz) or JSON.
 
 --diff marks what changed since a publication: added (green), changed (yellow) and removed
-(red, dashed). It takes a branch, a tag, a commit or a folder; --diff rendered compares with
+(red, dashed). Its value is a branch, a tag, a commit or a folder; --diff rendered compares with
 the publish branch. --live queries the agents and marks links and gateways as up (green),
 partly up (yellow), down (red) or unknown (dotted), with round-trip times.
 

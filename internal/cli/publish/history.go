@@ -24,9 +24,9 @@ func NewHistoryCommand(env *cli.Env) *cobra.Command {
 		Use:   "history [FILE|DIR]",
 		Short: "List publications",
 		Long: `List the commits of the publish branch, newest first: when each was published, from which
-source commit and by whom, and how many objects it changed. The repository is that of the
-topology, or --repo. If a remote of the clone has a newer publish branch, that branch is
-read; the clone does not change.
+source commit and author, and how many objects it changed. By default the command
+reads the repository of the topology. If a remote of the clone has a newer publish branch,
+that branch is read; the clone does not change.
 
 SIGNED reports whether a signer of the clusterset (--signers FILE, or
 ` + baseline.SignersFile + ` next to the topology) signed the commit. A warning names each

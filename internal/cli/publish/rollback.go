@@ -47,7 +47,7 @@ asks; elsewhere --yes is required.
 
 The new commit is on top of the checked-out branch; push it afterwards. Published
 addresses do not change. If the earlier topology has no agent.image, agents keep their
-image; --image or agent.image selects another one. If a remote of the clone has a newer
+image; --image or agent.image selects another. If a remote of the clone has a newer
 publish branch, that branch counts.
 
 Exit codes: 0 done, or nothing to restore; 1 refused, or with --dry-run: there are

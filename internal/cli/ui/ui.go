@@ -44,7 +44,7 @@ that URL can open the page.
 By default the page shows the topology and the publish branch. --live adds the reports of
 the agents of the lab or of this host, as in hawser show. --lab, --socket, --context,
 --kubeconfig and --cluster select agents and imply --live. Without a topology in this
-folder, the page shows that of the lab.
+folder, the page shows the topology of the lab.
 
 --in-cluster serves the page in a pod, which ui: {} in the topology creates. It shows the
 mounted fabric and the HawserNodes of that cluster. Other hosts reach it under the names of
