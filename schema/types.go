@@ -147,8 +147,8 @@ type Globalnet struct {
 	// Length in bits of the IPv4 prefix that is one cluster's block. 0: as
 	// large as the egress mode needs.
 	ClusterPrefix int `json:"clusterPrefix,omitempty" min:"8" max:"29"`
-	// Source addresses of pods in a cluster with globalnet. mapped: every pod has its
-	// own global address; shared: pods share egressIPs; auto: mapped if the
+	// Source addresses of pods in a cluster with globalnet. mapped: one
+	// global address per pod; shared: pods share egressIPs; auto: mapped if the
 	// cluster's block is large enough, otherwise shared.
 	Egress string `json:"egress,omitempty" default:"auto" enum:"auto|mapped|shared"`
 	// Number of egress addresses of a cluster. In shared mode its pods share them.
@@ -179,7 +179,7 @@ type Tunnel struct {
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
 	// First of the UDP ports on which gateways listen. WireGuard uses two ports for each
 	// gateway of the largest cluster, 64 at most. VXLAN uses the port after these 64.
-	// IPsec has its own ports.
+	// IPsec uses other ports.
 	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65472"`
 	// MTU of the tunnel devices in bytes. 0: the MTU of the underlay minus the overhead
 	// of the driver.

@@ -12,7 +12,7 @@ type Agent struct {
 	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
 	// PriorityClass of the agents' pods.
 	PriorityClassName string `json:"priorityClassName,omitempty" default:"system-node-critical"`
-	// Taints that agents tolerate. By default agents run on every node, whatever its
+	// Taints that agents tolerate. By default agents run on every node, with any
 	// taints. An empty list is the same as no list.
 	Tolerations []Toleration `json:"tolerations,omitempty"`
 	// Resource requests of each agent.
