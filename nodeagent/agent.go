@@ -52,7 +52,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Cluster: config.Cluster, Node: config.Node, FabricDir: config.FabricDir, KeysDir: config.KeysDir,
 		Identity: config.Identity, Trust: config.Trust, Kube: config.Kube, FactsDir: config.FactsDir, HawserNodesDir: config.HawserNodesDir,
 		StateDir: config.StateDir, Log: log,
-		Changed: func() { triggers.trigger.Fire(); triggers.election.Fire() },
+		Changed: func() { triggers.trigger.Fire(); triggers.election.Fire(); triggers.names.Fire() },
 	})
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		inputs: inputs, elector: elector, host: machine, peers: peers, publication: publication, metrics: counts,
 		refused: map[string]bool{},
 	}
-	answers := &dnsServer{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query}
+	answers := &dnsServer{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query, changed: triggers.names}
 	outlets := control.NewOutlets(config.Metrics, log)
 	reporter := report.New(report.Config{
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,

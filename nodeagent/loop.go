@@ -49,10 +49,11 @@ type triggers struct {
 	urgent  trigger.Trigger // a link may have changed
 
 	election trigger.Trigger // wakes the Elector: the view of the election changed
+	names    trigger.Trigger // wakes the DNS server: its addresses may have changed
 }
 
 func newTriggers() triggers {
-	return triggers{trigger: trigger.New(), drift: trigger.New(), urgent: trigger.New(), election: trigger.New()}
+	return triggers{trigger: trigger.New(), drift: trigger.New(), urgent: trigger.New(), election: trigger.New(), names: trigger.New()}
 }
 
 // sharedState is the state that the engine's goroutine publishes for the others.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/dns"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/kernel/host"
@@ -21,12 +22,13 @@ type dnsServer struct {
 	host     *host.Host
 	records  *dns.Store
 	count    func(dns.Query)
+	changed  trigger.Trigger // the fabric may have changed
 	answered atomic.Bool
 }
 
 // run serves until ctx is done.
 func (n *dnsServer) run(ctx context.Context) error {
-	return dns.ServeDynamic(ctx, dns.Config{Store: n.records, Log: n.log, Count: n.count, Serving: n.answered.Store}, n.addrs)
+	return dns.ServeDynamic(ctx, dns.Config{Store: n.records, Log: n.log, Count: n.count, Serving: n.answered.Store}, n.addrs, n.changed)
 }
 
 // isDown reports whether the DNS server should listen at an address but does not.

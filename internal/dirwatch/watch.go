@@ -21,10 +21,9 @@ import (
 const (
 	// debounce gathers the events of one edit, which is never a single event.
 	debounce = 10 * time.Millisecond
-	// retry is the interval of looking for a folder that does not exist.
-	retry = 250 * time.Millisecond
-	// pollInterval is the interval of reading a folder that the kernel does not watch.
-	pollInterval = time.Second
+	// retry is the interval of looking for a folder that does not exist, and of reading a folder that
+	// the kernel does not watch.
+	retry = time.Second
 )
 
 // Dir is a folder with the function to call after a change. Changed must not block; one call may
@@ -69,7 +68,6 @@ type folder struct {
 	refused     bool   // by the kernel
 	dirty       bool   // changed must be called
 	fingerprint string // of the last poll, while it is not attached
-	looked      time.Time
 }
 
 // id distinguishes folders at the same path.
@@ -148,6 +146,10 @@ func (w *watcher) loop(ctx context.Context) {
 	defer again.Stop()
 	for {
 		events, errs := w.channels()
+		var retries <-chan time.Time // nil if all folders are watched: an idle process must not wake up
+		if slices.ContainsFunc(w.folders, func(f *folder) bool { return !f.attached }) {
+			retries = again.C
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -165,7 +167,7 @@ func (w *watcher) loop(ctx context.Context) {
 			settle.Reset(debounce)
 		case <-settle.C:
 			w.call()
-		case <-again.C:
+		case <-retries:
 			if w.retry() {
 				settle.Reset(debounce)
 			}
@@ -212,11 +214,8 @@ func (w *watcher) retry() bool {
 	return changed
 }
 
-// pollChanged looks at the folder, when it is time to, and reports whether it is as before.
+// pollChanged reads the folder, and reports whether it differs from the last time.
 func (f *folder) pollChanged() bool {
-	if time.Since(f.looked) < pollInterval {
-		return false
-	}
 	seen := f.computeFingerprint()
 	changed := seen != f.fingerprint
 	f.fingerprint = seen
@@ -225,7 +224,6 @@ func (f *folder) pollChanged() bool {
 
 // computeFingerprint returns a text that changes with anything in the folder.
 func (f *folder) computeFingerprint() string {
-	f.looked = time.Now()
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return "" // not there, or not yet

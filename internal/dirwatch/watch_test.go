@@ -130,7 +130,6 @@ func TestFolderSeesItsFilesOnly(t *testing.T) {
 		f.dirty = false
 		dirty := func(file string) bool {
 			if !watches {
-				f.looked = time.Time{}
 				return f.pollChanged()
 			}
 			for {

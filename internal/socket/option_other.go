@@ -10,6 +10,15 @@ func (Options) apply(string, int) error { return errors.ErrUnsupported }
 // DeviceIndex returns 0 outside of Linux.
 func DeviceIndex(string) int { return 0 }
 
+// DeviceWatch reports nothing outside of Linux.
+type DeviceWatch struct{}
+
+// WatchDevices never calls changed outside of Linux.
+func WatchDevices(func()) *DeviceWatch { return &DeviceWatch{} }
+
+// Close does nothing outside of Linux.
+func (*DeviceWatch) Close() error { return nil }
+
 func controlLength() int { return 0 }
 
 func inDeviceIndex([]byte) int { return 0 }

@@ -8,12 +8,17 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// reopen is the interval of retrying a place without a working socket, and of comparing the interface
-// index of a device with its socket's.
-const reopen = 250 * time.Millisecond
+const (
+	// reopen is the interval of retrying a place without a working socket.
+	reopen = 250 * time.Millisecond
+	// checkInterval is the interval of comparing all places with their sockets. Changes of devices
+	// cause a comparison at once.
+	checkInterval = 10 * time.Second
+)
 
 // Bind is where a UDP socket is bound: an address, which need not exist yet, and
 // a device or none.
@@ -37,6 +42,9 @@ type SetConfig struct {
 	// received it unless they have a Device. It must be safe for concurrent use, and must not
 	// keep raw.
 	Read func(in Arrival, raw []byte) []Datagram
+	// Changed is called when a device changed, so that Update has to be called; may be nil. It must
+	// not block.
+	Changed func()
 }
 
 // Arrival describes how a datagram was received.
@@ -68,6 +76,8 @@ type Set struct {
 	checked time.Time
 	readers sync.WaitGroup
 	past    rawSender
+	devices *DeviceWatch // nil before the first Update
+	changed atomic.Bool  // a device changed since the last check
 }
 
 // conn is an open socket.
@@ -82,17 +92,41 @@ func NewSet(config SetConfig) *Set {
 }
 
 // Update opens and closes sockets so that each place has one. places may return nil if nothing
-// changed, unless all is true.
-func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) {
-	check := now.Sub(s.checked) >= reopen
+// changed, unless all is true. It returns the time until the next call, at the latest. All calls must
+// be made in one network namespace.
+func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) time.Duration {
+	if s.devices == nil {
+		s.devices = WatchDevices(func() {
+			s.changed.Store(true)
+			if s.config.Changed != nil {
+				s.config.Changed()
+			}
+		})
+	}
+	check := s.changed.Swap(false) || now.Sub(s.checked) >= s.interval()
 	if check {
 		s.checked = now
 		s.past.sweep(now)
 	}
-	want := places(check)
-	if want == nil {
-		return
+	if want := places(check); want != nil {
+		s.update(want, check)
 	}
+	return s.checked.Add(s.interval()).Sub(now)
+}
+
+// interval returns the time between two checks of all places.
+func (s *Set) interval() time.Duration {
+	for _, c := range s.open {
+		if c == nil {
+			return reopen
+		}
+	}
+	return checkInterval
+}
+
+// update makes the sockets those of the wanted places. check compares the existing ones with their
+// devices, too.
+func (s *Set) update(want map[Bind]bool, check bool) {
 	for place, c := range s.open {
 		stale := check && c != nil && DeviceIndex(place.Device) != c.device
 		if !want[place] || stale {
@@ -184,5 +218,9 @@ func (s *Set) Close() {
 		s.drop(place, c)
 	}
 	s.readers.Wait()
+	if s.devices != nil {
+		_ = s.devices.Close()
+		s.devices = nil
+	}
 	s.past.sweep(time.Time{})
 }

@@ -5,25 +5,19 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-const (
-	addrFirst = 10 * time.Millisecond  // between tries while the address is absent
-	addrRetry = 200 * time.Millisecond // between checks for changed addresses
-)
-
-// ServeDynamic serves at the addresses that where returns, and follows their changes. It
-// ignores config.Addr. It calls config.Serving with true when all addresses are served, and
-// with false when one no longer is.
-func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrPort) error {
+// ServeDynamic serves at the addresses that where returns, and calls where again for each token of
+// changed. It ignores config.Addr. It calls config.Serving with true when all addresses are served,
+// and with false when one no longer is.
+func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrPort, changed <-chan struct{}) error {
 	serving := config.Serving
 	for ctx.Err() == nil {
 		addrs := where()
 		if len(addrs) == 0 {
-			pause(ctx, addrFirst)
+			wait(ctx, changed)
 			continue
 		}
 		group, at := errgroup.WithContext(ctx)
@@ -44,7 +38,7 @@ func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrP
 			group.Go(func() error { return Serve(at, one) })
 		}
 		for at.Err() == nil && slices.Equal(where(), addrs) {
-			pause(at, addrRetry)
+			wait(at, changed)
 		}
 		stop()
 		if err := group.Wait(); err != nil {
@@ -54,11 +48,10 @@ func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrP
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// wait returns at the next token, or when ctx is done.
+func wait(ctx context.Context, tokens <-chan struct{}) {
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-tokens:
 	}
 }

@@ -101,7 +101,7 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 // It is safe for concurrent use.
 func (ns *Namespace) RemotePackets(context.Context) (map[netip.Addr]uint64, error) {
 	counts := map[netip.Addr]uint64{}
-	err := ns.nft(func(conn *nftables.Conn) error {
+	read := func(conn *nftables.Conn) error {
 		for _, set := range nftSets() {
 			if set.Set.Name != desired.SetRemote {
 				continue
@@ -117,8 +117,8 @@ func (ns *Namespace) RemotePackets(context.Context) (map[netip.Addr]uint64, erro
 			}
 		}
 		return nil
-	})
-	if err != nil {
+	}
+	if err := ns.inside(func() error { return ns.remote.use(read) }); err != nil {
 		return nil, fmt.Errorf("read counters of remote prefixes: %w", err)
 	}
 	return counts, nil

@@ -31,6 +31,7 @@ type Namespace struct {
 	read  *deviceSnapshot // of the WireGuard devices; nil if none can be reused
 	// events counts events since the namespace was opened.
 	events *routeEvents
+	remote nftConn // of RemotePackets, which runs several times a second
 }
 
 // Open opens the network namespace at path, such as /run/netns/g1. An empty path means the
@@ -60,7 +61,7 @@ func Open(path string) (*Namespace, error) {
 // Close releases the handle. It changes nothing in the kernel.
 func (ns *Namespace) Close() error {
 	ns.route.Close()
-	return errors.Join(ns.wg.Close(), ns.events.close())
+	return errors.Join(ns.wg.Close(), ns.events.close(), ns.remote.close())
 }
 
 // inside runs f on a thread in the namespace.

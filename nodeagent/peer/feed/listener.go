@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/trigger"
 )
 
-// retryInterval is the interval at which a listener retries an address, and checks that its device
-// was not replaced.
+// retryInterval is the interval at which a listener retries an address.
 const retryInterval = 250 * time.Millisecond
 
 // listener accepts connections at one address.
@@ -43,6 +43,11 @@ func (l *listener) run(ctx context.Context) {
 
 // listen accepts connections until the device is replaced or ctx is done.
 func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
+	replaced := trigger.New()
+	if l.address.Device != "" {
+		devices := socket.WatchDevices(replaced.Fire)
+		defer func() { _ = devices.Close() }()
+	}
 	index := socket.DeviceIndex(l.address.Device)
 	options := socket.Options{Freebind: true, Device: l.address.Device}
 	config := net.ListenConfig{Control: options.Control}
@@ -56,13 +61,11 @@ func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
 	defer cancel()
 	watcher.Go(func() {
 		defer func() { _ = open.Close() }()
-		ticker := time.NewTicker(retryInterval)
-		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticker.C:
+			case <-replaced:
 				if socket.DeviceIndex(l.address.Device) != index {
 					return
 				}

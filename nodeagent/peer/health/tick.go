@@ -8,7 +8,7 @@ import (
 
 const (
 	// idle is the longest time between two ticks.
-	idle = 250 * time.Millisecond
+	idle = 10 * time.Second
 	// coalesceTime is the minimum time between two ticks, so that one wake-up serves many targets.
 	// It is shorter for short intervals.
 	coalesceTime = 2 * time.Millisecond

@@ -47,9 +47,6 @@ type Config struct {
 	Protocols []Protocol // in the order in which they send
 }
 
-// checkInterval is the maximum time between two checks of the sockets.
-const checkInterval = 250 * time.Millisecond
-
 // Transport runs protocols over one set of sockets.
 type Transport struct {
 	config    Config
@@ -65,11 +62,10 @@ func New(config Config) *Transport {
 // Run sends and receives until ctx is done, and returns when all its goroutines have. It opens the
 // sockets in the network namespace of the calling thread.
 func (t *Transport) Run(ctx context.Context) error {
-	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive})
+	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive, Changed: t.config.Wake.Fire})
 	defer sockets.Close()
 	t.config.Wake.Run(ctx, func() time.Duration {
-		sockets.Update(time.Now(), t.wanted)
-		wait := checkInterval
+		wait := sockets.Update(time.Now(), t.wanted)
 		for _, m := range t.config.Protocols {
 			out, rest := m.Tick(time.Now())
 			m.Sent(sockets.Send(out))

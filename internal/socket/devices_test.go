@@ -1,0 +1,54 @@
+package socket
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/netnstest"
+	"hawser.dev/hawser/internal/trigger"
+)
+
+// TestReplacedDevice: a device that appears, or that is replaced by another one with its name, gets a
+// socket as soon as its Set is updated after Changed.
+func TestReplacedDevice(t *testing.T) {
+	t.Parallel()
+	space := netnstest.New(t)
+	const name = "hw-one"
+	place := Bind{Addr: netip.MustParseAddr("192.0.2.1"), Device: name}
+	changed := trigger.New()
+	set := NewSet(SetConfig{
+		Log: slog.New(slog.DiscardHandler), Largest: 100, Changed: changed.Fire,
+		Read: func(Arrival, []byte) []Datagram { return nil },
+	})
+	defer set.Close()
+	// The time never passes, so that only Changed leads to a check.
+	now := time.Now()
+	update := func() (device, bound int) {
+		space.Inside(func() {
+			set.Update(now, func(bool) map[Bind]bool { return map[Bind]bool{place: true} })
+			device = DeviceIndex(name)
+		})
+		if c := set.open[place]; c != nil {
+			bound = c.device
+		}
+		return device, bound
+	}
+	if device, bound := update(); device != 0 || bound != 0 {
+		t.Fatalf("device %d and socket on %d before the device exists", device, bound)
+	}
+	last := 0
+	for range 3 {
+		space.IP("link add " + name + " type bridge")
+		for device, bound := update(); bound == last || bound != device; device, bound = update() {
+			select {
+			case <-changed:
+			case <-time.After(time.Minute):
+				t.Fatalf("no change reported; device %d, socket on %d", device, bound)
+			}
+		}
+		_, last = update()
+		space.IP("link del " + name)
+	}
+}
