@@ -11,13 +11,12 @@ const intro = `# Reference of the topology file
 
 <!-- Generated from the types in schema/; change them and run go generate ./schema. -->
 
-One YAML document describes a clusterset. ` + "`clusterset.example.yaml`" + ` is a short one,
-[clusterset.full.yaml](clusterset.full.yaml) one with every setting, and ` + "`clusterset.schema.json`" + `
-lets an editor complete and check it; ` + "`hawser validate`" + ` has the last word.
+For users who write a topology: every field of ` + "`clusterset.yaml`" + `, one YAML document.
+` + "`clusterset.example.yaml`" + ` is a short example, [clusterset.full.yaml](clusterset.full.yaml) has every
+setting, and with ` + "`clusterset.schema.json`" + ` an editor completes and checks the file.
 
-- Keys and values are read strictly: an unknown or repeated key is an error, a number is no text,
-  and the words yes, no, on, off, y and n, which tools read differently, must be in quotes where
-  they are text.
+- An unknown or repeated key is an error. A number is not text, and the words yes, no, on, off, y
+  and n must be in quotes where they are text, because tools read them differently.
 - There are no anchors, aliases or tags, and no second document.
 - An address or prefix is of either family unless it says IPv4 or IPv6. A prefix has no bits set
   after its length.
