@@ -102,6 +102,34 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestIdleLinksShareTicks: many idle links cause no more wake-ups than the groups of an interval.
+func TestIdleLinksShareTicks(t *testing.T) {
+	t.Parallel()
+	for _, targets := range []int{40, 1000} {
+		l := newLonely(targets, calm)
+		l.run(20 * time.Second)
+		ticks, largest := 0, 0
+		for end := l.now.Add(10 * time.Second); l.now.Before(end); {
+			packets, wait := l.Tick(l.now)
+			for _, o := range packets {
+				l.reply(o)
+			}
+			if len(packets) > 0 {
+				ticks++
+			}
+			largest = max(largest, len(packets))
+			l.now = l.now.Add(wait)
+		}
+		// Packets at an odd time are those of a link that changes its group.
+		if limit := 10 * int(time.Second/calm.Interval) * groupsPerInterval; ticks > limit+limit/10 {
+			t.Errorf("%d targets: %d ticks with packets in 10 s, want at most %d", targets, ticks, limit)
+		}
+		if largest > 20 {
+			t.Errorf("%d targets: %d packets at once", targets, largest)
+		}
+	}
+}
+
 // TestTrafficIsProbedAtFullRate sends traffic at this gateway, at the peer and at a sibling.
 func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	t.Parallel()

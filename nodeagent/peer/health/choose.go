@@ -31,7 +31,8 @@ func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank 
 // cluster. Of two clusters, the one with the lower name selects by the table, and the other
 // uses the same link as the first one. So both agree even if their observations differ.
 func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLink {
-	if t.find(cluster) < 0 {
+	own := t.find(cluster)
+	if own < 0 {
 		return nil
 	}
 	paths := make(map[string]ActiveLink, len(t.sides))
@@ -42,8 +43,8 @@ func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLi
 		}
 		v := view{snapshot: &s, cluster: cluster, remote: remote}
 		// Most pairs use their first choice: it needs no order of the others.
-		if first, _ := t.First(cluster, remote); cluster < remote && v.rank(first) == Good {
-			paths[remote] = v.choice(first, Good, "best of "+strconv.Itoa(t.links(cluster, remote)))
+		if first := t.firstOf(own, i); cluster < remote && v.rank(first) == Good {
+			paths[remote] = v.choice(first, Good, "best of "+strconv.Itoa(t.links(own, i)))
 			continue
 		}
 		paths[remote] = v.choose(t.Order(cluster, remote))
@@ -55,16 +56,28 @@ func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLi
 // to it. If all links are Down it returns one of them: agents may be dead while their tunnels
 // still forward.
 func GatewayLinks(t *Preferences, cluster, gateway string, s Snapshot) map[string]model.Path {
-	paths := map[string]model.Path{}
+	paths := make(map[string]model.Path, len(t.sides))
+	side := t.find(cluster)
 	for i := range t.sides {
 		remote := t.sides[i].cluster
+		if side < 0 || remote == cluster || !t.net.Linked(cluster, remote) {
+			continue
+		}
+		v := view{snapshot: &s, cluster: cluster, remote: remote}
+		// The only link of a pair, and a healthy first choice, need no order.
+		if first := t.firstOf(side, i); first.Local == gateway {
+			rank := v.rank(first)
+			if t.links(side, i) == 1 || cluster < remote && rank == Good {
+				paths[remote] = v.choice(first, rank, "").Path
+				continue
+			}
+		}
 		var own []model.Path
 		for _, p := range t.Order(cluster, remote) {
 			if p.Local == gateway {
 				own = append(own, p)
 			}
 		}
-		v := view{snapshot: &s, cluster: cluster, remote: remote}
 		if len(own) > 0 {
 			paths[remote] = v.choose(own).Path
 		}

@@ -2,6 +2,8 @@ package health
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -88,6 +90,37 @@ func TestPathsAndTransit(t *testing.T) {
 	}
 	if ChooseLinks(table, "x", Snapshot{}) != nil || len(GatewayLinks(table, "x", "a1", Snapshot{})) != 0 {
 		t.Error("a cluster that is not in the fabric has paths")
+	}
+}
+
+// TestGatewayLinksFollowTheOrder compares random links with those by the full order of each pair.
+func TestGatewayLinksFollowTheOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		f := randomFabric(r, 2+r.IntN(8), func() int { return 1 + r.IntN(3) })
+		table := NewTable(f, nil)
+		own := f.Clusters[r.IntN(len(f.Clusters))]
+		gateway := own.Gateways[r.IntN(len(own.Gateways))].Name
+		var links []Link
+		for _, c := range f.Clusters {
+			for _, g := range c.Gateways {
+				if c.Name != own.Name && r.IntN(8) > 0 {
+					links = append(links, Link{Target: Target{Peer: GatewayID{c.Name, g.Name}}, Rank: Rank(r.IntN(int(Good) + 1)), peerUses: r.IntN(2) == 0})
+				}
+			}
+		}
+		s := NewSnapshot(GatewayID{own.Name, gateway}, links)
+		want := map[string]model.Path{}
+		for _, c := range f.Clusters {
+			order := slices.DeleteFunc(table.Order(own.Name, c.Name), func(p model.Path) bool { return p.Local != gateway })
+			if v := (view{snapshot: &s, cluster: own.Name, remote: c.Name}); len(order) > 0 {
+				want[c.Name] = v.choose(order).Path
+			}
+		}
+		if have := GatewayLinks(table, own.Name, gateway, s); !maps.Equal(have, want) {
+			t.Errorf("seed %d: links of %s/%s are %v, want %v", seed, own.Name, gateway, have, want)
+		}
 	}
 }
 

@@ -116,7 +116,7 @@ func (t *Preferences) assign() {
 	t.first = make([]link, n*(n-1)/2)
 	load, bound := make([][]int, n), make([]int, n)
 	width := bits.Len(uint(n))
-	pairs, degree := t.pairs(width)
+	pairs, degree := t.contestedPairs(width)
 	for i, s := range t.sides {
 		load[i] = make([]int, len(s.gateways))
 		bound[i] = shareBound(degree[i], len(s.gateways))
@@ -148,10 +148,11 @@ func shareBound(pairs, gateways int) int {
 	return (pairs*(100+headroom) + part - 1) / part
 }
 
-// pairs returns all linked pairs of sides in the order in which they choose, and their number per
-// side. The key of a pair is a part of its hash and the indexes of both sides: numbers sort several
-// times faster than structures.
-func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
+// contestedPairs returns the linked pairs of sides that have several links, in the order in which they
+// choose, and the number of all linked pairs per side. The only link of a pair is its first choice, and
+// a single gateway never reaches its bound. The key of a pair is a part of its hash and the indexes of
+// both sides: numbers sort several times faster than structures.
+func (t *Preferences) contestedPairs(width int) (keys []uint64, degree []int) {
 	n := len(t.sides)
 	mesh := t.net.Mesh()
 	low := uint64(1)<<(2*width) - 1
@@ -159,7 +160,7 @@ func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 	for i, s := range t.sides {
 		hashes[i] = stablehash.Mix64(stablehash.Sum64(s.cluster))
 	}
-	keys, degree = make([]uint64, 0, n*(n-1)/2), make([]int, n)
+	degree = make([]int, n)
 	for i := range n {
 		for j := i + 1; j < n; j++ {
 			if !mesh && !t.net.Linked(t.sides[i].cluster, t.sides[j].cluster) {
@@ -167,6 +168,9 @@ func (t *Preferences) pairs(width int) (keys []uint64, degree []int) {
 			}
 			degree[i]++
 			degree[j]++
+			if len(t.sides[i].gateways) == 1 && len(t.sides[j].gateways) == 1 {
+				continue
+			}
 			keys = append(keys, scoreOf(hashes[i], hashes[j])&^low|uint64(i)<<width|uint64(j))
 		}
 	}
@@ -198,11 +202,16 @@ func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
 		return model.Path{}, false
 	}
+	return t.firstOf(i, j), true
+}
+
+// firstOf returns the first choice of two linked sides, as seen from side i.
+func (t *Preferences) firstOf(i, j int) model.Path {
 	l := t.first[t.index(min(i, j), max(i, j))]
 	if i > j {
 		l.low, l.high = l.high, l.low
 	}
-	return model.Path{Local: t.sides[i].gateways[l.low], Remote: t.sides[j].gateways[l.high]}, true
+	return model.Path{Local: t.sides[i].gateways[l.low], Remote: t.sides[j].gateways[l.high]}
 }
 
 // Order returns all links of a pair of clusters, as seen from local: the first choice, then the others
@@ -237,7 +246,5 @@ func (t *Preferences) Order(local, remote string) []model.Path {
 	return order
 }
 
-// links returns the number of links of a pair of clusters.
-func (t *Preferences) links(local, remote string) int {
-	return len(t.sides[t.find(local)].gateways) * len(t.sides[t.find(remote)].gateways)
-}
+// links returns the number of links of two sides.
+func (t *Preferences) links(i, j int) int { return len(t.sides[i].gateways) * len(t.sides[j].gateways) }

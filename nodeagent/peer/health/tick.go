@@ -21,6 +21,9 @@ const (
 	idleRate   = 100
 	minStretch = 4
 	maxIdle    = 10 * time.Second
+	// groupsPerInterval is the number of times in an interval at which idle links are probed: one wake-up
+	// serves many links.
+	groupsPerInterval = 5
 	// updateRate limits triggered updates per second and in one burst.
 	updateRate = 2000
 	// verifyRate limits the updates that only verify a probe, so that forged probes do not delay
@@ -159,8 +162,9 @@ func (p *Prober) outgoing(t *target, m *message) outgoing {
 }
 
 // next returns the time of the following probe: an interval with jitter, so that targets that started
-// together drift apart. Jitter only shortens the interval, so that it delays no detection. After a
-// pause (a suspended machine) missed probes are not repeated.
+// together drift apart. Jitter only shortens the interval, so that it delays no detection. Idle targets
+// start at random times and then stay in their group. After a pause (a suspended machine) missed probes
+// are not repeated.
 func (p *Prober) next(t *target, now time.Time) time.Time {
 	before := t.stretch
 	t.stretch = p.rate(t, now)
@@ -169,12 +173,15 @@ func (p *Prober) next(t *target, now time.Time) time.Time {
 	case before == 1 && t.stretch > 1:
 		// A thousand links that come up together must drift apart soon.
 		wait -= rand.N(wait - p.settings.Interval)
-	default:
+	case t.stretch == 1:
 		wait -= rand.N(wait/20 + 1)
 	}
 	due := t.next.Add(wait)
 	if due.Before(now) {
 		return now.Add(p.settings.Interval)
+	}
+	if t.stretch > 1 {
+		due = due.Add(-(due.Sub(p.began) % (p.settings.Interval / groupsPerInterval)))
 	}
 	return due
 }
