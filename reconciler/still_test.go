@@ -528,7 +528,7 @@ func (s *story) check(set *schema.ClusterSet, lock string) {
 				if outside := pool.Bits() > block.Bits() || !pool.Contains(block.Addr()); !pinned && !outside {
 					s.fail("%s moved from %s to %v", item, v, now[item])
 				}
-			case strings.HasSuffix(item, ".lane"):
+			case strings.HasSuffix(item, ".ordinal"):
 				s.fail("%s moved from %s to %v", item, v, now[item])
 			case strings.Contains(item, ".mappings["):
 				if p := room(item); !p.IsValid() || p.Contains(netip.MustParsePrefix(v).Addr()) {
@@ -561,7 +561,7 @@ func (s *story) apart(now facts) {
 				parts = append(parts, part{p, cluster, strings.Contains(item, ".mappings[")})
 				continue
 			}
-			if strings.HasSuffix(item, ".lane") {
+			if strings.HasSuffix(item, ".ordinal") {
 				v = cluster + " " + v
 			}
 			if other, dup := owner[v]; dup {

@@ -193,11 +193,11 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 		Name: g.Name, Node: g.Node, NodeSelector: maps.Clone(g.NodeSelector), Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
 		Addresses: b.lockedAddrs(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
 	}
-	lane, ok := b.lock.Ordinal(c.Name, g.Name)
+	ordinal, ok := b.lock.Ordinal(c.Name, g.Name)
 	if !ok {
-		b.stale(path, "its lane")
+		b.stale(path, "its ordinal")
 	}
-	out.Ordinal = lane
+	out.Ordinal = ordinal
 	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
 		out.Keys = append(out.Keys, b.key(c.Name, g, path, epoch))
 	}

@@ -38,14 +38,14 @@ func TestPortsOfFirewalls(t *testing.T) {
 				f.Links = append(f.Links, link)
 			}
 			fabric.SortLinks(f.Links)
-			for lane := range 1 + rng.IntN(3) {
-				g := fabric.Gateway{Name: fmt.Sprint("g", lane), Ordinal: lane, Port: 51820, Endpoints: []string{"192.0.2.9"}}
+			for ordinal := range 1 + rng.IntN(3) {
+				g := fabric.Gateway{Name: fmt.Sprint("g", ordinal), Ordinal: ordinal, Port: 51820, Endpoints: []string{"192.0.2.9"}}
 				c.Gateways = append(c.Gateways, g)
 				for _, epoch := range f.Epochs {
 					r := far("", i)
 					r.Cluster, r.Gateway, r.Link, r.Epoch, r.Alternate = name, &g, f.Link(s.Cluster, name), epoch, alt
 					r.LocalBasePort = r.Link.BasePort(s.Gateway, 0)
-					r.Gateway.Addresses, r.Gateway.Keys = far("", 10*i+lane).Gateway.Addresses, far("", 0).Gateway.Keys
+					r.Gateway.Addresses, r.Gateway.Keys = far("", 10*i+ordinal).Gateway.Addresses, far("", 0).Gateway.Keys
 					if remotes[r.Link.Driver] = append(remotes[r.Link.Driver], r); r.Link.Driver != fabric.DriverWireguard {
 						break
 					}

@@ -346,7 +346,7 @@ func TestEpochs(t *testing.T) {
 	tests := []struct {
 		epochs  []int
 		held    []int // epochs of tunnels that the agent selects; none = epochs of the fabric
-		lane    int   // of the remote gateway
+		ordinal int   // of the remote gateway
 		ports   map[string]int
 		carrier string
 		code    string
@@ -366,7 +366,7 @@ func TestEpochs(t *testing.T) {
 		in := w.inputs["g1/g1-a"]
 		in.Fabric.Epochs = tt.epochs
 		peer := &in.Fabric.Clusters[1].Gateways[0]
-		peer.Keys, peer.Ordinal = nil, tt.lane
+		peer.Keys, peer.Ordinal = nil, tt.ordinal
 		for epoch := 1; epoch <= 3; epoch++ {
 			keys := in.Keys.Epochs[0]
 			keys.Epoch = epoch

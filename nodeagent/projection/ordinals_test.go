@@ -15,7 +15,7 @@ import (
 // and checks that no device, peer or element changes.
 func TestMoveChangesRoutesOnly(t *testing.T) {
 	t.Parallel()
-	w, _ := readWorld(t, "testdata/lanes.txtar")
+	w, _ := readWorld(t, "testdata/ordinals.txtar")
 	for _, name := range w.names {
 		in := w.inputs[name]
 		before := linesOf(text(w.states[name]))
@@ -72,7 +72,7 @@ func TestOneOwnerOfEachPrefix(t *testing.T) {
 // selected gateway only, on the single device.
 func TestEqualOrdinals(t *testing.T) {
 	t.Parallel()
-	w, _ := readWorld(t, "testdata/lanes.txtar")
+	w, _ := readWorld(t, "testdata/ordinals.txtar")
 	for i := range w.fabric.Clusters {
 		for j := range w.fabric.Clusters[i].Gateways {
 			w.fabric.Clusters[i].Gateways[j].Ordinal = 0
@@ -108,7 +108,7 @@ func TestDisagreement(t *testing.T) {
 	for _, atWorker := range views {
 		for _, atA := range views {
 			for _, atB := range views {
-				w, _ := readWorld(t, "testdata/lanes.txtar")
+				w, _ := readWorld(t, "testdata/ordinals.txtar")
 				for node, path := range map[string]model.Path{"g1/g1-w1": atWorker, "g1/g1-a": atA, "g1/g1-b": atB} {
 					in := w.inputs[node]
 					in.Paths = map[string]model.Path{"g2": path}
@@ -142,7 +142,7 @@ func TestNoOwnLink(t *testing.T) {
 	t.Parallel()
 	first := packet{proto: "tcp", src: addr("10.7.2.5"), dst: addr("243.0.0.1"), sport: 40000, dport: 80}
 	for carrier, want := range map[string]string{"g1-a": "blackhole", "g1-b": "delivered"} {
-		w, _ := readWorld(t, "testdata/lanes.txtar")
+		w, _ := readWorld(t, "testdata/ordinals.txtar")
 		in := w.inputs["g1/g1-w1"]
 		in.Paths = map[string]model.Path{"g2": {Local: "g1-b", Remote: "g2-a"}}
 		w.inputs["g1/g1-w1"] = in

@@ -31,7 +31,7 @@ func TestTunnelMigration(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w, _ := readWorld(t, "testdata/lanes.txtar")
+			w, _ := readWorld(t, "testdata/ordinals.txtar")
 			in := w.inputs["g1/g1-a"]
 			addEpoch(in, 2)
 			state := func(tunnels ...model.TunnelParams) map[string]bool {
@@ -83,7 +83,7 @@ func addEpoch(in projection.Input, epoch int) {
 // Both exist at once, and share no object that changes.
 func TestEpochsOfIPsec(t *testing.T) {
 	t.Parallel()
-	w, _ := readWorld(t, "testdata/lanes.txtar")
+	w, _ := readWorld(t, "testdata/ordinals.txtar")
 	in := w.inputs["g1/g1-a"]
 	addEpoch(in, 2)
 	state := func(epochs ...int) map[string]bool {
@@ -145,7 +145,7 @@ func widened(lines []string) []string {
 // other addresses, and does not change the first connection.
 func TestSecondaryIPsec(t *testing.T) {
 	t.Parallel()
-	w, _ := readWorld(t, "testdata/lanes.txtar")
+	w, _ := readWorld(t, "testdata/ordinals.txtar")
 	in := w.inputs["g1/g1-a"]
 	far := in.Fabric.Cluster("g2")
 	for i := range far.Gateways {

@@ -19,12 +19,12 @@ func gatewaysOf(clusters ...string) *fabric.Fabric {
 		c := fabric.Cluster{Name: name}
 		for _, g := range strings.Fields(list) {
 			g, node, _ := strings.Cut(g, "@")
-			gateway, lane, _ := strings.Cut(g, "/")
+			gateway, ordinal, _ := strings.Cut(g, "/")
 			out := fabric.Gateway{Name: gateway, Node: node}
 			if node == "" {
 				out.Node = "node-" + gateway
 			}
-			_, _ = fmt.Sscan(lane, &out.Ordinal)
+			_, _ = fmt.Sscan(ordinal, &out.Ordinal)
 			out.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{241, 0, gateway[0], byte(out.Ordinal)})}
 			c.Gateways = append(c.Gateways, out)
 		}

@@ -327,7 +327,7 @@ func TestRestartKeepsLinks(t *testing.T) {
 func invented(t *testing.T, seed uint64) roundtest.Recording {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
-	archive, err := txtar.ParseFile("../projection/testdata/lanes.txtar")
+	archive, err := txtar.ParseFile("../projection/testdata/ordinals.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ const (
 	NoEndpoint      = "no-endpoint"      // a remote gateway has no known address, and its driver needs one
 	FamilyMissing   = "family-missing"   // two gateways have no common address family inside the tunnels
 	DriverUnknown   = "driver-unknown"   // this agent does not have the driver of a link
-	OrdinalTwice    = "lane-twice"       // two gateways of a cluster have the same ordinal
+	OrdinalTwice    = "ordinal-twice"    // two gateways of a cluster have the same ordinal
 	EndpointRefused = "endpoint-refused" // another cluster announces an endpoint that does not count
 )
 

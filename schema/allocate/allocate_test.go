@@ -115,7 +115,7 @@ func TestNothingMoves(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			lock := lockfile.New()
 			addrs, blocks := map[lockfile.Claim][]netip.Addr{}, map[string][]netip.Prefix{}
-			lanes := map[lockfile.Claim]lockfile.OrdinalAllocation{}
+			ordinals := map[lockfile.Claim]lockfile.OrdinalAllocation{}
 			for range 12 {
 				top := newTopology(pick(r, 24), pick(r, 30))
 				setExporters(top)
@@ -134,12 +134,12 @@ func TestNothingMoves(t *testing.T) {
 						t.Fatalf("cluster %s moved from %v to %v", name, want, have)
 					}
 				}
-				for s, want := range lanes {
+				for s, want := range ordinals {
 					if have := next.Ordinals[s]; have.Ordinal != want.Ordinal {
 						t.Fatalf("%s moved from %d to %d", s.OrdinalPath(), want.Ordinal, have.Ordinal)
 					}
 				}
-				lanes = maps.Clone(next.Ordinals)
+				ordinals = maps.Clone(next.Ordinals)
 				for s, h := range next.Addrs {
 					addrs[s] = h.Addrs
 				}
@@ -168,13 +168,13 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 			inside(t, top, l, s, a)
 		}
 	}
-	lanes := map[string]lockfile.Claim{}
+	ordinals := map[string]lockfile.Claim{}
 	for s, h := range l.Ordinals {
 		id := fmt.Sprint(s.Cluster, " ", h.Ordinal)
-		if other, dup := lanes[id]; dup || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
+		if other, dup := ordinals[id]; dup || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
 			t.Fatalf("%s is %d, as %s", s.OrdinalPath(), h.Ordinal, other.OrdinalPath())
 		}
-		lanes[id] = s
+		ordinals[id] = s
 	}
 	var all []netip.Prefix
 	for name := range l.Clusters {

@@ -48,7 +48,7 @@ func (a *allocator) retainOrdinal(taken map[string]ordinalSet, s lockfile.Claim,
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: s.OrdinalPath(), Pos: h.Pos,
 		Related: []diag.Related{{Path: owner.OrdinalPath(), Pos: a.lock.Ordinals[owner].Pos}},
-		Summary: fmt.Sprintf("is lane %d, which belongs to %s; %s", h.Ordinal, owner.Path(), then),
+		Summary: fmt.Sprintf("is ordinal %d, which belongs to %s; %s", h.Ordinal, owner.Path(), then),
 		Hint:    "both were allocated on different branches; the tunnels of the gateway that moves restart"})
 }
 
@@ -56,19 +56,19 @@ func (a *allocator) assignOrdinal(taken map[string]ordinalSet, d lockfile.Reques
 	if _, has := a.lock.Ordinals[d.Claim]; has {
 		return
 	}
-	for lane := range fabric.MaxGateways {
-		if _, used := taken[d.Cluster][lane]; used {
+	for ordinal := range fabric.MaxGateways {
+		if _, used := taken[d.Cluster][ordinal]; used {
 			continue
 		}
 		if taken[d.Cluster] == nil {
 			taken[d.Cluster] = ordinalSet{}
 		}
-		taken[d.Cluster][lane] = d.Claim
-		a.lock.Ordinals[d.Claim] = lockfile.OrdinalAllocation{Ordinal: lane}
+		taken[d.Cluster][ordinal] = d.Claim
+		a.lock.Ordinals[d.Claim] = lockfile.OrdinalAllocation{Ordinal: ordinal}
 		a.added = append(a.added, d.OrdinalPath())
 		return
 	}
-	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "no-lane", Path: d.Path,
-		Summary: fmt.Sprintf("all %d lanes of the cluster are in use or reserved for removed gateways", fabric.MaxGateways),
-		Hint:    "hawser allocate --gc frees the lanes of removed gateways"})
+	a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: "no-ordinal", Path: d.Path,
+		Summary: fmt.Sprintf("all %d ordinals of the cluster are in use or reserved for removed gateways", fabric.MaxGateways),
+		Hint:    "hawser allocate --gc frees the ordinals of removed gateways"})
 }

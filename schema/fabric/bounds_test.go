@@ -81,8 +81,8 @@ func TestBoundsSuffice(t *testing.T) {
 		for j := range c.EgressIPs {
 			c.EgressIPs[j] = block.Addr()
 		}
-		for lane := range 3 {
-			c.Gateways = append(c.Gateways, Gateway{Name: fmt.Sprintf("gateway-%d", lane), Node: fmt.Sprintf("node-%d.example.org", lane), Ordinal: lane,
+		for ordinal := range 3 {
+			c.Gateways = append(c.Gateways, Gateway{Name: fmt.Sprintf("gateway-%d", ordinal), Node: fmt.Sprintf("node-%d.example.org", ordinal), Ordinal: ordinal,
 				Endpoints: []string{"203.0.113.7:51820", "dns:gateway.example.org"}, Addresses: []netip.Addr{block.Addr(), block.Addr()}, Keys: []Key{key, key}})
 		}
 		f.Clusters = append(f.Clusters, c)
@@ -118,8 +118,8 @@ func TestBoundsSuffice(t *testing.T) {
 	keys := Keys{APIVersion: KeysAPIVersion}
 	for epoch := range 10 {
 		e := EpochKeys{Epoch: epoch, Gateways: map[string]Secret{}, Ed25519: map[string]Secret{}}
-		for lane := range MaxGateways {
-			e.Gateways[fmt.Sprintf("gateway-%d", lane)], e.Ed25519[fmt.Sprintf("gateway-%d", lane)] = Secret{}, Secret{}
+		for ordinal := range MaxGateways {
+			e.Gateways[fmt.Sprintf("gateway-%d", ordinal)], e.Ed25519[fmt.Sprintf("gateway-%d", ordinal)] = Secret{}, Secret{}
 		}
 		keys.Epochs = append(keys.Epochs, e)
 	}

@@ -143,7 +143,7 @@ type Gateway struct {
 	Port         int               `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the next one
 	// Ordinal numbers the gateways of a cluster, unique, from 0 to MaxGateways-1. A gateway
 	// has one tunnel device for each ordinal of other clusters' gateways.
-	Ordinal   int          `json:"lane,omitempty"`
+	Ordinal   int          `json:"ordinal,omitempty"`
 	Addresses []netip.Addr `json:"addresses"` // inside the tunnels, one per family
 	Keys      []Key        `json:"keys"`      // one per epoch, ascending
 }

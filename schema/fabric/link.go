@@ -101,10 +101,10 @@ func (f *Fabric) Drivers(cluster string) []string {
 func (l LinkSettings) BasePort(g *Gateway, port int) int { return cmp.Or(port, l.Port, g.Port) }
 
 // WireguardPort returns the port on which a gateway listens for gateways with the ordinal
-// lane in an epoch, relative to base. Alternate ports, for the secondary tunnel of a
+// ordinal in an epoch, relative to base. Alternate ports, for the secondary tunnel of a
 // migration, count down from the end of the range.
-func WireguardPort(base, epoch, lane int, alternate bool) int {
-	offset := 2*lane + (epoch+1)%2 // neighbouring epochs are used together
+func WireguardPort(base, epoch, ordinal int, alternate bool) int {
+	offset := 2*ordinal + (epoch+1)%2 // neighbouring epochs are used together
 	if alternate {
 		offset = WireguardPorts - 1 - offset
 	}

@@ -108,7 +108,7 @@ func (s Claim) Path() string {
 }
 
 // OrdinalPath returns the key of a gateway's ordinal in the lock file.
-func (s Claim) OrdinalPath() string { return s.Path() + ".lane" }
+func (s Claim) OrdinalPath() string { return s.Path() + ".ordinal" }
 
 // HashKey returns the name whose hash selects the address of a claim, and the offset from
 // that address. Hosts of a StatefulSet share a name, so they get consecutive addresses. ok

@@ -125,7 +125,7 @@ func (r *reader) entry(key, value *yaml.Node) {
 	sub, tail := nextSegment(rest)
 	last, end := nextSegment(tail)
 	switch {
-	case top.key == "clusters" && top.label != "" && sub.key == "gateways" && sub.label != "" && tail == "lane":
+	case top.key == "clusters" && top.label != "" && sub.key == "gateways" && sub.label != "" && tail == "ordinal":
 		r.ordinal(Claim{Kind: ClaimGateway, Cluster: top.label, Name: sub.label}, key, value)
 	case end != "" || top.label == "":
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
@@ -245,12 +245,12 @@ func (r *reader) addrs(s Claim, key, value *yaml.Node) {
 	r.lock.Addrs[s] = h
 }
 
-// ordinal reads the ordinal of a gateway, which the file calls its lane. If it occurs
+// ordinal reads the ordinal of a gateway. If it occurs
 // twice, the lower one wins.
 func (r *reader) ordinal(s Claim, key, value *yaml.Node) {
 	h := OrdinalAllocation{Pos: r.pos(key)}
 	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Ordinal) != nil || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
-		r.fail(value, "has %s instead of a lane from 0 to %d", diag.Quote(value.Value), fabric.MaxGateways-1)
+		r.fail(value, "has %s instead of an ordinal from 0 to %d", diag.Quote(value.Value), fabric.MaxGateways-1)
 		return
 	}
 	if have, dup := r.lock.Ordinals[s]; dup {

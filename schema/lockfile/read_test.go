@@ -27,7 +27,7 @@ func TestBombs(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"aliases of aliases", laughs, "lock:3:29: error: the lock has \"a0\" instead of a prefix without host bits"},
 		{"an alias of itself", "allocated: &a\n  clusters[c].blocks: *a\n", "lock:2:23: error: the lock needs a list here"},
-		{"an alias for a lane", "x: &5 5\nallocated:\n  clusters[c].gateways[g].lane: *5\n", "lock:1:1: error: the lock has the unknown key"},
+		{"an alias for an ordinal", "x: &5 5\nallocated:\n  clusters[c].gateways[g].ordinal: *5\n", "lock:1:1: error: the lock has the unknown key"},
 		{"ranges", ranges.String(), "lock:259:25: error: the lock has more than 1048576 addresses in total"},
 		{"values", "allocated: {a: [" + strings.Repeat("a,", yamlsize.MaxValues) + "]}\n", "lock:1:2000010: error: the lock has more than 1000000 YAML values in one file"},
 		{"wrong values", "allocated:\n  clusters[c].blocks: [" + strings.Repeat("a,", 100_000) + "]\n", "lock:2:24: error: the lock has \"a\" instead of a prefix"},

@@ -20,8 +20,8 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 			continue
 		}
 		out.Addrs[d.Claim] = Allocation{Addrs: KeepFirst(h.Addrs, d.Count), Pos: h.Pos}
-		if lane, ok := l.Ordinals[d.Claim]; ok {
-			out.Ordinals[d.Claim] = lane
+		if ordinal, ok := l.Ordinals[d.Claim]; ok {
+			out.Ordinals[d.Claim] = ordinal
 		}
 	}
 	for i := range top.Spec.Clusters {

@@ -38,7 +38,7 @@ func TestMove(t *testing.T) {
 			t.Errorf("%s is still released after it was published:\n%s", item, after)
 		}
 	}
-	for item, code := range map[string]string{"exports[ns/gone].vips": "unknown-item", "clusters[g1].gateways[a].lane": "unknown-item"} {
+	for item, code := range map[string]string{"exports[ns/gone].vips": "unknown-item", "clusters[g1].gateways[a].ordinal": "unknown-item"} {
 		if _, list := allocate.Move(published, top, item); len(list) != 1 || list[0].Code != code {
 			t.Errorf("%s: %v", item, list)
 		}

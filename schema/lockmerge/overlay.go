@@ -398,7 +398,7 @@ func (o *merger) active(s lockfile.Claim, addrs []netip.Addr, is4 bool, count in
 func (o *merger) mergeOrdinals() {
 	type place struct {
 		cluster string
-		lane    int
+		ordinal int
 	}
 	holder := map[place]lockfile.Claim{}
 	for s, h := range o.published.Ordinals {
@@ -413,7 +413,7 @@ func (o *merger) mergeOrdinals() {
 		delete(o.out.Ordinals, s)
 		if _, live := o.counts[s]; live {
 			there, both := o.committed.Ordinals[owner]
-			o.reportTaken(s.OrdinalPath(), h.Pos, fmt.Sprintf("lane %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
+			o.reportTaken(s.OrdinalPath(), h.Pos, fmt.Sprintf("ordinal %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
 				both && there.Ordinal == h.Ordinal)
 		}
 	}
@@ -422,7 +422,7 @@ func (o *merger) mergeOrdinals() {
 		mine, has := o.out.Ordinals[s]
 		o.out.Ordinals[s] = lockfile.OrdinalAllocation{Ordinal: from.Ordinal, Pos: mine.Pos}
 		if _, live := o.counts[s]; live && has && mine.Ordinal != from.Ordinal {
-			o.reportMove(s.OrdinalPath(), mine.Pos, from.Pos, fmt.Sprintf("lane %d", from.Ordinal), fmt.Sprintf("lane %d", mine.Ordinal))
+			o.reportMove(s.OrdinalPath(), mine.Pos, from.Pos, fmt.Sprintf("ordinal %d", from.Ordinal), fmt.Sprintf("ordinal %d", mine.Ordinal))
 		}
 	}
 }
