@@ -511,7 +511,7 @@ func (s *story) check(set *schema.ClusterSet, lock string) {
 				continue
 			}
 			switch {
-			case strings.HasSuffix(item, ".former"), strings.HasSuffix(item, ".annexes"):
+			case strings.HasSuffix(item, ".former"), strings.HasSuffix(item, ".extensionBlocks"):
 				name, _, _ := strings.Cut(strings.TrimPrefix(item, "clusters["), "]")
 				p := netip.MustParsePrefix(v)
 				if own := blocks[name]; there < 0 && !(own.IsValid() && own.Bits() <= p.Bits() && own.Contains(p.Addr())) {

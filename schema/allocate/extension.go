@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// An extension (key annexes in the lock) is a part of the global pool outside the
+// An extension (key extensionBlocks in the lock) is a part of the global pool outside the
 // cluster's block. A pod prefix that was added later and does not fit into the block is
 // mapped to an extension of the same size. The cluster stays mapped and no address moves.
 
@@ -39,9 +39,9 @@ func (b *blockAllocator) retainExtension(name string, h lockfile.PrefixAllocatio
 	}
 	if clash && live && b.owner[t].cluster != name {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
-			Path: fieldpath.Key("clusters", name) + ".annexes", Pos: h.Pos,
+			Path: fieldpath.Key("clusters", name) + ".extensionBlocks", Pos: h.Pos,
 			Related: []diag.Related{{Path: fieldpath.Key("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},
-			Summary: fmt.Sprintf("has the annex %s, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
+			Summary: fmt.Sprintf("has the extension block %s, which overlaps %s of clusters[%s]; it gets another", h.Prefix, t, b.owner[t].cluster),
 			Hint:    "both were allocated on different branches; the pods that are mapped there change their global addresses"})
 	}
 	return false
@@ -50,7 +50,7 @@ func (b *blockAllocator) retainExtension(name string, h lockfile.PrefixAllocatio
 // extendBlock maps more pod prefixes of a mapped cluster: to its block if they fit,
 // otherwise to new extensions. It returns nil if the pool is full too.
 func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []netip.Prefix, halves map[bool]*prefixPool) (found []netip.Prefix) {
-	var annexes []lockfile.PrefixAllocation
+	var added []lockfile.PrefixAllocation
 	for _, p := range missing {
 		if m := allocateSameSize([]netip.Prefix{p}, halves); m != nil {
 			found = append(found, m[0])
@@ -62,10 +62,10 @@ func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []
 			return nil
 		}
 		pool.markUsed(m)
-		annexes = append(annexes, lockfile.PrefixAllocation{Prefix: m})
+		added = append(added, lockfile.PrefixAllocation{Prefix: m})
 		found = append(found, m)
 	}
-	entry.Extensions = append(entry.Extensions, annexes...)
+	entry.Extensions = append(entry.Extensions, added...)
 	return found
 }
 
@@ -79,8 +79,8 @@ func (a *allocator) reportExtensions(c *schema.Cluster, missing, found []netip.P
 		if live := a.top.MappablePodCIDRs(c); len(a.lock.Clusters[c.Name].Mappings) > len(live) {
 			hint += "; hawser allocate --gc before the lock is committed frees the part of prefixes that the cluster no longer has"
 		}
-		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "annex", Path: fieldpath.Key("clusters", c.Name) + ".podCIDRs",
-			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to the annex %s", humanize.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
+		a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "extension-block", Path: fieldpath.Key("clusters", c.Name) + ".podCIDRs",
+			Summary: fmt.Sprintf("the block %s is full, so %s is mapped to the extension block %s", humanize.Join(a.lock.Blocks(c.Name), ", "), p, found[i]),
 			Hint:    hint})
 	}
 }

@@ -21,7 +21,7 @@ func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	lock, list := Allocate(top, before)
 	noErrors(t, list)
 	if n := len(lock.Clusters[c.Name].Extensions); n == 0 || !lock.Mapped(top, c) {
-		t.Fatalf("%d annexes:\n%s", n, marshal(t, lock))
+		t.Fatalf("%d extensions:\n%s", n, marshal(t, lock))
 	}
 	for _, line := range strings.Split(marshal(t, before), "\n") {
 		if !strings.Contains(marshal(t, lock), line) {
@@ -40,7 +40,7 @@ func TestExtensionGC(t *testing.T) {
 	}
 	c := &top.Spec.Clusters[0]
 	c.PodCIDRs = c.PodCIDRs[:len(c.PodCIDRs)-2]
-	if have := marshal(t, lock.GC(top).PruneReleased(nil)); strings.Contains(have, "annexes") || strings.Contains(have, "10.200") {
+	if have := marshal(t, lock.GC(top).PruneReleased(nil)); strings.Contains(have, "extensionBlocks") || strings.Contains(have, "10.200") {
 		t.Errorf("left:\n%s", have)
 	}
 	if list := Check(top, lock.GC(top)); len(list) > 0 {

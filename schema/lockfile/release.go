@@ -38,9 +38,9 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 				continue
 			}
 			entry.Mappings[p] = m
-			annex := slices.IndexFunc(have.Extensions, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
-			if annex >= 0 && !entry.Contains(m.Prefix) {
-				entry.Extensions = append(entry.Extensions, have.Extensions[annex])
+			i := slices.IndexFunc(have.Extensions, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
+			if i >= 0 && !entry.Contains(m.Prefix) {
+				entry.Extensions = append(entry.Extensions, have.Extensions[i])
 			}
 		}
 		entry.SortExtensions()

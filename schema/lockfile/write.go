@@ -15,9 +15,9 @@ import (
 )
 
 // Header is the comment above each lock.
-const Header = `# Written by "hawser allocate". Commit this file beside the topology; do not edit it.
-# What stands here never moves, and what left the topology stays reserved until
-# "hawser allocate --gc". After a merge of two branches run "hawser allocate".
+const Header = `# Written by "hawser allocate". Commit this file with the topology; do not edit it.
+# Allocations never move. Addresses of removed objects stay reserved until
+# "hawser allocate --gc". After a merge of two branches, run "hawser allocate".
 `
 
 // Marshal returns the content of the lock file. It is deterministic. Each allocation is one
@@ -41,7 +41,7 @@ func (w *writer) section(key string, l *Lock) {
 	for _, n := range clusters {
 		if c, path := l.Clusters[n.name], fieldpath.Key("clusters", n.name); c != nil {
 			w.prefixes(path+".blocks", c.Blocks)
-			w.prefixes(path+".annexes", c.Extensions)
+			w.prefixes(path+".extensionBlocks", c.Extensions)
 			w.prefixes(path+".former", c.Former)
 			for _, pods := range SortedPrefixes(c.Mappings) {
 				w.prefixes(fieldpath.Key(path+".mappings", pods.String()), []PrefixAllocation{c.Mappings[pods]})

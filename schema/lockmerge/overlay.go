@@ -221,7 +221,7 @@ func (o *merger) dropConflicts(name string) {
 	}
 	live := o.members[name] != nil
 	c.Blocks = drop(c.Blocks, ".blocks", live)
-	c.Extensions = drop(c.Extensions, ".annexes", live)
+	c.Extensions = drop(c.Extensions, ".extensionBlocks", live)
 	c.Former = drop(c.Former, ".former", false)
 }
 
