@@ -164,7 +164,7 @@ type DynamicExports struct {
 	Namespaces []string `json:"namespaces"`
 	// Restrictions restricts some of these namespaces to some clusters. Agents that do not
 	// know the field apply Namespaces alone.
-	Restrictions []DynamicRestriction `json:"only,omitempty"`
+	Restrictions []DynamicRestriction `json:"restrictions,omitempty"`
 	// VIPs are the prefixes of ServicePools from which each cluster allocates the
 	// clusterset IPs of dynamic exports, at most one per family. Declared exports have none.
 	VIPs []netip.Prefix `json:"vips,omitempty"`
