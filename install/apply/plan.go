@@ -25,7 +25,7 @@ type Change struct {
 	kubeclient.ID
 	Fields []Field `json:"fields,omitempty"` // of Update: those that differ
 	// ConflictsWith has the other field managers that applied the object.
-	ConflictsWith []string `json:"taken,omitempty"`
+	ConflictsWith []string `json:"conflictsWith,omitempty"`
 
 	Object *unstructured.Unstructured `json:"-"`
 	UID    types.UID                  `json:"-"` // of the object that is there
@@ -50,8 +50,8 @@ type SkippedObject struct {
 type Plan struct {
 	Changes   []Change        `json:"changes"`
 	Unchanged int             `json:"unchanged"`
-	Skipped   []SkippedObject `json:"skipped,omitempty"` // of the tree, left out this time
-	Retained  []SkippedObject `json:"kept,omitempty"`    // left the tree, and stay
+	Skipped   []SkippedObject `json:"skipped,omitempty"`  // of the tree, left out this time
+	Retained  []SkippedObject `json:"retained,omitempty"` // left the tree, and stay
 
 	want Desired
 	have clusterstatus.Inventory
