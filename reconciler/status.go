@@ -104,8 +104,8 @@ type Status struct {
 	Publish BranchRef `json:"publish"`
 	Ready   bool      `json:"ready"` // has published, or found nothing to publish, once
 	// Latest is the newest source commit, Active the published one.
-	Latest *Revision `json:"seen,omitempty"`
-	Active *Revision `json:"good,omitempty"`
+	Latest *Revision `json:"latest,omitempty"`
+	Active *Revision `json:"active,omitempty"`
 	// Published is the current commit of the publish branch, FabricDigest the digest of
 	// its fabric.
 	Published        string         `json:"published,omitempty"`
