@@ -36,12 +36,12 @@ func askAgent(ctx context.Context, n *NodeStatus) {
 	}
 	for _, e := range s.Exports {
 		for _, c := range e.Clusters {
-			if c.Ready == status.Unknown && !slices.Contains(n.Agent.NotHeardFrom, c.Name) {
-				n.Agent.NotHeardFrom = append(n.Agent.NotHeardFrom, c.Name)
+			if c.Ready == status.Unknown && !slices.Contains(n.Agent.MissingFeeds, c.Name) {
+				n.Agent.MissingFeeds = append(n.Agent.MissingFeeds, c.Name)
 			}
 		}
 	}
-	slices.Sort(n.Agent.NotHeardFrom)
+	slices.Sort(n.Agent.MissingFeeds)
 }
 
 // problem returns the first reason why an agent is not ready.
@@ -80,10 +80,10 @@ func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
 	}
 	out.Error = ""
 	if s.Active != nil {
-		out.Good = s.Active.Commit
+		out.Applied = s.Active.Commit
 	}
 	if s.Latest != nil {
-		out.Seen = s.Latest.Commit
+		out.Latest = s.Latest.Commit
 	}
 	if s.LastError != nil {
 		out.Error, out.Refused, out.Diagnostics = s.LastError.Message, s.LastError.Refused(), s.LastError.Diagnostics

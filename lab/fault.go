@@ -8,11 +8,11 @@ import (
 
 // Fault is a fault to inject into the lab, or to heal.
 type Fault struct {
-	Kind      string `json:"kind"`             // one of FaultKinds
-	Target    string `json:"target,omitempty"` // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
-	Side      string `json:"side,omitempty"`   // wan | lan; empty = wan on a gateway, lan elsewhere
-	Direction string `json:"way,omitempty"`    // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
-	Value     string `json:"value,omitempty"`  // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT or icmp, of renumber an address, of upgrade-agent a program
+	Kind      string `json:"kind"`                // one of FaultKinds
+	Target    string `json:"target,omitempty"`    // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
+	Side      string `json:"side,omitempty"`      // wan | lan; empty = wan on a gateway, lan elsewhere
+	Direction string `json:"direction,omitempty"` // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
+	Value     string `json:"value,omitempty"`     // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT or icmp, of renumber an address, of upgrade-agent a program
 }
 
 // Directions of a packet, as the node sees it.

@@ -37,7 +37,7 @@ routers:
 - name: wall
   for: [plain]
   addresses: [203.0.113.60]
-  firewall: [{drop: udp, port: 9000, way: in}, {drop: icmp}]
+  firewall: [{drop: udp, port: 9000, direction: in}, {drop: icmp}]
 - {name: detour, addresses: [203.0.113.70]}
 paths:
 - {from: one, to: two, via: detour}

@@ -24,15 +24,15 @@ type Status struct {
 	Nodes       []NodeStatus     `json:"nodes"`
 	Pods        []PodStatus      `json:"pods"`
 	Services    []ServiceStatus  `json:"services,omitempty"`
-	SyncStopped []string         `json:"noSync,omitempty"` // clusters whose sync is stopped
+	SyncStopped []string         `json:"syncStopped,omitempty"` // clusters whose sync is stopped
 }
 
 // ReconcilerStatus is the status of the lab's reconciler.
 type ReconcilerStatus struct {
 	PID         int       `json:"pid,omitempty"`
 	Restarts    int       `json:"restarts,omitempty"`
-	Good        string    `json:"good,omitempty"` // newest applied commit
-	Seen        string    `json:"seen,omitempty"` // the newest commit
+	Applied     string    `json:"applied,omitempty"` // newest applied commit
+	Latest      string    `json:"latest,omitempty"`  // the newest commit
 	Error       string    `json:"error,omitempty"`
 	Refused     bool      `json:"refused,omitempty"` // the commit is wrong: a retry would not help
 	Diagnostics diag.List `json:"diagnostics,omitempty"`
@@ -66,7 +66,7 @@ type Agent struct {
 	Problem  string `json:"problem,omitempty"` // why it is not ready
 	// NotHeardFrom lists the clusters with exports whose feed has not arrived: the agent does not
 	// have their pods yet.
-	NotHeardFrom []string `json:"unheard,omitempty"`
+	MissingFeeds []string `json:"missingFeeds,omitempty"`
 }
 
 // PodStatus is one pod.
@@ -235,5 +235,5 @@ func (d *daemon) waiting(s *Status) []string {
 
 // unheard reports whether a running agent waits for another cluster's feed.
 func (s *Status) unheard() bool {
-	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.NotHeardFrom) > 0 })
+	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.MissingFeeds) > 0 })
 }

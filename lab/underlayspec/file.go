@@ -81,7 +81,7 @@ type Rule struct {
 	Drop      string `json:"drop" required:"true" enum:"udp|icmp|new"`
 	Port      int    `json:"port,omitempty" min:"1" max:"65535"`  // destination of DropUDP, the first; 0 = all
 	Count     int    `json:"count,omitempty" min:"1" max:"65535"` // ports in a row
-	Direction string `json:"way,omitempty" enum:"in|out|both"`
+	Direction string `json:"direction,omitempty" enum:"in|out|both"`
 }
 
 // Path routes packets of the gateways From to the gateways To through the router Via.
