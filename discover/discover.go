@@ -31,16 +31,16 @@ const (
 
 // Fact is one discovered property of a cluster.
 type Fact struct {
-	Value string     `json:"value,omitempty"` // empty if unknown
-	Sure  Confidence `json:"sure,omitempty"`
-	From  string     `json:"from,omitempty"` // the object or flag it was read from
+	Value      string     `json:"value,omitempty"` // empty if unknown
+	Confidence Confidence `json:"confidence,omitempty"`
+	From       string     `json:"from,omitempty"` // the object or flag it was read from
 }
 
 // Prefixes are the discovered pod or Service prefixes of a cluster.
 type Prefixes struct {
-	CIDRs []netip.Prefix `json:"cidrs,omitempty"` // empty if unknown
-	Sure  Confidence     `json:"sure,omitempty"`
-	From  string         `json:"from,omitempty"`
+	CIDRs      []netip.Prefix `json:"cidrs,omitempty"` // empty if unknown
+	Confidence Confidence     `json:"confidence,omitempty"`
+	From       string         `json:"from,omitempty"`
 }
 
 // Gateway is a node that can hold tunnels.
@@ -49,14 +49,14 @@ type Gateway struct {
 	// Endpoints are the addresses at which other clusters may reach the node.
 	Endpoints []netip.Addr `json:"endpoints,omitempty"`
 	// External reports whether the endpoints are external addresses from the cloud.
-	External bool       `json:"-"`
-	Sure     Confidence `json:"sure,omitempty"` // of the endpoints
-	From     string     `json:"from,omitempty"`
-	Zone     string     `json:"zone,omitempty"`
+	External   bool       `json:"-"`
+	Confidence Confidence `json:"confidence,omitempty"` // of the endpoints
+	From       string     `json:"from,omitempty"`
+	Zone       string     `json:"zone,omitempty"`
 	// ControlPlane nodes become gateways only if no other node can.
 	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Selected reports whether a new topology starts with this gateway.
-	Selected bool `json:"use,omitempty"`
+	Selected bool `json:"selected,omitempty"`
 }
 
 // Cluster is the discovered description of one cluster.
@@ -256,25 +256,25 @@ func (d *analysis) dns() {
 	imports := regexp.MustCompile(`(?m)^\s*import\s+\S*custom/\S*\.server\s*$`).MatchString(core)
 	switch {
 	case d.one("Network.config.openshift.io", "", "cluster") != nil:
-		d.DNS = Fact{Value: fabric.DNSNone, Sure: Certain, From: "OpenShift, whose DNS operator owns the configuration"}
+		d.DNS = Fact{Value: fabric.DNSNone, Confidence: Certain, From: "OpenShift, whose DNS operator owns the configuration"}
 		d.warn("openshift-dns", "dns", "OpenShift's DNS is configured by its DNS operator, not by Hawser",
 			"have the DNS operator forward the domain, and set dns.address: "+compatibility)
 	case core != "" && imports && custom:
-		d.DNS = Fact{Value: fabric.DNSImport, Sure: Certain,
+		d.DNS = Fact{Value: fabric.DNSImport, Confidence: Certain,
 			From: "ConfigMap kube-system/coredns-custom, which the Corefile imports"}
 	case core != "" && cache:
-		d.DNS = Fact{Value: fabric.DNSNodeLocal, Sure: Certain, From: "ConfigMap kube-system/coredns and NodeLocal DNSCache"}
+		d.DNS = Fact{Value: fabric.DNSNodeLocal, Confidence: Certain, From: "ConfigMap kube-system/coredns and NodeLocal DNSCache"}
 	case core != "":
-		d.DNS = Fact{Value: fabric.DNSCoreDNS, Sure: Certain, From: "ConfigMap kube-system/coredns"}
+		d.DNS = Fact{Value: fabric.DNSCoreDNS, Confidence: Certain, From: "ConfigMap kube-system/coredns"}
 	case d.one("Deployment.apps", kubeSystem, "kube-dns") != nil:
-		d.DNS = Fact{Value: fabric.DNSStubZone, Sure: Certain, From: "Deployment kube-system/kube-dns"}
+		d.DNS = Fact{Value: fabric.DNSStubZone, Confidence: Certain, From: "Deployment kube-system/kube-dns"}
 	case d.one("ConfigMap", kubeSystem, "kube-dns") != nil:
-		d.DNS = Fact{Value: fabric.DNSStubZone, Sure: Likely, From: "ConfigMap kube-system/kube-dns"}
+		d.DNS = Fact{Value: fabric.DNSStubZone, Confidence: Likely, From: "ConfigMap kube-system/kube-dns"}
 	case slices.ContainsFunc(d.Refused, func(r Unreadable) bool { return strings.HasPrefix(r.What, "configmaps") }):
 		d.warn("dns-unknown", "dns", "the ConfigMaps that show which DNS the cluster runs cannot be read",
 			"choose dns with the help of docs/kubernetes.md")
 	default:
-		d.DNS = Fact{Value: fabric.DNSNone, Sure: Guess, From: "neither ConfigMap kube-system/coredns nor kube-dns exists"}
+		d.DNS = Fact{Value: fabric.DNSNone, Confidence: Guess, From: "neither ConfigMap kube-system/coredns nor kube-dns exists"}
 		d.warn("dns-unknown", "dns", "Hawser cannot configure the cluster's DNS",
 			"forward the domain to the agents yourself: docs/kubernetes.md")
 	}

@@ -217,12 +217,12 @@ func TestServiceRange(t *testing.T) {
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	c := Cluster{Name: "new", PodCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")},
-		Sure: Certain, From: "IPPool x"},
-		ServiceCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Sure: Certain,
+		Confidence: Certain, From: "IPPool x"},
+		ServiceCIDRs: Prefixes{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Confidence: Certain,
 			From: "ServiceCIDR x"},
-		DNS: Fact{Value: "coredns", Sure: Certain, From: "x"},
+		DNS: Fact{Value: "coredns", Confidence: Certain, From: "x"},
 		Gateways: []Gateway{{Node: "w1", Selected: true, Endpoints: []netip.Addr{netip.MustParseAddr("203.0.113.9")},
-			Sure: Likely, From: "x"}}}
+			Confidence: Likely, From: "x"}}}
 	const head = "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n"
 	item := func(by string) string {
 		return by + "- name: old # kept\n" + by + "  recipient: " + recipient + "\n" + by + "  gateways:\n" + by + "  - " +

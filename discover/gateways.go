@@ -41,7 +41,7 @@ func (d *analysis) gateways() {
 		d.warn("no-endpoints", "gateways", "the nodes have no address in their status, so their gateways only dial out",
 			"write the addresses at which other clusters reach them into endpoints")
 	}
-	if best.Sure == Guess {
+	if best.Confidence == Guess {
 		d.warn("private-endpoints", "gateways", "the gateways' endpoints are private addresses",
 			"check that other clusters can reach them; otherwise write other addresses, or leave endpoints out: the "+
 				"gateway then only dials out")
@@ -87,22 +87,22 @@ func gatewayOf(n *unstructured.Unstructured) Gateway {
 	_, master := labels["node-role.kubernetes.io/master"]
 	g := Gateway{Node: n.GetName(), Zone: plain(labels["topology.kubernetes.io/zone"]), ControlPlane: control || master}
 	if g.Endpoints = addresses(n, "ExternalIP"); len(g.Endpoints) > 0 {
-		g.Sure, g.From, g.External = Likely, "ExternalIP of the Node", true
+		g.Confidence, g.From, g.External = Likely, "ExternalIP of the Node", true
 		return g
 	}
 	if g.Endpoints = addresses(n, "InternalIP"); len(g.Endpoints) == 0 {
 		return g
 	}
-	g.Sure, g.From = Likely, "InternalIP of the Node, a public address"
+	g.Confidence, g.From = Likely, "InternalIP of the Node, a public address"
 	if !slices.ContainsFunc(g.Endpoints, public) {
-		g.Sure, g.From = Guess, "InternalIP of the Node"
+		g.Confidence, g.From = Guess, "InternalIP of the Node"
 	}
 	return g
 }
 
 // rank is lower for the better addresses.
 func (g *Gateway) rank() int {
-	return slices.Index([]Confidence{Certain, Likely, Guess, ""}, g.Sure)
+	return slices.Index([]Confidence{Certain, Likely, Guess, ""}, g.Confidence)
 }
 
 func addresses(n *unstructured.Unstructured, kind string) []netip.Addr {

@@ -18,23 +18,23 @@ func (d *analysis) network() {
 	switch {
 	case openshift != nil:
 		d.CNI = Fact{Value: cmp.Or(stringAt(openshift, "status", "networkType"), stringAt(openshift, "spec", "networkType")),
-			Sure: Certain,
-			From: "Network.config.openshift.io cluster"}
+			Confidence: Certain,
+			From:       "Network.config.openshift.io cluster"}
 		d.CNI.Value = plain(d.CNI.Value)
 		d.ownIPAM = true
 		d.ovnKubernetes()
 	case d.daemon("aws-node") != nil:
-		d.CNI, d.ownIPAM = Fact{Value: "AWS VPC CNI", Sure: Certain, From: "DaemonSet aws-node"}, true
+		d.CNI, d.ownIPAM = Fact{Value: "AWS VPC CNI", Confidence: Certain, From: "DaemonSet aws-node"}, true
 		d.warn("aws-vpc-cni", "", "pods with addresses of secondary network interfaces cannot reach other clusters",
 			"read \"AWS VPC CNI\" in "+compatibility+" before you continue")
 	case d.daemon("anetd") != nil:
-		d.CNI = Fact{Value: "GKE Dataplane V2 (Cilium)", Sure: Certain, From: "DaemonSet anetd"}
+		d.CNI = Fact{Value: "GKE Dataplane V2 (Cilium)", Confidence: Certain, From: "DaemonSet anetd"}
 		d.warn("gke-dataplane-v2", "", "it is unknown whether pod packets pass the host's netfilter with Dataplane V2",
 			"read \"GKE\" in "+compatibility+", and test with one pod first")
 	case d.setting(kubeSystem, "cilium-config", "ipam") != "" || d.daemon("cilium") != nil:
 		d.cilium()
 	case len(d.all("Subnet.kubeovn.io")) > 0:
-		d.CNI, d.ownIPAM = Fact{Value: "Kube-OVN", Sure: Certain, From: "Subnets of kubeovn.io"}, true
+		d.CNI, d.ownIPAM = Fact{Value: "Kube-OVN", Confidence: Certain, From: "Subnets of kubeovn.io"}, true
 		for _, s := range d.all("Subnet.kubeovn.io") {
 			name := plain(s.GetName())
 			switch vpc, underlay := kubeOVNSubnet(&s); {
@@ -49,11 +49,11 @@ func (d *analysis) network() {
 			}
 		}
 	case d.daemon("ovnkube-node") != nil:
-		d.CNI = Fact{Value: "OVN-Kubernetes", Sure: Certain, From: "DaemonSet ovnkube-node"}
+		d.CNI = Fact{Value: "OVN-Kubernetes", Confidence: Certain, From: "DaemonSet ovnkube-node"}
 		d.ovnKubernetes()
 	case d.daemon("calico-node", "canal") != nil:
 		set := d.daemon("calico-node", "canal")
-		d.CNI = Fact{Value: "Calico", Sure: Certain, From: from("DaemonSet", set.GetName())}
+		d.CNI = Fact{Value: "Calico", Confidence: Certain, From: from("DaemonSet", set.GetName())}
 		if set.GetName() == "canal" {
 			d.CNI.Value = "Canal (Flannel and Calico)"
 		} else {
@@ -61,7 +61,7 @@ func (d *analysis) network() {
 		}
 		d.calico()
 	case d.daemon("antrea-agent") != nil:
-		d.CNI = Fact{Value: "Antrea", Sure: Certain, From: "DaemonSet antrea-agent"}
+		d.CNI = Fact{Value: "Antrea", Confidence: Certain, From: "DaemonSet antrea-agent"}
 		mode := stringAt(parsed(d.setting(kubeSystem, "antrea-config", "antrea-agent.conf")), "trafficEncapMode")
 		if mode == "noEncap" || mode == "networkPolicyOnly" {
 			d.warn("antrea-no-encap", "", "with trafficEncapMode "+mode+" packets of pods may bypass the host's netfilter, "+
@@ -69,20 +69,20 @@ func (d *analysis) network() {
 				"use trafficEncapMode encap: "+compatibility)
 		}
 	case d.daemon("azure-cns") != nil:
-		d.CNI, d.ownIPAM = Fact{Value: "Azure CNI", Sure: Certain, From: "DaemonSet azure-cns"}, true
+		d.CNI, d.ownIPAM = Fact{Value: "Azure CNI", Confidence: Certain, From: "DaemonSet azure-cns"}, true
 	case d.daemon("kube-flannel-ds", "kube-flannel") != nil:
-		d.CNI = Fact{Value: "Flannel", Sure: Certain, From: from("DaemonSet",
+		d.CNI = Fact{Value: "Flannel", Confidence: Certain, From: from("DaemonSet",
 			d.daemon("kube-flannel-ds", "kube-flannel").GetName())}
 	case d.daemon("kindnet") != nil:
-		d.CNI = Fact{Value: "kindnet", Sure: Certain, From: "DaemonSet kindnet"}
+		d.CNI = Fact{Value: "kindnet", Confidence: Certain, From: "DaemonSet kindnet"}
 	case d.daemon("kube-router") != nil:
-		d.CNI = Fact{Value: "kube-router", Sure: Certain, From: "DaemonSet kube-router"}
+		d.CNI = Fact{Value: "kube-router", Confidence: Certain, From: "DaemonSet kube-router"}
 	case d.daemon("weave-net") != nil:
-		d.CNI, d.ownIPAM = Fact{Value: "Weave Net", Sure: Certain, From: "DaemonSet weave-net"}, true
+		d.CNI, d.ownIPAM = Fact{Value: "Weave Net", Confidence: Certain, From: "DaemonSet weave-net"}, true
 	default:
 		for _, n := range d.all("Node") {
 			if n.GetAnnotations()["flannel.alpha.coreos.com/backend-type"] != "" {
-				d.CNI = Fact{Value: "Flannel", Sure: Likely, From: "annotations of Node " + plain(n.GetName())}
+				d.CNI = Fact{Value: "Flannel", Confidence: Likely, From: "annotations of Node " + plain(n.GetName())}
 				return
 			}
 		}
@@ -92,10 +92,10 @@ func (d *analysis) network() {
 func (d *analysis) cilium() {
 	config := d.one("ConfigMap", kubeSystem, "cilium-config")
 	if config == nil {
-		d.CNI, d.ownIPAM = Fact{Value: "Cilium", Sure: Certain, From: "DaemonSet cilium"}, true
+		d.CNI, d.ownIPAM = Fact{Value: "Cilium", Confidence: Certain, From: "DaemonSet cilium"}, true
 		return
 	}
-	d.CNI = Fact{Value: "Cilium", Sure: Certain, From: "ConfigMap kube-system/cilium-config"}
+	d.CNI = Fact{Value: "Cilium", Confidence: Certain, From: "ConfigMap kube-system/cilium-config"}
 	ipam := stringAt(config, "data", "ipam")
 	d.ownIPAM = ipam != "kubernetes"
 	is := func(key string) bool { return stringAt(config, "data", key) == "true" }
@@ -157,13 +157,13 @@ func (d *analysis) calico() {
 // findings depend on it.
 func (d *analysis) proxy() {
 	if d.setting(kubeSystem, "cilium-config", "kube-proxy-replacement") == "true" && d.daemon("kube-proxy") == nil {
-		d.KubeProxy = Fact{Value: "none", Sure: Certain,
+		d.KubeProxy = Fact{Value: "none", Confidence: Certain,
 			From: "kube-proxy-replacement in ConfigMap kube-system/cilium-config"}
 		return
 	}
 	if text := d.setting(kubeSystem, "kube-proxy", "config.conf"); text != "" {
 		// An empty mode is iptables on Linux.
 		mode := cmp.Or(plain(stringAt(parsed(text), "mode")), "iptables")
-		d.KubeProxy = Fact{Value: mode, Sure: Likely, From: "ConfigMap kube-system/kube-proxy"}
+		d.KubeProxy = Fact{Value: mode, Confidence: Likely, From: "ConfigMap kube-system/kube-proxy"}
 	}
 }

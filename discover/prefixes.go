@@ -46,7 +46,7 @@ func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 		d.warn(code+"-guess", field, fmt.Sprintf("%s is a guess (%s)", humanize.Join(best.cidrs, ", "), best.from),
 			"compare it with the configuration of the cluster")
 	}
-	return Prefixes{CIDRs: best.cidrs, Sure: best.sure, From: best.from}
+	return Prefixes{CIDRs: best.cidrs, Confidence: best.sure, From: best.from}
 }
 
 // pods finds the pod prefixes. The CNI's own objects come first, then the flags of the

@@ -106,7 +106,7 @@ func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefi
 		return
 	}
 	severity := diag.Warning
-	if have.Sure == Certain {
+	if have.Confidence == Certain {
 		severity = diag.Error
 	}
 	text := "nothing"
@@ -114,7 +114,7 @@ func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefi
 		text = humanize.Join(want, ", ")
 	}
 	d.add(severity, code, field, fmt.Sprintf("the cluster has %s (%s: %s), and the topology has %s", humanize.Join(missing, ", "),
-		have.Sure, have.From, text),
+		have.Confidence, have.From, text),
 		"correct "+field+" in the topology, or check that the context is the right one")
 }
 
@@ -216,7 +216,7 @@ func (d *analysis) dnsDiffers(w Expected) {
 		return
 	}
 	found := want == fabric.DNSAuto && (d.DNS.Value == fabric.DNSCoreDNS || d.DNS.Value == fabric.DNSImport)
-	if d.DNS.Sure == Certain && d.DNS.Value != want && !found {
+	if d.DNS.Confidence == Certain && d.DNS.Value != want && !found {
 		d.warn("dns-differs", "dns", fmt.Sprintf("the topology has dns: %s, and the cluster looks like %s (%s)", want,
 			d.DNS.Value, d.DNS.From),
 			"set dns: "+d.DNS.Value)
