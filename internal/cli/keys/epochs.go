@@ -20,7 +20,7 @@ type rotation struct {
 	Links      []epochLink `json:"links"`
 	Old        int         `json:"old"`               // the oldest current epoch of a gateway
 	New        int         `json:"new"`               // the newest
-	OnOldEpoch int         `json:"behind"`            // links that do not use New
+	OnOldEpoch int         `json:"onOldEpoch"`        // links that do not use New
 	Waiting    []string    `json:"waiting,omitempty"` // gateways without New, and unreachable agents
 	Next       string      `json:"next"`              // what to do
 }
@@ -86,8 +86,8 @@ func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 		}
 		for _, c := range s.Connections {
 			l := epochLink{Gateway: name, Remote: c.RemoteCluster + "/" + c.RemoteGateway, Driver: c.Driver, Epoch: c.Epoch}
-			if c.Change != nil {
-				l.Why = "changes to " + c.Change.To + ": " + c.Change.Why
+			if c.Migration != nil {
+				l.Why = "changes to " + c.Migration.To + ": " + c.Migration.Why
 			}
 			if c.Epoch != 0 && c.Epoch != r.New {
 				r.OnOldEpoch++

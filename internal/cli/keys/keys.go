@@ -23,7 +23,7 @@ type gatewayKey struct {
 	Gateway      string `json:"gateway"`
 	Epoch        int    `json:"epoch"`
 	Public       string `json:"public"`
-	UserProvided bool   `json:"brought,omitempty"` // from the topology, not derived
+	UserProvided bool   `json:"userProvided,omitempty"` // from the topology, not derived
 	// Root is the first epoch of the root key that it is derived from; 0 = there is only one.
 	Root int `json:"root,omitempty"`
 }
