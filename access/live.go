@@ -304,7 +304,7 @@ func (l *liveCheck) resolved(cluster string) finding {
 	}
 	var mute []string // nodes
 	for _, s := range l.byCluster[cluster] {
-		if s.Mute {
+		if s.DNSUnavailable {
 			mute = append(mute, s.Node)
 		}
 	}

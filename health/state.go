@@ -28,7 +28,7 @@ type State struct {
 	Exports  []Export  `json:"exports"`
 	Gateways []Gateway `json:"gateways,omitempty"` // on a fixed node
 	// DNSProblem is why pods may not resolve names of the clusterset, and how to fix it.
-	DNSProblem string `json:"unresolved,omitempty"`
+	DNSProblem string `json:"dnsProblem,omitempty"`
 }
 
 // Node is the report of one agent in its HawserNode, with the state of its Node object.

@@ -87,12 +87,12 @@ func printDiagnosis(w io.Writer, d status.Diagnosis, raw []byte, output string) 
 		p.line("%s", status.FilteredText(d.ReversePathDrops))
 	}
 	for _, f := range d.Findings {
-		p.line("%d ended at %s", f.Packets, f.Place)
+		p.line("%d ended at %s", f.Packets, f.Location)
 		p.line("  %s", f.Text)
 		for _, flow := range f.Flows {
 			p.line("  packet: %s", flow)
 		}
-		p.line("  to do: %s", f.Do)
+		p.line("  to do: %s", f.Next)
 	}
 	return p.err
 }

@@ -18,30 +18,30 @@ const AddressesAnnotation = "hawser.dev/addresses"
 
 // Export is one ServiceExport of this cluster with its Service.
 type Export struct {
-	Namespace  string    `json:"Namespace"`
-	Name       string    `json:"Name"`
-	UID        string    `json:"UID"`
-	Created    time.Time `json:"Created"` // of the ServiceExport, whole seconds
-	Generation int64     `json:"Generation"`
+	Namespace  string
+	Name       string
+	UID        string
+	Created    time.Time // of the ServiceExport, whole seconds
+	Generation int64
 	// Labels and Annotations are the exported labels and annotations of the ServiceExport.
-	Labels             map[string]string `json:"Labels"`
-	Annotations        map[string]string `json:"Annotations"`
-	Addrs              []netip.Addr      `json:"Addrs"`   // of AddressesAnnotation, at most one a family
-	Hosts              []fabric.Host     `json:"Hosts"`   // of the same, sorted by name
-	AddressesConfirmed bool              `json:"Vouched"` // its status has the addresses of the annotation: see ConfirmsAddresses
-	Service            *Service          `json:"Service"` // nil if absent
+	Labels             map[string]string
+	Annotations        map[string]string
+	Addrs              []netip.Addr  // of AddressesAnnotation, at most one a family
+	Hosts              []fabric.Host // of the same, sorted by name
+	AddressesConfirmed bool          // its status has the addresses of the annotation: see ConfirmsAddresses
+	Service            *Service      // nil if absent
 }
 
 // Service has the fields of a Service that its import copies.
 type Service struct {
-	Type                  string `json:"Type"` // as in Kubernetes: ClusterIP, NodePort, LoadBalancer, ExternalName
-	Headless              bool   `json:"Headless"`
-	Ports                 []Port `json:"Ports"`
-	Families              []int  `json:"Families"`        // 4, 6; in the order of the Service
-	Affinity              string `json:"Affinity"`        // ClientIP or empty
-	AffinitySeconds       int    `json:"AffinitySeconds"` // of ClientIP; 0 = Kubernetes' default
-	InternalTrafficPolicy string `json:"InternalTrafficPolicy"`
-	TrafficDistribution   string `json:"TrafficDistribution"`
+	Type                  string // as in Kubernetes: ClusterIP, NodePort, LoadBalancer, ExternalName
+	Headless              bool
+	Ports                 []Port
+	Families              []int  // 4, 6; in the order of the Service
+	Affinity              string // ClientIP or empty
+	AffinitySeconds       int    // of ClientIP; 0 = Kubernetes' default
+	InternalTrafficPolicy string
+	TrafficDistribution   string
 }
 
 // Port is one port of an offer or an import.
@@ -70,65 +70,65 @@ type Offer struct {
 
 // Import is one ServiceImport, observed or desired.
 type Import struct {
-	Namespace string    `json:"Namespace"`
-	Name      string    `json:"Name"`
-	Created   time.Time `json:"Created"` // of the observed object; zero in desired ones
+	Namespace string
+	Name      string
+	Created   time.Time // of the observed object; zero in desired ones
 	// Foreign reports that the object lacks our label. Only its IPs count, if they date from
 	// the time with our label.
-	Foreign               bool              `json:"Taken"`
-	Type                  string            `json:"Type"` // fabric.ClusterSetIP | fabric.Headless
-	IPs                   []netip.Addr      `json:"IPs"`
-	Families              []int             `json:"Families"` // 4, 6; as IPs, and set for Headless too
-	Ports                 []Port            `json:"Ports"`
-	Affinity              string            `json:"Affinity"`
-	AffinitySeconds       int               `json:"AffinitySeconds"`
-	InternalTrafficPolicy string            `json:"InternalTrafficPolicy"`
-	TrafficDistribution   string            `json:"TrafficDistribution"`
-	Labels                map[string]string `json:"Labels"`
-	Annotations           map[string]string `json:"Annotations"`
-	Clusters              []string          `json:"Clusters"` // that export it, sorted
-	Conditions            []Condition       `json:"Conditions"`
+	Foreign               bool
+	Type                  string // fabric.ClusterSetIP | fabric.Headless
+	IPs                   []netip.Addr
+	Families              []int // 4, 6; as IPs, and set for Headless too
+	Ports                 []Port
+	Affinity              string
+	AffinitySeconds       int
+	InternalTrafficPolicy string
+	TrafficDistribution   string
+	Labels                map[string]string
+	Annotations           map[string]string
+	Clusters              []string // that export it, sorted
+	Conditions            []Condition
 }
 
 // Slice is one EndpointSlice of an import: the endpoints of one source cluster in
 // one family that have the same ports.
 type Slice struct {
-	Namespace string     `json:"Namespace"`
-	Name      string     `json:"Name"`
-	Import    string     `json:"Import"`  // name of the import
-	Cluster   string     `json:"Cluster"` // the source
-	Family    int        `json:"Family"`  // 4 | 6
-	Ports     []Port     `json:"Ports"`
-	Endpoints []Endpoint `json:"Endpoints"` // sorted by address
+	Namespace string
+	Name      string
+	Import    string // name of the import
+	Cluster   string // the source
+	Family    int    // 4 | 6
+	Ports     []Port
+	Endpoints []Endpoint // sorted by address
 }
 
 // Endpoint is one endpoint, at the address by which this cluster reaches it. It is ready
 // unless it terminates.
 type Endpoint struct {
-	Addr     netip.Addr `json:"Addr"`
-	Hostname string     `json:"Hostname"`
+	Addr     netip.Addr
+	Hostname string
 	// Terminating means that all endpoints behind the address terminate and serve.
-	Terminating bool `json:"Terminating"`
+	Terminating bool
 }
 
 // Condition is one condition of a ServiceExport or a ServiceImport. The writer adds the time of
 // its last change.
 type Condition struct {
-	Type    string `json:"Type"`
-	Status  string `json:"Status"` // True | False | Unknown
-	Reason  string `json:"Reason"`
-	Message string `json:"Message"`
+	Type    string
+	Status  string // True | False | Unknown
+	Reason  string
+	Message string
 }
 
 // Status is the desired status of a ServiceExport of this cluster.
 type Status struct {
-	Namespace  string        `json:"Namespace"`
-	Name       string        `json:"Name"`
-	UID        string        `json:"UID"`
-	Generation int64         `json:"Generation"`
-	Addrs      []netip.Addr  `json:"Addrs"` // for AddressesAnnotation; none for Headless, and for exports that only the topology can declare
-	Hosts      []fabric.Host `json:"Hosts"` // for the same annotation, if headless
-	Conditions []Condition   `json:"Conditions"`
+	Namespace  string
+	Name       string
+	UID        string
+	Generation int64
+	Addrs      []netip.Addr  // for AddressesAnnotation; none for Headless, and for exports that only the topology can declare
+	Hosts      []fabric.Host // for the same annotation, if headless
+	Conditions []Condition
 }
 
 // DesiredObjects are the desired objects of this cluster's API.

@@ -15,19 +15,19 @@ import (
 
 // Facts are the objects of this cluster, from the Kubernetes API or from files.
 type Facts struct {
-	Nodes    []Node    `json:"Nodes"`
-	Pods     []Pod     `json:"Pods"` // only those that an egress rule or a headless export may need
-	Services []Service `json:"Services"`
+	Nodes    []Node
+	Pods     []Pod // only those that an egress rule or a headless export may need
+	Services []Service
 	// Exports are the ServiceExports of this cluster, Imports its current ServiceImports, both
 	// sorted by namespace/name; empty without a Kubernetes API.
-	Exports []mcs.Export `json:"Exports,omitempty"`
-	Imports []mcs.Import `json:"Imports,omitempty"`
+	Exports []mcs.Export `json:",omitempty"`
+	Imports []mcs.Import `json:",omitempty"`
 	// Namespaces are the namespaces of this cluster that an export names, sorted. An import is
 	// created only in an existing namespace.
-	Namespaces []string `json:"Namespaces,omitempty"`
+	Namespaces []string `json:",omitempty"`
 	// HasAPI reports whether the facts come from a Kubernetes API. The API stores the allocated
 	// addresses, and only these are used. Without it, every node computes the same addresses.
-	HasAPI bool `json:"Recorded,omitempty"`
+	HasAPI bool `json:",omitempty"`
 }
 
 // GatewayService returns the Service whose addresses are endpoints of a gateway; nil if absent.
@@ -43,42 +43,42 @@ func (f *Facts) GatewayService(gateway *fabric.Gateway) *Service {
 
 // Node is one node of this cluster.
 type Node struct {
-	Name     string         `json:"Name"`
-	Addrs    []netip.Addr   `json:"Addrs"`              // InternalIPs, at most one a family
-	External []netip.Addr   `json:"External,omitempty"` // ExternalIPs, at most one a family
-	PodCIDRs []netip.Prefix `json:"PodCIDRs"`           // of this node; empty if the CNI does not set them
+	Name     string
+	Addrs    []netip.Addr   // InternalIPs, at most one a family
+	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one a family
+	PodCIDRs []netip.Prefix // of this node; empty if the CNI does not set them
 	// Unprotected reports that the cluster has HawserNodes, and this node has no
 	// report that the agent's rules are in place since the node booted.
-	Unprotected bool `json:"Unprotected,omitempty"`
+	Unprotected bool `json:",omitempty"`
 	// Labels and UnavailableReason are set only in clusters with node selectors of gateways:
 	// the labels that a selector names, and why the node cannot be a gateway; empty = it can.
-	Labels            map[string]string `json:"Labels,omitempty"`
-	UnavailableReason string            `json:"Away,omitempty"`
+	Labels            map[string]string `json:",omitempty"`
+	UnavailableReason string            `json:",omitempty"`
 }
 
 // Pod is one pod of this cluster.
 type Pod struct {
-	Namespace   string            `json:"Namespace"`
-	Name        string            `json:"Name"`
-	Node        string            `json:"Node"`
-	Labels      map[string]string `json:"Labels"`
-	Addrs       []netip.Addr      `json:"Addrs"`
-	HostNetwork bool              `json:"HostNetwork"`
+	Namespace   string
+	Name        string
+	Node        string
+	Labels      map[string]string
+	Addrs       []netip.Addr
+	HostNetwork bool
 }
 
 // Service is a service of this cluster and its endpoints.
 type Service struct {
-	Namespace  string        `json:"Namespace"`
-	Name       string        `json:"Name"`
-	ClusterIPs []netip.Addr  `json:"ClusterIPs"` // none for headless
-	Ports      []ServicePort `json:"Ports"`
-	Endpoints  []Endpoint    `json:"Endpoints"`
+	Namespace  string
+	Name       string
+	ClusterIPs []netip.Addr // none for headless
+	Ports      []ServicePort
+	Endpoints  []Endpoint
 	// ExternalName reports whether the Service is of that type: it has no endpoints.
-	ExternalName bool `json:"ExternalName,omitempty"`
+	ExternalName bool `json:",omitempty"`
 	// Unsupported describes the unsupported parts of the Service and its EndpointSlices, sorted.
-	Unsupported []string `json:"Unsupported,omitempty"`
+	Unsupported []string `json:",omitempty"`
 	// LoadBalancers are the addresses and names of its load balancer, from its status.
-	LoadBalancers []string `json:"Balancers,omitempty"`
+	LoadBalancers []string `json:",omitempty"`
 }
 
 // LoadBalancerAddrs returns the addresses of the service's load balancer. resolved has the
@@ -97,53 +97,53 @@ func (s *Service) LoadBalancerAddrs(resolved map[string][]netip.Addr) []netip.Ad
 
 // ServicePort is one port of a service.
 type ServicePort struct {
-	Name     string `json:"Name"`
-	Protocol string `json:"Protocol"` // TCP | UDP
-	Port     int    `json:"Port"`
+	Name     string
+	Protocol string // TCP | UDP
+	Port     int
 }
 
 // Endpoint is one backend of a service.
 type Endpoint struct {
-	Addrs    []netip.Addr `json:"Addrs"`
-	Hostname string       `json:"Hostname"` // the name of its DNS record; empty if it has none
-	Pod      string       `json:"Pod"`      // pod name in the service's namespace; empty if it is not a pod
-	Node     string       `json:"Node"`
-	Ready    bool         `json:"Ready"`
+	Addrs    []netip.Addr
+	Hostname string // the name of its DNS record; empty if it has none
+	Pod      string // pod name in the service's namespace; empty if it is not a pod
+	Node     string
+	Ready    bool
 	// Terminating reports whether the endpoint is not ready, terminates and still serves. It gets
 	// connections while no endpoint of the port is ready, as in kube-proxy (KEP-1669).
-	Terminating bool `json:"Terminating,omitempty"`
+	Terminating bool `json:",omitempty"`
 	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
 	// the port on the endpoint.
-	Ports map[string]int `json:"Ports"`
+	Ports map[string]int
 }
 
 // HostState is the observed state of the host.
 type HostState struct {
-	UnderlayMTU int `json:"UnderlayMTU"` // bytes, of the interface with the node's address
+	UnderlayMTU int // bytes, of the interface with the node's address
 	// NoIPv6 reports whether IPv6 is disabled on this host.
-	NoIPv6    bool `json:"NoIPv6"`
-	KernelESP bool `json:"KernelESP"` // the kernel encrypts ESP
+	NoIPv6    bool
+	KernelESP bool // the kernel encrypts ESP
 	// NoConnLimit reports whether nftables of this kernel cannot count connections.
-	NoConnLimit bool `json:"NoConnLimit"`
+	NoConnLimit bool
 	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
 	// most one a family: the source of the host's own packets in a flat cluster.
-	HostSource []netip.Addr `json:"HostSource"`
+	HostSource []netip.Addr
 	// PodRoutes are prefixes of this node's Node.spec.podCIDRs that have routes to a link and are
 	// outside the cluster's podCIDRs: the CNI assigns pod addresses there.
-	PodRoutes []netip.Prefix `json:"PodRoutes,omitempty"`
+	PodRoutes []netip.Prefix `json:",omitempty"`
 	// Networks are the connected networks of the node that overlap prefixes of other clusters,
 	// sorted by prefix and link.
-	Networks []Network `json:"Networks,omitempty"`
+	Networks []Network `json:",omitempty"`
 	// ForeignRules describe routing rules of other programs that match packets to other clusters
 	// before Hawser's rules.
-	ForeignRules []string `json:"ForeignRules,omitempty"`
+	ForeignRules []string `json:",omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
-	Resolved map[string][]netip.Addr `json:"Resolved"`
+	Resolved map[string][]netip.Addr
 	// Discovered are the discovered endpoints of remote gateways, by cluster/gateway.
-	Discovered map[string][]DiscoveredEndpoint `json:"Found,omitempty"`
+	Discovered map[string][]DiscoveredEndpoint `json:",omitempty"`
 	// RemoteEndpoints are the endpoints in use of gateways with several candidates, by
 	// cluster/gateway. Other gateways are dialled at their first candidate.
-	RemoteEndpoints map[string]RemoteEndpoint `json:"Ways"` // key of recorded rounds
+	RemoteEndpoints map[string]RemoteEndpoint
 }
 
 // Network is a network that a node is connected to.
@@ -154,40 +154,40 @@ type Network struct {
 
 // RemoteEndpoint is the candidate at which a remote gateway is dialled.
 type RemoteEndpoint struct {
-	Addr netip.AddrPort `json:"Addr"` // as in Candidate; invalid = unknown
+	Addr netip.AddrPort // as in Candidate; invalid = unknown
 	// DialCount counts the decisions to dial Addr. Until it changes, an address that the
 	// driver observed since has precedence.
-	DialCount int `json:"Dial"`
+	DialCount int
 	// Pending is a better candidate, at which a secondary tunnel is verified first; invalid if
 	// absent.
-	Pending netip.AddrPort `json:"Next"`
+	Pending netip.AddrPort
 }
 
 // Path is the link that carries the traffic between this cluster and a remote one.
 type Path struct {
-	Local  string `json:"Local"`  // gateway of this cluster
-	Remote string `json:"Remote"` // gateway of the remote cluster, or of Via
+	Local  string // gateway of this cluster
+	Remote string // gateway of the remote cluster, or of Via
 	// Via is the next cluster on the path, which forwards the traffic; empty = the link leads to
 	// the remote cluster itself.
-	Via string `json:"Via"`
+	Via string
 	// Down reports whether probes are lost on all links to the cluster, or were until a moment
 	// ago. Traffic to the cluster still uses this link, but clusterset addresses use other
 	// clusters if there are any.
-	Down bool `json:"Down"`
+	Down bool
 	// MTU is the path MTU of the link in bytes, if it is less than the MTU of the device;
 	// 0 = MTU of the device.
-	MTU int `json:"MTU"`
+	MTU int
 }
 
 // TunnelParams are the parameters that may differ between two tunnels of one pair of gateways.
 // The fabric has all others.
 type TunnelParams struct {
-	Driver string `json:"Driver"`
+	Driver string
 	// LocalPort and RemotePort are the base ports of both ends; 0 = the ports in the fabric.
-	LocalPort  int  `json:"Own"`
-	RemotePort int  `json:"Remote"`
-	Alternate  bool `json:"Alt"`   // see driver.Remote
-	Epoch      int  `json:"Epoch"` // of the keys; 0 = the current one, or the driver has no keys
+	LocalPort  int
+	RemotePort int
+	Alternate  bool // see driver.Remote
+	Epoch      int  // of the keys; 0 = the current one, or the driver has no keys
 }
 
 // ClusterState is a remote cluster's live export state, as its agents publish it.
@@ -199,18 +199,18 @@ type ClusterState struct {
 	Shape string `json:"shape,omitempty"`
 	// Transit describes its links for transit traffic; nil = it neither forwards nor accepts
 	// transit traffic.
-	Transit *TransitAdvert `json:"passing,omitempty"`
+	Transit *TransitAdvert `json:"transit,omitempty"`
 	// Endpoints are discovered and observed endpoints; nil = none.
-	Endpoints *EndpointAdvert `json:"places,omitempty"`
+	Endpoints *EndpointAdvert `json:"endpoints,omitempty"`
 }
 
 // EndpointAdvert is the announcement of a cluster about endpoints.
 type EndpointAdvert struct {
 	// Discovered are the discovered endpoints of its own gateways, by gateway.
-	Discovered map[string][]DiscoveredEndpoint `json:"found,omitempty"`
+	Discovered map[string][]DiscoveredEndpoint `json:"discovered,omitempty"`
 	// Observed are the addresses from which packets of remote gateways arrive, by
 	// cluster/gateway. The port is the base port.
-	Observed map[string]netip.AddrPort `json:"seen,omitempty"`
+	Observed map[string]netip.AddrPort `json:"observed,omitempty"`
 }
 
 // DiscoveredEndpoint is an endpoint that is not in the topology.
@@ -271,8 +271,8 @@ type ExportHost struct {
 
 // Candidate is an address at which a gateway may be reached.
 type Candidate struct {
-	Text string         `json:"Text"` // for users: the endpoint in the topology, or the address and its source
-	Addr netip.AddrPort `json:"Addr"` // the port is the base port, from which the ports of tunnels follow
+	Text string         // for users: the endpoint in the topology, or the address and its source
+	Addr netip.AddrPort // the port is the base port, from which the ports of tunnels follow
 }
 
 // Intersect returns the state that is valid both for a node that applied l and for a node that

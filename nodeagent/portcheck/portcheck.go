@@ -59,7 +59,7 @@ type Report struct {
 type Port struct {
 	Port     int    `json:"port"`
 	Error    string `json:"error,omitempty"` // the reason why it is not open
-	Requests int    `json:"heard"`           // requests of other gateways
+	Requests int    `json:"requests"`        // requests of other gateways
 }
 
 // Target is one endpoint of another gateway.

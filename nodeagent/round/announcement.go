@@ -11,10 +11,10 @@ import (
 // they send to, so each gateway waits for its own round.
 type exportAnnouncement struct {
 	// Active reports whether a round is complete, or the previous agent left tunnels in use.
-	Active    bool                `json:"carries,omitempty"`
+	Active    bool                `json:"active,omitempty"`
 	Applied   model.ClusterState  `json:"applied"` // by this node
 	Next      model.ClusterState  `json:"next"`    // of the current round
-	Published *model.ClusterState `json:"said,omitempty"`
+	Published *model.ClusterState `json:"published,omitempty"`
 }
 
 // startRound starts a round with new exports and returns the state to publish during it; nil if unchanged.

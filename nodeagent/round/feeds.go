@@ -13,11 +13,11 @@ import (
 // FeedSpec has the feeds that this node subscribes to and the subscribers that it accepts. It
 // depends only on fabric, keys, facts and paths.
 type FeedSpec struct {
-	Identity  feed.Identity `json:"Identity"`
-	Subscribe []feed.Peer   `json:"Follow"` // to subscribe to
-	Allow     []feed.Peer   `json:"Allow"`  // accepted subscribers
-	Nodes     []netip.Addr  `json:"Nodes"`  // of this cluster; nodes subscribe without a key
-	Listen    []feed.Listen `json:"Listen"`
+	Identity  feed.Identity
+	Subscribe []feed.Peer  // to subscribe to
+	Allow     []feed.Peer  // accepted subscribers
+	Nodes     []netip.Addr // of this cluster; nodes subscribe without a key
+	Listen    []feed.Listen
 }
 
 // feedsOf returns the feeds of a node. A gateway subscribes to each cluster whose active link it has, at

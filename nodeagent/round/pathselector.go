@@ -22,13 +22,13 @@ const (
 // pathSelector has the active link to each other cluster and the last moves. It is immutable: next returns
 // the following one.
 type pathSelector struct {
-	Cluster string                `json:"cluster"`
-	Began   time.Time             `json:"began"`
-	Links   map[string]activePath `json:"links"` // to each neighbour
-	Last    map[string]activePath `json:"last"`  // path to each other cluster
-	Own     map[string]model.Path `json:"own"`   // links of this gateway for traffic that nodes hand over
-	Had     map[string]bool       `json:"had"`   // links that were active before, as remote cluster and link
-	Moves   []status.Move         `json:"moves"` // oldest first
+	Cluster      string                `json:"cluster"`
+	Began        time.Time             `json:"began"`
+	Links        map[string]activePath `json:"links"`        // to each neighbour
+	Last         map[string]activePath `json:"last"`         // path to each other cluster
+	GatewayPaths map[string]model.Path `json:"gatewayPaths"` // links of this gateway for traffic that nodes hand over
+	WasActive    map[string]bool       `json:"wasActive"`    // links that were active before, as remote cluster and link
+	Moves        []status.Move         `json:"moves"`        // oldest first
 
 	newMoves []status.Move       // of the last step
 	table    *health.Preferences // of the fabric of the last step
@@ -41,8 +41,8 @@ type activePath struct {
 	Restored bool      `json:"restored,omitempty"` // saved by the previous agent, not confirmed yet
 	// Over lists the clusters on the path, separated by spaces, the remote one last; empty for a
 	// neighbour.
-	Over   string `json:"over,omitempty"`
-	Former bool   `json:"former,omitempty"` // the path belongs to the former topology
+	Clusters string `json:"clusters,omitempty"`
+	Former   bool   `json:"former,omitempty"` // the path belongs to the former topology
 }
 
 // keepDown returns the previous link if all links are down: the agents may be dead while their
@@ -55,7 +55,7 @@ func (h activePath) keepDown(want health.ActiveLink) activePath {
 
 func newPathSelector(cluster string, now time.Time) *pathSelector {
 	return &pathSelector{
-		Cluster: cluster, Began: now, Links: map[string]activePath{}, Last: map[string]activePath{}, Had: map[string]bool{},
+		Cluster: cluster, Began: now, Links: map[string]activePath{}, Last: map[string]activePath{}, WasActive: map[string]bool{},
 	}
 }
 
@@ -119,10 +119,10 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 		m.From = v.name(remote, have.Path)
 		m.Silent = v.silent(remote, have.Path, now)
 	}
-	m.Kind, m.Cause = v.cause(remote, have, want, c.Had[remote+" "+m.To])
-	if !c.Had[remote+" "+m.To] {
-		c.Had = maps.Clone(c.Had)
-		c.Had[remote+" "+m.To] = true
+	m.Kind, m.Cause = v.cause(remote, have, want, c.WasActive[remote+" "+m.To])
+	if !c.WasActive[remote+" "+m.To] {
+		c.WasActive = maps.Clone(c.WasActive)
+		c.WasActive[remote+" "+m.To] = true
 	}
 	c.moved(m)
 	return activePath{ActiveLink: want, Since: now}
@@ -131,12 +131,12 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 // ownLinks returns this gateway's own links; the last used ones if all are down.
 func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
-		if have, known := c.Own[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
+		if have, known := c.GatewayPaths[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
 			have.Down = true
 			want[remote] = have
 		}
 	}
-	c.Own = maps.Clone(want)
+	c.GatewayPaths = maps.Clone(want)
 	return want
 }
 
@@ -175,12 +175,12 @@ func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b
 
 // SavedPath is an active link in the state folder.
 type SavedPath struct {
-	Local  string    `json:"local"`
-	Remote string    `json:"remote"`
-	Via    string    `json:"via,omitempty"`  // as in model.Path
-	Over   string    `json:"over,omitempty"` // the clusters on the path
-	Since  time.Time `json:"since"`
-	Why    string    `json:"why"`
+	Local    string    `json:"local"`
+	Remote   string    `json:"remote"`
+	Via      string    `json:"via,omitempty"`      // as in model.Path
+	Clusters string    `json:"clusters,omitempty"` // the clusters on the path
+	Since    time.Time `json:"since"`
+	Why      string    `json:"why"`
 }
 
 // saved returns the active paths for the next agent, by remote cluster.
@@ -188,7 +188,7 @@ func (c *pathSelector) saved() map[string]SavedPath {
 	out := make(map[string]SavedPath, len(c.Last))
 	for remote, have := range c.Last {
 		out[remote] = SavedPath{
-			Local: have.Local, Remote: have.Remote, Via: have.Via, Over: have.Over, Since: have.Since, Why: have.Why,
+			Local: have.Local, Remote: have.Remote, Via: have.Via, Clusters: have.Clusters, Since: have.Since, Why: have.Why,
 		}
 	}
 	return out
@@ -199,11 +199,11 @@ func restorePathSelector(cluster string, saved map[string]SavedPath, now time.Ti
 	c := newPathSelector(cluster, now)
 	for remote, k := range saved {
 		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
-		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Over: k.Over}
+		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Clusters: k.Clusters}
 		if k.Via == "" {
 			c.Links[remote] = c.Last[remote]
 		}
-		c.Had[remote+" "+nodeView{cluster: cluster}.name(remote, path)] = true
+		c.WasActive[remote+" "+nodeView{cluster: cluster}.name(remote, path)] = true
 	}
 	return c
 }

@@ -283,7 +283,7 @@ func TestOwnLinkStays(t *testing.T) {
 		d.next()
 		d.set("g2/"+last, health.Down, "no reply")
 		d.next()
-		if have, want := d.choice.Own["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
+		if have, want := d.choice.GatewayPaths["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
 			t.Errorf("own link %+v, want %+v", have, want)
 		}
 	}

@@ -13,11 +13,11 @@ import (
 
 // ProbeSpec configures the prober. It depends only on fabric and facts.
 type ProbeSpec struct {
-	Gateway  string          `json:"Gateway"` // gateway on this node; empty = none
-	Others   [][]netip.Addr  `json:"Others"`  // addresses of each other node of this cluster
-	Targets  []health.Target `json:"Targets"`
-	Listen   []health.Listen `json:"Listen"`
-	Settings health.Settings `json:"Settings"`
+	Gateway  string         // gateway on this node; empty = none
+	Others   [][]netip.Addr // addresses of each other node of this cluster
+	Targets  []health.Target
+	Listen   []health.Listen
+	Settings health.Settings
 }
 
 // probesOf returns the targets of this node. A gateway probes the gateways of all linked clusters through

@@ -15,11 +15,11 @@ import (
 // Remote is a gateway of another cluster to which this node has a link.
 type Remote struct {
 	endpoint.Remote
-	Driver    string `json:"Driver"`
-	Endpoints int    `json:"Endpoints"` // in the topology
+	Driver    string
+	Endpoints int // in the topology
 	// HasAlternatives reports whether probes select the endpoint: there are several, or a DNS name
 	// whose address may change.
-	HasAlternatives bool `json:"Choice"`
+	HasAlternatives bool
 }
 
 // remotesInput is the input of remotesOf.

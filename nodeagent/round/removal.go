@@ -64,8 +64,8 @@ type retiringGateways struct {
 	// Gateways has the gateways of the current fabric and the retiring ones, by cluster.
 	Gateways []members `json:"gateways,omitempty"`
 	// Leaving has the retiring gateways, Left their times.
-	Leaving []health.GatewayID `json:"leaving,omitempty"`
-	Left    []retirement       `json:"left,omitempty"`
+	Retiring    []health.GatewayID `json:"retiring,omitempty"`
+	Retirements []retirement       `json:"retirements,omitempty"`
 
 	next   *fabric.Fabric // published
 	merged *fabric.Fabric // with the retiring gateways
@@ -88,18 +88,18 @@ type retirement struct {
 // only with its content.
 func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
 	before := r.before()
-	if before == nil || next == r.next && len(r.Leaving) == 0 {
+	if before == nil || next == r.next && len(r.Retiring) == 0 {
 		if next != r.next {
 			r.Gateways = membersOf(next)
 		}
-		r.next, r.merged, r.Left = next, next, nil
+		r.next, r.merged, r.Retirements = next, next, nil
 		return r
 	}
 	var left []retirement
 	merged, leaving := keepUsed(before, next, func(p health.GatewayID) bool {
 		d := retirement{Peer: p, At: now, Used: now}
-		if i := slices.IndexFunc(r.Left, func(d retirement) bool { return d.Peer == p }); i >= 0 {
-			d = r.Left[i]
+		if i := slices.IndexFunc(r.Retirements, func(d retirement) bool { return d.Peer == p }); i >= 0 {
+			d = r.Retirements[i]
 		}
 		if used(before, p) {
 			d.Used = now
@@ -107,10 +107,10 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 		left = append(left, d)
 		return now.Sub(d.Used) < removalMin && now.Sub(d.At) < removalMax
 	})
-	if next != r.next || !slices.Equal(leaving, r.Leaving) {
-		r.next, r.merged, r.Leaving, r.Gateways = next, merged, leaving, membersOf(merged)
+	if next != r.next || !slices.Equal(leaving, r.Retiring) {
+		r.next, r.merged, r.Retiring, r.Gateways = next, merged, leaving, membersOf(merged)
 	}
-	r.Left = left
+	r.Retirements = left
 	return r
 }
 

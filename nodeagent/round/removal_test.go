@@ -98,7 +98,7 @@ func TestRemovals(t *testing.T) {
 	step := func(d time.Duration, next *fabric.Fabric) *fabric.Fabric {
 		now = now.Add(d)
 		r = r.update(next, used, now)
-		got, leaving := r.merged, r.Leaving
+		got, leaving := r.merged, r.Retiring
 		if (len(leaving) > 0) != (got != next) {
 			t.Errorf("leaving %v from %s", leaving, textOf(got))
 		}

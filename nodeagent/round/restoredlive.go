@@ -10,7 +10,7 @@ import (
 // is valid for the same time as after the loss of its feed.
 type restoredLive struct {
 	Began time.Time                     `json:"began"`
-	Saved map[string]model.ClusterState `json:"kept,omitempty"` // never changed in place
+	Saved map[string]model.ClusterState `json:"saved,omitempty"` // never changed in place
 
 	live map[string]model.ClusterState // current states
 }

@@ -25,38 +25,38 @@ import (
 
 // Observed has all inputs of a round.
 type Observed struct {
-	Cluster string `json:"Cluster"` // of this node
-	Node    string `json:"Node"`
+	Cluster string // of this node
+	Node    string
 	// Stale is how long the state of a cluster is valid after its last message.
-	Stale time.Duration `json:"Stale"`
+	Stale time.Duration
 	// Digest is the digest of Fabric.
-	Fabric *fabric.Fabric  `json:"Fabric"`
-	Digest string          `json:"Digest"`
-	Keys   *fabric.Keys    `json:"-"`
-	Facts  model.Facts     `json:"Facts"`
-	Local  model.HostState `json:"Local"` // except RemoteEndpoints
-	Peers  PeerStatus      `json:"Peers"`
+	Fabric *fabric.Fabric
+	Digest string
+	Keys   *fabric.Keys `json:"-"`
+	Facts  model.Facts
+	Local  model.HostState // except RemoteEndpoints
+	Peers  PeerStatus
 }
 
 // PeerStatus is the state of all protocols with other agents.
 type PeerStatus struct {
-	Spec     *PeerSpec                     `json:"Aim"` // of this status; nil before the first
-	Links    health.Snapshot               `json:"Links"`
-	Live     map[string]model.ClusterState `json:"Live"`   // by remote cluster, as in project.Input
-	PathMTUs map[string]int                `json:"Narrow"` // by remote gateway, in bytes; only if smaller than the tunnel's MTU
+	Spec     *PeerSpec // of this status; nil before the first
+	Links    health.Snapshot
+	Live     map[string]model.ClusterState // by remote cluster, as in project.Input
+	PathMTUs map[string]int                // by remote gateway, in bytes; only if smaller than the tunnel's MTU
 	// Tunnels has the tunnels of each migrating pair.
-	Tunnels map[string][]migration.TunnelID `json:"Tunnels"`
+	Tunnels map[string][]migration.TunnelID
 	// RemoteEndpoints has the endpoint in use of each remote gateway that has several.
-	RemoteEndpoints map[string]model.RemoteEndpoint `json:"Ways"` // named Ways in recordings of rounds
+	RemoteEndpoints map[string]model.RemoteEndpoint
 	// Observed has the source addresses of gateways that want to learn theirs.
-	Observed endpoint.ObservedAddrs `json:"Seen"`
+	Observed endpoint.ObservedAddrs
 }
 
 // PeerSpec has the targets of all protocols with other agents.
 type PeerSpec struct {
-	Probing ProbeSpec              `json:"Probing"`
-	Pairs   []migration.PairConfig `json:"Pairs"` // with the tunnel of the fabric
-	Remotes []Remote               `json:"Remotes"`
+	Probing ProbeSpec
+	Pairs   []migration.PairConfig // with the tunnel of the fabric
+	Remotes []Remote
 }
 
 // OwnGateway returns this node's gateway as cluster/gateway; empty if the node is no gateway.
@@ -111,13 +111,13 @@ type Outcome struct {
 // another share caches: all their steps must run in one goroutine. Its JSON is the input of a
 // dry run and has no secret.
 type State struct {
-	Choice       *pathSelector      `json:"choice"`
+	Selector     *pathSelector      `json:"selector"`
 	Transition   transition         `json:"transition"`
 	Removals     retiringGateways   `json:"removals"`
-	Restored     restoredLive       `json:"heard"`
+	Restored     restoredLive       `json:"restored"`
 	Announcement exportAnnouncement `json:"announcement"`
-	Endpoints    endpoint.Registry  `json:"found,omitzero"`
-	HoldDown     holdDown           `json:"back,omitempty"`
+	Endpoints    endpoint.Registry  `json:"endpoints,omitzero"`
+	HoldDown     holdDown           `json:"holdDown,omitempty"`
 
 	last       Projection
 	generation int
@@ -151,7 +151,7 @@ type Saved struct {
 // NewState returns the state of an agent that starts now.
 func NewState(cluster string, saved Saved, now time.Time) State {
 	return State{
-		Choice:       restorePathSelector(cluster, saved.Paths, now),
+		Selector:     restorePathSelector(cluster, saved.Paths, now),
 		Transition:   restoreTransition(saved.Shape, now),
 		Restored:     restoredLive{Began: now, Saved: saved.Live},
 		Announcement: exportAnnouncement{Active: saved.TunnelsInUse},
@@ -210,7 +210,7 @@ func (s *State) view(cluster, node string, f *fabric.Fabric, links health.Snapsh
 
 // Initialized reports whether the state is not zero. The state of an agent of another version may
 // lack fields.
-func (s State) Initialized() bool { return s.Choice != nil }
+func (s State) Initialized() bool { return s.Selector != nil }
 
 // Last returns the last projection; its Node is nil before the first.
 func (s State) Last() Projection { return s.last }
@@ -219,19 +219,19 @@ func (s State) Last() Projection { return s.last }
 func (s State) RoutedInput() projection.Input { return s.routed }
 
 // RetiringGateways returns the gateways that left the fabric and are still in use.
-func (s State) RetiringGateways() []health.GatewayID { return s.Removals.Leaving }
+func (s State) RetiringGateways() []health.GatewayID { return s.Removals.Retiring }
 
 // IsRetiring reports whether the gateway of a node is retiring.
 func (s State) IsRetiring(cluster, node string) bool {
 	return slices.ContainsFunc(s.Removals.Gateways, func(m members) bool {
 		return m.Cluster == cluster && slices.ContainsFunc(m.Gateways, func(g fabric.Gateway) bool {
-			return g.Node == node && slices.Contains(s.Removals.Leaving, health.GatewayID{Cluster: cluster, Gateway: g.Name})
+			return g.Node == node && slices.Contains(s.Removals.Retiring, health.GatewayID{Cluster: cluster, Gateway: g.Name})
 		})
 	})
 }
 
 // SavedPaths, SavedShape and SavedLive return the parts of Saved for the next agent.
-func (s State) SavedPaths() map[string]SavedPath { return s.Choice.saved() }
+func (s State) SavedPaths() map[string]SavedPath { return s.Selector.saved() }
 func (s State) SavedShape() SavedShape           { return s.Transition.saved() }
 func (s State) SavedLive() SavedLive             { return s.Restored.saved() }
 
@@ -241,12 +241,12 @@ func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s
 // Paths returns the active links of the current routes, and the last moves. links is the current
 // snapshot of the prober.
 func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path, []status.Move) {
-	return s.Choice.state(s.view(in.Cluster, in.Node, in.Fabric, links))
+	return s.Selector.state(s.view(in.Cluster, in.Node, in.Fabric, links))
 }
 
 // Users returns the clusters that use this node's gateway, with the evidence, and the clusters
 // without another path.
 func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.view(in.Cluster, in.Node, in.Fabric, links)
-	return s.Choice.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Choice.needed(v, in.Live)
+	return s.Selector.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Selector.needed(v, in.Live)
 }

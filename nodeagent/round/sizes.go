@@ -10,9 +10,9 @@ import (
 
 // PathMTUSpec has the links whose path MTU is probed.
 type PathMTUSpec struct {
-	Self   string         `json:"Self"` // this gateway as cluster/gateway; empty = the node is no gateway
-	Listen []netip.Addr   `json:"Listen"`
-	Links  []pathmtu.Link `json:"Links"`
+	Self   string // this gateway as cluster/gateway; empty = the node is no gateway
+	Listen []netip.Addr
+	Links  []pathmtu.Link
 }
 
 // sizesOf returns the probed tunnels with their MTU in the last projection. links has the active links.

@@ -66,10 +66,12 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 // use. It also follows a change of the topology's shape.
 func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.Fabric {
 	s.Transition = s.Transition.update(in.Fabric, in.Peers.Live, now)
-	inUse := func(f *fabric.Fabric, g health.GatewayID) bool { return len(s.Choice.users(f, in.Peers.Links, g)) > 0 }
+	inUse := func(f *fabric.Fabric, g health.GatewayID) bool {
+		return len(s.Selector.users(f, in.Peers.Links, g)) > 0
+	}
 	s.Removals = s.Removals.update(in.Fabric, inUse, now)
 	do.Leaving = s.IsRetiring(in.Cluster, in.Node)
-	if len(s.Removals.Leaving) > 0 || s.Transition.Before != nil {
+	if len(s.Removals.Retiring) > 0 || s.Transition.Before != nil {
 		do.again(recheck)
 	}
 	return s.Removals.merged
@@ -99,19 +101,19 @@ func (s *State) peerSpec(in Observed, f *fabric.Fabric) PeerSpec {
 
 // selectPaths returns the best path to each other cluster. It marks paths in hold-down as down.
 func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
-	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Leaving))
+	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Retiring))
 	v.narrow = in.Peers.PathMTUs
-	choice, selected := s.Choice.next(v, in.Peers.Live, now)
+	choice, selected := s.Selector.next(v, in.Peers.Live, now)
 	var held []string
 	var expires time.Duration
-	s.HoldDown, held, expires = s.HoldDown.update(choice.Began, s.Choice.Last, selected.remote, now)
+	s.HoldDown, held, expires = s.HoldDown.update(choice.Began, s.Selector.Last, selected.remote, now)
 	for _, remote := range held {
 		path := selected.remote[remote]
 		path.Down = true
 		selected.remote[remote] = path
 	}
 	do.again(expires)
-	s.Choice, s.Transition.Former = choice, selected.former
+	s.Selector, s.Transition.Former = choice, selected.former
 	do.Moves, do.Links, do.Advertise = choice.newMoves, selected.links, selected.advertise
 	if !selected.former {
 		do.Shape = projection.ShapeDigest(f.Shape)
@@ -133,7 +135,7 @@ func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time
 	do.SaveLive = !reflect.DeepEqual(s.Restored.live, in.Peers.Live)
 	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	// Saved values expire at these times, even without an event.
-	do.again(s.Choice.Began.Add(SettleTime).Sub(now))
+	do.again(s.Selector.Began.Add(SettleTime).Sub(now))
 	do.again(s.Restored.Began.Add(in.Stale).Sub(now))
 	return s.Restored.Saved, synced
 }

@@ -82,17 +82,17 @@ func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, fou
 		return activePath{}, false
 	}
 	early := have.Restored && now.Sub(c.Began) < SettleTime && link.Rank > health.Down
-	if found && (!early || strings.Join(route.Hops, " ") == have.Over) || !found && c.Links[remote].Rank > health.Down {
+	if found && (!early || strings.Join(route.Hops, " ") == have.Clusters) || !found && c.Links[remote].Rank > health.Down {
 		return activePath{}, false
 	}
 	path := link.via(have.Via)
 	path.MTU, path.Down = have.MTU, !early
 	if early {
 		return activePath{
-			ActiveLink: health.ActiveLink{Path: path, Rank: link.Rank, Why: have.Why}, Since: have.Since, Restored: true, Over: have.Over,
+			ActiveLink: health.ActiveLink{Path: path, Rank: link.Rank, Why: have.Why}, Since: have.Since, Restored: true, Clusters: have.Clusters,
 		}, true
 	}
-	return activePath{ActiveLink: health.ActiveLink{Path: path, Why: "no live link: keeping the last path"}, Since: have.Since, Over: have.Over}, true
+	return activePath{ActiveLink: health.ActiveLink{Path: path, Why: "no live link: keeping the last path"}, Since: have.Since, Clusters: have.Clusters}, true
 }
 
 // via returns the link to a neighbour as the path to a cluster behind it.
@@ -110,9 +110,9 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 		path.MTU = know.size(route.Hops)
 		out = activePath{
 			ActiveLink: health.ActiveLink{Path: path, Rank: route.Rank, Why: transitReason(route)},
-			Since:      now, Over: strings.Join(route.Hops, " "),
+			Since:      now, Clusters: strings.Join(route.Hops, " "),
 		}
-		if known && have.Over == out.Over {
+		if known && have.Clusters == out.Clusters {
 			out.Since = have.Since
 		}
 	}
@@ -138,7 +138,7 @@ func (h activePath) transitClusters() []string {
 	if h.Via == "" {
 		return nil
 	}
-	names := strings.Fields(h.Over)
+	names := strings.Fields(h.Clusters)
 	return names[:max(len(names)-1, 0)]
 }
 

@@ -11,10 +11,10 @@ import (
 // transition has the former topology until all clusters use the new one and no node has used a
 // former path for a while.
 type transition struct {
-	Shape   *fabric.Shape `json:"shape,omitempty"`
-	Before  *fabric.Shape `json:"before,omitempty"` // former topology; nil = none
-	Since   time.Time     `json:"since,omitzero"`
-	Awaited time.Time     `json:"awaited,omitzero"` // when a cluster last used the former topology
+	Shape    *fabric.Shape `json:"shape,omitempty"`
+	Before   *fabric.Shape `json:"before,omitempty"` // former topology; nil = none
+	Since    time.Time     `json:"since,omitzero"`
+	LastUsed time.Time     `json:"lastUsed,omitzero"` // when a cluster last used the former topology
 	// Former reports whether this node used a path of the former topology.
 	Former bool `json:"former,omitempty"`
 }
@@ -29,7 +29,7 @@ type SavedShape struct {
 // restoreTransition starts with the saved topologies. An agent that starts during a change, or
 // missed one, then knows the paths that others still use.
 func restoreTransition(saved SavedShape, now time.Time) transition {
-	return transition{Shape: saved.Shape, Before: saved.Before, Since: saved.Since, Awaited: now}
+	return transition{Shape: saved.Shape, Before: saved.Before, Since: saved.Since, LastUsed: now}
 }
 
 // saved returns the state for the next agent.
@@ -41,7 +41,7 @@ func (l transition) saved() SavedShape {
 func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterState, now time.Time) transition {
 	if l.Shape == nil || !projection.SameShape(*l.Shape, next.Shape) {
 		if l.Shape != nil {
-			l.Before, l.Since, l.Awaited = l.Shape, now, now
+			l.Before, l.Since, l.LastUsed = l.Shape, now, now
 		}
 		shape := next.Shape
 		l.Shape = &shape
@@ -55,10 +55,10 @@ func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterSta
 		former = former || ok && state.Shape != want
 	}
 	if former {
-		l.Awaited = now
+		l.LastUsed = now
 	}
 	window := next.Health.Interval.Std()*time.Duration(max(next.Health.Misses, 1)) + removalMin
-	if now.Sub(l.Awaited) >= window || now.Sub(l.Since) >= removalMax {
+	if now.Sub(l.LastUsed) >= window || now.Sub(l.Since) >= removalMax {
 		l.Before, l.Since = nil, time.Time{}
 	}
 	return l

@@ -21,7 +21,7 @@ type Diagnosis struct {
 	// The possible destinations of packets from here: the gateways of the own cluster, the
 	// gateways of other clusters (cluster/gateway) to which this one has links, and the number
 	// of nodes of the cluster.
-	SiblingGateways []string `json:"mates,omitempty"`
+	SiblingGateways []string `json:"siblingGateways,omitempty"`
 	Remotes         []string `json:"remotes,omitempty"`
 	Nodes           int      `json:"nodes,omitempty"`
 
@@ -29,28 +29,28 @@ type Diagnosis struct {
 	Packets int     `json:"packets"` // traced packets
 	Passed  int     `json:"passed"`  // packets that left the node, or reached their destination
 	// Sampled reports that there were more packets than can be traced, so some were not traced.
-	Sampled bool `json:"full,omitempty"`
+	Sampled bool `json:"sampled,omitempty"`
 	// ReversePathDrops is the number of packets of any traffic that the kernel dropped
 	// meanwhile because their source is reached by another device (rp_filter).
-	ReversePathDrops int `json:"filtered,omitempty"`
+	ReversePathDrops int `json:"reversePathDrops,omitempty"`
 	// Problems are the agent's problems of its node that lose packets, also of packets that
 	// were not traced: pods outside podCIDRs, routing rules of other programs, and on gateways
 	// nodes from which no VXLAN is accepted.
 	Problems []string `json:"problems,omitempty"`
 	// Only are the prefixes that a traced packet has as source or destination; none = all.
-	Only     []netip.Prefix `json:"only,omitempty"`
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 	Findings []Finding      `json:"findings"`
 	Flows    []FlowTrace    `json:"flows,omitempty"` // sorted by packets, most first
 }
 
 // Finding is one place where packets were dropped.
 type Finding struct {
-	Kind    string   `json:"kind"`
-	Place   string   `json:"place"` // rule 12 in chain forward of table inet filter; for lost: the last known place
-	Packets int      `json:"packets"`
-	Flows   []string `json:"flows"` // some of them
-	Text    string   `json:"text"`
-	Do      string   `json:"do"`
+	Kind     string   `json:"kind"`
+	Location string   `json:"location"` // rule 12 in chain forward of table inet filter; for lost: the last known place
+	Packets  int      `json:"packets"`
+	Flows    []string `json:"flows"` // some of them
+	Text     string   `json:"text"`
+	Next     string   `json:"next"`
 }
 
 // FlowTrace has the traced packets of one connection, or of several connections from the same
@@ -70,8 +70,8 @@ type FlowTrace struct {
 	Middle float64 `json:"middle"`
 	Last   float64 `json:"last"`
 
-	Kind  string `json:"kind,omitempty"`  // kind of the finding where they were dropped; empty = they passed
-	Place string `json:"place,omitempty"` // place of that finding
+	Kind     string `json:"kind,omitempty"`     // kind of the finding where they were dropped; empty = they passed
+	Location string `json:"location,omitempty"` // place of that finding
 }
 
 // Ends are the addresses of packets, with the port of the server. The client's port differs in
@@ -166,7 +166,7 @@ type Probed struct {
 	Attempts   int    `json:"attempts"`         // new connections
 	Failed     int    `json:"failed,omitempty"` // new connections that were not established
 	LongestGap int64  `json:"longestGapMicros"` // between two new connections that were established
-	Kept       int    `json:"kept"`             // connections that were kept open, in sequence
+	KeptOpen   int    `json:"keptOpen"`         // connections that were kept open, in sequence
 	Open       bool   `json:"open,omitempty"`   // one is open now
 	Broken     int    `json:"broken,omitempty"` // kept connections that ended by a reset or a timeout
 	// ClosedByServer counts kept connections that the server closed, which servers do with idle

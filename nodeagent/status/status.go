@@ -16,9 +16,9 @@ type Status struct {
 	Clusterset string `json:"clusterset"`
 	Ready      bool   `json:"ready"` // the last pass left no change and no failure, and the DNS server serves
 	// Mute reports that the DNS server does not serve names of the clusterset here.
-	Mute     bool         `json:"mute,omitempty"`
-	LastPass Pass         `json:"lastPass"`
-	Inputs   []InputState `json:"inputs"`
+	DNSUnavailable bool         `json:"dnsUnavailable,omitempty"`
+	LastPass       Pass         `json:"lastPass"`
+	Inputs         []InputState `json:"inputs"`
 	// Trust is nil without pinned signers: the agent then accepts documents of any signer.
 	Trust *Trust `json:"trust,omitempty"`
 	// Drained reports that traffic should leave this gateway: hawser-agent drain.
@@ -112,11 +112,11 @@ type Connection struct {
 	Since time.Time `json:"since"`         // of Status
 	// Held is the time until which a link with too many flaps is not chosen; nil = it is not
 	// held.
-	Held *time.Time `json:"held,omitempty"`
+	HeldUntil *time.Time `json:"heldUntil,omitempty"`
 
 	// Change is the pending migration of this link to another tunnel; nil = none.
-	Change   *Migration `json:"change,omitempty"`
-	Security *Security  `json:"security,omitempty"` // of IPsec, while it is up
+	Migration *Migration `json:"migration,omitempty"`
+	Security  *Security  `json:"security,omitempty"` // of IPsec, while it is up
 
 	RxBytes int64 `json:"rxBytes"`
 	TxBytes int64 `json:"txBytes"`
@@ -146,7 +146,7 @@ type Path struct {
 	Cluster string `json:"cluster"` // the remote cluster
 	// Transit are the clusters that forward the traffic, in order; the link leads to the first
 	// of them.
-	Transit       []string  `json:"through,omitempty"`
+	Transit       []string  `json:"transit,omitempty"`
 	Link          string    `json:"link"` // g1/a-g2/b
 	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
@@ -186,10 +186,10 @@ func (m Move) Attrs() []any {
 type Drain struct {
 	Gateway string   `json:"gateway"` // empty if this node is not a gateway
 	Drained bool     `json:"drained"`
-	Users   []string `json:"used,omitempty"` // remaining users
+	Users   []string `json:"users,omitempty"` // remaining users
 	// NoAlternative are the clusters that are reached only over this gateway, once it has no
 	// other users: waiting does not change that.
-	NoAlternative []string `json:"needed,omitempty"`
+	NoAlternative []string `json:"noAlternative,omitempty"`
 }
 
 // RTT is the round-trip time over the window of probes, in microseconds.

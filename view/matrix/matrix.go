@@ -87,7 +87,7 @@ type Cell struct {
 	LiveWhy     []string `json:"liveWhy,omitempty"` // unless yes
 	// Unresolved is why the name of the export is not resolved in the cluster, as agents report;
 	// empty if it is, if that is unknown, or if the topology does not allow it.
-	Unresolved string `json:"unresolved,omitempty"`
+	DNSProblem string `json:"dnsProblem,omitempty"`
 }
 
 // ClientAddrs returns the addresses, ranges and prefixes of the client in other clusters. It is
@@ -266,7 +266,7 @@ func (b *builder) fill(row *Export) error {
 			}
 		}
 		if a.Allowed {
-			c.Unresolved = b.unresolved(name, row.ID)
+			c.DNSProblem = b.unresolved(name, row.ID)
 		}
 		for i := range c.Destinations {
 			c.Destinations[i].Live = nil
@@ -292,7 +292,7 @@ func (b *builder) unresolved(cluster, id string) string {
 			continue
 		}
 		agents++
-		if s.Mute {
+		if s.DNSUnavailable {
 			mute++
 		}
 		if slices.ContainsFunc(s.Exports, func(e status.Export) bool { return e.Namespace+"/"+e.Name == id }) {

@@ -270,7 +270,7 @@ func TestUnresolved(t *testing.T) {
 		{"no agent was asked in the cluster", func(r *access.AgentReports, _ *status.Status) { r.Agents = r.Agents[:0] }, ""},
 		{"an agent without a fabric yet", func(_ *access.AgentReports, own *status.Status) { own.Digest, own.Exports = "", nil }, ""},
 		{"the agents do not know the export", func(_ *access.AgentReports, own *status.Status) { own.Exports = nil }, "no agent of g1 knows this export"},
-		{"the agents answer no names", func(_ *access.AgentReports, own *status.Status) { own.Mute = true }, "no agent of g1 answers names of clusterset.local"},
+		{"the agents answer no names", func(_ *access.AgentReports, own *status.Status) { own.DNSUnavailable = true }, "no agent of g1 answers names of clusterset.local"},
 		{"the DNS of the cluster does not ask", func(r *access.AgentReports, _ *status.Status) { r.Unresolved = map[string]string{"g1": "no block"} }, "no block"},
 	} {
 		r := liveReports()
@@ -285,10 +285,10 @@ func TestUnresolved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.Exports[0].Cells[0].Unresolved; got != tt.want {
+		if got := m.Exports[0].Cells[0].DNSProblem; got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
-		if got := m.Exports[0].Cells[1].Unresolved; got != "" {
+		if got := m.Exports[0].Cells[1].DNSProblem; got != "" {
 			t.Errorf("%s: a cluster that is not allowed: %q", tt.name, got)
 		}
 	}

@@ -151,7 +151,7 @@ func newJoiner(seen []NodeTrace) *joiner {
 
 func findingOf(all []status.Finding, j status.FlowTrace) *status.Finding {
 	for i := range all {
-		if j.Kind != "" && all[i].Kind == j.Kind && all[i].Place == j.Place {
+		if j.Kind != "" && all[i].Kind == j.Kind && all[i].Location == j.Location {
 			return &all[i]
 		}
 	}
@@ -253,7 +253,7 @@ func (j *joiner) allNodesAnswered(s *Hop) bool {
 func (j *joiner) followed(s *Hop) bool {
 	inside := strings.HasPrefix(s.Flow.Out, desired.NodePrefix)
 	for _, other := range j.seen {
-		if (other.Cluster == s.Cluster) == inside && !follows(other.Only, s.Flow.Egress) {
+		if (other.Cluster == s.Cluster) == inside && !follows(other.Prefixes, s.Flow.Egress) {
 			return false
 		}
 	}

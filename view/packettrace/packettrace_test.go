@@ -25,14 +25,14 @@ func way(in, out, came, left string) status.FlowTrace {
 // ended is a journey that ended at a rule.
 func ended(in, came string) status.FlowTrace {
 	j := way(in, "", came, "")
-	j.Passed, j.Kind, j.Place = 0, status.FindingForeign, "rule 1"
+	j.Passed, j.Kind, j.Location = 0, status.FindingForeign, "rule 1"
 	return j
 }
 
 func node(name string, flows ...status.FlowTrace) NodeTrace {
 	cluster, gateway, _ := strings.Cut(name, "-")
 	s := NodeTrace{Start: time.Unix(1000, 0), Diagnosis: status.Diagnosis{Cluster: cluster, Node: name, SiblingGateways: []string{"a"}, Nodes: 2, Seconds: 10, Flows: flows,
-		Findings: []status.Finding{{Kind: status.FindingForeign, Place: "rule 1", Text: "dropped by Calico"}}}}
+		Findings: []status.Finding{{Kind: status.FindingForeign, Location: "rule 1", Text: "dropped by Calico"}}}}
 	if gateway == "a" {
 		s.Gateway, s.Remotes = gateway, map[string][]string{"g1": {"g2/a"}, "g2": {"g1/a"}, "hub": {"g1/a", "g2/a"}}[cluster]
 	}
@@ -98,7 +98,7 @@ func TestJoin(t *testing.T) {
 	}
 	full := func(s NodeTrace) NodeTrace { s.Sampled = true; return s }
 	only := func(s NodeTrace, prefix string) NodeTrace {
-		s.Only = []netip.Prefix{netip.MustParsePrefix(prefix)}
+		s.Prefixes = []netip.Prefix{netip.MustParsePrefix(prefix)}
 		return s
 	}
 	from := func(s NodeTrace, at int64) NodeTrace { s.Start = time.Unix(at, 0); return s }

@@ -90,7 +90,7 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 			continue
 		}
 		last.Outcome, last.Bypassed = Unclear, question.Cluster+"/"+question.Node
-		if by := question.seen; !by.Sampled && follows(by.Only, last.Flow.Egress) && j.watched(last) {
+		if by := question.seen; !by.Sampled && follows(by.Prefixes, last.Flow.Egress) && j.watched(last) {
 			last.Outcome = WrongReturnPath
 		}
 		out = append(out, last)
@@ -102,7 +102,7 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 // observing node would have seen the reply.
 func (j *joiner) noReplySeen(t *Trace) bool {
 	return !j.full && t.First.Flow.Ingress.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Hop) bool {
-		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.seen.Only, last.Flow.Egress) &&
+		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.seen.Prefixes, last.Flow.Egress) &&
 			j.watched(last)
 	})
 }

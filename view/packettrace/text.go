@@ -127,7 +127,7 @@ func endText(s *Hop) (why, do string) {
 		if s.Finding == nil {
 			return "ended here", "see hawser-agent diagnose on the node"
 		}
-		return "ended at " + s.Finding.Place + ": " + s.Finding.Text, s.Finding.Do
+		return "ended at " + s.Finding.Location + ": " + s.Finding.Text, s.Finding.Next
 	case Lost:
 		return "sent over " + s.Flow.Out + ", and seen on no other node", lostBetween(s.Flow)
 	case Loop:

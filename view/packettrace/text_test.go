@@ -19,7 +19,7 @@ func everyOutcome() *Report {
 	pod, tunnel, server := ends("10.7.2.5", "243.0.0.1:80"), ends("242.1.2.5", "242.2.0.9:80"), ends("242.1.2.5", "10.7.1.9:8080")
 	answer := ends("10.7.1.9:8080", "242.1.2.5")
 	dropped := end(hop("g2-a", "hw-wg1", "", tunnel, server), Dropped)
-	dropped.Finding = &status.Finding{Place: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Do: "admit them"}
+	dropped.Finding = &status.Finding{Location: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Next: "admit them"}
 	dropped.Policies = []string{"NetworkPolicy shop/only selects pod shop/web-0 (Ingress)"}
 	astray := end(hop("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), WrongReturnPath)
 	astray.Bypassed = "g1/g1-w"

@@ -30,7 +30,7 @@ const (
 type Finding struct {
 	By       string `json:"by"`       // validate | agents | verify
 	Severity string `json:"severity"` // error | warning
-	Position string `json:"place"`    // file:line:column, or cluster/node
+	Position string `json:"position"` // file:line:column, or cluster/node
 	Text     string `json:"text"`
 	Hint     string `json:"hint,omitempty"`
 }
@@ -150,7 +150,7 @@ func (p *Snapshot) links() *peerhealth.Preferences {
 // pathView is how one cluster sends to another.
 type pathView struct {
 	To      string   `json:"to"`
-	Through []string `json:"through,omitempty"` // transit clusters
+	Through []string `json:"transit,omitempty"` // transit clusters
 	Link    string   `json:"link,omitempty"`    // g1/a-g2/b
 	Rank    string   `json:"rank,omitempty"`
 	Why     string   `json:"why,omitempty"`

@@ -127,11 +127,11 @@ func foundTable(c *discover.Cluster) cli.Table {
 		return t
 	}
 	add("Kubernetes", c.Version, discover.Certain, "API server")
-	add("network", c.CNI.Value, c.CNI.Sure, c.CNI.From)
-	add("kube-proxy", c.KubeProxy.Value, c.KubeProxy.Sure, c.KubeProxy.From)
-	add("podCIDRs", humanize.Join(c.PodCIDRs.CIDRs, ","), c.PodCIDRs.Sure, c.PodCIDRs.From)
-	add("serviceCIDRs", humanize.Join(c.ServiceCIDRs.CIDRs, ","), c.ServiceCIDRs.Sure, c.ServiceCIDRs.From)
-	add("dns", c.DNS.Value, c.DNS.Sure, c.DNS.From)
+	add("network", c.CNI.Value, c.CNI.Confidence, c.CNI.From)
+	add("kube-proxy", c.KubeProxy.Value, c.KubeProxy.Confidence, c.KubeProxy.From)
+	add("podCIDRs", humanize.Join(c.PodCIDRs.CIDRs, ","), c.PodCIDRs.Confidence, c.PodCIDRs.From)
+	add("serviceCIDRs", humanize.Join(c.ServiceCIDRs.CIDRs, ","), c.ServiceCIDRs.Confidence, c.ServiceCIDRs.From)
+	add("dns", c.DNS.Value, c.DNS.Confidence, c.DNS.From)
 	for i, g := range c.Gateways {
 		if i == maxGatewaysShown {
 			break
@@ -147,7 +147,7 @@ func foundTable(c *discover.Cluster) cli.Table {
 		if g.ControlPlane {
 			text = append(text, "(control plane)")
 		}
-		add(what, strings.Join(text, " "), g.Sure, g.From)
+		add(what, strings.Join(text, " "), g.Confidence, g.From)
 	}
 	return t
 }

@@ -43,7 +43,7 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 			fmt.Fprintf(w, "topology\t%s\n", s.Repo)
 			fmt.Fprintf(w, "published\t%s\n", cmp.Or(s.Published, "nothing"))
 			fmt.Fprintf(w, "for commit\t%s\n", cmp.Or(s.Source, "-"))
-			fmt.Fprintf(w, "newest commit\t%s\n", cmp.Or(s.Reconciler.Seen, "-"))
+			fmt.Fprintf(w, "newest commit\t%s\n", cmp.Or(s.Reconciler.Latest, "-"))
 			fmt.Fprintf(w, "fabric\t%s\n", cmp.Or(s.Digest, "-"))
 			if len(s.SyncStopped) > 0 {
 				fmt.Fprintf(w, "sync stopped\t%s\n", strings.Join(s.SyncStopped, ", "))

@@ -13,7 +13,7 @@ import (
 func TestDiagnosisPage(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	hop := &packettrace.Hop{Cluster: "g1", Node: "g1-gw", Outcome: packettrace.Dropped, Finding: &status.Finding{Place: "rule </script>", Text: "dropped"}}
+	hop := &packettrace.Hop{Cluster: "g1", Node: "g1-gw", Outcome: packettrace.Dropped, Finding: &status.Finding{Location: "rule </script>", Text: "dropped"}}
 	r := &packettrace.Report{Traces: []packettrace.Trace{{First: hop, Outcome: packettrace.Dropped}}, Nodes: []status.Diagnosis{{Cluster: "g1", Node: "g1-gw", Packets: 3}},
 		Unreachable: []status.Unreachable{{Agent: "g2", Error: "gone"}}}
 	if err := writeDiagnosisPage((&cli.Env{Out: &out}), r); err != nil {

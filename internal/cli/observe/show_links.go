@@ -22,8 +22,8 @@ func connectionTable(members []status.Status, wide bool) cli.Table {
 				c.Status, agentquery.AverageRTT(c.RTT), cli.YesNo(c.Chosen), percent(c.Loss)}
 			if wide {
 				changes := ""
-				if c.Change != nil {
-					changes = c.Change.To + ": " + c.Change.Why
+				if c.Migration != nil {
+					changes = c.Migration.To + ": " + c.Migration.Why
 				}
 				row = append(row, cli.Number(c.MTU), cli.Number(c.Epoch), formatRTT(c.RTT), traffic(c), formatTime(c.Since), c.Rank,
 					reasonText(c), c.EndpointWhy, changes)
@@ -100,10 +100,10 @@ func reasonText(c status.Connection) string {
 	if text := security(c.Security); text != "" {
 		c.Why = strings.TrimPrefix(c.Why+"; "+text, "; ")
 	}
-	if c.Held == nil || strings.Contains(c.Why, "held until") {
+	if c.HeldUntil == nil || strings.Contains(c.Why, "held until") {
 		return c.Why
 	}
-	return strings.TrimPrefix(c.Why+", held until "+c.Held.UTC().Format(time.TimeOnly), ", ")
+	return strings.TrimPrefix(c.Why+", held until "+c.HeldUntil.UTC().Format(time.TimeOnly), ", ")
 }
 
 // formatTime is a time in UTC, to the second; dates long ago matter less than a

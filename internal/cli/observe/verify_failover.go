@@ -199,7 +199,7 @@ func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agent
 				why = "the pod on " + node + " has printed nothing: " + cmp.Or(o.Why, "it starts")
 			case slices.ContainsFunc(list, func(p probed) bool { return p.Failed > 0 }):
 				return pods, fmt.Errorf("connections of the pod on %s fail already before the drill: hawser verify", node)
-			case slices.ContainsFunc(list, func(p probed) bool { return p.Attempts < drillBefore || p.Kept == 0 }):
+			case slices.ContainsFunc(list, func(p probed) bool { return p.Attempts < drillBefore || p.KeptOpen == 0 }):
 				why = "the pod on " + node + " has not connected to every address"
 			}
 		}
@@ -329,7 +329,7 @@ func (d *drill) text() string {
 	all := 0
 	for _, r := range d.Requests {
 		all += r.Attempts
-		kept := strconv.Itoa(r.Kept)
+		kept := strconv.Itoa(r.KeptOpen)
 		if r.ClosedByServer > 0 {
 			kept += fmt.Sprintf(" (server closed %d)", r.ClosedByServer)
 		}

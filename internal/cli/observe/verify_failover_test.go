@@ -87,7 +87,7 @@ func TestDrillAddresses(t *testing.T) {
 // code 1, in each form.
 func TestDrillReport(t *testing.T) {
 	t.Parallel()
-	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, Late: drillMoves, LongestGap: 112_345, Kept: 2, ClosedByServer: 1}
+	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, Late: drillMoves, LongestGap: 112_345, KeptOpen: 2, ClosedByServer: 1}
 	lost, late, broken := good, good, good
 	late.Late++
 	lost.Failed, broken.Broken, broken.LastError = 2, 1, "connection timed out"

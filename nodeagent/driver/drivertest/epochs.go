@@ -84,6 +84,6 @@ func (g *gateway) awaitEpoch(remote string) {
 			return false
 		}
 		c := s.Connections[i]
-		return c.Epoch == want && c.Change == nil && c.Status == status.Connected
+		return c.Epoch == want && c.Migration == nil && c.Status == status.Connected
 	})
 }

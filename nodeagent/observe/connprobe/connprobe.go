@@ -123,7 +123,7 @@ func (t *target) keepOpen(ctx context.Context) {
 			_ = wait(ctx, reopened) // open counts the failure
 			continue
 		}
-		t.record(func(r *status.Probed) { r.Kept++; r.Open = true })
+		t.record(func(r *status.Probed) { r.KeptOpen++; r.Open = true })
 		t.watch(ctx, conn)
 		t.record(func(r *status.Probed) { r.Open = false })
 		_ = conn.Close()

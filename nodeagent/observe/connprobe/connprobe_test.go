@@ -128,7 +128,7 @@ func TestProber(t *testing.T) {
 	addr, stop := server(t, drained)
 	p := run(t, addr)
 	r := until(t, p, func(r status.Probed) bool { return r.Attempts > 5 && r.Open })
-	if r.Failed != 0 || r.Broken != 0 || r.ClosedByServer != 0 || r.Kept != 1 || r.LongestGap <= 0 {
+	if r.Failed != 0 || r.Broken != 0 || r.ClosedByServer != 0 || r.KeptOpen != 1 || r.LongestGap <= 0 {
 		t.Errorf("%+v", r)
 	}
 	// stop waits for the connections that the prober holds open; only the listener closes now.

@@ -69,12 +69,12 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 		return status.Diagnosis{}, err
 	}
 	d := nftrace.Judge(steps, lasted, blocksOf(v.Input.Fabric, c.config.Cluster))
-	d.Only = only
+	d.Prefixes = only
 	if rules := v.Input.Local.ForeignRules; len(rules) > 0 {
 		leak := desired.Drop{Reason: desired.DropLeak}.Chain()
 		for i := range d.Findings {
-			if f := &d.Findings[i]; f.Kind == status.FindingOwn && strings.Contains(f.Place, leak) {
-				f.Do = desired.ForeignRuleText(rules)
+			if f := &d.Findings[i]; f.Kind == status.FindingOwn && strings.Contains(f.Location, leak) {
+				f.Next = desired.ForeignRuleText(rules)
 			}
 		}
 	}

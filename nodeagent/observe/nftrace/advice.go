@@ -13,26 +13,26 @@ import (
 // explainDrop explains the end of a trace and suggests a fix.
 // blocks are the prefixes by which other clusters are known here.
 func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
-	f := status.Finding{Place: j.at.String()}
+	f := status.Finding{Location: j.at.String()}
 	switch {
 	case j.end == Queued:
 		f.Kind = status.FindingQueued
 		f.Text = "queued to a program (NFQUEUE) and not seen again"
-		f.Do = "check that the program on this node accepts packets of the clusterset's addresses"
+		f.Next = "check that the program on this node accepts packets of the clusterset's addresses"
 	case j.end != Dropped:
 		f.Kind = status.FindingLost
 		f.Text = "not seen after this rule: no rule of nftables dropped it"
-		f.Do = "check what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
+		f.Next = "check what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
 			"rp_filter (sysctl net.ipv4.conf.all.rp_filter), a missing route (ip route get)"
 	case j.at.Family == "inet" && j.at.Table == desired.TableName:
 		f.Kind = status.FindingOwn
 		if i := slices.IndexFunc(desired.Drops(), func(d desired.Drop) bool { return d.Chain() == j.at.Chain }); i >= 0 {
 			d := desired.Drops()[i]
-			f.Text, f.Do = "dropped by Hawser itself ("+d.Reason+"): "+d.Doc, d.Do
+			f.Text, f.Next = "dropped by Hawser itself ("+d.Reason+"): "+d.Doc, d.Do
 			break
 		}
 		f.Text = "dropped by Hawser itself: the topology does not allow this client to reach that address"
-		f.Do = "check exports[].allow in the topology; Hawser also drops packets to addresses that are neither an export nor a pod of a flat cluster"
+		f.Next = "check exports[].allow in the topology; Hawser also drops packets to addresses that are neither an export nor a pod of a flat cluster"
 	default:
 		f.Kind = status.FindingForeign
 		who, do := owner(j.at)
@@ -40,7 +40,7 @@ func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
 			do = fmt.Sprintf(policy, blockText(j, blocks))
 		}
 		f.Text = "dropped by " + who + ", not by Hawser"
-		f.Do = do + "; nft -a list chain " + j.at.Family + " " + j.at.Table + " " + j.at.Chain + " shows the rule"
+		f.Next = do + "; nft -a list chain " + j.at.Family + " " + j.at.Table + " " + j.at.Chain + " shows the rule"
 	}
 	return f
 }

@@ -19,7 +19,7 @@ func TestPolicyAdvice(t *testing.T) {
 	} {
 		f := &Flow{Protocol: "tcp", From: netip.MustParseAddrPort(test.from), To: netip.MustParseAddrPort(test.to)}
 		j := &flowTrace{flow: f, last: f, end: Dropped, at: RuleRef{"ip", "filter", test.chain, 11}}
-		if have := explainDrop(j, blocks).Do; !strings.Contains(have, test.want) {
+		if have := explainDrop(j, blocks).Next; !strings.Contains(have, test.want) {
 			t.Errorf("%+v: %q", test, have)
 		}
 	}

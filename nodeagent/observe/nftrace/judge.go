@@ -126,7 +126,7 @@ func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) sta
 			continue
 		}
 		f := explainDrop(j, blocks)
-		key := f.Kind + f.Place
+		key := f.Kind + f.Location
 		if found[key] == nil {
 			found[key] = &f
 		}
@@ -139,7 +139,7 @@ func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) sta
 		out.Findings = append(out.Findings, *f)
 	}
 	slices.SortFunc(out.Findings, func(a, b status.Finding) int {
-		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Place, b.Kind+b.Place))
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), strings.Compare(a.Kind+a.Location, b.Kind+b.Location))
 	})
 	out.Flows = groupTraces(all, lasted/2)
 	return out
@@ -186,7 +186,7 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
 		if j.end != Accepted {
 			f := explainDrop(j, nil)
-			like.Kind, like.Place = f.Kind, f.Place
+			like.Kind, like.Location = f.Kind, f.Location
 		}
 		if count[like] == nil {
 			trace := like
@@ -213,7 +213,7 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	slices.SortFunc(out, func(a, b status.FlowTrace) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Ingress.Protocol, b.Ingress.Protocol),
 			cmp.Compare(a.Ingress.From, b.Ingress.From), cmp.Compare(a.Ingress.To, b.Ingress.To), cmp.Compare(a.Egress.From, b.Egress.From),
-			cmp.Compare(a.Egress.To, b.Egress.To), cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Place, b.Place))
+			cmp.Compare(a.Egress.To, b.Egress.To), cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out), cmp.Compare(a.Location, b.Location))
 	})
 	return out[:min(len(out), maxFlows)]
 }

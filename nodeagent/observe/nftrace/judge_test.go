@@ -43,34 +43,34 @@ func TestJudge(t *testing.T) {
 		{"gets through", walk(1, 0, a, Continues, forward, through), status.Diagnosis{Packets: 1, Passed: 1}},
 		{"an ID that is reused", append(walk(1, 0, a, Continues, forward, through), walk(1, second, b, Dropped, rule)...),
 			status.Diagnosis{Packets: 2, Passed: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1,
-				Place: "rule 12 in chain cali-fw-1 of table ip calico", Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
+				Location: "rule 12 in chain cali-fw-1 of table ip calico", Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
 		{"two packets of two connections, one finding", append(walk(1, 0, a, Dropped, forward), walk(2, 0, b, Dropped, forward)...),
 			status.Diagnosis{Packets: 2, Findings: []status.Finding{{Kind: "foreign", Packets: 2,
-				Place: "the policy of chain FORWARD of table ip filter", Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
+				Location: "the policy of chain FORWARD of table ip filter", Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
 		{"with a verdict", func() []Step {
 			steps := walk(1, 0, a, Dropped, forward, rule)
 			steps[2].Flow = flow("10.7.2.5:4001", "10.7.1.9:8080", "cni0")
 			return steps
-		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
+		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Location: "rule 12 in chain cali-fw-1 of table ip calico",
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 10.7.1.9:8080, in hw-vx0, out cni0"}}}}},
 		{"another ID after translation", func() []Step {
 			f := flow("10.7.2.5:4001", "242.2.0.9:80", "hw-vx0")
 			return append(walk(1, 0, a, Continues, hawser), Step{ID: 9, Place: forward, Flow: f}, Step{ID: 9, Place: rule, Verdict: Dropped})
-		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
+		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Location: "rule 12 in chain cali-fw-1 of table ip calico",
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 242.2.0.9:80, in hw-vx0, out hw-vx0"}}}}},
 		{"another ID and a translated source", append(walk(1, 0, a, Continues, forward),
 			Step{ID: 9, Place: through, Flow: flow("242.1.2.5:4001", "243.0.0.1:80", "hw-wg1")}), status.Diagnosis{Packets: 1, Passed: 1}},
 		{"a reused ID of a packet that passed, without a first step", append(append(walk(1, 0, a, Continues, through), walk(2, 0, b, Continues, hawser)...),
 			Step{ID: 1, Place: through, Flow: flow("10.7.2.5:4002", "242.2.0.9:80", "hw-vx0")}), status.Diagnosis{Packets: 2, Passed: 2}},
 		{"Hawser's own", walk(1, 0, a, Dropped, hawser),
-			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "own", Packets: 1, Place: "rule 3 in chain forward of table inet hawser",
+			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "own", Packets: 1, Location: "rule 3 in chain forward of table inet hawser",
 				Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
 		{"queued and not seen again", walk(1, 0, a, Queued, rule),
-			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "queued", Packets: 1, Place: "rule 12 in chain cali-fw-1 of table ip calico",
+			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "queued", Packets: 1, Location: "rule 12 in chain cali-fw-1 of table ip calico",
 				Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
 		{"queued and through", walk(1, 0, a, Continues, forward, through), status.Diagnosis{Packets: 1, Passed: 1}},
 		{"not seen again", walk(1, 0, a, Continues, forward),
-			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "lost", Packets: 1, Place: "the policy of chain FORWARD of table ip filter",
+			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "lost", Packets: 1, Location: "the policy of chain FORWARD of table ip filter",
 				Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
 		{"not seen again, but similar packets were", append(walk(1, 0, a, Continues, forward), walk(2, 0, b, Continues, through)...),
 			status.Diagnosis{Packets: 2, Passed: 1}},
@@ -84,10 +84,10 @@ func TestJudge(t *testing.T) {
 			have := Judge(tt.steps, 10*second, nil)
 			tt.want.Seconds, have.Flows = 10, nil
 			for i := range have.Findings {
-				if have.Findings[i].Text == "" || have.Findings[i].Do == "" {
+				if have.Findings[i].Text == "" || have.Findings[i].Next == "" {
 					t.Errorf("empty finding: %+v", have.Findings[i])
 				}
-				have.Findings[i].Text, have.Findings[i].Do = "", ""
+				have.Findings[i].Text, have.Findings[i].Next = "", ""
 			}
 			if text := cmp.Diff(tt.want, have); text != "" {
 				t.Errorf("(-want +got)\n%s", text)
@@ -118,7 +118,7 @@ func TestJourneys(t *testing.T) {
 	want := []status.FlowTrace{
 		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3, First: 1, Middle: 4, Last: 7},
 		{Ingress: ends("10.7.1.9:8080", "242.3.0.1"), Egress: ends("242.1.0.9:80", "242.3.0.1"), In: "cni0", Out: "hw-wg1", Packets: 1, Passed: 1},
-		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("10.7.2.5", "243.0.0.1:80"), In: "cni0", Packets: 1, Kind: "foreign", Place: forward.String()},
+		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("10.7.2.5", "243.0.0.1:80"), In: "cni0", Packets: 1, Kind: "foreign", Location: forward.String()},
 	}
 	if text := cmp.Diff(want, have.Flows); text != "" {
 		t.Errorf("(-want +got)\n%s", text)

@@ -111,7 +111,7 @@ func TestWatch(t *testing.T) {
 		t.Fatalf("%+v of %d steps", d, len(steps))
 	}
 	f := d.Findings[0]
-	if f.Kind != status.FindingForeign || !strings.HasSuffix(f.Place, " in chain cali-from of table ip calico") ||
+	if f.Kind != status.FindingForeign || !strings.HasSuffix(f.Location, " in chain cali-from of table ip calico") ||
 		!strings.Contains(f.Text, "Calico") || !slices.ContainsFunc(f.Flows, starts("udp 127.0.0.1 -> 127.9.0.1:80")) ||
 		!slices.ContainsFunc(f.Flows, starts("udp 127.0.0.1 -> 127.9.0.3:80, then udp 127.0.0.1 -> 127.9.0.1:80")) {
 		t.Errorf("%+v", f)

@@ -149,7 +149,7 @@ func (r *Reporter) Summary() status.Status {
 	}
 	f := v.Input.Fabric
 	s.Digest, s.Clusterset = v.Input.Digest, f.Name
-	s.Mute, s.Ready = r.mute(v), len(r.unready(v)) == 0
+	s.DNSUnavailable, s.Ready = r.mute(v), len(r.unready(v)) == 0
 	s.LastPass = status.Pass{
 		At: v.Report.At, Took: v.Report.Took.String(), Changed: len(v.Report.Changed), Drift: r.config.Drift(),
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
@@ -204,7 +204,7 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 			c.Security, c.Epoch = made.Security, made.Epoch
 		}
 		if !link.Held.IsZero() {
-			c.Held = &link.Held
+			c.HeldUntil = &link.Held
 		}
 		used := inUse[remote.Cluster]
 		if hole, narrow := holes[remote.String()]; narrow {
@@ -215,8 +215,8 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 		}
 		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
 		c.Why = chosenReason(c, link, used)
-		if c.Change = changing(changes, remote.String()); c.Change != nil {
-			c.Why = joined(c.Why, "changes to "+c.Change.To+": "+c.Change.Why)
+		if c.Migration = changing(changes, remote.String()); c.Migration != nil {
+			c.Why = joined(c.Why, "changes to "+c.Migration.To+": "+c.Migration.Why)
 		}
 		c.EndpointWhy = r.config.Peers.EndpointReason(remote.String(), c.Endpoint)
 		out = append(out, c)

@@ -39,9 +39,9 @@ type Registry struct {
 
 // Entry has the accepted endpoints of one gateway.
 type Entry struct {
-	Endpoints []model.DiscoveredEndpoint `json:"found"`
+	Endpoints []model.DiscoveredEndpoint `json:"endpoints"`
 	// RecentChanges are the changes that count against changeBurst, as of At.
-	RecentChanges int       `json:"spent,omitempty"`
+	RecentChanges int       `json:"recentChanges,omitempty"`
 	At            time.Time `json:"at,omitzero"`
 }
 

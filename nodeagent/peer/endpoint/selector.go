@@ -14,29 +14,29 @@ import (
 
 // Remote is a gateway of another cluster, with its candidates.
 type Remote struct {
-	Name       string            `json:"Name"`       // cluster/gateway
-	Candidates []model.Candidate `json:"Candidates"` // in order of preference; empty = the peer dials in
+	Name       string            // cluster/gateway
+	Candidates []model.Candidate // in order of preference; empty = the peer dials in
 	// Improves reports whether this end moves the link to a better candidate while it is up.
 	// If both ends use the same address pair, only one of them does: two ends with different
 	// preferences would move the link back and forth.
-	Improves bool `json:"Leads"`
+	Improves bool
 	// CanProbe reports whether the peer replies to endpoint probes while the link is down. If not,
 	// candidates are dialled one after the other.
-	CanProbe bool `json:"Asks"`
+	CanProbe bool
 	// NeedsSecondary reports whether a move recreates the tunnel, which interrupts the link. A link
 	// that is up then moves over a secondary tunnel. A link that looks down stays while its
 	// candidate still replies.
-	NeedsSecondary bool `json:"Secondary"`
+	NeedsSecondary bool
 }
 
 // LinkState is the observed state of a link.
 type LinkState struct {
-	Alive        bool           `json:"Alive"` // probes arrive
-	ObservedAddr netip.AddrPort `json:"At"`    // of the peer, with the port as in model.Candidate; invalid = unknown
+	Alive        bool           // probes arrive
+	ObservedAddr netip.AddrPort // of the peer, with the port as in model.Candidate; invalid = unknown
 	// OnSecondary reports whether this end sends over the secondary tunnel, and SecondaryOnly
 	// whether no other tunnel is left.
-	OnSecondary   bool `json:"Begun"`
-	SecondaryOnly bool `json:"Alone"`
+	OnSecondary   bool
+	SecondaryOnly bool
 }
 
 // ProbeRequest names a gateway and the address at which to probe it.

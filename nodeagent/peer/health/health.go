@@ -17,8 +17,8 @@ import (
 
 // GatewayID identifies a gateway.
 type GatewayID struct {
-	Cluster string `json:"Cluster"`
-	Gateway string `json:"Gateway"`
+	Cluster string
+	Gateway string
 }
 
 // String returns cluster/gateway.
@@ -26,15 +26,15 @@ func (p GatewayID) String() string { return p.Cluster + "/" + p.Gateway }
 
 // Target is one gateway to probe. A target keeps its state as long as all its fields stay equal.
 type Target struct {
-	Peer GatewayID `json:"Peer"`
+	Peer GatewayID
 	// Source is the local address of the probes: the own tunnel address for a
 	// gateway of another cluster, the node's own address for one of this cluster.
-	Source netip.Addr `json:"Source"`
+	Source netip.Addr
 	// Addr is the peer's tunnel address, or its node's own address.
-	Addr netip.Addr `json:"Addr"`
+	Addr netip.Addr
 	// Device binds the probes to an interface: desired.NodeLink for gateways of
 	// this cluster, empty for tunnels.
-	Device string `json:"Device"`
+	Device string
 }
 
 // Listen is an address at which the prober answers: the own tunnel address, or the node's own address
@@ -63,24 +63,24 @@ type Config struct {
 
 // Link is the state of one target. Its counters cover the last window of probes.
 type Link struct {
-	Target   Target    `json:"Target"`
-	Liveness Liveness  `json:"-"`     // recordedLink has it
-	Since    time.Time `json:"Since"` // of State
+	Target   Target
+	Liveness Liveness  `json:"-"` // recordedLink has it
+	Since    time.Time // of State
 	// Answered is the time of the last probe that got a reply; zero = none in the window.
-	Answered time.Time   `json:"Answered"`
-	RTT      *status.RTT `json:"RTT"`  // nil without a reply in the window
-	Loss     float64     `json:"Loss"` // 0..1 of the window
+	Answered time.Time
+	RTT      *status.RTT // nil without a reply in the window
+	Loss     float64     // 0..1 of the window
 	// Why is the reason for a Rank below Good; otherwise empty.
-	Rank Rank   `json:"Rank"`
-	Why  string `json:"Why"`
+	Rank Rank
+	Why  string
 	// Flaps is the number of failures within the last minute. After too many, the link is
 	// Unsteady until Held, which is otherwise zero.
-	Flaps int       `json:"Falls"`
-	Held  time.Time `json:"Held"`
+	Flaps int
+	Held  time.Time
 	// Standby reports that neither end uses the link.
-	Standby bool `json:"Standby"`
+	Standby bool
 	// LeastRTT is the shortest round trip of recent probes; 0 without a reply.
-	LeastRTT time.Duration `json:"LeastRTT"`
+	LeastRTT time.Duration
 
 	// linkStates has the links that a sibling reports, by hash of the remote gateway;
 	// nil before the first report.
@@ -179,18 +179,18 @@ type recorded struct {
 
 type recordedLink struct {
 	Link
-	State          string                    `json:"State"`
-	Reach          map[uint64]recordedAdvert `json:"reach,omitempty"` // by hash of the remote gateway
-	Spoke          bool                      `json:"spoke,omitempty"` // Reach is present, even if empty
+	State          string
+	Reach          map[uint64]recordedAdvert `json:"reach,omitempty"`    // by hash of the remote gateway
+	HasReach       bool                      `json:"hasReach,omitempty"` // Reach is present, even if empty
 	Granted        bool                      `json:"granted,omitempty"`
 	Uses           bool                      `json:"uses,omitempty"`
-	AcceptsTransit bool                      `json:"takes,omitempty"`
+	AcceptsTransit bool                      `json:"acceptsTransit,omitempty"`
 }
 
 type recordedAdvert struct {
 	Rank           Rank `json:"rank"`
 	Uses           bool `json:"uses,omitempty"`
-	AcceptsTransit bool `json:"takes,omitempty"`
+	AcceptsTransit bool `json:"acceptsTransit,omitempty"`
 }
 
 // MarshalJSON encodes all fields that affect paths. It omits Stats and the gateways of WithRemoved.
@@ -199,7 +199,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	for i := range s.Links {
 		l := &s.Links[i]
 		r := recordedLink{
-			Link: *l, State: l.State(), Spoke: l.linkStates != nil, Granted: l.Liveness.assumesReports(), Uses: l.peerUses, AcceptsTransit: l.transitOK,
+			Link: *l, State: l.State(), HasReach: l.linkStates != nil, Granted: l.Liveness.assumesReports(), Uses: l.peerUses, AcceptsTransit: l.transitOK,
 		}
 		for hash, w := range l.linkStates {
 			if r.Reach == nil {
@@ -222,7 +222,7 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	for i, r := range in.Links {
 		l := r.Link
 		l.Liveness, l.peerUses, l.transitOK = recordedLiveness(r.State, r.Granted), r.Uses, r.AcceptsTransit
-		if r.Spoke {
+		if r.HasReach {
 			l.linkStates = make(map[uint64]linkAdvert, len(r.Reach))
 		}
 		for hash, w := range r.Reach {

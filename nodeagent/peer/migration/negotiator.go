@@ -28,14 +28,14 @@ const (
 
 // PairConfig is a gateway of another cluster and the tunnel that the pair should have.
 type PairConfig struct {
-	Name string   `json:"Name"` // cluster/gateway
-	Want TunnelID `json:"Want"`
-	Keys Keys     `json:"Keys"`
+	Name string // cluster/gateway
+	Want TunnelID
+	Keys Keys
 	// Secondary says that both ends should use the secondary tunnel for now; see
 	// Pair.SetSecondary.
-	Secondary bool       `json:"Secondary"`
-	Source    netip.Addr `json:"Source"` // own tunnel address
-	Addr      netip.Addr `json:"Addr"`   // of the peer, same family
+	Secondary bool
+	Source    netip.Addr // own tunnel address
+	Addr      netip.Addr // of the peer, same family
 }
 
 // Installed is what the kernel has for one pair.

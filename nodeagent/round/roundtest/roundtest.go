@@ -25,7 +25,7 @@ import (
 type Recording struct {
 	Cluster, Node string
 	Fabrics       map[string][]byte // by digest, as from fabric.Compress
-	Saved         round.SavedLive   `json:"Kept"` // by the previous agent
+	Saved         round.SavedLive   // by the previous agent
 	Moments       []Moment
 }
 

@@ -7,7 +7,7 @@ const LISTED = 500;
 function content({ findings, versions, verified }) {
   const live = store.head?.live, rest = findings.length - LISTED;
   return [h('h2', {}, 'Findings'), findings.length ? table('Findings', ['', 'where', 'what', 'what to do', 'by'], findings.slice(0, LISTED).map((f) => [
-    h('span', { class: f.severity === 'error' ? 'bad' : 'fair' }, f.severity), h('code', {}, f.place), f.text, f.hint || '', f.by]))
+    h('span', { class: f.severity === 'error' ? 'bad' : 'fair' }, f.severity), h('code', {}, f.position), f.text, f.hint || '', f.by]))
     : h('p', { class: 'good' }, live ? 'None: no agent reports a problem.' : 'None in the topology. No agent was asked.'),
   rest > 0 ? h('p', { class: 'faint' }, `and ${rest} more`) : '',
   h('h2', {}, 'Versions'), versions.length ? table('Versions', ['cluster', 'node', 'gateway', 'version', 'fabric', 'ready'], versions.map((v) => [

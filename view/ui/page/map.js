@@ -518,7 +518,7 @@ export function open(main, query, page) {
     try {
       const got = await ask(`api/cluster?name=${encodeURIComponent(c.name)}`);
       paths.replaceChildren(got.paths.length ? table('Paths', ['to', 'over', 'why'], got.paths.slice(0, 300).map((w) => [w.to,
-        [w.through?.length ? h('span', {}, `through ${w.through.join(', ')}; `) : '', w.link ? h('span', { class: 'key' }, w.link) : '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
+        [w.transit?.length ? h('span', {}, `through ${w.transit.join(', ')}; `) : '', w.link ? h('span', { class: 'key' }, w.link) : '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
         [w.why || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` (moved ${w.move})`) : '']])) : h('p', { class: 'faint' }, 'none'));
     } catch (err) { paths.replaceChildren(failed(err)); }
   }

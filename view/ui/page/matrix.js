@@ -2,7 +2,7 @@
 import { h, s, state, table, plural, cut, place, ask, failed, empty } from './dom.js';
 import { lacks, polling } from './store.js';
 
-const verdict = (c) => (c.allowed && c.unresolved ? 'unresolved' : c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
+const verdict = (c) => (c.allowed && c.dnsProblem ? 'unresolved' : c.sameCluster ? 'own' : !c.allowed ? 'no' : c.liveVerdict === 'no' ? 'fails' : c.liveVerdict === 'unknown' ? 'some' : 'yes');
 const words = { own: 'own', no: 'no', fails: 'fails now', unresolved: 'no name', some: 'not known', yes: 'yes' };
 const tones = { own: 'yes', no: 'no', fails: 'fails', unresolved: 'fails', some: 'some', yes: 'yes' };
 const classes = { yes: 'good', own: 'good', fails: 'bad', unresolved: 'bad', some: 'fair', no: 'fair' };
@@ -20,7 +20,7 @@ export async function printed() {
   return [h('h2', {}, 'Who reaches what'), got.exports.length ? got.exports.map((e) => [h('h3', {}, e.id), h('p', {}, about(e)), h('p', {}, `exported by ${parts(e)}`),
     table(e.id, ['from', '', 'why', 'line', 'asks for', 'seen as'], e.cells.map((c) => {
       const of = verdict(c), elsewhere = (c.destinations ?? []).some((t) => t.allowed && t.cluster !== c.cluster);
-      return [c.cluster, h('span', { class: classes[of] }, words[of]), [c.why, c.unresolved, ...(c.liveWhy ?? [])].filter(Boolean).join('; '), c.source || '', asks(c),
+      return [c.cluster, h('span', { class: classes[of] }, words[of]), [c.why, c.dnsProblem, ...(c.liveWhy ?? [])].filter(Boolean).join('; '), c.source || '', asks(c),
         !c.allowed ? '' : sees(c).join(', ') || (elsewhere ? 'its pods\' own addresses' : '')];
     }))]) : h('p', { class: 'faint' }, 'There is no export.'),
   got.moreClusters || got.moreExports ? h('p', { class: 'faint' }, `Left out: ${plural(got.moreClusters ?? 0, 'cluster')} and ${plural(got.moreExports ?? 0, 'export')}; hawser explain answers for each.`) : ''];
@@ -66,7 +66,7 @@ export function open(main, query, page) {
           const c = e.cells.find((x) => x.cluster === name), of = verdict(c), key = `${e.id}@${name}`;
           return h('td', {}, h('button', {
             type: 'button', class: tones[of], 'data-cell': key, 'aria-pressed': view.sel === key ? 'true' : 'false',
-            'aria-label': `${name} to ${e.id}: ${words[of]}`, title: [c.unresolved, c.source ? `${c.why} (${c.source})` : c.why].filter(Boolean).join('; '),
+            'aria-label': `${name} to ${e.id}: ${words[of]}`, title: [c.dnsProblem, c.source ? `${c.why} (${c.source})` : c.why].filter(Boolean).join('; '),
             click: () => page.set({ sel: key }, true), keydown: move,
           }, words[of]));
         })))));
@@ -97,7 +97,7 @@ export function open(main, query, page) {
       const of = verdict(c);
       about.push(h('h3', {}, `From ${name}`), h('p', { class: classes[of] }, words[of]), h('p', {}, c.why),
         c.path ? h('p', {}, 'decided by ', h('code', {}, c.path), c.source ? [' at ', place(c.source)] : '') : '',
-        c.unresolved ? h('p', { class: 'bad' }, `not resolvable in ${name}: ${c.unresolved}`) : '',
+        c.dnsProblem ? h('p', { class: 'bad' }, `not resolvable in ${name}: ${c.dnsProblem}`) : '',
         (c.liveWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
         sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.allowed ? h('p', {}, 'the other side sees the client\'s own address') : '',
         (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),

@@ -11,9 +11,9 @@ const ok = (t) => t.outcome === 'arrived' || t.outcome === 'unclear';
 /** What nodes saw: the traces, and how many packets each node followed. */
 function report(r) {
   const packets = r.nodes.reduce((sum, n) => sum + n.packets, 0), seconds = Math.max(0, ...r.nodes.map((n) => n.seconds));
-  const followed = (n) => [plural(n.packets, 'packet'), n.full ? ', more came than are followed' : ''];
-  const ended = (n) => [...(n.findings ?? []).map((f) => h('p', { class: 'bad' }, `${plural(f.packets, 'packet')} ended at ${f.place}: ${f.text} `, h('span', { class: 'faint' }, f.do))),
-    n.filtered ? h('p', { class: 'fair' }, `rp_filter dropped ${plural(n.filtered, 'packet')}, of any traffic`) : '', (n.problems ?? []).map((p) => h('p', { class: 'fair' }, p))];
+  const followed = (n) => [plural(n.packets, 'packet'), n.sampled ? ', more came than are followed' : ''];
+  const ended = (n) => [...(n.findings ?? []).map((f) => h('p', { class: 'bad' }, `${plural(f.packets, 'packet')} ended at ${f.location}: ${f.text} `, h('span', { class: 'faint' }, f.next))),
+    n.reversePathDrops ? h('p', { class: 'fair' }, `rp_filter dropped ${plural(n.reversePathDrops, 'packet')}, of any traffic`) : '', (n.problems ?? []).map((p) => h('p', { class: 'fair' }, p))];
   const traces = r.traces.slice(0, r.drawings.length).map((t, i) => [
     h('h3', {}, h('span', { class: ok(t) ? 'good' : 'bad' }, t.outcome), ` ${t.first.flow.ingress.protocol} ${t.first.flow.ingress.from} → ${t.first.flow.ingress.to}`, t.answered ? ', answered' : ''),
     lanes('The path of these packets', r.drawings[i])]);
