@@ -130,7 +130,7 @@ func TestLive(t *testing.T) {
 			maybe + "clusters have different fabrics: 0123 in g2; 4567 in g1",
 			"clusters have different fabrics: 0123 in g2; 4567 in g1; next: hawser status --wait", ""},
 		"an older export": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Ports = []string{"8080/TCP"} })}, Unknown,
-			maybe + "g2/g2-a follows another fabric than the topology gives",
+			maybe + "g2/g2-a uses another fabric than the topology",
 			"g2/g2-a follows another fabric (0123) than the topology gives: other ports of shop/web", ""},
 		"no such export yet": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Exports, g1w.Exports = nil, nil })}, NotDelivered,
 			nothing + "agents of g1 have no export shop/web of g2", "g1/g1-a follows another fabric (0123) than the topology gives: no export shop/web", ""},

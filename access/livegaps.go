@@ -63,7 +63,7 @@ func (l *liveCheck) outdated(s *status.Status) {
 	}
 	where := s.Cluster + "/" + s.Node
 	l.missing("%s follows another fabric (%s) than the topology gives: %s", where, s.Digest, strings.Join(differs, ", "))
-	l.doubt(s.Cluster, where+" follows another fabric than the topology gives")
+	l.doubt(s.Cluster, where+" uses another fabric than the topology")
 }
 
 func (l *liveCheck) doubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }

@@ -47,7 +47,7 @@ func newDelayer(s *netNS, port, bridge string, delay time.Duration) (*delayLink,
 	d := &delayLink{space: s, port: port, stop: cancel}
 	d.set(delay)
 	if err := d.wire(bridge); err != nil {
-		return nil, errors.Join(fmt.Errorf("delay link %s: %w", port, err), d.close())
+		return nil, errors.Join(fmt.Errorf("delay device %s: %w", port, err), d.close())
 	}
 	outer, inner := d.files[0], d.files[1]
 	d.forward(ctx, outer, inner)
@@ -92,7 +92,7 @@ func (d *delayLink) wire(bridge string) error {
 func rawSocket(s *netNS, name string) (*os.File, error) {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("find link %s: %w", name, err)
+		return nil, fmt.Errorf("find device %s: %w", name, err)
 	}
 	index := link.Attrs().Index
 	var file *os.File

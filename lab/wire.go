@@ -79,7 +79,7 @@ func pairWith(a *netNS, nameA string, b *netNS, nameB string, mac net.HardwareAd
 	attrs.Name, attrs.MTU = nameA, mtu
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.ns)), PeerMTU: mtu, PeerHardwareAddr: mac}
 	if err := a.link.LinkAdd(veth); err != nil {
-		return fmt.Errorf("add link %s to %s: %w", nameA, nameB, err)
+		return fmt.Errorf("add device %s to %s: %w", nameA, nameB, err)
 	}
 	return errors.Join(a.up(nameA), b.up(nameB))
 }
@@ -90,10 +90,10 @@ func (s *netNS) down(name string) error { return s.change(name, "take down", s.l
 func (s *netNS) change(name, what string, do func(netlink.Link) error) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
+		return fmt.Errorf("find device %s: %w", name, err)
 	}
 	if err := do(link); err != nil {
-		return fmt.Errorf("%s link %s: %w", what, name, err)
+		return fmt.Errorf("%s device %s: %w", what, name, err)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (s *netNS) remove(name string) error {
 		err = s.link.LinkDel(link)
 	}
 	if err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("remove link %s: %w", name, err)
+		return fmt.Errorf("remove device %s: %w", name, err)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (s *netNS) bridge(name string) error {
 func (s *netNS) enslave(name, bridge string) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
+		return fmt.Errorf("find device %s: %w", name, err)
 	}
 	if bridge == "" {
 		err = s.link.LinkSetNoMaster(link)
@@ -138,7 +138,7 @@ func (s *netNS) enslave(name, bridge string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("put link %s on bridge %q: %w", name, bridge, err)
+		return fmt.Errorf("attach device %s to bridge %q: %w", name, bridge, err)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (s *netNS) enslave(name, bridge string) error {
 func (s *netNS) address(name string, prefix netip.Prefix) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
+		return fmt.Errorf("find device %s: %w", name, err)
 	}
 	addr := &netlink.Addr{IPNet: cidr.IPNet(prefix)}
 	if prefix.Addr().Is6() {
@@ -161,7 +161,7 @@ func (s *netNS) address(name string, prefix netip.Prefix) error {
 func (s *netNS) unaddress(name string, prefix netip.Prefix) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
+		return fmt.Errorf("find device %s: %w", name, err)
 	}
 	if err := s.link.AddrDel(link, &netlink.Addr{IPNet: cidr.IPNet(prefix)}); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("remove address %s from %s: %w", prefix, name, err)
@@ -181,7 +181,7 @@ type route struct {
 func (s *netNS) apply(r route, remove bool) error {
 	link, err := s.link.LinkByName(r.dev)
 	if err != nil {
-		return fmt.Errorf("route %s: find link %s: %w", r.dst, r.dev, err)
+		return fmt.Errorf("route %s: find device %s: %w", r.dst, r.dev, err)
 	}
 	out := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: cidr.IPNet(r.dst), Scope: netlink.SCOPE_UNIVERSE}
 	switch {

@@ -10,7 +10,7 @@ hawser lab exec g1/default/client -- hawser-traffic udp --rate 50 --ready $WORK/
 udp=$!
 sh await.sh 30 test -e ready1 -a -e ready2 || exit 1
 "$@" || failed=$*
-sleep 1 # all goes on for a while over what there is now
+sleep 1 # the flows continue for a while over the current links
 touch until
 wait $tcp $udp
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
@@ -26,5 +26,5 @@ if [ $ends -gt 0 ]; then
 fi
 [ "$alive" = "$all" ] || { echo 'they were said to go on'; exit 1; }
 # A busy machine holds everything up for a moment: what this program itself did not send
-# is no outage, and a second is far less than a link needs to be made anew.
+# is no outage, and a second is far less than the restart of a link takes.
 [ "$(jq --argjson most $most '.silence.long <= $most + 1000 + .pause' udp.json)" = true ] || { echo "silent for longer than $most ms"; exit 1; }

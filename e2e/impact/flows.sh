@@ -29,7 +29,7 @@ while read -r name from target key datagrams; do
 done <$flows
 sh await.sh 60 test $ready || exit 1
 "$@" >&2 || failed=$*
-sleep 1 # all goes on for a while over what there is now
+sleep 1 # the flows continue for a while over the current links
 touch until
 wait $pids
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
@@ -37,13 +37,13 @@ jq -c '.impact, .access.removed' plan.json >&2
 while read -r name from target key datagrams; do
     said=$(sh said.sh "$key")
     # A busy machine holds everything up for a moment: what this program itself did not send
-    # is no outage, and a second is far less than a link needs to be made anew.
+    # is no outage, and a second is far less than the restart of a link takes.
     most=1000
-    case "$said" in 'stands still '*) most=$((most + ${said##* })) said='stands still' ;; esac
+    case "$said" in 'pauses '*) most=$((most + ${said##* })) said='pauses' ;; esac
     alive=$(jq .survivors tcp-$name.json)
     echo "$name: $alive of 4, $(jq -c '[.kinds[].stall.max] | max' tcp-$name.json) ms, $([ -z "$datagrams" ] || jq -c '{sent, lost, silence, pause}' udp-$name.json)" >&2
     case "$said $alive" in
-    'goes on 4' | 'stands still 4')
+    'continues 4' | 'pauses 4')
         [ -z "$datagrams" ] || [ "$(jq --argjson most $most '.silence.long <= $most + .pause' udp-$name.json)" = true ] || said="$said, and is silent for longer than $most ms" ;;
     'ends 0' | 'may end 4') ;;
     *) said="said that it $said, and $alive of 4 connections live" ;;

@@ -16,7 +16,7 @@ while read -r name cluster target key; do
 done <$flows
 sh await.sh 60 test $ready || exit 1
 sh $change >&2 || failed=$change
-sleep 1 # all goes on for a while over what there is now
+sleep 1 # the flows continue for a while over the current links
 touch until-change
 wait $pids
 [ -n "$failed" ] || sh $lose >&2 || failed=$lose

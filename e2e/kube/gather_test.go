@@ -19,7 +19,7 @@ func TestGather(t *testing.T) {
 	s := needClusterset(t, samePrefixes)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "all.tar.gz")
-	out := s.eventually(t, contains("What is missing here:\n  nothing\n"), "sh", "-c", "rm -f "+file+"; hawser gather --cluster c1,c2 --out "+file)
+	out := s.eventually(t, contains("Not collected:\n  nothing\n"), "sh", "-c", "rm -f "+file+"; hawser gather --cluster c1,c2 --out "+file)
 	for _, want := range []string{"c1 Kubernetes v1.", "c2 Kubernetes v1.", "agents answered, versions: ", "written to " + file} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, out)

@@ -134,7 +134,7 @@ func (k *Devices) create(ctx context.Context, want desired.Device) error {
 		return converge.ErrConflict
 	}
 	if err != nil && !notFound(err) {
-		return fmt.Errorf("find link %s: %w", want.Name, err)
+		return fmt.Errorf("find device %s: %w", want.Name, err)
 	}
 	switch want.Type {
 	case desired.LinkVXLAN:
@@ -144,7 +144,7 @@ func (k *Devices) create(ctx context.Context, want desired.Device) error {
 	case desired.LinkIPsec:
 		err = k.createIPsec(ctx, want)
 	default:
-		return fmt.Errorf("link %s: unknown type %q", want.Name, want.Type)
+		return fmt.Errorf("device %s: unknown type %q", want.Name, want.Type)
 	}
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (k *Devices) createVXLAN(want desired.Device) error {
 	if want.MAC != "" {
 		mac, err := net.ParseMAC(want.MAC)
 		if err != nil {
-			return fmt.Errorf("link %s: %w", want.Name, err)
+			return fmt.Errorf("device %s: %w", want.Name, err)
 		}
 		attrs.HardwareAddr = mac
 	}
@@ -228,7 +228,7 @@ func (k *Devices) update(want desired.Device) error {
 	if want.MAC != "" && !strings.EqualFold(a.HardwareAddr.String(), want.MAC) {
 		mac, err := net.ParseMAC(want.MAC)
 		if err != nil {
-			return fmt.Errorf("link %s: %w", want.Name, err)
+			return fmt.Errorf("device %s: %w", want.Name, err)
 		}
 		if err := k.ns.route.LinkSetHardwareAddr(l, mac); err != nil {
 			return fmt.Errorf("set hardware address %s of %s: %w", want.MAC, want.Name, err)
@@ -264,7 +264,7 @@ func (k *Devices) remove(ctx context.Context, name string) error {
 		return err
 	}
 	if err := k.ns.route.LinkDel(l); err != nil && !gone(err) {
-		return fmt.Errorf("delete link %s: %w", name, err)
+		return fmt.Errorf("delete device %s: %w", name, err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type ESP interface {
 
 func (k *Devices) createIPsec(ctx context.Context, want desired.Device) error {
 	if k.esp == nil {
-		return fmt.Errorf("add ipsec link %s: no daemon", want.Name)
+		return fmt.Errorf("add IPsec device %s: no daemon", want.Name)
 	}
 	if k.esp.InKernel() {
 		attrs := netlink.NewLinkAttrs()

@@ -139,7 +139,7 @@ func (ns *Namespace) link(name string) (netlink.Link, error) {
 		return nil, converge.ErrBlocked{On: "link " + name}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find link %s: %w", name, err)
+		return nil, fmt.Errorf("find device %s: %w", name, err)
 	}
 	return l, nil
 }

@@ -173,7 +173,7 @@ func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
 	}
 	vxlan, ok := l.(*netlink.Vxlan)
 	if !ok {
-		return nil, fmt.Errorf("link %s is of type %s, not vxlan", name, l.Type())
+		return nil, fmt.Errorf("device %s is of type %s, not vxlan", name, l.Type())
 	}
 	return vxlan, nil
 }

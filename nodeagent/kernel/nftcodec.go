@@ -122,7 +122,7 @@ func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, hi
 		return b, b, nil
 	case desired.TypeLink:
 		if word == "" || len(word) >= unix.IFNAMSIZ {
-			return nil, nil, fmt.Errorf("link %q has an empty or too long name", word)
+			return nil, nil, fmt.Errorf("device %q has an empty or too long name", word)
 		}
 		return []byte(word), []byte(word), nil
 	}

@@ -130,7 +130,7 @@ func addAnswerPolicies(ctx context.Context, clusters []*kubeclient.Client, answe
 // PolicyTexts returns policies, or why they are not known.
 func PolicyTexts(policies []string, err error) []string {
 	if err != nil {
-		return []string{"NetworkPolicies are not known: " + kubeclient.ErrorText(err)}
+		return []string{"failed to read NetworkPolicies: " + kubeclient.ErrorText(err)}
 	}
 	return policies
 }

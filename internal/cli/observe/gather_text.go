@@ -42,7 +42,7 @@ func (g *collector) summary(what string, missing []string) string {
 		}
 	}
 	list("Problems that agents and APIs report:", wrong)
-	list("What is missing here:", missing)
+	list("Not collected:", missing)
 	return out.String()
 }
 

@@ -68,7 +68,7 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 		out = append(out, event{kind, c.Reason, "Converge", note})
 	}
 	if before.Fabric != "" && before.Fabric != now.Fabric {
-		out = append(out, event{"Normal", "FabricChanged", "Converge", "fabric " + now.Fabric + " is in force, it was " + before.Fabric})
+		out = append(out, event{"Normal", "FabricChanged", "Converge", "fabric changed from " + before.Fabric + " to " + now.Fabric})
 	}
 	for _, happened := range out {
 		if !e.rate.TryAccept() {

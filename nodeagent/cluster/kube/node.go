@@ -38,7 +38,7 @@ type NodeStatus struct {
 	// Gateway is the gateway that the node holds, if it was selected by labels.
 	Gateway string     `json:"gateway,omitempty"`
 	Version string     `json:"version,omitempty"`
-	Fabric  string     `json:"fabric,omitempty"` // digest of the fabric in force
+	Fabric  string     `json:"fabric,omitempty"` // digest of the current fabric
 	Links   *LinkCount `json:"links,omitempty"`  // of a gateway
 	// LinkStates has at most MaxLinks links (ListLinks).
 	LinkStates []LinkState `json:"linkStates,omitempty"`

@@ -109,7 +109,7 @@ func TestReporter(t *testing.T) {
 	for _, w := range server.Writes()[writes+1:] {
 		notes = append(notes, field(w.Object, "type")+" "+field(w.Object, "reason")+": "+field(w.Object, "note"))
 	}
-	want := []string{"Warning LinkDown: link g1/a-g2/a is down", "Normal LinkUp: link g1/a-g3/a is up", "Normal FabricChanged: fabric def is in force, it was abc"}
+	want := []string{"Warning LinkDown: link g1/a-g2/a is down", "Normal LinkUp: link g1/a-g3/a is up", "Normal FabricChanged: fabric changed from abc to def"}
 	if diff := cmp.Diff(want, notes); diff != "" {
 		t.Errorf("events (-want +have):\n%s", diff)
 	}

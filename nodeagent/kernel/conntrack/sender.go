@@ -28,7 +28,7 @@ type sender struct {
 func openSender(device string) (*sender, error) {
 	link, err := netlink.LinkByName(device)
 	if err != nil {
-		return nil, fmt.Errorf("find link %s: %w", device, err)
+		return nil, fmt.Errorf("find device %s: %w", device, err)
 	}
 	index := link.Attrs().Index
 	neighbours, err := netlink.NeighList(index, netlink.FAMILY_ALL)

@@ -13,7 +13,7 @@ import (
 // Snapshot holds the values of metrics that are read at a scrape.
 type Snapshot struct {
 	status.Status
-	Gateways int // of this cluster, in the fabric in force
+	Gateways int // of this cluster, in the current fabric
 	// Reachable are the names of clusters that have a path if all links are up.
 	Reachable []string
 }
@@ -63,7 +63,7 @@ func agentMetrics() []stateMetric {
 	return []stateMetric{
 		gaugeOf("hawser_agent_info", "Always 1; the labels name the gateway that the node is, if any, and the agent's version.",
 			[]string{"gateway", "version"}, func(s Snapshot, emit func(float64, ...string)) { emit(1, s.Gateway, s.Version) }),
-		gaugeOf("hawser_fabric_info", "Always 1; the labels name the clusterset and the digest of the fabric in force. Absent without a fabric.",
+		gaugeOf("hawser_fabric_info", "Always 1; the labels name the clusterset and the digest of the current fabric. Absent without a fabric.",
 			[]string{"clusterset", "digest"}, func(s Snapshot, emit func(float64, ...string)) {
 				if s.Digest != "" {
 					emit(1, s.Clusterset, s.Digest)
@@ -73,7 +73,7 @@ func agentMetrics() []stateMetric {
 			func(s Snapshot, emit func(float64, ...string)) { emit(yes(s.Ready)) }),
 		gaugeOf("hawser_drained", "1 while this node's gateway is drained (hawser-agent drain).", nil,
 			func(s Snapshot, emit func(float64, ...string)) { emit(yes(s.Drained)) }),
-		gaugeOf("hawser_gateways", "Gateways of this cluster in the fabric in force. Absent without a fabric.", nil,
+		gaugeOf("hawser_gateways", "Gateways of this cluster in the current fabric. Absent without a fabric.", nil,
 			func(s Snapshot, emit func(float64, ...string)) {
 				if s.Digest != "" {
 					emit(float64(s.Gateways))
@@ -81,7 +81,7 @@ func agentMetrics() []stateMetric {
 			}),
 		gaugeOf("hawser_problems", "Problems that the agent reports, by code and severity. Absent for a code without problems.", []string{"code", "severity"},
 			problemValues),
-		gaugeOf("hawser_input_ok", "1 if the current version of an input is in force, 0 if an older copy or none is.",
+		gaugeOf("hawser_input_ok", "1 if the current version of an input is in use, 0 if an older copy or none is.",
 			[]string{"input"}, inputValues),
 		gaugeOf("hawser_input_refused", "1 while a document is refused, by reason: its signer, its recipient, or its revision.",
 			[]string{"input", "reason"}, func(s Snapshot, emit func(float64, ...string)) {
