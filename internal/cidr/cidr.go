@@ -15,7 +15,7 @@ func Contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// Last gives the highest address of a prefix.
+// Last returns the highest address of a prefix.
 func Last(p netip.Prefix) netip.Addr {
 	raw := p.Masked().Addr().AsSlice()
 	for i := range raw {
@@ -26,10 +26,10 @@ func Last(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// HostBits gives the number of bits that a prefix leaves for hosts.
+// HostBits returns the number of bits that a prefix leaves for hosts.
 func HostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
 
-// Log2Ceil gives the smallest n with 2^n >= count.
+// Log2Ceil returns the smallest n with 2^n >= count.
 func Log2Ceil(count int) int {
 	if count <= 1 {
 		return 0
@@ -37,8 +37,8 @@ func Log2Ceil(count int) int {
 	return bits.Len(uint(count - 1))
 }
 
-// SumBits gives the host bits of the smallest power of two that holds all
-// prefixes together, whatever their sizes.
+// SumBits returns the host bits of the smallest power of two that holds all prefixes
+// together.
 func SumBits(prefixes []netip.Prefix) int {
 	sizes := make([]int, len(prefixes))
 	for i, p := range prefixes {
@@ -57,7 +57,7 @@ func SumBits(prefixes []netip.Prefix) int {
 	return size + Log2Ceil(count)
 }
 
-// Subnet gives the nth of the 1<<bits equal parts of a prefix.
+// Subnet returns the nth of the 1<<bits equal parts of a prefix.
 func Subnet(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	raw := p.Masked().Addr().AsSlice()
 	for i := range bits {
@@ -69,7 +69,7 @@ func Subnet(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	return netip.PrefixFrom(addr, p.Bits()+bits)
 }
 
-// Single gives the prefix that holds one address.
+// Single returns the prefix that holds one address.
 func Single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 // Format writes a prefix, a single address without its length, as nftables does.
@@ -90,7 +90,7 @@ func Label(addr netip.Addr) string {
 	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
 }
 
-// IPNet gives a prefix as netlink wants it.
+// IPNet returns a prefix as netlink wants it.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -16,7 +16,7 @@ type Severity string
 const (
 	// Error stops the work: the input is not used.
 	Error Severity = "error"
-	// Warning is printed and the work goes on.
+	// Warning is printed; the command continues.
 	Warning Severity = "warning"
 )
 
@@ -31,7 +31,7 @@ type Pos struct {
 // IsValid reports whether p names a place.
 func (p Pos) IsValid() bool { return p.Line > 0 }
 
-// String gives file:line:column, or the file alone when no line is known.
+// String returns file:line:column, or the file alone when no line is known.
 func (p Pos) String() string {
 	if !p.IsValid() {
 		return p.File
@@ -51,8 +51,8 @@ type Diagnostic struct {
 	Code     string    `json:"code"`           // stable, kebab-case; what tests and tools match on
 	Path     string    `json:"path,omitempty"` // topology path, such as exports[sample/web].ports[0]
 	Pos      Pos       `json:"pos,omitzero"`
-	Summary  string    `json:"summary"`           // what is wrong, lower case, no full stop
-	Hint     string    `json:"hint,omitempty"`    // how to mend it
+	Summary  string    `json:"summary"`           // the fault, lower case, no full stop
+	Hint     string    `json:"hint,omitempty"`    // how to fix it
 	Related  []Related `json:"related,omitempty"` // the other places that cause it
 }
 
@@ -73,7 +73,7 @@ func (d Diagnostic) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(d.Clipped()))
 }
 
-// Error gives the finding on one line, so that a Diagnostic is an error too.
+// Error returns the finding on one line, so that a Diagnostic is an error too.
 func (d Diagnostic) Error() string {
 	d = d.Clipped()
 	text := string(d.Severity) + ": "
@@ -110,8 +110,8 @@ func (l List) Sort() {
 	})
 }
 
-// Err joins the findings of severity Error into one error, or gives nil when
-// there is none.
+// Err joins the findings of severity Error into one error. It returns nil without such
+// findings.
 func (l List) Err() error {
 	var errs []error
 	for _, d := range l {
@@ -122,17 +122,17 @@ func (l List) Err() error {
 	return errors.Join(errs...)
 }
 
-// MaxFindings is how many findings of each severity are reported: nobody reads more, and
-// each can take as long as its line.
+// MaxFindings limits the reported findings of each severity, as the text of each may be as
+// long as its line.
 const MaxFindings = 200
 
 // Tally counts findings by severity.
 type Tally map[Severity]int
 
-// Full reports whether no more findings of a severity are told.
+// Full reports whether further findings of a severity are only counted.
 func (t Tally) Full(s Severity) bool { return t[s] >= MaxFindings }
 
-// Rest gives findings that stand for those beyond MaxFindings.
+// Rest returns one finding per severity, with the number of findings beyond MaxFindings.
 func (t Tally) Rest() (out List) {
 	for severity, n := range t {
 		if n > MaxFindings {
@@ -143,7 +143,7 @@ func (t Tally) Rest() (out List) {
 	return out
 }
 
-// Findings collects what is found, up to MaxFindings of each severity, and counts the rest.
+// Findings collects up to MaxFindings findings of each severity, and counts the rest.
 type Findings struct {
 	List  List
 	Tally Tally

@@ -25,10 +25,9 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// Print writes each finding for a person: where and what, the line of the
-// source with the place underlined, other places that have a part in it, and
-// how to mend it. Sources holds the text of each file by its name in Pos; a
-// file that is not there is printed without its line.
+// Print writes each finding for a person: position and summary, the source line with the
+// position underlined, related positions, and the hint. Sources holds the text of each file
+// by its name in Pos. Findings in other files are printed without a source line.
 func Print(w io.Writer, l List, sources map[string][]byte, color bool) error {
 	p := printer{color: color, lines: map[string][][]byte{}}
 	for name, raw := range sources {
@@ -132,8 +131,8 @@ func runesLength(line []byte, n int) int {
 	return length
 }
 
-// split cuts a line into what stands before, at and after a place. Of a long
-// line only the surroundings of the place are kept.
+// split cuts a line into the parts before, at and after a position. Of a long line only
+// the surroundings of the position are kept.
 func split(line []byte, at Pos) (before, under, after string) {
 	length, from := utf8.RuneCount(line), max(at.Column-1, 0)
 	cutLeft, cutRight := "", ""
@@ -161,8 +160,8 @@ func split(line []byte, at Pos) (before, under, after string) {
 // maxIdentity is more characters than an age identity has.
 const maxIdentity = 256
 
-// cutIdentity gives how many characters behind a cut of a line belong to an identity
-// that begins before it: without its beginning nobody would know what they are.
+// cutIdentity returns how many characters after a cut belong to an identity that begins
+// before it. Without its beginning a reader would not recognise them as secret.
 func cutIdentity(line []byte, cut int) int {
 	from := max(cut-maxIdentity, 0)
 	for _, at := range identity.FindAllIndex(line[from:min(cut+maxIdentity, len(line))], -1) {
@@ -182,10 +181,9 @@ func cells(text string) string {
 // and the login of a URL.
 var identity = regexp.MustCompile(`(?i:AGE-SECRET-KEY-[0-9A-Z-]+)|\b(?:gh[pousr]_|github_pat_|glpat-|eyJ)[A-Za-z0-9_-]{10,}[A-Za-z0-9_.-]*|(?:://)[^\s/@:]+:[^\s/@]+@`)
 
-// printable replaces what would move a terminal's cursor or change its state, and what
-// GitHub's runners take for a command wherever in a line of a log it stands (those that
-// begin with :: stand at its beginning, where no text of others is printed); and it hides
-// secrets that somebody wrote into the wrong file.
+// printable replaces control sequences of terminals, and text that GitHub's runners would
+// execute as a command anywhere in a log line. (Commands with :: count only at the beginning
+// of a line, where no foreign text is printed.) It also hides secrets in the wrong file.
 func printable(text string) string {
 	text = strings.ReplaceAll(text, "##[", "##"+string(utf8.RuneError))
 	return strings.Map(func(r rune) rune {

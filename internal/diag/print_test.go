@@ -92,7 +92,7 @@ func TestPrint(t *testing.T) {
 			want: "odd.yaml:4:1: error: a\ufffdb: s\ufffd\n    4 | \ufffd[2Jboo\n        ^\n   hint: h\ufffd\n",
 		},
 		{
-			name: "commands of a runner are none",
+			name: "commands of a runner are escaped",
 			give: Diagnostic{Severity: Error, Pos: Pos{"runner.yaml", 1, 4, 30}, Path: "a", Summary: `"##[add-mask]x" is no name`},
 			want: "runner.yaml:1:4: error: a: \"##\ufffdadd-mask]x\" is no name\n    1 | a: \"##\ufffdset-output name=a;]b\"\n           " +
 				strings.Repeat("^", 25) + "\n",
@@ -134,8 +134,7 @@ func TestPrintReportsWriteError(t *testing.T) {
 	}
 }
 
-// TestCutSecret: of an identity that stands left of what is shown of a long line no
-// part is shown, wherever the line is cut.
+// TestCutSecret checks that no part of an identity is shown, wherever a long line is cut.
 func TestCutSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "QQPZRY9X8GF2TVDW0S3JN54KHCE6MUA7LQQPZRY9X8GF2TVDW0S3JN54KH"

@@ -1,6 +1,5 @@
-// Package diff holds the one differ of Hawser: everything that compares what
-// should be with what is (kernel objects, rendered files, DNS data) goes
-// through Compute.
+// Package diff holds the one differ of Hawser: every comparison of desired with observed
+// state (kernel objects, rendered files, DNS data) goes through Compute.
 package diff
 
 import (
@@ -18,7 +17,7 @@ type Field struct {
 	Immutable bool // a difference means replace instead of update
 }
 
-// Text gives the value as it may be shown.
+// Text returns the value as it may be shown.
 func (f Field) Text() string {
 	if f.Secret && f.Value != "" {
 		return "(sensitive)"
@@ -30,7 +29,7 @@ func (f Field) Text() string {
 type Spec interface {
 	// Key identifies the thing among all of its kind.
 	Key() string
-	// Fields gives every attribute that Key does not hold, always in the same order.
+	// Fields returns every attribute that Key does not hold, always in the same order.
 	Fields() []Field
 }
 
@@ -65,7 +64,7 @@ type Delta struct {
 	Forces bool // this field forces the replacement
 }
 
-// Deltas gives the fields that differ, in field order; for Create and Delete
+// Deltas returns the fields that differ, in field order; for Create and Delete
 // all fields that are not empty.
 func (c Change[S]) Deltas() []Delta {
 	var have, want []Field
@@ -97,7 +96,7 @@ func (c Change[S]) Deltas() []Delta {
 	return out
 }
 
-// Compute compares the two sides and gives the changes that turn have into
+// Compute compares the two sides and returns the changes that turn have into
 // want, ordered by key. A key that occurs twice on one side is an error, as
 // neither side could then be reached.
 func Compute[S Spec](want, have []S) ([]Change[S], error) {
@@ -137,7 +136,7 @@ func Compute[S Spec](want, have []S) ([]Change[S], error) {
 	return changes, nil
 }
 
-// compare gives the operation that turns have into want, or "" when they are equal.
+// compare returns the operation that turns have into want, or "" when they are equal.
 func compare(want, have []Field) Op {
 	var op Op
 	for i := range max(len(want), len(have)) {

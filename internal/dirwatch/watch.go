@@ -114,8 +114,8 @@ func (w *watcher) attach(f *folder) {
 	f.attached = inner == nil && outer == nil
 }
 
-// add watches a path. Adding it again moves the watch to what it means now; an
-// old watch is taken off first, and one that is right stays without a gap.
+// add watches a path. Adding it again moves the watch to the current target of the path:
+// an outdated watch is removed first, and a correct one continues without a gap.
 func (w *watcher) add(path string) error {
 	now := identity(path)
 	if w.ids[path] != now {
@@ -182,7 +182,8 @@ func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
 	return w.events.Events, w.events.Errors
 }
 
-// markAllDirty means that anything may have changed, and maybe what is watched.
+// markAllDirty records that any folder may have changed. If attached is false, it also records
+// that the watches are lost.
 func (w *watcher) markAllDirty(attached bool) {
 	for _, f := range w.folders {
 		f.dirty, f.attached = true, f.attached && attached
@@ -198,8 +199,8 @@ func (w *watcher) call() {
 	}
 }
 
-// retry tries to attach again what is not, and reports whether anything may have
-// changed since it looked last.
+// retry attaches missing watches again, and reports whether anything may have changed
+// since the previous call.
 func (w *watcher) retry() bool {
 	changed, refused := false, false
 	for _, f := range w.folders {

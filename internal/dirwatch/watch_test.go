@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/internal/inotifytest"
 )
 
-// watched starts Folder on dir and gives the channel on which changes show.
+// watched starts Folder on dir and returns the channel on which changes show.
 func watched(t *testing.T, dir string) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -191,8 +191,8 @@ func TestFolderFollowsALinkToAFolder(t *testing.T) {
 	expect(t, tokens, "a write behind the swapped link", func() { write(t, filepath.Join(two, "f"), "2") })
 }
 
-// TestFoldersShareAParent: one of two folders comes later than the other, and each
-// is told of its own changes only.
+// TestFoldersShareAParent creates two folders at different times. Each is notified of its
+// own changes only.
 func TestFoldersShareAParent(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -250,13 +250,13 @@ func TestPolling(t *testing.T) {
 	expect(t, twos, "an edit", func() { n++; write(t, filepath.Join(two, "f"), fmt.Sprint(n)) })
 	expect(t, ones, "a link", func() { n++; swap(t, filepath.Join(one, "data"), fmt.Sprint("to", n)) })
 	give()
-	for inotifytest.Instances(t) != 1 { // that of both folders
+	for inotifytest.Instances(t) != 1 { // for both folders
 		time.Sleep(10 * time.Millisecond)
 	}
 	expect(t, twos, "the first event", func() { n++; write(t, filepath.Join(two, "f"), fmt.Sprint(n)) })
 	cancel()
 	<-done
 	if len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
-		t.Errorf("told %v", told)
+		t.Errorf("errors %v", told)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CheckAllDocs is Check for all documents of the repository whose root is given: what is
-// wrong, each with file and line. It fails when there are none.
+// CheckAllDocs runs Check on all documents of the repository with this root, and returns the
+// problems with file and line. It fails without documents.
 func CheckAllDocs(root *cobra.Command, repository string) ([]string, error) {
 	pages, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
 	if err != nil || len(pages) == 0 {
@@ -35,9 +35,9 @@ func CheckAllDocs(root *cobra.Command, repository string) ([]string, error) {
 	return out, nil
 }
 
-// CheckCommands gives what a text cites of a program that the program does not have, one
-// line each, with the number of the text's line. Cited is a line of code (four spaces,
-// as Markdown has it) that begins with the program's name, and what stands in backquotes.
+// CheckCommands returns commands and flags in a text that the program does not have, one line
+// each, with the line number. It reads code lines (four spaces, as in Markdown) that begin with
+// the program's name, and text in backquotes.
 func CheckCommands(root *cobra.Command, text string) []string {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -54,7 +54,7 @@ func CheckCommands(root *cobra.Command, text string) []string {
 	return out
 }
 
-// commands gives the command lines of a program in a line, up to what a shell does
+// commands returns the command lines of a program in a line, up to what a shell does
 // with them.
 func commands(program, line string) []string {
 	var out []string

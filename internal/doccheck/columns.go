@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/internal/markdown"
 )
 
-// CheckColumns gives the lines over 100 characters in the Markdown files below a folder, each with
+// CheckColumns returns the lines over 100 characters in the Markdown files below a folder, each with
 // file and line. Rows of tables may be longer, because Markdown cannot break them, and so may lines of
 // generated files.
 func CheckColumns(folder string) ([]string, error) {

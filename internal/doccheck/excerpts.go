@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// CheckExcerpts gives the problems of the worked examples of a document. A block of code
-// whose first line is a comment with a path (// render/services.go) shows that file: its
-// lines have to stand there in that order, one behind the other but for a line of "...".
+// CheckExcerpts returns the problems of the worked examples of a document. A block of code
+// whose first line is a comment with a path (// render/services.go) is an excerpt of that file:
+// the file must have its lines in that order without gaps, except at a line of "...".
 // A line of code that runs make or go test -run names a target, or tests and scripts, that exist.
-// It fails when there is no excerpt.
+// It fails without excerpts.
 func CheckExcerpts(repository, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
@@ -71,7 +71,7 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 	return out, nil
 }
 
-// shown gives what follows a line, spaces aside; nil = the line is not next, nor anywhere
+// shown returns what follows a line, spaces aside; nil = the line is not next, nor anywhere
 // after a leading "...".
 func shown(lines []string, want string) []string {
 	same := func(line string) bool {
@@ -92,7 +92,7 @@ func shown(lines []string, want string) []string {
 	return nil
 }
 
-// run gives the make targets, tests and scripts that a command line runs.
+// run returns the make targets, tests and scripts that a command line runs.
 func run(command string) []string {
 	var out []string
 	if target, ok := strings.CutPrefix(command, "make "); ok {

@@ -13,8 +13,8 @@ import (
 )
 
 // CheckField compares a section of a document with the code that uses a field. It returns the Go
-// files that use the field and are not named in the section, and those that are named, have no
-// function named beside them, and do not use it. A file uses a field if an identifier contains its
+// files that use the field and are not named in the section, and those that are named without a
+// function and do not use it. A file uses a field if an identifier contains its
 // name, in any case. Tests, and the folders in skip, do not count.
 func CheckField(repository, page, heading, field string, skip ...string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))

@@ -22,7 +22,7 @@ func CheckLinks(repository string, pages []string) ([]string, error) {
 	var wrong []string
 	links := 0
 	anchors := map[string]map[string]bool{} // per page
-	// problem returns what is wrong with a link from a page; empty if it is right.
+	// problem returns the fault of a link from a page; empty if it is valid.
 	problem := func(page, to string) (string, error) {
 		file, anchor, _ := strings.Cut(to, "#")
 		if file == "" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// CheckSymbols gives the problems of the code that a document names in backquotes: a
+// CheckSymbols returns the problems of the code that a document names in backquotes: a
 // path with a slash that is not in the repository (`nodeagent/loop.go`, `render/plan`), and a
 // function (`State()`, `Agent.source()`) that is declared in none of the Go files named in
 // the same paragraph or list item.

@@ -15,11 +15,11 @@ const limits = "## Known limits"
 // testName finds what a document may cite: a test function or a script.
 var testName = regexp.MustCompile("`([A-Za-z0-9_-]+)`")
 
-// CheckTests gives the problems of the tests that a document names. Each row of a
+// CheckTests returns the problems of the tests that a document names. Each row of a
 // table whose last column is headed "test" names one there, and so does each paragraph
 // and each item of a list, but for those that end with "Tests: none." and those below the
-// heading of its known limits. What stands in such a column, or looks like a test function,
-// is one of the repository or a script of it. It fails when the document names no test at all.
+// heading of its known limits. Each name in such a column, and each text that looks like a test
+// function, must be a test or script of the repository. It fails if the document names no test.
 func CheckTests(repository, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
@@ -77,10 +77,10 @@ func CheckTests(repository, page string) ([]string, error) {
 	return wrong, nil
 }
 
-// isTest tells names of test functions.
+// isTest matches names of test functions.
 var isTest = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`)
 
-// tests gives the names of all test functions and scripts.
+// tests returns the names of all test functions and scripts.
 func tests(repository string) (map[string]bool, error) {
 	out := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)

@@ -1,4 +1,5 @@
-// Package hardening keeps other processes of the same user out of one that holds keys.
+// Package hardening protects the memory of a process with keys from other processes of the same
+// user.
 package hardening
 
 import (
@@ -7,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HardenProcess makes that nobody but root reads the memory of this process or traces
-// it, and that it leaves no core dump. Programs that it starts are not covered,
-// apart from core dumps. It needs no privilege.
+// HardenProcess prevents every user except root from reading the memory of this process
+// and from tracing it, and disables core dumps. Child processes inherit only the latter. It
+// needs no privilege.
 func HardenProcess() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core dumps: %w", err)

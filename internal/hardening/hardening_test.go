@@ -40,7 +40,7 @@ func TestProcess(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/hawser", "../../cmd/hawser-agent").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// It takes what is asked and does not answer.
+	// It accepts requests and does not reply.
 	silent, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// coreLimit gives the soft and the hard limit of a process's core dumps.
+// coreLimit returns the soft and the hard limit of a process's core dumps.
 func coreLimit(t *testing.T, pid int) string {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/limits", pid))

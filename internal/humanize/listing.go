@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Strings gives the text of each item.
+// Strings returns the text of each item.
 func Strings[T fmt.Stringer](list []T) []string {
 	out := make([]string, len(list))
 	for i, item := range list {
@@ -30,7 +30,7 @@ func Plural(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing + "s"
 }
 
-// FirstN writes names with commas: the first ones, and how many there are besides.
+// FirstN joins the first names with commas, and adds the number of the others.
 func FirstN(names []string, most int) string {
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {

@@ -46,7 +46,7 @@ func rules() []rule {
 		{from: module + "/schema", but: module + "/schema/load", never: own("schema/load"),
 			why: "a topology is read first: nothing that works on it reads one"},
 		{from: module + "/schema/lockfile", never: own("schema/allocate", "schema/lockmerge", "schema/validate", "schema/load"), deep: true,
-			why: "arrows: lockfile <- allocate, overlay: what a lock holds is apart from who decides it"},
+			why: "arrows: lockfile <- allocate, overlay: the lock's content is separate from the decisions about it"},
 		{from: module + "/schema/fabric", never: own("schema", "render", "reconciler", "nodeagent", "lab"), deep: true,
 			why: "the wire contract stands alone"},
 		{from: module + "/schema", never: own("render", "reconciler", "nodeagent", "lab"), deep: true,
@@ -56,7 +56,7 @@ func rules() []rule {
 		{from: module + "/access", never: own("render", "reconciler", "nodeagent", "lab", "view"), except: own("nodeagent/status", "nodeagent/mcs"), deep: true,
 			why: "who can reach what follows from the fabric and the reports of agents alone"},
 		{from: module + "/health", never: append(own("render", "reconciler", "kubeclient", "lab", "view"), "os", "net", "log/slog", "k8s.io"), deep: false,
-			why: "what is wrong follows from what APIs and agents report alone"},
+			why: "problems follow from reports of APIs and agents alone"},
 		{from: module + "/schema/fabric/reach", never: own("access", "nodeagent"), deep: true,
 			why: "the reference model is independent of what it is compared with"},
 		{from: module + "/reconciler", never: append(own("nodeagent/kernel", "nodeagent/converge", "nodeagent/cluster/facts",
@@ -82,7 +82,7 @@ func rules() []rule {
 		{from: module + "/nodeagent/cluster/facts", never: []string{"k8s.io/client-go"}, deep: true,
 			why: "what objects mean is decided without an API server"},
 		{from: module + "/internal/sortedmap", never: append(own("nodeagent", "schema"), "k8s.io"),
-			why: "a store knows nothing of what it keeps"},
+			why: "a store is independent of its values"},
 		{from: module + "/nodeagent", never: []string{"k8s.io/client-go/kubernetes", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/mcs-api/pkg/client"}, deep: true,
 			why: "the agent stays small: no clientsets, no controllers"},
 		{from: module + "/nodeagent/cluster/kube", never: own("nodeagent/kernel", "nodeagent/converge", "nodeagent/peer/health", "nodeagent/peer/feed"), deep: true,
@@ -91,7 +91,7 @@ func rules() []rule {
 			why: "project is pure: no environment, no randomness, no I/O"},
 		{from: module + "/nodeagent/round", but: module + "/nodeagent/round/roundtest", never: append(own("nodeagent/kernel", "nodeagent/cluster/kube", "nodeagent/dns", "nodeagent/cluster/apiobjects"),
 			"os", "net", "math/rand", "math/rand/v2", "log/slog", "os/exec"),
-			why: "a round is decided purely: nodeagent observes before it, and carries out its effects"},
+			why: "a round is a pure function: nodeagent observes before it, and executes its effects"},
 		{from: module + "/nodeagent/peer/endpoint", never: append(own("nodeagent/projection", "nodeagent/peer/feed", "nodeagent/kernel"), "os", "net", "math/rand", "math/rand/v2",
 			"log/slog", "os/exec", "k8s.io"),
 			why: "at which endpoint a gateway is reached is decided purely; package peer sends the probes"},
@@ -103,7 +103,7 @@ func rules() []rule {
 			why: "what a tunnel is made of is decided purely; project asks, kernel does"},
 		{from: module + "/nodeagent/cluster/apiobjects", never: own("nodeagent/projection", "nodeagent/kernel", "nodeagent/cluster/facts", "nodeagent/cluster/kube",
 			"nodeagent/peer/health", "nodeagent/peer/feed", "nodeagent/dns"),
-			why: "what is written into the API is decided elsewhere"},
+			why: "the content of the API objects is decided elsewhere"},
 		{from: module + "/nodeagent/cluster/apiobjects/corefile", never: []string{"os", "net", "math/rand", "log/slog", "k8s.io"},
 			why: "the configuration of a cluster's DNS is edited as text only"},
 		{from: module + "/nodeagent/observe/nftrace", never: own("nodeagent/projection", "nodeagent/kernel", "nodeagent/converge", "schema/fabric"),
@@ -120,7 +120,7 @@ func rules() []rule {
 			"kubeclient", "install", "nodeagent", "view", "lab"),
 			why: "internal has leaves, apart from the commands in internal/cli"},
 		{from: module + "/internal/cli", but: module + "/internal/cli/root", never: commands,
-			why: "no group of commands imports another one: what two need is in a package of its own below internal/cli"},
+			why: "groups of commands do not import each other: shared code is in its own package below internal/cli"},
 		{from: module + "/cmd/hawser-agent", never: append(own("reconciler", "render", "lab"),
 			"github.com/go-git/go-git", "sigs.k8s.io/kustomize"), deep: true,
 			why: "the agent binary holds no git and no kustomize"},
@@ -149,13 +149,13 @@ func TestArrows(t *testing.T) {
 			}
 		}
 		if !matched {
-			t.Errorf("no package under %s: mend the rule", r.from)
+			t.Errorf("no package under %s: fix the rule", r.from)
 		}
 	}
 }
 
-// forbidden matches a package and what is below it; the schema root alone is
-// meant without schema/fabric, which everybody may read.
+// forbidden matches a package and the packages below it. The schema root does not include
+// schema/fabric, which every package may import.
 func forbidden(imported, never string) bool {
 	if never == module+"/schema" && strings.HasPrefix(imported, module+"/schema/fabric") {
 		return false

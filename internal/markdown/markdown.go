@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Columns is how long a line of a document may be, in characters.
+// Columns is the maximum length of a line of a document, in characters.
 const Columns = 100
 
 // special is a word that would begin a list, a heading or a quotation, if a line began with it
 // (CommonMark 0.31, sections 4.2, 5.1 and 5.2).
 var special = regexp.MustCompile(`^([-+*>]|#{1,6}|[0-9]{1,9}[.)])$`)
 
-// Paragraph gives a paragraph, filled to lines of 100 characters. A word that is longer has a line
+// Paragraph returns a paragraph, filled to lines of 100 characters. A word that is longer has a line
 // of its own.
 func Paragraph(text string) string { return fill(text, "", "") }
 
-// Item gives an item of a list, filled as a paragraph is.
+// Item returns an item of a list, filled as a paragraph is.
 func Item(text string) string { return fill(text, "- ", "  ") }
 
 func fill(text, first, rest string) string {

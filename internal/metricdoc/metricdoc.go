@@ -19,7 +19,7 @@ type Metric struct {
 	Labels []string
 }
 
-// Read gives the metrics that a section of a document lists, by name: the rows of its
+// Read returns the metrics that a section of a document lists, by name: the rows of its
 // tables of the form | `name` | type | `label`, `label` | ... |. Section is the text of
 // its heading of the second level; empty = all of the document.
 func Read(file, section string) ([]Metric, error) {
@@ -52,9 +52,9 @@ func Read(file, section string) ([]Metric, error) {
 	return out, nil
 }
 
-// Exposed gives the metrics of a registry by name, without the labels given and without
-// those that libraries add of themselves. One that has no value is an error, as its type
-// and labels cannot be seen: a test makes one of each.
+// Exposed returns the metrics of a registry by name, without the given labels and without
+// those that libraries add. A metric without a value is an error, as its type and labels are
+// then unknown: a test creates one of each.
 func Exposed(registry *prometheus.Registry, without ...string) ([]Metric, error) {
 	families, err := registry.Gather()
 	if err != nil {

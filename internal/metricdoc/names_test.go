@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/metricdoc"
 )
 
-// listed gives the labels of each metric in the document, under each name that
+// listed returns the labels of each metric in the document, under each name that
 // Prometheus stores it by.
 func listed(t *testing.T) map[string][]string {
 	t.Helper()
@@ -62,8 +62,8 @@ var (
 	shown      = regexp.MustCompile(`\{\{ ?(?:\$labels\.)?([a-z_]+) ?\}\}`)
 )
 
-// unknown gives what an expression, and texts about its results, take for metrics and
-// labels and is none. It knows as much of PromQL as is used here.
+// unknown returns words of an expression, and of texts about its results, that look like metrics
+// or labels and do not exist. It parses only the PromQL that the rules use.
 func unknown(known map[string][]string, expr string, texts []string) []string {
 	var out, labels []string
 	for _, name := range metricName.FindAllString(expr, -1) {

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Promtool runs promtool, which must succeed, and gives what it printed. Without it the
-// test is skipped; REQUIRE_KERNEL=1 makes that a failure, as for whatever else make setup
-// installs.
+// Promtool runs promtool, which must succeed, and returns its output. Without promtool the
+// test is skipped; with REQUIRE_KERNEL=1 it fails, as for all programs that make setup installs.
 func Promtool(t testing.TB, dir, input string, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("promtool")

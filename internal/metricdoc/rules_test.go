@@ -36,7 +36,7 @@ type ruleFile struct {
 	} `json:"groups"`
 }
 
-// rules gives the alerts, and the folder with them in a file as Prometheus reads it.
+// rules returns the alerts, and the folder with them in a file as Prometheus reads it.
 func rules(t *testing.T) (list []rule, dir string) {
 	t.Helper()
 	var object struct {
@@ -185,7 +185,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestUnknown: what is not there is found.
+// TestUnknown checks that missing metrics and labels are found.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	known := listed(t)

@@ -20,7 +20,7 @@ const vague = `take look ask asked tell tells told say says said follow settle n
 	begin give gives see hear heard hold turn place word found back away mate lane sight goal
 	trouble beside ours hurry knock front carry anew somebody nobody whoever`
 
-// retired are words for which docs/glossary.md has another one. They occur in no name.
+// retired maps words that occur in no name to the words of docs/glossary.md.
 var retired = map[string]string{
 	"annex": "extension block", "annexes": "extension blocks", "anew": "again", "bell": "trigger", "beside": "paired",
 	"crowd": "group", "errand": "test pod", "farewell": "decommission", "journey": "trace", "mate": "sibling",

@@ -1,4 +1,4 @@
-// Package netnstest gives tests network namespaces of their own.
+// Package netnstest creates network namespaces for tests.
 package netnstest
 
 import (
@@ -80,7 +80,7 @@ func (s *Space) NFT(script string) {
 	s.Run(script, "nft", "-f", "-")
 }
 
-// Run runs a program in the namespace and gives what it prints.
+// Run runs a program in the namespace and returns what it prints.
 func (s *Space) Run(input, program string, args ...string) string {
 	s.t.Helper()
 	return run(s.t, input, "ip", append([]string{"netns", "exec", s.Name, program}, args...)...)

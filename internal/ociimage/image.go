@@ -55,7 +55,7 @@ func Write(w io.Writer, img Image) error {
 }
 
 // WriteIndex writes an archive with one image for several architectures, named as the
-// first, and gives the digest of their index. It has the OCI image layout alone, as the
+// first, and returns the digest of their index. It has the OCI image layout alone, as the
 // other one knows a single architecture.
 func WriteIndex(w io.Writer, images []Image) (string, error) {
 	var blobs []File
@@ -191,7 +191,7 @@ type imageConfig struct {
 	RootFS       rootFS    `json:"rootfs"`
 }
 
-// layerOf gives the compressed layer, and the digest of what it is when unpacked: the files
+// layerOf returns the compressed layer, and the digest of what it is when unpacked: the files
 // by path, behind the folders that they lie in.
 func layerOf(files []File) (layer []byte, diff string, err error) {
 	all := map[string]File{}
@@ -221,8 +221,8 @@ func layerOf(files []File) (layer []byte, diff string, err error) {
 	return packed.Bytes(), digest(plain.Bytes()), nil
 }
 
-// archive writes files of root without any time. One that has neither data nor a
-// link is a folder.
+// archive writes files of root without times. A file with neither data nor a link target is
+// a folder.
 func archive(w io.Writer, files []File) error {
 	out := tar.NewWriter(w)
 	for _, f := range files {

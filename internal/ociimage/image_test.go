@@ -150,7 +150,7 @@ func TestWriteIndex(t *testing.T) {
 	}
 }
 
-// TestReproducible: what is equal gives equal bytes, in whatever order it is named.
+// TestReproducible checks that equal content has equal bytes, in any order of the files.
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	var first, second bytes.Buffer

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Programs gives programs and libraries of this machine as files of an image, with
-// all libraries that they need and the loader. Each comes to the path that the map
-// gives for its path here; libraries stay where they are, as the loader is asked
-// for by its whole path and looks for the rest in the same places. What a program
-// opens by itself while it runs (plugins, settings) has to be named too.
+// Programs returns programs and libraries of this machine as files of an image, with the
+// loader and all libraries that they need. The map has the path in the image for each path
+// here. Libraries keep their paths, because programs name the loader by its full path, and
+// the loader searches the same folders. Files that a program opens at run time (plugins,
+// settings) must be named too.
 func Programs(to map[string]string) ([]File, error) {
 	var out []File
 	libraries := map[string]bool{}
@@ -52,7 +52,7 @@ func read(at, from string) (File, error) {
 	return File{Path: strings.TrimPrefix(at, "/"), Mode: 0o755, Data: data}, nil
 }
 
-// needed gives what ldd(1) names. Of a static program it says that there is
+// needed returns what ldd(1) names. Of a static program it says that there is
 // nothing, and fails.
 func needed(program string) (libraries []string) {
 	out, _ := exec.Command("ldd", program).Output()

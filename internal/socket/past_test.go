@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/internal/netnstest"
 )
 
-// TestOverEachTunnel has two lines between two nodes, of which the routes use the first
-// alone: what is sent over the second by name arrives there, and comes from the own port.
+// TestOverEachTunnel connects two nodes by two devices, of which the routes use only the
+// first. Packets sent over the second by name arrive there, and have the Set's own port.
 func TestOverEachTunnel(t *testing.T) {
 	t.Parallel()
 	a, b := netnstest.New(t), netnstest.New(t)

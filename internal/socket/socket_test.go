@@ -44,8 +44,8 @@ func silentSet(t *testing.T) *Set {
 	return set
 }
 
-// Nothing leaves from an address that the host does not have yet, whatever routes
-// there are.
+// TestSetSendsFromOwnAddressesOnly checks that nothing leaves from an address that the host
+// does not have yet, with and without routes.
 func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
 	t.Parallel()
 	set := silentSet(t)
@@ -72,7 +72,7 @@ func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
 	}
 }
 
-// What a Set sends is passed on by nobody.
+// TestSetStaysOnTheLink checks that no router forwards packets of a Set.
 func TestSetStaysOnTheLink(t *testing.T) {
 	t.Parallel()
 	set := silentSet(t)
@@ -104,8 +104,8 @@ func TestSetStaysOnTheLink(t *testing.T) {
 	}
 }
 
-// TestSetPastRoutes: what goes over a device by name leaves from the port of the Set, and
-// both ends know by which interface it came.
+// TestSetPastRoutes checks that packets over a named device leave from the port of the Set,
+// and that both ends know the interface on which they arrive.
 func TestSetPastRoutes(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -156,7 +156,7 @@ func TestSetPastRoutes(t *testing.T) {
 	}
 }
 
-// TestPortIsTaken: nobody else gets what is for a Set by binding its address and port.
+// TestPortIsTaken checks that no other user receives packets for a Set by binding its port.
 func TestPortIsTaken(t *testing.T) {
 	t.Parallel()
 	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -184,7 +184,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// hops gives the hop limit with which the next datagram came.
+// hops returns the hop limit with which the next datagram came.
 func hops(t *testing.T, conn *net.UDPConn) int {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))

@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 	}
 	before := s.List()
 	if s.Put("a/b", []int{3}); &before[0] != &s.List()[0] {
-		t.Error("the list is made anew although nothing changed")
+		t.Error("the list is a new one although nothing changed")
 	}
 	if !s.Retain(func(key string) bool { return key != "a/d" }) || s.Retain(func(string) bool { return true }) {
 		t.Error("keep reports the wrong thing")

@@ -25,7 +25,7 @@ type File[T any] struct {
 	wake trigger.Trigger
 
 	mu     sync.Mutex
-	raw    []byte // on disk; nil = not known, or none
+	raw    []byte // on disk; nil = not read, or absent
 	looked bool   // raw was read, or written
 	failed error  // of the last save
 }
@@ -35,7 +35,7 @@ func New[T any](dir, name string) *File[T] {
 	return &File[T]{path: filepath.Join(dir, name), wake: trigger.New()}
 }
 
-// Load gives what was saved, and the zero value where nothing was.
+// Load returns the saved value; the zero value if nothing was saved.
 func (f *File[T]) Load() (T, error) {
 	var value, none T
 	f.mu.Lock()
@@ -63,7 +63,7 @@ func (f *File[T]) LoadOrZero(log *slog.Logger) T {
 	return value
 }
 
-// Save replaces what is there unless it is the same; an empty map leaves no file.
+// Save replaces the file unless it is equal. An empty map removes it.
 func (f *File[T]) Save(value T) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *File[T]) save(value T) error {
 		return fmt.Errorf("save %s: %w", f.path, err)
 	}
 	if !f.looked {
-		f.raw, _ = os.ReadFile(f.path) // what cannot be read is written anew
+		f.raw, _ = os.ReadFile(f.path) // an unreadable file is replaced
 		f.looked = true
 	}
 	if f.raw != nil && bytes.Equal(f.raw, raw) {
@@ -98,7 +98,7 @@ func (f *File[T]) save(value T) error {
 	return nil
 }
 
-// Err gives how the last save ended.
+// Err returns how the last save ended.
 func (f *File[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,8 +108,8 @@ func (f *File[T]) Err() error {
 // MarkDirty has Run save soon. It never blocks.
 func (f *File[T]) MarkDirty() { f.wake.Fire() }
 
-// Run saves what source gives after each Changed, at most once in every, until ctx ends.
-// It is for a goroutine of its own, as a disk may hang.
+// Run saves the value of source after each Changed, at most once in every, until ctx is done.
+// It needs its own goroutine, as a disk may hang.
 func (f *File[T]) Run(ctx context.Context, every time.Duration, source func() T, log *slog.Logger) {
 	for {
 		select {

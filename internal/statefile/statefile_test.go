@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/internal/statefile"
 )
 
-// TestFile: what is saved is there at the next start, an empty map leaves no file, and a
-// file that holds the value already is not written.
+// TestFile checks that the next start loads the saved value, that an empty map leaves no file,
+// and that an equal value is not written.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -51,8 +51,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestTrouble: what cannot be read is told with its path, what cannot be written is tried
-// again, and Err says so meanwhile.
+// TestTrouble checks that a read error names the path, and that a failed write is repeated
+// and reported by Err until it succeeds.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "later")
@@ -73,7 +73,7 @@ func TestTrouble(t *testing.T) {
 	}
 	broken := statefile.New[map[string]int](dir, "ages.json")
 	if have, err := broken.Load(); err == nil || have != nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a broken file gives %v, %v", have, err)
+		t.Errorf("a broken file loads as %v, %v", have, err)
 	}
 	if have := broken.LoadOrZero(slog.New(slog.DiscardHandler)); have != nil {
 		t.Errorf("restored %v", have)
@@ -82,7 +82,7 @@ func TestTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have, err := broken.Load(); err != nil || !maps.Equal(have, want) {
-		t.Errorf("after it was mended: %v, %v", have, err)
+		t.Errorf("after the repair: %v, %v", have, err)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package supportbundle makes one .tar.gz of many texts for somebody who reads it elsewhere.
-// What looks like a secret is taken out of every text on its way in.
+// Package supportbundle writes one .tar.gz of many texts for support. It removes everything that
+// looks like a secret.
 package supportbundle
 
 import (
@@ -26,8 +26,8 @@ const (
 	Errors  = "errors.txt"
 )
 
-// Bundle collects texts on disk, as the logs of many nodes are more than fits into
-// memory. Its methods may be called by any goroutine.
+// Bundle collects texts on disk, as the logs of many nodes may exceed the memory. It is safe
+// for concurrent use.
 type Bundle struct {
 	dir string
 
@@ -41,7 +41,7 @@ type Bundle struct {
 func New() (*Bundle, error) {
 	dir, err := os.MkdirTemp("", "hawser-gather-")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for what is gathered: %w", err)
+		return nil, fmt.Errorf("create a folder for the bundle: %w", err)
 	}
 	return &Bundle{dir: dir, files: map[string]string{}}, nil
 }
@@ -68,7 +68,7 @@ func (b *Bundle) Add(name string, text []byte) {
 	}
 }
 
-// Fail notes what is missing, and why.
+// Fail records a text that could not be collected, and the reason.
 func (b *Bundle) Fail(what string, err error) {
 	text := string(Redact([]byte(what + ": " + strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))))
 	b.mu.Lock()
@@ -76,22 +76,22 @@ func (b *Bundle) Fail(what string, err error) {
 	b.failed = append(b.failed, text)
 }
 
-// Failures says what is missing, in order.
+// Failures returns the recorded failures, sorted.
 func (b *Bundle) Failures() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(slices.Values(b.failed))
 }
 
-// Len is how many texts there are.
+// Len returns the number of texts.
 func (b *Bundle) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.files)
 }
 
-// Write writes the archive: all texts in a folder, those to begin with first. The same
-// texts at the same time are the same bytes, whoever writes them.
+// Write writes the archive: all texts in one folder, the overview first. Equal texts and times
+// make equal bytes.
 func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,9 +133,9 @@ func entry(archive *tar.Writer, name, from string, at time.Time) error {
 // hidden stands where a secret was.
 const hidden = "(not shown)"
 
-// Redact takes out what looks like a secret: the forms that tell what they are by
-// themselves. Keys of WireGuard do so only where their name stands before them: a private
-// one looks like a public one, so these must not get here at all.
+// Redact removes text that looks like a secret: forms that are recognisable by themselves,
+// and WireGuard keys after the name of a private key. Without the name a private key looks
+// like a public one, so such keys must not reach a bundle at all.
 func Redact(text []byte) []byte {
 	for _, secret := range []struct {
 		pattern *regexp.Regexp

@@ -32,8 +32,7 @@ func newBundle(t *testing.T) *Bundle {
 	return b
 }
 
-// TestWrite: the order, modes and owners are the same whatever the order was in which
-// the texts came.
+// TestWrite checks that order, modes and owners do not depend on the order of the texts.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)

@@ -23,8 +23,7 @@ func CheckNew(path string) error {
 	return nil
 }
 
-// Create makes a file that only its owner reads, in one step: it is there as a whole or
-// not at all. What is there already stays.
+// Create creates a file that only its owner can read, atomically. It fails if the file exists.
 func Create(path string, write func(io.Writer) error) error {
 	return atomicfile.Fill(path, func(f *os.File) error {
 		if err := errors.Join(write(f), f.Sync()); err != nil {
@@ -34,11 +33,11 @@ func Create(path string, write func(io.Writer) error) error {
 	})
 }
 
-// slack is how much more than it keeps Tail reads before it throws the rest away.
+// slack is how many bytes more than its limit Tail reads before it drops the oldest.
 const slack = 1 << 20
 
-// Tail reads to the end and keeps the last bytes, from the beginning of a line on. Left
-// is how many it threw away. What was read before an error is given with it.
+// Tail reads to the end and returns the last bytes, from the beginning of a line. Left is the
+// number of dropped bytes. On an error it also returns the bytes read before it.
 func Tail(r io.Reader, most int) (text []byte, left int64, err error) {
 	var kept bytes.Buffer
 	for {

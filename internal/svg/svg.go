@@ -19,16 +19,16 @@ const (
 	Good
 	Fair
 	Bad
-	Dim // nobody knows
+	Dim // unknown
 )
 
-// Drawing is what is drawn, from the back to the front: lines, boxes, dots, texts. All
+// Drawing is a picture of bands, lines, boxes, dots and texts, listed from back to front. All
 // measures are pixels.
 type Drawing struct {
 	Width  float64 `json:"width"`
 	Height float64 `json:"height"`
 	About  string  `json:"about"`           // text for screen readers
-	Thin   bool    `json:"thin,omitempty"`  // so many lines that thick ones would hide everything
+	Thin   bool    `json:"thin,omitempty"`  // thin lines: thick ones would hide everything
 	Bands  []Box   `json:"bands,omitempty"` // behind everything
 	Lines  []Line  `json:"lines,omitempty"`
 	Boxes  []Box   `json:"boxes,omitempty"`
@@ -115,7 +115,7 @@ const More = `
 }
 `
 
-// String gives the drawing as a document of its own.
+// String returns the drawing as a document of its own.
 func (d *Drawing) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",

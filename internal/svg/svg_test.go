@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// evil is a name that somebody hopes to see in a page or on a terminal.
+// evil is a name that attacks a page or a terminal.
 const evil = "</text><script>alert(1)</script>\"'&\x1b[31m\x00\u202eabc\u200b\xff]]>"
 
 // hostile has it wherever a drawing takes a text.
@@ -50,7 +50,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestEscape: what is left of a text is what one can read.
+// TestEscape checks that texts contain only printable characters.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

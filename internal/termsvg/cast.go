@@ -1,6 +1,5 @@
-// Package termsvg makes a moving picture of what a program wrote on a terminal: an SVG with
-// CSS alone, which documents can show. It also says what a script of the demo's kind
-// writes, so that a picture that is not of it any more is found. It is pure.
+// Package termsvg draws the output of a terminal session as an animated SVG with CSS alone, for
+// documents. It also returns the steps of a demo script, to find outdated pictures. It is pure.
 package termsvg
 
 import (
@@ -31,20 +30,20 @@ const (
 )
 
 const (
-	// longestPause is what is left in a picture of any longer wait.
+	// longestPause limits the pauses of a recording.
 	longestPause = 1200 * time.Millisecond
-	// eachLine is how long a line of a picture stands before the next one, if all came at once.
+	// eachLine is the time between lines that were written at once.
 	eachLine = 60 * time.Millisecond
-	// afterCommand is how long a picture waits behind a command, to be read.
+	// afterCommand is the pause after a command, for the reader.
 	afterCommand = 450 * time.Millisecond
 	// afterHeading is the same behind a heading.
 	afterHeading = 900 * time.Millisecond
-	// atTheEnd is how long a picture stands still before it begins again.
+	// atTheEnd is the pause before the picture starts again.
 	atTheEnd = 5 * time.Second
 )
 
-// paced gives the lines with times that one can follow: pauses that bore are cut, and what
-// came at once comes line by line.
+// paced returns the lines at a readable pace: long pauses are cut, and lines that were
+// written at once appear one by one.
 func paced(lines []Line) []Line {
 	out := make([]Line, len(lines))
 	var at time.Duration
@@ -158,7 +157,7 @@ var (
 	function   = regexp.MustCompile(`^([a-z_]+)\(\) *\{`)
 )
 
-// ScriptSteps gives the headings and commands that a script writes, which has the functions of
+// ScriptSteps returns the headings and commands that a script writes, which has the functions of
 // hack/demo.sh: say TEXT, run COMMAND, until_seen PATTERN COMMAND, and plan, which runs
 // hawser diff.
 func ScriptSteps(script string) []string {
@@ -196,7 +195,7 @@ func ScriptSteps(script string) []string {
 				of = strings.ReplaceAll(of, "$"+name, value)
 			}
 			text = "$ " + of
-			if of == "plan" { // which tells what it runs, too
+			if of == "plan" { // it prints its commands too
 				out = append(out, text)
 				text = "$ hawser diff"
 			}

@@ -80,7 +80,7 @@ echo; echo done
 	}
 }
 
-// TestSVG: what was written is text, the steps are found again, and the times grow.
+// TestSVG checks that output is drawn as text, steps are found again, and times increase.
 func TestSVG(t *testing.T) {
 	t.Parallel()
 	lines := []Line{{0, ""}, {0, "# A heading <b>"}, {time.Hour, "$ run it\x1b[31m"}, {time.Hour, "<script>alert(1)</script>\t&"}, {time.Hour, strings.Repeat("w", 300)}}

@@ -178,7 +178,7 @@ func writeStart(path, text string, withSchema bool) error {
 	return cli.WriteNew(beside, hawser.Schema, 0o644)
 }
 
-// startingPoint gives the text of a topology with the clusters named, all with
+// startingPoint returns the text of a topology with the clusters named, all with
 // the same CIDRs, as is usual: they reach each other through global addresses.
 func startingPoint(f initFlags, version string, recipients map[string]string) string {
 	var out strings.Builder

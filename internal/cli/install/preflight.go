@@ -155,7 +155,7 @@ func preflightError(results []preflighted, ignore []string) error {
 	return nil
 }
 
-// preflightClusters gives what was found about each cluster.
+// preflightClusters returns what was found about each cluster.
 func preflightClusters(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
 	defer env.Progress("asking the clusters")()
 	results := make([]preflighted, len(clusters))

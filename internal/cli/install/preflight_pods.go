@@ -55,7 +55,7 @@ type probePod struct {
 
 func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 
-// posts gives the gateways of clusters, with the ports that they open and those that they
+// posts returns the gateways of clusters, with the ports that they open and those that they
 // ask at.
 func posts(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	set := firewall.New(f)

@@ -1,6 +1,6 @@
-// Package nodepair gives tests two network namespaces that are nodes of one
-// cluster as Hawser lays them out: an underlay with the nodes' addresses, and
-// hw-vx0, a VXLAN with permanent entries and no address.
+// Package nodepair creates two network namespaces for tests: nodes of one cluster as Hawser
+// lays them out, with an underlay that has the nodes' addresses, and hw-vx0, a VXLAN with
+// permanent entries and no address.
 package nodepair
 
 import (
@@ -30,8 +30,8 @@ type Pair struct {
 	mac  [2]string
 }
 
-// Main is for TestMain: in a process that Start began it runs node with the role
-// given there and exits; otherwise it runs the tests and gives their exit code.
+// Main is for TestMain. In a process of Start it runs node with the role of that call and
+// exits. Otherwise it runs the tests and returns their exit code.
 func Main(m *testing.M, node func(role []string) error) int {
 	role := os.Getenv(roleVariable)
 	if role == "" {
@@ -124,9 +124,8 @@ func (p *Pair) RouteIPv6(i int) {
 	p.IP(i, "-6 route add default dev hw-vx0 table 7302")
 }
 
-// Start runs this test binary as a node in a namespace (see Main) and gives the
-// lines that it prints. At the end of the test the process gets SIGTERM and must
-// end without an error.
+// Start runs this test binary as a node in a namespace (see Main) and returns the lines of its
+// output. At the end of the test the process gets SIGTERM and must exit without an error.
 func (p *Pair) Start(i int, role string) <-chan string {
 	p.t.Helper()
 	cmd := exec.Command("ip", "netns", "exec", p.name[i], os.Args[0])

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Entry is when something is due, and its place in a Queue. The zero value is due at
-// once, and in no queue. Whatever is queued embeds one.
+// Entry is the due time of a value, and its position in a Queue. The zero value is due at
+// once and in no queue. Queued values embed it.
 type Entry struct {
 	at    time.Time
 	index int // in the queue, from 1; 0 = in none
 }
 
-// Due gives the time.
+// Due returns the time.
 func (s *Entry) Due() time.Time { return s.at }
 
 func (s *Entry) slot() *Entry { return s }
@@ -25,7 +25,7 @@ type Item interface{ slot() *Entry }
 // Queue holds things by their times. Its zero value is empty.
 type Queue[T Item] struct{ heap order[T] }
 
-// Schedule gives a thing its time, and puts it into the queue unless it is there.
+// Schedule sets the due time of a value, and adds the value to the queue if absent.
 func (q *Queue[T]) Schedule(t T, at time.Time) {
 	s := t.slot()
 	s.at = at
@@ -43,7 +43,7 @@ func (q *Queue[T]) Remove(t T) {
 	}
 }
 
-// First gives the thing whose time comes first; false when there is none.
+// First returns the value that is due first; false if the queue is empty.
 func (q *Queue[T]) First() (first T, ok bool) {
 	if len(q.heap) == 0 {
 		return first, false
@@ -51,7 +51,7 @@ func (q *Queue[T]) First() (first T, ok bool) {
 	return q.heap[0], true
 }
 
-// Next gives the first thing if its time has come.
+// Next returns the first thing if its time has come.
 func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
 	first, ok := q.First()
 	if !ok || first.slot().at.After(now) {
@@ -60,7 +60,7 @@ func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
 	return first, true
 }
 
-// UntilNext is how long nothing is due, at most so long.
+// UntilNext returns the time until a value is due, at most most.
 func (q *Queue[T]) UntilNext(now time.Time, most time.Duration) time.Duration {
 	if first, ok := q.First(); ok {
 		return min(max(first.slot().at.Sub(now), 0), most)
@@ -95,7 +95,7 @@ func (o *order[T]) Pop() any {
 	return t
 }
 
-// Earlier gives the earlier one of two times.
+// Earlier returns the earlier one of two times.
 func Earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
@@ -103,7 +103,7 @@ func Earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Later gives the later one of two times.
+// Later returns the later one of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-// TestLoop: the first step comes at once, then one for each time that is over and
-// for each ring, from which the time begins anew.
+// TestLoop checks that the first step runs at once, then one per interval and per trigger,
+// which restarts the interval.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// TestRings that nobody heard yet are one, and are kept.
+// TestRings checks that pending triggers are merged and kept.
 func TestRings(t *testing.T) {
 	t.Parallel()
 	b := trigger.New()
