@@ -127,7 +127,7 @@ func addAnswerPolicies(ctx context.Context, clusters []*kubeclient.Client, answe
 	}
 }
 
-// PolicyTexts returns policies, or why they are not known.
+// PolicyTexts returns policies, or the error that hides them.
 func PolicyTexts(policies []string, err error) []string {
 	if err != nil {
 		return []string{"failed to read NetworkPolicies: " + kubeclient.ErrorText(err)}

@@ -37,7 +37,7 @@ func TestAgreement(t *testing.T) {
 		{"return", "\n", []apply.Result{{Cluster: "g1", Plan: changes}}, false, "? [y/N] "},
 		{"the end of the input", "", []apply.Result{{Cluster: "g1", Plan: changes}}, false, "? [y/N] "},
 		{"something else", "yesterday\n", []apply.Result{{Cluster: "g1", Plan: changes}}, false, "? [y/N] "},
-		{"one that failed is not counted", "y\n", []apply.Result{{Cluster: "g1", Error: "away"}, {Cluster: "g2", Plan: changes}}, true, "to 1 cluster?"},
+		{"a failed cluster is not counted", "y\n", []apply.Result{{Cluster: "g1", Error: "away"}, {Cluster: "g2", Plan: changes}}, true, "to 1 cluster?"},
 		{"nothing to do", "", []apply.Result{{Cluster: "g1", Plan: &apply.Plan{}}}, true, ""},
 	}
 	for _, tt := range tests {

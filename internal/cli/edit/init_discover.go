@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// initializeFrom writes a topology, keys and the lock from what clusters say. What is
-// wrong with the clusters is found before anything is written.
+// initializeFrom writes a topology, keys and the lock for running clusters. It finds faults
+// of the clusters before it writes anything.
 func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) error {
 	path := filepath.Join(dir, reconciler.TopologyFile)
 	if _, err := os.Stat(path); err == nil {

@@ -348,8 +348,8 @@ func (f joinFlags) checkNewIdentity(c *kubeclient.Client, flags string) error {
 		file, flags, cli.ShellQuote(where), recipients[0])
 }
 
-// insert puts the cluster into the topology's text. The result is loaded: all that was
-// there has to be there still, and what is wrong has to be on lines that are marked.
+// insert adds the cluster to the topology's text. It loads the result and checks that nothing
+// else changed, and that all faults are on marked lines.
 func insert(ctx context.Context, env *cli.Env, set *schema.ClusterSet, j *joining) error {
 	j.after = j.before
 	var err error

@@ -38,9 +38,9 @@ func TestExplainWays(t *testing.T) {
 		{"apart", []access.Destination{apart}, "g1", "g1: g1 and g2 have no path to each other (at connectivity)"},
 		{"down", []access.Destination{down}, "g1 g1/a hub/a", "hub/a: no link between hub and g2 is alive"},
 		{"empty", []access.Destination{empty}, "g1 g1/a hub/a g2/a g2", "g2: no backend of shop/web is ready in g2"},
-		{"no export", nil, "g1", "g1: nobody exports it"},
+		{"no export", nil, "g1", "g1: no cluster exports it"},
 	} {
-		a := &access.Answer{From: access.Source{Cluster: "g1"}, To: access.Target{Export: "shop/web"}, Why: "nobody exports it", Destinations: c.destinations}
+		a := &access.Answer{From: access.Source{Cluster: "g1"}, To: access.Target{Export: "shop/web"}, Why: "no cluster exports it", Destinations: c.destinations}
 		ways := Swimlanes(a, func(path string) string { return "at " + path })
 		if len(ways) != 1 {
 			t.Fatalf("%s: %d ways", c.name, len(ways))

@@ -31,7 +31,7 @@ type preflightFlags struct {
 	output string
 }
 
-// preflighted is what was found about one cluster.
+// preflighted is the result of preflight for one cluster.
 type preflighted struct {
 	Cluster  string    `json:"cluster"`
 	Context  string    `json:"context"`
@@ -102,7 +102,7 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 	}
 	if !pinned(image) {
 		general = append(general, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
-			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another one", image),
+			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another version", image),
 			Hint:    "pass --image with a version or a digest, to hawser apply or hawser reconcile too"})
 	}
 	if f.output != "text" {
@@ -155,7 +155,7 @@ func preflightError(results []preflighted, ignore []string) error {
 	return nil
 }
 
-// preflightClusters returns what was found about each cluster.
+// preflightClusters returns the result of each cluster.
 func preflightClusters(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, set *schema.ClusterSet, src *document.Source) ([]preflighted, error) {
 	defer env.Progress("asking the clusters")()
 	results := make([]preflighted, len(clusters))

@@ -185,7 +185,7 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 		return ui.Reports{HasAgents: true}, err
 	}
 	out := ui.Reports{HasAgents: true, From: s.targets().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old, Problems: health.Assess(got.States)}
-	if set, _ := s.Clusterset(ctx); set != nil { // the page shows what is wrong with the files
+	if set, _ := s.Clusterset(ctx); set != nil { // the page shows faults of the files
 		out.Unreachable = append(out.Unreachable, missingGateways(set.Fabric, got)...)
 	}
 	return out, nil
