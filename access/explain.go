@@ -111,7 +111,7 @@ func (q *query) toDynamic(namespace string) {
 	a.DecidedBy = "dynamicExports"
 	exporters, reported := q.reports.exporters(id)
 	if !d.Matches(namespace) {
-		a.Why = fmt.Sprintf("nobody exports %s: it is not in exports, and clusters may not export from namespace %s by themselves", id, namespace)
+		a.Why = fmt.Sprintf("no cluster exports %s: it is not in exports, and clusters may not export from namespace %s by themselves", id, namespace)
 		return
 	}
 	q.line("dynamicExports", "clusters may export from namespace %s by themselves", namespace)

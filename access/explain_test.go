@@ -20,7 +20,7 @@ func TestDenied(t *testing.T) {
 		path   string
 	}{
 		"no such export": {nil, Target{Export: "shop/nothing"},
-			"nobody exports shop/nothing: it is not in exports, and clusters may not export from namespace shop by themselves", "dynamicExports"},
+			"no cluster exports shop/nothing: it is not in exports, and clusters may not export from namespace shop by themselves", "dynamicExports"},
 		"another cluster's export": {nil, Target{Export: "shop/web", Cluster: "g1"}, "shop/web is not exported by g1", "exports[shop/web].clusters[g1]"},
 		"no gateway": {func(f *fabric.Fabric) { f.Clusters[1].Gateways = nil }, web,
 			"g1 and g2 have no path to each other", "clusters[g2].gateways"},

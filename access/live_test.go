@@ -37,7 +37,7 @@ func two() *fabric.Fabric {
 	}
 }
 
-// agent is one of a cluster that has all of two in force.
+// agent returns the status of an agent that has applied everything of two clusters.
 func agent(cluster, node string) status.Status {
 	other := map[string]string{"g1": "g2", "g2": "g1"}[cluster]
 	s := status.Status{
@@ -119,7 +119,7 @@ func TestLive(t *testing.T) {
 			nothing + "g1 has not heard of a ready backend of shop/web in g2", "", "no agent of g2 answered"},
 		"the client's cluster is not reached": {AgentReports{Agents: fine[2:]}, Unknown, maybe + "no agent of g1 answered", "",
 			"no agent of g1 answered"},
-		"nobody is": {AgentReports{}, Unknown, maybe + "no agent of g1 answered; no agent of g2 answered", "", "no agent of g2 answered"},
+		"no agent is": {AgentReports{}, Unknown, maybe + "no agent of g1 answered; no agent of g2 answered", "", "no agent of g2 answered"},
 		"names are not answered": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.DNSUnavailable, g1w.DNSUnavailable = true, true })}, NotDelivered,
 			nothing + "names of clusterset.local are not answered on g1-a, g1-w of g1", "", ""},
 		"names are not answered on one": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) { g1w.DNSUnavailable = true })}, Unknown,
@@ -131,9 +131,9 @@ func TestLive(t *testing.T) {
 			"clusters have different fabrics: 0123 in g2; 4567 in g1; next: hawser status --wait", ""},
 		"an older export": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Ports = []string{"8080/TCP"} })}, Unknown,
 			maybe + "g2/g2-a uses another fabric than the topology",
-			"g2/g2-a follows another fabric (0123) than the topology gives: other ports of shop/web", ""},
+			"g2/g2-a uses another fabric (0123) than the topology: other ports of shop/web", ""},
 		"no such export yet": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Exports, g1w.Exports = nil, nil })}, NotDelivered,
-			nothing + "agents of g1 have no export shop/web of g2", "g1/g1-a follows another fabric (0123) than the topology gives: no export shop/web", ""},
+			nothing + "agents of g1 have no export shop/web of g2", "g1/g1-a uses another fabric (0123) than the topology: no export shop/web", ""},
 		"not open yet": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Allow = []string{"g3"} })}, NotDelivered,
 			nothing + "as agents of g2 have it, shop/web is not open to g1", "", ""},
 		"a pass failed": {AgentReports{Agents: all(func(_, _, g2a *status.Status) {

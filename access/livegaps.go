@@ -62,7 +62,7 @@ func (l *liveCheck) outdated(s *status.Status) {
 		return
 	}
 	where := s.Cluster + "/" + s.Node
-	l.missing("%s follows another fabric (%s) than the topology gives: %s", where, s.Digest, strings.Join(differs, ", "))
+	l.missing("%s uses another fabric (%s) than the topology: %s", where, s.Digest, strings.Join(differs, ", "))
 	l.doubt(s.Cluster, where+" uses another fabric than the topology")
 }
 

@@ -51,7 +51,7 @@ type Problem struct {
 	Cluster  string   `json:"cluster,omitempty"`
 	Node     string   `json:"node,omitempty"`
 	Export   string   `json:"export,omitempty"` // namespace/name
-	Text     string   `json:"text"`             // what is wrong, lower case, no full stop
+	Text     string   `json:"text"`             // the fault, lower case, no full stop
 	Next     string   `json:"next,omitempty"`   // the next step, often a command
 
 	rank int // causes before their effects
@@ -72,8 +72,8 @@ func (p Problem) String() string {
 	return text
 }
 
-// confirmTime is how long a link to a gateway is up before an unconfirmed endpoint is a warning. A
-// peer tries all endpoints within this time.
+// confirmTime is the minimum uptime of a link before an unconfirmed endpoint is a warning. A peer
+// tries all endpoints within this time.
 const confirmTime = time.Minute
 
 // Ranks of problems. A problem of a lower rank may cause those of higher ranks.
@@ -131,7 +131,7 @@ func Assess(states []State) []Problem {
 	return out
 }
 
-// Healthy reports whether nothing is wrong, and Known whether that is known of all clusters.
+// Healthy reports whether there are no problems; known is false if the state of a cluster is unknown.
 func Healthy(problems []Problem) (healthy, known bool) {
 	healthy, known = true, true
 	for _, p := range problems {

@@ -13,7 +13,7 @@ import (
 type State struct {
 	Cluster    string    `json:"cluster"`
 	Context    string    `json:"context"`
-	Error      string    `json:"error,omitempty"` // why the rest is not known
+	Error      string    `json:"error,omitempty"` // the reason why the rest is unknown
 	At         time.Time `json:"at"`              // of the read
 	Clusterset string    `json:"clusterset,omitempty"`
 	Applied    string    `json:"applied,omitempty"`   // digest of the fabric that hawser apply brought last

@@ -314,7 +314,7 @@ func (s *story) move(b *branch, topology, lock, published string) string {
 	return string(raw)
 }
 
-// spoil removes a line of a lock or replaces its value by that of another line.
+// spoil removes a line of a lock or replaces its value by the value of another line.
 func spoil(lock string, r *rand.Rand) string {
 	lines := strings.Split(lock, "\n")
 	i, j := r.IntN(len(lines)), r.IntN(len(lines))

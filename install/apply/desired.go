@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// AppliedAnnotation is on every object that hawser apply created, and names the clusterset. It gives
-// hawser apply a field to own in every object. A ServiceExport has no other field, and objects without
+// AppliedAnnotation is on every object that hawser apply created, and names the clusterset. With it
+// hawser apply owns a field in every object. A ServiceExport has no other field, and objects without
 // an owned field are not deleted.
 const AppliedAnnotation = "hawser.dev/applied-for"
 

@@ -21,7 +21,7 @@ import (
 )
 
 // Selecting returns the policies that select a pod for a direction, sorted by name. Such a policy
-// drops all packets of that direction that none of its rules, or of another one's, admits. Pods in
+// drops all packets of that direction that no rule of any selecting policy admits. Pods in
 // the host network have no policies.
 func Selecting(pod *corev1.Pod, direction networkingv1.PolicyType, policies []networkingv1.NetworkPolicy) ([]string, error) {
 	var out []string

@@ -58,7 +58,7 @@ func TestSelecting(t *testing.T) {
 	}
 }
 
-// TestRead checks what is read from an API: by address, pod and Service, with and without Cilium.
+// TestRead reads policies from an API: by address, pod and Service, with and without Cilium.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")

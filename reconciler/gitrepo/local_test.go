@@ -67,8 +67,8 @@ func TestLinkedWorkTree(t *testing.T) {
 	}
 }
 
-// watching starts the watch of a repository that may have changed, and gives
-// where changes show and what ends it.
+// watching starts the watch of a repository that may have changed. It returns the channel of
+// changes, and a function that ends the watch.
 func watching(t *testing.T, s *gitrepo.Store, polls func(error)) (changed <-chan struct{}, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,6 +124,6 @@ func TestWatchPolls(t *testing.T) {
 	wait(t, changed, "an inotify event for a commit")
 	end()
 	if len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
-		t.Errorf("told %v", told)
+		t.Errorf("errors %v", told)
 	}
 }

@@ -251,8 +251,8 @@ func TestShallow(t *testing.T) {
 	}
 }
 
-// TestResolve: branches, those of remotes, tags of both kinds and hashes stand for commits;
-// a tag is never taken for the branch of that name.
+// TestResolve resolves branches, remote branches, tags of both kinds and hashes to commits. A tag
+// never resolves as the branch of that name.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	work, clone := workTree(t), filepath.Join(t.TempDir(), "clone")

@@ -114,7 +114,7 @@ func (c *checker) block(d Requirement, path string, p netip.Prefix) {
 		return
 	}
 	c.Fail("too-small", path,
-		fmt.Sprintf("%s gives %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
+		fmt.Sprintf("%s has %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
 			p, max(declaredCapacity(c.set, p), 0), reservedText(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
 		fmt.Sprintf("a /%d is large enough", fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())))
 }
@@ -136,7 +136,7 @@ func (c *checker) sizedBlock(d Requirement, path string) {
 		return
 	}
 	c.Fail("too-small", path,
-		fmt.Sprintf("the cluster needs %d global addresses, a /%d gives %d%s", d.Total(), size,
+		fmt.Sprintf("the cluster needs %d global addresses, a /%d has %d%s", d.Total(), size,
 			max(declaredCapacity(c.set, p), 0), reservedText(c.set)),
 		fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
 			fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
@@ -173,7 +173,7 @@ func (c *checker) blocks() {
 func (c *checker) pool(u overlap.Use, need int, what string) {
 	if u.Prefix.IsValid() && need > usable(u.Prefix) {
 		c.Fail("too-small", u.Path,
-			fmt.Sprintf("%s gives %d addresses, but %s need %d", u.Prefix, usable(u.Prefix), what, need),
+			fmt.Sprintf("%s has %d addresses, but %s need %d", u.Prefix, usable(u.Prefix), what, need),
 			fmt.Sprintf("a /%d is large enough", fitting(need, u.Prefix.Addr().BitLen())))
 	}
 }

@@ -119,7 +119,7 @@ type Mapping struct {
 	Global netip.Prefix `json:"global"` // as long as Pods
 }
 
-// EgressRule gives pods of a namespace their own egress addresses.
+// EgressRule assigns egress addresses to pods of a namespace.
 type EgressRule struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`

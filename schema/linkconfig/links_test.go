@@ -54,8 +54,8 @@ spec:
 	}
 }
 
-// TestLinksHold checks on random sets that what is resolved does not depend on the
-// order in the file, and that agents find the same in the fabric.
+// TestLinksHold checks on random sets that resolved links do not depend on the order in the
+// file, and that agents read the same links from the fabric.
 func TestLinksHold(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

@@ -83,7 +83,7 @@ func (c *checker) allow(e *schema.Export, path string) {
 	c.clusterNames(path, e.Allow.Clusters)
 	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
 	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
-		c.Warn("nobody-allowed", path, "only the exporting clusters may reach it",
+		c.Warn("no-cluster-allowed", path, "only the exporting clusters may reach it",
 			"without allow every cluster may")
 	}
 }

@@ -252,7 +252,7 @@ func (c *checker) labels(labels map[string]string, path string) {
 }
 
 // maxAnnotations bounds the annotations of an export, in bytes. They are sent between
-// clusters, so the limit is far below that of Kubernetes.
+// clusters, so the limit is far below the limit of Kubernetes.
 const maxAnnotations = 16 << 10
 
 func (c *checker) annotations(annotations map[string]string, path string) {

@@ -23,7 +23,7 @@ func (m *Map) Markdown(picture string) string {
 	if m.MeshImplied {
 		linked = "every two of them linked"
 	}
-	fmt.Fprintf(&out, "%s, %s. What the topology says, whatever state it is in.\n\n", humanize.Plural(len(m.Clusters), "cluster"), linked)
+	fmt.Fprintf(&out, "%s, %s. From the topology, without live state.\n\n", humanize.Plural(len(m.Clusters), "cluster"), linked)
 	if len(m.Clusters) > maxMermaidClusters || len(m.Links) > maxMermaidLinks {
 		fmt.Fprintf(&out, "![The map: too large to be drawn here](%s)\n\n", picture)
 	} else {

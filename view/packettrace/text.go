@@ -136,10 +136,10 @@ func endText(s *Hop) (why, do string) {
 	case WrongReturnPath:
 		return fmt.Sprintf("the answer did not come back through %s, which translated the question: %s/%s sent it out of %s, and the client did not ask %s",
 				s.Bypassed, s.Cluster, s.Node, s.Flow.Out, s.Flow.Egress.From),
-			fmt.Sprintf("look on %s/%s for who gives packets from %s a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); "+
-				"hawser-agent plan there lists what is missing of Hawser's own", s.Cluster, s.Node, s.Flow.In)
+			fmt.Sprintf("find the program that marks packets from %[3]s on %[1]s/%[2]s: rule 7289 matches Hawser's mark (nft list ruleset, ip rule); "+
+				"hawser-agent plan there lists missing rules of Hawser", s.Cluster, s.Node, s.Flow.In)
 	case Unclear:
-		return "sent over " + s.Flow.Out + "; it is not known what the next node saw of it, which was not asked, did not answer, or does not follow all packets", ""
+		return "sent over " + s.Flow.Out + "; no trace of the next node: it was not queried, did not reply, or does not trace all packets", ""
 	}
 	return "", ""
 }

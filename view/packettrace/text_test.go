@@ -74,7 +74,7 @@ tcp 242.1.2.5 -> 10.7.1.9:8080, 3 packets: unclear
   g2/g2-w: 3 packets, in hw-vx0, out cni0
   the answer, 3 packets:
   g2/g2-w: 3 packets, in cni0, out hw-vx0
-    sent over hw-vx0; it is not known what the next node saw of it, which was not asked, did not answer, or does not follow all packets
+    sent over hw-vx0; no trace of the next node: it was not queried, did not reply, or does not trace all packets
 
 tcp 242.1.2.5 -> 242.2.0.9:80, 3 packets: circling
   g1/g1-a: 3 packets, in hw-wg1, out hw-wg1
@@ -86,7 +86,7 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: astray
   the answer, 3 packets:
   g1/g1-a: 3 packets, in hw-wg1, out ovn0, as tcp 242.2.0.9:80 -> 10.7.2.5
     the answer did not come back through g1/g1-w, which translated the question: g1/g1-a sent it out of ovn0, and the client did not ask 242.2.0.9:80
-    to do: look on g1/g1-a for who gives packets from hw-wg1 a mark: rule 7289 leads back what has Hawser's (nft list ruleset, ip rule); hawser-agent plan there lists what is missing of Hawser's own
+    to do: find the program that marks packets from hw-wg1 on g1/g1-a: rule 7289 matches Hawser's mark (nft list ruleset, ip rule); hawser-agent plan there lists missing rules of Hawser
     the client refused it with 2 packets (TCP resets)
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, g2/g2-w, answered

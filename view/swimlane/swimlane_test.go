@@ -20,7 +20,7 @@ func paths() []Path {
 			{Swimlane: "g1/g1-w1", Texts: []string{"12 packets", "as tcp 10.7.2.5 -> 242.2.0.20:80"}},
 			{Swimlane: "g1/g1-gw", Via: "hw-vx0", Texts: []string{"12 packets", "as tcp 242.1.0.7 -> 242.2.0.20:80"}},
 			{Swimlane: "g2/g2-gw", Via: "hw-wg0", Tone: svg.Bad, Texts: []string{"ended at rule 12 in chain forward of table inet filter",
-				"dropped by a rule of the host's firewall, which somebody else than Hawser wrote", "to do: let packets from 242.0.0.0/8 through"}},
+				"dropped by a rule of the host's firewall, written by another program", "to do: let packets from 242.0.0.0/8 through"}},
 		}},
 		{Title: "within a cluster", Events: []Event{{Swimlane: "g1", Texts: []string{"asks"}}, {Swimlane: "g1", Via: "lo", Texts: []string{"answers"}}}},
 	}

@@ -35,7 +35,7 @@ const manySilent = 3
 // maxProblems bounds the headline: the page shows a few, and the findings have all.
 const maxProblems = 20
 
-// headline returns what is wrong, the worst first: silent agents, gateways without a link, links
+// headline returns the problems, the worst first: silent agents, gateways without a link, links
 // that are down for another reason, problems that the APIs of the clusters or agents report.
 func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem {
 	if !r.HasAgents {

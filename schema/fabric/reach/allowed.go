@@ -444,7 +444,7 @@ func (s *gatewayView) rival(src netip.Addr) bool {
 	return false
 }
 
-// host: the fixed address of a pod is that of its hostname, or of its ordinal.
+// host returns the fixed address of a pod, which follows from its hostname or ordinal.
 func host(part *fabric.ExportCluster, ep Backend) *fabric.Host {
 	for i := range part.Hosts {
 		h := &part.Hosts[i]

@@ -72,7 +72,7 @@ type Model struct {
 	exportsAt map[netip.Addr][]*fabric.Export // exports with the address: their own, of a part, of a host
 	headless  map[string][]*fabric.Export     // by cluster with a part
 	served    map[string][]*fabric.Export     // by cluster with a part: those with UDP ports
-	dynamic   map[string]*fabric.Export       // by cluster: one that stands for those that are made in it
+	dynamic   map[string]*fabric.Export       // by cluster: represents all dynamic exports of the cluster
 	group     map[string]int                  // of clusters that have a path to each other
 	blocks    *prefixes                       // global blocks
 	flat      *prefixes                       // prefixes of pods and services with distinct CIDRs

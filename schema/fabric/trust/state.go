@@ -141,7 +141,7 @@ func (s Remembered) Admit(kind Kind, cluster string, document, proof []byte) (Re
 	case kind == Keys && said.Cluster != cluster:
 		return s, Refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
 	case said.SHA256 != Hash(document):
-		return s, Refuse(DigestMismatch, "is not what was signed as revision %d", said.Revision)
+		return s, Refuse(DigestMismatch, "differs from the document signed as revision %d", said.Revision)
 	case said.Revision < *next.Reported.of(kind):
 		return s, Refuse(Outdated, "is revision %d, but other nodes of the cluster had revision %d: deliver the published revision",
 			said.Revision, *next.Reported.of(kind))

@@ -36,14 +36,14 @@ const MaxProof = 1 << 20
 // maxChain bounds how many changes of signers a proof may hold.
 const maxChain = 1000
 
-// Statement is what is signed, as JSON.
+// Statement is the signed content, as JSON.
 type Statement struct {
 	Clusterset string `json:"clusterset"`
 	// Cluster is whose keys they are; empty for other kinds.
 	Cluster string `json:"cluster,omitempty"`
 	// Revision grows with each publication that changes the document.
 	Revision int64 `json:"revision,omitempty"`
-	// SHA256 is that of the document as it is delivered, in hex.
+	// SHA256 is the digest of the delivered document, in hex.
 	SHA256 string `json:"sha256,omitempty"`
 	// Signers are public keys as authorized_keys has them, without comment. Where
 	// the kind is Signers they take the place of those before.
@@ -56,9 +56,9 @@ type Signed struct {
 	Signatures []string `json:"signatures"` // armored, one a signer
 }
 
-// Proof is what is delivered beside a document.
+// Proof is delivered together with a document.
 type Proof struct {
-	// Chain leads from signers of earlier times to those of today, oldest first.
+	// Chain leads from earlier signers to the current ones, oldest first.
 	Chain []Signed `json:"chain,omitempty"`
 	Signed
 }
