@@ -156,7 +156,7 @@ func TestDiffDecidedBy(t *testing.T) {
 }
 
 // TestAddressOfNobody checks that addresses outside the topology are errors, not answers.
-func TestAddressOfNobody(t *testing.T) {
+func TestUnknownAddress(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		from Source

@@ -149,7 +149,7 @@ func (q *query) addLive() {
 	}
 	l.clusters()
 	for t := range l.allowed() {
-		for _, name := range l.concerned(t) {
+		for _, name := range l.pathClusters(t) {
 			for _, text := range l.doubts[name] {
 				t.Live.add(finding{Unknown, text})
 			}
@@ -198,7 +198,7 @@ func (l *liveCheck) allowed() iter.Seq[*Destination] {
 }
 
 // concerned returns the clusters on the path to a destination.
-func (l *liveCheck) concerned(t *Destination) []string {
+func (l *liveCheck) pathClusters(t *Destination) []string {
 	out := []string{l.answer.From.Cluster, t.Cluster}
 	for _, h := range t.Live.Hops {
 		out = append(out, h.From, h.To)
@@ -258,7 +258,7 @@ func (l *liveCheck) noAgentsReason(cluster string) string {
 // finding is the result of one check of a destination. The worst finding of a destination counts.
 type finding struct{ verdict, why string }
 
-var fine = finding{verdict: Delivered}
+var noFinding = finding{verdict: Delivered}
 
 func (t *LiveDestination) add(f finding) {
 	rank := []string{Delivered, Unknown, NotDelivered}
@@ -296,7 +296,7 @@ func (l *liveCheck) destination(d *Destination) *LiveDestination {
 // resolved checks that agents answer DNS queries of pods of a cluster.
 func (l *liveCheck) resolved(cluster string) finding {
 	if l.answer.To.Export == "" {
-		return fine // it is asked for by its address
+		return noFinding // it is asked for by its address
 	}
 	if why := l.Unresolved[cluster]; why != "" {
 		l.missing("%s: %s", cluster, why)
@@ -309,7 +309,7 @@ func (l *liveCheck) resolved(cluster string) finding {
 		}
 	}
 	if len(mute) == 0 {
-		return fine
+		return noFinding
 	}
 	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(sorted(mute), ", "), cluster)
 	l.missing("%s", text)
@@ -332,7 +332,7 @@ func (l *liveCheck) inside(cluster string) finding {
 	}
 	outside = slices.Compact(sorted(outside))
 	if len(outside) == 0 {
-		return fine
+		return noFinding
 	}
 	text := fmt.Sprintf("pods of %s on %s are outside of its podCIDRs, and their packets are dropped", cluster, strings.Join(outside, ", "))
 	if len(outside) == len(l.byCluster[cluster]) {
@@ -355,7 +355,7 @@ func (l *liveCheck) connected(from, to string) finding {
 	}
 	nodes = slices.Compact(sorted(nodes))
 	if len(nodes) == 0 {
-		return fine
+		return noFinding
 	}
 	text := fmt.Sprintf("%s of %s has the address of a network that %s of %s is connected to", l.export, to, strings.Join(nodes, ", "), from)
 	if len(nodes) == len(l.byCluster[from]) {
@@ -451,7 +451,7 @@ func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
 	case len(unclear) > 0:
 		return finding{Unknown, fmt.Sprintf("no gateway reports the link between %s that %s uses", between, strings.Join(unclear, ", "))}
 	}
-	return fine
+	return noFinding
 }
 
 // links returns the links between two clusters, as both ends report them.

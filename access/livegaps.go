@@ -41,12 +41,12 @@ func (l *liveCheck) clusters() {
 			continue
 		case health.CodeFabricsDiffer:
 			for _, name := range names {
-				l.doubt(name, p.Text)
+				l.addDoubt(name, p.Text)
 			}
 		case status.ChangesWaiting:
 		default:
 			if catalog.Code(p.Code).Condition == status.ConditionReady {
-				l.doubt(p.Cluster, health.Problem{Cluster: p.Cluster, Node: p.Node, Text: p.Text}.String())
+				l.addDoubt(p.Cluster, health.Problem{Cluster: p.Cluster, Node: p.Node, Text: p.Text}.String())
 			}
 		}
 		if p.Severity != health.Info {
@@ -63,10 +63,10 @@ func (l *liveCheck) outdated(s *status.Status) {
 	}
 	where := s.Cluster + "/" + s.Node
 	l.missing("%s uses another fabric (%s) than the topology: %s", where, s.Digest, strings.Join(differs, ", "))
-	l.doubt(s.Cluster, where+" uses another fabric than the topology")
+	l.addDoubt(s.Cluster, where+" uses another fabric than the topology")
 }
 
-func (l *liveCheck) doubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
+func (l *liveCheck) addDoubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
 
 // gateway reports problems with a gateway of the topology: whether its node answers,
 // and whether a link to it is alive.

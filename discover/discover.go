@@ -127,7 +127,7 @@ func (d *analysis) refused() {
 		}
 	}
 	for _, resource := range resources {
-		what := strings.TrimSpace(resource + " " + some(names[resource]))
+		what := strings.TrimSpace(resource + " " + firstNames(names[resource]))
 		d.warn("not-read", "", "cannot read "+what+": "+why[resource],
 			"everything else was examined; with it the result may be more complete")
 	}
@@ -241,7 +241,7 @@ func outside(list, others []netip.Prefix) []netip.Prefix {
 }
 
 // some shows the first of many names.
-func some(names []string) string {
+func firstNames(names []string) string {
 	slices.Sort(names)
 	return humanize.FirstN(names, maxNamed)
 }
@@ -250,12 +250,12 @@ const maxNamed = 3
 
 // dns chooses the value of clusters[].dns.
 func (d *analysis) dns() {
-	cache := d.one("ConfigMap", kubeSystem, "node-local-dns") != nil || d.daemon("node-local-dns") != nil
+	cache := d.object("ConfigMap", kubeSystem, "node-local-dns") != nil || d.daemon("node-local-dns") != nil
 	core := d.setting(kubeSystem, "coredns", "Corefile")
-	custom := d.one("ConfigMap", kubeSystem, "coredns-custom") != nil
+	custom := d.object("ConfigMap", kubeSystem, "coredns-custom") != nil
 	imports := regexp.MustCompile(`(?m)^\s*import\s+\S*custom/\S*\.server\s*$`).MatchString(core)
 	switch {
-	case d.one("Network.config.openshift.io", "", "cluster") != nil:
+	case d.object("Network.config.openshift.io", "", "cluster") != nil:
 		d.DNS = Fact{Value: fabric.DNSNone, Confidence: Certain, From: "OpenShift, whose DNS operator owns the configuration"}
 		d.warn("openshift-dns", "dns", "OpenShift's DNS is configured by its DNS operator, not by Hawser",
 			"have the DNS operator forward the domain, and set dns.address: "+compatibility)
@@ -266,9 +266,9 @@ func (d *analysis) dns() {
 		d.DNS = Fact{Value: fabric.DNSNodeLocal, Confidence: Certain, From: "ConfigMap kube-system/coredns and NodeLocal DNSCache"}
 	case core != "":
 		d.DNS = Fact{Value: fabric.DNSCoreDNS, Confidence: Certain, From: "ConfigMap kube-system/coredns"}
-	case d.one("Deployment.apps", kubeSystem, "kube-dns") != nil:
+	case d.object("Deployment.apps", kubeSystem, "kube-dns") != nil:
 		d.DNS = Fact{Value: fabric.DNSStubZone, Confidence: Certain, From: "Deployment kube-system/kube-dns"}
-	case d.one("ConfigMap", kubeSystem, "kube-dns") != nil:
+	case d.object("ConfigMap", kubeSystem, "kube-dns") != nil:
 		d.DNS = Fact{Value: fabric.DNSStubZone, Confidence: Likely, From: "ConfigMap kube-system/kube-dns"}
 	case slices.ContainsFunc(d.Refused, func(r Unreadable) bool { return strings.HasPrefix(r.What, "configmaps") }):
 		d.warn("dns-unknown", "dns", "the ConfigMaps that show which DNS the cluster runs cannot be read",

@@ -146,7 +146,7 @@ func (r *textEdit) appendNames(list *yaml.Node, names []string) {
 	}
 	last := list.Content[len(list.Content)-1]
 	if list.Style&yaml.FlowStyle != 0 {
-		at := r.end(last)
+		at := r.endColumn(last)
 		line := r.lines[last.Line-1]
 		r.lines[last.Line-1] = line[:at] + ", " + scalars(names) + line[at:]
 		return

@@ -14,7 +14,7 @@ const compatibility = "docs/compatibility.md"
 // network finds the cluster's CNI and warns of settings that Hawser depends on.
 func (d *analysis) network() {
 	from := func(kind, name string) string { return kind + " " + plain(name) }
-	openshift := d.one("Network.config.openshift.io", "", "cluster")
+	openshift := d.object("Network.config.openshift.io", "", "cluster")
 	switch {
 	case openshift != nil:
 		d.CNI = Fact{Value: cmp.Or(stringAt(openshift, "status", "networkType"), stringAt(openshift, "spec", "networkType")),
@@ -90,7 +90,7 @@ func (d *analysis) network() {
 }
 
 func (d *analysis) cilium() {
-	config := d.one("ConfigMap", kubeSystem, "cilium-config")
+	config := d.object("ConfigMap", kubeSystem, "cilium-config")
 	if config == nil {
 		d.CNI, d.ownIPAM = Fact{Value: "Cilium", Confidence: Certain, From: "DaemonSet cilium"}, true
 		return
@@ -130,7 +130,7 @@ func kubeOVNSubnet(s *unstructured.Unstructured) (vpc string, underlay bool) {
 }
 
 func (d *analysis) ovnKubernetes() {
-	network := d.one("Network.operator.openshift.io", "", "cluster")
+	network := d.object("Network.operator.openshift.io", "", "cluster")
 	if network == nil && !strings.HasPrefix(d.CNI.Value, "OVN") {
 		return
 	}

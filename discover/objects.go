@@ -103,7 +103,7 @@ func (o Objects) all(kind string) []unstructured.Unstructured {
 }
 
 // one returns the object with a name, nil if absent.
-func (o Objects) one(kind, namespace, name string) *unstructured.Unstructured {
+func (o Objects) object(kind, namespace, name string) *unstructured.Unstructured {
 	for _, item := range o.all(kind) {
 		if item.GetNamespace() == namespace && item.GetName() == name {
 			return &item
@@ -126,7 +126,7 @@ func (o Objects) daemon(names ...string) *unstructured.Unstructured {
 
 // setting returns the value of a ConfigMap's key, empty if absent.
 func (o Objects) setting(namespace, name, key string) string {
-	config := o.one("ConfigMap", namespace, name)
+	config := o.object("ConfigMap", namespace, name)
 	if config == nil {
 		return ""
 	}
@@ -199,7 +199,7 @@ func stringAt(o *unstructured.Unstructured, fields ...string) string {
 	return out
 }
 
-func words(o *unstructured.Unstructured, fields ...string) []string {
+func stringList(o *unstructured.Unstructured, fields ...string) []string {
 	out, _, _ := unstructured.NestedStringSlice(o.Object, fields...)
 	return out
 }

@@ -13,10 +13,10 @@ import (
 
 // evidence are the prefixes that one source names.
 type evidence struct {
-	from  string
-	sure  Confidence
-	cidrs []netip.Prefix
-	parts bool // cidrs are parts of the wanted prefixes, such as the pod prefixes of Nodes
+	from       string
+	confidence Confidence
+	cidrs      []netip.Prefix
+	parts      bool // cidrs are parts of the wanted prefixes, such as the pod prefixes of Nodes
 }
 
 // decided returns the prefixes of the first claim that has any. It adds a finding for
@@ -42,11 +42,11 @@ func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 				"find out which of them is in use, and correct "+field+" in the topology")
 		}
 	}
-	if best.sure == Guess {
+	if best.confidence == Guess {
 		d.warn(code+"-guess", field, fmt.Sprintf("%s is a guess (%s)", humanize.Join(best.cidrs, ", "), best.from),
 			"compare it with the configuration of the cluster")
 	}
-	return Prefixes{CIDRs: best.cidrs, Confidence: best.sure, From: best.from}
+	return Prefixes{CIDRs: best.cidrs, Confidence: best.confidence, From: best.from}
 }
 
 // pods finds the pod prefixes. The CNI's own objects come first, then the flags of the
@@ -62,23 +62,23 @@ func (d *analysis) pods() {
 		if !d.ownIPAM {
 			sure = Certain // Nodes get their prefixes from there
 		}
-		claims = append(claims, evidence{from: "--cluster-cidr of Pod kube-system/" + plain(pod), sure: sure,
+		claims = append(claims, evidence{from: "--cluster-cidr of Pod kube-system/" + plain(pod), confidence: sure,
 			cidrs: prefixes(value)})
 	}
-	claims = append(claims, evidence{from: "podSubnet in " + kubeadmConfig, sure: set,
+	claims = append(claims, evidence{from: "podSubnet in " + kubeadmConfig, confidence: set,
 		cidrs: prefixes(stringAt(d.kubeadm(), "networking", "podSubnet"))})
 	if value, from := d.nodeArgument("--cluster-cidr"); value != "" {
-		claims = append(claims, evidence{from: plain(from), sure: set, cidrs: prefixes(value)})
+		claims = append(claims, evidence{from: plain(from), confidence: set, cidrs: prefixes(value)})
 	}
-	claims = append(claims, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", sure: set,
+	claims = append(claims, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", confidence: set,
 		cidrs: prefixes(stringAt(parsed(d.setting(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
 	var onNodes []string
 	for _, n := range d.all("Node") {
-		onNodes = append(onNodes, words(&n, "spec", "podCIDRs")...)
+		onNodes = append(onNodes, stringList(&n, "spec", "podCIDRs")...)
 	}
 	nodes := prefixes(onNodes...)
 	if !d.ownIPAM {
-		claims = append(claims, evidence{from: "covering prefix of spec.podCIDRs of all Nodes", sure: Guess, cidrs: nodes,
+		claims = append(claims, evidence{from: "covering prefix of spec.podCIDRs of all Nodes", confidence: Guess, cidrs: nodes,
 			parts: true})
 	}
 	d.PodCIDRs = d.decided("podCIDRs", "pod-cidrs", claims)
@@ -92,39 +92,39 @@ func (d *analysis) pods() {
 // networkPods returns the pod prefixes that the CNI's own objects name.
 func (d *analysis) networkPods() []evidence {
 	var out []evidence
-	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
-		out = append(out, evidence{from: "Network.config.openshift.io cluster", sure: Certain,
+	if o := d.object("Network.config.openshift.io", "", "cluster"); o != nil {
+		out = append(out, evidence{from: "Network.config.openshift.io cluster", confidence: Certain,
 			cidrs: entries(o, "status", "clusterNetwork")})
 	}
 	var names, pools []string
 	for _, p := range d.all("IPPool.crd.projectcalico.org") {
-		uses := words(&p, "spec", "allowedUses")
+		uses := stringList(&p, "spec", "allowedUses")
 		if isTrue(&p, "spec", "disabled") || len(uses) > 0 && !slices.Contains(uses, "Workload") {
 			continue
 		}
 		pools = append(pools, stringAt(&p, "spec", "cidr"))
 		names = append(names, plain(p.GetName()))
 	}
-	out = append(out, evidence{from: "IPPool " + some(names), sure: Certain, cidrs: prefixes(pools...)})
-	if config := d.one("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
+	out = append(out, evidence{from: "IPPool " + firstNames(names), confidence: Certain, cidrs: prefixes(pools...)})
+	if config := d.object("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
 		stringAt(config, "data", "ipam") != "kubernetes" {
 		pool := []string{stringAt(config, "data", "cluster-pool-ipv4-cidr")}
 		if stringAt(config, "data", "enable-ipv6") == "true" {
 			pool = append(pool, stringAt(config, "data", "cluster-pool-ipv6-cidr"))
 		}
-		first := evidence{from: "ConfigMap kube-system/cilium-config", sure: Certain, cidrs: prefixes(pool...)}
+		first := evidence{from: "ConfigMap kube-system/cilium-config", confidence: Certain, cidrs: prefixes(pool...)}
 		if stringAt(config, "data", "ipam") == "multi-pool" {
 			var pools []string
 			for _, p := range d.all("CiliumPodIPPool.cilium.io") {
-				pools = slices.Concat(pools, words(&p, "spec", "ipv4", "cidrs"), words(&p, "spec", "ipv6", "cidrs"))
+				pools = slices.Concat(pools, stringList(&p, "spec", "ipv4", "cidrs"), stringList(&p, "spec", "ipv6", "cidrs"))
 			}
-			first = evidence{from: "CiliumPodIPPools", sure: Certain, cidrs: prefixes(pools...)}
+			first = evidence{from: "CiliumPodIPPools", confidence: Certain, cidrs: prefixes(pools...)}
 		}
 		var nodes []string
 		for _, n := range d.all("CiliumNode.cilium.io") {
-			nodes = append(nodes, words(&n, "spec", "ipam", "podCIDRs")...)
+			nodes = append(nodes, stringList(&n, "spec", "ipam", "podCIDRs")...)
 		}
-		out = append(out, first, evidence{from: "covering prefix of the podCIDRs of all CiliumNodes", sure: Guess,
+		out = append(out, first, evidence{from: "covering prefix of the podCIDRs of all CiliumNodes", confidence: Guess,
 			cidrs: prefixes(nodes...), parts: true})
 	}
 	var subnets []string
@@ -134,18 +134,18 @@ func (d *analysis) networkPods() []evidence {
 		}
 		subnets = append(subnets, stringAt(&s, "spec", "cidrBlock"))
 	}
-	out = append(out, evidence{from: "Subnets of kubeovn.io", sure: Certain, cidrs: prefixes(subnets...)})
+	out = append(out, evidence{from: "Subnets of kubeovn.io", confidence: Certain, cidrs: prefixes(subnets...)})
 	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
 		{kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
 		net := parsed(d.setting(at.namespace, at.name, "net-conf.json"))
-		out = append(out, evidence{from: "ConfigMap " + at.namespace + "/" + at.name, sure: Certain,
+		out = append(out, evidence{from: "ConfigMap " + at.namespace + "/" + at.name, confidence: Certain,
 			cidrs: prefixes(stringAt(net, "Network"), stringAt(net, "IPv6Network"))})
 	}
-	out = append(out, evidence{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Certain,
+	out = append(out, evidence{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", confidence: Certain,
 		cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
 	antrea := parsed(d.setting(kubeSystem, "antrea-config", "antrea-controller.conf"))
-	return append(out, evidence{from: "ConfigMap kube-system/antrea-config", sure: Certain,
-		cidrs: prefixes(words(antrea, "nodeIPAM", "clusterCIDRs")...)})
+	return append(out, evidence{from: "ConfigMap kube-system/antrea-config", confidence: Certain,
+		cidrs: prefixes(stringList(antrea, "nodeIPAM", "clusterCIDRs")...)})
 }
 
 // services finds the Service prefixes. The API server's own answer comes first.
@@ -153,13 +153,13 @@ func (d *analysis) services() {
 	var claims []evidence
 	var names, objects []string
 	for _, s := range d.all("ServiceCIDR.networking.k8s.io") {
-		objects = append(objects, words(&s, "spec", "cidrs")...)
+		objects = append(objects, stringList(&s, "spec", "cidrs")...)
 		names = append(names, plain(s.GetName()))
 	}
-	claims = append(claims, evidence{from: "ServiceCIDR " + some(names), sure: Certain, cidrs: prefixes(objects...)})
-	if o := d.one("Network.config.openshift.io", "", "cluster"); o != nil {
-		claims = append(claims, evidence{from: "Network.config.openshift.io cluster", sure: Certain,
-			cidrs: prefixes(words(o, "status", "serviceNetwork")...)})
+	claims = append(claims, evidence{from: "ServiceCIDR " + firstNames(names), confidence: Certain, cidrs: prefixes(objects...)})
+	if o := d.object("Network.config.openshift.io", "", "cluster"); o != nil {
+		claims = append(claims, evidence{from: "Network.config.openshift.io cluster", confidence: Certain,
+			cidrs: prefixes(stringList(o, "status", "serviceNetwork")...)})
 	}
 	for _, component := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if value, pod := d.flag(component, "--service-cluster-ip-range"); value != "" {
@@ -167,23 +167,23 @@ func (d *analysis) services() {
 			if component == "kube-controller-manager" {
 				sure = Likely
 			}
-			claims = append(claims, evidence{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), sure: sure,
+			claims = append(claims, evidence{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), confidence: sure,
 				cidrs: prefixes(value)})
 		}
 	}
-	claims = append(claims, evidence{from: "the API server, in a dry run of a Service", sure: Certain,
+	claims = append(claims, evidence{from: "the API server, in a dry run of a Service", confidence: Certain,
 		cidrs: d.ServiceRanges},
-		evidence{from: "serviceSubnet in " + kubeadmConfig, sure: Likely, cidrs: prefixes(stringAt(d.kubeadm(), "networking",
+		evidence{from: "serviceSubnet in " + kubeadmConfig, confidence: Likely, cidrs: prefixes(stringAt(d.kubeadm(), "networking",
 			"serviceSubnet"))})
 	if value, from := d.nodeArgument("--service-cidr"); value != "" {
-		claims = append(claims, evidence{from: plain(from), sure: Likely, cidrs: prefixes(value)})
+		claims = append(claims, evidence{from: plain(from), confidence: Likely, cidrs: prefixes(value)})
 	}
 	if svc := d.setting("ovn-kubernetes", "ovn-config", "svc_cidr"); svc != "" {
-		claims = append(claims, evidence{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", sure: Likely,
+		claims = append(claims, evidence{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", confidence: Likely,
 			cidrs: prefixes(svc)})
 	}
 	d.ServiceCIDRs = d.decided("serviceCIDRs", "service-cidrs", claims)
-	api := d.one("Service", "default", "kubernetes")
+	api := d.object("Service", "default", "kubernetes")
 	if api == nil || len(d.ServiceCIDRs.CIDRs) == 0 {
 		return
 	}
@@ -199,7 +199,7 @@ func (d *analysis) services() {
 // AskServices reports whether no object names the Service prefixes for certain. The
 // caller then asks the API server with an address that it refuses.
 func (o Objects) AskServices() bool {
-	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.one("Network.config.openshift.io", "", "cluster") != nil {
+	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.object("Network.config.openshift.io", "", "cluster") != nil {
 		return false
 	}
 	value, _ := o.flag("kube-apiserver", "--service-cluster-ip-range")

@@ -133,11 +133,11 @@ func (d *analysis) gatewayNodes(c *schema.Cluster) {
 			d.pickedNodes(&g, nodes)
 			continue
 		}
-		node := d.one("Node", "", g.Node)
+		node := d.object("Node", "", g.Node)
 		switch {
 		case node == nil:
 			d.fail("gateway-node-missing", field, fmt.Sprintf("the cluster has no node %s, only %s", g.Node,
-				some(slices.Clone(names))),
+				firstNames(slices.Clone(names))),
 				"correct the node in the topology, or check that the context is the right one")
 		case !fit(node):
 			d.foreignEndpoints(&g, node)
@@ -222,7 +222,7 @@ func (d *analysis) dnsDiffers(w Expected) {
 			"set dns: "+d.DNS.Value)
 	}
 	served := map[string]string{"coredns": d.setting(kubeSystem, "coredns", "Corefile"), "node-local-dns": d.setting(kubeSystem, "node-local-dns", "Corefile")}
-	if custom := d.one("ConfigMap", kubeSystem, "coredns-custom"); custom != nil {
+	if custom := d.object("ConfigMap", kubeSystem, "coredns-custom"); custom != nil {
 		keys, _, _ := unstructured.NestedStringMap(custom.Object, "data")
 		delete(keys, ownServer)
 		served["coredns-custom"] = strings.Join(slices.Collect(maps.Values(keys)), "\n")
@@ -244,11 +244,11 @@ func (d *analysis) dnsDiffers(w Expected) {
 
 // namespace checks that the agents' namespace admits their pods.
 func (d *analysis) namespace() {
-	if d.one("Network.config.openshift.io", "", "cluster") != nil {
+	if d.object("Network.config.openshift.io", "", "cluster") != nil {
 		d.warn("openshift-scc", "", "OpenShift admits the agents' pods only with a SecurityContextConstraint",
 			"allow the host's network, host paths and the DaemonSets' capabilities: "+compatibility)
 	}
-	n := d.one("Namespace", "", render.Namespace)
+	n := d.object("Namespace", "", render.Namespace)
 	if n == nil {
 		return
 	}
@@ -265,7 +265,9 @@ func (d *analysis) namespace() {
 
 // detectConflicting finds other multi-cluster software that uses the same names.
 func (d *analysis) detectConflicting(c *schema.Cluster) {
-	definition := func(name string) bool { return d.one("CustomResourceDefinition.apiextensions.k8s.io", "", name) != nil }
+	definition := func(name string) bool {
+		return d.object("CustomResourceDefinition.apiextensions.k8s.io", "", name) != nil
+	}
 	if definition("submariners.submariner.io") || definition("clusters.submariner.io") {
 		d.warn("submariner", "", "Submariner is installed: it writes ServiceImports and serves clusterset.local too",
 			"remove it before Hawser takes over, or give Hawser another domain and set crds: keep")

@@ -267,9 +267,9 @@ func (r *textEdit) cut(from, to, before, after *yaml.Node) {
 	case after != nil:
 		s.toColumn = after.Column - 1
 	default:
-		s.toColumn = r.end(to)
+		s.toColumn = r.endColumn(to)
 		if before != nil {
-			s.column = r.end(before)
+			s.column = r.endColumn(before)
 		}
 	}
 	if r.err == nil {
@@ -278,7 +278,7 @@ func (r *textEdit) cut(from, to, before, after *yaml.Node) {
 }
 
 // end returns the column after a node that is on one line.
-func (r *textEdit) end(n *yaml.Node) int {
+func (r *textEdit) endColumn(n *yaml.Node) int {
 	line, depth, quote := r.lines[n.Line-1], 0, byte(0)
 	for at := n.Column - 1; at < len(line); at++ {
 		switch c := line[at]; {

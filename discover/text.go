@@ -32,15 +32,15 @@ func (c *Cluster) ClusterYAML(recipient string) string {
 			line("  "+p.field+": [<prefix>]", Todo+": no object of the cluster shows them")
 			continue
 		}
-		line("  "+p.field+": ["+humanize.Join(p.found.CIDRs, ", ")+"]", sureFrom(p.found.Confidence, p.found.From))
+		line("  "+p.field+": ["+humanize.Join(p.found.CIDRs, ", ")+"]", confidenceComment(p.found.Confidence, p.found.From))
 	}
 	switch c.DNS.Value {
 	case "":
 		line("  # dns: auto", Todo+": the cluster's DNS could not be read (docs/kubernetes.md)")
 	case fabric.DNSCoreDNS, fabric.DNSImport: // agents find out which
-		line("  # dns: auto", sureFrom(c.DNS.Confidence, c.DNS.From))
+		line("  # dns: auto", confidenceComment(c.DNS.Confidence, c.DNS.From))
 	default:
-		line("  dns: "+c.DNS.Value, sureFrom(c.DNS.Confidence, c.DNS.From))
+		line("  dns: "+c.DNS.Value, confidenceComment(c.DNS.Confidence, c.DNS.From))
 	}
 	_, _ = fmt.Fprintf(&out, "  recipient: %s\n", recipient)
 	c.gatewayEntries(&out)
@@ -68,7 +68,7 @@ func (c *Cluster) gatewayEntries(out *strings.Builder) {
 		if g.External {
 			texts = append(texts, fabric.SourceExternalIP) // the cloud may assign another address
 		}
-		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), sureFrom(g.Confidence, g.From))
+		_, _ = fmt.Fprintf(out, "    endpoints: [%s] # %s\n", strings.Join(texts, ", "), confidenceComment(g.Confidence, g.From))
 	}
 	if n == 0 {
 		_, _ = fmt.Fprintf(out, "  - name: %s\n    node: <name> # %s: no node was found that is ready, runs Linux and "+
@@ -105,7 +105,7 @@ func scalar(text string) string {
 	return text
 }
 
-func sureFrom(sure Confidence, from string) string { return string(sure) + ": " + from }
+func confidenceComment(sure Confidence, from string) string { return string(sure) + ": " + from }
 
 // Topology returns a new topology with the clusters. recipients are keyed by cluster.
 func Topology(name string, clusters []Cluster, recipients map[string]string) string {

@@ -34,7 +34,7 @@ type AgentCommand struct {
 	Args []string // of hawser-agent
 	// Takes is the duration of the command in the agent. If it is not zero, all agents run it at the same
 	// time, otherwise eight.
-	Takes time.Duration
+	Duration time.Duration
 }
 
 // AgentOutput is what one agent printed, or why it did not.
@@ -71,13 +71,13 @@ func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput,
 	}
 	out := make([]AgentOutput, len(list))
 	var group errgroup.Group
-	if q.Takes == 0 {
+	if q.Duration == 0 {
 		group.SetLimit(askedAt)
 	}
 	for i := range list {
 		group.Go(func() error {
 			out[i] = AgentOutput{Pod: list[i].GetName()}
-			ctx, cancel := context.WithTimeout(ctx, q.Takes+askTimeout)
+			ctx, cancel := context.WithTimeout(ctx, q.Duration+askTimeout)
 			defer cancel()
 			out[i].Text, out[i].Err = c.ExecAgent(ctx, list[i].GetName(), q.Args)
 			out[i].At = time.Now()

@@ -94,7 +94,7 @@ func (d *daemon) change(c Change) error {
 	if err := next.Apply(have.Objects()); err != nil {
 		return err
 	}
-	if err := alter(next, c); err != nil {
+	if err := applyChange(next, c); err != nil {
 		return err
 	}
 	if err := d.try(c.Cluster, next); err != nil {
@@ -121,7 +121,7 @@ func unknownTo(set *workload.Set, objects []workload.Object) []workload.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o workload.Object) bool { return known[o.Key] })
 }
 
-func alter(set *workload.Set, c Change) error {
+func applyChange(set *workload.Set, c Change) error {
 	switch {
 	case c.Apply != "":
 		objects, _, err := workload.Parse(c.File, []byte(c.Apply))

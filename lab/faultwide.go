@@ -95,5 +95,5 @@ func (d *daemon) remap(n *node, _ Fault) error {
 	if g == nil {
 		return fmt.Errorf("node %s is behind no router that translates: see --underlay of hawser lab up", n.id())
 	}
-	return g.forget()
+	return g.dropMappings()
 }

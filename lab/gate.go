@@ -80,14 +80,14 @@ func (g *runningRouter) reconfigure(t *routerSpec, w *desiredLab) error {
 	}
 	if len(g.addrs) > 0 && !slices.Equal(g.addrs, t.Addresses) {
 		// The mappings have the old address, and packets would refresh them forever.
-		errs = append(errs, g.forget())
+		errs = append(errs, g.dropMappings())
 	}
 	g.addrs = t.Addresses
 	return errors.Join(errs...)
 }
 
 // forget drops all mappings, like a router after a power loss.
-func (g *runningRouter) forget() error {
+func (g *runningRouter) dropMappings() error {
 	h, err := netlink.NewHandleAt(g.space.ns, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", g.space.path, err)

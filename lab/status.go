@@ -234,6 +234,6 @@ func (d *daemon) waiting(s *Status) []string {
 }
 
 // unheard reports whether a running agent waits for another cluster's feed.
-func (s *Status) unheard() bool {
+func (s *Status) lacksFeeds() bool {
 	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.MissingFeeds) > 0 })
 }

@@ -240,7 +240,7 @@ func (w *waiter) poll(ctx context.Context) (done bool, err error) {
 	if w.ready.IsZero() {
 		w.ready = time.Now()
 	}
-	if s.unheard() && time.Since(w.ready) < feedGrace {
+	if s.lacksFeeds() && time.Since(w.ready) < feedGrace {
 		return false, nil
 	}
 	w.options.Progress(Event{At: time.Now(), Text: fmt.Sprintf("ready: %d nodes, %d pods; the topology is %s",

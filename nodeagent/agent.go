@@ -113,7 +113,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			Cluster: config.Cluster, Node: config.Node, Socket: config.Socket, Log: log,
 			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, OnDrainChange: l.onDrainChange,
 			Outcome: shared.Outcome, State: shared.State, Links: peers.Links, Names: answers.addrs, Inventory: machine.Inventory,
-			Plan: config.planBeside, Snapshot: func() any { return l.agentSnapshot() },
+			Plan: config.planWithSecondAgent, Snapshot: func() any { return l.agentSnapshot() },
 		}),
 	}, nil
 }

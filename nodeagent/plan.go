@@ -69,7 +69,7 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 
 // planBeside plans with a second agent: the engine and its handles are not safe for concurrent
 // use.
-func (c Config) planBeside(ctx context.Context) (changes []converge.Change, err error) {
+func (c Config) planWithSecondAgent(ctx context.Context) (changes []converge.Change, err error) {
 	beside, err := New(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err

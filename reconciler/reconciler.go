@@ -66,7 +66,7 @@ type Reconciler struct {
 	cfg     Config
 	source  *gitrepo.Store
 	publish *gitrepo.Store // the same as source when both are one repository
-	board   board
+	board   statusHolder
 	metrics *metrics
 	trigger chan struct{}
 	last    lastResult

@@ -122,12 +122,12 @@ type Status struct {
 const maxCommits = 32
 
 // board is the status that the loop writes and HTTP handlers read.
-type board struct{ current atomic.Pointer[Status] }
+type statusHolder struct{ current atomic.Pointer[Status] }
 
-func (b *board) load() Status { return *b.current.Load() }
+func (b *statusHolder) load() Status { return *b.current.Load() }
 
 // change replaces the status by an altered copy. Only the loop calls it.
-func (b *board) change(alter func(*Status)) {
+func (b *statusHolder) change(alter func(*Status)) {
 	next := b.load()
 	next.Commits = slices.Clone(next.Commits)
 	alter(&next)

@@ -105,7 +105,7 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	}
 	if out.Globalnet {
 		for _, family := range []int{4, 6} {
-			if out.Has(family) && !b.hides(c.Name, family) {
+			if out.Has(family) && !b.usesGlobalnet(c.Name, family) {
 				out.FlatFamilies = append(out.FlatFamilies, family)
 			}
 		}
@@ -165,7 +165,7 @@ func withExtensionBlocks(blocks []netip.Prefix, mappings []fabric.Mapping) []net
 }
 
 // hides reports whether a cluster uses globalnet for a family.
-func (b *builder) hides(cluster string, family int) bool {
+func (b *builder) usesGlobalnet(cluster string, family int) bool {
 	if family == 4 {
 		return b.hidden[cluster].IPv4
 	}
@@ -180,7 +180,7 @@ func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapp
 	}
 	var out []fabric.Mapping
 	for _, p := range slices.Compact(slices.Clone(pods)) {
-		if m, ok := b.lock.Mapping(c.Name, p); ok && b.hides(c.Name, fabric.Family(p.Addr())) {
+		if m, ok := b.lock.Mapping(c.Name, p); ok && b.usesGlobalnet(c.Name, fabric.Family(p.Addr())) {
 			out = append(out, fabric.Mapping{Pods: p, Global: m})
 		}
 	}

@@ -252,7 +252,7 @@ func TestNothingMovesAByte(t *testing.T) {
 }
 
 // TestNewClusterTouchesNobody: a new cluster changes no file of another cluster.
-func TestNewClusterTouchesNobody(t *testing.T) {
+func TestNewClusterChangesNoOther(t *testing.T) {
 	t.Parallel()
 	before := input(t, world(3, 3))
 	have := mustRender(t, before)

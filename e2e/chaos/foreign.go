@@ -75,7 +75,7 @@ type foreign struct {
 }
 
 // plant creates the objects on the given nodes.
-func (f *foreign) plant(ctx context.Context, nodes ...string) error {
+func (f *foreign) create(ctx context.Context, nodes ...string) error {
 	var errs []error
 	for _, id := range nodes {
 		if _, err := f.onNode(ctx, id, plantScript); err != nil {

@@ -20,7 +20,7 @@ type usage struct {
 
 // witnesses measures the processes of the nodes whose agents are never killed. The key is the
 // process, so a restarted one is not compared with its predecessor.
-func (b *chaosLab) witnesses(ctx context.Context) (map[netnsexec.Process]usage, error) {
+func (b *chaosLab) measureUnkilled(ctx context.Context) (map[netnsexec.Process]usage, error) {
 	out := map[netnsexec.Process]usage{}
 	for _, n := range b.topology.Nodes {
 		if !n.NeverKilled {
@@ -89,7 +89,7 @@ const (
 )
 
 // grown lists the processes that grew beyond the allowed growth.
-func grown(before, after map[netnsexec.Process]usage) []string {
+func listGrown(before, after map[netnsexec.Process]usage) []string {
 	var out []string
 	for p, a := range before {
 		b, alive := after[p]

@@ -72,11 +72,11 @@ func TestGrown(t *testing.T) {
 	a, b := netnsexec.Process{PID: 1, Start: 1}, netnsexec.Process{PID: 2, Start: 1}
 	before := map[netnsexec.Process]usage{a: {name: "a", rss: 20 << 20, files: 10}, b: {name: "b", rss: 20 << 20, files: 10}}
 	flat := map[netnsexec.Process]usage{a: {name: "a", rss: 40 << 20, files: 20}}
-	if got := grown(before, flat); len(got) != 0 {
+	if got := listGrown(before, flat); len(got) != 0 {
 		t.Errorf("flat: %v", got)
 	}
 	fat := map[netnsexec.Process]usage{a: {name: "a", rss: 43 << 20, files: 43}, b: before[b]}
-	if got := grown(before, fat); len(got) != 2 {
+	if got := listGrown(before, fat); len(got) != 2 {
 		t.Errorf("memory and files grew: %v", got)
 	}
 }

@@ -116,7 +116,7 @@ func (c *chaos) prepare(ctx context.Context) error {
 	for _, n := range c.topology.Nodes {
 		ids = append(ids, n.ID)
 	}
-	if err := c.foreign.plant(ctx, ids...); err != nil {
+	if err := c.foreign.create(ctx, ids...); err != nil {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, initialTimeout)
@@ -248,7 +248,7 @@ func (c *chaos) awaitReady(ctx context.Context) error {
 func (c *chaos) checkForeign(ctx context.Context, events []schedule.Event) {
 	var intact, lost []string
 	for _, n := range c.topology.Nodes {
-		off := slices.ContainsFunc(events, func(e schedule.Event) bool { return e.Target == n.ID && schedule.TakesPower(e.Kind) })
+		off := slices.ContainsFunc(events, func(e schedule.Event) bool { return e.Target == n.ID && schedule.CutsPower(e.Kind) })
 		if off {
 			lost = append(lost, n.ID)
 		} else {
@@ -258,20 +258,20 @@ func (c *chaos) checkForeign(ctx context.Context, events []schedule.Event) {
 	for _, text := range c.foreign.check(ctx, intact...) {
 		c.log.add(safety, "%s", text)
 	}
-	if err := c.foreign.plant(ctx, lost...); err != nil {
+	if err := c.foreign.create(ctx, lost...); err != nil {
 		c.log.add(safety, "%v", err)
 	}
 }
 
 func (c *chaos) checkMemory(ctx context.Context) {
-	now, err := c.witnesses(ctx)
+	now, err := c.measureUnkilled(ctx)
 	switch {
 	case err != nil:
 		c.log.add(safety, "measure memory: %v", err)
 	case c.first == nil:
 		c.first = now
 	default:
-		for _, text := range grown(c.first, now) {
+		for _, text := range listGrown(c.first, now) {
 			c.log.add(safety, "%s", text)
 		}
 	}

@@ -44,7 +44,7 @@ func (c Call) Make(ctx context.Context) (server string, err error) {
 		hello.mode = modeBurst
 	}
 	messages := bufio.NewReader(conn)
-	if server, err = greet(ctx, conn, messages, hello); err != nil || !c.Burst {
+	if server, err = handshake(ctx, conn, messages, hello); err != nil || !c.Burst {
 		return server, err
 	}
 	for range burst {

@@ -52,7 +52,7 @@ func Open(ctx context.Context, dial Dialer, target string, kind Kind, who string
 		hello.mode, hello.arg = modePush, uint64(interval)
 	}
 	c := &Connection{Kind: kind, conn: conn, messages: bufio.NewReader(conn), who: who}
-	if c.Server, err = greet(ctx, conn, c.messages, hello); err != nil {
+	if c.Server, err = handshake(ctx, conn, c.messages, hello); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func Open(ctx context.Context, dial Dialer, target string, kind Kind, who string
 }
 
 // greet sends the first message of a connection and returns the server's name.
-func greet(ctx context.Context, conn net.Conn, messages io.Reader, hello message) (server string, err error) {
+func handshake(ctx context.Context, conn net.Conn, messages io.Reader, hello message) (server string, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return "", err

@@ -70,7 +70,7 @@ func run(args []string) error {
 		images = append(images, of)
 	}
 	if *sbom != "" {
-		raw, err := bill(images...)
+		raw, err := writeSBOM(images...)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ type spdxRef struct {
 // bill writes what the images of one name are made of in the format of SPDX 2.3: Go itself
 // and the modules of each Go program, and the Debian packages of packagesLabel. The same
 // images give the same bytes, so the time in it says nothing.
-func bill(images ...ociimage.Image) ([]byte, error) {
+func writeSBOM(images ...ociimage.Image) ([]byte, error) {
 	seen := map[string]bool{}
 	parts := []spdxPackage{}
 	add := func(name, version, purl string) {

@@ -27,7 +27,7 @@ func TestBill(t *testing.T) {
 		Labels: map[string]string{packagesLabel: "libc6=2.36-9 /own/file", "org.opencontainers.image.version": "v1"},
 		Files:  []ociimage.File{{Path: "a", Data: program}, {Path: "b", Data: program}, {Path: "c", Data: []byte("text")}},
 	}
-	raw, err := bill(img)
+	raw, err := writeSBOM(img)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +52,10 @@ func TestBill(t *testing.T) {
 	if !strings.Contains(string(raw), `"pkg:deb/debian/libc6@2.36-9"`) {
 		t.Errorf("no package URL in\n%s", raw)
 	}
-	if again, err := bill(img); err != nil || !bytes.Equal(raw, again) {
+	if again, err := writeSBOM(img); err != nil || !bytes.Equal(raw, again) {
 		t.Errorf("another bill the second time (%v)", err)
 	}
-	if _, err := bill(ociimage.Image{Names: []string{"a"}}); err == nil {
+	if _, err := writeSBOM(ociimage.Image{Names: []string{"a"}}); err == nil {
 		t.Error("a bill of nothing")
 	}
 }

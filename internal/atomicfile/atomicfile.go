@@ -36,7 +36,7 @@ func Rewrite(path string, content []byte) error {
 	}
 	if err := Fill(path, func(f *os.File) error {
 		_, err := f.Write(content)
-		return errors.Join(like(f, path), err, f.Sync())
+		return errors.Join(copyModeAndOwner(f, path), err, f.Sync())
 	}); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func Rewrite(path string, content []byte) error {
 }
 
 // like gives an open file the mode and the owner of another.
-func like(f *os.File, path string) error {
+func copyModeAndOwner(f *os.File, path string) error {
 	was, err := os.Stat(path)
 	if err != nil {
 		return err

@@ -227,7 +227,7 @@ func TestFoldersShareAParent(t *testing.T) {
 // TestPolling has no instance of inotify at first.
 func TestPolling(t *testing.T) {
 	t.Parallel()
-	if !inotifytest.Alone(t) {
+	if !inotifytest.RunIsolated(t) {
 		return
 	}
 	give := inotifytest.Exhaust(t)

@@ -21,7 +21,7 @@ const env = "HAWSER_TEST_INOTIFY"
 // Alone reports whether the test runs in a user namespace of its own, which has
 // its own limit, so that nobody else notices what is used up. Otherwise it runs
 // this test again in one.
-func Alone(t *testing.T) bool {
+func RunIsolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(env) != "" {
 		return true

@@ -130,7 +130,7 @@ type sample struct {
 
 // TestRulesTold: each alert says what it is about and leads to a paragraph about itself,
 // and there are no others.
-func TestRulesTold(t *testing.T) {
+func TestRulesDocumented(t *testing.T) {
 	t.Parallel()
 	list, _ := rules(t)
 	var headings []string

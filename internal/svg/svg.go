@@ -154,7 +154,7 @@ func (d *Drawing) elements(out *strings.Builder) {
 	for _, l := range d.Lines {
 		fmt.Fprintf(out, `<line class="%s%slink" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f">%s</line>`+"\n", thin, l.Tone.class(), l.X1, l.Y1, l.X2, l.Y2, title(l.About))
 		if l.Arrow {
-			out.WriteString(tip(l))
+			out.WriteString(arrowHead(l))
 		}
 	}
 	for _, b := range d.Boxes {
@@ -190,7 +190,7 @@ func (t *Text) write(out *strings.Builder) {
 }
 
 // tip is the head of an arrow that is level or upright.
-func tip(l Line) string {
+func arrowHead(l Line) string {
 	const long, half = 9.0, 4.5
 	x, y := l.X2, l.Y2
 	points := ""

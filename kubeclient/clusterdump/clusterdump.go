@@ -52,7 +52,7 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 		text, err := json.MarshalIndent(f, "", "  ")
 		put("fabric.json", append(text, '\n'), err)
 	})
-	for _, s := range shelves() {
+	for _, s := range dumpFiles() {
 		list, err := collect(ctx, c, s)
 		if text := documents(list, s.shown); len(text) > 0 || err != nil {
 			put("objects/"+s.file+".yaml", text, err)
@@ -62,7 +62,7 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 }
 
 // shelf is the content of one file.
-type shelf struct {
+type dumpFile struct {
 	file   string
 	kind   schema.GroupVersionKind
 	places []scope
@@ -78,14 +78,14 @@ type scope struct {
 }
 
 // shelves are all files of objects.
-func shelves() []shelf {
+func dumpFiles() []dumpFile {
 	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
 	system, everywhere := []scope{{namespace: render.Namespace}}, []scope{{}}
 	var dns []scope
 	for _, name := range []string{"coredns", "coredns-custom", "kube-dns", "node-local-dns"} {
 		dns = append(dns, scope{namespace: "kube-system", name: name})
 	}
-	return []shelf{
+	return []dumpFile{
 		{"pods", kubeclient.PodKind(), system, workload},
 		{"daemonsets", clusterstatus.DaemonSetKind(), system, workload},
 		{"events", core("Event"), append(system, scope{namespace: "default", only: fromAgents}), whole},
@@ -107,7 +107,7 @@ func fromAgents(o *unstructured.Unstructured) bool {
 	return strings.HasPrefix(by, "hawser.dev/")
 }
 
-func collect(ctx context.Context, c *kubeclient.Client, s shelf) ([]unstructured.Unstructured, error) {
+func collect(ctx context.Context, c *kubeclient.Client, s dumpFile) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 	for _, p := range s.places {
 		if p.name != "" {

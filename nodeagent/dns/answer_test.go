@@ -126,7 +126,7 @@ func TestAnswer(t *testing.T) {
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			query := question(t, tt.asked)
+			query := question(t, tt.query)
 			r := answer(snapshot, query)
 			if r.Rcode != tt.rcode || !r.Response || r.RecursionAvailable || !r.RecursionDesired || r.Id != query.Id {
 				t.Errorf("header %+v, want rcode %s", r.MsgHdr, dns.RcodeToString[tt.rcode])

@@ -132,7 +132,7 @@ func TestConnectionEndsGracefully(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	config := Config{Store: bigStore(t, 1), Log: slog.New(slog.DiscardHandler)}
-	go func() { done <- serve(ctx, config, packets, lingering{stream}) }()
+	go func() { done <- serve(ctx, config, packets, lingeringListener{stream}) }()
 	conn, err := net.Dial("tcp", stream.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func serveOnce(ctx context.Context, config Config) error {
 		config.Serving(true)
 		defer config.Serving(false)
 	}
-	return serve(ctx, config, packets, netutil.LimitListener(lingering{stream}, maxConnections))
+	return serve(ctx, config, packets, netutil.LimitListener(lingeringListener{stream}, maxConnections))
 }
 
 func serve(ctx context.Context, config Config, packets net.PacketConn, stream net.Listener) error {
@@ -115,10 +115,10 @@ func serve(ctx context.Context, config Config, packets net.PacketConn, stream ne
 
 // lingering is a listener whose connections close without a reset: closing with unread queries
 // would discard the last replies in flight (RFC 1122, 4.2.2.13).
-type lingering struct{ net.Listener }
+type lingeringListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l lingering) Accept() (net.Conn, error) {
+func (l lingeringListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if tcp, is := conn.(*net.TCPConn); is {
 		return lingeringConn{tcp}, err

@@ -192,7 +192,7 @@ func BenchmarkAnswer(b *testing.B) {
 
 func FuzzAnswer(f *testing.F) {
 	for _, tt := range cases {
-		raw, err := question(f, tt.asked).Pack()
+		raw, err := question(f, tt.query).Pack()
 		if err != nil {
 			f.Fatal(err)
 		}

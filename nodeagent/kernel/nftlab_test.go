@@ -239,19 +239,19 @@ func (n *nftNS) dial(from, to, port string) *net.UDPConn {
 }
 
 // nftSaid is a reply of serve.
-type nftSaid struct {
+type nftReply struct {
 	server, client string
 	segment        int
 }
 
 // call calls from an address (with port, or "" for any) to another, and returns the reply.
-func (n *nftNS) call(network, from, to string, patience time.Duration) (said nftSaid, err error) {
+func (n *nftNS) call(network, from, to string, patience time.Duration) (said nftReply, err error) {
 	n.t.Helper()
-	n.inside(func() { said, err = nftAsk(network, from, to, patience) })
+	n.inside(func() { said, err = nftCall(network, from, to, patience) })
 	return said, err
 }
 
-func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err error) {
+func nftCall(network, from, to string, patience time.Duration) (said nftReply, err error) {
 	dialer := net.Dialer{Timeout: patience}
 	if from != "" {
 		at := netip.MustParseAddrPort(from)
@@ -284,7 +284,7 @@ func nftAsk(network, from, to string, patience time.Duration) (said nftSaid, err
 }
 
 // sees checks that a call arrives, and returns the addresses that the server saw.
-func (l *nftLab) sees(from *nftNS, network, source, to string) nftSaid {
+func (l *nftLab) sees(from *nftNS, network, source, to string) nftReply {
 	l.t.Helper()
 	said, err := from.call(network, source, to, nftQuick)
 	if err != nil {

@@ -108,7 +108,7 @@ func isPropagated(key string) bool {
 // applies in the own cluster.
 func (o *Offer) shared() *Offer {
 	out := *o
-	out.Labels, out.Annotations = sharables(o.Labels), sharables(o.Annotations)
+	out.Labels, out.Annotations = shareable(o.Labels), shareable(o.Annotations)
 	if len(out.Labels) == len(o.Labels) && len(out.Annotations) == len(o.Annotations) {
 		return o
 	}
@@ -116,7 +116,7 @@ func (o *Offer) shared() *Offer {
 }
 
 // sharables returns the entries that imports may have; entries itself if these are all.
-func sharables(entries map[string]string) map[string]string {
+func shareable(entries map[string]string) map[string]string {
 	out := entries
 	for key := range entries {
 		if isPropagated(key) {

@@ -79,7 +79,7 @@ func aspects() []conflictField {
 // conflictCondition returns the condition Conflict, which is the same on all exports of a name.
 func conflictCondition(r *ResolvedExport) Condition {
 	none := Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
-	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p ClusterOffer) bool { return !alike(p.Offer, r.Parts[0].Offer) }) {
+	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p ClusterOffer) bool { return !agree(p.Offer, r.Parts[0].Offer) }) {
 		return none // the usual case
 	}
 	var reasons, messages []string
@@ -134,7 +134,7 @@ func declaredPortConflict(r *ResolvedExport) string {
 }
 
 // taken adds the reason ImportTaken to the condition.
-func (c Condition) taken(cluster string) Condition {
+func (c Condition) withImportTaken(cluster string) Condition {
 	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by another controller. Traffic is not affected."
 	if c.Status != isTrue {
 		return Condition{Conflict, isTrue, reasonTaken, text}
@@ -143,7 +143,7 @@ func (c Condition) taken(cluster string) Condition {
 }
 
 // alike reports whether two offers have no conflict.
-func alike(a, b *Offer) bool {
+func agree(a, b *Offer) bool {
 	return a.Headless == b.Headless && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Families, b.Families) &&
 		a.Affinity == b.Affinity && a.AffinitySeconds == b.AffinitySeconds &&
 		a.InternalTrafficPolicy == b.InternalTrafficPolicy && a.TrafficDistribution == b.TrafficDistribution &&

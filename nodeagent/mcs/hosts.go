@@ -120,7 +120,7 @@ func hostsOf(e *Export, present []string) []string {
 
 // hostAsks returns a request for each pod of a headless export, in the families in which other
 // clusters cannot reach the pods at their own addresses.
-func hostAsks(v *ExportResult, own *fabric.Cluster, present map[string][]string) (asks []AllocationRequest, names []string) {
+func hostRequests(v *ExportResult, own *fabric.Cluster, present map[string][]string) (asks []AllocationRequest, names []string) {
 	if present == nil {
 		return nil, nil
 	}

@@ -103,7 +103,7 @@ func Decide(w ClusterView) Decision {
 		r := &d.Services[i]
 		r.Absent = !w.exists(r.Namespace)
 		if r.ForeignImport = taken[r.ID()]; r.ForeignImport {
-			r.Clash = r.Clash.taken(own.Name)
+			r.Clash = r.Clash.withImportTaken(own.Name)
 		}
 	}
 	allocateVIPs(w, own, t, d.Services)
@@ -265,7 +265,7 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 		if r.Declared != nil || r.Type == fabric.Headless {
 			continue
 		}
-		ask := AllocationRequest{Key: r.ID(), Families: here(own, r.Families), Created: r.Parts[0].Offer.Created, AlsoAllowed: w.Fabric.ServicePools}
+		ask := AllocationRequest{Key: r.ID(), Families: familiesIn(own, r.Families), Created: r.Parts[0].Offer.Created, AlsoAllowed: w.Fabric.ServicePools}
 		if have := held[r.ID()]; have != nil {
 			ask.Current, ask.Created = have.IPs, have.Created
 		}

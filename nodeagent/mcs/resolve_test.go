@@ -321,7 +321,7 @@ func TestAllClustersAgree(t *testing.T) {
 
 // TestOthersAreNotBelieved: a cluster announces addresses outside its blocks, and names that
 // the topology does not permit.
-func TestOthersAreNotBelieved(t *testing.T) {
+func TestForeignAddressesAreIgnored(t *testing.T) {
 	t.Parallel()
 	offer := func(minute int, ips ...string) *mcs.Offer {
 		return &mcs.Offer{Created: at(minute), Ports: []mcs.Port{tcp("http", 80)}, Families: []int{4}, Addrs: addrs(ips...)}

@@ -120,7 +120,7 @@ func (v *ExportResult) check(w ClusterView) Condition {
 func offerOf(e *Export, own *fabric.Cluster) *Offer {
 	s := e.Service
 	o := &Offer{
-		Created: e.Created.UTC(), Headless: s.Headless, Ports: slices.Clone(s.Ports), Families: here(own, s.Families),
+		Created: e.Created.UTC(), Headless: s.Headless, Ports: slices.Clone(s.Ports), Families: familiesIn(own, s.Families),
 		InternalTrafficPolicy: s.InternalTrafficPolicy, TrafficDistribution: s.TrafficDistribution,
 		Labels: e.Labels, Annotations: e.Annotations,
 	}
@@ -140,7 +140,7 @@ const (
 )
 
 // asker is the export, or one of its pods, of a request.
-type asker struct {
+type requester struct {
 	*ExportResult
 	host string // of a headless export; empty = the export itself
 }
@@ -190,21 +190,21 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 }
 
 // asksOf returns the requests for addresses of this cluster.
-func asksOf(list []ExportResult, own *fabric.Cluster, w ClusterView) (asks []AllocationRequest, of []asker) {
+func asksOf(list []ExportResult, own *fabric.Cluster, w ClusterView) (asks []AllocationRequest, of []requester) {
 	for i := range list {
 		v := &list[i]
 		switch {
 		case v.Offer == nil || v.Declared != nil:
 		case v.Offer.Headless:
-			more, names := hostAsks(v, own, w.Hostnames)
+			more, names := hostRequests(v, own, w.Hostnames)
 			asks = append(asks, more...)
 			for _, name := range names {
-				of = append(of, asker{v, name})
+				of = append(of, requester{v, name})
 			}
 		default:
 			asks = append(asks, AllocationRequest{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Current: v.Export.Addrs,
 				InUse: v.Export.AddressesConfirmed, AlsoAllowed: own.GlobalCIDRs})
-			of = append(of, asker{v, ""})
+			of = append(of, requester{v, ""})
 		}
 	}
 	return asks, of

@@ -86,7 +86,7 @@ func importOf(r *ResolvedExport, own *fabric.Cluster) Import {
 	m := Import{
 		Namespace: r.Namespace, Name: r.Name, Type: r.Type, Ports: r.Ports, Affinity: r.Affinity, AffinitySeconds: r.AffinitySeconds,
 		InternalTrafficPolicy: r.InternalTrafficPolicy, TrafficDistribution: r.TrafficDistribution,
-		Labels: r.Labels, Annotations: r.Annotations, Families: here(own, r.Families),
+		Labels: r.Labels, Annotations: r.Annotations, Families: familiesIn(own, r.Families),
 	}
 	ips := r.Wanted
 	if r.Declared != nil {
@@ -197,13 +197,13 @@ func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 	var out []Slice
 	slices.Sort(names)
 	for _, name := range names {
-		out = append(out, byName[name].divide()...)
+		out = append(out, byName[name].split()...)
 	}
 	return out
 }
 
 // divide sorts the endpoints and keeps each slice below the API's limit.
-func (s *Slice) divide() []Slice {
+func (s *Slice) split() []Slice {
 	slices.SortFunc(s.Endpoints, func(a, b Endpoint) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Hostname, b.Hostname))
 	})

@@ -101,7 +101,7 @@ func TestWant(t *testing.T) {
 
 // TestWantTakesADecision uses an earlier decision of another copy of the fabric, and does not
 // change it.
-func TestWantTakesADecision(t *testing.T) {
+func TestDesiredFollowsDecision(t *testing.T) {
 	t.Parallel()
 	earlier, sources := scene()
 	w, _ := scene()

@@ -107,7 +107,7 @@ func (w *ClusterView) exists(namespace string) bool {
 
 // here returns the families that a cluster has, without duplicates, in their order. A cluster
 // of unknown families may have all.
-func here(c *fabric.Cluster, families []int) []int {
+func familiesIn(c *fabric.Cluster, families []int) []int {
 	if len(families) == 0 {
 		families = []int{4, 6}
 	}

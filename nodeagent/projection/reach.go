@@ -30,7 +30,7 @@ func Reaches(in Input) []EndpointCandidates {
 			g := &r.Gateways[i]
 			out = append(out, EndpointCandidates{
 				Cluster: r.Name, Gateway: g, Driver: link.Driver, MayChange: endpoint.MayChange(g),
-				Candidates: v.candidates(r.Name, g, link.Driver, v.usual(link, g).RemotePort),
+				Candidates: v.candidates(r.Name, g, link.Driver, v.configuredTunnel(link, g).RemotePort),
 			})
 		}
 	}

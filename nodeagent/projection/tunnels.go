@@ -148,7 +148,7 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 			g := &r.Gateways[i]
 			held := v.in.Tunnels[r.Name+"/"+g.Name]
 			if len(held) == 0 {
-				held = []model.TunnelParams{v.usual(r.link, g)}
+				held = []model.TunnelParams{v.configuredTunnel(r.link, g)}
 			}
 			for rank, c := range held {
 				out = append(out, v.tunnelRemote(r, g, c, rank))
@@ -165,14 +165,14 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 }
 
 // usual returns the tunnel that a link configures for this gateway and a remote gateway.
-func (v *builder) usual(l fabric.LinkSettings, remote *fabric.Gateway) model.TunnelParams {
+func (v *builder) configuredTunnel(l fabric.LinkSettings, remote *fabric.Gateway) model.TunnelParams {
 	return TunnelOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
 }
 
 func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.TunnelParams, rank int) driver.Remote {
 	link := r.link
 	link.Driver = c.Driver
-	usual := v.usual(link, g)
+	usual := v.configuredTunnel(link, g)
 	c.LocalPort, c.RemotePort, c.Epoch = cmp.Or(c.LocalPort, usual.LocalPort), cmp.Or(c.RemotePort, usual.RemotePort), cmp.Or(c.Epoch, usual.Epoch)
 	out := driver.Remote{
 		Cluster: r.Name, Gateway: g, Link: link, Preference: rank, LocalBasePort: c.LocalPort, Alternate: c.Alternate, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
@@ -195,7 +195,7 @@ func (v *builder) endpoint(out *driver.Remote, port int) {
 	}
 	at := 0
 	if remote, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
-		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.usual(out.Link, out.Gateway).RemotePort)
+		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.configuredTunnel(out.Link, out.Gateway).RemotePort)
 		addr := remote.Addr
 		if out.Alternate && remote.Pending.IsValid() {
 			addr = remote.Pending

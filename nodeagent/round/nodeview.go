@@ -24,7 +24,7 @@ type nodeView struct {
 
 // fits returns the path MTU of a link to a neighbour, in bytes; 0 if this gateway does not know it
 // or it is not less than the MTU of the link.
-func (v nodeView) fits(neighbour string, p model.Path) int {
+func (v nodeView) pathMTU(neighbour string, p model.Path) int {
 	if p.Local != v.gateway {
 		return 0
 	}
@@ -99,7 +99,7 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 	case rank >= want.Rank && strings.HasPrefix(want.Why, "follows "):
 		return causeFollows, want.Why
 	case rank == health.Down:
-		return causeDead, v.death(remote, have.Path)
+		return causeDead, v.deadGateway(remote, have.Path)
 	case rank == health.Isolated:
 		return causeIsolated, v.reason(remote, have.Path, "one of its gateways reaches no other node of its cluster")
 	case rank == health.Draining && rank < want.Rank:
@@ -123,7 +123,7 @@ func (v nodeView) removed(remote string, p model.Path) string {
 }
 
 // death returns which gateway does not reply.
-func (v nodeView) death(remote string, p model.Path) string {
+func (v nodeView) deadGateway(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.Liveness == health.Dead {
 		last := link.Answered

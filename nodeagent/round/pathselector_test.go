@@ -18,15 +18,15 @@ import (
 func twoClusters() *fabric.Fabric { return gatewaysOf("g1: a/0 b/1", "g2: c/0 d/1") }
 
 // desk is gateway a of cluster g1 with its path selector.
-type desk struct {
+type selectorTest struct {
 	choice *pathSelector
 	fabric *fabric.Fabric
 	links  map[string]health.Link // by peer, as cluster/gateway
 	now    time.Time
 }
 
-func newDesk() *desk {
-	d := &desk{fabric: twoClusters(), links: map[string]health.Link{}, now: time.Unix(1_000_000, 0)}
+func newSelectorTest() *selectorTest {
+	d := &selectorTest{fabric: twoClusters(), links: map[string]health.Link{}, now: time.Unix(1_000_000, 0)}
 	d.choice = newPathSelector("g1", d.now)
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
 		d.set(peer, health.Good, "")
@@ -35,7 +35,7 @@ func newDesk() *desk {
 }
 
 // set sets the rank of the link to a peer and the reason from the prober.
-func (d *desk) set(peer string, rank health.Rank, why string) {
+func (d *selectorTest) set(peer string, rank health.Rank, why string) {
 	cluster, gateway, _ := strings.Cut(peer, "/")
 	l := health.Link{
 		Target: health.Target{Peer: health.GatewayID{Cluster: cluster, Gateway: gateway}},
@@ -51,7 +51,7 @@ func (d *desk) set(peer string, rank health.Rank, why string) {
 }
 
 // next selects a second later and returns the path and the log.
-func (d *desk) next(leaving ...health.GatewayID) (model.Path, string) {
+func (d *selectorTest) next(leaving ...health.GatewayID) (model.Path, string) {
 	d.now = d.now.Add(time.Second)
 	var links []health.Link
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
@@ -70,9 +70,9 @@ func (d *desk) next(leaving ...health.GatewayID) (model.Path, string) {
 }
 
 // own makes the links of gateway a the only links that are up.
-func (d *desk) own() { d.set("g1/b", health.Down, "no reply") }
+func (d *selectorTest) own() { d.set("g1/b", health.Down, "no reply") }
 
-func (d *desk) expect(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
+func (d *selectorTest) expect(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
 	t.Helper()
 	if got := path.Local + "-" + path.Remote; got != link {
 		t.Errorf("%s: link %s, want %s", what, got, link)
@@ -91,7 +91,7 @@ func (d *desk) expect(t *testing.T, what string, path model.Path, log string, li
 // may all be dead while their tunnels still forward.
 func TestAllDownStays(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	d.own()
 	for _, last := range []string{"c", "d"} {
 		d.set("g2/c", health.Good, "")
@@ -113,7 +113,7 @@ func TestAllDownStays(t *testing.T) {
 
 func TestMovesAreLogged(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	d.own()
 	d.set("g2/d", health.Down, "no reply")
 	path, log := d.next()
@@ -153,7 +153,7 @@ func TestMovesAreLogged(t *testing.T) {
 // TestReturn checks the move to a restored link that is better than the active one.
 func TestReturn(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	d.own()
 	path, _ := d.next()
 	best := "g2/" + path.Remote
@@ -166,7 +166,7 @@ func TestReturn(t *testing.T) {
 
 func TestRestartMovesNothing(t *testing.T) {
 	t.Parallel()
-	before := newDesk()
+	before := newSelectorTest()
 	before.own()
 	first, _ := before.next()
 	other := map[string]string{"c": "d", "d": "c"}[first.Remote]
@@ -177,8 +177,8 @@ func TestRestartMovesNothing(t *testing.T) {
 	saved := before.choice.saved()
 
 	// Without replies the preferences alone would move the path.
-	restarted := func() *desk {
-		d := newDesk()
+	restarted := func() *selectorTest {
+		d := newSelectorTest()
 		d.own()
 		for _, peer := range []string{"g2/c", "g2/d"} {
 			l := d.links[peer]
@@ -210,7 +210,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	d.expect(t, "both replies", path, log, "a-"+first.Remote, "msg=moved")
 
 	// A dead link is left at once.
-	d = newDesk()
+	d = newSelectorTest()
 	d.own()
 	d.choice = restorePathSelector("g1", saved, d.now)
 	d.set("g2/"+other, health.Down, "no reply")
@@ -220,7 +220,7 @@ func TestRestartMovesNothing(t *testing.T) {
 
 func TestMovesAreBounded(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	d.own()
 	for i := range 3 * maxMoves {
 		d.set("g2/c", []health.Rank{health.Good, health.Down}[i%2], "")
@@ -238,7 +238,7 @@ func TestMovesAreBounded(t *testing.T) {
 
 func TestUsers(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	d.own()
 	path, _ := d.next()
 	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, nil)
@@ -275,7 +275,7 @@ func TestRanks(t *testing.T) {
 // probes are unanswered.
 func TestOwnLinkStays(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	for _, last := range []string{"c", "d"} {
 		for _, g := range []string{"g2/c", "g2/d"} {
 			d.set(g, map[bool]health.Rank{true: health.Good, false: health.Down}[g == "g2/"+last], "")
@@ -292,7 +292,7 @@ func TestOwnLinkStays(t *testing.T) {
 // TestNeeded checks that a single gateway is needed: the other cluster has no other path.
 func TestNeeded(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newSelectorTest()
 	d.own()
 	d.next()
 	var links []health.Link

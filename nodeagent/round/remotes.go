@@ -24,15 +24,15 @@ type Remote struct {
 
 // remotesInput is the input of remotesOf.
 type remotesInput struct {
-	fabric   *fabric.Fabric
-	resolved map[string][]netip.Addr
-	found    map[string][]model.DiscoveredEndpoint
-	nodes    []model.Node
+	fabric     *fabric.Fabric
+	resolved   map[string][]netip.Addr
+	discovered map[string][]model.DiscoveredEndpoint
+	nodes      []model.Node
 }
 
 // remotesOf returns the remote gateways of an input; the same slice while their input is unchanged.
 func (c *cache) remotesOf(in projection.Input) []Remote {
-	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, found: in.Local.Discovered, nodes: in.Facts.Nodes}
+	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, discovered: in.Local.Discovered, nodes: in.Facts.Nodes}
 	if next.fabric == c.input.fabric && reflect.DeepEqual(next, c.input) {
 		return c.remotes
 	}

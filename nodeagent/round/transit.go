@@ -233,7 +233,7 @@ func (k transitRanks) size(over []string) int {
 func (k transitRanks) advertise() *model.TransitAdvert {
 	out := &model.TransitAdvert{}
 	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {
-		if rank, mtu := k.toNeighbour(n), k.snapshot.fits(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
+		if rank, mtu := k.toNeighbour(n), k.snapshot.pathMTU(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
 			out.Edges = append(out.Edges, model.TransitEdge{Cluster: n, Rank: int(rank), MTU: mtu})
 		}
 	}

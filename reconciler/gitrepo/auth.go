@@ -107,7 +107,7 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 
 // withheld returns what to add to an error of a server that wants a login: the login is for
 // another host.
-func (a Auth) withheld(ep *transport.Endpoint, err error) string {
+func (a Auth) loginHint(ep *transport.Endpoint, err error) string {
 	refused := errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrAuthorizationFailed)
 	if !refused || a.Password == "" && a.PasswordFile == "" || strings.EqualFold(a.Host, hostOf(ep)) {
 		return ""

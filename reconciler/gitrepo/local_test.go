@@ -101,7 +101,7 @@ func TestWatchSeesCommit(t *testing.T) {
 // TestWatchPolls has no instance of inotify at first.
 func TestWatchPolls(t *testing.T) {
 	t.Parallel()
-	if !inotifytest.Alone(t) {
+	if !inotifytest.RunIsolated(t) {
 		return
 	}
 	give := inotifytest.Exhaust(t)

@@ -116,7 +116,7 @@ func (m *mirror) watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Don
 // and removes deleted ones.
 func (m *mirror) sync(ctx context.Context, branches []string) error {
 	return m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, heard *listener) error {
-		heads, err := m.heads(ctx, auth)
+		heads, err := m.branchHeads(ctx, auth)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (m *mirror) exchange(ctx context.Context, do func(context.Context, transpor
 	if cause := context.Cause(ctx); errors.As(cause, &errSilent{}) {
 		err = cause
 	}
-	text := oneLine(err.Error(), maxMessage) + m.auth.withheld(m.at, err) + heard.text()
+	text := oneLine(err.Error(), maxMessage) + m.auth.loginHint(m.at, err) + heard.text()
 	for _, secret := range m.auth.secrets(m.at, auth) {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "***")
@@ -236,14 +236,14 @@ func (m *mirror) remotes() ([]Remote, error) { return nil, nil }
 
 func (m *mirror) remoteHead(ctx context.Context, branch string) (hash Hash, err error) {
 	err = m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, _ *listener) error {
-		heads, err := m.heads(ctx, auth)
+		heads, err := m.branchHeads(ctx, auth)
 		hash = heads[branch]
 		return err
 	})
 	return hash, err
 }
 
-func (m *mirror) heads(ctx context.Context, auth transport.AuthMethod) (map[string]Hash, error) {
+func (m *mirror) branchHeads(ctx context.Context, auth transport.AuthMethod) (map[string]Hash, error) {
 	refs, err := m.remote.ListContext(ctx, &git.ListOptions{Auth: auth})
 	if err != nil && strings.Contains(err.Error(), "object-format=sha256") { // go-git quotes the line that it cannot read
 		err = errSHA256
@@ -276,7 +276,7 @@ func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) erro
 		if err == nil || errors.Is(err, git.NoErrAlreadyUpToDate) {
 			return nil
 		}
-		heads, listErr := m.heads(ctx, auth)
+		heads, listErr := m.branchHeads(ctx, auth)
 		if listErr == nil && heads[branch] != from {
 			return ErrRefChanged
 		}

@@ -56,8 +56,8 @@ func firewallOf(want, have *fabric.Fabric) Firewall {
 		if !everything && !changed[cluster] {
 			only = func(other string) bool { return changed[other] }
 		}
-		is, isOrder := doors(w, cluster, only)
-		was, wasOrder := doors(h, cluster, only)
+		is, isOrder := gatewayPorts(w, cluster, only)
+		was, wasOrder := gatewayPorts(h, cluster, only)
 		for _, d := range isOrder {
 			open.add(d, without(is[d], was[d]))
 		}
@@ -105,7 +105,7 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 }
 
 // doors returns the ports of a cluster's gateways, each with the clusters that connect to it.
-func doors(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
+func gatewayPorts(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
 	from = map[openPort][]string{}
 	for _, o := range s.Links(cluster, only) {
 		if o.Purpose != firewall.Links {

@@ -15,7 +15,7 @@ import (
 )
 
 // doors returns every port of every gateway, at each endpoint, for each cluster.
-func doors(f *fabric.Fabric) map[string]bool {
+func gatewayPorts(f *fabric.Fabric) map[string]bool {
 	s, out := firewall.New(f), map[string]bool{}
 	for _, c := range f.Clusters {
 		for _, o := range s.Links(c.Name, nil) {
@@ -76,7 +76,7 @@ func TestFirewall(t *testing.T) {
 				before.source = at.source
 			}
 			w, h := fabricOf(t, at.tree), fabricOf(t, before.tree)
-			is, was := doors(w), doors(h)
+			is, was := gatewayPorts(w), gatewayPorts(h)
 			open, shut := maps.Clone(is), maps.Clone(was)
 			maps.DeleteFunc(open, func(k string, _ bool) bool { return was[k] })
 			maps.DeleteFunc(shut, func(k string, _ bool) bool { return is[k] })

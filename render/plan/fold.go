@@ -18,7 +18,7 @@ type Group struct {
 // the clusterset, several clusters, single clusters.
 // cluster.
 func (p *Plan) Groups() []Group {
-	out := groupEntries(p.Entries, likeness)
+	out := groupEntries(p.Entries, groupKey)
 	rank := func(g Group) int {
 		switch len(g.Clusters) {
 		case 0:
@@ -52,7 +52,7 @@ func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 
 // likeness returns a key that is equal for entries of one group. Only entries with a position are
 // joined across clusters.
-func likeness(e *Entry) string {
+func groupKey(e *Entry) string {
 	if e.Kind == kindFile || e.Kind == kindSetting {
 		return e.Kind + " " + e.Key
 	}

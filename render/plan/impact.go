@@ -126,7 +126,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 			old.Name), AtMostMS: dead}
 		j := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name == old.Name })
 		heir := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
-			return g.Name != old.Name && takesOver(&g, old)
+			return g.Name != old.Name && replaces(&g, old)
 		})
 		switch {
 		case j >= 0:
@@ -150,7 +150,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 }
 
 // takesOver reports whether a new gateway has the ordinal, the node or an address of an old one.
-func takesOver(g, old *fabric.Gateway) bool {
+func replaces(g, old *fabric.Gateway) bool {
 	return g.Ordinal == old.Ordinal || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }

@@ -152,7 +152,7 @@ func TestNotAllowed(t *testing.T) {
 }
 
 // TestHeard: what agents report of backends and ways is in the matrix, and their own exports.
-func TestHeard(t *testing.T) {
+func TestAgentReports(t *testing.T) {
 	t.Parallel()
 	m, err := New(world(), Input{Position: position, Reports: liveReports()})
 	if err != nil {

@@ -462,7 +462,7 @@ func TestEvents(t *testing.T) {
 }
 
 // TestNobodyWatches: agents are queried only while a page is open.
-func TestNobodyWatches(t *testing.T) {
+func TestNoViewers(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1")
 	s := open(t, source)

@@ -33,8 +33,8 @@ const (
 func Kinds() []Kind {
 	delays, losses, sizes := []string{"3ms", "10ms", "30ms"}, []string{"5%", "20%", "60%"}, []string{"1280", "1400"}
 	return []Kind{
-		{Name: "kill-agent", Start: "kill-agent", End: "start-agent", weight: 6, on: nodes(mortal)},
-		{Name: "restart-agent", Start: "restart-agent", weight: 6, on: nodes(mortal)},
+		{Name: "kill-agent", Start: "kill-agent", End: "start-agent", weight: 6, on: nodes(killable)},
+		{Name: "restart-agent", Start: "restart-agent", weight: 6, on: nodes(killable)},
 		{Name: "cut-wan", Start: "cut", End: "heal", Side: "wan", weight: 7, on: nodes(gateway)},
 		{Name: "cut-lan", Start: "cut", End: "heal", Side: "lan", weight: 6, on: nodes(any)},
 		{Name: "delay-wan", Start: "delay", End: "heal", Side: "wan", values: delays, weight: 3, on: nodes(gateway)},
@@ -49,12 +49,12 @@ func Kinds() []Kind {
 		{Name: "loss-lan-out", Start: "loss", End: "heal", Side: "lan", Direction: "out", values: losses, weight: 2, on: nodes(any)},
 		{Name: "mtu-wan", Start: "mtu", End: "heal", Side: "wan", values: sizes, weight: 3, on: nodes(gateway)},
 		{Name: "freeze-agent", Start: "freeze-agent", End: "thaw-agent", weight: 3, on: nodes(any)},
-		{Name: "upgrade-agent", Start: "upgrade-agent", weight: 3, on: nodes(mortal)},
-		{Name: "stop-agent", Start: "stop-agent", End: "start-agent", weight: 2, on: nodes(mortal)},
+		{Name: "upgrade-agent", Start: "upgrade-agent", weight: 3, on: nodes(killable)},
+		{Name: "stop-agent", Start: "stop-agent", End: "start-agent", weight: 2, on: nodes(killable)},
 		{Name: "kill-tunnel", Start: "kill-tunnel", weight: 4, on: nodes(gateway)},
 		{Name: "freeze-tunnel", Start: "freeze-tunnel", End: "thaw-tunnel", weight: 3, on: nodes(gateway)},
 		{Name: "lose-tunnels", Start: "lose-tunnels", End: "heal", weight: 3, on: nodes(gateway)},
-		{Name: "kill-gateway", Start: "kill-gateway", End: "start-agent", weight: 3, on: nodes(both(gateway, mortal))},
+		{Name: "kill-gateway", Start: "kill-gateway", End: "start-agent", weight: 3, on: nodes(both(gateway, killable))},
 		{Name: "reboot", Start: "reboot", weight: 2, on: nodes(powered)},
 		{Name: "power", Start: "power-off", End: "power-on", weight: 6, on: nodes(powered)},
 		{Name: "stop-sync", Start: "stop-sync", End: "start-sync", weight: 2, on: clusters},
@@ -75,10 +75,10 @@ func KindOf(name string) (Kind, bool) {
 	return Kind{}, false
 }
 
-func any(Node) bool       { return true }
-func gateway(n Node) bool { return n.Gateway }
-func mortal(n Node) bool  { return !n.NeverKilled }
-func powered(n Node) bool { return !n.KeepsPower && !n.NeverKilled }
+func any(Node) bool        { return true }
+func gateway(n Node) bool  { return n.Gateway }
+func killable(n Node) bool { return !n.NeverKilled }
+func powered(n Node) bool  { return !n.KeepsPower && !n.NeverKilled }
 
 func both(a, b func(Node) bool) func(Node) bool {
 	return func(n Node) bool { return a(n) && b(n) }
@@ -117,7 +117,7 @@ func withSync(t Topology) []target {
 func repository(Topology) []target { return []target{{"", []string{"repository"}}} }
 
 // TakesPower reports whether a kind of fault stops a node and everything on it.
-func TakesPower(kind string) bool {
+func CutsPower(kind string) bool {
 	k, _ := KindOf(kind)
 	return k.Start == "power-off" || k.Start == "reboot"
 }

@@ -104,7 +104,7 @@ func TestRoundSpares(t *testing.T) {
 			switch {
 			case !known:
 				t.Errorf("unknown kind: %v", e)
-			case isNode && TakesPower(e.Kind) && (n.KeepsPower || n.NeverKilled):
+			case isNode && CutsPower(e.Kind) && (n.KeepsPower || n.NeverKilled):
 				t.Errorf("power taken from a node with watched connections: %v", e)
 			case isNode && n.NeverKilled && strings.HasSuffix(k.Start, "-agent") && k.Start != "freeze-agent",
 				isNode && n.NeverKilled && k.Start == "kill-gateway":

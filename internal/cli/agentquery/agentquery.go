@@ -72,15 +72,15 @@ func Sockets(named []string, labDir string) ([]string, error) {
 
 // Request is a request to agents.
 type Request struct {
-	Path    string        // at their sockets
-	Args    []string      // of hawser-agent, in their pods
-	takes   time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
-	OnStart func()        // runs before the first request; nil = none
+	Path     string        // at their sockets
+	Args     []string      // of hawser-agent, in their pods
+	duration time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
+	OnStart  func()        // runs before the first request; nil = none
 }
 
 // NewRequest asks a command of hawser-agent with its flags, which are the same at sockets.
 func NewRequest(command string, flags url.Values, takes time.Duration) Request {
-	q := Request{Path: "/" + command + "?" + flags.Encode(), Args: []string{command, "-o", "json"}, takes: takes}
+	q := Request{Path: "/" + command + "?" + flags.Encode(), Args: []string{command, "-o", "json"}, duration: takes}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		for _, value := range flags[name] {
 			q.Args = append(q.Args, "--"+name, value)
@@ -166,12 +166,12 @@ func QueryAgents[T any](ctx context.Context, agents Agents, q Request) ([]Respon
 
 func (r *responses[T]) fromSockets(ctx context.Context, sockets []string, q Request) {
 	var group errgroup.Group
-	if q.takes == 0 {
+	if q.duration == 0 {
 		group.SetLimit(agentsAtOnce)
 	}
 	for _, socket := range sockets {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, q.takes+agentTimeout)
+			ctx, cancel := context.WithTimeout(ctx, q.duration+agentTimeout)
 			defer cancel()
 			raw, err := Fetch(ctx, socket, q.Path)
 			r.add(socket, raw, time.Now(), err)
@@ -185,7 +185,7 @@ func (r *responses[T]) fromPods(ctx context.Context, clusters []*kubeclient.Clie
 	var group sync.WaitGroup
 	for _, c := range clusters {
 		group.Go(func() {
-			answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: q.Args, Takes: q.takes})
+			answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: q.Args, Duration: q.duration})
 			if err != nil {
 				r.add(c.Name, nil, time.Time{}, err)
 			}
@@ -235,7 +235,7 @@ func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
 // Post sends a request that changes something to one agent, as Response.Agent names it, and decodes its
 // JSON answer.
 func (a Agents) Post(ctx context.Context, agent string, q Request, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, q.takes+postTimeout)
+	ctx, cancel := context.WithTimeout(ctx, q.duration+postTimeout)
 	defer cancel()
 	var raw []byte
 	var err error

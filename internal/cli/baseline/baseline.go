@@ -102,7 +102,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 	if !errors.Is(err, gitrepo.ErrNoBranch) {
 		return Published{}, fmt.Errorf("read published branch: %w", err)
 	}
-	return in.elsewhere(ctx, store, err)
+	return in.fetchFromOrigin(ctx, store, err)
 }
 
 // current reads the branch that was found, or the newer commit of its remote.
@@ -185,7 +185,7 @@ func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, ha
 
 // elsewhere looks for a branch that the repository lacks in those that it was cloned
 // from, as a shallow clone or one of a single branch lacks it.
-func (in Options) elsewhere(ctx context.Context, store *gitrepo.Store, missing error) (Published, error) {
+func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, missing error) (Published, error) {
 	names, err := store.Names()
 	if err != nil {
 		return Published{}, err
@@ -290,7 +290,7 @@ func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash)
 		}
 	}
 	p.Time = at.UTC().Format(time.RFC3339)
-	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, ago(time.Since(at)))
+	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, formatAge(time.Since(at)))
 	return p, p.check(in.Flag)
 }
 
@@ -310,7 +310,7 @@ func (p *Published) check(flag string) error {
 }
 
 // ago writes how long something is past, in its largest unit.
-func ago(d time.Duration) string {
+func formatAge(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
 		size time.Duration

@@ -57,7 +57,7 @@ func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 
 // posts returns the gateways of clusters, with the ports that they open and those that they
 // ask at.
-func posts(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
+func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	set := firewall.New(f)
 	var out []*probePod
 	openings := map[string][]firewall.Rule{}
@@ -119,7 +119,7 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 	if _, err := rand.Read(key); err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
-	all := posts(f, clusters)
+	all := newProbePods(f, clusters)
 	errands, failed := make([]*kubeclient.TestPods, len(clusters)), make([]error, len(clusters))
 	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
 		if err := errands[i].Cleanup(ctx); err != nil {
@@ -162,7 +162,7 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 			running = time.Now()
 		}
 		over := time.Now().After(end) || !running.IsZero() && time.Since(running) > portTimeout
-		if over || !slices.ContainsFunc(all, (*probePod).wants) {
+		if over || !slices.ContainsFunc(all, (*probePod).incomplete) {
 			break
 		}
 		select {
@@ -219,7 +219,7 @@ func (p *probePod) apply(told kubeclient.PodState, failed error) {
 func (p *probePod) starts() bool { return p.report == nil && !p.state.Image }
 
 // wants reports whether something is not known yet.
-func (p *probePod) wants() bool {
+func (p *probePod) incomplete() bool {
 	return p.starts() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
 }
 

@@ -28,7 +28,7 @@ type purgeTask struct {
 func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, purgeTimes[:], purgeInterval) }
 
 // quiet returns the minimum time without a packet of a purged flow.
-func (d *purgeTask) quiet(now time.Time) time.Duration {
+func (d *purgeTask) minIdle(now time.Time) time.Duration {
 	return min(now.Sub(d.at)-idleTolerance, ended)
 }
 
@@ -58,7 +58,7 @@ func purgeStale(ctx context.Context, now time.Time, purges []*purgeTask) (int, e
 	var found []Flow
 	err = list(ctx, func(f *Flow) {
 		name, ok := clusters.find(f.Reply.From.Addr())
-		if ok && stale(f, times, byName[name].quiet(now)) {
+		if ok && stale(f, times, byName[name].minIdle(now)) {
 			found = append(found, *f)
 		}
 	})

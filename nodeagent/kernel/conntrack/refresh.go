@@ -41,7 +41,7 @@ func refresh(ctx context.Context, device string, now time.Time, moves []*pathMov
 		switch err := s.send(&flows[i]); {
 		case err == nil:
 			out.sent++
-		case !errors.Is(err, errElsewhere):
+		case !errors.Is(err, errOtherHost):
 			out.failed++
 		}
 	}

@@ -111,10 +111,10 @@ func TestPurgeTimes(t *testing.T) {
 		}
 	}
 	d := p.purges["g2"]
-	if q := d.quiet(start.Add(15 * time.Second)); q != 13*time.Second {
+	if q := d.minIdle(start.Add(15 * time.Second)); q != 13*time.Second {
 		t.Errorf("quiet for %s at the first time, want 13s", q)
 	}
-	if q := d.quiet(start.Add(time.Hour)); q != ended {
+	if q := d.minIdle(start.Add(time.Hour)); q != ended {
 		t.Errorf("quiet for %s after an hour, want %s", q, ended)
 	}
 	p.takenOver(start, "g2", remote)

@@ -12,7 +12,7 @@ import (
 )
 
 // errElsewhere means that the route of a flow does not use the device between nodes.
-var errElsewhere = errors.New("route leads elsewhere")
+var errOtherHost = errors.New("route leads elsewhere")
 
 // sender sends refresh packets on the device between nodes, through a packet socket: below
 // routing, filters and conntrack of this node. So a refresh packet cannot leave by another
@@ -76,7 +76,7 @@ func (s *sender) send(f *Flow) error {
 func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	if mac, known := s.hops[to]; known {
 		if mac == nil {
-			return nil, errElsewhere
+			return nil, errOtherHost
 		}
 		return mac, nil
 	}
@@ -84,12 +84,12 @@ func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	// RouteGet returns an error for a blackhole, which is no path either.
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 || routes[0].LinkIndex != s.index {
-		return nil, errElsewhere
+		return nil, errOtherHost
 	}
 	via, _ := netip.AddrFromSlice(routes[0].Gw)
 	mac, known := s.macs[via.Unmap()]
 	if !known {
-		return nil, errElsewhere
+		return nil, errOtherHost
 	}
 	s.hops[to] = mac
 	return mac, nil

@@ -105,7 +105,7 @@ func TestMany(t *testing.T) {
 
 // TestElsewhere sends nothing if the route does not use the device between nodes, or is a
 // blackhole.
-func TestElsewhere(t *testing.T) {
+func TestOtherHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.open("tcp4")

@@ -68,7 +68,7 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 	if err != nil {
 		return status.Diagnosis{}, err
 	}
-	d := nftrace.Judge(steps, lasted, blocksOf(v.Input.Fabric, c.config.Cluster))
+	d := nftrace.Diagnose(steps, lasted, blocksOf(v.Input.Fabric, c.config.Cluster))
 	d.Prefixes = only
 	if rules := v.Input.Local.ForeignRules; len(rules) > 0 {
 		leak := desired.Drop{Reason: desired.DropLeak}.Chain()

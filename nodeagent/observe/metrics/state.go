@@ -70,9 +70,9 @@ func agentMetrics() []stateMetric {
 				}
 			}),
 		gaugeOf("hawser_ready", "1 if the last round was complete, nothing failed, and the name server runs.", nil,
-			func(s Snapshot, emit func(float64, ...string)) { emit(yes(s.Ready)) }),
+			func(s Snapshot, emit func(float64, ...string)) { emit(boolValue(s.Ready)) }),
 		gaugeOf("hawser_drained", "1 while this node's gateway is drained (hawser-agent drain).", nil,
-			func(s Snapshot, emit func(float64, ...string)) { emit(yes(s.Drained)) }),
+			func(s Snapshot, emit func(float64, ...string)) { emit(boolValue(s.Drained)) }),
 		gaugeOf("hawser_gateways", "Gateways of this cluster in the current fabric. Absent without a fabric.", nil,
 			func(s Snapshot, emit func(float64, ...string)) {
 				if s.Digest != "" {
@@ -112,7 +112,7 @@ func agentMetrics() []stateMetric {
 				}
 			}),
 		gaugeOf("hawser_signers_pinned", "1 if this agent accepts only fabrics of pinned signers.", nil,
-			func(s Snapshot, emit func(float64, ...string)) { emit(yes(s.Trust != nil)) }),
+			func(s Snapshot, emit func(float64, ...string)) { emit(boolValue(s.Trust != nil)) }),
 	}
 }
 
@@ -147,7 +147,7 @@ func inputValues(s Snapshot, emit func(float64, ...string)) {
 		}
 	}
 	for _, name := range names {
-		emit(yes(worst[name]), name)
+		emit(boolValue(worst[name]), name)
 	}
 }
 
@@ -162,7 +162,7 @@ func reachMetrics() []stateMetric {
 				}
 				// With transit, a cluster that was never reached has no entry in the paths.
 				for _, cluster := range s.Reachable {
-					emit(yes(up[cluster]), cluster)
+					emit(boolValue(up[cluster]), cluster)
 				}
 			}),
 		gaugeOf("hawser_feed_connected", "1 while the feed from that gateway is connected.",
@@ -170,7 +170,7 @@ func reachMetrics() []stateMetric {
 				for _, i := range s.Inputs {
 					if peer, is := strings.CutPrefix(i.Name, feedInput); is {
 						cluster, gateway, _ := strings.Cut(peer, "/")
-						emit(yes(i.OK), cluster, gateway)
+						emit(boolValue(i.OK), cluster, gateway)
 					}
 				}
 			}),
@@ -200,9 +200,9 @@ func linkMetrics() []stateMetric {
 		})
 	}
 	gauge("hawser_link_up", "1 while the link answers probes.",
-		func(c status.Connection) float64 { return yes(c.Status == status.Connected) })
+		func(c status.Connection) float64 { return boolValue(c.Status == status.Connected) })
 	gauge("hawser_link_chosen", "1 while the link is the active one of its pair of clusters.",
-		func(c status.Connection) float64 { return yes(c.Chosen) })
+		func(c status.Connection) float64 { return boolValue(c.Chosen) })
 	gauge("hawser_link_rank", "Rank of the link: 0 down, 1 alone, 2 draining, 3 unsteady, 4 good.",
 		func(c status.Connection) float64 { return float64(slices.Index(status.Ranks(), c.Rank)) })
 	trip("hawser_link_rtt_seconds", "Average round-trip time over the window of probes.", func(r *status.RTT) int64 { return r.Avg })
@@ -222,7 +222,7 @@ func linkMetrics() []stateMetric {
 	return out
 }
 
-func yes(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

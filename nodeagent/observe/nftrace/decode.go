@@ -45,7 +45,7 @@ func decode(message []byte, names func(index uint32) string) (Step, error) {
 		return Step{}, fmt.Errorf("read trace message: %w", err)
 	}
 	attrs.ByteOrder = binary.BigEndian
-	t := traceMessage{step: Step{Place: RuleRef{Family: family(message[0])}}, verdict: ^uint32(0)}
+	t := traceMessage{step: Step{Rule: RuleRef{Family: family(message[0])}}, verdict: ^uint32(0)}
 	for attrs.Next() {
 		t.parseAttr(attrs)
 	}
@@ -53,7 +53,7 @@ func decode(message []byte, names func(index uint32) string) (Step, error) {
 		return Step{}, fmt.Errorf("read trace message: %w", err)
 	}
 	if t.kind != unix.NFT_TRACETYPE_RULE {
-		t.step.Place.Rule = 0
+		t.step.Rule.Rule = 0
 	}
 	t.step.Verdict = t.decided()
 	t.step.Flow = t.flow(names)
@@ -63,11 +63,11 @@ func decode(message []byte, names func(index uint32) string) (Step, error) {
 func (t *traceMessage) parseAttr(attrs *netlink.AttributeDecoder) {
 	switch attrs.Type() {
 	case unix.NFTA_TRACE_TABLE:
-		t.step.Place.Table = attrs.String()
+		t.step.Rule.Table = attrs.String()
 	case unix.NFTA_TRACE_CHAIN:
-		t.step.Place.Chain = attrs.String()
+		t.step.Rule.Chain = attrs.String()
 	case unix.NFTA_TRACE_RULE_HANDLE:
-		t.step.Place.Rule = attrs.Uint64()
+		t.step.Rule.Rule = attrs.Uint64()
 	case unix.NFTA_TRACE_TYPE:
 		t.kind = attrs.Uint32()
 	case unix.NFTA_TRACE_ID:

@@ -30,11 +30,11 @@ type flowTrace struct {
 
 // Judge reports which rules dropped packets. steps are in order of time; lasted is the duration of
 // the capture; blocks are the prefixes of other clusters, for the advice.
-func Judge(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
+func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
 	var all []*flowTrace
 	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
-		if s.Place.own(chainPick) { // the kernel reuses packet IDs
+		if s.Rule.own(chainPick) { // the kernel reuses packet IDs
 			j := &flowTrace{began: s.At}
 			open[s.ID], all = j, append(all, j)
 		}
@@ -95,11 +95,11 @@ func (j *flowTrace) step(s Step) {
 	switch {
 	case j.end == Dropped:
 	case s.Verdict == Dropped || s.Verdict == Queued:
-		j.end, j.at = s.Verdict, s.Place
-	case s.Place.own(chainOut) || s.Place.own(chainInput):
+		j.end, j.at = s.Verdict, s.Rule
+	case s.Rule.own(chainOut) || s.Rule.own(chainInput):
 		j.end = Accepted
-	case s.Place.Table != Table:
-		j.at = s.Place
+	case s.Rule.Table != Table:
+		j.at = s.Rule
 	}
 }
 

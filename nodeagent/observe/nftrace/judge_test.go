@@ -12,9 +12,9 @@ import (
 
 // walk returns the steps of one packet: one step per place, the last one with a verdict.
 func walk(id uint32, at time.Duration, f *Flow, end Verdict, places ...RuleRef) []Step {
-	out := []Step{{At: at, ID: id, Place: RuleRef{"inet", Table, chainPick, 7}, Flow: f}}
+	out := []Step{{At: at, ID: id, Rule: RuleRef{"inet", Table, chainPick, 7}, Flow: f}}
 	for i, p := range places {
-		s := Step{At: at, ID: id, Place: p}
+		s := Step{At: at, ID: id, Rule: p}
 		if i == len(places)-1 {
 			s.Verdict = end
 		}
@@ -55,13 +55,13 @@ func TestJudge(t *testing.T) {
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 10.7.1.9:8080, in hw-vx0, out cni0"}}}}},
 		{"another ID after translation", func() []Step {
 			f := flow("10.7.2.5:4001", "242.2.0.9:80", "hw-vx0")
-			return append(walk(1, 0, a, Continues, hawser), Step{ID: 9, Place: forward, Flow: f}, Step{ID: 9, Place: rule, Verdict: Dropped})
+			return append(walk(1, 0, a, Continues, hawser), Step{ID: 9, Rule: forward, Flow: f}, Step{ID: 9, Rule: rule, Verdict: Dropped})
 		}(), status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "foreign", Packets: 1, Location: "rule 12 in chain cali-fw-1 of table ip calico",
 			Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, then tcp 10.7.2.5 -> 242.2.0.9:80, in hw-vx0, out hw-vx0"}}}}},
 		{"another ID and a translated source", append(walk(1, 0, a, Continues, forward),
-			Step{ID: 9, Place: through, Flow: flow("242.1.2.5:4001", "243.0.0.1:80", "hw-wg1")}), status.Diagnosis{Packets: 1, Passed: 1}},
+			Step{ID: 9, Rule: through, Flow: flow("242.1.2.5:4001", "243.0.0.1:80", "hw-wg1")}), status.Diagnosis{Packets: 1, Passed: 1}},
 		{"a reused ID of a packet that passed, without a first step", append(append(walk(1, 0, a, Continues, through), walk(2, 0, b, Continues, hawser)...),
-			Step{ID: 1, Place: through, Flow: flow("10.7.2.5:4002", "242.2.0.9:80", "hw-vx0")}), status.Diagnosis{Packets: 2, Passed: 2}},
+			Step{ID: 1, Rule: through, Flow: flow("10.7.2.5:4002", "242.2.0.9:80", "hw-vx0")}), status.Diagnosis{Packets: 2, Passed: 2}},
 		{"Hawser's own", walk(1, 0, a, Dropped, hawser),
 			status.Diagnosis{Packets: 1, Findings: []status.Finding{{Kind: "own", Packets: 1, Location: "rule 3 in chain forward of table inet hawser",
 				Flows: []string{"tcp 10.7.2.5 -> 243.0.0.1:80, in hw-vx0"}}}}},
@@ -76,12 +76,12 @@ func TestJudge(t *testing.T) {
 			status.Diagnosis{Packets: 2, Passed: 1}},
 		{"in flight at the end", walk(1, 9500*time.Millisecond, a, Continues, forward), status.Diagnosis{}},
 		{"without a flow", walk(1, 0, nil, Dropped, forward), status.Diagnosis{}},
-		{"not of the clusterset", []Step{{ID: 1, Place: forward, Verdict: Dropped, Flow: a}}, status.Diagnosis{}},
+		{"not of the clusterset", []Step{{ID: 1, Rule: forward, Verdict: Dropped, Flow: a}}, status.Diagnosis{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			have := Judge(tt.steps, 10*second, nil)
+			have := Diagnose(tt.steps, 10*second, nil)
 			tt.want.Seconds, have.Flows = 10, nil
 			for i := range have.Findings {
 				if have.Findings[i].Text == "" || have.Findings[i].Next == "" {
@@ -105,7 +105,7 @@ func TestJourneys(t *testing.T) {
 	}
 	through, forward := RuleRef{"inet", Table, chainOut, 0}, RuleRef{"ip", "filter", "FORWARD", 0}
 	passes := func(id uint32, at time.Duration, first, last *Flow) []Step {
-		return append(walk(id, at, first, Continues, forward), Step{At: at, ID: id, Place: through, Flow: last})
+		return append(walk(id, at, first, Continues, forward), Step{At: at, ID: id, Rule: through, Flow: last})
 	}
 	var steps []Step
 	for i, port := range []string{"40001", "40002", "40003"} { // requests of one client
@@ -113,7 +113,7 @@ func TestJourneys(t *testing.T) {
 	}
 	steps = append(steps, passes(7, 0, flow("10.7.1.9:8080", "242.3.0.1:40001", "cni0", ""), flow("242.1.0.9:80", "242.3.0.1:40001", "cni0", "hw-wg1"))...) // a reply
 	steps = append(steps, walk(8, 0, flow("10.7.2.5:40004", "243.0.0.1:80", "cni0", ""), Dropped, forward)...)
-	have := Judge(steps, 10*time.Second, nil)
+	have := Diagnose(steps, 10*time.Second, nil)
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
 	want := []status.FlowTrace{
 		{Ingress: ends("10.7.2.5", "243.0.0.1:80"), Egress: ends("242.1.2.5", "242.2.0.9:80"), In: "cni0", Out: "hw-wg1", Packets: 3, Passed: 3, First: 1, Middle: 4, Last: 7},
@@ -129,7 +129,7 @@ func TestJourneys(t *testing.T) {
 	for i := range uint32(rate) {
 		steps = append(steps, passes(100+i, time.Second, flow("10.7.2.5:41000", "243.0.0.1:80", "cni0", ""), flow("242.1.2.5:41000", "242.2.0.9:80", "cni0", "hw-wg1"))...)
 	}
-	if !Judge(steps, 10*time.Second, nil).Sampled {
+	if !Diagnose(steps, 10*time.Second, nil).Sampled {
 		t.Errorf("%d packets in a second, and the result is not marked as sampled", rate)
 	}
 }

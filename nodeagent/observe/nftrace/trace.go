@@ -38,7 +38,7 @@ const (
 type Step struct {
 	At      time.Duration // since the start of the capture
 	ID      uint32        // of the packet; the kernel reuses IDs
-	Place   RuleRef
+	Rule    RuleRef
 	Verdict Verdict
 	Flow    *Flow // nil = not in this step
 }

@@ -106,7 +106,7 @@ func TestWatch(t *testing.T) {
 	if traced == 0 {
 		t.Error("no selected packet was traced")
 	}
-	d := Judge(steps, lasted, nil)
+	d := Diagnose(steps, lasted, nil)
 	if d.Packets == 0 || d.Passed == 0 || len(d.Findings) != 1 {
 		t.Fatalf("%+v of %d steps", d, len(steps))
 	}

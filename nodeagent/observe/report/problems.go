@@ -52,7 +52,7 @@ func (r *Reporter) unready(v round.Outcome) []status.Problem {
 	if !r.config.Publication.DNSCleanedUp(v.Input) {
 		l.add(status.DNSNotRemoved, "", "the cluster's DNS still has the block of Hawser")
 	}
-	if r.mute(v) {
+	if r.dnsUnavailable(v) {
 		l.add(status.DNSNotAnswered, "", "the agent does not answer names of the clusterset: another program may use port 53 of dns.address")
 	}
 	return l.all

@@ -118,7 +118,7 @@ func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
 // Ready reports whether the node is in its desired state.
 func (r *Reporter) Ready() bool { return len(r.unready(r.config.Outcome())) == 0 }
 
-func (r *Reporter) mute(v round.Outcome) bool {
+func (r *Reporter) dnsUnavailable(v round.Outcome) bool {
 	return !v.Input.Fabric.Decommission && r.config.DNSDown()
 }
 
@@ -149,7 +149,7 @@ func (r *Reporter) Summary() status.Status {
 	}
 	f := v.Input.Fabric
 	s.Digest, s.Clusterset = v.Input.Digest, f.Name
-	s.DNSUnavailable, s.Ready = r.mute(v), len(r.unready(v)) == 0
+	s.DNSUnavailable, s.Ready = r.dnsUnavailable(v), len(r.unready(v)) == 0
 	s.LastPass = status.Pass{
 		At: v.Report.At, Took: v.Report.Took.String(), Changed: len(v.Report.Changed), Drift: r.config.Drift(),
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),

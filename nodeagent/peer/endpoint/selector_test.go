@@ -10,10 +10,10 @@ import (
 )
 
 var (
-	inner = netip.MustParseAddrPort("10.99.0.1:51820")
-	outer = netip.MustParseAddrPort("203.0.113.1:6000")
-	third = netip.MustParseAddrPort("198.51.100.1:51820")
-	away  = netip.MustParseAddrPort("192.0.2.1:31000")
+	inner     = netip.MustParseAddrPort("10.99.0.1:51820")
+	outer     = netip.MustParseAddrPort("203.0.113.1:6000")
+	third     = netip.MustParseAddrPort("198.51.100.1:51820")
+	otherPort = netip.MustParseAddrPort("192.0.2.1:31000")
 )
 
 func candidates(addrs ...netip.AddrPort) []model.Candidate {
@@ -186,7 +186,7 @@ func TestFollowerStays(t *testing.T) {
 // TestDialsIn: a peer that dials in from another address is not dialled.
 func TestDialsIn(t *testing.T) {
 	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
-	w.alive, w.at = true, away
+	w.alive, w.at = true, otherPort
 	w.run(time.Second, func() bool { return false })
 	if have, want := w.m.Reason("b/gw"), "the peer dialled in; not probed yet at 10.99.0.1, not probed yet at 203.0.113.1"; have != want {
 		t.Errorf("have %q, want %q", have, want)
@@ -255,7 +255,7 @@ func TestSaved(t *testing.T) {
 	if working := w.m.Working()["b/gw"]; working != outer {
 		t.Errorf("working %s", working)
 	}
-	w = newWorld(r, map[string]netip.AddrPort{"b/gw": away})
+	w = newWorld(r, map[string]netip.AddrPort{"b/gw": otherPort})
 	if to := w.m.RemoteEndpoints()["b/gw"]; to.Addr.IsValid() {
 		t.Errorf("an address that is no candidate is dialled: %v", to)
 	}

@@ -15,7 +15,7 @@ const (
 	// maxPerSource bounds the connections from one address.
 	maxPerSource = 8
 	// maxStrangers bounds the connections from all unknown addresses together.
-	maxStrangers = 64
+	maxUnknownSources = 64
 )
 
 // session is a connection to a Server. The mutex of the Server guards its fields.
@@ -53,7 +53,7 @@ func (s *Server) addSession(conn net.Conn) *session {
 	if len(same) >= maxPerSource {
 		oldest := same[max(0, slices.IndexFunc(same, func(other *session) bool { return !other.authenticated }))]
 		s.endSession(oldest)
-	} else if !s.knows(added.from) && strangers >= maxStrangers {
+	} else if !s.knows(added.from) && strangers >= maxUnknownSources {
 		return nil
 	}
 	s.sessions = append(s.sessions, added)

@@ -56,7 +56,7 @@ func TestIdleHandshakes(t *testing.T) {
 	s.Server.mu.Lock()
 	n := len(s.sessions)
 	s.Server.mu.Unlock()
-	if n > maxStrangers+2*maxPerSource {
+	if n > maxUnknownSources+2*maxPerSource {
 		t.Errorf("%d connections are open", n)
 	}
 }
@@ -101,7 +101,7 @@ func TestUnknownNodes(t *testing.T) {
 	honest := subscribe(node)
 	honest.awaitState(t, stateOf("x", ready("one")))
 	// Strangers claim the honest node's name, from more addresses than the limit.
-	for i := range maxStrangers + 10 {
+	for i := range maxUnknownSources + 10 {
 		subscribe(netip.AddrFrom4([4]byte{127, 83, 0, byte(1 + i)}))
 	}
 	strangers := func() (n int) {
@@ -114,7 +114,7 @@ func TestUnknownNodes(t *testing.T) {
 		}
 		return n
 	}
-	await(t, "as many strangers as the limit", func() bool { return strangers() == maxStrangers })
+	await(t, "as many strangers as the limit", func() bool { return strangers() == maxUnknownSources })
 	await(t, "a refusal", func() bool { return s.count(errFull.Error()) > 0 })
 	if honest.count("feed connected") != 1 {
 		t.Error("strangers ended the session of a node")

@@ -11,7 +11,7 @@ import (
 
 // lonely is a gateway with n tunnels and no network: each probe gets a reply at once, except those
 // to a dead target.
-type lonely struct {
+type singleLink struct {
 	*Prober
 	now  time.Time
 	dead map[netip.Addr]bool
@@ -25,8 +25,8 @@ func remoteAddr(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-func newLonely(n int, s Settings) *lonely {
-	l := &lonely{now: epoch, dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{}}
+func newSingleLink(n int, s Settings) *singleLink {
+	l := &singleLink{now: epoch, dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{}}
 	l.Prober = New(Config{Cluster: "a", Gateway: "a1", Port: 4804, Settings: s})
 	l.clock = func() time.Time { return l.now }
 	var targets []Target
@@ -43,7 +43,7 @@ func peerOf(i int) GatewayID {
 }
 
 // run advances the simulated time.
-func (l *lonely) run(d time.Duration) {
+func (l *singleLink) run(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
 		packets, wait := l.Tick(l.now)
 		for _, o := range packets {
@@ -56,7 +56,7 @@ func (l *lonely) run(d time.Duration) {
 	}
 }
 
-func (l *lonely) reply(o outgoing) {
+func (l *singleLink) reply(o outgoing) {
 	m, _ := decode(o.Raw)
 	has := m.generation
 	m.reply, m.from, m.to, m.generation, m.linkAdvert = true, m.to, m.from, 0, linkAdvert{rank: Good, traffic: l.traffic[o.To.Addr()]}
@@ -69,7 +69,7 @@ func (l *lonely) reply(o outgoing) {
 	}
 }
 
-func (l *lonely) total() (n int) {
+func (l *singleLink) total() (n int) {
 	for _, sent := range l.sent {
 		n += sent
 	}
@@ -91,7 +91,7 @@ func TestBudget(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLonely(tt.targets, calm)
+			l := newSingleLink(tt.targets, calm)
 			l.run(10 * time.Second)
 			clear(l.sent)
 			l.run(10 * time.Second)
@@ -133,7 +133,7 @@ func TestIdleLinksShareTicks(t *testing.T) {
 // TestTrafficIsProbedAtFullRate sends traffic at this gateway, at the peer and at a sibling.
 func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	t.Parallel()
-	l := newLonely(3000, calm)
+	l := newSingleLink(3000, calm)
 	own, sibling := netip.AddrFrom4([4]byte{192, 0, 2, 1}), netip.AddrFrom4([4]byte{192, 0, 2, 2})
 	targets := []Target{{Peer: GatewayID{"a", "a2"}, Source: own, Addr: sibling, Device: vxlan}}
 	for _, o := range l.sorted {
@@ -214,7 +214,7 @@ func TestIdleLinkDies(t *testing.T) {
 // link in use.
 func TestStandbyDeath(t *testing.T) {
 	t.Parallel()
-	l := newLonely(3000, calm)
+	l := newSingleLink(3000, calm)
 	l.run(10 * time.Second)
 	l.dead[remoteAddr(5)] = true
 	l.run(maxIdle + 900*time.Millisecond)
@@ -238,9 +238,9 @@ func TestStandbyDeath(t *testing.T) {
 }
 
 // TestPokesAreBounded changes the adverts of many links repeatedly.
-func TestPokesAreBounded(t *testing.T) {
+func TestUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
-	l := newLonely(500, calm)
+	l := newSingleLink(500, calm)
 	l.run(5 * time.Second)
 	begin := l.Snapshot().Stats.Updates
 	for i := range 100 {
@@ -261,9 +261,9 @@ func TestPokesAreBounded(t *testing.T) {
 
 // TestUnansweredPoke checks that an unanswered triggered update is repeated a few times, and then
 // left to the probes.
-func TestUnansweredPoke(t *testing.T) {
+func TestUnansweredUpdate(t *testing.T) {
 	t.Parallel()
-	l := newLonely(1, calm)
+	l := newSingleLink(1, calm)
 	l.SetTraffic(map[string]bool{peerOf(0).Cluster: true})
 	l.run(5 * time.Second)
 	l.dead[remoteAddr(0)] = true
@@ -281,7 +281,7 @@ func TestUnansweredPoke(t *testing.T) {
 
 func TestSubscribersAreBounded(t *testing.T) {
 	t.Parallel()
-	l := newLonely(1, calm)
+	l := newSingleLink(1, calm)
 	l.run(time.Second)
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
 	probe := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
@@ -315,7 +315,7 @@ func TestSubscribersAreBounded(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	l := newLonely(2, calm)
+	l := newSingleLink(2, calm)
 	l.run(time.Second)
 	f.Add((&message{from: peerOf(0).hash(), to: l.self, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}}).encode(), true)
 	f.Add((&message{to: l.self, generation: 1}).encode(), false)
@@ -338,7 +338,7 @@ func FuzzReceive(f *testing.F) {
 // BenchmarkTick simulates one second of a gateway with 3000 tunnels that all reply: the probes, the
 // replies, and the updates.
 func BenchmarkTick(b *testing.B) {
-	l := newLonely(3000, calm)
+	l := newSingleLink(3000, calm)
 	l.run(10 * time.Second)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -347,7 +347,7 @@ func BenchmarkTick(b *testing.B) {
 }
 
 func BenchmarkSnapshot(b *testing.B) {
-	l := newLonely(3000, calm)
+	l := newSingleLink(3000, calm)
 	l.run(10 * time.Second)
 	for b.Loop() {
 		l.Snapshot()
@@ -355,7 +355,7 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 func BenchmarkAnnounce(b *testing.B) {
-	l := newLonely(3000, calm)
+	l := newSingleLink(3000, calm)
 	l.run(10 * time.Second)
 	for b.Loop() {
 		l.publishChanges(nil, l.now)
@@ -363,7 +363,7 @@ func BenchmarkAnnounce(b *testing.B) {
 }
 
 // TestOvertakenPoke delivers an older reply after a change: the next triggered update corrects it.
-func TestOvertakenPoke(t *testing.T) {
+func TestOvertakenUpdate(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 1, 1)
 	a, b := m.node("a", "a-gw0"), m.node("b", "b-gw0")

@@ -77,7 +77,7 @@ func TestOlderAgent(t *testing.T) {
 // TestFlood checks that probes of unknown senders use neither the reply budget of known ones nor
 // memory. It is not parallel: allocations of other tests would count.
 func TestFlood(t *testing.T) {
-	l := newLonely(3, calm)
+	l := newSingleLink(3, calm)
 	node := remoteAddr(1 << 20)
 	l.SetNodes([][]netip.Addr{{node}})
 	l.run(time.Second)
@@ -125,9 +125,9 @@ func TestFlood(t *testing.T) {
 
 // TestStrangersAreNoSiblings checks that a sender that is no node of the cluster does not end
 // isolation and gets no updates.
-func TestStrangersAreNoSiblings(t *testing.T) {
+func TestUnknownSendersAreNoSiblings(t *testing.T) {
 	t.Parallel()
-	l := newLonely(1, calm)
+	l := newSingleLink(1, calm)
 	node, stranger := remoteAddr(1<<20), remoteAddr(1<<21)
 	l.SetNodes([][]netip.Addr{{node}})
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}

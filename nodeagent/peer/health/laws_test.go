@@ -219,7 +219,7 @@ func TestNewTunnels(t *testing.T) {
 
 // TestLonelyCluster kills all nodes but one gateway. It is isolated, but still used, by itself and
 // by other clusters.
-func TestLonelyCluster(t *testing.T) {
+func TestIsolatedCluster(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 2, 2)
 	m.node("b", "worker").off = true

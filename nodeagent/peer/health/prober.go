@@ -44,7 +44,7 @@ type Prober struct {
 	verifyLimit transport.RateLimiter                 // triggered updates that only verify a peer
 	nodes       map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
 	// strangers limits the replies to all other senders together.
-	strangers transport.RateLimiter
+	unknownSenders transport.RateLimiter
 
 	activeLinks    map[string]model.Path
 	traffic        map[string]bool // as in SetTraffic
@@ -68,7 +68,7 @@ func New(config Config) *Prober {
 		clock:       time.Now,
 		gateway:     config.Gateway,
 		self:        GatewayID{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
-		settings:    config.Settings.sane(),
+		settings:    config.Settings.bounded(),
 		wake:        config.Wake,
 		targets:     map[Target]*target{},
 		byFlow:      map[flow]*target{},
@@ -216,7 +216,7 @@ func (p *Prober) SetListen(listen []Listen) {
 // SetSettings sets the interval and misses.
 func (p *Prober) SetSettings(settings Settings) {
 	p.change(func(now time.Time) bool {
-		p.settings = settings.sane()
+		p.settings = settings.bounded()
 		for _, t := range p.sorted {
 			if soon := now.Add(p.settings.Interval); soon.Before(t.next) {
 				t.next = soon
@@ -228,7 +228,7 @@ func (p *Prober) SetSettings(settings Settings) {
 }
 
 // sane bounds the settings, so that wrong ones cause no busy loop.
-func (s Settings) sane() Settings {
+func (s Settings) bounded() Settings {
 	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }
 

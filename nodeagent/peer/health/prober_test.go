@@ -154,7 +154,7 @@ func TestProberFirstAndLaterTargets(t *testing.T) {
 	a.await(t, "the loss of the first", func(s Snapshot) bool { return s.Rank("a1", first.Peer) == Down })
 }
 
-func TestProberIgnoresStrangers(t *testing.T) {
+func TestProberIgnoresUnknownSenders(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(21), p), start(t, "b", "b1", loopback(22), p)
@@ -182,7 +182,7 @@ func TestReplyRateIsBounded(t *testing.T) {
 	t.Parallel()
 	p := New(Config{})
 	now := time.Now()
-	allowed, b := 0, &p.strangers
+	allowed, b := 0, &p.unknownSenders
 	for range 3 * replyRate {
 		if p.allow(b, now) {
 			allowed++

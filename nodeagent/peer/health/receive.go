@@ -100,7 +100,7 @@ func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed boo
 		reply: true, triggered: m.triggered, sequence: m.sequence, nonce: m.nonce,
 		from: m.to, to: m.message.from, linkAdvert: linkAdvert{rank: p.condition().rank},
 	}
-	replies, budget := []message{head}, &p.strangers
+	replies, budget := []message{head}, &p.unknownSenders
 	if m.at.Device != "" {
 		replies = p.reach.replies(m.generation, head)
 		if own := p.nodes[m.from.Addr()]; own != nil {

@@ -15,16 +15,16 @@ import (
 // end is one gateway of the model: the agent, which may be down, and its kernel, which keeps
 // forwarding.
 type end struct {
-	pair    *Pair // nil = the agent is down
-	back    time.Time
-	fabric  []TunnelID  // wanted later,
-	at      []time.Time // at these times
-	want    TunnelID
-	saved   Saved
-	tunnels []TunnelID // in the kernel
-	use     TunnelID
-	round   time.Time // time of the next round
-	started uint64
+	pair      *Pair // nil = the agent is down
+	restartAt time.Time
+	fabric    []TunnelID  // wanted later,
+	at        []time.Time // at these times
+	want      TunnelID
+	saved     Saved
+	tunnels   []TunnelID // in the kernel
+	use       TunnelID
+	round     time.Time // time of the next round
+	started   uint64
 }
 
 type flight struct {
@@ -80,7 +80,7 @@ func (m *model) step(i int) {
 		m.logf("end %d wants %s", i, e.want)
 	}
 	if e.pair == nil {
-		if e.back.After(m.now) {
+		if e.restartAt.After(m.now) {
 			return
 		}
 		e.started += 1 << 20
@@ -208,7 +208,7 @@ func (m *model) run(span time.Duration, restarts bool) error {
 	for end := m.now.Add(span); m.now.Before(end); m.now = m.now.Add(tick) {
 		if restarts && m.r.IntN(1500) == 0 {
 			e := m.ends[m.r.IntN(2)]
-			e.pair, e.back = nil, m.now.Add(time.Duration(m.r.IntN(15000))*time.Millisecond)
+			e.pair, e.restartAt = nil, m.now.Add(time.Duration(m.r.IntN(15000))*time.Millisecond)
 		}
 		if restarts && m.r.IntN(1000) == 0 {
 			m.moving = !m.moving

@@ -131,7 +131,7 @@ func TestHistory(t *testing.T) {
 }
 
 // TestStrangers checks that only the peer gets a reply, and only over the tunnel of the pair.
-func TestStrangers(t *testing.T) {
+func TestUnknownSenders(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
 	a, b := newNodes()

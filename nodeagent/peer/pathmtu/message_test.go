@@ -53,7 +53,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		answers := finders[a].Receive(begin, transport.Packet{From: netip.AddrPortFrom(a, 4804), Message: m})
+		answers := finders[a].Receive(testStart, transport.Packet{From: netip.AddrPortFrom(a, 4804), Message: m})
 		if len(answers) > 0 && int(m.Size.Bytes) != len(raw)+overhead(a) {
 			t.Errorf("a probe of %d bytes states %d", len(raw)+overhead(a), m.Size.Bytes)
 		}

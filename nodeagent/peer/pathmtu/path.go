@@ -60,7 +60,7 @@ type linkState struct {
 	high    int // smallest size that failed
 	top     int // the failed size that started the search
 	returns int // tries of full size in this black hole
-	back    time.Time
+	retryAt time.Time
 }
 
 func newPath(now time.Time, l Link, interval, first time.Duration) *linkState {
@@ -107,7 +107,7 @@ func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sent, change
 	if p.due.After(now) {
 		return nil, changed
 	}
-	if p.phase == phaseSteady && p.State == BlackHole && !p.back.After(now) {
+	if p.phase == phaseSteady && p.State == BlackHole && !p.retryAt.After(now) {
 		p.phase, p.fails = phaseRecovery, 0
 	}
 	p.trying = true
@@ -188,8 +188,8 @@ func (p *linkState) onSilence(now time.Time) bool {
 func (p *linkState) toSteady(now time.Time) {
 	p.phase, p.fails = phaseSteady, 0
 	p.due = now.Add(p.interval)
-	if p.State == BlackHole && p.back.Before(p.due) {
-		p.due = p.back
+	if p.State == BlackHole && p.retryAt.Before(p.due) {
+		p.due = p.retryAt
 	}
 }
 
@@ -245,7 +245,7 @@ func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	} else if p.fails++; p.fails < confirmMisses {
 		return false
 	}
-	p.back = now.Add(recoveryInterval)
+	p.retryAt = now.Add(recoveryInterval)
 	state := BlackHole
 	if p.low >= p.MTU {
 		state = OK
@@ -265,7 +265,7 @@ func (p *linkState) onRecoveryResult(now time.Time, passed bool) bool {
 	if p.fails++; p.fails < misses {
 		return false
 	}
-	p.back = now.Add(recoveryInterval)
+	p.retryAt = now.Add(recoveryInterval)
 	if p.returns++; p.returns%recoveryPerSearch == 0 && p.MTU-p.PathMTU > 1 {
 		p.search(p.PathMTU, p.MTU)
 		return false

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	link  = Link{
+	testStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	link      = Link{
 		Peer: "g2/a", Source: netip.MustParseAddr("241.0.0.1"), Addr: netip.MustParseAddr("241.0.0.2"), MTU: 1420, InUse: true,
 	}
 )
@@ -31,7 +31,7 @@ type simulation struct {
 func simulate(t *testing.T, l Link, passes func(size int) bool) *simulation {
 	t.Helper()
 	return &simulation{
-		t: t, now: begin, path: newPath(begin, l, testInterval(l), 0), passes: passes, rtt: 20 * time.Millisecond,
+		t: t, now: testStart, path: newPath(testStart, l, testInterval(l), 0), passes: passes, rtt: 20 * time.Millisecond,
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
 }
@@ -118,7 +118,7 @@ func (s *simulation) record(changed bool) {
 func (s *simulation) expect(state string, value int) {
 	s.t.Helper()
 	if s.path.State != state || s.path.PathMTU != value {
-		s.t.Fatalf("after %s: %s %d, want %s %d", s.now.Sub(begin), s.path.State, s.path.PathMTU, state, value)
+		s.t.Fatalf("after %s: %s %d, want %s %d", s.now.Sub(testStart), s.path.State, s.path.PathMTU, state, value)
 	}
 }
 
@@ -273,24 +273,24 @@ func TestSlowLine(t *testing.T) {
 // TestForged checks that only the reply to a probe counts.
 func TestForged(t *testing.T) {
 	t.Parallel()
-	p := newPath(begin, link, activeInterval, 0)
+	p := newPath(testStart, link, activeInterval, 0)
 	nonce := uint64(7)
-	out, _ := p.tick(begin, func() uint64 { nonce++; return nonce })
+	out, _ := p.tick(testStart, func() uint64 { nonce++; return nonce })
 	if len(out) != 1 || out[0].size != 1420 {
 		t.Fatalf("probes %+v", out)
 	}
 	for _, m := range []wire.SizeProbe{
 		{Nonce: out[0].nonce + 1, Bytes: 1420}, {Nonce: out[0].nonce, Bytes: 1300}, {Nonce: 0, Bytes: 0},
 	} {
-		if known, changed := p.onReply(begin, m); known || changed {
+		if known, changed := p.onReply(testStart, m); known || changed {
 			t.Errorf("accepted %+v", m)
 		}
 	}
 	m := wire.SizeProbe{Reply: true, Nonce: out[0].nonce, Bytes: 1420}
-	if known, changed := p.onReply(begin, m); !known || !changed {
+	if known, changed := p.onReply(testStart, m); !known || !changed {
 		t.Error("the valid reply was not accepted")
 	}
-	if known, _ := p.onReply(begin, m); known {
+	if known, _ := p.onReply(testStart, m); known {
 		t.Error("the reply was accepted twice")
 	}
 }

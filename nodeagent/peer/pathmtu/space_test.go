@@ -97,7 +97,7 @@ func TestPackets(t *testing.T) {
 	end := time.Now()
 	for _, p := range there.paths {
 		there.mu.Lock()
-		p.back = end // otherwise the test takes twenty seconds
+		p.retryAt = end // otherwise the test takes twenty seconds
 		p.due = end
 		there.queue.Schedule(p, end)
 		there.mu.Unlock()

@@ -57,9 +57,9 @@ const (
 	flagTriggered   byte = 1 << 0
 	flagUnsolicited byte = 1 << 1
 
-	flagUses    byte = 1 << 3
-	flagTakes   byte = 1 << 4
-	flagTraffic byte = 1 << 5
+	flagUses           byte = 1 << 3
+	flagAcceptsTransit byte = 1 << 4
+	flagTraffic        byte = 1 << 5
 
 	flagWantReply byte = 1 << 0
 	flagChanges   byte = 1 << 1
@@ -225,7 +225,7 @@ func (w LinkAdvert) flags() byte {
 }
 
 func advertOf(flags byte) LinkAdvert {
-	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagTakes != 0, Traffic: flags&flagTraffic != 0}
+	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagAcceptsTransit != 0, Traffic: flags&flagTraffic != 0}
 }
 
 func (l *LinkStateList) append(out []byte) []byte {
