@@ -155,7 +155,7 @@ func TestDiffDecidedBy(t *testing.T) {
 	}
 }
 
-// TestAddressOfNobody checks that addresses outside the topology are errors, not answers.
+// TestUnknownAddress checks that addresses outside the topology are errors, not answers.
 func TestUnknownAddress(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -197,7 +197,7 @@ func (l *liveCheck) allowed() iter.Seq[*Destination] {
 	}
 }
 
-// concerned returns the clusters on the path to a destination.
+// pathClusters returns the clusters on the path to a destination.
 func (l *liveCheck) pathClusters(t *Destination) []string {
 	out := []string{l.answer.From.Cluster, t.Cluster}
 	for _, h := range t.Live.Hops {

@@ -15,7 +15,7 @@ import (
 func (l *liveCheck) clusters() {
 	var names []string
 	for t := range l.allowed() {
-		names = append(names, l.concerned(t)...)
+		names = append(names, l.pathClusters(t)...)
 	}
 	names = slices.Compact(sorted(names))
 	var agents []status.Status

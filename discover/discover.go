@@ -240,7 +240,7 @@ func outside(list, others []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// some shows the first of many names.
+// firstNames joins the first of many names.
 func firstNames(names []string) string {
 	slices.Sort(names)
 	return humanize.FirstN(names, maxNamed)

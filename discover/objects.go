@@ -102,7 +102,7 @@ func (o Objects) all(kind string) []unstructured.Unstructured {
 	return out
 }
 
-// one returns the object with a name, nil if absent.
+// object returns the object with a name, nil if absent.
 func (o Objects) object(kind, namespace, name string) *unstructured.Unstructured {
 	for _, item := range o.all(kind) {
 		if item.GetNamespace() == namespace && item.GetName() == name {

@@ -277,7 +277,7 @@ func (r *textEdit) cut(from, to, before, after *yaml.Node) {
 	}
 }
 
-// end returns the column after a node that is on one line.
+// endColumn returns the column after a node that is on one line.
 func (r *textEdit) endColumn(n *yaml.Node) int {
 	line, depth, quote := r.lines[n.Line-1], 0, byte(0)
 	for at := n.Column - 1; at < len(line); at++ {

@@ -32,7 +32,7 @@ const (
 // AgentCommand is what to ask of agents.
 type AgentCommand struct {
 	Args []string // of hawser-agent
-	// Takes is the duration of the command in the agent. If it is not zero, all agents run it at the same
+	// Duration is the duration of the command in the agent. If it is not zero, all agents run it at the same
 	// time, otherwise eight.
 	Duration time.Duration
 }

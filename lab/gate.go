@@ -86,7 +86,7 @@ func (g *runningRouter) reconfigure(t *routerSpec, w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// forget drops all mappings, like a router after a power loss.
+// dropMappings drops all mappings, like a router after a power loss.
 func (g *runningRouter) dropMappings() error {
 	h, err := netlink.NewHandleAt(g.space.ns, unix.NETLINK_NETFILTER)
 	if err != nil {

@@ -233,7 +233,7 @@ func (d *daemon) waiting(s *Status) []string {
 	return out
 }
 
-// unheard reports whether a running agent waits for another cluster's feed.
+// lacksFeeds reports whether a running agent waits for another cluster's feed.
 func (s *Status) lacksFeeds() bool {
 	return slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return len(n.Agent.MissingFeeds) > 0 })
 }

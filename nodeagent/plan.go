@@ -67,7 +67,7 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	return do.Node, nil
 }
 
-// planBeside plans with a second agent: the engine and its handles are not safe for concurrent
+// planWithSecondAgent plans with a second agent: the engine and its handles are not safe for concurrent
 // use.
 func (c Config) planWithSecondAgent(ctx context.Context) (changes []converge.Change, err error) {
 	beside, err := New(c, slog.New(slog.DiscardHandler))

@@ -121,7 +121,7 @@ type Status struct {
 // maxCommits bounds the history in Status.
 const maxCommits = 32
 
-// board is the status that the loop writes and HTTP handlers read.
+// statusHolder is the status that the loop writes and HTTP handlers read.
 type statusHolder struct{ current atomic.Pointer[Status] }
 
 func (b *statusHolder) load() Status { return *b.current.Load() }

@@ -164,7 +164,7 @@ func withExtensionBlocks(blocks []netip.Prefix, mappings []fabric.Mapping) []net
 	return out
 }
 
-// hides reports whether a cluster uses globalnet for a family.
+// usesGlobalnet reports whether a cluster uses globalnet for a family.
 func (b *builder) usesGlobalnet(cluster string, family int) bool {
 	if family == 4 {
 		return b.hidden[cluster].IPv4

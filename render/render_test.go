@@ -251,7 +251,7 @@ func TestNothingMovesAByte(t *testing.T) {
 	}
 }
 
-// TestNewClusterTouchesNobody: a new cluster changes no file of another cluster.
+// TestNewClusterChangesNoOther: a new cluster changes no file of another cluster.
 func TestNewClusterChangesNoOther(t *testing.T) {
 	t.Parallel()
 	before := input(t, world(3, 3))

@@ -74,7 +74,7 @@ type foreign struct {
 	want string // output of showScript, the same on every node
 }
 
-// plant creates the objects on the given nodes.
+// create creates the objects on the given nodes.
 func (f *foreign) create(ctx context.Context, nodes ...string) error {
 	var errs []error
 	for _, id := range nodes {

@@ -18,7 +18,7 @@ type usage struct {
 	files int   // open files
 }
 
-// witnesses measures the processes of the nodes whose agents are never killed. The key is the
+// measureUnkilled measures the processes of the nodes whose agents are never killed. The key is the
 // process, so a restarted one is not compared with its predecessor.
 func (b *chaosLab) measureUnkilled(ctx context.Context) (map[netnsexec.Process]usage, error) {
 	out := map[netnsexec.Process]usage{}
@@ -88,7 +88,7 @@ const (
 	growthFiles  = 32
 )
 
-// grown lists the processes that grew beyond the allowed growth.
+// listGrown lists the processes that grew beyond the allowed growth.
 func listGrown(before, after map[netnsexec.Process]usage) []string {
 	var out []string
 	for p, a := range before {

@@ -60,7 +60,7 @@ func Open(ctx context.Context, dial Dialer, target string, kind Kind, who string
 	return c, conn.SetDeadline(time.Time{})
 }
 
-// greet sends the first message of a connection and returns the server's name.
+// handshake sends the first message of a connection and returns the server's name.
 func handshake(ctx context.Context, conn net.Conn, messages io.Reader, hello message) (server string, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {

@@ -29,9 +29,9 @@ type spdxRef struct {
 	Locator  string `json:"referenceLocator"`
 }
 
-// bill writes what the images of one name are made of in the format of SPDX 2.3: Go itself
-// and the modules of each Go program, and the Debian packages of packagesLabel. The same
-// images give the same bytes, so the time in it says nothing.
+// writeSBOM writes the components of the images of one name in the format of SPDX 2.3: Go itself
+// and the modules of each Go program, and the Debian packages of packagesLabel. Equal images
+// make equal bytes, so the time in it is constant.
 func writeSBOM(images ...ociimage.Image) ([]byte, error) {
 	seen := map[string]bool{}
 	parts := []spdxPackage{}

@@ -28,7 +28,7 @@ func Replace(path string, content []byte, mode os.FileMode) error {
 }
 
 // Rewrite is Write for a file that is there, which may be behind a link: its mode and owner stay.
-// When it returns nil, the new content is what is found after a crash.
+// When it returns nil, the new content survives a crash.
 func Rewrite(path string, content []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func Rewrite(path string, content []byte) error {
 	return nil
 }
 
-// like gives an open file the mode and the owner of another.
+// copyModeAndOwner sets the mode and the owner of an open file to those of another file.
 func copyModeAndOwner(f *os.File, path string) error {
 	was, err := os.Stat(path)
 	if err != nil {

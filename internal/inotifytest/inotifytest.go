@@ -18,9 +18,8 @@ import (
 // env says, in the environment, that a test runs in its own user namespace.
 const env = "HAWSER_TEST_INOTIFY"
 
-// Alone reports whether the test runs in a user namespace of its own, which has
-// its own limit, so that nobody else notices what is used up. Otherwise it runs
-// this test again in one.
+// RunIsolated reports whether the test runs in a user namespace of its own, which has
+// its own limit of watches. Otherwise it runs this test again in such a namespace.
 func RunIsolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(env) != "" {

@@ -128,7 +128,7 @@ type sample struct {
 	Labels string `json:"labels"`
 }
 
-// TestRulesTold: each alert says what it is about and leads to a paragraph about itself,
+// TestRulesDocumented: each alert says what it is about and leads to a paragraph about itself,
 // and there are no others.
 func TestRulesDocumented(t *testing.T) {
 	t.Parallel()

@@ -189,7 +189,7 @@ func (t *Text) write(out *strings.Builder) {
 		class, t.X, t.Y, t.Size, weight, t.Anchor, turn, Escape(t.Text))
 }
 
-// tip is the head of an arrow that is level or upright.
+// arrowHead is the head of an arrow that is level or upright.
 func arrowHead(l Line) string {
 	const long, half = 9.0, 4.5
 	x, y := l.X2, l.Y2

@@ -61,7 +61,7 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 	group.Wait()
 }
 
-// shelf is the content of one file.
+// dumpFile is the content of one file.
 type dumpFile struct {
 	file   string
 	kind   schema.GroupVersionKind
@@ -77,7 +77,7 @@ type scope struct {
 	only      func(*unstructured.Unstructured) bool
 }
 
-// shelves are all files of objects.
+// dumpFiles returns all files of objects.
 func dumpFiles() []dumpFile {
 	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
 	system, everywhere := []scope{{namespace: render.Namespace}}, []scope{{}}

@@ -113,7 +113,7 @@ func serve(ctx context.Context, config Config, packets net.PacketConn, stream ne
 	return errors.Join(errs...)
 }
 
-// lingering is a listener whose connections close without a reset: closing with unread queries
+// lingeringListener is a listener whose connections close without a reset: closing with unread queries
 // would discard the last replies in flight (RFC 1122, 4.2.2.13).
 type lingeringListener struct{ net.Listener }
 

@@ -238,7 +238,7 @@ func (n *nftNS) dial(from, to, port string) *net.UDPConn {
 	return conn.(*net.UDPConn)
 }
 
-// nftSaid is a reply of serve.
+// nftReply is a reply of serve.
 type nftReply struct {
 	server, client string
 	segment        int

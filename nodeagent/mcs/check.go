@@ -115,7 +115,7 @@ func (o *Offer) shared() *Offer {
 	return &out
 }
 
-// sharables returns the entries that imports may have; entries itself if these are all.
+// shareable returns the entries that imports may have; entries itself if these are all.
 func shareable(entries map[string]string) map[string]string {
 	out := entries
 	for key := range entries {

@@ -133,7 +133,7 @@ func declaredPortConflict(r *ResolvedExport) string {
 		clip(portsText(r.Ports)), strings.Join(clusters, ", in "), more)
 }
 
-// taken adds the reason ImportTaken to the condition.
+// withImportTaken adds the reason ImportTaken to the condition.
 func (c Condition) withImportTaken(cluster string) Condition {
 	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by another controller. Traffic is not affected."
 	if c.Status != isTrue {
@@ -142,7 +142,7 @@ func (c Condition) withImportTaken(cluster string) Condition {
 	return Condition{Conflict, isTrue, c.Reason + "," + reasonTaken, c.Message + " " + text}
 }
 
-// alike reports whether two offers have no conflict.
+// agree reports whether two offers have no conflict.
 func agree(a, b *Offer) bool {
 	return a.Headless == b.Headless && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Families, b.Families) &&
 		a.Affinity == b.Affinity && a.AffinitySeconds == b.AffinitySeconds &&

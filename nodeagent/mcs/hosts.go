@@ -118,7 +118,7 @@ func hostsOf(e *Export, present []string) []string {
 	return out[:min(len(out), MaxHosts)]
 }
 
-// hostAsks returns a request for each pod of a headless export, in the families in which other
+// hostRequests returns a request for each pod of a headless export, in the families in which other
 // clusters cannot reach the pods at their own addresses.
 func hostRequests(v *ExportResult, own *fabric.Cluster, present map[string][]string) (asks []AllocationRequest, names []string) {
 	if present == nil {

@@ -319,7 +319,7 @@ func TestAllClustersAgree(t *testing.T) {
 	}
 }
 
-// TestOthersAreNotBelieved: a cluster announces addresses outside its blocks, and names that
+// TestForeignAddressesAreIgnored: a cluster announces addresses outside its blocks, and names that
 // the topology does not permit.
 func TestForeignAddressesAreIgnored(t *testing.T) {
 	t.Parallel()

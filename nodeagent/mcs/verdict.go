@@ -139,7 +139,7 @@ const (
 	defaultAffinitySeconds = 10800 // default of Kubernetes
 )
 
-// asker is the export, or one of its pods, of a request.
+// requester is the export, or one of its pods, of a request.
 type requester struct {
 	*ExportResult
 	host string // of a headless export; empty = the export itself

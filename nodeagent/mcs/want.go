@@ -202,7 +202,7 @@ func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 	return out
 }
 
-// divide sorts the endpoints and keeps each slice below the API's limit.
+// split sorts the endpoints and keeps each slice below the API's limit.
 func (s *Slice) split() []Slice {
 	slices.SortFunc(s.Endpoints, func(a, b Endpoint) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Hostname, b.Hostname))

@@ -99,7 +99,7 @@ func TestWant(t *testing.T) {
 	}
 }
 
-// TestWantTakesADecision uses an earlier decision of another copy of the fabric, and does not
+// TestDesiredFollowsDecision uses an earlier decision of another copy of the fabric, and does not
 // change it.
 func TestDesiredFollowsDecision(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func (w *ClusterView) exists(namespace string) bool {
 	return found
 }
 
-// here returns the families that a cluster has, without duplicates, in their order. A cluster
+// familiesIn returns the families that a cluster has, without duplicates, in their order. A cluster
 // of unknown families may have all.
 func familiesIn(c *fabric.Cluster, families []int) []int {
 	if len(families) == 0 {

@@ -164,7 +164,7 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 	return out
 }
 
-// usual returns the tunnel that a link configures for this gateway and a remote gateway.
+// configuredTunnel returns the tunnel that a link configures for this gateway and a remote gateway.
 func (v *builder) configuredTunnel(l fabric.LinkSettings, remote *fabric.Gateway) model.TunnelParams {
 	return TunnelOf(l, v.in.Fabric.Epochs, v.in.Keys, v.gateway, remote)
 }

@@ -22,7 +22,7 @@ type nodeView struct {
 	narrow map[string]int
 }
 
-// fits returns the path MTU of a link to a neighbour, in bytes; 0 if this gateway does not know it
+// pathMTU returns the path MTU of a link to a neighbour, in bytes; 0 if this gateway does not know it
 // or it is not less than the MTU of the link.
 func (v nodeView) pathMTU(neighbour string, p model.Path) int {
 	if p.Local != v.gateway {
@@ -122,7 +122,7 @@ func (v nodeView) removed(remote string, p model.Path) string {
 	return ""
 }
 
-// death returns which gateway does not reply.
+// deadGateway returns which gateway does not reply.
 func (v nodeView) deadGateway(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.Liveness == health.Dead {

@@ -17,7 +17,7 @@ import (
 // twoClusters returns a fabric with two gateways in each of two clusters.
 func twoClusters() *fabric.Fabric { return gatewaysOf("g1: a/0 b/1", "g2: c/0 d/1") }
 
-// desk is gateway a of cluster g1 with its path selector.
+// selectorTest is gateway a of cluster g1 with its path selector.
 type selectorTest struct {
 	choice *pathSelector
 	fabric *fabric.Fabric

@@ -105,7 +105,7 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	}
 }
 
-// withheld returns what to add to an error of a server that wants a login: the login is for
+// loginHint returns what to add to an error of a server that wants a login: the login is for
 // another host.
 func (a Auth) loginHint(ep *transport.Endpoint, err error) string {
 	refused := errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrAuthorizationFailed)

@@ -104,7 +104,7 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	return changed, everything
 }
 
-// doors returns the ports of a cluster's gateways, each with the clusters that connect to it.
+// gatewayPorts returns the ports of a cluster's gateways, each with the clusters that connect to it.
 func gatewayPorts(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
 	from = map[openPort][]string{}
 	for _, o := range s.Links(cluster, only) {

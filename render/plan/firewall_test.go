@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// doors returns every port of every gateway, at each endpoint, for each cluster.
+// gatewayPorts returns every port of every gateway, at each endpoint, for each cluster.
 func gatewayPorts(f *fabric.Fabric) map[string]bool {
 	s, out := firewall.New(f), map[string]bool{}
 	for _, c := range f.Clusters {

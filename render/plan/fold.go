@@ -50,7 +50,7 @@ func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 	return out
 }
 
-// likeness returns a key that is equal for entries of one group. Only entries with a position are
+// groupKey returns a key that is equal for entries of one group. Only entries with a position are
 // joined across clusters.
 func groupKey(e *Entry) string {
 	if e.Kind == kindFile || e.Kind == kindSetting {

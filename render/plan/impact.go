@@ -149,7 +149,7 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 	}
 }
 
-// takesOver reports whether a new gateway has the ordinal, the node or an address of an old one.
+// replaces reports whether a new gateway has the ordinal, the node or an address of an old one.
 func replaces(g, old *fabric.Gateway) bool {
 	return g.Ordinal == old.Ordinal || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })

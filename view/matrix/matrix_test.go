@@ -151,7 +151,7 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
-// TestHeard: what agents report of backends and ways is in the matrix, and their own exports.
+// TestAgentReports: what agents report of backends and ways is in the matrix, and their own exports.
 func TestAgentReports(t *testing.T) {
 	t.Parallel()
 	m, err := New(world(), Input{Position: position, Reports: liveReports()})

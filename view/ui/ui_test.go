@@ -461,7 +461,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestNobodyWatches: agents are queried only while a page is open.
+// TestNoViewers: agents are queried only while a page is open.
 func TestNoViewers(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1")

@@ -116,7 +116,7 @@ func withSync(t Topology) []target {
 
 func repository(Topology) []target { return []target{{"", []string{"repository"}}} }
 
-// TakesPower reports whether a kind of fault stops a node and everything on it.
+// CutsPower reports whether a kind of fault stops a node and everything on it.
 func CutsPower(kind string) bool {
 	k, _ := KindOf(kind)
 	return k.Start == "power-off" || k.Start == "reboot"

@@ -183,8 +183,8 @@ func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, ha
 	return store, at, err
 }
 
-// elsewhere looks for a branch that the repository lacks in those that it was cloned
-// from, as a shallow clone or one of a single branch lacks it.
+// fetchFromOrigin fetches a missing branch from the remotes. Shallow clones and clones of a single
+// branch lack it.
 func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, missing error) (Published, error) {
 	names, err := store.Names()
 	if err != nil {
@@ -309,7 +309,7 @@ func (p *Published) check(flag string) error {
 	return nil
 }
 
-// ago writes how long something is past, in its largest unit.
+// formatAge formats an age in its largest unit.
 func formatAge(d time.Duration) string {
 	for _, unit := range []struct {
 		name string

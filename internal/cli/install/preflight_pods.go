@@ -28,11 +28,11 @@ const (
 	podsWithin   = 2 * time.Minute  // for pods of preflight to start, images included
 	portTimeout  = 15 * time.Second // in which a port has to answer preflight, once all its pods run
 	portsOfEach  = 16               // of each gateway, the first ones
-	smallestMTU  = 1360             // of a path that carries IPv6 in WireGuard (nodeagent/portcheck)
-	maxClockSkew = 5 * time.Second  // how far clocks of gateways may be apart before preflight tells
+	smallestMTU  = 1360             // of a path for IPv6 in WireGuard (nodeagent/portcheck)
+	maxClockSkew = 5 * time.Second  // maximum difference between clocks of gateways without a finding
 )
 
-// portResult is what one gateway found out about an endpoint of another one.
+// portResult is the result of one gateway's requests to an endpoint of another gateway.
 type portResult struct {
 	From string `json:"from"` // cluster/gateway
 	To   string `json:"to"`   // cluster/gateway
@@ -48,15 +48,15 @@ type probePod struct {
 	ports   []int
 	targets []portResult
 	state   kubeclient.PodState
-	report  *portcheck.Report // nil = its pod has said nothing yet
+	report  *portcheck.Report // nil = its pod has not reported yet
 	// agentRuns reports that an agent of Hawser runs on the node, or may run there.
 	agentRuns bool
 }
 
 func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 
-// posts returns the gateways of clusters, with the ports that they open and those that they
-// ask at.
+// newProbePods returns one pod for each gateway, with the ports that it opens and the endpoints
+// that it tests.
 func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	set := firewall.New(f)
 	var out []*probePod
@@ -92,8 +92,8 @@ func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	return out
 }
 
-// targets are the endpoints of an opening with all of its ports, but those that are found:
-// nobody has announced any yet.
+// targets returns the endpoints of an opening, with all of its ports. It omits discovered
+// endpoints: none is announced before the agents run.
 func targets(from string, o firewall.Rule) []portResult {
 	var out []portResult
 	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
@@ -111,10 +111,10 @@ func targets(from string, o firewall.Rule) []portResult {
 	return out
 }
 
-// checkPorts runs a pod on each gateway's node, which listens where the tunnels will and
-// asks at the endpoints of the others. The pods are gone when it returns.
+// checkPorts runs a pod on each gateway's node. The pods listen on the ports of the tunnels and
+// send requests to the endpoints of the other gateways. It deletes the pods before it returns.
 func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []*kubeclient.Client, image string) (map[string]diag.List, []portResult, error) {
-	defer env.Progress("asking from gateway to gateway, in pods that are removed again")()
+	defer env.Progress("testing ports between gateways, in temporary pods")()
 	key := make([]byte, 16)
 	if _, err := rand.Read(key); err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
@@ -215,15 +215,15 @@ func (p *probePod) apply(told kubeclient.PodState, failed error) {
 	}
 }
 
-// starts reports whether the pod may still begin to say something.
+// starts reports whether the pod may still start to report.
 func (p *probePod) starts() bool { return p.report == nil && !p.state.Image }
 
-// wants reports whether something is not known yet.
+// incomplete reports whether a result of the pod is missing.
 func (p *probePod) incomplete() bool {
 	return p.starts() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
 }
 
-// findings reports problems with one gateway's ports and ways.
+// findings returns the problems of one gateway's ports and paths.
 func (p *probePod) findings(all []*probePod) diag.List {
 	var out diag.List
 	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"
@@ -235,8 +235,8 @@ func (p *probePod) findings(all []*probePod) diag.List {
 		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
 			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.state.Why)
 	case p.report == nil:
-		add(diag.Warning, "pod-not-run", "nothing is known of the ports of this gateway: see why pods do not run on its node",
-			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.state.Why, "it has printed nothing"))
+		add(diag.Warning, "pod-not-run", "the ports of this gateway were not tested: find out why pods do not run on its node",
+			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.state.Why, "it printed nothing"))
 	}
 	if p.report == nil {
 		return out
@@ -316,12 +316,12 @@ func (p *probePod) connected(f *fabric.Fabric) diag.List {
 	return out
 }
 
-// reaches reports whether another gateway answered.
+// reaches reports whether another gateway replied.
 func (p *probePod) reaches(other string) bool {
 	return slices.ContainsFunc(p.targets, func(t portResult) bool { return t.To == other && t.Answered > 0 })
 }
 
-// listens reports whether somebody answers at a port of the gateway's node.
+// listens reports whether any gateway got a reply from a port of the gateway's node.
 func (p *probePod) listens(port int) bool {
 	return p.report != nil && slices.ContainsFunc(p.report.Ports, func(o portcheck.Port) bool { return o.Port == port && o.Error == "" })
 }

@@ -27,7 +27,7 @@ type purgeTask struct {
 
 func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, purgeTimes[:], purgeInterval) }
 
-// quiet returns the minimum time without a packet of a purged flow.
+// minIdle returns the minimum time without a packet of a purged flow.
 func (d *purgeTask) minIdle(now time.Time) time.Duration {
 	return min(now.Sub(d.at)-idleTolerance, ended)
 }

@@ -103,7 +103,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestElsewhere sends nothing if the route does not use the device between nodes, or is a
+// TestOtherHost sends nothing if the route does not use the device between nodes, or is a
 // blackhole.
 func TestOtherHost(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type flowTrace struct {
 	end   Verdict
 }
 
-// Judge reports which rules dropped packets. steps are in order of time; lasted is the duration of
+// Diagnose reports which rules dropped packets. steps are in order of time; lasted is the duration of
 // the capture; blocks are the prefixes of other clusters, for the advice.
 func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
 	var all []*flowTrace

@@ -14,7 +14,7 @@ import (
 const (
 	// maxPerSource bounds the connections from one address.
 	maxPerSource = 8
-	// maxStrangers bounds the connections from all unknown addresses together.
+	// maxUnknownSources bounds the connections from all unknown addresses together.
 	maxUnknownSources = 64
 )
 

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// lonely is a gateway with n tunnels and no network: each probe gets a reply at once, except those
+// singleLink is a gateway with n tunnels and no network: each probe gets a reply at once, except those
 // to a dead target.
 type singleLink struct {
 	*Prober
@@ -237,7 +237,7 @@ func TestStandbyDeath(t *testing.T) {
 	}
 }
 
-// TestPokesAreBounded changes the adverts of many links repeatedly.
+// TestUpdatesAreBounded changes the adverts of many links repeatedly.
 func TestUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newSingleLink(500, calm)
@@ -259,7 +259,7 @@ func TestUpdatesAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnansweredPoke checks that an unanswered triggered update is repeated a few times, and then
+// TestUnansweredUpdate checks that an unanswered triggered update is repeated a few times, and then
 // left to the probes.
 func TestUnansweredUpdate(t *testing.T) {
 	t.Parallel()
@@ -362,7 +362,7 @@ func BenchmarkAnnounce(b *testing.B) {
 	}
 }
 
-// TestOvertakenPoke delivers an older reply after a change: the next triggered update corrects it.
+// TestOvertakenUpdate delivers an older reply after a change: the next triggered update corrects it.
 func TestOvertakenUpdate(t *testing.T) {
 	t.Parallel()
 	m := newSim(t, calm, 1, 1)

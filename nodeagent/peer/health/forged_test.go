@@ -123,7 +123,7 @@ func TestFlood(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestStrangersAreNoSiblings checks that a sender that is no node of the cluster does not end
+// TestUnknownSendersAreNoSiblings checks that a sender that is no node of the cluster does not end
 // isolation and gets no updates.
 func TestUnknownSendersAreNoSiblings(t *testing.T) {
 	t.Parallel()

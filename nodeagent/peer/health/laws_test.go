@@ -217,7 +217,7 @@ func TestNewTunnels(t *testing.T) {
 	}
 }
 
-// TestLonelyCluster kills all nodes but one gateway. It is isolated, but still used, by itself and
+// TestIsolatedCluster kills all nodes but one gateway. It is isolated, but still used, by itself and
 // by other clusters.
 func TestIsolatedCluster(t *testing.T) {
 	t.Parallel()

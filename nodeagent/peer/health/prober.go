@@ -43,7 +43,7 @@ type Prober struct {
 	updateLimit transport.RateLimiter
 	verifyLimit transport.RateLimiter                 // triggered updates that only verify a peer
 	nodes       map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
-	// strangers limits the replies to all other senders together.
+	// unknownSenders limits the replies to all other senders together.
 	unknownSenders transport.RateLimiter
 
 	activeLinks    map[string]model.Path
@@ -227,7 +227,7 @@ func (p *Prober) SetSettings(settings Settings) {
 	})
 }
 
-// sane bounds the settings, so that wrong ones cause no busy loop.
+// bounded bounds the settings, so that wrong ones cause no busy loop.
 func (s Settings) bounded() Settings {
 	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }

@@ -130,7 +130,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestStrangers checks that only the peer gets a reply, and only over the tunnel of the pair.
+// TestUnknownSenders checks that only the peer gets a reply, and only over the tunnel of the pair.
 func TestUnknownSenders(t *testing.T) {
 	t.Parallel()
 	was, is := universe()[0], universe()[1]
