@@ -57,23 +57,23 @@ func (o *Offer) Check() error {
 	}
 	for _, text := range []string{o.Affinity, o.InternalTrafficPolicy, o.TrafficDistribution} {
 		if text != "" && !fabric.IsLabelText(text) {
-			return errors.New("its affinity, internalTrafficPolicy or trafficDistribution is none")
+			return errors.New("its affinity, internalTrafficPolicy or trafficDistribution is invalid")
 		}
 	}
 	if y := o.Created.UTC().Year(); y < 0 || y > 9998 {
-		return errors.New("it was created at a time that is none")
+		return errors.New("its creation time is invalid")
 	}
 	if o.AffinitySeconds < 0 || len(o.Addrs) > 2 || len(o.Families) > 2 {
-		return errors.New("it has a number that no service has")
+		return errors.New("a number in it is out of range")
 	}
 	for _, a := range o.Addrs {
 		if !a.IsValid() || a.Zone() != "" || a.Is4In6() {
-			return errors.New("it has an address that is none")
+			return errors.New("it has an invalid address")
 		}
 	}
 	for _, fam := range o.Families {
 		if fam != 4 && fam != 6 {
-			return errors.New("it has a family that is none")
+			return errors.New("it has an invalid IP family")
 		}
 	}
 	for _, all := range []map[string]string{o.Labels, o.Annotations} {

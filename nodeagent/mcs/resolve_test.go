@@ -152,7 +152,7 @@ func TestConflicts(t *testing.T) {
 		for _, cluster := range []string{"g1", "g2"} {
 			s := stateOf(seenFrom(sample(), cluster, all), nil)
 			if have := condition(s.Exports[0].Conditions, "Conflict"); have != want {
-				t.Errorf("%s: the export of %s is told\n%+v, want\n%+v", tt.name, cluster, have, want)
+				t.Errorf("%s: the condition in %s is\n%+v, want\n%+v", tt.name, cluster, have, want)
 			}
 		}
 		d := mcs.Decide(seenFrom(sample(), "g3", all))
@@ -195,7 +195,7 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 			`Conflicting session affinity. Using "None" from the topology. 1/2 clusters disagree.`,
 	}
 	if have := condition(s.Exports[0].Conditions, "Conflict"); have != want {
-		t.Errorf("the export is told\n%+v, want\n%+v", have, want)
+		t.Errorf("the condition is\n%+v, want\n%+v", have, want)
 	}
 	m := one(t, s, "shop", "web")
 	if m.Type != fabric.ClusterSetIP || fmt.Sprint(m.Ports) != fmt.Sprint([]mcs.Port{tcp("http", 80)}) ||
@@ -232,10 +232,10 @@ func TestAnotherWritesTheImport(t *testing.T) {
 		t.Errorf("it should have %s", have)
 	}
 	if have := condition(s.Exports[0].Conditions, "Conflict"); have.Status != "True" || have.Reason != "ImportTaken" {
-		t.Errorf("the export is told %+v", have)
+		t.Errorf("the condition is %+v", have)
 	}
 	if have := condition(s.Exports[0].Conditions, "Ready"); have.Status != "True" {
-		t.Errorf("the export is told %+v", have)
+		t.Errorf("the condition is %+v", have)
 	}
 	w.Imports[0].IPs = nil
 	if have := vips(); have != given {
@@ -392,7 +392,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	}
 	refused := []mcs.Refusal{{Cluster: "g3", Namespace: "team-pay", Name: "api", Clusters: []string{"g1"}}}
 	if diff := cmp.Diff(refused, d.Refused); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("refusals (-want +got):\n%s", diff)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestManyRefusals(t *testing.T) {
 		w.Offers["g3"] = append(w.Offers["g3"], mcs.NamedOffer{Namespace: "team-pay", Name: fmt.Sprintf("e%03d", i), Offer: &mcs.Offer{Families: []int{4}}})
 	}
 	if d := mcs.Decide(w); len(d.Refused) != mcs.MaxRefusals || d.Refused[0].Name != "e000" {
-		t.Errorf("%d are told, from %+v", len(d.Refused), d.Refused[0])
+		t.Errorf("%d refusals, from %+v", len(d.Refused), d.Refused[0])
 	}
 }
 

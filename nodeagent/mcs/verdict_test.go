@@ -118,7 +118,7 @@ func TestPoolThatIsFull(t *testing.T) {
 	want := mcs.Condition{Type: "Ready", Status: "False", Reason: "Failed",
 		Message: "no address is left in 242.1.192.0/30 of cluster g1: give the cluster a larger globalCIDR, or export less"}
 	if list[2].Ready != want {
-		t.Errorf("the youngest is told %+v, want %+v", list[2].Ready, want)
+		t.Errorf("the condition of the youngest is %+v, want %+v", list[2].Ready, want)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestAddressInUseIsNotTaken(t *testing.T) {
 		message := before[0].Ready.Message
 		tt.steal(&exports[0], &exports[1])
 		if exports[0].AddressesConfirmed = exports[0].ConfirmsAddresses(message); exports[0].AddressesConfirmed {
-			t.Fatalf("%s: the status still vouches for what was changed", tt.name)
+			t.Fatalf("%s: the status still confirms changed addresses", tt.name)
 		}
 		after := mcs.Decide(world(exports)).Verdicts
 		if want, have := tt.taken(before[1]), tt.taken(after[1]); want != have {

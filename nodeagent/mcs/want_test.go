@@ -108,7 +108,7 @@ func TestDesiredFollowsDecision(t *testing.T) {
 	before, d := mcs.Decide(earlier), mcs.Decide(earlier)
 	have := mcs.Desired(w, d, true, sources)
 	if diff := cmp.Diff(stateOf(w, sources), have, cmp.Comparer(sameAddr)); diff != "" {
-		t.Errorf("(-decided anew +decided before):\n%s", diff)
+		t.Errorf("(-decided again +decided before):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, d, cmp.Comparer(sameAddr)); diff != "" {
 		t.Errorf("the decision (-before +after):\n%s", diff)

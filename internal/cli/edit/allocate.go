@@ -98,6 +98,6 @@ func runAllocate(ctx context.Context, env *cli.Env, args []string, f baseline.Lo
 	if err := checkout.Replace(t.LockPath, raw, 0o644); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.Err, "wrote %s: commit it beside %s\n", t.LockPath, filepath.Base(t.Path))
+	_, err = fmt.Fprintf(env.Err, "wrote %s: commit it with %s\n", t.LockPath, filepath.Base(t.Path))
 	return err
 }

@@ -22,7 +22,7 @@ type ClusterView struct {
 	Leases       map[string]Lease // by gateway; a gateway without Lease cannot be acquired
 	Stopping     bool             // the agent of this node stops
 	Drained      bool             // this node acquires no gateway
-	Decommission bool             // everything of Hawser is to be removed
+	Decommission bool             // remove everything of Hawser
 	Ports        [][2]int         // UDP port ranges of the tunnels, first and last port
 }
 

@@ -17,7 +17,7 @@ import (
 // DrainedFile is the file in the state folder that marks a drained gateway.
 const DrainedFile = "drained"
 
-// drainRest is how long a drained gateway must be unused before it counts as idle. It covers
+// drainRest is the time that a drained gateway must be unused before it counts as idle. It covers
 // packets in flight, and nodes that learn of the drain last.
 const drainRest = time.Second
 

@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// dropWindow is how long the agent reports dropped packets.
+// dropWindow is the time during which the agent reports dropped packets.
 const dropWindow = time.Minute
 
 // recentDrops follows the counters of dropped packets. Its methods may be called from any

@@ -73,7 +73,7 @@ func (r Registry) Endpoints() map[string][]model.DiscoveredEndpoint {
 
 // Update returns the registry with the current announcements. live has the state of each remote
 // cluster, nodes has the nodes of the own cluster. requeue is the time after which a change that
-// came too soon counts; 0 if there is none.
+// came too soon counts; otherwise 0.
 func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live map[string]model.ClusterState, now time.Time) (next Registry, requeue time.Duration) {
 	next = Registry{Gateways: map[string]Entry{}, Refused: map[string][]string{}}
 	policy := sync.OnceValue(func() addressPolicy { return newAddressPolicy(f, own, nodes) }) // most fabrics have no sources

@@ -24,7 +24,7 @@ const (
 	// improveInterval.
 	firstImprove    = 3 * time.Second
 	improveInterval = time.Minute
-	// minStay is how long a link stays at a candidate that replies although the link is down, if a
+	// minStay is the minimum time at a candidate that replies although the link is down, if a
 	// move would interrupt it. One of the hosts may be busy.
 	minStay = 10 * time.Second
 	// secondaryTrial is the time in which a secondary tunnel must have traffic.

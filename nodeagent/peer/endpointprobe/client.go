@@ -154,7 +154,7 @@ func (c *Client) closeIdle() {
 	c.closeRaw()
 }
 
-// matchReply returns the onReply of the probe that a UDP datagram replies to; nil if there is none.
+// matchReply returns the onReply of the probe that a UDP datagram replies to; otherwise nil.
 func (c *Client) matchReply(raw []byte) func() {
 	if len(raw) < udpHeader {
 		return nil

@@ -25,20 +25,20 @@ func TestHostileEndpoints(t *testing.T) {
 	tests := map[string]struct {
 		endpoints, warning string
 	}{
-		"one of each": {`{"found":{` + found("a", one) + `},"seen":{"g1/a":"198.51.100.1:4000"}}`, ""},
-		"as many as there are": {`{"found":{` + many(32, func(i int) string {
+		"one of each": {`{"discovered":{` + found("a", one) + `},"observed":{"g1/a":"198.51.100.1:4000"}}`, ""},
+		"as many as there are": {`{"discovered":{` + many(32, func(i int) string {
 			return found(fmt.Sprintf("g%d", i), many(16, func(int) string { return one }))
 		}) + `}}`, ""},
-		"too many gateways": {`{"found":{` + many(33, func(i int) string { return found(fmt.Sprintf("g%d", i), one) }) + `}}`,
+		"too many gateways": {`{"discovered":{` + many(33, func(i int) string { return found(fmt.Sprintf("g%d", i), one) }) + `}}`,
 			"reports endpoints of too many gateways"},
-		"too many of one": {`{"found":{` + found("a", many(17, func(int) string { return one })) + `}}`,
+		"too many of one": {`{"discovered":{` + found("a", many(17, func(int) string { return one })) + `}}`,
 			"reports an invalid gateway, or too many endpoints of one"},
-		"no gateway":          {`{"found":{` + found("<", one) + `}}`, "reports an invalid gateway, or too many endpoints of one"},
-		"no source":           {`{"found":{` + found("a", `{"source":"told","addr":"203.0.113.1"}`) + `}}`, "reports an invalid endpoint"},
-		"no port":             {`{"found":{` + found("a", `{"source":"seen","addr":"203.0.113.1","port":65536}`) + `}}`, "reports an invalid endpoint"},
-		"observes no gateway": {`{"seen":{"g1":"198.51.100.1:4000"}}`, "observes an invalid gateway"},
-		"sees too many":       {`{"seen":{` + many(5000, func(i int) string { return fmt.Sprintf(`"g%d/a":"198.51.100.1:4000"`, i) }) + `}}`, "reports endpoints of too many gateways"},
-		"too long": {`{"seen":{` + many(4096, func(i int) string {
+		"no gateway":          {`{"discovered":{` + found("<", one) + `}}`, "reports an invalid gateway, or too many endpoints of one"},
+		"no source":           {`{"discovered":{` + found("a", `{"source":"unknown","addr":"203.0.113.1"}`) + `}}`, "reports an invalid endpoint"},
+		"no port":             {`{"discovered":{` + found("a", `{"source":"seen","addr":"203.0.113.1","port":65536}`) + `}}`, "reports an invalid endpoint"},
+		"observes no gateway": {`{"observed":{"g1":"198.51.100.1:4000"}}`, "observes an invalid gateway"},
+		"sees too many":       {`{"observed":{` + many(5000, func(i int) string { return fmt.Sprintf(`"g%d/a":"198.51.100.1:4000"`, i) }) + `}}`, "reports endpoints of too many gateways"},
+		"too long": {`{"observed":{` + many(4096, func(i int) string {
 			return fmt.Sprintf(`"%s/g%d":"198.51.100.1:4000"`, strings.Repeat("c", 60), i)
 		}) + `}}`, "reports more than a cluster has"},
 	}
@@ -57,7 +57,7 @@ func TestHostileEndpoints(t *testing.T) {
 		})
 	}
 	r := receiverOf(Peer{Cluster: "b"}, ignore)
-	if _, err := r.apply(update{Version: 1, Changes: []change{info("b", `{"endpoints":{"seen":{"g1/a":"everywhere"}}}`)}}); err == nil {
+	if _, err := r.apply(update{Version: 1, Changes: []change{info("b", `{"endpoints":{"observed":{"g1/a":"everywhere"}}}`)}}); err == nil {
 		t.Error("an invalid address was accepted")
 	}
 }
