@@ -445,14 +445,14 @@ func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus
 	type word struct {
 		Rank  health.Rank `json:"rank"`
 		Uses  bool        `json:"uses"`
-		Takes bool        `json:"takes"`
+		Takes bool        `json:"acceptsTransit"`
 	}
 	type link struct {
 		health.Link
 		Reach map[uint64]word `json:"reach,omitempty"`
-		Spoke bool            `json:"spoke"`
+		Spoke bool            `json:"hasReach"`
 		Uses  bool            `json:"uses"`
-		Takes bool            `json:"takes"`
+		Takes bool            `json:"acceptsTransit"`
 	}
 	var links []link
 	for i := range whole.Clusters {
