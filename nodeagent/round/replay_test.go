@@ -239,7 +239,7 @@ func TestPlanIsRunAtRandom(t *testing.T) {
 func TestStateIsAll(t *testing.T) {
 	t.Parallel()
 	needed := map[string]bool{}
-	for _, field := range []string{"choice", "transition", "removals", "heard", "announcement"} {
+	for _, field := range []string{"selector", "transition", "removals", "restored", "announcement"} {
 		for seed := range uint64(6) {
 			n := newNode(t, invented(t, seed))
 			n.replay(t, func(_ int, m roundtest.Moment, before round.State, p *parts, have outcome) {
@@ -442,17 +442,17 @@ func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus
 		}
 		return w.ranks[name]
 	}
-	type word struct {
+	type advert struct {
 		Rank  health.Rank `json:"rank"`
 		Uses  bool        `json:"uses"`
 		Takes bool        `json:"acceptsTransit"`
 	}
 	type link struct {
 		health.Link
-		Reach map[uint64]word `json:"reach,omitempty"`
-		Spoke bool            `json:"hasReach"`
-		Uses  bool            `json:"uses"`
-		Takes bool            `json:"acceptsTransit"`
+		Reach    map[uint64]advert `json:"reach,omitempty"`
+		HasReach bool              `json:"hasReach"`
+		Uses     bool              `json:"uses"`
+		Takes    bool              `json:"acceptsTransit"`
 	}
 	var links []link
 	for i := range whole.Clusters {
@@ -464,15 +464,15 @@ func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus
 				r := rank(gateway, peer.String())
 				links = append(links, link{Link: linkTo(peer, own.Gateway(gateway).Addresses[0], g.Addresses[0], device, r), Uses: w.rand.IntN(3) == 0, Takes: true})
 			case c.Name == w.own && g.Name != gateway:
-				reach := map[uint64]word{}
+				reach := map[uint64]advert{}
 				for k := range whole.Clusters {
 					for _, far := range whole.Clusters[k].Gateways {
 						if name := whole.Clusters[k].Name; name != w.own {
-							reach[stablehash.Sum64(name+"\n"+far.Name)] = word{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
+							reach[stablehash.Sum64(name+"\n"+far.Name)] = advert{Rank: rank(g.Name, name+"/"+far.Name), Takes: true}
 						}
 					}
 				}
-				links = append(links, link{Link: linkTo(peer, netip.Addr{}, netip.Addr{}, "hw-vx0", health.Good), Reach: reach, Spoke: true})
+				links = append(links, link{Link: linkTo(peer, netip.Addr{}, netip.Addr{}, "hw-vx0", health.Good), Reach: reach, HasReach: true})
 			}
 		}
 	}
