@@ -106,7 +106,7 @@ func TestBudget(t *testing.T) {
 func TestIdleLinksShareTicks(t *testing.T) {
 	t.Parallel()
 	for _, targets := range []int{40, 1000} {
-		l := newLonely(targets, calm)
+		l := newSingleLink(targets, calm)
 		l.run(20 * time.Second)
 		ticks, largest := 0, 0
 		for end := l.now.Add(10 * time.Second); l.now.Before(end); {
