@@ -375,7 +375,7 @@ func sameAsRendered(t *testing.T, in *releaseInstall) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &result); err != nil {
+	if err := json.Unmarshal([]byte(out[max(strings.Index(out, "{"), 0):]), &result); err != nil { // stderr precedes it
 		t.Fatalf("%v\n%s", err, out)
 	}
 	objects := 0
