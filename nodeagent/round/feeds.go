@@ -1,7 +1,9 @@
 package round
 
 import (
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -18,6 +20,34 @@ type FeedSpec struct {
 	Allow     []feed.Peer  // accepted subscribers
 	Nodes     []netip.Addr // of this cluster; nodes subscribe without a key
 	Listen    []feed.Listen
+}
+
+// feedsInput is the input of feedsOf.
+type feedsInput struct {
+	cluster, node string
+	fabric        *fabric.Fabric
+	keys          *fabric.Keys
+	nodes         []model.Node
+	paths         map[string]model.Path
+}
+
+func (a *feedsInput) equal(b *feedsInput) bool {
+	return a.cluster == b.cluster && a.node == b.node && a.fabric == b.fabric && a.keys == b.keys &&
+		maps.Equal(a.paths, b.paths) && reflect.DeepEqual(a.nodes, b.nodes)
+}
+
+// feedsOf returns the feeds of a node; the same slices while their input is unchanged.
+func (c *cache) feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSpec, error) {
+	next := feedsInput{cluster: in.Cluster, node: in.Node, fabric: f, keys: in.Keys, nodes: in.Facts.Nodes, paths: paths}
+	if next.equal(&c.feeds) {
+		return c.feedSpec, nil
+	}
+	spec, err := feedsOf(in, f, paths)
+	if err != nil {
+		return spec, err
+	}
+	c.feeds, c.feedSpec = next, spec
+	return spec, nil
 }
 
 // feedsOf returns the feeds of a node. A gateway subscribes to each cluster whose active link it has, at

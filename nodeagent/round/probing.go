@@ -1,12 +1,15 @@
 package round
 
 import (
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peer/health"
+	"hawser.dev/hawser/nodeagent/peer/migration"
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -18,6 +21,33 @@ type ProbeSpec struct {
 	Targets  []health.Target
 	Listen   []health.Listen
 	Settings health.Settings
+}
+
+// linksInput is the input of probesOf and pairConfigs.
+type linksInput struct {
+	cluster, node string
+	fabric        *fabric.Fabric
+	before        *fabric.Shape
+	keys          *fabric.Keys
+	nodes         []model.Node
+	endpoints     map[string]model.RemoteEndpoint
+}
+
+func (a *linksInput) equal(b *linksInput) bool {
+	return a.cluster == b.cluster && a.node == b.node && a.fabric == b.fabric && a.before == b.before && a.keys == b.keys &&
+		maps.Equal(a.endpoints, b.endpoints) && reflect.DeepEqual(a.nodes, b.nodes)
+}
+
+// linksOf returns the targets and the pairs of this node; the same slices while their input is unchanged.
+func (c *cache) linksOf(in Observed, f *fabric.Fabric, before *fabric.Shape) (ProbeSpec, []migration.PairConfig) {
+	next := linksInput{
+		cluster: in.Cluster, node: in.Node, fabric: f, before: before, keys: in.Keys, nodes: in.Facts.Nodes, endpoints: in.Peers.RemoteEndpoints,
+	}
+	if !next.equal(&c.links) {
+		c.links, c.probing = next, probesOf(f, before, in.Facts.Nodes, in.Cluster, in.Node)
+		c.pairs = pairConfigs(in, f, c.probing, in.Peers.RemoteEndpoints)
+	}
+	return c.probing, c.pairs
 }
 
 // probesOf returns the targets of this node. A gateway probes the gateways of all linked clusters through

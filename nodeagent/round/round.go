@@ -129,10 +129,15 @@ type State struct {
 
 // cache has results of the last step that the next one may reuse.
 type cache struct {
-	slots   projection.Memo
-	exports effective
-	input   remotesInput
-	remotes []Remote
+	slots    projection.Memo
+	exports  effective
+	input    remotesInput
+	remotes  []Remote
+	links    linksInput // of probing and pairs
+	probing  ProbeSpec
+	pairs    []migration.PairConfig
+	feeds    feedsInput // of feedSpec
+	feedSpec FeedSpec
 }
 
 // SavedLive has the saved states of other clusters by name.

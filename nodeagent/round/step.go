@@ -89,10 +89,10 @@ func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, 
 
 // peerSpec returns the links to probe, and the tunnel and the endpoint candidates of each pair.
 func (s *State) peerSpec(in Observed, f *fabric.Fabric) PeerSpec {
-	probing := probesOf(f, s.Transition.Before, in.Facts.Nodes, in.Cluster, in.Node)
+	probing, pairs := s.cache.linksOf(in, f, s.Transition.Before)
 	return PeerSpec{
 		Probing: probing,
-		Pairs:   pairConfigs(in, f, probing, in.Peers.RemoteEndpoints),
+		Pairs:   pairs,
 		Remotes: s.cache.remotesOf(projection.Input{
 			Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, FormerShape: s.Transition.Before,
 		}),
@@ -125,7 +125,7 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 // planPeers decides which feeds this node subscribes to and serves, and which links are
 // probed for their path MTU.
 func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected paths, do *Effects) {
-	do.Feeds, do.FeedsErr = feedsOf(in, f, selected.remote)
+	do.Feeds, do.FeedsErr = s.cache.feedsOf(in, f, selected.remote)
 	do.Sizes = sizesOf(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
 }
 
