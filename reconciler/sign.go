@@ -14,8 +14,7 @@ import (
 // gitNamespace is the namespace of signatures of commits (git-commit(1), gpg.format=ssh).
 const gitNamespace = "git"
 
-// publicKeys are the keys whose signatures count for a clusterset, in the format of
-// authorized_keys.
+// publicKeys are the keys of valid signatures of a clusterset, in the format of authorized_keys.
 type publicKeys struct {
 	signers []string // of published commits
 	locks   []string // of commits of the lock
@@ -39,7 +38,7 @@ func newPublicKeys(root *keys.Root, clusterset string) (publicKeys, error) {
 	return out, nil
 }
 
-// signatures are the keys of the commits that a reconciler makes.
+// signatures are the keys that sign the commits of a reconciler.
 type signatures struct{ published, lock ssh.Signer }
 
 // newSignatures derives the keys that sign for a clusterset with current epochs.
@@ -55,7 +54,7 @@ func newSignatures(root *keys.Root, clusterset string, epochs []int) (*signature
 	if len(published) == 0 {
 		return nil, fmt.Errorf("clusterset %s has no epoch of keys", clusterset)
 	}
-	// The newest key stays when the others are dropped.
+	// Use the newest key: a rotation drops the others.
 	return &signatures{published: published[len(published)-1], lock: locks[len(locks)-1]}, nil
 }
 

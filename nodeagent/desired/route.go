@@ -38,7 +38,7 @@ func (r Rule) Key() string {
 
 func hexNumber(n uint32) string { return "0x" + strconv.FormatUint(uint64(n), 16) }
 
-// Fields returns selector and table; a rule is replaced, never changed.
+// Fields returns selector and table. A rule is replaced, never modified.
 func (r Rule) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "iif", Value: r.IIF, Immutable: true},
@@ -67,7 +67,7 @@ const (
 	RouteThrow     = "throw" // the lookup continues with the next rule
 )
 
-// Route is one route of protocol RouteProtocol in a table of ours.
+// Route is one route of protocol RouteProtocol in a table of Hawser.
 type Route struct {
 	Table int
 	Dst   netip.Prefix

@@ -16,12 +16,12 @@ import (
 // replies: it fits in one packet on any link (DNS flag day 2020).
 const udpSize = 1232
 
-// answer returns the reply to a query over TCP, or nil if the query must get none.
+// answer returns the reply to a query over TCP, or nil if the query must be ignored.
 func answer(s *snapshot, query *dns.Msg) *dns.Msg { return answerWithin(s, query, dns.MaxMsgSize) }
 
-// answerWithin returns the reply to a query, or nil if the query must get none. It is pure: the
-// reply depends on the data and the query only. It builds hardly more records than fit in size
-// bytes, for any number of hosts, and each query starts at a different host.
+// answerWithin returns the reply to a query, or nil if the query must be ignored. It is pure: the
+// reply depends on the data and the query only. It builds few more records than fit in size
+// bytes, for any number of hosts. Each query starts at a different host.
 func answerWithin(s *snapshot, query *dns.Msg, size int) *dns.Msg {
 	if query.Response {
 		return nil
@@ -85,8 +85,8 @@ type reply struct {
 	room int
 }
 
-// answered appends a record of at least the given size in bytes, and reports whether more may
-// follow.
+// answered appends a record of at least the given size in bytes, and reports whether there is room
+// for more.
 func (r *reply) answered(rr dns.RR, bytes int) bool {
 	r.Answer = append(r.Answer, rr)
 	r.room -= bytes
@@ -105,10 +105,10 @@ func (r *reply) resolve() {
 		r.Rcode = dns.RcodeRefused
 		return
 	}
-	asked := strings.ToLower(r.qname)
+	qname := strings.ToLower(r.qname)
 	var labels []string
-	if r.zone, labels = r.find(asked); r.zone == nil {
-		r.reverseName(asked)
+	if r.zone, labels = r.find(qname); r.zone == nil {
+		r.reverseName(qname)
 		return
 	}
 	r.Authoritative = true

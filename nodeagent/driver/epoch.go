@@ -9,13 +9,13 @@ import (
 // Epochs returns the current epochs for which the gateway has its private key and knows the
 // remote's public key, of the kind that the driver needs; ascending. It returns nil if the
 // driver has no keys.
-func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) []int {
+func Epochs(driver string, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) []int {
 	d := ByName(driver)
 	if d == nil || d.Traits().Keys == "" {
 		return nil
 	}
 	var out []int
-	for _, epoch := range slices.Sorted(slices.Values(inForce)) {
+	for _, epoch := range slices.Sorted(slices.Values(epochs)) {
 		_, private := privateKey(d.Traits().Keys, keys, own.Name, epoch)
 		if private && publicKey(d.Traits().Keys, remote, epoch) != "" {
 			out = append(out, epoch)
@@ -26,22 +26,22 @@ func Epochs(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric
 
 // Epoch returns the epoch that a tunnel should have: the newest of Epochs. If Epochs is empty,
 // it returns the newest current epoch, and the driver reports the missing key.
-func Epoch(driver string, inForce []int, keys *fabric.Keys, own, remote *fabric.Gateway) int {
-	if d := ByName(driver); d == nil || d.Traits().Keys == "" || len(inForce) == 0 {
+func Epoch(driver string, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) int {
+	if d := ByName(driver); d == nil || d.Traits().Keys == "" || len(epochs) == 0 {
 		return 0
 	}
-	if all := Epochs(driver, inForce, keys, own, remote); len(all) > 0 {
+	if all := Epochs(driver, epochs, keys, own, remote); len(all) > 0 {
 		return all[len(all)-1]
 	}
-	return slices.Max(inForce)
+	return slices.Max(epochs)
 }
 
-func privateKey(sort string, keys *fabric.Keys, gateway string, epoch int) (key fabric.Secret, found bool) {
+func privateKey(kind string, keys *fabric.Keys, gateway string, epoch int) (key fabric.Secret, found bool) {
 	if keys == nil || keys.Epoch(epoch) == nil {
 		return key, false
 	}
 	of := keys.Epoch(epoch).Gateways
-	if sort == Ed25519 {
+	if kind == Ed25519 {
 		of = keys.Epoch(epoch).Ed25519
 	}
 	key, found = of[gateway]
@@ -49,12 +49,12 @@ func privateKey(sort string, keys *fabric.Keys, gateway string, epoch int) (key 
 }
 
 // publicKey is empty if the gateway has no key of that epoch.
-func publicKey(sort string, g *fabric.Gateway, epoch int) string {
+func publicKey(kind string, g *fabric.Gateway, epoch int) string {
 	i := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == epoch })
 	switch {
 	case i < 0:
 		return ""
-	case sort == Ed25519:
+	case kind == Ed25519:
 		return g.Keys[i].Ed25519
 	}
 	return g.Keys[i].Public

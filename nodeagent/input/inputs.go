@@ -47,7 +47,7 @@ type compiled struct {
 
 // Config has the locations of the inputs of a node.
 type Config struct {
-	Cluster, Node string // its own
+	Cluster, Node string // of this agent
 	FabricDir     string // with fabric.json.gz, whole or in parts
 	KeysDir       string // with keys.age, and private keys of this host; gateways only
 	Identity      string // file with the cluster's age identity; gateways only
@@ -61,7 +61,7 @@ type Config struct {
 	Changed        func() // called when an input may have changed; it must not block
 }
 
-// Inputs are the inputs of an agent. The last good content of each counts, in memory and on disk.
+// Inputs are the inputs of an agent. It keeps the last good content of each, in memory and on disk.
 // Inputs is safe for concurrent use.
 type Inputs struct {
 	config  Config
@@ -70,13 +70,13 @@ type Inputs struct {
 	copy    *statefile.File[*model.Facts]
 	unsaved trigger.Trigger // facts of the API changed
 
-	folder *facts.Folder // one of the two is nil
+	folder *facts.Folder // folder or api is nil
 	api    *kube.Source
 	client *kube.Client // of api
 
 	mu          sync.Mutex
 	signers     signers
-	refused     map[string]string // the reasons that were logged last, by input
+	refused     map[string]string // the last logged reasons, by input
 	fabric      cachedDocument[compiled]
 	keys        cachedDocument[*fabric.Keys]
 	own         localKeys    // last good keys of this host
@@ -247,7 +247,7 @@ func (in *Inputs) gateway() *fabric.Gateway {
 }
 
 // saveFacts saves a copy of the facts for a start without them. Facts of the API change more often
-// than a disk should be written: keepFacts saves them.
+// than a disk should be written, so a goroutine saves them at intervals.
 func (in *Inputs) saveFacts() error {
 	if in.api != nil {
 		return in.copy.Err()

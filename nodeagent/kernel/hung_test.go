@@ -66,7 +66,7 @@ func TestHungTunnel(t *testing.T) {
 	w.make(t, hung, fine)
 	select {
 	case name := <-replaced:
-		if name != hung.Name || !strings.Contains(log.String(), `msg="tunnel replaced" link=`+hung.Name+` cause="no reply for 3`) {
+		if name != hung.Name || !strings.Contains(log.String(), `msg="tunnel replaced" device=`+hung.Name+` cause="no reply for 3`) {
 			t.Errorf("replaced %s, log:\n%s", name, log.String())
 		}
 	case <-time.After(10 * time.Second):

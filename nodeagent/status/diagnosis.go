@@ -87,7 +87,7 @@ func (e Ends) String() string { return e.Protocol + " " + e.From + " -> " + e.To
 
 // FilteredText describes packets that rp_filter dropped.
 func FilteredText(n int) string {
-	return fmt.Sprintf("rp_filter dropped %d meanwhile, of whatever traffic: their source is reached by another link than they came by "+
+	return fmt.Sprintf("rp_filter dropped %d packets meanwhile, of any traffic: the route to their source uses another device than they arrived on "+
 		"(sysctl net.ipv4.conf.*.rp_filter; 2 is loose)", n)
 }
 

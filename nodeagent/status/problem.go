@@ -24,7 +24,7 @@ type Problem struct {
 	Path     string   `json:"path,omitempty"` // topology path
 	Code     string   `json:"code"`           // one of Codes
 	Severity Severity `json:"severity"`
-	Text     string   `json:"text"`           // what is wrong, lower case, no full stop
+	Text     string   `json:"text"`           // the fault, lower case, no full stop
 	Next     string   `json:"next,omitempty"` // the next step, often a command
 }
 

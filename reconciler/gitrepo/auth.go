@@ -14,17 +14,17 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport/ssh"
 )
 
-// Auth is the login for the remote repositories of one host. Files are read at every use,
-// so that a token may be rotated in place.
+// Auth is the login for the remote repositories of one host. Files are read at every use, so a
+// token can be rotated in place.
 type Auth struct {
-	// Host is host or host:port of the only server that gets the login. Empty means none.
-	// A repository can name other servers, and so can a redirect.
+	// Host is host or host:port of the only server that receives the login. Empty means none.
+	// Repositories and redirects can name other servers.
 	Host           string
 	Username       string // HTTPS; with a token most servers accept any name
 	Password       string // HTTPS password or token
-	PasswordFile   string // the same in a file; it wins over Password
-	SSHKeyFile     string // private key; empty asks the SSH agent
-	SSHKnownHosts  string // file; empty uses the user's and the system's
+	PasswordFile   string // file with the password; it has precedence over Password
+	SSHKeyFile     string // private key; empty = use the SSH agent
+	SSHKnownHosts  string // file; empty = the files of the user and the system
 	SSHKeyPassword string // of an encrypted key
 }
 
@@ -40,15 +40,15 @@ func HostOf(address string) string {
 // hostOf returns the host of an address, with the port unless it is the protocol's default.
 func hostOf(ep *transport.Endpoint) string {
 	host := strings.ToLower(ep.Host)
-	usual := map[string]int{"https": 443, "http": 80, "ssh": 22}
-	if ep.Port == 0 || ep.Port == usual[ep.Protocol] {
+	defaults := map[string]int{"https": 443, "http": 80, "ssh": 22}
+	if ep.Port == 0 || ep.Port == defaults[ep.Protocol] {
 		return host
 	}
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ep.Port))
 }
 
-// method returns the login for an address; nil leaves it to what the URL holds. A password
-// is not sent over http.
+// method returns the login for an address; nil = use the login of the URL, if any. A password is
+// not sent over http.
 func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	own := a.Host != "" && strings.EqualFold(a.Host, hostOf(ep))
 	switch ep.Protocol {

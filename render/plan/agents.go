@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// daemonSet holds the settings of a DaemonSet that the plan names. The rest of its pods is compared
-// as a whole.
+// daemonSet holds the settings of a DaemonSet that the plan lists by name. All other settings of its
+// pods are compared as a whole.
 type daemonSet struct {
 	image, secrets, priority, tolerations, requests, limits, metrics, pods string
 }
@@ -27,7 +27,7 @@ func agentsItem(tree render.Tree) (item, bool) {
 	node, err := readDaemonSet(tree[render.AgentFile])
 	gateway, err2 := readDaemonSet(tree[render.GatewayFile])
 	if err != nil || err2 != nil {
-		return item{}, false // the file entries list the differences then
+		return item{}, false // then the plan lists the changed files
 	}
 	return item{kind: kindAgents, name: "of all clusters", fields: []diff.Field{
 		field("image", gateway.image),
@@ -57,20 +57,20 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 		return d, fmt.Errorf("read DaemonSet: it has no containers")
 	}
 	agent, _ := containers[0].(map[string]any)
-	take := func(from map[string]any, key string) any {
+	extract := func(from map[string]any, key string) any {
 		value := from[key]
 		delete(from, key)
 		return value
 	}
-	resources, _ := take(agent, "resources").(map[string]any)
-	d.image, _ = take(agent, "image").(string)
-	d.priority, _ = take(pod, "priorityClassName").(string)
-	d.secrets, d.tolerations = flat(take(pod, "imagePullSecrets")), flat(take(pod, "tolerations"))
+	resources, _ := extract(agent, "resources").(map[string]any)
+	d.image, _ = extract(agent, "image").(string)
+	d.priority, _ = extract(pod, "priorityClassName").(string)
+	d.secrets, d.tolerations = flat(extract(pod, "imagePullSecrets")), flat(extract(pod, "tolerations"))
 	d.requests, d.limits = flat(resources["requests"]), flat(resources["limits"])
 	d.metrics = strings.Join(extractArgs(agent, "--metrics=[$(HOST_IP)]:"), ", ")
 	if d.metrics != "" { // --metrics adds ports
 		delete(agent, "ports")
-		takeNamed(agent, "env", "HOST_IP")
+		extractNamed(agent, "env", "HOST_IP")
 	} else if ports, _ := agent["ports"].([]any); len(ports) == 1 {
 		delete(agent, "ports")
 	}
@@ -93,8 +93,8 @@ func extractArgs(container map[string]any, prefix string) (rests []string) {
 	return rests
 }
 
-// takeNamed removes the element with a name from a list, and returns it.
-func takeNamed(from map[string]any, list, name string) (found map[string]any) {
+// extractNamed removes the element with a name from a list, and returns it.
+func extractNamed(from map[string]any, list, name string) (found map[string]any) {
 	all, _ := from[list].([]any)
 	from[list] = slices.DeleteFunc(all, func(v any) bool {
 		m, _ := v.(map[string]any)
@@ -132,7 +132,7 @@ func digest(raw []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// restarts says what the replacement of the agents does, on the clusters that stay
+// restarts describes the effect of the replacement of the agents, on the remaining clusters
 // (docs/gateways.md, "Replacing agents").
 func restarts(e *Entry, want, have *snapshot) string {
 	var clusters, single []string

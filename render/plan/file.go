@@ -40,7 +40,7 @@ func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.C
 func fileItem(name string, raw []byte) item {
 	sum := sha256.Sum256(raw)
 	shown := name
-	if sanitize(name) != name { // people name patches
+	if sanitize(name) != name { // users choose the names of patches
 		shown = strconv.Quote(name)
 	}
 	return item{kind: kindFile, name: shown, cluster: clusterOf(name), fields: []diff.Field{
@@ -60,15 +60,15 @@ func clusterOf(name string) string {
 
 // explainedFiles decides which files change because of entries of the plan.
 type explainedFiles struct {
-	members       map[string]bool // clusters that come or go
-	exports       map[string]bool // clusters in which exports come or go
+	members       map[string]bool // added and removed clusters
+	exports       map[string]bool // clusters with added or removed exports
 	keys          map[string]bool // clusters whose keys change
-	nodes         map[string]bool // clusters in which other nodes are gateways
-	rights        bool            // agents need other rights, for dynamic exports or egress rules
-	folders       map[string]bool // folders in which files come or go
+	nodes         map[string]bool // clusters with other gateway nodes
+	rights        bool            // the RBAC rules of agents change, for dynamic exports or egress rules
+	folders       map[string]bool // folders with added or removed files
 	agents        bool            // the agents' DaemonSets
 	fabric        bool            // the fabric
-	edits         bool            // what the topology says
+	edits         bool            // the topology
 	fabricDiffers bool            // the fabrics differ
 }
 
@@ -93,7 +93,7 @@ func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
 		}
 	}
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
-	// If its content is equal, it was packed or signed again.
+	// With equal content, the fabric was only compressed or signed again.
 	c.fabricDiffers = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
@@ -134,7 +134,7 @@ func (c explainedFiles) explain(name string) bool {
 	case name == render.TopologyText:
 		return c.edits
 	case cluster != "" && name == path.Join(render.ClusterDir(cluster), render.UIFile):
-		return true // all of it is a page
+		return true // the file contains only the page
 	case name == render.AgentFile, name == render.GatewayFile:
 		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):

@@ -66,9 +66,9 @@ func (p *uiPage) extractFields(spec map[string]any) map[string]any {
 		delete(c, "image")
 		hosts = append(hosts, extractArgs(c, "--host=")...)
 		extractArgs(c, "--token-file=")
-		takeNamed(c, "volumeMounts", "token")
+		extractNamed(c, "volumeMounts", "token")
 	}
-	if token := takeNamed(pod, "volumes", "token"); token != nil {
+	if token := extractNamed(pod, "volumes", "token"); token != nil {
 		secret, _ := token["secret"].(map[string]any)
 		p.secret = fmt.Sprint(secret["secretName"])
 	}

@@ -22,7 +22,7 @@ import (
 
 // Read reads a lock file; file is its name for messages. An empty file is an empty lock.
 // A textual merge of two branches can leave a key twice, or an address with two owners.
-// Read accepts both: allocate.Check reports them and allocate.Allocate fixes them.
+// Read accepts these files: allocate.Check reports the conflicts and allocate.Allocate resolves them.
 func Read(file string, raw []byte) (*Lock, diag.List) {
 	r := &reader{file: file, lock: New(), tally: diag.Tally{}}
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -245,8 +245,7 @@ func (r *reader) addrs(s Claim, key, value *yaml.Node) {
 	r.lock.Addrs[s] = h
 }
 
-// ordinal reads the ordinal of a gateway. If it occurs
-// twice, the lower one wins.
+// ordinal reads the ordinal of a gateway. If it occurs twice, the lower one wins.
 func (r *reader) ordinal(s Claim, key, value *yaml.Node) {
 	h := OrdinalAllocation{Pos: r.pos(key)}
 	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Ordinal) != nil || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {

@@ -45,7 +45,7 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	const want = `21 packets of the clusterset followed on 2 nodes in 10 s
 more came than are followed on g1/g1-w: --export or --address leaves out what else there is
-g2/g2-a: rp_filter dropped 6 meanwhile, of whatever traffic: their source is reached by another link than they came by (sysctl net.ipv4.conf.*.rp_filter; 2 is loose)
+g2/g2-a: rp_filter dropped 6 packets meanwhile, of any traffic: the route to their source uses another device than they arrived on (sysctl net.ipv4.conf.*.rp_filter; 2 is loose)
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: dropped
   g1/g1-w: 3 packets, in veth7, out hw-vx0

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
-// World holds objects of one sort in memory. It is safe for concurrent use, as
-// tests tamper with it while an engine runs.
+// World holds objects of one kind in memory. It is safe for concurrent use: tests change it while
+// an engine runs.
 type World[S diff.Spec] struct {
 	mu       sync.Mutex
 	own      map[string]S
@@ -26,12 +26,12 @@ type World[S diff.Spec] struct {
 	Fault func(diff.Change[S]) error
 }
 
-// NewWorld makes an empty world.
+// NewWorld returns an empty world.
 func NewWorld[S diff.Spec]() *World[S] {
 	return &World[S]{own: map[string]S{}, foreign: map[string]S{}}
 }
 
-// Put adds an object of ours, or changes it behind the kind's back.
+// Put adds or changes an own object, without a call of the kind.
 func (w *World[S]) Put(s S) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *World[S]) Foreign() []string {
 	return slices.Sorted(maps.Keys(w.foreign))
 }
 
-// Remove removes an object of ours.
+// Remove removes an own object.
 func (w *World[S]) Remove(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +62,7 @@ func (w *World[S]) Remove(key string) {
 	w.version++
 }
 
-// Objects returns our objects, by key.
+// Objects returns the own objects, by key.
 func (w *World[S]) Objects() []S {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *World[S]) Calls() []string {
 	return slices.Clone(w.calls)
 }
 
-// Kind returns a kind over the world.
+// Kind returns a kind that reads and writes the world.
 func (w *World[S]) Kind(name string) *Kind[S] { return &Kind[S]{name: name, world: w} }
 
 // Kind is a kind in memory.
@@ -99,7 +99,7 @@ type Kind[S diff.Spec] struct {
 // Name returns the name of the kind.
 func (k *Kind[S]) Name() string { return k.name }
 
-// Observe returns our objects.
+// Observe returns the own objects.
 func (k *Kind[S]) Observe(context.Context) ([]S, error) {
 	k.world.mu.Lock()
 	defer k.world.mu.Unlock()

@@ -34,7 +34,7 @@ const extraReplies = 100
 func (f *flow) stop() (lost int) {
 	f.env.t.Helper()
 	last, _ := f.answers.count()
-	f.env.eventually("answers to the last packets", func() bool { now, _ := f.answers.count(); return now >= last+extraReplies })
+	f.env.eventually("replies to the last packets", func() bool { now, _ := f.answers.count(); return now >= last+extraReplies })
 	last, lost = f.answers.count()
 	if err := f.ping.Process.Signal(syscall.SIGINT); err != nil {
 		f.env.t.Fatal(err)
@@ -74,8 +74,8 @@ func (a *answers) Write(raw []byte) (int, error) {
 	}
 }
 
-// count returns the number of the latest packet with a reply, and how many packets before it
-// have none.
+// count returns the number of the latest packet with a reply, and the number of packets before it
+// without a reply.
 func (a *answers) count() (last, lost int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -74,13 +74,13 @@ func (c Command) Start(ctx context.Context) (pid int, err error) {
 	err = c.Ready(ctx)
 	select {
 	case err := <-ended:
-		return 0, fmt.Errorf("%s ended at once (%v): %s", c.Name, err, c.lastOutput())
+		return 0, fmt.Errorf("%s exited at once (%v): %s", c.Name, err, c.lastOutput())
 	default:
 	}
 	if err == nil {
 		return c.Cmd.Process.Pid, nil
 	}
-	err = fmt.Errorf("%s does not answer: %w", c.Name, err)
+	err = fmt.Errorf("%s does not reply: %w", c.Name, err)
 	if killErr := c.Cmd.Process.Kill(); killErr != nil && !errors.Is(killErr, os.ErrProcessDone) {
 		err = errors.Join(err, fmt.Errorf("kill process %d: %w", c.Cmd.Process.Pid, killErr))
 	}
@@ -128,7 +128,7 @@ func TrimLog(path string) error {
 	return nil
 }
 
-// Poll returns nil when done returns true, and the error of ctx when ctx is done before.
+// Poll returns nil when done returns true, and the error of ctx if ctx is done first.
 func Poll(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -142,8 +142,8 @@ func Poll(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Kill kills a process if isOurs returns nil for its folder in /proc. A process that has ended is
-// no error, and its id cannot hit another process.
+// Kill kills a process if isOurs returns nil for its folder in /proc. It returns nil if the process
+// has ended. A reused id cannot hit another process.
 func Kill(pid int, isOurs func(proc string) error) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {

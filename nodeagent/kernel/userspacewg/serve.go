@@ -48,7 +48,7 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	dev := device.NewDevice(tunnel, newBind(), &device.Logger{
 		Verbosef: device.DiscardLogf,
 		Errorf: func(format string, args ...any) {
-			log.Error("wireguard", "link", name, "err", fmt.Sprintf(format, args...))
+			log.Error("wireguard", "device", name, "err", fmt.Sprintf(format, args...))
 		},
 	})
 	lost := make(chan error, 1)

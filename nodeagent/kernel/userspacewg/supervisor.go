@@ -30,15 +30,15 @@ const (
 	maxHangTimeout = 30 * time.Second
 )
 
-// Supervisor watches the processes of tunnel devices. It kills a process that hangs: its device
-// is then gone, and the agent creates both again. The fields must not change while it runs.
+// Supervisor watches the processes of tunnel devices. It kills a process that hangs. This removes
+// its device, and the agent creates both again. The fields must not change while it runs.
 type Supervisor struct {
 	// Devices returns the names of the desired devices.
 	Devices func() []string
 	// LogDir is the LogDir of the Launcher.
 	LogDir string
 	Log    *slog.Logger
-	// Appeared is called with each device when its first process appears; may be nil.
+	// Appeared is called with each device when its first process is found; may be nil.
 	Appeared func(name string)
 	// Replaced is called with each device when a new process replaces the previous one; may be
 	// nil.
@@ -88,7 +88,7 @@ func (s *Supervisor) check(ctx context.Context, now time.Time) {
 	for i, name := range names {
 		s.record(name, answers[i], now)
 		if err := childprocess.TrimLog(logFile(s.LogDir, name)); err != nil {
-			s.Log.Debug("log of the tunnel process not trimmed", "link", name, "err", err)
+			s.Log.Debug("log of the tunnel process not trimmed", "device", name, "err", err)
 		}
 	}
 	for name, p := range s.known {
@@ -121,14 +121,14 @@ func (s *Supervisor) record(name string, a answer, now time.Time) {
 	} else if silent, hangs := s.watchdog.Missed(a.pid, now.Add(-pingTimeout), now, a.usage); hangs {
 		p.cause = childprocess.Cause(silent)
 		if err := killHung(a.pid, name); err != nil {
-			s.Log.Error("tunnel not replaced", "link", name, "pid", a.pid, "cause", p.cause, "err", err)
+			s.Log.Error("tunnel not replaced", "device", name, "pid", a.pid, "cause", p.cause, "err", err)
 		}
 	}
 	s.known[name] = p
 }
 
 func (s *Supervisor) logReplaced(name string, old process, pid int) {
-	s.Log.Warn("tunnel replaced", "link", name, "cause", cmp.Or(old.cause, "its process ended"), "pid", pid, "was", old.pid)
+	s.Log.Warn("tunnel replaced", "device", name, "cause", cmp.Or(old.cause, "its process ended"), "pid", pid, "was", old.pid)
 	if s.Replaced != nil {
 		s.Replaced(name)
 	}
@@ -196,8 +196,8 @@ func serverOf(c net.Conn) (int, error) {
 	return int(peer.Pid), nil
 }
 
-// killHung kills the process of a device, if it is one of ours. It may be stopped, so that it could
-// not end itself.
+// killHung kills the process of a device, if it is one of ours. A stopped process cannot exit by
+// itself.
 func killHung(pid int, name string) error {
 	return childprocess.Kill(pid, func(proc string) error {
 		line, err := os.ReadFile(proc + "/cmdline")
