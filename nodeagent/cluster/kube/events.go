@@ -38,7 +38,7 @@ type events struct {
 }
 
 // event is the content of one Kubernetes event.
-type event struct{ kind, reason, action, note string }
+type event struct{ kind, reason, action, message string }
 
 // of sends events for the differences between two states. It does not retry failed events.
 func (e *events) of(ctx context.Context, before, now NodeStatus) error {
@@ -61,11 +61,11 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 		if (c.Status == metav1.ConditionTrue) == (c.Type == status.ConditionDrained) {
 			kind = "Warning"
 		}
-		note := c.Type + " is " + string(c.Status)
+		message := c.Type + " is " + string(c.Status)
 		if c.Message != "" {
-			note += ": " + c.Message
+			message += ": " + c.Message
 		}
-		out = append(out, event{kind, c.Reason, "Converge", note})
+		out = append(out, event{kind, c.Reason, "Converge", message})
 	}
 	if before.Fabric != "" && before.Fabric != now.Fabric {
 		out = append(out, event{"Normal", "FabricChanged", "Converge", "fabric changed from " + before.Fabric + " to " + now.Fabric})
@@ -76,7 +76,7 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 			continue
 		}
 		if e.dropped > 0 {
-			happened.note += fmt.Sprintf(" (and %d events before that were not sent)", e.dropped)
+			happened.message += fmt.Sprintf(" (and %d events before that were not sent)", e.dropped)
 		}
 		if err := e.send(ctx, happened); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (e *events) send(ctx context.Context, what event) error {
 		"apiVersion": "events.k8s.io/v1", "kind": "Event",
 		"metadata":  map[string]any{"name": e.node + "." + strconv.FormatInt(e.last, 16), "namespace": metav1.NamespaceDefault},
 		"eventTime": metav1.NewMicroTime(now).UTC().Format(metav1.RFC3339Micro),
-		"type":      what.kind, "reason": what.reason, "action": what.action, "note": clip(what.note, maxNote),
+		"type":      what.kind, "reason": what.reason, "action": what.action, "note": clip(what.message, maxNote),
 		"reportingController": "hawser.dev/agent", "reportingInstance": e.node,
 		"regarding": map[string]any{
 			"apiVersion": HawserNodes.GroupVersion().String(), "kind": "HawserNode", "name": e.node, "uid": string(e.uid),

@@ -65,7 +65,7 @@ func TestNodeLocal(t *testing.T) {
 	} {
 		_, bind, _ := strings.Cut(text, "bind ")
 		bind, _, _ = strings.Cut(bind, "\n")
-		want := strings.Replace(ours, "errors\n", "errors\n    bind "+bind+"\n", 1) + text
+		want := strings.Replace(ownBlock, "errors\n", "errors\n    bind "+bind+"\n", 1) + text
 		have, err := Insert(text, forward())
 		if err != nil || have != want {
 			t.Errorf("%s: error %v, text\n%s", name, err, have)

@@ -83,7 +83,7 @@ func Insert(text string, f Forward, otherFiles ...OtherFile) (string, error) {
 	if err != nil {
 		return text, err
 	}
-	before, after := text[:at.begin], text[at.end:]
+	before, after := text[:at.start], text[at.end:]
 	others, imports, err := parse(before, after)
 	if err != nil {
 		return text, err
@@ -107,7 +107,7 @@ func Remove(text string) (string, error) {
 	if err != nil {
 		return text, err
 	}
-	return text[:at.begin] + text[at.end:], nil
+	return text[:at.start] + text[at.end:], nil
 }
 
 // SplitBlock returns Hawser's block with its marks, and the rest of the text. The block is empty if
@@ -117,11 +117,11 @@ func SplitBlock(text string) (block, rest string, ours bool) {
 	if err != nil {
 		return "", text, true
 	}
-	return text[at.begin:at.end], text[:at.begin] + text[at.end:], at.end > at.begin
+	return text[at.start:at.end], text[:at.start] + text[at.end:], at.end > at.start
 }
 
 // blockRange is the position of Hawser's block, as a half-open range of bytes.
-type blockRange struct{ begin, end int }
+type blockRange struct{ start, end int }
 
 // findBlock finds Hawser's block. Without any mark the range is empty, at the front.
 func findBlock(text string) (blockRange, error) {
@@ -132,7 +132,7 @@ func findBlock(text string) (blockRange, error) {
 		switch {
 		case isMark(line, beginMark):
 			begins = append(begins, number+1)
-			at.begin = offset
+			at.start = offset
 		case isMark(line, endMark):
 			ends = append(ends, number+1)
 			at.end = offset + len(line)
@@ -153,7 +153,7 @@ func findBlock(text string) (blockRange, error) {
 	case ends[0] < begins[0]:
 		return at, damaged(ends[0], "the end mark is before the begin mark")
 	}
-	if isUnclosed(text[:at.begin]) {
+	if isUnclosed(text[:at.start]) {
 		return at, damaged(begins[0], "the block is inside another block")
 	}
 	return at, nil

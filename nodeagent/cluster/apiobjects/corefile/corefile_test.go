@@ -36,7 +36,7 @@ const kubeadm = `.:53 {
 }
 `
 
-const ours = `# hawser: begin (managed by Hawser; changes up to the end mark are reverted)
+const ownBlock = `# hawser: begin (managed by Hawser; changes up to the end mark are reverted)
 clusterset.local:53 0.243.in-addr.arpa:53 {
     errors
     forward . 169.254.73.53 {
@@ -53,7 +53,7 @@ func forward() Forward {
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	at := func(port, bind string) string {
-		text := strings.ReplaceAll(ours, ":53", ":"+port)
+		text := strings.ReplaceAll(ownBlock, ":53", ":"+port)
 		if bind != "" {
 			text = strings.Replace(text, "errors\n", "errors\n    "+bind+"\n", 1)
 		}
@@ -62,28 +62,28 @@ func TestInsert(t *testing.T) {
 	tests := []struct {
 		name, text, want string
 	}{
-		{"of kubeadm", kubeadm, ours + kubeadm},
-		{"already present", ours + kubeadm, ours + kubeadm},
-		{"at its position", kubeadm + ours, kubeadm + ours},
-		{"between others", kubeadm + ours + "example.org { whoami\n}\n", kubeadm + ours + "example.org { whoami\n}\n"},
-		{"changed inside", strings.Replace(ours, "max_fails 0", "max_fails 9", 1) + kubeadm, ours + kubeadm},
-		{"emptied", "# hawser: begin\n# hawser: end\n" + kubeadm, ours + kubeadm},
-		{"unbalanced inside", "# hawser: begin\n{\n# hawser: end\n" + kubeadm, ours + kubeadm},
-		{"no last line end", strings.TrimSuffix(kubeadm, "\n"), ours + strings.TrimSuffix(kubeadm, "\n")},
-		{"end mark without line end", kubeadm + strings.TrimSuffix(ours, "\n"), kubeadm + ours},
-		{"empty", "", ours},
-		{"line ends of DOS", ".:53 {\r\n    errors\r\n}\r\n", ours + ".:53 {\r\n    errors\r\n}\r\n"},
+		{"of kubeadm", kubeadm, ownBlock + kubeadm},
+		{"already present", ownBlock + kubeadm, ownBlock + kubeadm},
+		{"at its position", kubeadm + ownBlock, kubeadm + ownBlock},
+		{"between others", kubeadm + ownBlock + "example.org { whoami\n}\n", kubeadm + ownBlock + "example.org { whoami\n}\n"},
+		{"changed inside", strings.Replace(ownBlock, "max_fails 0", "max_fails 9", 1) + kubeadm, ownBlock + kubeadm},
+		{"emptied", "# hawser: begin\n# hawser: end\n" + kubeadm, ownBlock + kubeadm},
+		{"unbalanced inside", "# hawser: begin\n{\n# hawser: end\n" + kubeadm, ownBlock + kubeadm},
+		{"no last line end", strings.TrimSuffix(kubeadm, "\n"), ownBlock + strings.TrimSuffix(kubeadm, "\n")},
+		{"end mark without line end", kubeadm + strings.TrimSuffix(ownBlock, "\n"), kubeadm + ownBlock},
+		{"empty", "", ownBlock},
+		{"line ends of DOS", ".:53 {\r\n    errors\r\n}\r\n", ownBlock + ".:53 {\r\n    errors\r\n}\r\n"},
 		{"another port", ".:1053 {\n errors\n}\n", at("1053", "") + ".:1053 {\n errors\n}\n"},
 		{"port of the environment", "dns://.:{$PORT} {\n errors\n}\n", at("{$PORT}", "") + "dns://.:{$PORT} {\n errors\n}\n"},
 		{"the root's port", "tls://.:853 example.org:5353 {\n}\nexample.net:99, .:54 {\n}\n",
 			at("54", "") + "tls://.:853 example.org:5353 {\n}\nexample.net:99, .:54 {\n}\n"},
 		{"bound", ". {\n errors\n bind 10.0.0.10 10.0.0.11 # both\n}\n", at("53", "bind 10.0.0.10 10.0.0.11") + ". {\n errors\n bind 10.0.0.10 10.0.0.11 # both\n}\n"},
 		{"imports and snippets", "import custom/*.override\n(log) {\n errors\n}\n.:53 {\n import log\n}\nimport custom/*.server\n",
-			ours + "import custom/*.override\n(log) {\n errors\n}\n.:53 {\n import log\n}\nimport custom/*.server\n"},
-		{"quotes and comments", ".:53 {\n log . \"{remote} {\" # } {\n}\n", ours + ".:53 {\n log . \"{remote} {\" # } {\n}\n"},
-		{"the domain at another port", "clusterset.local:5353 {\n whoami\n}\n.:53 {\n}\n", ours + "clusterset.local:5353 {\n whoami\n}\n.:53 {\n}\n"},
-		{"a name below the domain", "x.clusterset.local {\n whoami\n}\n", ours + "x.clusterset.local {\n whoami\n}\n"},
-		{"our marks quoted in a comment", "# see the \"# hawser: begin\" mark\n.:53 {\n}\n", ours + "# see the \"# hawser: begin\" mark\n.:53 {\n}\n"},
+			ownBlock + "import custom/*.override\n(log) {\n errors\n}\n.:53 {\n import log\n}\nimport custom/*.server\n"},
+		{"quotes and comments", ".:53 {\n log . \"{remote} {\" # } {\n}\n", ownBlock + ".:53 {\n log . \"{remote} {\" # } {\n}\n"},
+		{"the domain at another port", "clusterset.local:5353 {\n whoami\n}\n.:53 {\n}\n", ownBlock + "clusterset.local:5353 {\n whoami\n}\n.:53 {\n}\n"},
+		{"a name below the domain", "x.clusterset.local {\n whoami\n}\n", ownBlock + "x.clusterset.local {\n whoami\n}\n"},
+		{"our marks quoted in a comment", "# see the \"# hawser: begin\" mark\n.:53 {\n}\n", ownBlock + "# see the \"# hawser: begin\" mark\n.:53 {\n}\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,11 +110,11 @@ func TestRefused(t *testing.T) {
 	}{
 		{"no end", "# hawser: begin\n" + kubeadm, Damaged, "1:1: error: the begin mark has no end mark after it", false},
 		{"no begin", kubeadm + "# hawser: end\n", Damaged, "21:1: error: the end mark has no begin mark before it", false},
-		{"two begins", "# hawser: begin\n" + ours + kubeadm, Damaged, "2:1: error: the begin mark occurs twice", false},
-		{"two ends", ours + kubeadm + "# hawser: end", Damaged, "29:1: error: the end mark occurs twice", false},
-		{"two blocks", ours + ours, Damaged, "9:1: error: the begin mark occurs twice", false},
+		{"two begins", "# hawser: begin\n" + ownBlock + kubeadm, Damaged, "2:1: error: the begin mark occurs twice", false},
+		{"two ends", ownBlock + kubeadm + "# hawser: end", Damaged, "29:1: error: the end mark occurs twice", false},
+		{"two blocks", ownBlock + ownBlock, Damaged, "9:1: error: the begin mark occurs twice", false},
 		{"in the wrong order", "# hawser: end\n# hawser: begin\n", Damaged, "1:1: error: the end mark is before the begin mark", false},
-		{"inside another block", ".:53 {\n" + ours + "}\n", Damaged, "2:1: error: the block is inside another block", false},
+		{"inside another block", ".:53 {\n" + ownBlock + "}\n", Damaged, "2:1: error: the block is inside another block", false},
 		{"not closed", ".:53 {\n errors\n", Unreadable, "1:1: error: the block that opens here is not closed", true},
 		{"closed twice", ".:53 {\n}\n}\n", Unreadable, "3:1: error: closing brace without an opening brace", true},
 		{"no braces", ".:53\nerrors\n", Unreadable, "1:1: error: a server block without braces must be the only one", true},
@@ -138,8 +138,8 @@ func TestRefused(t *testing.T) {
 			if _, err := Remove(tt.text); (err == nil) != tt.removes {
 				t.Errorf("remove: %v", err)
 			}
-			if _, _, ours := SplitBlock(tt.text); ours != strings.Contains(tt.text, "# hawser:") {
-				t.Errorf("ours: %t", ours)
+			if _, _, ownBlock := SplitBlock(tt.text); ownBlock != strings.Contains(tt.text, "# hawser:") {
+				t.Errorf("ownBlock: %t", ownBlock)
 			}
 		})
 	}
@@ -148,26 +148,26 @@ func TestRefused(t *testing.T) {
 func TestZoneConflict(t *testing.T) {
 	t.Parallel()
 	only := func(zone string) string {
-		return strings.Replace(ours, "clusterset.local:53 0.243.in-addr.arpa:53", zone+":53", 1)
+		return strings.Replace(ownBlock, "clusterset.local:53 0.243.in-addr.arpa:53", zone+":53", 1)
 	}
 	const theirs = "clusterset.local:53 {\n  forward . 10.1.1.1\n}\n"
 	tests := []struct{ name, text, want, message string }{
 		{"before the insert", theirs + kubeadm, only("0.243.in-addr.arpa") + theirs + kubeadm,
 			"F:1:1: error: a foreign server block serves clusterset.local"},
-		{"with our block", ours + "CLUSTERSET.local. {\n}\n", only("0.243.in-addr.arpa") + "CLUSTERSET.local. {\n}\n",
+		{"with our block", ownBlock + "CLUSTERSET.local. {\n}\n", only("0.243.in-addr.arpa") + "CLUSTERSET.local. {\n}\n",
 			"F:1:1: error: a foreign server block serves clusterset.local"},
 		{"as one of many", kubeadm + "example.org,\nclusterset.local {\n}\n", only("0.243.in-addr.arpa") + kubeadm + "example.org,\nclusterset.local {\n}\n",
 			"F:22:1: error: a foreign server block serves clusterset.local"},
-		{"by prefix", "243.0.0.0/16 {\n}\n" + ours, "243.0.0.0/16 {\n}\n" + only("clusterset.local"),
+		{"by prefix", "243.0.0.0/16 {\n}\n" + ownBlock, "243.0.0.0/16 {\n}\n" + only("clusterset.local"),
 			"F:1:1: error: a foreign server block serves 0.243.in-addr.arpa"},
-		{"all of it", ours + "243.0.0.0/16 clusterset.local {\n}\n", "243.0.0.0/16 clusterset.local {\n}\n",
+		{"all of it", ownBlock + "243.0.0.0/16 clusterset.local {\n}\n", "243.0.0.0/16 clusterset.local {\n}\n",
 			"F:1:1: error: a foreign server block serves 0.243.in-addr.arpa"},
 		{"by CoreDNS", ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n",
 			only("0.243.in-addr.arpa") + ".:53 {\n kubernetes cluster.local clusterset.local {\n  multicluster clusterset.local\n }\n}\n",
 			"F:3:1: error: CoreDNS's own multicluster option serves clusterset.local"},
-		{"in another file", "import custom/*.server\n" + ours, "import custom/*.server\n" + only("0.243.in-addr.arpa"),
+		{"in another file", "import custom/*.server\n" + ownBlock, "import custom/*.server\n" + only("0.243.in-addr.arpa"),
 			"their.server:2:1: error: a foreign server block serves clusterset.local"},
-		{"in a file that is not imported", ours + kubeadm, ours + kubeadm, ""},
+		{"in a file that is not imported", ownBlock + kubeadm, ownBlock + kubeadm, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,9 +226,9 @@ func TestReserved(t *testing.T) {
 				ServicePools: []netip.Prefix{netip.MustParsePrefix("243.0.0.0/16")},
 				DNS:          fabric.DNS{Address: forward().Servers[0]},
 			}, &fabric.Cluster{})
-			want := ours + tt.text
+			want := ownBlock + tt.text
 			if tt.want == "" {
-				want = strings.Replace(ours, "0.243", tt.domain+":53 0.243", 1) + tt.text
+				want = strings.Replace(ownBlock, "0.243", tt.domain+":53 0.243", 1) + tt.text
 			}
 			check := func(have, want string, err error) {
 				t.Helper()
@@ -244,7 +244,7 @@ func TestReserved(t *testing.T) {
 			check(have, want, err)
 			have, err = Insert(have, f)
 			check(have, want, err)
-			before := strings.Replace(ours, "0.243", tt.domain+":53 0.243", 1) + tt.text
+			before := strings.Replace(ownBlock, "0.243", tt.domain+":53 0.243", 1) + tt.text
 			have, err = Insert(before, f)
 			check(have, want, err)
 			body, _, _ := strings.Cut(strings.TrimPrefix(want, beginLine+"\n"), endMark)
@@ -254,13 +254,13 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestFileBeside checks that a separate file leaves out the zones of the other files.
-func TestFileBeside(t *testing.T) {
+// TestSeparateFile checks that a separate file leaves out the zones of the other files.
+func TestSeparateFile(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, corefile, theirs, want string
 	}{
-		{"alone", ours + kubeadm, "example.org {\n}\n", "clusterset.local:53 0.243.in-addr.arpa:53 {"},
+		{"alone", ownBlock + kubeadm, "example.org {\n}\n", "clusterset.local:53 0.243.in-addr.arpa:53 {"},
 		{"in the Corefile", "clusterset.local {\n}\n" + kubeadm, "", "0.243.in-addr.arpa:53 {"},
 		{"in another file", kubeadm, "0.243.in-addr.arpa {\n}\n", "clusterset.local:53 {"},
 		{"all", "clusterset.local {\n}\n", "0.243.in-addr.arpa {\n}\n", ""},
@@ -274,7 +274,7 @@ func TestFileBeside(t *testing.T) {
 
 // FuzzRestore adds Hawser's block to any text and removes it again.
 func FuzzRestore(f *testing.F) {
-	for _, text := range []string{"", "\n", kubeadm, ours, ours + kubeadm, kubeadm + ours, ". {\n}", "# hawser: begin", "\"", "a:1,\nb {\nbind x\n}\n", "{}", "}{", ours + "clusterset.local {\n}\n"} {
+	for _, text := range []string{"", "\n", kubeadm, ownBlock, ownBlock + kubeadm, kubeadm + ownBlock, ". {\n}", "# hawser: begin", "\"", "a:1,\nb {\nbind x\n}\n", "{}", "}{", ownBlock + "clusterset.local {\n}\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -19,13 +19,13 @@ const defaultPort = "53"
 type token struct {
 	text  string
 	line  int  // from 1
-	begin int  // offset of its first byte, quotes included
+	start int  // offset of its first byte, quotes included
 	end   int  // offset of the byte after it
 	first bool // of its line
 }
 
 // tokens splits a text as the lexer of CoreDNS does (github.com/coredns/caddy/caddyfile): white
-// space separates words, double quotes enclose words with white space, and a # at the begin of a
+// space separates words, double quotes enclose words with white space, and a # at the beginning of a
 // word hides the rest of the line.
 func tokens(text string) []token {
 	const byteOrderMark = "\ufeff"
@@ -47,7 +47,7 @@ func tokens(text string) []token {
 				i++
 			}
 		default:
-			t := token{line: line, begin: i, first: line != lastLine}
+			t := token{line: line, start: i, first: line != lastLine}
 			closed := true
 			if r == '"' {
 				t.text, t.end, closed = quoted(text, i)
@@ -308,7 +308,7 @@ func (s server) bind() (string, error) {
 			if last.text == "{" {
 				return "", unreadable(t.line, "a bind directive with a block is not supported")
 			}
-			return s.text[t.begin:last.end], nil
+			return s.text[t.start:last.end], nil
 		}
 	}
 	return "", nil

@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 	} {
 		var have []word
 		for _, token := range tokens(text) {
-			have = append(have, word{token.text, token.line, token.first, text[token.begin:token.end]})
+			have = append(have, word{token.text, token.line, token.first, text[token.start:token.end]})
 		}
 		if diff := gocmp.Diff(want, have, gocmp.AllowUnexported(word{})); diff != "" {
 			t.Errorf("%q (-want +have)\n%s", text, diff)

@@ -62,7 +62,7 @@ func InsertStub(text string, f Forward) (string, error) {
 		if i := slices.Index(f.Zones, strings.ToLower(strings.TrimSuffix(m.name, "."))); i >= 0 {
 			f.Zones = slices.Delete(f.Zones, i, i+1)
 			if first == nil {
-				first = zoneConflict("", 1+strings.Count(bare[:m.begin], "\n"), "a foreign stub domain is "+m.name)
+				first = zoneConflict("", 1+strings.Count(bare[:m.start], "\n"), "a foreign stub domain is "+m.name)
 			}
 		}
 	}
@@ -110,15 +110,15 @@ func withoutStub(text string, f Forward) (rest string, cut []string, err error) 
 			continue
 		}
 		cut = append(cut, m.name)
-		begin, end := m.begin, m.end
+		start, end := m.start, m.end
 		switch {
 		case i+1 < len(members):
 			end += strings.IndexByte(text[end:], ',') + 1
 		case i > 0:
 			// The comma before the last entry is removed too.
-			begin = members[i-1].end + strings.IndexByte(text[members[i-1].end:], ',')
+			start = members[i-1].end + strings.IndexByte(text[members[i-1].end:], ',')
 		}
-		text = text[:begin] + text[end:]
+		text = text[:start] + text[end:]
 		members = slices.Delete(members, i, i+1)
 	}
 	slices.Reverse(cut)
@@ -138,7 +138,7 @@ func (f Forward) pointsHere(servers []string) bool {
 type stubDomain struct {
 	name       string
 	servers    []string
-	begin, end int // offsets in the text, from the opening quote of the name
+	start, end int // offsets in the text, from the opening quote of the name
 }
 
 func membersOf(text string) ([]stubDomain, error) {
@@ -154,7 +154,7 @@ func membersOf(text string) ([]stubDomain, error) {
 			return nil, notJSON(text, d.InputOffset(), err)
 		}
 		m := stubDomain{name: t.(string), end: int(d.InputOffset())} // a key is a string
-		m.begin = bytes.LastIndexByte(raw[:m.end-1], '"')
+		m.start = bytes.LastIndexByte(raw[:m.end-1], '"')
 		if err := d.Decode(&m.servers); err != nil {
 			return nil, notJSON(text, d.InputOffset(), err)
 		}
