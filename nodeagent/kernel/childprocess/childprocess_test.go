@@ -123,7 +123,7 @@ func TestStartFails(t *testing.T) {
 		{"ends, with a log", exit(filepath.Join(t.TempDir(), "new", "log")), []string{"child exited at once (exit status 3)", "no device"}},
 		{"ends, without a log", exit(""), []string{"exit status 3", "no log"}},
 		{"ends, log cannot be written", exit("/proc/nowhere/log"), []string{"exit status 3", "no log"}},
-		{"never ready", never, []string{"child does not answer", context.DeadlineExceeded.Error()}},
+		{"never ready", never, []string{"child does not reply", context.DeadlineExceeded.Error()}},
 		{"no program", missing, []string{"start child", "no such file"}},
 	}
 	for _, tt := range tests {
