@@ -49,13 +49,13 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 	locks := &targetLocks{locked: map[string]bool{}}
 	locks.freed = sync.NewCond(&locks.mu)
 	var group sync.WaitGroup
-	lanes := map[int][]schedule.Event{}
+	tracks := map[int][]schedule.Event{}
 	for _, e := range events {
-		lanes[e.Track] = append(lanes[e.Track], e)
+		tracks[e.Track] = append(tracks[e.Track], e)
 	}
-	for _, lane := range lanes {
+	for _, track := range tracks {
 		group.Go(func() {
-			for _, e := range lane {
+			for _, e := range track {
 				time.Sleep(e.At - time.Since(began))
 				locks.acquire(e.Locks)
 				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.startFault(ctx, e) })

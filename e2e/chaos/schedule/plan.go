@@ -33,34 +33,34 @@ type Event struct {
 	Kind   string        `json:"kind"`
 	Target string        `json:"target,omitempty"` // CLUSTER/NODE, CLUSTER, or empty
 	Value  string        `json:"value,omitempty"`
-	Track  int           `json:"lane"` // events of one lane do not overlap
-	Locks  []string      `json:"-"`    // targets that no other event uses at the same time
+	Track  int           `json:"track"` // events of one track do not overlap
+	Locks  []string      `json:"-"`     // targets that no other event uses at the same time
 }
 
 const (
-	// lanes is the maximum number of concurrent faults.
-	lanes = 4
+	// tracks is the maximum number of concurrent faults.
+	tracks = 4
 	// A fault lasts from shortest to longest; the mean is about shortest + typical.
 	shortest = 200 * time.Millisecond
 	typical  = 400 * time.Millisecond
 	longest  = 2 * time.Second
-	// pause is the longest pause between two faults of a lane.
+	// pause is the longest pause between two faults of a track.
 	pause = 200 * time.Millisecond
 )
 
 // Round returns the schedule of one round (from 1) with n faults, in the order of their start.
 func Round(seed uint64, round, n int, t Topology) []Event {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
-	var free [lanes]time.Duration
+	var free [tracks]time.Duration
 	var out []Event
 	for range n {
-		lane := 0
+		track := 0
 		for i := range free {
-			if free[i] < free[lane] {
-				lane = i
+			if free[i] < free[track] {
+				track = i
 			}
 		}
-		at := free[lane] + time.Duration(r.Int64N(int64(pause)))
+		at := free[track] + time.Duration(r.Int64N(int64(pause)))
 		e, found := draw(r, t, busy(out, at))
 		if !found {
 			// All targets are locked: wait for the next event to end.
@@ -70,15 +70,15 @@ func Round(seed uint64, round, n int, t Topology) []Event {
 					next = min(next, end)
 				}
 			}
-			free[lane] = next
-			at = free[lane]
+			free[track] = next
+			at = free[track]
 			e, found = draw(r, t, busy(out, at))
 		}
 		if !found {
 			continue
 		}
-		e.At, e.Track = at.Round(time.Millisecond), lane
-		free[lane] = e.At + e.For
+		e.At, e.Track = at.Round(time.Millisecond), track
+		free[track] = e.At + e.For
 		out = append(out, e)
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return int(a.At - b.At) })

@@ -70,15 +70,15 @@ func TestRoundKeepsRules(t *testing.T) {
 					t.Errorf("seed %d: %v and %v use the same target", seed, other, e)
 				}
 				if other.Track == e.Track {
-					t.Errorf("seed %d: %v and %v overlap in their lane", seed, other, e)
+					t.Errorf("seed %d: %v and %v overlap in their track", seed, other, e)
 				}
 			}
 			together = max(together, open)
 		}
 		most = max(most, end(events))
 	}
-	if together != lanes {
-		t.Errorf("%d faults at a time at most, want %d", together, lanes)
+	if together != tracks {
+		t.Errorf("%d faults at a time at most, want %d", together, tracks)
 	}
 	if most > 8*time.Second {
 		t.Errorf("a round of 25 takes %s", most)
