@@ -193,7 +193,11 @@ func (a *assessment) agents() {
 		a.add(Problem{Severity: Error, Code: "rollout", Text: fmt.Sprintf("%d of %d agents wait for the rollout of the newest DaemonSet", s.Outdated, s.Pods),
 			Next: a.kubectl("-n hawser-system rollout status daemonset"), rank: rankAgent})
 	}
-	if len(s.Nodes) == 0 {
+	switch {
+	case len(s.Nodes) > 0:
+	case s.Pods == 0:
+		a.add(Problem{Severity: Unknown, Code: "not-installed", Text: "no agent has reported: Hawser is not installed", Next: "hawser bootstrap", rank: rankAgent})
+	default:
 		a.add(Problem{Severity: Unknown, Code: "no-reports", Text: "no agent has reported: there is no HawserNode",
 			Next: a.kubectl("-n hawser-system get daemonsets,pods"), rank: rankAgent})
 	}

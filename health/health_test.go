@@ -136,6 +136,9 @@ func TestAssess(t *testing.T) {
 		{"no reports", func(c1, _ *health.State) { c1.Nodes = nil }, false, false, []string{
 			"c1: no agent has reported: there is no HawserNode; next: kubectl --context c1-admin -n hawser-system get daemonsets,pods",
 		}},
+		{"not installed", func(c1, _ *health.State) { c1.Nodes, c1.Pods, c1.Running = nil, 0, 0 }, false, false, []string{
+			"c1: no agent has reported: Hawser is not installed; next: hawser bootstrap",
+		}},
 		{"API away and a fault", func(c1, c2 *health.State) {
 			*c1 = health.State{Cluster: "c1", Error: "connection refused"}
 			c2.Nodes[0].Up = 0
