@@ -210,6 +210,7 @@ func (l *loop) onReport(r converge.Report) {
 	l.files.paths.MarkDirty()
 	l.files.shape.MarkDirty()
 	l.peers.SetInstalled(last.InstalledTunnels(r))
+	l.peers.SetDirectSenders(last.DirectSenders(r))
 	l.onRoutesWritten()
 	l.outcome.Store(&round.Outcome{Report: r, Projection: last, Leaving: next.RetiringGateways()})
 	l.publication.Trigger()

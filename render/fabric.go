@@ -103,6 +103,9 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	default:
 		out.ClusterDNS = c.DNS
 	}
+	if c.NodeNetwork != fabric.NodeTunnel {
+		out.NodeNetwork = c.NodeNetwork
+	}
 	if out.Globalnet {
 		for _, family := range []int{4, 6} {
 			if out.Has(family) && !b.usesGlobalnet(c.Name, family) {

@@ -33,8 +33,8 @@ type Cluster struct {
 	// Name of the cluster, a DNS label; unique in the clusterset.
 	Name string `json:"name" required:"true"`
 	// Additional owners of this cluster, next to trust.owners. They may change the fields
-	// that affect only this cluster: recipient, dns, crds, gateways, egress, and tunnel
-	// except tunnel.driver. They may also change the files below patches/clusters/<name>.
+	// that affect only this cluster: recipient, dns, crds, nodeNetwork, gateways, egress, and
+	// tunnel except tunnel.driver. They may also change the files below patches/clusters/<name>.
 	Owners []string `json:"owners,omitempty"`
 	// Prefixes of the cluster's pod addresses; any number, either family.
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
@@ -68,6 +68,11 @@ type Cluster struct {
 	CRDs string `json:"crds,omitempty" default:"install" enum:"install|keep" owner:"cluster"`
 	// Overrides of spec.tunnel for this cluster.
 	Tunnel TunnelOverride `json:"tunnel,omitzero"`
+	// How nodes exchange packets of other clusters with the gateways of this cluster. tunnel:
+	// in VXLAN. auto: without VXLAN where the network between two nodes carries such packets;
+	// agents test that all the time and use VXLAN where it does not. direct: like auto, and
+	// each pair of nodes that needs VXLAN is reported as a problem.
+	NodeNetwork string `json:"nodeNetwork,omitempty" default:"tunnel" enum:"tunnel|auto|direct" owner:"cluster"`
 	// The gateways of the cluster, which have its tunnels; 1 to 32.
 	Gateways []Gateway `json:"gateways" required:"true" owner:"cluster"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,6 +103,9 @@ func printStatus(w io.Writer, s status.Status) error {
 	}
 	for _, x := range s.Paths {
 		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Why)
+	}
+	for _, n := range s.Nodes {
+		p.line("node %s at %s: %s", n.Node, n.Addr, strings.TrimSuffix(n.Path+", "+cmp.Or(n.Why, n.Device), ", "))
 	}
 	if c := s.Conntrack; c != nil {
 		p.line("conntrack: %d of %d entries", c.Entries, c.Limit)

@@ -40,6 +40,7 @@ const (
 	RuleFeed          = 7290 // priority of the rule of TableFeed for packets to FeedPort; the next one is for packets from it
 	RuleSibling       = 7292
 	RuleTransit       = 7294       // and RuleTransit-1
+	RuleTest          = 7295       // priority of the rule of TableMain for test packets of other nodes, which return to them without VXLAN
 	RuleGateway       = 7299       // priority of the rule of TableGateway
 	RulePriority      = 7300       // priority of the rule of TableOut; the rules of the WireGuard devices at the gateway's own port follow
 	RuleTunnel        = 7365       // priority of the rules of all other tunnels, and of packets from other gateways

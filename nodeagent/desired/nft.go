@@ -144,6 +144,8 @@ const (
 	SetMachines      = "machines"
 	SetNetworks      = "networks"
 	SetConnected     = "connected"
+	SetSenders       = "senders"
+	SetNextHops      = "hops"
 )
 
 // Sets returns all of them. docs/datapath.md describes the rules that use them.
@@ -177,6 +179,8 @@ func Sets() []Set {
 		{Name: SetNodes, Doc: "nodes of this cluster, which may send VXLAN", Key: address},
 		{Name: SetSiblings, Doc: "other gateways of this cluster, which may send VXLAN with transit traffic", Key: address},
 		{Name: SetMachines, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
+		{Name: SetSenders, Doc: "last four bytes of the hardware address of a node that may hand over packets without VXLAN, and the device: the same bytes of its address on hw-vx0", Key: []Type{TypeMark, TypeLink}, Data: []Type{TypeMark}},
+		{Name: SetNextHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
 		{Name: SetHairpin, Doc: "a local backend as source and destination: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
 		{Name: SetOverlays, Doc: "ports where this gateway receives VXLAN from other clusters", Key: []Type{TypePort}},

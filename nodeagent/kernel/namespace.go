@@ -144,6 +144,22 @@ func (ns *Namespace) link(name string) (netlink.Link, error) {
 	return l, nil
 }
 
+// routeDevice returns the device of a route: ours, or the device of the node's network for direct
+// packets.
+func (ns *Namespace) routeDevice(name string) (netlink.Link, error) {
+	if strings.HasPrefix(name, desired.DevicePrefix) || name == desired.IPsecLink {
+		return ns.link(name)
+	}
+	l, err := ns.route.LinkByName(name)
+	if notFound(err) {
+		return nil, converge.ErrBlocked{On: "link " + name}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return l, nil
+}
+
 func notFound(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)

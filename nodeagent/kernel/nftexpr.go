@@ -110,6 +110,23 @@ func (r *nftRule) mapped(set string, f nftFamily) *nftRule {
 	return r.add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftReg, IsDestRegSet: true, SetName: set + f.digit})
 }
 
+// sender loads, into the spare register, the mark of the node whose hardware address sent the frame over
+// this device without VXLAN. A packet without a link-layer header does not match.
+func (r *nftRule) sender(f nftFamily) *nftRule {
+	return r.add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize}).
+		load(expr.MetaKeyIIFNAME, unix.NFT_REG32_01).
+		add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftRegSpare, IsDestRegSet: true, SetName: desired.SetSenders + f.digit})
+}
+
+// nextHop loads the next hop of the packet's route and the name of its device.
+func (r *nftRule) nextHop(f nftFamily) *nftRule {
+	key := expr.RtNexthop4
+	if f.size == 16 {
+		key = expr.RtNexthop6
+	}
+	return r.add(&expr.Rt{Register: nftReg, Key: key}).load(expr.MetaKeyOIFNAME, f.behind(0))
+}
+
 func (r *nftRule) l4proto(proto byte) *nftRule {
 	return r.load(expr.MetaKeyL4PROTO, nftReg).equal(proto)
 }

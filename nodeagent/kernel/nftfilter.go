@@ -182,7 +182,9 @@ func nftForwardChains() []nftChain {
 		forward.rules = append(forward.rules, nftUnsolicited(f),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
-			nftFromConnected(f))
+			nftFromConnected(f),
+			// To a gateway without VXLAN: as to another node in VXLAN.
+			nftNew().nextHop(f).in(desired.SetNextHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("within"))
 		outside.rules = append(outside.rules, nftUnsolicited(f), nftFromConnected(f))
 		// Packets that another gateway translated to its own egress address before it handed
 		// them over. No node sends from those addresses. A conntrack entry for one would use
@@ -250,6 +252,9 @@ func nftLeaving() []nftChain {
 		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
+	for _, f := range nftFamilies() {
+		c.rules = append(c.rules, nftNew().nextHop(f).in(desired.SetNextHops, f).verdict(expr.VerdictReturn, ""))
+	}
 	for _, f := range nftFamilies() {
 		sending.rules = append(sending.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).accept())
 		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))

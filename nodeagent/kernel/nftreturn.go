@@ -41,6 +41,9 @@ func nftReturnChains() []nftChain {
 	}}
 	begun, handed := nftChain{name: "begun"}, nftChain{name: "handed"}
 	for _, f := range nftFamilies() {
+		// A node handed over the packet without VXLAN. The mark is the same as in the chain handed.
+		begun.rules = append(begun.rules, nftNew().sender(f).family(f).daddr(f).in(desired.SetRemote, f).
+			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftRegSpare}).accept())
 		handed.rules = append(handed.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
 		// A local pod with an address that a pod of another node had before.
@@ -68,6 +71,11 @@ func nftReturnChains() []nftChain {
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
 	return append(nftBypassChains(), handed, begun, home, clean)
+}
+
+// nftHandedOver matches a flow that another node handed over.
+func nftHandedOver(f nftFamily) *nftRule {
+	return nftNew().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).in(desired.SetReturn, f)
 }
 
 // nftMetaIIFKind is the kind of the device that a packet came in by (NFT_META_IIFKIND).

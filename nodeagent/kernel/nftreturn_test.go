@@ -21,8 +21,9 @@ func (n *nftNS) ip(lines ...string) {
 	}
 }
 
-// returnTo adds the routing rules and the route to a node by its number, in both families.
-func (n *nftNS) returnTo(number int, via, via6 string) {
+// returnTo adds the routing rules and the route over a device to a node by its number, in both
+// families.
+func (n *nftNS) returnTo(number int, device, via, via6 string) {
 	n.t.Helper()
 	var lines []string
 	for _, six := range []bool{false, true} {
@@ -33,7 +34,7 @@ func (n *nftNS) returnTo(number int, via, via6 string) {
 		for _, link := range []string{"hw-wg1", desired.NodeDevice} {
 			lines = append(lines, family+" rule add pref 7289 iif "+link+" fwmark 0x70000000/0xf0000000 goto 33000")
 		}
-		lines = append(lines, family+" route add default via "+via+" dev hw-vx0 table 7401")
+		lines = append(lines, family+" route add default via "+via+" dev "+device+" table 7401")
 		for _, r := range append(desired.ReturnRules(number, 7401, six, ""), desired.ReturnRules(0, desired.TableMain, six, "")...) {
 			to := "lookup " + strconv.Itoa(r.Table)
 			if r.Goto > 0 {
@@ -72,7 +73,7 @@ func TestNftReturn(t *testing.T) {
 	l.elements(home...)
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
 
-	l.node.returnTo(0x123, "192.0.2.2", "fe80::2")
+	l.node.returnTo(0x123, desired.NodeDevice, "192.0.2.2", "fe80::2")
 	l.node.ip("route add 10.7.1.0/24 via 192.0.2.2 dev hw-vx0 table 7301", "rule add pref 7301 iif hw-wg1 lookup 7301")
 	l.elements(home...) // deletes the entry of the dropped flow
 	l.sees(worker, "tcp", client+":0", nftRemote+":9000")
@@ -114,7 +115,7 @@ func TestNftReturnThroughTwo(t *testing.T) {
 	l.node.ip("address add 192.0.2.1/24 dev hw-vx0", "address add fe80::1/64 dev hw-vx0 nodad",
 		"route add "+server+" via 192.0.2.3", "-6 route add "+server6+" via fe80::3 dev hw-vx0",
 		"route add 10.7.5.0/24 via "+nftPod, "route add fd00:7:5::/64 via "+nftPod6)
-	l.node.returnTo(0x123, "192.0.2.2", "fe80::2")
+	l.node.returnTo(0x123, desired.NodeDevice, "192.0.2.2", "fe80::2")
 	id := desired.ReturnID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",

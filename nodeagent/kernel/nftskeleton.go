@@ -130,6 +130,11 @@ func nftNATChains(t desired.Table) []nftChain {
 		},
 	}
 	for _, f := range nftFamilies() {
+		// Test packets of gateways and nodes keep their source, like the packets that they stand for.
+		postrouting.rules = append(postrouting.rules, nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).
+			dport(unix.IPPROTO_UDP, desired.ProbePort).family(f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0))
+	}
+	for _, f := range nftFamilies() {
 		services.rules = append(services.rules,
 			nftNew().family(f).service(f).add(&expr.Lookup{
 				SourceRegister: nftReg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: desired.SetServices + f.digit,
@@ -150,6 +155,8 @@ func nftNATChains(t desired.Table) []nftChain {
 	}
 	egress.rules = append(egress.rules,
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("share"),
+		nftHandedOver(nftFamilies()[0]).goTo("share"),
+		nftHandedOver(nftFamilies()[1]).goTo("share"),
 		nftNew().add(&expr.Fib{Register: nftReg, FlagSADDR: true, ResultADDRTYPE: true}).
 			equal(nftHostOrder(unix.RTN_LOCAL)...).goTo("share"),
 		nftNew().dropAs(desired.DropUnknownSource),

@@ -185,7 +185,7 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 	}
 	index, known := indices[want.Link]
 	if !known {
-		l, err := k.ns.link(want.Link)
+		l, err := k.ns.routeDevice(want.Link)
 		if err != nil {
 			return nil, err
 		}

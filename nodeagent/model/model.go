@@ -120,6 +120,8 @@ type Endpoint struct {
 // HostState is the observed state of the host.
 type HostState struct {
 	UnderlayMTU int // bytes, of the interface with the node's address
+	// Underlay has the node's addresses with their devices; empty if direct packets are disabled.
+	Underlay []UnderlayAddr `json:",omitempty"`
 	// NoIPv6 reports whether IPv6 is disabled on this host.
 	NoIPv6    bool
 	KernelESP bool // the kernel encrypts ESP
@@ -144,6 +146,29 @@ type HostState struct {
 	// RemoteEndpoints are the endpoints in use of gateways with several candidates, by
 	// cluster/gateway. Other gateways are dialled at their first candidate.
 	RemoteEndpoints map[string]RemoteEndpoint
+}
+
+// UnderlayAddr is an address of the node.
+type UnderlayAddr struct {
+	Addr     netip.Addr
+	Device   string
+	MAC      string
+	Networks []netip.Prefix // that Device reaches without a router
+	// Unsuitable is why packets of pods are not sent directly over Device; empty = they may be.
+	Unsuitable string `json:",omitempty"`
+}
+
+// DirectNode is another node of the cluster to which packets may pass without VXLAN. One of the two is a
+// gateway. Device is empty if they cannot.
+type DirectNode struct {
+	Node   string
+	Addr   netip.Addr // of the other node
+	Device string     // of this node, to Addr
+	// MAC is the hardware address from which the node sends; empty while it is unknown.
+	MAC string
+	// Active reports whether this node sends to the node directly, and Why is why it does not.
+	Active bool
+	Why    string `json:",omitempty"`
 }
 
 // Network is a network that a node is connected to.

@@ -23,6 +23,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel"
 	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/direct"
 	"hawser.dev/hawser/nodeagent/peer/feed"
 	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/peer/migration"
@@ -66,6 +67,7 @@ type Peers struct {
 	tunnel        *migration.Negotiator
 	layer         *transport.Transport
 	traffic       *trafficMeter
+	direct        *direct.Checker
 
 	mu        sync.Mutex
 	spec      *round.PeerSpec
@@ -101,9 +103,10 @@ func New(config Config) *Peers {
 	})
 	p.endpoints = newEndpointSelector(config, p.prober, p.tunnel, wake, refreshEndpoints)
 	p.traffic = &trafficMeter{read: config.RemotePackets, changed: p.setTraffic, log: config.Log, wake: trigger.New()}
+	p.direct = direct.New(direct.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: func() { config.Urgent(); config.TriggerRound() }})
 	p.layer = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wake,
-		Protocols: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints},
+		Protocols: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints, p.direct},
 	})
 	return p
 }
@@ -174,7 +177,7 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 			pathMTUs[path.Peer] = path.PathMTU
 		}
 	}
-	return round.PeerStatus{Links: links, Live: p.client.Snapshot(), PathMTUs: pathMTUs}
+	return round.PeerStatus{Links: links, Live: p.client.Snapshot(), PathMTUs: pathMTUs, Direct: p.direct.Snapshot()}
 }
 
 // SetSpec sets the targets of all protocols.
@@ -195,6 +198,7 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 	} else {
 		p.traffic.setInterval(to.Settings.Interval)
 	}
+	p.direct.Set(spec.Direct)
 	p.tunnel.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
 	p.endpoints.setRemotes(spec.Remotes)
 }
@@ -293,6 +297,13 @@ func (p *Peers) SetProjection(in projection.Input, n *round.DesiredNode) {
 func (p *Peers) SetInstalled(tunnels map[string]migration.Installed) {
 	if tunnels != nil {
 		p.tunnel.SetInstalled(tunnels)
+	}
+}
+
+// SetDirectSenders sets the hardware addresses from which the kernel accepts direct packets; nil = unknown.
+func (p *Peers) SetDirectSenders(macs map[string]bool) {
+	if macs != nil {
+		p.direct.SetAccepted(macs)
 	}
 }
 

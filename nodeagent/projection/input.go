@@ -28,6 +28,9 @@ type Input struct {
 	// Tunnels are the tunnels to a remote gateway, by cluster/gateway, if they differ from the
 	// single tunnel in the fabric. The first one sends; all of them receive.
 	Tunnels map[string][]model.TunnelParams
+	// Direct are the nodes to and from which packets may pass without VXLAN, sorted by node and
+	// address.
+	Direct []model.DirectNode
 	// FormerShape is the previous shape, while a cluster may still use it; nil if none.
 	FormerShape *fabric.Shape
 	Live        map[string]model.ClusterState // by remote cluster; if missing, the static data of the fabric counts

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -74,19 +75,54 @@ func (v *builder) linkMTU(mtu int) int {
 // underlay returns the node's address for packets between nodes, in a family that all nodes
 // have: IPv4 if possible.
 func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
-	for _, fam := range []int{4, 6} {
-		lacks := func(n *model.Node) bool {
+	return underlayAddr(n, commonFamily(slices.Values(v.nodes)))
+}
+
+// commonFamily returns the family, 4 if possible, in which all nodes with addresses have one; 0 if
+// there is none.
+func commonFamily(nodes iter.Seq[*model.Node]) int {
+	lacks := map[int]bool{}
+	for n := range nodes {
+		for _, fam := range []int{4, 6} {
 			_, ok := ofFamily(n.Addrs, fam)
-			return !ok && len(n.Addrs) > 0
+			lacks[fam] = lacks[fam] || !ok && len(n.Addrs) > 0
 		}
-		if !slices.ContainsFunc(v.nodes, lacks) {
-			return ofFamily(n.Addrs, fam)
-		}
+	}
+	switch {
+	case !lacks[4]:
+		return 4
+	case !lacks[6]:
+		return 6
+	}
+	return 0
+}
+
+func underlayAddr(n *model.Node, family int) (netip.Addr, bool) {
+	if family != 0 {
+		return ofFamily(n.Addrs, family)
 	}
 	if a, ok := ofFamily(n.Addrs, 4); ok {
 		return a, true
 	}
 	return ofFamily(n.Addrs, 6)
+}
+
+// NodeEndpoints returns the address of each node at which other nodes send VXLAN to it, by name.
+func NodeEndpoints(nodes []model.Node) map[string]netip.Addr {
+	family := commonFamily(func(yield func(*model.Node) bool) {
+		for i := range nodes {
+			if !yield(&nodes[i]) {
+				return
+			}
+		}
+	})
+	out := make(map[string]netip.Addr, len(nodes))
+	for i := range nodes {
+		if a, ok := underlayAddr(&nodes[i], family); ok {
+			out[nodes[i].Name] = a
+		}
+	}
+	return out
 }
 
 func onlyIPv6(n *model.Node) bool {
@@ -146,9 +182,19 @@ func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
 	}
 }
 
-// hop returns the next hop on NodeDevice that leads to a node. For IPv6 it is link-local, so
+// hop returns the device and the next hop that lead to a node: its own address if packets pass
+// directly, otherwise an address on NodeDevice.
+func (v *builder) hop(n *model.Node, fam int) (device string, via netip.Addr, ok bool) {
+	if d := v.directTo(n, fam); d != nil {
+		return d.Device, d.Addr, true
+	}
+	via, ok = v.vxlanHop(n, fam)
+	return desired.NodeDevice, via, ok
+}
+
+// vxlanHop returns the next hop on NodeDevice that leads to a node. For IPv6 it is link-local, so
 // the node needs no other address of that family. IPv4 may use it as well (RFC 8950).
-func (v *builder) hop(n *model.Node, fam int) (netip.Addr, bool) {
+func (v *builder) vxlanHop(n *model.Node, fam int) (netip.Addr, bool) {
 	if fam == 4 {
 		if a, ok := ofFamily(n.Addrs, 4); ok {
 			return a, true

@@ -65,16 +65,17 @@ func (v *builder) routeReturnPaths() {
 			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 		v.route(desired.Route{
-			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: h.via, Origin: clusterPath(v.own.Name),
+			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: h.device, Via: h.via, Origin: clusterPath(v.own.Name),
 		})
 	}
 }
 
-// returnPath is the route from a gateway to another node of its cluster over NodeDevice.
+// returnPath is the route from a gateway to another node of its cluster.
 type returnPath struct {
 	node   string
 	number int // 1 to desired.MaxReturnNodes
 	family int
+	device string
 	via    netip.Addr
 }
 
@@ -89,8 +90,8 @@ func (v *builder) returnPaths() []returnPath {
 			continue
 		}
 		for _, fam := range []int{4, 6} {
-			if via, ok := v.hop(n, fam); ok && v.uses(fam) {
-				out = append(out, returnPath{n.Name, number, fam, via})
+			if device, via, ok := v.hop(n, fam); ok && v.uses(fam) {
+				out = append(out, returnPath{n.Name, number, fam, device, via})
 			}
 		}
 	}
@@ -137,11 +138,11 @@ func (v *builder) routeEndpoints() {
 				}
 				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
 				if node != v.node {
-					via, ok := v.hop(node, fabric.Family(a))
+					device, via, ok := v.hop(node, fabric.Family(a))
 					if !ok {
 						continue
 					}
-					route.Type, route.Link, route.Via = desired.RouteUnicast, desired.NodeDevice, via
+					route.Type, route.Link, route.Via = desired.RouteUnicast, device, via
 				}
 				v.route(route)
 			}

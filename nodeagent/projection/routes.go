@@ -3,6 +3,7 @@ package projection
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
@@ -129,6 +130,9 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	if r.path.Via == "" {
 		return v.pathMTUFor(r, link, r.path)
 	}
+	if !strings.HasPrefix(link, desired.DevicePrefix) {
+		return v.largestMTU()
+	}
 	if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
 		return v.transitMTU(c, r.path)
 	}
@@ -154,12 +158,12 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	if v.node == nil {
 		return "", netip.Addr{}, false
 	}
-	via, ok = v.hop(node, fam)
+	link, via, ok = v.hop(node, fam)
 	if !ok {
 		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", status.NoNextHop,
 			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
 	}
-	return desired.NodeDevice, via, ok
+	return link, via, ok
 }
 
 // routePools makes lookups of the host's own packets succeed before the output chain changes
@@ -254,22 +258,19 @@ func (v *builder) routeNodes() {
 			if !v.uses(fabric.Family(p.Addr())) {
 				continue
 			}
-			via, ok := v.hop(n, fabric.Family(p.Addr()))
+			device, via, ok := v.hop(n, fabric.Family(p.Addr()))
 			if !ok {
 				v.problem(origin, status.NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
 				continue
 			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: device, Via: via, Origin: origin,
 			})
 		}
 		for _, a := range v.used(n.Addrs) {
-			via := a
-			if a.Is6() {
-				via = linkLocal(n.Name)
-			}
+			device, via, _ := v.hop(n, fabric.Family(a))
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeDevice, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: device, Via: via, Origin: origin,
 			})
 		}
 	}

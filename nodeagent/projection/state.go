@@ -31,6 +31,7 @@ func Desired(in Input) (desired.State, []Problem) {
 	v.addTable()
 	v.addRules()
 	v.addFeedRules()
+	v.addDirect()
 	v.addReturnPaths()
 	v.addRoutes()
 	v.addEveryNode()

@@ -212,7 +212,7 @@ func (v *builder) routeTransit() {
 	}
 	for _, m := range v.siblings() {
 		for _, a := range m.addrs {
-			if via, ok := v.hop(m.node, fabric.Family(a)); ok {
+			if via, ok := v.vxlanHop(m.node, fabric.Family(a)); ok {
 				v.route(desired.Route{
 					Table: desired.TableTransit, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.SiblingDevice, Via: via,
 					Origin: clusterPath(v.own.Name),
@@ -257,5 +257,5 @@ func (v *builder) siblingOn(r *remoteCluster, fam int) (netip.Addr, bool) {
 	if i < 0 || v.node == nil {
 		return netip.Addr{}, false
 	}
-	return v.hop(mates[i].node, fam)
+	return v.vxlanHop(mates[i].node, fam)
 }

@@ -15,6 +15,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/direct"
 	"hawser.dev/hawser/nodeagent/peer/endpoint"
 	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/peer/migration"
@@ -48,6 +49,8 @@ type PeerStatus struct {
 	Tunnels map[string][]migration.TunnelID
 	// RemoteEndpoints has the endpoint in use of each remote gateway that has several.
 	RemoteEndpoints map[string]model.RemoteEndpoint
+	// Direct has the pairs of nodes that may exchange packets without VXLAN.
+	Direct []direct.State `json:",omitempty"`
 	// Observed has the source addresses of gateways that want to learn theirs.
 	Observed endpoint.ObservedAddrs
 }
@@ -57,6 +60,7 @@ type PeerSpec struct {
 	Probing ProbeSpec
 	Pairs   []migration.PairConfig // with the tunnel of the fabric
 	Remotes []Remote
+	Direct  direct.Spec
 }
 
 // OwnGateway returns this node's gateway as cluster/gateway; empty if the node is no gateway.
@@ -71,7 +75,8 @@ func (a *PeerSpec) equal(o *PeerSpec) bool {
 	if o == nil {
 		return false
 	}
-	return samePairs(a.Pairs, o.Pairs) && slices.EqualFunc(a.Remotes, o.Remotes, Remote.equal) && reflect.DeepEqual(a.Probing, o.Probing)
+	return samePairs(a.Pairs, o.Pairs) && slices.EqualFunc(a.Remotes, o.Remotes, Remote.equal) && reflect.DeepEqual(a.Probing, o.Probing) &&
+		a.Direct.Equal(o.Direct)
 }
 
 func samePairs(a, b []migration.PairConfig) bool {
@@ -195,7 +200,7 @@ type Effects struct {
 // has other targets.
 func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	p.Links = p.Links.Merge(running.Links)
-	p.Live, p.PathMTUs, p.Observed = running.Live, running.PathMTUs, running.Observed
+	p.Live, p.PathMTUs, p.Observed, p.Direct = running.Live, running.PathMTUs, running.Observed, running.Direct
 	if p.Spec != nil && running.Spec != nil && samePairs(p.Spec.Pairs, running.Spec.Pairs) {
 		p.Tunnels = running.Tunnels
 	}

@@ -10,6 +10,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/direct"
 	"hawser.dev/hawser/nodeagent/peer/endpoint"
 	"hawser.dev/hawser/nodeagent/peer/health"
 	"hawser.dev/hawser/nodeagent/projection"
@@ -46,7 +47,8 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	}
 	f := next.retainGateways(in, now, &do)
 	in.Local.Discovered = next.discoverEndpoints(in, f, now, &do)
-	spec := next.peerSpec(in, f)
+	pairs, excluded := directPairs(f, in.Facts, in.Local, in.Cluster, in.Node)
+	spec := next.peerSpec(in, f, pairs)
 	if !spec.equal(in.Peers.Spec) {
 		return previous, Effects{PeerSpec: &spec}
 	}
@@ -57,7 +59,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.hostState(),
 		FormerShape: next.Transition.Before, Paths: selected.remote, GatewayPaths: selected.own,
 		Live: in.Peers.Live, RestoredLive: restored, PeersSynced: synced,
-		Tunnels: tunnelParams(in, spec.Probing, in.Peers.Tunnels), Memo: &next.cache.slots,
+		Tunnels: tunnelParams(in, spec.Probing, in.Peers.Tunnels), Direct: directNodes(in.Peers.Direct, excluded), Memo: &next.cache.slots,
 	}, &do)
 	return next, do
 }
@@ -88,10 +90,11 @@ func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, 
 }
 
 // peerSpec returns the links to probe, and the tunnel and the endpoint candidates of each pair.
-func (s *State) peerSpec(in Observed, f *fabric.Fabric) PeerSpec {
+func (s *State) peerSpec(in Observed, f *fabric.Fabric, nodes direct.Spec) PeerSpec {
 	probing, pairs := s.cache.linksOf(in, f, s.Transition.Before)
 	return PeerSpec{
 		Probing: probing,
+		Direct:  nodes,
 		Pairs:   pairs,
 		Remotes: s.cache.remotesOf(projection.Input{
 			Fabric: f, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.Local, FormerShape: s.Transition.Before,
@@ -177,11 +180,13 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 		return previous, do, false
 	}
 	selected := next.selectPaths(in, next.last.Input.Fabric, now, &do)
-	if !next.rerouted && maps.Equal(selected.remote, next.last.Input.Paths) && maps.Equal(selected.own, next.last.Input.GatewayPaths) {
+	nodes := updateDirect(next.last.Input.Direct, in.Peers.Direct)
+	if !next.rerouted && maps.Equal(selected.remote, next.last.Input.Paths) && maps.Equal(selected.own, next.last.Input.GatewayPaths) &&
+		slices.Equal(nodes, next.last.Input.Direct) {
 		return next, do, false
 	}
 	next.rerouted, next.routed = true, next.last.Input
-	next.routed.Paths, next.routed.GatewayPaths = selected.remote, selected.own
+	next.routed.Paths, next.routed.GatewayPaths, next.routed.Direct = selected.remote, selected.own, nodes
 	return next, do, true
 }
 
@@ -219,7 +224,7 @@ func SameInput(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
 		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
-		reflect.DeepEqual(a.Tunnels, b.Tunnels) &&
+		reflect.DeepEqual(a.Tunnels, b.Tunnels) && slices.Equal(a.Direct, b.Direct) &&
 		reflect.DeepEqual(a.Live, b.Live) &&
 		a.PeersSynced == b.PeersSynced && reflect.DeepEqual(a.RestoredLive, b.RestoredLive) &&
 		reflect.DeepEqual(a.Facts, b.Facts)

@@ -70,6 +70,7 @@ const (
 	MTUTooSmall      = "mtu-too-small"      // packets of IPv6 do not fit the underlay in one piece
 	MTUTooLarge      = "mtu-too-large"      // tunnel.mtu does not fit the underlay
 	SourceNotKept    = "source-not-kept"    // another cluster uses a prefix of a flat cluster, too
+	NodeNeedsVXLAN   = "node-needs-vxlan"   // nodeNetwork is direct, and packets to another node need VXLAN
 	NoQuota          = "no-quota"           // the gateway's kernel cannot count connections
 )
 
@@ -172,6 +173,7 @@ func Codes() []Code {
 		{Name: NoEndpoint, Severity: Warning, Next: links},
 		{Name: FamilyMissing, Severity: Warning, Next: links},
 		{Name: EndpointRefused, Severity: Warning, Next: links},
+		{Name: NodeNeedsVXLAN, Severity: Warning, Next: "hawser show nodes --cluster CLUSTER"},
 		{Name: MTUTooLarge, Severity: Warning, Next: "correct tunnel.mtu in the topology"},
 		{Name: ConntrackFull, Severity: Warning, Next: "conntrack -S on NODE"},
 		{Name: QuotaReached, Severity: Warning, Next: "conntrack -L on NODE"},

@@ -28,7 +28,9 @@ type Status struct {
 	Connections []Connection `json:"connections,omitempty"`
 	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
 	Moves       []Move       `json:"moves,omitempty"` // the last 64, newest last
-	Problems    []Problem    `json:"problems,omitempty"`
+	// Nodes are the paths to other nodes of the cluster; empty with nodeNetwork: tunnel.
+	Nodes    []NodePath `json:"nodes,omitempty"`
+	Problems []Problem  `json:"problems,omitempty"`
 	// Dropped are the packets that the rules of this node dropped since they were last written.
 	Dropped []Dropped `json:"dropped,omitempty"`
 	// Conntrack is the use of the node's connection table; nil if unknown.
@@ -78,6 +80,22 @@ type InputState struct {
 	Refused string `json:"refused,omitempty"`
 	// Since is the last time when From was a better source; nil = it is the best.
 	Since *time.Time `json:"since,omitempty"`
+}
+
+// Values of NodePath.Path.
+const (
+	NodeDirect = "direct"
+	NodeVXLAN  = "vxlan"
+)
+
+// NodePath is how packets of other clusters pass from this node to another node. One of the two is a
+// gateway.
+type NodePath struct {
+	Node   string `json:"node"`
+	Addr   string `json:"addr"`
+	Path   string `json:"path"`             // direct or vxlan
+	Device string `json:"device,omitempty"` // of direct packets
+	Why    string `json:"why,omitempty"`    // why the path is not direct
 }
 
 // Connection states.

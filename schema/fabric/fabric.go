@@ -109,9 +109,19 @@ type Cluster struct {
 	ClusterDNS string `json:"clusterDNS,omitempty"`
 	// PreferCustomDNS makes gateways use DNSImport instead of DNSCoreDNS if the cluster's
 	// Corefile imports that ConfigMap.
-	PreferCustomDNS bool      `json:"preferCustomDNS,omitempty"`
-	Gateways        []Gateway `json:"gateways"`
+	PreferCustomDNS bool `json:"preferCustomDNS,omitempty"`
+	// NodeNetwork selects how nodes exchange packets of other clusters with gateways: NodeAuto or
+	// NodeDirect; empty is NodeTunnel.
+	NodeNetwork string    `json:"nodeNetwork,omitempty"`
+	Gateways    []Gateway `json:"gateways"`
 }
+
+// Values of Cluster.NodeNetwork.
+const (
+	NodeTunnel = "tunnel" // in VXLAN; in the topology alone
+	NodeAuto   = "auto"   // without VXLAN where packets pass
+	NodeDirect = "direct" // like NodeAuto; pairs of nodes that need VXLAN are problems
+)
 
 // Mapping maps the addresses of Pods 1:1 to Global, with the same host part.
 type Mapping struct {
@@ -129,6 +139,9 @@ type EgressRule struct {
 
 // MaxGateways is the maximum number of gateways per cluster.
 const MaxGateways = 32
+
+// TestsDirect reports whether the nodes of the cluster test which packets pass without VXLAN.
+func (c *Cluster) TestsDirect() bool { return c.NodeNetwork == NodeAuto || c.NodeNetwork == NodeDirect }
 
 // Gateway is a node with tunnels.
 type Gateway struct {

@@ -172,7 +172,7 @@ func TestOwnedFields(t *testing.T) {
 			"spec.clusters[].owners, spec.clusters[].podCIDRs, spec.clusters[].serviceCIDRs, spec.clusters[].tunnel.driver",
 		"cluster": "spec.clusters[].crds, spec.clusters[].dns, spec.clusters[].egress[].ips, spec.clusters[].egress[].name, spec.clusters[].egress[].namespace, " +
 			"spec.clusters[].egress[].podSelector, spec.clusters[].gateways[].allowNodeLabels, spec.clusters[].gateways[].count, spec.clusters[].gateways[].endpoints, spec.clusters[].gateways[].ikePublicKey, " +
-			"spec.clusters[].gateways[].name, spec.clusters[].gateways[].node, spec.clusters[].gateways[].nodeSelector, spec.clusters[].gateways[].port, spec.clusters[].gateways[].publicKey, " +
+			"spec.clusters[].gateways[].name, spec.clusters[].gateways[].node, spec.clusters[].gateways[].nodeSelector, spec.clusters[].gateways[].port, spec.clusters[].gateways[].publicKey, spec.clusters[].nodeNetwork, " +
 			"spec.clusters[].recipient, spec.clusters[].tunnel.keepalive, spec.clusters[].tunnel.mtu, spec.clusters[].tunnel.port",
 		"namespace": "spec.exports[].allow, spec.exports[].annotations, spec.exports[].balance.order, spec.exports[].balance.policy, " +
 			"spec.exports[].balance.weights, spec.exports[].clusters, spec.exports[].hostnames, spec.exports[].labels, spec.exports[].name, " +

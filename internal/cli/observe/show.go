@@ -17,6 +17,7 @@ import (
 const (
 	showConnections = "connections"
 	showPaths       = "paths"
+	showNodes       = "nodes"
 	showExports     = "exports"
 	showClusters    = "clusters"
 	showAll         = "all"
@@ -38,7 +39,7 @@ or the agent of this host. With --context or --cluster it queries the agents in 
 of Kubernetes clusters, which needs the right to exec there.`,
 		Args: cli.NoVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.New("say what to show: hawser show connections, paths, exports, clusters or all")
+			return errors.New("say what to show: hawser show connections, paths, nodes, exports, clusters or all")
 		},
 	}
 	cli.OutputFlag(cmd, true, &f.Output, tableOutputs()...)
@@ -61,6 +62,13 @@ the last move to another link and its cause. -o json has the last 64 moves of ea
 			Example: `  hawser show paths -o json`,
 		},
 		{
+			Use: showNodes, Short: "Show how packets pass between nodes and gateways",
+			Long: `Show for each node how it sends packets of other clusters to the gateways of its cluster, and
+for each gateway how it sends them to the other nodes: directly or in VXLAN, and why. With
+nodeNetwork: tunnel, which is the default, all of them use VXLAN and the table is empty.`,
+			Example: `  hawser show nodes --cluster fra`,
+		},
+		{
 			Use: showExports, Short: "Show the services of the clusterset",
 			Long: `Show the exported Services. READY counts the exporting clusters with a ready endpoint. With
 -o wide, CLUSTERS has the state and addresses of each of them.`,
@@ -71,7 +79,7 @@ the last move to another link and its cause. -o json has the last 64 moves of ea
 			Example: `  hawser show clusters -f clusterset.yaml`,
 		},
 		{
-			Use: showAll, Short: "Show agents, clusters, connections, paths and exports",
+			Use: showAll, Short: "Show agents, clusters, connections, paths, nodes and exports",
 			Example: `  hawser show all --socket /run/hawser/agent.sock`,
 		},
 	} {
@@ -106,6 +114,9 @@ func runShow(ctx context.Context, env *cli.Env, what string, f agentquery.Target
 		}
 		if what != showAll && what != showPaths {
 			s.Paths, s.Moves = nil, nil
+		}
+		if what != showAll && what != showNodes {
+			s.Nodes = nil
 		}
 		if what != showAll && what != showExports {
 			s.Exports = nil

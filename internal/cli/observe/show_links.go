@@ -34,6 +34,24 @@ func connectionTable(members []status.Status, wide bool) cli.Table {
 	return t
 }
 
+// nodeTable has a row for each node to which another node sends packets of other clusters.
+func nodeTable(members []status.Status, wide bool) cli.Table {
+	t := cli.Table{Head: []string{"FROM", "TO", "PATH", "DEVICE", "WHY"}}
+	if wide {
+		t.Head = append(t.Head, "ADDRESS")
+	}
+	for _, s := range members {
+		for _, n := range s.Nodes {
+			row := []string{s.Node, n.Node, n.Path, n.Device, n.Why}
+			if wide {
+				row = append(row, n.Addr)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
+}
+
 // pathTable has a row for each other cluster. If the nodes of the cluster use different links, each link has a
 // row with its nodes.
 func pathTable(members []status.Status, wide bool) cli.Table {

@@ -43,6 +43,10 @@ func shownNames(what string, agents []status.Status) string {
 			for _, p := range s.Paths {
 				out = append(out, p.Link)
 			}
+		case showNodes:
+			for _, n := range s.Nodes {
+				out = append(out, s.Cluster+"/"+s.Node+"-"+s.Cluster+"/"+n.Node)
+			}
 		case showExports:
 			for _, e := range s.Exports {
 				out = append(out, e.Namespace+"/"+e.Name)
@@ -66,7 +70,7 @@ func tables(what string, agents []status.Status, wide bool) string {
 		of         func(members []status.Status, wide bool) cli.Table
 	}{
 		{showAll, "agents", agentTable}, {showClusters, "clusters", clusterTable}, {showConnections, "connections", connectionTable},
-		{showPaths, "paths", pathTable}, {showExports, "exports", exportTable},
+		{showPaths, "paths", pathTable}, {showNodes, "nodes", nodeTable}, {showExports, "exports", exportTable},
 	}
 	var clusters [][]status.Status
 	for i, s := range agents {
@@ -83,7 +87,11 @@ func tables(what string, agents []status.Status, wide bool) string {
 		var texts []string
 		names := map[string][]string{}
 		for _, members := range clusters {
-			text := kind.of(members, wide).String()
+			table := kind.of(members, wide)
+			if what == showAll && kind.what == showNodes && len(table.Rows) == 0 {
+				continue // the cluster uses VXLAN everywhere
+			}
+			text := table.String()
 			if names[text] == nil {
 				texts = append(texts, text)
 			}

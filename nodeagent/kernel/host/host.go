@@ -150,6 +150,11 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 	}
 	local.UnderlayMTU, found = mtu, err == nil
 	if own := f.Cluster(h.config.Cluster); own != nil {
+		if own.TestsDirect() && len(nodes) > 1 {
+			if local.Underlay, err = kernel.UnderlayAddrs(round.NodeAddrs(nodes, h.config.Node)); err != nil {
+				h.config.Log.Warn("network of the node's addresses not read", "err", err)
+			}
+		}
 		held, err := kernel.AddressesIn(own.PodCIDRs)
 		if err != nil {
 			h.config.Log.Warn("host addresses not read", "err", err)

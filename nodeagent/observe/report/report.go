@@ -157,6 +157,7 @@ func (r *Reporter) Summary() status.Status {
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
 	links := r.config.Peers.Links().WithRemoved(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
+	s.Nodes = nodePaths(r.config.State().RoutedInput().Direct)
 	s.Problems = r.problems(&s, v, now)
 	s.Drained = r.config.Drained()
 	if own := f.Cluster(r.config.Cluster); own != nil {
@@ -166,6 +167,19 @@ func (r *Reporter) Summary() status.Status {
 		}
 	}
 	return s
+}
+
+// nodePaths returns the paths to other nodes.
+func nodePaths(nodes []model.DirectNode) []status.NodePath {
+	var out []status.NodePath
+	for _, n := range nodes {
+		p := status.NodePath{Node: n.Node, Addr: n.Addr.String(), Path: status.NodeVXLAN, Why: n.Why}
+		if n.Active {
+			p.Path, p.Device, p.Why = status.NodeDirect, n.Device, ""
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // epochsOf returns the key epochs that this gateway can use.

@@ -1,6 +1,7 @@
 package endpointprobe
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ type Frame struct {
 	From, To     net.HardwareAddr
 	Source, Addr netip.Addr // of one family
 	Port         uint16     // UDP, of both ends
+	SourcePort   uint16     // UDP, of the sender if it differs; 0 = Port
 }
 
 // SendVXLAN sends a datagram inside VXLAN to an underlay address. The peer's VXLAN device
@@ -25,7 +27,7 @@ func SendVXLAN(to netip.AddrPort, f Frame, payload []byte) error {
 		return fmt.Errorf("probe gateway at %s: %w", to, err)
 	}
 	defer conn.Close()
-	if _, err := conn.Write(f.wrap(payload)); err != nil {
+	if _, err := conn.Write(f.Wrap(payload)); err != nil {
 		return fmt.Errorf("probe gateway at %s: %w", to, err)
 	}
 	return nil
@@ -34,8 +36,8 @@ func SendVXLAN(to netip.AddrPort, f Frame, payload []byte) error {
 // vxlanValid is the flag that a VXLAN header has a VNI (RFC 7348, section 5).
 const vxlanValid = 0x08
 
-// wrap returns a payload behind VXLAN, Ethernet, IP and UDP headers.
-func (f *Frame) wrap(payload []byte) []byte {
+// Wrap returns a payload behind VXLAN, Ethernet, IP and UDP headers.
+func (f *Frame) Wrap(payload []byte) []byte {
 	out := make([]byte, 8, 128+len(payload))
 	out[0] = vxlanValid
 	binary.BigEndian.PutUint32(out[4:], uint32(f.VNI)<<8)
@@ -74,7 +76,7 @@ func (f *Frame) header6(payload int) []byte {
 
 // udp returns a UDP datagram with the checksum that IPv6 requires.
 func (f *Frame) udp(payload []byte) []byte {
-	out := datagram(f.Port, f.Port, payload)
+	out := datagram(cmp.Or(f.SourcePort, f.Port), f.Port, payload)
 	pseudo := append(f.Source.AsSlice(), f.Addr.AsSlice()...)
 	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(out)))
 	pseudo = binary.BigEndian.AppendUint32(pseudo, unix.IPPROTO_UDP)

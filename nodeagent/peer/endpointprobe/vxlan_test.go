@@ -25,7 +25,7 @@ func TestWrap(t *testing.T) {
 				VNI: 74, From: net.HardwareAddr{2, 0, 0, 0, 0, 1}, To: net.HardwareAddr{2, 0, 0, 0, 0, 2},
 				Source: netip.MustParseAddr(tt.source), Addr: netip.MustParseAddr(tt.addr), Port: 4804,
 			}
-			raw := f.wrap([]byte(payload))
+			raw := f.Wrap([]byte(payload))
 			ip, udp := raw[22:22+tt.ip], raw[22+tt.ip:]
 			if raw[0] != 8 || binary.BigEndian.Uint32(raw[4:]) != 74<<8 || raw[13] != 2 || raw[19] != 1 || binary.BigEndian.Uint16(raw[20:]) != tt.kind {
 				t.Errorf("%s: begins with %x", name, raw[:22])

@@ -35,6 +35,8 @@ const (
 	tunnelsLength      = 25
 	tunnelLength       = 9
 	sizeLength         = 10
+	testLength         = 8
+	directLength       = 7
 	maxTLVs            = 32 // of one message, including unknown ones
 	flagRank      byte = 1<<3 - 1
 )
@@ -50,6 +52,8 @@ const (
 	typeTunnels   = 5
 	typeSizeProbe = 6
 	typeSizeReply = 7
+	typeTest      = 8
+	typeDirect    = 9
 )
 
 // Flags of a probe, of an advert or entry, and of tunnels. Receivers ignore unknown flags.
@@ -68,6 +72,8 @@ const (
 	flagVerified  byte = 1 << 1
 	flagInUse     byte = 1 << 2
 	flagSecondary byte = 1 << 3
+
+	flagReceives byte = 1 << 0
 )
 
 var magic = [4]byte{'h', 'w', 'l', 'k'}
@@ -90,6 +96,7 @@ type Message struct {
 	List    *LinkStateList
 	Tunnels *TunnelReport
 	Size    *SizeProbe
+	Direct  *Direct
 }
 
 // Probe is a liveness probe of a link, or a reply to one, which echoes Sequence, Nonce and Triggered.
@@ -160,6 +167,17 @@ type SizeProbe struct {
 	Nonce uint64
 }
 
+// Direct tests whether packets between two nodes of a cluster pass without VXLAN: a test packet that
+// returns to its sender, or a report about them.
+type Direct struct {
+	Report bool
+	Nonce  uint64 // of a test packet; a forged one would have to guess it
+	// Receives reports that the sender receives the other end's packets directly, and MAC is the
+	// hardware address from which the sender sends them. Only a report has these.
+	Receives bool
+	MAC      [6]byte
+}
+
 // Encode returns the datagram. Layout, big endian: magic 4 bytes, version 1, zero 3, from 8, to 8;
 // then TLVs of type 1, length 2 and value.
 func (m *Message) Encode() []byte {
@@ -183,6 +201,9 @@ func (m *Message) Encode() []byte {
 	}
 	if m.Size != nil {
 		out = m.Size.append(out)
+	}
+	if m.Direct != nil {
+		out = m.Direct.append(out)
 	}
 	if missing := m.Length - len(out); missing > 0 {
 		out = append(out, make([]byte, missing)...)
@@ -256,6 +277,13 @@ func (s *SizeProbe) append(out []byte) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
 }
 
+func (d *Direct) append(out []byte) []byte {
+	if !d.Report {
+		return binary.BigEndian.AppendUint64(appendHead(out, typeTest, testLength), d.Nonce)
+	}
+	return append(append(appendHead(out, typeDirect, directLength), bits(d.Receives)), d.MAC[:]...)
+}
+
 // Decode decodes a datagram. It does not retain raw. It skips TLVs of unknown types.
 func Decode(raw []byte) (*Message, error) {
 	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
@@ -308,6 +336,16 @@ func (m *Message) decodeTLV(kind byte, value []byte) bool {
 			return false
 		}
 		m.Size = &SizeProbe{Reply: kind == typeSizeReply, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
+	case typeTest:
+		if m.Direct != nil || len(value) < testLength {
+			return false
+		}
+		m.Direct = &Direct{Nonce: binary.BigEndian.Uint64(value)}
+	case typeDirect:
+		if m.Direct != nil || len(value) < directLength {
+			return false
+		}
+		m.Direct = &Direct{Report: true, Receives: value[0]&flagReceives != 0, MAC: [6]byte(value[1:])}
 	}
 	return true
 }

@@ -1,0 +1,289 @@
+package direct
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/trigger"
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/peer/transport"
+	"hawser.dev/hawser/nodeagent/peer/wire"
+)
+
+const (
+	port     = 4804
+	interval = 100 * time.Millisecond
+	misses   = 5
+)
+
+// end is one node of the simulated pair.
+type end struct {
+	*Checker
+	node    string
+	addr    netip.Addr
+	source  netip.Addr // of its test packets
+	changes int
+}
+
+// world is a worker and a gateway, and the network between them. Its clock is simulated.
+type world struct {
+	t               *testing.T
+	now             time.Time
+	worker, gateway *end
+	// drops reports whether the network drops a test packet that a node forwards, and may alter it.
+	drops func(from *end, in *transport.Packet) bool
+	// cut drops all packets in VXLAN.
+	cut bool
+}
+
+func mac(last byte) string { return net.HardwareAddr{2, 0, 0, 0, 0, last}.String() }
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, now: time.Unix(1e9, 0), drops: func(*end, *transport.Packet) bool { return false }}
+	w.worker = w.end("w1", "172.18.0.3", "242.2.255.254")
+	w.gateway = w.end("gw", "172.18.0.2", "10.7.1.254")
+	for i, e := range []*end{w.worker, w.gateway} {
+		other := w.other(e)
+		e.Set(Spec{Node: e.node, Interval: interval, Misses: misses, Pairs: []Pair{{
+			Node: other.node, Local: e.addr, Remote: other.addr, Device: "eth0", MAC: mac(byte(i + 1)), Source: e.source,
+			VXLAN: VXLAN{Local: e.addr, Remote: other.addr, LocalMAC: mac(11), RemoteMAC: mac(12)},
+		}}})
+		other.SetAccepted(map[string]bool{mac(byte(i + 1)): true})
+	}
+	return w
+}
+
+func (w *world) end(node, addr, source string) *end {
+	e := &end{node: node, addr: netip.MustParseAddr(addr), source: netip.MustParseAddr(source)}
+	e.Checker = New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() { e.changes++ }})
+	return e
+}
+
+func (w *world) other(e *end) *end {
+	if e == w.worker {
+		return w.gateway
+	}
+	return w.worker
+}
+
+// pass simulates a time in steps of 10 ms.
+func (w *world) pass(d time.Duration) {
+	for until := w.now.Add(d); w.now.Before(until); w.now = w.now.Add(10 * time.Millisecond) {
+		for _, e := range []*end{w.worker, w.gateway} {
+			out, _ := e.Tick(w.now)
+			for _, d := range out {
+				w.deliver(e, d)
+			}
+		}
+	}
+}
+
+func (w *world) deliver(from *end, d socket.Datagram) {
+	if w.cut {
+		return
+	}
+	to := w.other(from)
+	if d.To.Port() == port { // a report
+		m, err := wire.Decode(d.Raw)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		to.Receive(w.now, transport.Packet{
+			At: socket.Bind{Addr: to.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(from.addr, port), Message: m,
+		})
+		return
+	}
+	if want := netip.AddrPortFrom(to.addr, desired.VXLANPort); d.To != want || d.From != (socket.Bind{Addr: from.addr, Device: "eth0"}) {
+		w.t.Fatalf("test packet from %v to %s, want to %s", d.From, d.To, want)
+	}
+	// The other node forwards the inner packet.
+	const inner = 8 + 14
+	source, sourcePort := netip.AddrFrom4([4]byte(d.Raw[inner+12:])), uint16(d.Raw[inner+20])<<8|uint16(d.Raw[inner+21])
+	m, err := wire.Decode(d.Raw[inner+20+8:])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	in := transport.Packet{At: socket.Bind{Addr: from.addr, Device: "eth0"}, From: netip.AddrPortFrom(source, sourcePort), Message: m}
+	if !w.drops(to, &in) {
+		from.Receive(w.now, in)
+	}
+}
+
+func (w *world) want(worker, gateway bool) {
+	w.t.Helper()
+	if have := w.worker.Snapshot()[0].Sends; have != worker {
+		w.t.Errorf("worker sends directly: %t", have)
+	}
+	if have := w.gateway.Snapshot()[0].Sends; have != gateway {
+		w.t.Errorf("gateway sends directly: %t", have)
+	}
+}
+
+func TestPairBecomesDirectAfterHold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(firstHold - 200*time.Millisecond)
+	w.want(false, false)
+	w.pass(time.Second)
+	w.want(true, true)
+	if s := w.gateway.Snapshot()[0]; s.MAC != mac(1) || !s.Receives || s.Node != "w1" || s.Device != "eth0" {
+		t.Errorf("state of the gateway is %+v", s)
+	}
+}
+
+func TestOneDirectionFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(5 * time.Second)
+	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.gateway } // to the worker
+	w.pass(misses*interval + 200*time.Millisecond)
+	w.want(true, false)
+	changes := w.gateway.changes
+	// It returns after a longer time than at first.
+	w.drops = func(*end, *transport.Packet) bool { return false }
+	w.pass(firstHold + time.Second)
+	w.want(true, false)
+	w.pass(firstHold)
+	w.want(true, true)
+	if w.gateway.changes != changes+1 {
+		t.Errorf("%d changes", w.gateway.changes-changes)
+	}
+}
+
+// TestHoldGrows: a pair that fails again and again stays on VXLAN longer each time.
+func TestHoldGrows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var last time.Duration
+	for range 5 {
+		start := w.now
+		for !w.worker.Snapshot()[0].Sends {
+			w.pass(interval)
+		}
+		took := w.now.Sub(start)
+		if took <= last {
+			t.Errorf("direct again after %s, before after %s", took, last)
+		}
+		last = took
+		w.drops = func(from *end, _ *transport.Packet) bool { return from == w.worker }
+		w.pass(2 * time.Second)
+		w.want(false, true)
+		w.drops = func(*end, *transport.Packet) bool { return false }
+	}
+}
+
+// TestChangedPackets: packets of pods do not pass unchanged if test packets do not.
+func TestChangedPackets(t *testing.T) {
+	t.Parallel()
+	for name, alter := range map[string]func(*transport.Packet){
+		"masqueraded address": func(in *transport.Packet) {
+			in.From = netip.AddrPortFrom(netip.MustParseAddr("172.18.0.3"), in.From.Port())
+		},
+		"masqueraded port": func(in *transport.Packet) { in.From = netip.AddrPortFrom(in.From.Addr(), in.From.Port()^1) },
+		"in VXLAN":         func(in *transport.Packet) { in.At.Device = desired.NodeDevice },
+		"other nonce":      func(in *transport.Packet) { m := *in.Message; m.Direct = &wire.Direct{Nonce: 7}; in.Message = &m },
+		"other sender":     func(in *transport.Packet) { m := *in.Message; m.From++; in.Message = &m },
+	} {
+		w := newWorld(t)
+		w.drops = func(_ *end, in *transport.Packet) bool { alter(in); return false }
+		w.pass(10 * time.Second)
+		if w.worker.Snapshot()[0].Sends || w.gateway.Snapshot()[0].Sends {
+			t.Errorf("%s: the pair is direct", name)
+		}
+	}
+}
+
+// TestReplayedTest: a test packet counts once, so a host that records one cannot keep a pair direct.
+func TestReplayedTest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(5 * time.Second)
+	var recorded []transport.Packet
+	w.drops = func(from *end, in *transport.Packet) bool {
+		if from == w.worker {
+			recorded = append(recorded, *in)
+		}
+		return from == w.worker
+	}
+	w.pass(interval + 50*time.Millisecond)
+	for range 20 {
+		for _, in := range recorded[:1] {
+			w.gateway.Receive(w.now, in)
+		}
+		w.pass(interval)
+	}
+	w.want(false, true)
+}
+
+// TestForeignReports: only the other node's agent reports, over VXLAN from its own address.
+func TestForeignReports(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.drops = func(*end, *transport.Packet) bool { return true }
+	w.pass(time.Second)
+	report := wire.Message{From: wire.HashID("node/gw"), To: wire.HashID("node/w1"), Direct: &wire.Direct{Report: true, Receives: true, MAC: [6]byte{2, 9}}}
+	right := transport.Packet{
+		At: socket.Bind{Addr: w.worker.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(w.gateway.addr, port), Message: &report,
+	}
+	for name, alter := range map[string]func(*transport.Packet){
+		"outside of VXLAN": func(in *transport.Packet) { in.At.Device = "eth0" },
+		"of another node":  func(in *transport.Packet) { in.From = netip.MustParseAddrPort("172.18.0.9:4804") },
+		"other port":       func(in *transport.Packet) { in.From = netip.AddrPortFrom(in.From.Addr(), 4805) },
+		"for another node": func(in *transport.Packet) { m := *in.Message; m.To++; in.Message = &m },
+		"other name":       func(in *transport.Packet) { m := *in.Message; m.From++; in.Message = &m },
+	} {
+		in := right
+		alter(&in)
+		w.worker.Receive(w.now, in)
+		if w.worker.Snapshot()[0].Sends {
+			t.Errorf("%s: the report counts", name)
+		}
+	}
+	w.worker.Receive(w.now, right)
+	w.want(true, false)
+}
+
+// TestReportsStop: without reports of the other node this node uses VXLAN.
+func TestReportsStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(5 * time.Second)
+	w.cut = true
+	w.pass(misses*interval + 100*time.Millisecond)
+	w.want(false, false)
+}
+
+// TestNotAccepted: a node sends directly only after the rules of the gateway accept its packets.
+func TestNotAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gateway.SetAccepted(map[string]bool{})
+	w.pass(5 * time.Second)
+	w.want(false, true)
+	w.gateway.SetAccepted(map[string]bool{mac(1): true})
+	w.pass(interval)
+	w.want(true, true)
+}
+
+// TestSetKeepsState: an unchanged pair keeps its state, and a removed one sends nothing.
+func TestSetKeepsState(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(5 * time.Second)
+	spec := w.worker.spec
+	spec.Misses++
+	w.worker.Set(spec)
+	w.want(true, true)
+	w.worker.Set(Spec{Node: "w1", Interval: interval, Misses: misses})
+	if out, _ := w.worker.Tick(w.now); len(out) != 0 || len(w.worker.Snapshot()) != 0 || len(w.worker.Sockets(true)) != 0 {
+		t.Errorf("without pairs: %d packets", len(out))
+	}
+	w.pass(time.Second)
+	if w.gateway.Snapshot()[0].Sends {
+		t.Error("the gateway still sends directly")
+	}
+}

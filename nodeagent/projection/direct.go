@@ -1,0 +1,67 @@
+package projection
+
+import (
+	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// directTo returns the direct path to a node in a family; nil if packets pass in VXLAN.
+func (v *builder) directTo(n *model.Node, fam int) *model.DirectNode {
+	i := slices.IndexFunc(v.in.Direct, func(d model.DirectNode) bool {
+		return d.Node == n.Name && d.Active && fabric.Family(d.Addr) == fam && slices.Contains(n.Addrs, d.Addr)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &v.in.Direct[i]
+}
+
+// addDirect accepts the direct packets of other nodes, and lets packets leave directly. The elements
+// exist before and after a pair of nodes uses them, so that only its routes change.
+func (v *builder) addDirect() {
+	if v.node == nil {
+		return
+	}
+	origin := clusterPath(v.own.Name) + ".nodeNetwork"
+	var devices []string
+	for _, d := range v.in.Direct {
+		fam := fabric.Family(d.Addr)
+		if v.own.NodeNetwork == fabric.NodeDirect && !d.Active && v.uses(fam) {
+			v.problem(origin, status.NodeNeedsVXLAN, "packets to node "+d.Node+" need VXLAN: "+d.Why)
+		}
+		if d.Device == "" {
+			continue
+		}
+		if !v.uses(fam) || v.refused[d.Node] || v.nodeNamed(d.Node) == nil {
+			continue
+		}
+		if v.gateway == nil {
+			v.elements.add(desired.Element{Set: desired.SetNextHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})
+			continue
+		}
+		if id := desired.ReturnID(d.MAC); id != "" {
+			v.elements.add(desired.Element{
+				Set: desired.SetSenders, Family: fam, ID: id + " . " + d.Device, Value: desired.ReturnID(hardwareAddr(d.Node)), Origin: origin,
+			})
+		}
+		if !slices.Contains(devices, d.Device) {
+			devices = append(devices, d.Device)
+		}
+	}
+	if len(devices) > 0 {
+		v.addRule(desired.Rule{
+			Priority: desired.RuleTest, IIF: desired.NodeDevice, UDPPort: desired.ProbePort, Table: desired.TableMain, Origin: origin,
+		})
+	}
+	// Packets that a node hands over leave by this gateway's own links, as those in VXLAN do.
+	for _, device := range devices {
+		v.addRule(desired.Rule{Priority: desired.RuleGateway, IIF: device, Table: desired.TableGateway, Origin: v.gatewayPath()})
+	}
+}
+
+// NodeMAC returns the hardware address of a node on desired.NodeDevice.
+func NodeMAC(node string) string { return hardwareAddr(node) }

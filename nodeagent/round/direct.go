@@ -1,0 +1,133 @@
+package round
+
+import (
+	"net/netip"
+	"slices"
+
+	"hawser.dev/hawser/internal/cidr"
+	"hawser.dev/hawser/nodeagent/converge"
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/direct"
+	"hawser.dev/hawser/nodeagent/projection"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// directPairs returns the pairs of this node and another node that may exchange packets without VXLAN,
+// and the other nodes with which it cannot. In each pair, one of the two is a gateway: two gateways use
+// VXLAN, because each also forwards packets of other nodes to the other.
+func directPairs(f *fabric.Fabric, facts model.Facts, local model.HostState, cluster, node string) (direct.Spec, []model.DirectNode) {
+	spec := direct.Spec{Node: node, Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}
+	own := f.Cluster(cluster)
+	if own == nil || !own.TestsDirect() {
+		return spec, nil
+	}
+	endpoints := projection.NodeEndpoints(facts.Nodes)
+	endpoint, known := endpoints[node]
+	if !known {
+		return spec, nil
+	}
+	var excluded []model.DirectNode
+	gateway := own.GatewayOn(node) != nil
+	for i := range facts.Nodes {
+		n := &facts.Nodes[i]
+		remote, ok := endpoints[n.Name]
+		if n.Name == node || !ok || (own.GatewayOn(n.Name) != nil) == gateway {
+			continue
+		}
+		for _, a := range n.Addrs {
+			family := fabric.Family(a)
+			source := testSource(f, own, n, gateway, family)
+			u := slices.IndexFunc(local.Underlay, func(u model.UnderlayAddr) bool { return fabric.Family(u.Addr) == family })
+			if u < 0 || !source.IsValid() {
+				continue
+			}
+			from := local.Underlay[u]
+			if why := excludes(n, from, a); why != "" {
+				excluded = append(excluded, model.DirectNode{Node: n.Name, Addr: a, Why: why})
+				continue
+			}
+			spec.Pairs = append(spec.Pairs, direct.Pair{
+				Node: n.Name, Local: from.Addr, Remote: a, Device: from.Device, MAC: from.MAC, Source: source,
+				VXLAN: direct.VXLAN{Local: endpoint, Remote: remote, LocalMAC: projection.NodeMAC(node), RemoteMAC: projection.NodeMAC(n.Name)},
+			})
+		}
+	}
+	return spec, excluded
+}
+
+// excludes returns why packets to an address of a node need VXLAN; empty if tests have to decide.
+func excludes(n *model.Node, from model.UnderlayAddr, to netip.Addr) string {
+	switch {
+	case n.Unprotected:
+		return "no agent has reported its rules on " + n.Name
+	case from.Unsuitable != "":
+		return from.Unsuitable
+	case !slices.ContainsFunc(from.Networks, func(p netip.Prefix) bool { return p.Contains(to) }):
+		return n.Name + " is behind a router"
+	}
+	return ""
+}
+
+// testSource returns the source address of test packets: for a gateway an address of the other node's
+// pods, from which that node forwards them, otherwise an address of other clusters. The address is
+// not in use: it is the last but one of its prefix. It is invalid if the family has no prefix.
+func testSource(f *fabric.Fabric, own *fabric.Cluster, n *model.Node, gateway bool, family int) netip.Addr {
+	var prefixes []netip.Prefix
+	if gateway {
+		prefixes = slices.Concat(n.PodCIDRs, own.PodCIDRs)
+	} else {
+		for i := range f.Clusters {
+			if f.Clusters[i].Name != own.Name {
+				prefixes = append(prefixes, f.Clusters[i].GlobalCIDRs...) // rp_filter needs a route there
+			}
+		}
+	}
+	i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return fabric.Family(p.Addr()) == family && p.Bits() < p.Addr().BitLen()-1 })
+	if i < 0 {
+		return netip.Addr{}
+	}
+	return cidr.Last(prefixes[i]).Prev()
+}
+
+// directNodes returns the input of the projection from the states of pairs and the excluded nodes.
+func directNodes(states []direct.State, excluded []model.DirectNode) []model.DirectNode {
+	out := slices.Clone(excluded)
+	for _, s := range states {
+		d := model.DirectNode{Node: s.Node, Addr: s.Remote, Device: s.Device, MAC: s.MAC, Active: s.Sends}
+		switch {
+		case s.MAC == "":
+			d.Why = "the agent of " + s.Node + " does not test direct packets"
+		case !s.Sends:
+			d.Why = s.Node + " receives no packets of pods that this node sends directly"
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// updateDirect returns nodes with the current state of those pairs whose elements the kernel has.
+func updateDirect(nodes []model.DirectNode, states []direct.State) []model.DirectNode {
+	out := slices.Clone(nodes)
+	for i := range out {
+		s := slices.IndexFunc(states, func(s direct.State) bool {
+			return s.Node == out[i].Node && s.Remote == out[i].Addr && s.Device == out[i].Device
+		})
+		if out[i].Device != "" {
+			out[i].Active = s >= 0 && states[s].Sends
+		}
+	}
+	return out
+}
+
+// DirectSenders returns the hardware addresses from which the rules of this node accept direct packets
+// after a round; nil if they are unknown.
+func (p *Projection) DirectSenders(r converge.Report) map[string]bool {
+	if !r.Clean() || p.Node == nil {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, d := range p.Input.Direct {
+		out[d.MAC] = true
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package round
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"hawser.dev/hawser/nodeagent/model"
+	"hawser.dev/hawser/nodeagent/peer/direct"
+	"hawser.dev/hawser/schema/fabric"
+)
+
+// directCase is a cluster with gateways gw and gw2, workers w1 and w2, and another cluster.
+func directCase() (*fabric.Fabric, model.Facts, model.HostState) {
+	prefixes := func(texts ...string) []netip.Prefix {
+		var out []netip.Prefix
+		for _, t := range texts {
+			out = append(out, netip.MustParsePrefix(t))
+		}
+		return out
+	}
+	node := func(name, last, pods string) model.Node {
+		return model.Node{
+			Name: name, Addrs: []netip.Addr{netip.MustParseAddr("172.18.0." + last), netip.MustParseAddr("fd00::" + last)}, PodCIDRs: prefixes(pods),
+		}
+	}
+	f := &fabric.Fabric{Clusters: []fabric.Cluster{
+		{
+			Name: "g1", NodeNetwork: fabric.NodeAuto, PodCIDRs: prefixes("10.7.0.0/16"),
+			Gateways: []fabric.Gateway{{Name: "a", Node: "gw"}, {Name: "b", Node: "gw2"}},
+		},
+		{Name: "g2", GlobalCIDRs: prefixes("242.2.0.0/16")},
+	}}
+	facts := model.Facts{Nodes: []model.Node{
+		node("gw", "2", "10.7.2.0/24"), node("gw2", "3", "10.7.3.0/24"), node("w1", "4", "10.7.4.0/24"), node("w2", "5", "10.7.5.0/24"),
+	}}
+	return f, facts, model.HostState{Underlay: []model.UnderlayAddr{
+		{Addr: netip.MustParseAddr("172.18.0.4"), Device: "eth0", MAC: "02:00:00:00:00:04", Networks: prefixes("172.18.0.0/16")},
+		{Addr: netip.MustParseAddr("fd00::4"), Device: "eth0", MAC: "02:00:00:00:00:04", Networks: prefixes("fd00::/64")},
+	}}
+}
+
+func TestDirectPairs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		node     string
+		change   func(*fabric.Fabric, *model.Facts, *model.HostState)
+		pairs    []string
+		excluded []string
+	}{
+		// The other cluster has no IPv6.
+		{name: "worker", node: "w1", pairs: []string{"gw 172.18.0.2 from 242.2.255.254", "gw2 172.18.0.3 from 242.2.255.254"}},
+		{name: "gateway", node: "gw", pairs: []string{"w1 172.18.0.4 from 10.7.4.254", "w2 172.18.0.5 from 10.7.5.254"}},
+		{
+			name: "pod prefixes of the cluster", node: "gw", pairs: []string{"w1 172.18.0.4 from 10.7.255.254", "w2 172.18.0.5 from 10.7.5.254"},
+			change: func(_ *fabric.Fabric, facts *model.Facts, _ *model.HostState) { facts.Nodes[2].PodCIDRs = nil },
+		},
+		{
+			name: "router", node: "w1", pairs: []string{"gw 172.18.0.2 from 242.2.255.254"}, excluded: []string{"gw2: gw2 is behind a router"},
+			change: func(_ *fabric.Fabric, _ *model.Facts, local *model.HostState) {
+				local.Underlay[0].Networks = []netip.Prefix{netip.MustParsePrefix("172.18.0.2/32")}
+			},
+		},
+		{
+			name: "unsuitable device", node: "w1", excluded: []string{"gw: eth0 has a BPF program", "gw2: eth0 has a BPF program"},
+			change: func(_ *fabric.Fabric, _ *model.Facts, local *model.HostState) {
+				local.Underlay[0].Unsuitable = "eth0 has a BPF program"
+			},
+		},
+		{
+			name: "node without rules", node: "gw", pairs: []string{"w2 172.18.0.5 from 10.7.5.254"},
+			excluded: []string{"w1: no agent has reported its rules on w1"},
+			change:   func(_ *fabric.Fabric, facts *model.Facts, _ *model.HostState) { facts.Nodes[2].Unprotected = true },
+		},
+		{name: "tunnel", node: "w1", change: func(f *fabric.Fabric, _ *model.Facts, _ *model.HostState) { f.Clusters[0].NodeNetwork = "" }},
+		{name: "unknown underlay", node: "w1", change: func(_ *fabric.Fabric, _ *model.Facts, local *model.HostState) { local.Underlay = nil }},
+		{name: "unknown node", node: "w9"},
+	} {
+		f, facts, local := directCase()
+		if tt.node == "gw" {
+			local.Underlay[0].Addr = netip.MustParseAddr("172.18.0.2")
+		}
+		if tt.change != nil {
+			tt.change(f, &facts, &local)
+		}
+		spec, excluded := directPairs(f, facts, local, "g1", tt.node)
+		var pairs, others []string
+		for _, p := range spec.Pairs {
+			pairs = append(pairs, p.Node+" "+p.Remote.String()+" from "+p.Source.String())
+		}
+		for _, e := range excluded {
+			others = append(others, e.Node+": "+e.Why)
+		}
+		if d := cmp.Diff(tt.pairs, pairs); d != "" {
+			t.Errorf("%s: pairs (-want +got)\n%s", tt.name, d)
+		}
+		if d := cmp.Diff(tt.excluded, others); d != "" {
+			t.Errorf("%s: excluded (-want +got)\n%s", tt.name, d)
+		}
+	}
+}
+
+func TestUpdateDirect(t *testing.T) {
+	t.Parallel()
+	addr := netip.MustParseAddr("172.18.0.2")
+	nodes := directNodes([]direct.State{{Node: "gw", Remote: addr, Device: "eth0"}}, []model.DirectNode{{Node: "gw2", Why: "router"}})
+	want := []model.DirectNode{
+		{Node: "gw2", Why: "router"},
+		{Node: "gw", Addr: addr, Device: "eth0", Why: "the agent of gw does not test direct packets"},
+	}
+	compare := cmpopts.EquateComparable(netip.Addr{})
+	if d := cmp.Diff(want, nodes, compare); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	// A pair whose elements the kernel does not have yet stays out.
+	states := []direct.State{
+		{Node: "gw", Remote: addr, Device: "eth0", MAC: "02:00:00:00:00:01", Sends: true},
+		{Node: "w2", Remote: netip.MustParseAddr("172.18.0.9"), Device: "eth0", Sends: true},
+	}
+	have := updateDirect(nodes, states)
+	if len(have) != 2 || have[0].Active || !have[1].Active || nodes[1].Active {
+		t.Errorf("have %+v", have)
+	}
+	if have = updateDirect(have, nil); slices.ContainsFunc(have, func(d model.DirectNode) bool { return d.Active }) {
+		t.Errorf("without states: %+v", have)
+	}
+}
