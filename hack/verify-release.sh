@@ -58,7 +58,7 @@ for program in hawser hawser-agent; do
     go version -m "$at/$program" >"$at/info"
     same "$(sed -n 's/^\tbuild\tGOOS=//p' "$at/info")/$(sed -n 's/^\tbuild\tGOARCH=//p' "$at/info")" "$platform" "$archive"
     same "$(sed -n 's/^\tbuild\tCGO_ENABLED=//p' "$at/info")" 0 "$archive: cgo"
-    if [ "${platform%/*}" = linux ] && readelf -l "$at/$program" | grep -q INTERP; then fail "$archive: the program is not static"; fi
+    if [ "${platform%/*}" = linux ] && readelf -l "$at/$program" | grep INTERP >/dev/null; then fail "$archive: the program is not static"; fi
     # Every module that is in it is in the list of what it is made of.
     sed -n 's/^\tdep\t\([^\t]*\)\t\([^\t]*\).*/pkg:golang\/\1@\2/p' "$at/info" | sort >"$at/modules"
     [ -s "$at/modules" ] || fail "$archive: the program does not say its modules"
@@ -95,7 +95,8 @@ ok "completion of bash, zsh and fish, and $(ls "$work/man-hawser" "$work/man-haw
 for program in hawser hawser-agent; do
   for a in amd64 arm64; do
     deb=$dist/${program}_${plain}_$a.deb
-    same "$(dpkg-deb -f "$deb" Package Version Architecture | tr '\n' ' ')" "Package: $program Version: $plain Architecture: $a " "$deb"
+    # A prerelease sorts before its release: 0.2.0~rc.1 before 0.2.0.
+    same "$(dpkg-deb -f "$deb" Package Version Architecture | tr '\n' ' ')" "Package: $program Version: ${plain/-/\~} Architecture: $a " "$deb"
   done
 done
 sysroot=$work/root
@@ -155,7 +156,7 @@ if [ "$(id -u)" = 0 ]; then
       chroot "$ipsec" "/$loader" --list "/$f" >/dev/null || fail "/$f of the IPsec image lacks a library"
     done
     for p in $(cat "deploy/ipsec.$arch.packages"); do
-      jq -r '.packages[].externalRefs[]?.referenceLocator' "$dist/hawser-agent-ipsec_$version.spdx.json" | grep -qxF "pkg:deb/debian/${p%%=*}@${p#*=}" || fail "the IPsec image has not $p"
+      jq -r '.packages[].externalRefs[]?.referenceLocator' "$dist/hawser-agent-ipsec_$version.spdx.json" | grep -xF "pkg:deb/debian/${p%%=*}@${p#*=}" >/dev/null || fail "the IPsec image has not $p"
     done
     ok "the IPsec image has the packages that deploy/ipsec.$arch.packages pins, and its charon finds all libraries"
   fi
@@ -182,8 +183,8 @@ kubectl kustomize "$work/net/rendered/clusters/fra" >"$work/fra.yaml"
 objects() { "$tools/objects" <"$1"; }
 helm template hawser "$dist/hawser-cluster-$plain.tgz" --set-file "rendered=$work/fra.yaml" >"$work/chart.yaml"
 same "$(objects "$work/chart.yaml" | sha256sum)" "$(objects "$work/fra.yaml" | sha256sum)" "objects of the chart hawser-cluster and of hawser render"
-helm template hawser "$dist/hawser-cluster-$plain.tgz" --set-file "rendered=$work/fra.yaml" --set-file "identity=$work/net/fra.identity" |
-  grep -qF "$(grep AGE-SECRET "$work/net/fra.identity")" || fail "the chart has not the identity"
+helm template hawser "$dist/hawser-cluster-$plain.tgz" --set-file "rendered=$work/fra.yaml" --set-file "identity=$work/net/fra.identity" >"$work/chart.yaml"
+grep -qF "$(grep AGE-SECRET "$work/net/fra.identity")" "$work/chart.yaml" || fail "the chart has not the identity"
 if helm template hawser "$dist/hawser-cluster-$plain.tgz" >"$work/said" 2>&1; then fail "the chart installs nothing without saying so"; fi
 grep -q 'rendered: what hawser render wrote' "$work/said" || fail "the chart says $(cat "$work/said")"
 mkdir "$work/kustomize" && tar -xf "$dist/hawser-kustomize_$version.tar.gz" -C "$work/kustomize"
@@ -201,9 +202,9 @@ kubectl kustomize "$work/kustomize/reconciler" >"$work/kustomized.yaml"
 same "$(objects "$work/kustomized.yaml" | grep -v '"kind":"Namespace"')" "$(objects "$work/chart.yaml")" "objects of the base reconciler and of the chart"
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git --set registry=mirror.example.org/hawser >"$work/chart.yaml"
 grep -q "image: \"mirror.example.org/hawser/hawser:$version\"" "$work/chart.yaml" || fail "a mirror's name does not count"
-grep -A20 '^kind: NetworkPolicy' "$work/chart.yaml" | grep -q 'hawser.dev/reconciler-access' || fail "everyone reaches the reconciler's port"
+grep -A20 '^kind: NetworkPolicy' "$work/chart.yaml" | grep 'hawser.dev/reconciler-access' >/dev/null || fail "everyone reaches the reconciler's port"
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git --set-json 'networkPolicy.from=[]' |
-  grep -A12 '^kind: NetworkPolicy' | grep -qx '  ingress: \[\]' || fail "with no peers the policy is not one that admits none"
+  grep -A12 '^kind: NetworkPolicy' | grep -x '  ingress: \[\]' >/dev/null || fail "with no peers the policy is not one that admits none"
 # Its arguments are ones that the program has.
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git,path=a,publishRepo=b,rootIdentity.secret=c,gitToken.secret=d,gitToken.username=e,gitSSH.secret=f,webhook.secret=g |
   sed -n 's/^        - "\?\(--[a-z-]*\)=.*/\1/p' | sort -u >"$work/flags"
