@@ -132,7 +132,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 		blocked("publish-branch", "", "the publish branch cannot be read: %v", err)
 		return
 	case p.Missing != "":
-		blocked("not-published", "hawser reconcile, or git push if a reconciler runs", "%s", p.Missing)
+		blocked("not-published", "hawser bootstrap, or git push if a reconciler runs", "%s", p.Missing)
 		return
 	}
 	if g.topology.Raw != nil {
@@ -143,7 +143,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 			return
 		}
 		if string(p.Tree[render.TopologyText]) != string(want) {
-			blocked("not-published", "git commit and git push; the log of the reconciler shows refused commits",
+			blocked("not-published", "git commit and git push, then hawser bootstrap unless a reconciler runs, whose log shows refused commits",
 				"branch %s does not have the topology of %s yet", p.Name, g.topology.Path)
 			return
 		}
