@@ -148,7 +148,7 @@ func endpointOf(out string) (at, why string) {
 		Agents []struct {
 			Connections []struct {
 				Endpoint, EndpointWhy, Status string
-				Change                        json.RawMessage
+				Migration                     json.RawMessage
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func endpointOf(out string) (at, why string) {
 	}
 	for _, a := range shown.Agents {
 		for _, c := range a.Connections {
-			if c.Status == "connected" && c.Change == nil {
+			if c.Status == "connected" && c.Migration == nil {
 				return c.Endpoint, c.EndpointWhy
 			}
 		}
