@@ -15,7 +15,7 @@ import (
 )
 
 // TestNftDirectSender: a worker hands over packets without VXLAN. Replies return to it as for packets in
-// VXLAN. Frames of another hardware address, or on another device, are those of any host.
+// VXLAN. The node treats frames of another hardware address, or on another device, like frames of any host.
 func TestNftDirectSender(t *testing.T) {
 	t.Parallel()
 	const client, client6, process = "10.7.5.5", "fd00:7:5::5", "192.0.2.2"

@@ -130,7 +130,7 @@ func nftNATChains(t desired.Table) []nftChain {
 		},
 	}
 	for _, f := range nftFamilies() {
-		// Test packets of gateways and nodes keep their source, like the packets that they stand for.
+		// Test packets for direct paths keep their source, as packets to and from other clusters do.
 		postrouting.rules = append(postrouting.rules, nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).
 			dport(unix.IPPROTO_UDP, desired.ProbePort).family(f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0))
 	}

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"net/netip"
 	"slices"
 
 	"hawser.dev/hawser/nodeagent/desired"
@@ -11,13 +12,21 @@ import (
 
 // directTo returns the direct path to a node in a family; nil if packets pass in VXLAN.
 func (v *builder) directTo(n *model.Node, fam int) *model.DirectNode {
-	i := slices.IndexFunc(v.in.Direct, func(d model.DirectNode) bool {
-		return d.Node == n.Name && d.Active && fabric.Family(d.Addr) == fam && slices.Contains(n.Addrs, d.Addr)
-	})
-	if i < 0 {
-		return nil
+	a, ok := ofFamily(n.Addrs, fam)
+	if d := v.activeDirect[a]; ok && d != nil && d.Node == n.Name {
+		return d
 	}
-	return &v.in.Direct[i]
+	return nil
+}
+
+// indexDirect indexes the nodes to which this node sends directly.
+func (v *builder) indexDirect() {
+	v.activeDirect = map[netip.Addr]*model.DirectNode{}
+	for i := range v.in.Direct {
+		if d := &v.in.Direct[i]; d.Active {
+			v.activeDirect[d.Addr] = d
+		}
+	}
 }
 
 // addDirect accepts the direct packets of other nodes, and lets packets leave directly. The elements

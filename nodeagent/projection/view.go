@@ -27,9 +27,10 @@ type builder struct {
 	services map[string]*model.Service
 	// externalNames holds the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
-	unsupported   map[string][]string // by Service: its unsupported parts
-	nodeAddrs     map[netip.Addr]bool // reported by nodes
-	v4, v6        bool                // families that this node uses
+	activeDirect  map[netip.Addr]*model.DirectNode // by the other node's address
+	unsupported   map[string][]string              // by Service: its unsupported parts
+	nodeAddrs     map[netip.Addr]bool              // reported by nodes
+	v4, v6        bool                             // families that this node uses
 	net           Topology
 	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
 	six           bool             // a gateway here may be reached over IPv6
@@ -98,6 +99,7 @@ func newView(in Input) *builder {
 			v.nodeAddrs[a] = true
 		}
 	}
+	v.indexDirect()
 	v.addServices()
 	v.addLongNames()
 	return v

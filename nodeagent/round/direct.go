@@ -127,7 +127,9 @@ func (p *Projection) DirectSenders(r converge.Report) map[string]bool {
 	}
 	out := map[string]bool{}
 	for _, d := range p.Input.Direct {
-		out[d.MAC] = true
+		if d.MAC != "" {
+			out[d.MAC] = true
+		}
 	}
 	return out
 }

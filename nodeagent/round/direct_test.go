@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/peer/direct"
 	"hawser.dev/hawser/schema/fabric"
@@ -127,5 +128,18 @@ func TestUpdateDirect(t *testing.T) {
 	}
 	if have = updateDirect(have, nil); slices.ContainsFunc(have, func(d model.DirectNode) bool { return d.Active }) {
 		t.Errorf("without states: %+v", have)
+	}
+}
+
+// TestDirectSenders: a node of which no report arrived yet has no address that the rules could accept.
+func TestDirectSenders(t *testing.T) {
+	t.Parallel()
+	p := Projection{Node: &DesiredNode{}}
+	p.Input.Direct = []model.DirectNode{{Node: "w1", MAC: "02:00:00:00:00:01"}, {Node: "w2"}}
+	if have := p.DirectSenders(converge.Report{}); len(have) != 1 || !have["02:00:00:00:00:01"] {
+		t.Errorf("have %v", have)
+	}
+	if have := p.DirectSenders(converge.Report{Interrupted: true}); have != nil {
+		t.Errorf("after an interrupted round: %v", have)
 	}
 }

@@ -161,8 +161,8 @@ func (c *Checker) Set(spec Spec) {
 	c.config.Wake.Fire()
 }
 
-// SetAccepted sets the hardware addresses from which the rules of this node accept direct packets. The
-// reports to all other nodes say that this node does not receive them.
+// SetAccepted sets the hardware addresses from which the rules of this node accept direct packets. A
+// report to a node without such an address says that this node does not receive its packets.
 func (c *Checker) SetAccepted(macs map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
