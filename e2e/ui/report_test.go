@@ -172,7 +172,7 @@ func TestTracesFile(t *testing.T) {
 	const hidden = `"hiddenViews":["change","trace","explain","follow"]`
 	const traces = `"hiddenViews":["map","matrix","findings","change","node","explain","follow"],"traces":{"traces":[{"outcome":"dropped",` +
 		`"first":{"cluster":"g1","node":"g1-gw","flow":{"ingress":{"protocol":"tcp","from":"10.7.2.5","to":"243.0.0.1:80"},"egress":{},"packets":3}}}],` +
-		`"nodes":[{"cluster":"g1","node":"g1-gw","packets":3,"passed":0,"seconds":10,"findings":[{"place":"rule <b>","text":"dropped by Calico","do":"admit it","packets":3}]}],` +
+		`"nodes":[{"cluster":"g1","node":"g1-gw","packets":3,"passed":0,"seconds":10,"findings":[{"location":"rule <b>","text":"dropped by Calico","next":"admit it","packets":3}]}],` +
 		`"unreachable":[{"agent":"g2","error":"gone"}],"drawings":[{"width":300,"height":100,"about":"one path","bands":[{"x":5,"y":5,"w":200,"h":90}],` +
 		`"lines":[{"x1":20,"y1":10,"x2":20,"y2":40,"tone":"bad","arrow":true}],"boxes":[{"x":10,"y":40,"w":180,"h":40,"tone":"bad"}],` +
 		`"texts":[{"x":20,"y":60,"size":12,"tone":"bad","anchor":"start","text":"ended at rule <b>"}]}]}`
