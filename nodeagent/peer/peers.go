@@ -193,10 +193,13 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 		p.prober.SetListen(to.Listen)
 		p.prober.SetTargets(to.Targets)
 	}
-	if to := spec.Probing; to.Gateway == "" {
+	switch {
+	case spec.Probing.Gateway != "":
+		p.traffic.setInterval(spec.Probing.Settings.Interval)
+	case len(spec.Direct.Pairs) > 0:
+		p.traffic.setInterval(spec.Direct.Interval)
+	default:
 		p.traffic.setInterval(0)
-	} else {
-		p.traffic.setInterval(to.Settings.Interval)
 	}
 	p.direct.Set(spec.Direct)
 	p.tunnel.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
@@ -231,10 +234,12 @@ func (p *Peers) ApplyRound(e round.Effects) {
 	}
 }
 
-// setTraffic sets the neighbours to which this gateway forwards packets.
+// setTraffic sets the neighbours to which this gateway forwards packets. On other nodes, these are the
+// neighbours whose packets the node sends to a gateway directly.
 func (p *Peers) setTraffic(neighbors map[string]bool) {
 	p.prober.SetTraffic(neighbors)
 	p.finder.SetTraffic(neighbors)
+	p.direct.SetTraffic(len(neighbors) > 0, time.Now())
 }
 
 // setActiveLinks sets the active link to each neighbour; the prober reports it to the peers.

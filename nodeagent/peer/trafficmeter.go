@@ -16,8 +16,9 @@ import (
 // trafficHold is how long a neighbour counts as one with traffic after the last packet.
 const trafficHold = 10 * time.Second
 
-// trafficMeter finds the neighbours to which this gateway forwards packets, from the packet counters of
-// the prefixes behind its tunnels. One read covers all of them.
+// trafficMeter finds the neighbours to which this node sends packets, from the packet counters of other
+// clusters' prefixes. A gateway counts packets into its tunnels, other nodes count direct packets to a
+// gateway. One read covers all of them.
 type trafficMeter struct {
 	read    func(context.Context) (map[netip.Addr]uint64, error)
 	changed func(neighbors map[string]bool)
@@ -25,7 +26,7 @@ type trafficMeter struct {
 	wake    trigger.Trigger
 
 	mu        sync.Mutex
-	interval  time.Duration           // between two reads; 0: this node is no gateway
+	interval  time.Duration           // between two reads; 0 = none
 	neighbors map[netip.Addr][]string // by the first address of a prefix
 	packets   map[netip.Addr]uint64   // at the last read; nil before the first one
 	last      map[string]time.Time    // of the last packet, by neighbour

@@ -28,6 +28,7 @@ func directPairs(f *fabric.Fabric, facts model.Facts, local model.HostState, clu
 	}
 	var excluded []model.DirectNode
 	gateway := own.GatewayOn(node) != nil
+	spec.Gateway = gateway
 	for i := range facts.Nodes {
 		n := &facts.Nodes[i]
 		remote, ok := endpoints[n.Name]
@@ -105,18 +106,46 @@ func directNodes(states []direct.State, excluded []model.DirectNode) []model.Dir
 	return out
 }
 
-// updateDirect returns nodes with the current state of those pairs whose elements the kernel has.
+// updateDirect returns nodes with the current state of those pairs whose elements the kernel has. It
+// returns nodes itself if no state differs.
 func updateDirect(nodes []model.DirectNode, states []direct.State) []model.DirectNode {
-	out := slices.Clone(nodes)
-	for i := range out {
-		s := slices.IndexFunc(states, func(s direct.State) bool {
-			return s.Node == out[i].Node && s.Remote == out[i].Addr && s.Device == out[i].Device
-		})
-		if out[i].Device != "" {
-			out[i].Active = s >= 0 && states[s].Sends
+	type pairID struct {
+		node, device string
+		addr         netip.Addr
+	}
+	sends := make(map[pairID]bool, len(states))
+	for _, s := range states {
+		sends[pairID{s.Node, s.Device, s.Remote}] = s.Sends
+	}
+	out := nodes
+	for i, n := range nodes {
+		if active := sends[pairID{n.Node, n.Device, n.Addr}]; n.Device != "" && active != n.Active {
+			if &out[0] == &nodes[0] {
+				out = slices.Clone(nodes)
+			}
+			out[i].Active = active
 		}
 	}
 	return out
+}
+
+// directCache has the last result of updateDirect. Both inputs keep their first element until they change.
+type directCache struct {
+	nodes, updated []model.DirectNode
+	states         []direct.State
+}
+
+// update returns updateDirect, from the cache if neither input changed.
+func (c *directCache) update(nodes []model.DirectNode, states []direct.State) []model.DirectNode {
+	if !sameSlice(c.nodes, nodes) || !sameSlice(c.states, states) {
+		*c = directCache{nodes: nodes, states: states, updated: updateDirect(nodes, states)}
+	}
+	return c.updated
+}
+
+// sameSlice reports whether two slices share their elements.
+func sameSlice[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // DirectSenders returns the hardware addresses from which the rules of this node accept direct packets

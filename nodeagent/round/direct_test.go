@@ -3,6 +3,7 @@ package round
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,8 +127,54 @@ func TestUpdateDirect(t *testing.T) {
 	if len(have) != 2 || have[0].Active || !have[1].Active || nodes[1].Active {
 		t.Errorf("have %+v", have)
 	}
+	if again := updateDirect(have, states); !sameSlice(have, again) {
+		t.Error("a copy without a change")
+	}
 	if have = updateDirect(have, nil); slices.ContainsFunc(have, func(d model.DirectNode) bool { return d.Active }) {
 		t.Errorf("without states: %+v", have)
+	}
+}
+
+// manyDirect returns the nodes and the states of a gateway, all direct.
+func manyDirect(count int) ([]model.DirectNode, []direct.State) {
+	var nodes []model.DirectNode
+	var states []direct.State
+	for i := range count {
+		addr := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
+		nodes = append(nodes, model.DirectNode{Node: "w" + strconv.Itoa(i), Addr: addr, Device: "eth0", Active: true})
+		states = append(states, direct.State{Node: "w" + strconv.Itoa(i), Remote: addr, Device: "eth0", Sends: true})
+	}
+	return nodes, states
+}
+
+func TestDirectCache(t *testing.T) {
+	t.Parallel()
+	nodes, states := manyDirect(500)
+	var c directCache
+	if have := c.update(nodes, states); !sameSlice(have, nodes) {
+		t.Error("a copy without a change")
+	}
+	changed := slices.Clone(states)
+	changed[7].Sends = false
+	have := c.update(nodes, changed)
+	if have[7].Active || !have[8].Active || !nodes[7].Active {
+		t.Errorf("have %+v", have[7])
+	}
+	if !sameSlice(have, c.update(nodes, changed)) {
+		t.Error("computed again without a change")
+	}
+}
+
+// BenchmarkUpdateDirect measures one changed pair: the time per pair must not grow with the pairs.
+func BenchmarkUpdateDirect(b *testing.B) {
+	for _, count := range []int{5, 50, 500} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			nodes, states := manyDirect(count)
+			states[count-1].Sends = false
+			for b.Loop() {
+				updateDirect(nodes, states)
+			}
+		})
 	}
 }
 

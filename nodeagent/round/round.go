@@ -143,6 +143,7 @@ type cache struct {
 	pairs    []migration.PairConfig
 	feeds    feedsInput // of feedSpec
 	feedSpec FeedSpec
+	direct   directCache
 }
 
 // SavedLive has the saved states of other clusters by name.

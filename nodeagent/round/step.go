@@ -180,9 +180,9 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 		return previous, do, false
 	}
 	selected := next.selectPaths(in, next.last.Input.Fabric, now, &do)
-	nodes := updateDirect(next.last.Input.Direct, in.Peers.Direct)
+	nodes := next.cache.direct.update(next.last.Input.Direct, in.Peers.Direct)
 	if !next.rerouted && maps.Equal(selected.remote, next.last.Input.Paths) && maps.Equal(selected.own, next.last.Input.GatewayPaths) &&
-		slices.Equal(nodes, next.last.Input.Direct) {
+		sameSlice(nodes, next.last.Input.Direct) {
 		return next, do, false
 	}
 	next.rerouted, next.routed = true, next.last.Input

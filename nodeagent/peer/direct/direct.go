@@ -13,12 +13,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"hawser.dev/hawser/internal/socket"
+	"hawser.dev/hawser/internal/timerqueue"
 	"hawser.dev/hawser/internal/trigger"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/peer/endpointprobe"
@@ -32,6 +32,10 @@ const (
 	firstHold   = 3 * time.Second
 	longestHold = 5 * time.Minute
 	forgiveTime = 10 * time.Minute
+	// idleInterval is the time between two test packets of a pair that has no traffic, or over which no
+	// test packet has returned for giveUpTime.
+	idleInterval = 5 * time.Second
+	giveUpTime   = 10 * time.Second
 	// portTime is the time after which test packets get a new source port. A new port is a new flow, to
 	// which translation rules apply that were added since.
 	portTime = 10 * time.Second
@@ -61,21 +65,20 @@ type VXLAN struct {
 	RemoteMAC string
 }
 
-func (p Pair) equal(o Pair) bool { return reflect.DeepEqual(p, o) }
-
 // Spec configures a Checker.
 type Spec struct {
-	Node  string // name of this node
-	Pairs []Pair
-	// Interval is the time between two test packets, and Misses the number of lost ones after which
-	// the pair uses the VXLAN.
+	Node    string // name of this node
+	Gateway bool   // this node is a gateway, and the other nodes report the traffic
+	Pairs   []Pair
+	// Interval is the time between two test packets of a pair with traffic, and Misses the number of lost
+	// ones after which the pair uses the VXLAN.
 	Interval time.Duration
 	Misses   int
 }
 
 // Equal reports whether two Specs have the same values.
 func (s Spec) Equal(o Spec) bool {
-	return s.Node == o.Node && s.Interval == o.Interval && s.Misses == o.Misses && slices.EqualFunc(s.Pairs, o.Pairs, Pair.equal)
+	return s.Node == o.Node && s.Gateway == o.Gateway && s.Interval == o.Interval && s.Misses == o.Misses && slices.Equal(s.Pairs, o.Pairs)
 }
 
 // State is the state of a pair.
@@ -108,9 +111,14 @@ type Checker struct {
 	spec     Spec
 	self     uint64 // hash of the name of this node
 	pairs    map[pairKey]*pair
+	queue    timerqueue.Queue[*pair]
 	byNonce  map[uint64]*pair // pairs whose test packet has not returned
 	accepted map[string]bool  // hardware addresses from which the kernel accepts packets
+	states   []State          // of all pairs, sorted; nil after a change
 	moved    bool
+
+	traffic   bool // packets of this node to other clusters leave directly
+	trafficAt time.Time
 }
 
 type pairKey struct{ local, remote netip.Addr }
@@ -118,21 +126,25 @@ type pairKey struct{ local, remote netip.Addr }
 // pair is the state of a Pair.
 type pair struct {
 	Pair
+	timerqueue.Entry
 	id   uint64    // hash of the other node's name
 	next time.Time // of the next test packet
+	idle bool      // the time until next is idleInterval
 
 	nonce    uint64
 	port     uint16        // source port of test packets
 	portAt   time.Time     // when port was selected
-	returned time.Time     // last returned test packet; zero = none
+	lost     time.Time     // first test packet after the last returned one; zero = none
+	returned time.Time     // last returned test packet; at first the time of the first test packet
 	since    time.Time     // first returned test packet without a loss since; zero = none
 	holdTime time.Duration // without a loss until the pair is direct
 	failed   time.Time     // last failure
 	receives bool
 
 	mac       string
-	reported  time.Time // last report of the other end
+	reported  time.Time // last report of the other end; zero = none, or too old
 	peerHears bool      // the other end receives this node's packets directly
+	traffic   bool      // the other end sends packets to other clusters
 }
 
 // New returns a Checker without pairs.
@@ -148,15 +160,22 @@ func (c *Checker) Set(spec Spec) {
 		return
 	}
 	c.spec, c.self, c.moved = spec, wire.HashID("node/"+spec.Node), true
+	c.traffic = c.traffic && !spec.Gateway
 	before := c.pairs
-	c.pairs, c.byNonce = make(map[pairKey]*pair, len(spec.Pairs)), map[uint64]*pair{}
+	c.pairs, c.states = make(map[pairKey]*pair, len(spec.Pairs)), nil
 	for _, p := range spec.Pairs {
 		key := pairKey{p.Local, p.Remote}
-		if old := before[key]; old != nil && old.equal(p) {
+		if old := before[key]; old != nil && old.Pair == p {
 			c.pairs[key] = old
+			delete(before, key)
 			continue
 		}
 		c.pairs[key] = &pair{Pair: p, id: wire.HashID("node/" + p.Node), holdTime: firstHold}
+		c.queue.Schedule(c.pairs[key], time.Time{})
+	}
+	for _, p := range before {
+		delete(c.byNonce, p.nonce)
+		c.queue.Remove(p)
 	}
 	c.config.Wake.Fire()
 }
@@ -169,17 +188,44 @@ func (c *Checker) SetAccepted(macs map[string]bool) {
 	if maps.Equal(macs, c.accepted) {
 		return
 	}
+	before := c.accepted
 	c.accepted = macs
 	for _, p := range c.pairs {
-		p.next = time.Time{}
+		if macs[p.mac] != before[p.mac] {
+			c.expedite(p)
+		}
 	}
+}
+
+// SetTraffic sets whether packets of this node to other clusters leave directly. Their pairs are tested
+// more often, at both ends.
+func (c *Checker) SetTraffic(traffic bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spec.Gateway || traffic == c.traffic {
+		return
+	}
+	c.traffic, c.trafficAt = traffic, now
+	for _, p := range c.pairs {
+		c.expedite(p)
+	}
+}
+
+// expedite sends the next test packet and report of a pair at once.
+func (c *Checker) expedite(p *pair) {
+	p.next = time.Time{}
+	c.queue.Schedule(p, p.next)
 	c.config.Wake.Fire()
 }
 
-// Snapshot returns the state of all pairs, sorted by node and address.
+// Snapshot returns the state of all pairs, sorted by node and address. It returns the same slice until a
+// state changes; the caller must not change it.
 func (c *Checker) Snapshot() []State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.states != nil {
+		return c.states
+	}
 	out := make([]State, 0, len(c.pairs))
 	for _, p := range c.pairs {
 		out = append(out, State{
@@ -187,6 +233,7 @@ func (c *Checker) Snapshot() []State {
 		})
 	}
 	slices.SortFunc(out, func(a, b State) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Remote.Compare(b.Remote)) })
+	c.states = out
 	return out
 }
 
@@ -207,30 +254,32 @@ func (c *Checker) Sockets(all bool) map[socket.Bind]bool {
 	return places
 }
 
-// silence returns the time without a packet after which a pair uses the VXLAN.
+// silence returns the time without a report after which a pair with traffic uses the VXLAN.
 func (c *Checker) silence() time.Duration {
 	return c.spec.Interval*time.Duration(max(c.spec.Misses, 1)) + c.spec.Interval/4
 }
+
+// lossTime returns the time after the first lost test packet at which all later ones count as lost, too.
+func (c *Checker) lossTime() time.Duration { return c.silence() - c.spec.Interval }
 
 // Tick implements transport.Protocol. It sends a test packet and a report for each pair that is due.
 func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	c.mu.Lock()
 	var out []socket.Datagram
-	changed, wait := false, time.Hour
-	for _, p := range c.pairs {
+	changed := false
+	for {
+		p, ok := c.queue.Next(now)
+		if !ok {
+			break
+		}
 		changed = c.expire(p, now) || changed
 		if !p.next.After(now) {
 			out = append(out, c.test(p, now), c.report(p))
-			p.next = now.Add(c.spec.Interval - rand.N(c.spec.Interval/20+1))
+			c.setNext(p, now)
 		}
-		wait = min(wait, p.next.Sub(now))
-		if p.receives {
-			wait = min(wait, p.returned.Add(c.silence()).Sub(now))
-		}
-		if p.peerHears {
-			wait = min(wait, p.reported.Add(c.silence()).Sub(now))
-		}
+		c.schedule(p)
 	}
+	wait := c.queue.UntilNext(now, time.Hour)
 	c.mu.Unlock()
 	if changed {
 		c.config.OnChange()
@@ -238,19 +287,80 @@ func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	return out, max(wait, time.Millisecond)
 }
 
+// schedule sets the time at which Tick handles a pair.
+func (c *Checker) schedule(p *pair) {
+	due := p.next
+	for _, at := range []time.Time{c.lostAt(p), c.silentAt(p)} {
+		if !at.IsZero() && at.Before(due) {
+			due = at
+		}
+	}
+	c.queue.Schedule(p, due)
+}
+
+// setNext sets the time of the next test packet. While one has not returned, a pair is tested as often as
+// with traffic.
+func (c *Checker) setNext(p *pair, now time.Time) {
+	interval := c.spec.Interval
+	switch {
+	case p.receives:
+		p.idle = p.lost.IsZero() && !c.hasTraffic(p)
+	case p.since.IsZero():
+		p.idle = now.Sub(p.returned) >= giveUpTime && !(p.peerHears && c.hasTraffic(p))
+	default:
+		p.idle = false
+	}
+	p.next = now.Add(interval - rand.N(interval/20+1))
+	if p.idle {
+		interval = max(interval, idleInterval)
+		p.next = now.Add(interval - rand.N(interval/4)) // pairs that began together spread
+	}
+}
+
+// hasTraffic reports whether a pair has traffic. A node does not count its packets in VXLAN, so it
+// assumes traffic from a gateway that does not receive them directly.
+func (c *Checker) hasTraffic(p *pair) bool {
+	return c.traffic || p.traffic || !c.spec.Gateway && !p.peerHears
+}
+
+// lostAt returns when all test packets since the last returned one count as lost; zero if none is.
+func (c *Checker) lostAt(p *pair) time.Time {
+	if p.since.IsZero() || p.lost.IsZero() {
+		return time.Time{}
+	}
+	return p.lost.Add(c.lossTime())
+}
+
+// silentAt returns when the last report of the other end is too old; zero before a report. With traffic
+// of this node, the other end reports more often.
+func (c *Checker) silentAt(p *pair) time.Time {
+	switch {
+	case p.reported.IsZero():
+		return time.Time{}
+	case !c.traffic:
+		return p.reported.Add(max(idleInterval, c.spec.Interval) + c.silence())
+	case p.reported.Before(c.trafficAt):
+		return c.trafficAt.Add(c.silence())
+	}
+	return p.reported.Add(c.silence())
+}
+
 // expire ends states whose packets are overdue. It reports whether Sends changed.
 func (c *Checker) expire(p *pair, now time.Time) bool {
-	if !p.since.IsZero() && now.Sub(p.returned) >= c.silence() {
+	if at := c.lostAt(p); !at.IsZero() && !at.After(now) {
 		if p.receives {
-			p.receives, p.failed, p.next = false, now, now // report at once
+			p.receives, p.failed, p.next, c.states = false, now, now, nil // report at once
 			p.holdTime = min(2*p.holdTime, longestHold)
 		}
-		p.since = time.Time{}
+		p.since, p.lost = time.Time{}, time.Time{}
 	}
-	if p.peerHears && now.Sub(p.reported) >= c.silence() {
-		p.peerHears = false
-		c.log(p, "no report of the other node")
-		return true
+	if at := c.silentAt(p); !at.IsZero() && !at.After(now) {
+		p.reported, p.traffic = time.Time{}, false
+		if p.peerHears {
+			p.peerHears, c.states = false, nil
+			c.log(p, "no report of the other node")
+			return true
+		}
 	}
 	return false
 }
@@ -259,6 +369,12 @@ func (c *Checker) expire(p *pair, now time.Time) bool {
 func (c *Checker) test(p *pair, now time.Time) socket.Datagram {
 	if p.port == 0 || now.Sub(p.portAt) >= portTime {
 		p.port, p.portAt = firstPort+uint16(c.random()%(1<<16-firstPort)), now
+	}
+	if p.returned.IsZero() {
+		p.returned = now
+	}
+	if p.lost.IsZero() {
+		p.lost = now
 	}
 	delete(c.byNonce, p.nonce)
 	p.nonce = max(c.random(), 1)
@@ -285,7 +401,7 @@ func parseMAC(text string) net.HardwareAddr {
 
 // report returns the report to the other end, over the VXLAN.
 func (c *Checker) report(p *pair) socket.Datagram {
-	r := wire.Direct{Report: true, Receives: p.receives && c.accepted[p.mac]}
+	r := wire.Direct{Report: true, Receives: p.receives && c.accepted[p.mac], Traffic: c.traffic}
 	copy(r.MAC[:], parseMAC(p.MAC))
 	m := wire.Message{From: c.self, To: p.id, Direct: &r}
 	return socket.Datagram{
@@ -324,11 +440,20 @@ func (c *Checker) onReport(now time.Time, in transport.Packet) bool {
 	}
 	mac := net.HardwareAddr(in.Direct.MAC[:]).String()
 	changed := in.Direct.Receives != p.peerHears || mac != p.mac
+	if changed {
+		c.states = nil
+	}
 	if in.Direct.Receives != p.peerHears {
 		p.peerHears = in.Direct.Receives
 		c.log(p, "report of the other node")
 	}
-	p.mac, p.peerHears, p.reported = mac, in.Direct.Receives, now
+	began := in.Direct.Traffic && !p.traffic && c.spec.Gateway
+	p.mac, p.reported, p.traffic = mac, now, in.Direct.Traffic && c.spec.Gateway
+	if began {
+		c.expedite(p)
+	} else {
+		c.schedule(p)
+	}
 	return changed
 }
 
@@ -349,15 +474,23 @@ func (c *Checker) onReturn(now time.Time, in transport.Packet) {
 		return
 	}
 	delete(c.byNonce, p.nonce)
-	p.returned = now
-	if p.since.IsZero() {
-		p.since = now
-	}
+	p.returned, p.lost = now, time.Time{}
 	if now.Sub(p.failed) >= forgiveTime {
 		p.holdTime = firstHold
 	}
-	if !p.receives && now.Sub(p.since) >= p.holdTime {
-		p.receives, p.next = true, now
-		c.config.Wake.Fire()
+	switch {
+	case p.since.IsZero():
+		p.since = now
+		if p.idle {
+			c.expedite(p)
+		}
+	case !p.receives && now.Sub(p.since) >= p.holdTime:
+		p.receives, c.states = true, nil
+		c.expedite(p)
+	case p.receives && !c.hasTraffic(p):
+		c.setNext(p, now)
+		c.schedule(p)
+	default:
+		c.schedule(p)
 	}
 }

@@ -2,8 +2,10 @@ package direct
 
 import (
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,6 +29,7 @@ type end struct {
 	addr    netip.Addr
 	source  netip.Addr // of its test packets
 	changes int
+	sent    int // packets
 }
 
 // world is a worker and a gateway, and the network between them. Its clock is simulated.
@@ -42,13 +45,20 @@ type world struct {
 
 func mac(last byte) string { return net.HardwareAddr{2, 0, 0, 0, 0, last}.String() }
 
+// newWorld returns a pair with traffic.
 func newWorld(t *testing.T) *world {
+	w := newIdleWorld(t)
+	w.worker.SetTraffic(true, w.now)
+	return w
+}
+
+func newIdleWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Unix(1e9, 0), drops: func(*end, *transport.Packet) bool { return false }}
 	w.worker = w.end("w1", "172.18.0.3", "242.2.255.254")
 	w.gateway = w.end("gw", "172.18.0.2", "10.7.1.254")
 	for i, e := range []*end{w.worker, w.gateway} {
 		other := w.other(e)
-		e.Set(Spec{Node: e.node, Interval: interval, Misses: misses, Pairs: []Pair{{
+		e.Set(Spec{Node: e.node, Gateway: e == w.gateway, Interval: interval, Misses: misses, Pairs: []Pair{{
 			Node: other.node, Local: e.addr, Remote: other.addr, Device: "eth0", MAC: mac(byte(i + 1)), Source: e.source,
 			VXLAN: VXLAN{Local: e.addr, Remote: other.addr, LocalMAC: mac(11), RemoteMAC: mac(12)},
 		}}})
@@ -75,6 +85,7 @@ func (w *world) pass(d time.Duration) {
 	for until := w.now.Add(d); w.now.Before(until); w.now = w.now.Add(10 * time.Millisecond) {
 		for _, e := range []*end{w.worker, w.gateway} {
 			out, _ := e.Tick(w.now)
+			e.sent += len(out)
 			for _, d := range out {
 				w.deliver(e, d)
 			}
@@ -254,6 +265,8 @@ func TestReportsStop(t *testing.T) {
 	w.pass(5 * time.Second)
 	w.cut = true
 	w.pass(misses*interval + 100*time.Millisecond)
+	w.want(false, true)
+	w.pass(idleInterval)
 	w.want(false, false)
 }
 
@@ -282,8 +295,183 @@ func TestSetKeepsState(t *testing.T) {
 	if out, _ := w.worker.Tick(w.now); len(out) != 0 || len(w.worker.Snapshot()) != 0 || len(w.worker.Sockets(true)) != 0 {
 		t.Errorf("without pairs: %d packets", len(out))
 	}
-	w.pass(time.Second)
+	w.pass(idleInterval + 2*time.Second)
 	if w.gateway.Snapshot()[0].Sends {
 		t.Error("the gateway still sends directly")
+	}
+}
+
+// packets returns how many packets both ends send in a time.
+func (w *world) packets(d time.Duration) int {
+	before := w.worker.sent + w.gateway.sent
+	w.pass(d)
+	return w.worker.sent + w.gateway.sent - before
+}
+
+// TestIdlePair: a pair without traffic sends fewer packets. If the network drops them, it uses VXLAN
+// within idleInterval and the time of the lost packets.
+func TestIdlePair(t *testing.T) {
+	t.Parallel()
+	w := newIdleWorld(t)
+	w.pass(10 * time.Second)
+	w.want(true, true)
+	if n := w.packets(time.Minute); n > 2*2*20 {
+		t.Errorf("%d packets in a minute", n)
+	}
+	w.want(true, true)
+	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.worker }
+	w.pass(idleInterval + misses*interval)
+	w.want(false, true)
+	// A pair over which nothing passes is not tested often, even with traffic.
+	w.worker.SetTraffic(true, w.now)
+	w.drops = func(*end, *transport.Packet) bool { return true }
+	w.pass(2 * giveUpTime)
+	w.want(false, false)
+	if n := w.packets(time.Minute); n > 2*2*20 {
+		t.Errorf("%d packets in a minute, without a returned one", n)
+	}
+	// It becomes direct after the usual time.
+	w.drops = func(*end, *transport.Packet) bool { return false }
+	w.pass(idleInterval + 2*firstHold + time.Second)
+	w.want(true, true)
+}
+
+// TestTrafficBegins: both directions of a pair are tested at once when traffic begins.
+func TestTrafficBegins(t *testing.T) {
+	t.Parallel()
+	for _, direction := range []string{"worker", "gateway"} {
+		w := newIdleWorld(t)
+		w.pass(10 * time.Second)
+		// Directly after a test packet.
+		for sent := w.gateway.sent; sent == w.gateway.sent; {
+			w.pass(10 * time.Millisecond)
+		}
+		for sent := w.worker.sent; sent == w.worker.sent; {
+			w.pass(10 * time.Millisecond)
+		}
+		w.drops = func(from *end, _ *transport.Packet) bool { return from.node == "w1" == (direction == "worker") }
+		w.worker.SetTraffic(true, w.now)
+		w.pass(misses * interval)
+		w.want(direction != "worker", direction != "gateway")
+	}
+}
+
+// TestTrafficEnds: after traffic both ends return to the longer interval, and the pair stays direct even if
+// the report about it is lost.
+func TestTrafficEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(10 * time.Second)
+	if n := w.packets(10 * time.Second); n < 2*2*95 {
+		t.Errorf("%d packets with traffic", n)
+	}
+	w.worker.SetTraffic(false, w.now)
+	w.cut = true
+	w.pass(10 * time.Millisecond)
+	w.cut = false
+	w.pass(2 * idleInterval)
+	w.want(true, true)
+	changes := w.worker.changes + w.gateway.changes
+	if n := w.packets(time.Minute); n > 2*2*20 {
+		t.Errorf("%d packets in a minute after the traffic", n)
+	}
+	if n := w.worker.changes + w.gateway.changes - changes; n != 0 {
+		t.Errorf("%d changes", n)
+	}
+}
+
+// TestOtherEndSilent: with traffic, a node that gets no report from an agent uses VXLAN soon.
+func TestOtherEndSilent(t *testing.T) {
+	t.Parallel()
+	w := newIdleWorld(t)
+	w.pass(10 * time.Second)
+	w.gateway.Set(Spec{Node: "gw", Gateway: true, Interval: interval, Misses: misses})
+	w.worker.SetTraffic(true, w.now)
+	w.pass(misses*interval + 50*time.Millisecond)
+	if w.worker.Snapshot()[0].Sends {
+		t.Error("the worker sends directly to a silent gateway")
+	}
+}
+
+// TestSnapshotIsShared: the states are built again only after a change.
+func TestSnapshotIsShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pass(5 * time.Second)
+	if first := w.worker.Snapshot(); &first[0] != &w.worker.Snapshot()[0] {
+		t.Error("two snapshots without a change")
+	}
+	before := w.worker.Snapshot()
+	w.pass(time.Second)
+	if &before[0] != &w.worker.Snapshot()[0] {
+		t.Error("another snapshot after packets that changed nothing")
+	}
+	w.drops = func(*end, *transport.Packet) bool { return true }
+	w.pass(time.Second)
+	if !before[0].Sends || w.worker.Snapshot()[0].Sends {
+		t.Error("a change altered the old snapshot, or no new one")
+	}
+}
+
+// manyPairs returns a gateway with direct pairs.
+func manyPairs(count int) (*Checker, time.Time) {
+	now := time.Unix(1e9, 0)
+	c := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() {}})
+	spec := Spec{Node: "gw", Gateway: true, Interval: interval, Misses: misses}
+	for i := range count {
+		spec.Pairs = append(spec.Pairs, Pair{
+			Node: "w" + strconv.Itoa(i), Local: netip.MustParseAddr("10.0.0.1"), Remote: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}),
+			Device: "eth0", MAC: mac(1), Source: netip.MustParseAddr("10.7.1.254"),
+		})
+	}
+	c.Set(spec)
+	for _, p := range c.pairs {
+		p.receives, p.since = true, now
+		p.next = now.Add(time.Duration(c.random() % uint64(idleInterval)))
+		c.schedule(p)
+	}
+	return c, now
+}
+
+// BenchmarkTick measures one Tick in which a single pair is due: the time must not grow with the pairs.
+func BenchmarkTick(b *testing.B) {
+	for _, count := range []int{5, 50, 500} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			c, _ := manyPairs(count)
+			for b.Loop() {
+				p, _ := c.queue.First()
+				now := p.Due()
+				if out, _ := c.Tick(now); len(out) != 2 {
+					b.Fatalf("%d packets", len(out))
+				}
+				c.onReturn(now, transport.Packet{
+					At: socket.Bind{Addr: p.Local, Device: p.Device}, From: netip.AddrPortFrom(p.Source, p.port),
+					Message: &wire.Message{From: c.self, Direct: &wire.Direct{Nonce: p.nonce}},
+				})
+			}
+		})
+	}
+}
+
+// TestManyIdlePairs: a gateway of 500 idle nodes sends two packets per node and idleInterval. Each Tick
+// handles only pairs that are due: there are not more ticks than packets and returned packets.
+func TestManyIdlePairs(t *testing.T) {
+	t.Parallel()
+	const count = 500
+	c, now := manyPairs(count)
+	sent, ticks := 0, 0
+	for end := now.Add(4 * idleInterval); now.Before(end); ticks++ {
+		out, wait := c.Tick(now)
+		sent += len(out)
+		for nonce, p := range maps.Clone(c.byNonce) {
+			c.onReturn(now, transport.Packet{
+				At: socket.Bind{Addr: p.Local, Device: p.Device}, From: netip.AddrPortFrom(p.Source, p.port),
+				Message: &wire.Message{From: c.self, Direct: &wire.Direct{Nonce: nonce}},
+			})
+		}
+		now = now.Add(wait)
+	}
+	if sent < 3*2*count || sent > 6*2*count || ticks > sent {
+		t.Errorf("%d packets in %d ticks", sent, ticks)
 	}
 }

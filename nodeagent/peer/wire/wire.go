@@ -73,7 +73,8 @@ const (
 	flagInUse     byte = 1 << 2
 	flagSecondary byte = 1 << 3
 
-	flagReceives byte = 1 << 0
+	flagReceives      byte = 1 << 0
+	flagDirectTraffic byte = 1 << 1
 )
 
 var magic = [4]byte{'h', 'w', 'l', 'k'}
@@ -173,8 +174,10 @@ type Direct struct {
 	Report bool
 	Nonce  uint64 // of a test packet; a forged one would have to guess it
 	// Receives reports that the sender receives the other end's packets directly, and MAC is the
-	// hardware address from which the sender sends them. Only a report has these.
+	// hardware address from which the sender sends them. Traffic reports that the sender recently sent
+	// packets to other clusters. Only a report has these.
 	Receives bool
+	Traffic  bool
 	MAC      [6]byte
 }
 
@@ -281,7 +284,7 @@ func (d *Direct) append(out []byte) []byte {
 	if !d.Report {
 		return binary.BigEndian.AppendUint64(appendHead(out, typeTest, testLength), d.Nonce)
 	}
-	return append(append(appendHead(out, typeDirect, directLength), bits(d.Receives)), d.MAC[:]...)
+	return append(append(appendHead(out, typeDirect, directLength), bits(d.Receives, d.Traffic)), d.MAC[:]...)
 }
 
 // Decode decodes a datagram. It does not retain raw. It skips TLVs of unknown types.
@@ -345,7 +348,7 @@ func (m *Message) decodeTLV(kind byte, value []byte) bool {
 		if m.Direct != nil || len(value) < directLength {
 			return false
 		}
-		m.Direct = &Direct{Report: true, Receives: value[0]&flagReceives != 0, MAC: [6]byte(value[1:])}
+		m.Direct = &Direct{Report: true, Receives: value[0]&flagReceives != 0, Traffic: value[0]&flagDirectTraffic != 0, MAC: [6]byte(value[1:])}
 	}
 	return true
 }

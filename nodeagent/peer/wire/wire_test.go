@@ -23,6 +23,9 @@ func examples() map[string]*Message {
 		"size":         {From: 1, To: 2, Length: 1392, Size: &SizeProbe{Bytes: 1420, Nonce: 1 << 60}},
 		"size reply":   {From: 1, To: 2, Size: &SizeProbe{Reply: true, Bytes: 1420, Nonce: 1 << 60}},
 		"all":          {From: 1, To: 2, Length: 500, Probe: &Probe{}, Advert: &Advert{}, List: &LinkStateList{}, Tunnels: &TunnelReport{}, Size: &SizeProbe{Bytes: 1}},
+		"direct test":  {From: 1, To: 1, Direct: &Direct{Nonce: 7}},
+		"direct":       {From: 1, To: 2, Direct: &Direct{Report: true, Receives: true, MAC: [6]byte{2, 0, 0, 0, 0, 9}}},
+		"busy direct":  {From: 1, To: 2, Direct: &Direct{Report: true, Traffic: true}},
 		"nothing":      {From: 1, To: 2},
 	}
 }
