@@ -128,7 +128,7 @@ func TestLive(t *testing.T) {
 			maybe + "pods of g1 may not resolve names of the clusterset", "g1: no block", ""},
 		"another fabric": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Digest, g1w.Digest = "4567", "4567" })}, Unknown,
 			maybe + "clusters have different fabrics: 0123 in g2; 4567 in g1",
-			"clusters have different fabrics: 0123 in g2; 4567 in g1; next: hawser status --wait", ""},
+			"clusters have different fabrics: 0123 in g2; 4567 in g1; next: wait for Flux or Argo CD, or run hawser apply --repo URL", ""},
 		"an older export": {AgentReports{Agents: all(func(_, _, g2a *status.Status) { g2a.Exports[0].Ports = []string{"8080/TCP"} })}, Unknown,
 			maybe + "g2/g2-a uses another fabric than the topology",
 			"g2/g2-a uses another fabric (0123) than the topology: other ports of shop/web", ""},

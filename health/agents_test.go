@@ -33,7 +33,7 @@ func TestAssessAgents(t *testing.T) {
 			worker.Problems = gateway.Problems
 		}, []string{"service-missing c1: no Service"}},
 		{"different fabrics", func(_, _, remote *status.Status) { remote.Digest = "f2" },
-			[]string{"fabrics-differ clusters have different fabrics: f1 in c1; f2 in c2; next: hawser status --wait"}},
+			[]string{"fabrics-differ clusters have different fabrics: f1 in c1; f2 in c2; next: wait for Flux or Argo CD, or run hawser apply --repo URL"}},
 		{"drained", func(gateway, _, _ *status.Status) { gateway.Drained = true }, []string{"drained c1/n1: the gateway is drained; next: hawser-agent undrain on n1"}},
 	} {
 		end := func(cluster, node, to string) status.Status {

@@ -125,7 +125,7 @@ func Assess(states []State) []Problem {
 			parts = append(parts, digest+" in "+strings.Join(fabrics[digest], ", "))
 		}
 		out = append(out, Problem{Severity: Error, Code: CodeFabricsDiffer, Text: "clusters have different fabrics: " + strings.Join(parts, "; "),
-			Next: "hawser status --wait", rank: rankFabrics})
+			Next: status.NextDeliver, rank: rankFabrics})
 	}
 	slices.SortStableFunc(out, func(a, b Problem) int { return cmp.Compare(a.rank, b.rank) })
 	return out

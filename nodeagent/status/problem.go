@@ -127,6 +127,9 @@ type Code struct {
 	Next   string // CLUSTER and NODE stand for their names
 }
 
+// NextDeliver is the next step if a cluster does not have the published fabric or image.
+const NextDeliver = "wait for Flux or Argo CD, or run hawser apply --repo URL"
+
 // Codes returns all codes of problems, causes before their effects.
 func Codes() []Code {
 	const (
@@ -138,7 +141,7 @@ func Codes() []Code {
 		service = "kubectl get services,endpointslices -A"
 	)
 	return []Code{
-		{Name: NoFabric, Severity: Error, Condition: ConditionReady, Reason: "NoInputs", Next: "hawser status --wait"},
+		{Name: NoFabric, Severity: Error, Condition: ConditionReady, Reason: "NoInputs", Next: NextDeliver},
 		{Name: FabricNotRead, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "hawser history, then correct the topology or run hawser rollback"},
 		{Name: KeysNotRead, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "compare recipient of CLUSTER in the topology with its Secret hawser-age-identity"},
 		{Name: FactsNotRead, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "hawser preflight"},

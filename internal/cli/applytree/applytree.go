@@ -74,7 +74,14 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	if f.Output == "text" {
 		err = apply.Print(env.Out, results, f.DryRun)
 	} else {
-		err = env.Encode(f.Output, map[string]any{"clusters": results})
+		out := map[string]any{"clusters": results}
+		if s.from != nil {
+			out["publication"] = s.origin
+		}
+		if s.newer != nil {
+			out["unpublished"] = s.newer
+		}
+		err = env.Encode(f.Output, out)
 	}
 	if err != nil {
 		return err

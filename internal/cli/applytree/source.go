@@ -24,6 +24,7 @@ type TreeFlags struct {
 	Tree   string
 	Repo   string
 	Branch string
+	Ref    string // topology branch of Repo
 	// Signers is the file of --signers, for repo.
 	Signers string
 }
@@ -35,6 +36,8 @@ type treeSource struct {
 	topology topofile.File
 	set      *schema.ClusterSet  // of topology
 	from     *baseline.Published // the commit that tree is from; nil = no commit
+	origin   baseline.Origin     // describes from
+	newer    *baseline.Unpublished
 }
 
 // open reads the files that arguments and flags name. It does not build a topology yet, because the build
@@ -67,7 +70,7 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 			return s, err
 		}
 		if p.Commit == "" {
-			return s, fmt.Errorf("--repo %s: nothing is published on branch %s", f.Repo, f.Branch)
+			return s, fmt.Errorf("--repo %s: nothing is published on branch %s; next: hawser bootstrap, or git push if a reconciler runs", f.Repo, f.Branch)
 		}
 		for _, text := range p.Notes {
 			_, _ = fmt.Fprintln(env.Err, text)
@@ -90,7 +93,8 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 }
 
 // verified replaces the tree of --repo by the newest commit that the signers of --signers and
-// the pinned signers of all clusters accept. Without any signers it warns.
+// the pinned signers of all clusters accept. Without any signers it warns. It prints the commit, and a
+// warning if the topology branch has a newer commit.
 func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags) error {
 	verify, err := baseline.Verifiers(f.Signers, "", topofile.BuildFlags{})
 	if err != nil {
@@ -114,6 +118,14 @@ func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kub
 		}
 	}
 	s.tree, s.from, s.clusters = p.Tree, &p, apply.Clusters(p.Tree)
+	s.origin, s.newer, err = p.Origin(ctx, f.Repo, f.Ref)
+	_, _ = fmt.Fprintln(env.Err, s.origin.Line())
+	switch {
+	case err != nil:
+		_, _ = fmt.Fprintf(env.Err, "warning: cannot check branch %s for unpublished commits: %v\n", f.Ref, err)
+	case s.newer != nil:
+		_, _ = fmt.Fprintln(env.Err, "warning:", s.newer.Line())
+	}
 	return nil
 }
 

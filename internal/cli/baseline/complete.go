@@ -79,7 +79,7 @@ func PublishedCommits(cmd *cobra.Command, args []string, _ string) []string {
 	var out []string
 	const most = 20
 	for at := head.Commit; !at.IsZero() && len(out) < most; {
-		p, err := PublicationOf(s, at)
+		p, err := OriginOf(s, at)
 		if err != nil {
 			break
 		}

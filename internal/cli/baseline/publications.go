@@ -1,11 +1,16 @@
 package baseline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/internal/humanize"
@@ -15,16 +20,21 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// Publication is one commit of the publish branch.
-type Publication struct {
+// Origin is a commit of the publish branch, and the commit of the topology that it publishes.
+type Origin struct {
 	Commit string `json:"commit"`
 	Time   string `json:"time"` // RFC 3339 in UTC
 	// Source is the commit of the topology. Author and Subject are of the newest commit of the
 	// topology that is not a lock commit of the reconciler; of the published commit if the
 	// repository does not have that commit.
-	Source  string       `json:"source,omitempty"`
-	Author  string       `json:"author"`
-	Subject string       `json:"subject"`
+	Source  string `json:"source,omitempty"`
+	Author  string `json:"author"`
+	Subject string `json:"subject"`
+}
+
+// Publication is one commit of the publish branch.
+type Publication struct {
+	Origin
 	Summary plan.Summary `json:"summary"`
 	Changes string       `json:"changes"` // in one line
 	// Verified reports that a signer signed the commit as published, Refused why it does not
@@ -61,7 +71,7 @@ func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most in
 		if err != nil && !cut {
 			break
 		}
-		if p, err = PublicationOf(store, at, sources...); err != nil {
+		if p.Origin, err = OriginOf(store, at, sources...); err != nil {
 			break
 		}
 		for _, v := range verify {
@@ -92,10 +102,9 @@ func TreeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
 	return store.Tree(commit)
 }
 
-// PublicationOf describes a published commit, without its changes. Sources are the repositories
-// that may have the topology.
-func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash, sources ...*gitrepo.Store) (Publication, error) {
-	p := Publication{Commit: commit.String()}
+// OriginOf describes a published commit. Sources are the repositories that may have the topology.
+func OriginOf(store *gitrepo.Store, commit gitrepo.Hash, sources ...*gitrepo.Store) (Origin, error) {
+	p := Origin{Commit: commit.String()}
 	when, err := store.When(commit)
 	if err != nil {
 		return p, err
@@ -115,6 +124,83 @@ func PublicationOf(store *gitrepo.Store, commit gitrepo.Hash, sources ...*gitrep
 	}
 	p.Subject, err = store.Subject(commit)
 	return p, err
+}
+
+// topologyDepth is the number of commits of a topology branch that Published.Origin fetches from a server.
+const topologyDepth = 200
+
+// Unpublished is the newest commit of a topology branch that is not published.
+type Unpublished struct {
+	Branch  string `json:"branch"`
+	Commit  string `json:"commit"`
+	Time    string `json:"time"` // RFC 3339 in UTC
+	Subject string `json:"subject"`
+}
+
+// Origin describes the published commit. It returns the newest commit of a topology branch too, if
+// topology, lock or patches changed after the published source; nil if the repository lacks the
+// branch, or if the last commits of the branch lack that source. The description is complete
+// even if the branch cannot be read.
+func (p Published) Origin(ctx context.Context, repository, branch string) (Origin, *Unpublished, error) {
+	config := RepoOf(repository, "")
+	config.Depth = topologyDepth
+	store, unread := OpenRepo(ctx, config, branch)
+	var sources []*gitrepo.Store
+	if unread == nil {
+		sources = append(sources, store)
+	}
+	origin, err := OriginOf(p.Store, plumbing.NewHash(p.Commit), sources...)
+	if err = cmp.Or(err, unread); err != nil {
+		return origin, nil, err
+	}
+	head, err := store.Resolve(branch)
+	if errors.Is(err, gitrepo.ErrNoBranch) {
+		return origin, nil, nil
+	}
+	if err != nil {
+		return origin, nil, err
+	}
+	source := plumbing.NewHash(origin.Source)
+	if newer, err := store.IsAncestor(source, head.Commit); err != nil || !newer {
+		return origin, nil, err
+	}
+	changed, err := store.Changed(source, head.Commit)
+	if err != nil || !slices.ContainsFunc(changed, isTopology) {
+		return origin, nil, err
+	}
+	newest := authored(store, head.Commit)
+	when, err := store.When(newest)
+	if err != nil {
+		return origin, nil, err
+	}
+	subject, err := store.Subject(newest)
+	return origin, &Unpublished{Branch: branch, Commit: newest.String(), Time: when.UTC().Format(time.RFC3339), Subject: subject}, err
+}
+
+// Line returns the publication in one line.
+func (o Origin) Line() string {
+	return fmt.Sprintf("publication %.12s of commit %.12s, %s: %s", o.Commit, o.Source, ageOf(o.Time), o.Subject)
+}
+
+// Line returns the commit and the next step in one line.
+func (u Unpublished) Line() string {
+	return fmt.Sprintf("commit %.12s of branch %s, %s, is not published: %s; next: hawser bootstrap, unless a reconciler runs, whose log shows refused commits",
+		u.Commit, u.Branch, ageOf(u.Time), u.Subject)
+}
+
+// ageOf formats the age of a time in RFC 3339.
+func ageOf(text string) string {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return formatAge(time.Since(at))
+}
+
+// isTopology reports whether a file of the topology branch may change the published tree.
+func isTopology(name string) bool {
+	base := path.Base(name)
+	return base == reconciler.TopologyFile || base == reconciler.LockFile || slices.Contains(strings.Split(path.Dir(name), "/"), render.PatchesDir)
 }
 
 // authored returns the newest commit that is not a lock commit of the reconciler, from a commit

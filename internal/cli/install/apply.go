@@ -28,7 +28,8 @@ compute the plan, prints it and stops.
 With --repo, the newest commit counts that the pinned signers of every cluster (Secret
 hawser-trust) and of --signers signed. Newer commits are skipped with a warning. If no
 commit counts, nothing is applied. Without any signers, a warning says that the branch
-is not verified.
+is not verified. The command prints the commit of the topology that it applies, and a
+warning if the branch of --ref has newer commits that are not published.
 
 Exceptions:
 - Unreachable clusters do not delay the others.
@@ -56,6 +57,7 @@ error.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.Repo, "repo", "", "apply the publish branch of the repository at this path or URL instead of a topology")
 	flags.StringVar(&f.Branch, "branch", reconciler.DefaultPublishBranch, "branch of --repo")
+	flags.StringVar(&f.Ref, "ref", "main", "branch of --repo with the topology")
 	flags.StringVar(&f.Signers, "signers", "", "file with additional signers of the commits of --repo")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "change nothing, print what would change")
 	flags.BoolVar(&f.Yes, "yes", false, "skip the confirmation prompt")

@@ -407,10 +407,10 @@ func (b *bootstrapResult) empty() bool {
 func (f *bootstrapFlags) next(b bootstrapResult, at gitLocation, clusters []*kubeclient.Client) []string {
 	where := " --repo " + cli.ShellQuote(b.Repository)
 	access := clusterselect.ContextFlagsText(clusters, f.Access)
-	reconcile := "hawser reconcile" + where
 	if at.branch != "main" {
-		reconcile += " --ref " + cli.ShellQuote(at.branch)
+		where += " --ref " + cli.ShellQuote(at.branch)
 	}
+	reconcile := "hawser reconcile" + where
 	if at.path != "" && at.path != "." {
 		reconcile += " --path " + cli.ShellQuote(at.path)
 	}

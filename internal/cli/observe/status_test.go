@@ -82,11 +82,11 @@ func TestLaggingAgents(t *testing.T) {
 	}{
 		{"done", health.State{Delivered: "f2", Image: "agent:v2", Nodes: []health.Node{node("f2", "")}}, ""},
 		{"fabric not delivered", health.State{Delivered: "f1", Image: "agent:v2", Nodes: []health.Node{node("f1", "")}},
-			"c1: the cluster has fabric f1, not the published fabric f2; next: Flux or Argo CD, or hawser apply --repo URL"},
+			"c1: the cluster has fabric f1, not the published fabric f2; next: wait for Flux or Argo CD, or run hawser apply --repo URL"},
 		{"image not delivered", health.State{Delivered: "f2", Image: "agent:v1", Nodes: []health.Node{node("f2", "")}},
-			"c1: the agents run image agent:v1, not the published image agent:v2; next: Flux or Argo CD, or hawser apply --repo URL"},
+			"c1: the agents run image agent:v1, not the published image agent:v2; next: wait for Flux or Argo CD, or run hawser apply --repo URL"},
 		{"agent behind", health.State{Delivered: "f2", Image: "agent:v2", Nodes: []health.Node{node("f1", "")}},
-			"c1: n1: not at the published fabric f2 yet"},
+			"c1: n1: not at the published fabric f2 yet; next: wait for these agents, which read the delivered fabric"},
 		{"node off", health.State{Delivered: "f2", Image: "agent:v2", Nodes: []health.Node{node("f1", "NotReady")}}, ""},
 		{"unreachable", health.State{Error: "connection refused"}, ""},
 	} {

@@ -14,6 +14,7 @@ import (
 	"hawser.dev/hawser/internal/cli/baseline"
 	"hawser.dev/hawser/internal/cli/topofile"
 	"hawser.dev/hawser/internal/diag"
+	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/reconciler/gitrepo"
 	"hawser.dev/hawser/render"
 	"hawser.dev/hawser/schema/load"
@@ -171,13 +172,12 @@ func (g *waitTarget) laggingAgents(states []health.State) []health.Problem {
 		add := func(code, next, format string, args ...any) {
 			out = append(out, health.Problem{Severity: health.Error, Code: code, Cluster: s.Cluster, Text: fmt.Sprintf(format, args...), Next: next})
 		}
-		deliver := "Flux or Argo CD, or hawser apply --repo URL"
 		switch {
 		case s.Delivered != "" && s.Delivered != g.digest:
-			add("not-delivered", deliver, "the cluster has fabric %s, not the published fabric %s", s.Delivered, g.digest)
+			add("not-delivered", status.NextDeliver, "the cluster has fabric %s, not the published fabric %s", s.Delivered, g.digest)
 			continue
 		case s.Image != "" && g.image != "" && s.Image != g.image:
-			add("not-delivered", deliver, "the agents run image %s, not the published image %s", s.Image, g.image)
+			add("not-delivered", status.NextDeliver, "the agents run image %s, not the published image %s", s.Image, g.image)
 			continue
 		}
 		var late []string
@@ -187,7 +187,7 @@ func (g *waitTarget) laggingAgents(states []health.State) []health.Problem {
 			}
 		}
 		if len(late) > 0 {
-			add("fabric-old", "", "%s: not at the published fabric %s yet", strings.Join(late, ", "), g.digest)
+			add("fabric-old", "wait for these agents, which read the delivered fabric", "%s: not at the published fabric %s yet", strings.Join(late, ", "), g.digest)
 		}
 	}
 	return out
