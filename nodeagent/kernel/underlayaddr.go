@@ -24,6 +24,10 @@ func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
 	if err != nil {
 		return nil, err
 	}
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
 	var out []model.UnderlayAddr
 	for _, a := range addrs {
 		link, exists := held[a]
@@ -41,7 +45,7 @@ func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
 		}
 		slices.SortFunc(u.Networks, netip.Prefix.Compare)
 		u.Networks = slices.Compact(u.Networks)
-		if u.Unsuitable, err = unsuitable(link); err != nil {
+		if u.Unsuitable, err = unsuitable(link, links); err != nil {
 			return nil, err
 		}
 		out = append(out, u)
@@ -51,11 +55,38 @@ func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
 
 // unsuitable returns why test packets do not prove that packets of pods pass a device; empty if they
 // do. A BPF program may translate packets by their pod (Cilium), and test packets have none.
-func unsuitable(link netlink.Link) (string, error) {
-	attrs := link.Attrs()
-	if len(attrs.HardwareAddr) != 6 {
+func unsuitable(link netlink.Link, links []netlink.Link) (string, error) {
+	if attrs := link.Attrs(); len(attrs.HardwareAddr) != 6 {
 		return attrs.Name + " has no Ethernet address", nil
 	}
+	for _, l := range append(lowerLinks(link, links), link) {
+		if why, err := translates(l); why != "" || err != nil {
+			return why, err
+		}
+	}
+	return "", nil
+}
+
+// lowerLinks returns the links that packets of a link pass: the device of a VLAN or macvlan, and the
+// members of a bond or bridge.
+func lowerLinks(link netlink.Link, links []netlink.Link) []netlink.Link {
+	attrs := link.Attrs()
+	parent := 0
+	if slices.Contains([]string{"vlan", "macvlan", "ipvlan"}, link.Type()) && attrs.NetNsID < 0 {
+		parent = attrs.ParentIndex
+	}
+	var out []netlink.Link
+	for _, l := range links {
+		if a := l.Attrs(); a.Index == parent || a.MasterIndex == attrs.Index {
+			out = append(append(out, l), lowerLinks(l, links)...)
+		}
+	}
+	return out
+}
+
+// translates returns why a device may translate packets of pods; empty if it cannot.
+func translates(link netlink.Link) (string, error) {
+	attrs := link.Attrs()
 	program := attrs.Name + " has a BPF program, which may translate packets of pods"
 	if attrs.Xdp != nil && attrs.Xdp.Attached {
 		return program, nil
