@@ -44,6 +44,8 @@ type Node struct {
 	Ready   string `json:"ready"` // True | False | Unknown
 	Why     string `json:"why,omitempty"`
 	Drained bool   `json:"drained,omitempty"`
+	// NodeNetwork counts the paths to other nodes of the cluster; nil with nodeNetwork: tunnel.
+	NodeNetwork *NodePaths `json:"nodeNetwork,omitempty"`
 	// Problems are the problems that the agent reports, errors first.
 	Problems []status.Problem `json:"problems,omitempty"`
 	// Changed is when the agent's condition Ready changed last.
@@ -59,6 +61,13 @@ type Node struct {
 	// UpSince is when the first of the links to a remote gateway that are up came up, by
 	// CLUSTER/GATEWAY.
 	UpSince map[string]time.Time `json:"upSince,omitempty"`
+}
+
+// NodePaths counts the paths from a node to gateways of its cluster, or from a gateway to other nodes.
+type NodePaths struct {
+	Direct int64  `json:"direct"`
+	VXLAN  int64  `json:"vxlan"`
+	Reason string `json:"reason,omitempty"` // why the first path that is not direct needs VXLAN
 }
 
 // Reason returns the text of the agent's first problem; empty if it has none.

@@ -51,6 +51,11 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 			Up: number("links", "up"), Links: number("links", "total"), Problems: problems(o),
 			Ready: cmp.Or(kubeclient.ConditionStatus(o, "Ready"), "Unknown"), Drained: kubeclient.ConditionStatus(o, "Drained") == "True",
 		}
+		if _, found, _ := unstructured.NestedMap(o.Object, "status", "nodeNetwork"); found {
+			n.NodeNetwork = &health.NodePaths{
+				Direct: number("nodeNetwork", "direct"), VXLAN: number("nodeNetwork", "vxlan"), Reason: word("nodeNetwork", "reason"),
+			}
+		}
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, item := range list {
 			ready, ok := item.(map[string]any)

@@ -202,14 +202,14 @@ func statusTables(states []health.State, wide bool) string {
 	nodes := cli.Table{Title: "Nodes", Head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION"}}
 	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "PROBLEMS"}}
 	if wide {
-		clusters.Head = append(clusters.Head, "CONTEXT", "CLUSTERSET", "APPLIED")
+		clusters.Head = append(clusters.Head, "CONTEXT", "CLUSTERSET", "APPLIED", "NODE NETWORK")
 		nodes.Head = append(nodes.Head, "PROBLEM", "WHY")
 		exports.Head = []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "CONDITIONS", "TYPE"}
 	}
 	for _, s := range states {
 		row := clusterRow(s, wide)
 		if wide {
-			row = append(row, s.Context, s.Clusterset, s.Applied)
+			row = append(row, s.Context, s.Clusterset, s.Applied, nodeNetwork(s.Nodes))
 		}
 		clusters.Rows = append(clusters.Rows, row)
 		for _, n := range s.Nodes {
@@ -274,6 +274,26 @@ func clusterRow(s health.State, wide bool) []string {
 	}
 	return []string{s.Cluster, links(s.Running, s.Pods), fmt.Sprintf("%d/%d", ready, len(s.Nodes)), links(up, all),
 		cellList(fabrics, 25, wide), fmt.Sprint(exported), fmt.Sprint(imported)}
+}
+
+// nodeNetwork returns how many paths between the nodes of a cluster are direct, and why the first other
+// one needs VXLAN; empty with nodeNetwork: tunnel.
+func nodeNetwork(nodes []health.Node) string {
+	var sum health.NodePaths
+	for _, n := range nodes {
+		if p := n.NodeNetwork; p != nil && n.Off == "" {
+			sum.Direct, sum.VXLAN, sum.Reason = sum.Direct+p.Direct, sum.VXLAN+p.VXLAN, cmp.Or(sum.Reason, p.Reason)
+		}
+	}
+	text := links(sum.Direct, sum.Direct+sum.VXLAN)
+	if text == "" {
+		return ""
+	}
+	text += " direct"
+	if sum.VXLAN > 0 {
+		text += fmt.Sprintf(", %d VXLAN: %s", sum.VXLAN, sum.Reason)
+	}
+	return text
 }
 
 func links(up, all int64) string {

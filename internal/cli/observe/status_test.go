@@ -100,3 +100,29 @@ func TestLaggingAgents(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeNetwork(t *testing.T) {
+	t.Parallel()
+	node := func(direct, vxlan int64, reason string) health.Node {
+		return health.Node{NodeNetwork: &health.NodePaths{Direct: direct, VXLAN: vxlan, Reason: reason}}
+	}
+	off := node(0, 9, "off")
+	off.Off = "NotReady"
+	for _, tt := range []struct {
+		nodes []health.Node
+		want  string
+	}{
+		{nil, ""},
+		{[]health.Node{{}}, ""},
+		{[]health.Node{node(2, 0, ""), {}, node(4, 0, ""), off}, "6/6 direct"},
+		{[]health.Node{node(6, 0, ""), node(0, 1, "w2 is behind a router"), node(6, 1, "eth0 has a BPF program")}, "12/14 direct, 2 VXLAN: w2 is behind a router"},
+	} {
+		if have := nodeNetwork(tt.nodes); have != tt.want {
+			t.Errorf("%q, want %q", have, tt.want)
+		}
+		table := statusTables([]health.State{{Cluster: "c1", Nodes: tt.nodes}}, true)
+		if !strings.Contains(table, "NODE NETWORK") || !strings.Contains(table, tt.want) {
+			t.Errorf("no %q in\n%s", tt.want, table)
+		}
+	}
+}

@@ -42,6 +42,8 @@ type NodeStatus struct {
 	Links   *LinkCount `json:"links,omitempty"`  // of a gateway
 	// LinkStates has at most MaxLinks links (ListLinks).
 	LinkStates []LinkState `json:"linkStates,omitempty"`
+	// NodeNetwork counts the paths to other nodes of the cluster; nil with nodeNetwork: tunnel.
+	NodeNetwork *NodePathCount `json:"nodeNetwork,omitempty"`
 	// RulesBootID is the boot ID of the node when the agent had its rules in place. The other
 	// nodes accept VXLAN from the node during that boot.
 	RulesBootID string `json:"rulesBootID,omitempty"`
@@ -65,6 +67,14 @@ type NodeStatus struct {
 type LinkCount struct {
 	Up    int `json:"up"`
 	Total int `json:"total"`
+}
+
+// NodePathCount counts the paths from a node to gateways of its cluster, or from a gateway to other nodes,
+// by address.
+type NodePathCount struct {
+	Direct int    `json:"direct"`
+	VXLAN  int    `json:"vxlan"`
+	Reason string `json:"reason,omitempty"` // why the first path that is not direct needs VXLAN
 }
 
 // MaxLinks bounds the links of a HawserNode: 512 links are at most 120 KB.

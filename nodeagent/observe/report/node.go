@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 		Conditions: []metav1.Condition{r.condition(status.ConditionReady, "Converged", problems), r.current(s.Inputs, problems)},
 	}
 	out.FabricProof, out.KeysProof = r.config.Inputs.Proofs()
+	out.NodeNetwork = countPaths(s.Nodes)
 	v := r.config.Outcome()
 	switch {
 	case v.Node == nil: // rules not read yet
@@ -59,6 +61,23 @@ func (r *Reporter) Node() kube.NodeStatus {
 		drained.Message = "traffic uses other gateways if there are any"
 	}
 	out.Conditions = append(out.Conditions, drained)
+	return out
+}
+
+// countPaths returns how many paths to other nodes are direct; nil without paths.
+func countPaths(nodes []status.NodePath) *kube.NodePathCount {
+	if len(nodes) == 0 {
+		return nil
+	}
+	out := &kube.NodePathCount{}
+	for _, n := range nodes {
+		if n.Path == status.NodeDirect {
+			out.Direct++
+			continue
+		}
+		out.VXLAN++
+		out.Reason = cmp.Or(out.Reason, n.Why)
+	}
 	return out
 }
 
