@@ -53,8 +53,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	}
 	for _, f := range nftFamilies() {
 		// A connection to a clusterset IP without a backend is rejected at once.
-		pools := func() *nftRule { return nftNew().family(f).daddr(f).in(desired.SetPools, f) }
-		outgoing.rules = append(outgoing.rules, nftReject(pools)...)
+		outgoing.rules = append(outgoing.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("answer"))
 	}
 	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("revoked"))
 	for _, f := range nftFamilies() {
@@ -208,7 +207,10 @@ func nftForwardChains() []nftChain {
 		nftNew().dropAs(desired.DropUnknownSource),
 	)
 	handover.rules = append(handover.rules, nftAnswers().goTo("revoked"))
-	answer := nftChain{name: "answer", rules: nftReject(nftNew)}
+	answer := nftChain{name: "answer", rules: []*nftRule{
+		nftNew().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
+		nftNew().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
+	}}
 	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
 	forward.rules = append(forward.rules, nftNew().jump("refuse"))
 	return []nftChain{forward, outside, nftTransitForward(), handover, revoked, within, refuse, refused, answer}
@@ -223,13 +225,6 @@ func nftAnswers() *nftRule {
 // replaced that address in the packet.
 func nftOriginalDst(f nftFamily, set string) *nftRule {
 	return nftNew().ctOriginalDst(f, nftReg).in(set, f)
-}
-
-func nftReject(begin func() *nftRule) []*nftRule {
-	return []*nftRule{
-		begin().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
-		begin().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
-	}
 }
 
 // nftLeaving drops packets for other clusters that would leave by a foreign device. The kernel
