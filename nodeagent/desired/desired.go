@@ -40,9 +40,9 @@ const (
 	RuleFeed          = 7290 // priority of the rule of TableFeed for packets to FeedPort; the next one is for packets from it
 	RuleSibling       = 7292
 	RuleTransit       = 7294       // and RuleTransit-1
-	RuleTest          = 7295       // priority of the rule of TableMain for test packets of other nodes, which return to them without VXLAN
 	RuleGateway       = 7299       // priority of the rule of TableGateway
 	RulePriority      = 7300       // priority of the rule of TableOut; the rules of the WireGuard devices at the gateway's own port follow
+	RuleTest          = 7364       // priority of the rule of TableMain for test packets of other nodes; after RulePriority, because exports may use ProbePort
 	RuleTunnel        = 7365       // priority of the rules of all other tunnels, and of packets from other gateways
 	RuleReturn        = 7289       // priority of the rules that return packets from a tunnel or another gateway to the node that opened the flow
 	RuleReturnPath    = 33000      // first of the rules that find that node, after all others: only RuleReturn leads here

@@ -37,6 +37,7 @@ func (v *builder) addDirect() {
 	}
 	origin := clusterPath(v.own.Name) + ".nodeNetwork"
 	var devices []string
+	senders := DirectSenders(v.in.Direct)
 	for _, d := range v.in.Direct {
 		fam := fabric.Family(d.Addr)
 		if v.own.NodeNetwork == fabric.NodeDirect && !d.Active && v.uses(fam) {
@@ -52,7 +53,7 @@ func (v *builder) addDirect() {
 			v.elements.add(desired.Element{Set: desired.SetNextHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})
 			continue
 		}
-		if id := desired.ReturnID(d.MAC); id != "" {
+		if id := desired.ReturnID(d.MAC); senders[d.MAC] {
 			v.elements.add(desired.Element{
 				Set: desired.SetSenders, Family: fam, ID: id + " . " + d.Device, Value: desired.ReturnID(hardwareAddr(d.Node)), Origin: origin,
 			})
@@ -70,6 +71,27 @@ func (v *builder) addDirect() {
 	for _, device := range devices {
 		v.addRule(desired.Rule{Priority: desired.RuleGateway, IIF: device, Table: desired.TableGateway, Origin: v.gatewayPath()})
 	}
+}
+
+// DirectSenders returns the hardware addresses that identify one node each. Two nodes with the same last
+// four bytes both need VXLAN: a node could report the address of another one to get its replies.
+func DirectSenders(nodes []model.DirectNode) map[string]bool {
+	owners := map[string]string{} // by ReturnID; empty = several
+	for _, d := range nodes {
+		id := desired.ReturnID(d.MAC)
+		if owner, known := owners[id]; known && owner != d.Node {
+			owners[id] = ""
+		} else {
+			owners[id] = d.Node
+		}
+	}
+	out := map[string]bool{}
+	for _, d := range nodes {
+		if id := desired.ReturnID(d.MAC); id != "" && owners[id] == d.Node {
+			out[d.MAC] = true
+		}
+	}
+	return out
 }
 
 // NodeMAC returns the hardware address of a node on desired.NodeDevice.

@@ -154,11 +154,5 @@ func (p *Projection) DirectSenders(r converge.Report) map[string]bool {
 	if !r.Clean() || p.Node == nil {
 		return nil
 	}
-	out := map[string]bool{}
-	for _, d := range p.Input.Direct {
-		if d.MAC != "" {
-			out[d.MAC] = true
-		}
-	}
-	return out
+	return projection.DirectSenders(p.Input.Direct)
 }
