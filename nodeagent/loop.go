@@ -150,9 +150,6 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 		l.files.live.MarkDirty()
 		l.files.discovered.MarkDirty()
 	}
-	if do.Requeue > 0 {
-		time.AfterFunc(do.Requeue, l.trigger.Fire)
-	}
 	return do.Node, do.Digest, true
 }
 
@@ -166,6 +163,7 @@ func (l *loop) urgentState(context.Context) (*round.DesiredNode, string, bool) {
 	}
 	l.applyStep(next, do)
 	if !ok {
+		l.publication.Trigger() // its order of writers depends on the links, and no full round follows
 		return nil, "", false
 	}
 	return next.Routes(), "", true
@@ -179,6 +177,9 @@ func (l *loop) applyStep(next round.State, do round.Effects) {
 		l.metrics.Moved(m)
 	}
 	l.peers.ApplyStep(do)
+	if do.Requeue > 0 {
+		time.AfterFunc(do.Requeue, l.trigger.Fire)
+	}
 }
 
 // onRoutesWritten moves the flows of this node to the routes of the last pass.

@@ -96,9 +96,12 @@ func (s *schedule) finishFull(now time.Time, r Report, period time.Duration) {
 	}
 }
 
-// startUrgent records that an urgent pass starts, and requests the full pass that follows.
-func (s *schedule) startUrgent(now time.Time) {
-	s.requested[urgentToken] = false
+// startUrgent records that an urgent pass starts.
+func (s *schedule) startUrgent() { s.requested[urgentToken] = false }
+
+// followUrgent requests the full pass that follows an urgent one with a state. now is the start of
+// the urgent pass.
+func (s *schedule) followUrgent(now time.Time) {
 	if !s.requested[followUp] {
 		s.request(followUp)
 		s.fullPassDue = now.Add(fullPassDelay)

@@ -103,6 +103,7 @@ func requests(list ...reason) func(*schedule) {
 }
 
 func (s *schedule) urgent(start time.Time, took time.Duration) {
-	s.startUrgent(start)
+	s.startUrgent()
+	s.followUrgent(start)
 	s.finishUrgent(start.Add(took))
 }

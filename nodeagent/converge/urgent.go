@@ -10,7 +10,7 @@ import (
 const maxInterruptedPasses = 2
 
 // UrgentConfig lets Run write a few stages before all others. A full pass follows each urgent
-// pass.
+// pass, unless Source has no state.
 type UrgentConfig[D any] struct {
 	// Source returns the desired state of the urgent stages. It is called in the engine's
 	// goroutine.
@@ -70,12 +70,13 @@ func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 // pass that it preempts, or that follows.
 func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int) bool {
 	start := time.Now()
-	e.schedule.startUrgent(start)
+	e.schedule.startUrgent()
 	defer func() { e.schedule.finishUrgent(time.Now()) }()
 	desired, digest, ok := e.Urgent.Source(ctx)
 	if !ok {
 		return false
 	}
+	e.schedule.followUrgent(start)
 	report := Report{Digest: digest, At: start, Passes: 1}
 	p := &pass[D]{desired: desired, report: &report, now: start, preempt: func() {}, objects: objects, deletes: map[string]int{}}
 	for _, s := range e.Stages {

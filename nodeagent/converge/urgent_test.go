@@ -292,3 +292,29 @@ func TestUrgentBetweenBatches(t *testing.T) {
 		}
 	})
 }
+
+// TestUrgentWithoutStateNeedsNoFullPass checks that no full pass follows an urgent token whose source
+// has no state.
+func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newUrgentRig()
+		r.now.Store(&state{Upper: items("u")})
+		asked := 0
+		r.engine.Urgent.Source = func(context.Context) (state, string, bool) {
+			asked++
+			return state{}, "", false
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(ctx)
+		time.Sleep(time.Second)
+		for range 3 {
+			r.urgent <- struct{}{}
+			time.Sleep(time.Second)
+		}
+		if asked != 3 || len(r.reports) != 1 {
+			t.Errorf("%d urgent passes and %d full ones, want 3 and 1", asked, len(r.reports))
+		}
+	})
+}

@@ -171,6 +171,11 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	return out, slices.Clone(c.Moves)
 }
 
+// sameLinks reports whether both have the same active links to the neighbours.
+func (c *pathSelector) sameLinks(o *pathSelector) bool {
+	return maps.EqualFunc(c.Links, o.Links, func(a, b activePath) bool { return a.Path == b.Path })
+}
+
 func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
 
 // SavedPath is an active link in the state folder.

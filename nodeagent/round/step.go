@@ -173,7 +173,8 @@ func (e *Effects) again(after time.Duration) {
 }
 
 // Reroute only selects the paths again, for routes that must not wait for a full round. ok is false
-// if no path moved since the last projection or reroute. Otherwise State.Routes returns the routes.
+// if no path and no link to a neighbour moved since the last projection: a full round would change
+// nothing. Otherwise State.Routes returns the routes.
 func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
 	next = previous
 	if next.last.Node == nil {
@@ -182,7 +183,7 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 	selected := next.selectPaths(in, next.last.Input.Fabric, now, &do)
 	nodes := next.cache.direct.update(next.last.Input.Direct, in.Peers.Direct)
 	if !next.rerouted && maps.Equal(selected.remote, next.last.Input.Paths) && maps.Equal(selected.own, next.last.Input.GatewayPaths) &&
-		sameSlice(nodes, next.last.Input.Direct) {
+		sameSlice(nodes, next.last.Input.Direct) && next.Selector.sameLinks(previous.Selector) {
 		return next, do, false
 	}
 	next.rerouted, next.routed = true, next.last.Input
