@@ -29,6 +29,7 @@ type linkChange struct {
 	nowOwn   bool
 	// handedOverOnly is true if only traffic from other nodes changed its path.
 	handedOverOnly bool
+	once           bool // one check is enough
 	at             time.Time
 	checks         int // completed checks of its flows
 	passes         int // passes of the current check

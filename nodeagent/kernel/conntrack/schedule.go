@@ -79,6 +79,12 @@ func (p schedule) takenOver(now time.Time, cluster string, prefixes []netip.Pref
 	p.changes[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, at: now}
 }
 
+// added records that this gateway carries the traffic of a cluster that had no path before.
+func (p schedule) added(now time.Time, cluster string, prefixes []netip.Prefix) {
+	p.takenOver(now, cluster, prefixes)
+	p.changes[cluster].once = true
+}
+
 // linkAvailable records that this gateway has its own link for traffic that other nodes hand
 // over.
 func (p schedule) linkAvailable(now time.Time, cluster string, prefixes []netip.Prefix) {
@@ -143,7 +149,7 @@ func (p schedule) checked(taken []*linkChange, found bool) {
 			continue
 		}
 		t.passes = 0
-		if t.checks++; t.checks == len(checkTimes) {
+		if t.checks++; t.once || t.checks == len(checkTimes) {
 			delete(p.changes, name)
 		}
 	}

@@ -169,6 +169,25 @@ func TestReplacedChange(t *testing.T) {
 	}
 }
 
+// TestAddedClusterIsCheckedOnce checks that a cluster without a path before gets one check, repeated
+// while it finds stale entries, and that its link needs no other one.
+func TestAddedClusterIsCheckedOnce(t *testing.T) {
+	t.Parallel()
+	p := newSchedule()
+	p.added(start, "g2", remote)
+	p.linkAvailable(start, "g2", remote)
+	for _, found := range []bool{true, false} {
+		changes := p.dueChanges(start)
+		if len(changes) != 1 || changes[0].handedOverOnly {
+			t.Fatalf("due are %v, want one change", changes)
+		}
+		p.checked(changes, found)
+	}
+	if at, ok := p.next(); ok {
+		t.Errorf("another check is due at %v", at)
+	}
+}
+
 func TestPause(t *testing.T) {
 	t.Parallel()
 	took := func(flows int) time.Duration {

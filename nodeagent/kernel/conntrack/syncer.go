@@ -71,6 +71,13 @@ func (k *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.schedule.takenOver(now, cluster, prefixes) })
 }
 
+// ClusterAdded reports that this node's own link carries the traffic of a cluster that had no path
+// before. Only flows that began without a route can be stale, and no packet in flight uses another
+// path, so one check is enough.
+func (k *Syncer) ClusterAdded(cluster string, prefixes []netip.Prefix) {
+	k.change(func(now time.Time) { k.schedule.added(now, cluster, prefixes) })
+}
+
 // LinkAvailable reports that this gateway has an own link to a cluster (again) for packets that
 // other nodes hand over. Before, it handed these packets to a sibling with their original
 // source. Without a new entry, conntrack would not translate them.

@@ -15,6 +15,7 @@ type flowSyncer interface {
 	SetOwn(conntrack.LocalPods)
 	ClusterRemoved(cluster string)
 	LinkTakenOver(cluster string, prefixes []netip.Prefix)
+	ClusterAdded(cluster string, prefixes []netip.Prefix)
 	LinkReleased(cluster string, prefixes []netip.Prefix)
 	PathMoved(cluster string, prefixes []netip.Prefix)
 	LinkAvailable(cluster string, prefixes []netip.Prefix)
@@ -89,6 +90,9 @@ func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gatew
 	}
 	prefixes := reachedBy(remote)
 	switch {
+	case carrier == self && !known && m.carriers != nil:
+		m.syncer.ClusterAdded(remote.Name, prefixes)
+		return
 	case carrier == self:
 		m.syncer.LinkTakenOver(remote.Name, prefixes)
 		return

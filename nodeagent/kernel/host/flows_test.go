@@ -20,6 +20,9 @@ func (t *callRecorder) ClusterRemoved(cluster string) { t.calls = append(t.calls
 func (t *callRecorder) LinkTakenOver(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "taken over "+cluster)
 }
+func (t *callRecorder) ClusterAdded(cluster string, _ []netip.Prefix) {
+	t.calls = append(t.calls, "added "+cluster)
+}
 func (t *callRecorder) LinkReleased(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "released "+cluster)
 }
@@ -70,6 +73,13 @@ func TestPathTracker(t *testing.T) {
 			name: "a new gateway that carries no traffic", self: "n1", before: at(on("a", "n1"), on("b", "n2")), pathBefore: "b",
 			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b", first: []string{"released g2"},
 		},
+		{
+			name: "a new cluster", self: "n1", before: at(on("a", "n1")), after: at(on("a", "n1")), pathAfter: "a", then: []string{"added g2"},
+		},
+		{
+			name: "a new cluster that another gateway carries", self: "n1", before: at(on("a", "n1"), on("b", "n2")),
+			after: at(on("a", "n1"), on("b", "n2")), pathAfter: "b", then: []string{"released g2"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,9 +89,13 @@ func TestPathTracker(t *testing.T) {
 			update := func(gateways []fabric.Gateway, local string, want []string) {
 				t.Helper()
 				recorder.calls = nil
+				paths := map[string]model.Path{}
+				if local != "" {
+					paths["g2"] = model.Path{Local: local}
+				}
 				m.update(projection.Input{
 					Fabric:  &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1", Gateways: gateways}, {Name: "g2"}}},
-					Cluster: "g1", Node: tt.self, Paths: map[string]model.Path{"g2": {Local: local}},
+					Cluster: "g1", Node: tt.self, Paths: paths,
 				})
 				if diff := cmp.Diff(want, recorder.calls); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
