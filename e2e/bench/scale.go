@@ -203,6 +203,9 @@ func (r *scaleRun) add(ctx context.Context, a *scaleAgent, w *scaleWorld, others
 	if err := w.write(a.dir); err != nil {
 		return err
 	}
+	if err := a.awaitFeed(ctx, fmt.Sprintf("c%d", others)); err != nil {
+		return err
+	}
 	if err := a.await(ctx, others); err != nil {
 		return err
 	}
@@ -227,7 +230,8 @@ func scaleSection(few, many scaleRun) section {
 One gateway runs the built agent in a namespace. One process plays the gateways of %d (%d) other clusters with the same prefixes,
 each with its own address and keys (probes, full-size probes, a feed in each direction), over VXLAN. *At rest* is the agent's
 share of one core over %s without changes. Then %d clusters join in turn: *until it is connected* runs from the new fabric to the
-status that reports the link; *processor* is the agent's use until then beyond its use at rest. The reference is a tenth of the
+status that reports the link (read once the agent's log has the cluster's feed); *processor* is the agent's use until then
+beyond its use at rest. The reference is a tenth of the
 gateways: ratio 1 does not grow with them, 0.10 grows in proportion.`,
 			many.others, few.others, scaleMeasure, scaleAdded),
 	}

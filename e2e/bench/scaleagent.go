@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -86,6 +87,22 @@ func (a *scaleAgent) await(ctx context.Context, links int) error {
 		}
 		if err != nil {
 			return errors.Join(err, pauseFor(ctx, scalePoll)) // polling costs the agent time
+		}
+		return nil
+	})
+}
+
+// awaitFeed waits until the agent's log reports that it received the state of a cluster. Unlike its
+// status, reading the log costs the agent no time.
+func (a *scaleAgent) awaitFeed(ctx context.Context, cluster string) error {
+	line := []byte(`msg="feed connected" cluster=` + cluster + " ")
+	return within(ctx, scaleLimit, func() error {
+		raw, err := os.ReadFile(filepath.Join(a.dir, "agent.log"))
+		if err == nil && !bytes.Contains(raw, line) {
+			err = fmt.Errorf("the agent has no feed of %s", cluster)
+		}
+		if err != nil {
+			return errors.Join(err, pauseFor(ctx, scalePoll))
 		}
 		return nil
 	})
