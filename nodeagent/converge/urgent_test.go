@@ -300,9 +300,9 @@ func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUrgentRig()
 		r.now.Store(&state{Upper: items("u")})
-		asked := 0
+		var asked atomic.Int32
 		r.engine.Urgent.Source = func(context.Context) (state, string, bool) {
-			asked++
+			asked.Add(1)
 			return state{}, "", false
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -313,8 +313,8 @@ func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
 			r.urgent <- struct{}{}
 			time.Sleep(time.Second)
 		}
-		if asked != 3 || len(r.reports) != 1 {
-			t.Errorf("%d urgent passes and %d full ones, want 3 and 1", asked, len(r.reports))
+		if asked.Load() != 3 || len(r.reports) != 1 {
+			t.Errorf("%d urgent passes and %d full ones, want 3 and 1", asked.Load(), len(r.reports))
 		}
 	})
 }
