@@ -32,6 +32,9 @@ func TestAssessAgents(t *testing.T) {
 			gateway.Problems = []status.Problem{{Code: status.ServiceMissing, Severity: status.Error, Text: "no Service"}}
 			worker.Problems = gateway.Problems
 		}, []string{"service-missing c1: no Service"}},
+		{"an invalid ServiceExport", func(gateway, _, _ *status.Status) {
+			gateway.Problems = []status.Problem{{Code: status.ExportInvalid, Severity: status.Error, Text: "no Service"}}
+		}, []string{"export-invalid c1: no Service"}},
 		{"different fabrics", func(_, _, remote *status.Status) { remote.Digest = "f2" },
 			[]string{"fabrics-differ clusters have different fabrics: f1 in c1; f2 in c2; next: wait for Flux or Argo CD, or run hawser apply --repo URL"}},
 		{"drained", func(gateway, _, _ *status.Status) { gateway.Drained = true }, []string{"drained c1/n1: the gateway is drained; next: hawser-agent undrain on n1"}},

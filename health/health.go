@@ -42,6 +42,7 @@ const (
 	CodeEndpointUnconfirmed = "endpoint-unconfirmed"
 	CodeDNS                 = "dns"
 	CodeFabricsDiffer       = "fabrics-differ"
+	CodeExportConflict      = "export-conflict"
 )
 
 // Problem is one reason why a clusterset is not healthy.
@@ -234,10 +235,17 @@ func (a *assessment) nodes() {
 }
 
 // ofAgent adds a problem that an agent reports. It adds a problem that all nodes of the cluster
-// share once, and leaves problems of ServiceExports to their conditions.
+// share once, and leaves problems of ServiceExports to their conditions if the state has them.
 func (a *assessment) ofAgent(node string, p status.Problem) {
-	if p.Code == status.ExportInvalid || p.Code == status.ExportNotReady {
-		return
+	switch p.Code {
+	case status.ExportInvalid, status.ExportNotReady:
+		if len(a.state.Exports) > 0 {
+			return
+		}
+	case status.ServiceMissing, status.ServiceType:
+		if a.inConditions(p.Text) {
+			return
+		}
 	}
 	made := Problem{Severity: Severity(p.Severity), Code: p.Code, Node: node, Text: p.Text, Next: p.Next, rank: rankInput}
 	shared := a.catalog.Code(p.Code).Shared
@@ -254,6 +262,18 @@ func (a *assessment) ofAgent(node string, p status.Problem) {
 		return
 	}
 	a.add(made)
+}
+
+// inConditions reports whether conditions of ServiceExports have all texts of a problem, which
+// status.Catalog.Summarize joined.
+func (a *assessment) inConditions(text string) bool {
+	for _, part := range strings.Split(text, "; ") {
+		has := func(c Condition) bool { return c.Message == part }
+		if !slices.ContainsFunc(a.state.Exports, func(e Export) bool { return slices.ContainsFunc(e.Conditions, has) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // endpoints finds gateways with static endpoints of which none is confirmed: neither is it an address
@@ -284,16 +304,25 @@ func (a *assessment) endpoints(states []State) {
 	}
 }
 
+// exports finds ServiceExports with conditions that need attention.
 func (a *assessment) exports() {
 	for _, e := range a.state.Exports {
 		id := e.Namespace + "/" + e.Name
-		invalid := slices.ContainsFunc(e.Conditions, func(c Condition) bool { return c.Type == mcs.Valid && c.Problem() != "" })
+		invalid := slices.ContainsFunc(e.Conditions, func(c Condition) bool { return c.Code() == status.ExportInvalid })
 		for _, c := range e.Conditions {
+			code := c.Code()
 			// An export that is not valid is not ready either.
-			if text := c.Problem(); text != "" && !(invalid && c.Type == mcs.Ready) {
-				a.add(Problem{Severity: Error, Code: "export", Export: id, Text: "export " + id + ": " + text,
-					Next: a.kubectl("-n %s get service,endpointslices", e.Namespace), rank: rankExport})
+			if code == "" || invalid && code == status.ExportNotReady {
+				continue
 			}
+			next := a.kubectl("-n %s get service,endpointslices", e.Namespace)
+			switch {
+			case c.Type == mcs.Valid && c.Status == "Unknown":
+				next = status.NextDeliver
+			case c.Reason == mcs.NotAllowed:
+				next = "change the topology, or " + a.kubectl("-n %s delete serviceexport %s", e.Namespace, e.Name)
+			}
+			a.add(Problem{Severity: Error, Code: code, Export: id, Text: "export " + id + ": " + c.Text(), Next: next, rank: rankExport})
 		}
 	}
 }

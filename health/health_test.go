@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hawser.dev/hawser/health"
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
@@ -112,6 +113,38 @@ func TestAssess(t *testing.T) {
 		}, false, true, []string{
 			"c1: export shop/web: Valid=False NoService: there is no Service shop/web; next: kubectl --context c1-admin -n shop get service,endpointslices",
 		}},
+		{"export without a Service that the agents report, too", func(c1, _ *health.State) {
+			c1.Exports[0].Conditions[2] = health.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: mcs.MissingService("shop/web")}
+			c1.Nodes[0].Problems = []status.Problem{
+				{Code: status.ServiceMissing, Severity: status.Error, Text: mcs.MissingService("shop/web")},
+				{Code: status.ExportInvalid, Severity: status.Error, Text: mcs.MissingService("shop/web")},
+			}
+		}, false, true, []string{
+			"c1: export shop/web: Valid=False NoService: there is no Service shop/web; next: kubectl --context c1-admin -n shop get service,endpointslices",
+		}},
+		{"two exports without a Service, one without a ServiceExport", func(c1, _ *health.State) {
+			c1.Exports[0].Conditions[2] = health.Condition{Type: "Valid", Status: "False", Reason: "NoService", Message: mcs.MissingService("shop/web")}
+			c1.Nodes[0].Problems = []status.Problem{
+				{Code: status.ServiceMissing, Severity: status.Error, Text: mcs.MissingService("none/db") + "; " + mcs.MissingService("shop/web")},
+			}
+		}, false, true, []string{
+			"c1: export shop/web: Valid=False NoService: there is no Service shop/web; next: kubectl --context c1-admin -n shop get service,endpointslices",
+			"c1: there is no Service none/db; there is no Service shop/web",
+		}},
+		{"export of a newer fabric", func(c1, _ *health.State) {
+			c1.Exports[0].Conditions[1] = health.Condition{Type: "Ready", Status: "Unknown", Reason: "Pending", Message: "it is not known to be valid"}
+			c1.Exports[0].Conditions[2] = health.Condition{Type: "Valid", Status: "Unknown", Reason: "Pending", Message: "they wait"}
+		}, false, true, []string{
+			"c1: export shop/web: Valid=Unknown Pending: they wait; next: wait for Flux or Argo CD, or run hawser apply --repo URL",
+		}},
+		{"export that the topology does not allow", func(c1, _ *health.State) {
+			c1.Exports[0].Conditions[2] = health.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed", Message: "no"}
+		}, false, true, []string{
+			"c1: export shop/web: Valid=False NotAllowed: no; next: change the topology, or kubectl --context c1-admin -n shop delete serviceexport web",
+		}},
+		{"condition of another program", func(c1, _ *health.State) {
+			c1.Exports[0].Conditions = append(c1.Exports[0].Conditions, health.Condition{Type: "example.org/Audited", Status: "False"})
+		}, true, true, nil},
 		{"different fabrics", func(_, c2 *health.State) { c2.Nodes[0].Fabric, c2.Nodes[1].Fabric = "f2", "f2" }, false, true, []string{
 			"clusters have different fabrics: f1 in c1; f2 in c2; next: wait for Flux or Argo CD, or run hawser apply --repo URL",
 		}},

@@ -114,15 +114,22 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Problem returns the text of a condition that needs attention, else nothing.
-func (c Condition) Problem() string {
-	good := "True"
-	if c.Type == "Conflict" {
-		good = "False"
+// Code returns the code of a condition that needs attention, which is the code of the problem that
+// the agents report. It is empty for other conditions, such as hawser.dev/Supported: a Service
+// may keep an unsupported part, such as a port of SCTP.
+func (c Condition) Code() string {
+	switch {
+	case c.Type == mcs.Valid && c.Status != "True":
+		return status.ExportInvalid
+	case c.Type == mcs.Ready && c.Status != "True":
+		return status.ExportNotReady
+	case c.Type == mcs.Conflict && c.Status != "False":
+		return CodeExportConflict
 	}
-	// A Service may keep an unsupported part, such as a port of SCTP.
-	if c.Status == good || c.Type == mcs.Supported {
-		return ""
-	}
+	return ""
+}
+
+// Text returns the condition on one line.
+func (c Condition) Text() string {
 	return strings.TrimSuffix(c.Type+"="+c.Status+" "+c.Reason+": "+c.Message, ": ")
 }

@@ -44,7 +44,7 @@ const (
 )
 
 // partOf is a label of all rendered objects.
-const partOf = "app.kubernetes.io/part-of: hawser"
+const partOf = fabric.PartOfLabel + ": " + fabric.ManagedByValue
 
 // maxPart is the size of the gzip data in one ConfigMap. The API server accepts 1 MiB for a whole
 // object; base64 does not count.

@@ -23,6 +23,7 @@ type Export struct {
 	UID        string
 	Created    time.Time // of the ServiceExport, whole seconds
 	Generation int64
+	Rendered   bool // by the reconciler, from spec.exports of the topology
 	// Labels and Annotations are the exported labels and annotations of the ServiceExport.
 	Labels             map[string]string
 	Annotations        map[string]string

@@ -370,7 +370,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	at3 := mcs.ClusterView{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
 	list := mcs.Decide(at3).Verdicts
 	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
-		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports[].clusters"}
+		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports[].clusters, and wait until the agents have that fabric"}
 	if list[1].Valid != want || list[1].Offer != nil || list[0].Offer == nil {
 		t.Errorf("where it is made: %+v", list)
 	}

@@ -24,9 +24,9 @@ const (
 	reasonValid       = "Valid"
 	reasonNoService   = "NoService"
 	reasonServiceType = "InvalidServiceType"
-	// reasonNotAllowed is a reason of Hawser: KEP-1645 has none for exports that the
-	// administrator refuses.
-	reasonNotAllowed = "NotAllowed"
+	// NotAllowed is a reason of Hawser: KEP-1645 has none for exports that the administrator
+	// refuses.
+	NotAllowed = "NotAllowed"
 	// reasonTaken is a reason of Hawser: KEP-1645 assumes a single implementation.
 	reasonTaken    = "ImportTaken"
 	reasonExported = "Exported"
@@ -75,7 +75,7 @@ func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 	}) {
 		v := &out[at[n]]
 		v.Offer = nil
-		v.Valid = Condition{Valid, isFalse, reasonNotAllowed, fmt.Sprintf(
+		v.Valid = Condition{Valid, isFalse, NotAllowed, fmt.Sprintf(
 			"this cluster has more than %d exports that the topology does not declare: declare some in spec.exports", MaxOffers)}
 	}
 	slices.SortFunc(out, func(a, b ExportResult) int {
@@ -87,32 +87,50 @@ func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 
 // Statuses of a condition.
 const (
-	isTrue  = "True"
-	isFalse = "False"
+	isTrue    = "True"
+	isFalse   = "False"
+	isUnknown = "Unknown"
 )
 
-// check reports whether a ServiceExport is valid, and if not, the required change.
+// MissingService describes an export without a Service, in conditions and in problems of agents.
+func MissingService(id string) string { return "there is no Service " + id }
+
+// ExternalService describes an export of a Service without endpoints, in conditions and in problems of
+// agents.
+func ExternalService(id string) string {
+	return "Service " + id + " is of type ExternalName, which cannot be exported: export a Service with endpoints, or resolve its externalName in each cluster"
+}
+
+// check reports whether a ServiceExport is valid, and if not, the required change. The status is
+// Unknown if the agent may have an older fabric than the cluster has: the reconciler rendered the
+// ServiceExport, and the agent's fabric does not declare it.
 func (v *ExportResult) check(w ClusterView) Condition {
 	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
 	e, id := v.Export, v.Export.id()
+	refused := func(format string, args ...any) Condition {
+		if e.Rendered {
+			return Condition{Valid, isUnknown, reasonPending, fmt.Sprintf(
+				"the agents have fabric %s, which does not export %s from %s: they wait for the fabric with this ServiceExport, or for its deletion", w.Digest, id, w.Cluster)}
+		}
+		return no(NotAllowed, fmt.Sprintf(format, args...)+", and wait until the agents have that fabric")
+	}
 	switch {
 	case v.Declared != nil && v.Declared.ClusterPart(w.Cluster) == nil:
-		return no(reasonNotAllowed, fmt.Sprintf("the topology exports %s from other clusters only: add %s to spec.exports[%s].clusters",
-			id, w.Cluster, id))
+		return refused("the topology exports %s from other clusters only: add %s to spec.exports[%s].clusters", id, w.Cluster, id)
 	case v.Declared == nil && !w.Fabric.DynamicExports.Matches(e.Namespace):
-		return no(reasonNotAllowed, fmt.Sprintf("namespace %s matches none of spec.dynamicExports.namespaces of the topology, "+
-			"and spec.exports does not have %s: add it to one of them", e.Namespace, id))
+		return refused("namespace %s matches none of spec.dynamicExports.namespaces of the topology, "+
+			"and spec.exports does not have %s: add it to one of them", e.Namespace, id)
 	case v.Declared == nil && !w.Fabric.DynamicExports.Allows(e.Namespace, w.Cluster):
 		only, _ := w.Fabric.DynamicExports.AllowedClusters(e.Namespace)
-		return no(reasonNotAllowed, fmt.Sprintf("the topology lets only %s export from namespace %s: add %s to spec.dynamicExports[].clusters",
-			strings.Join(only, ", "), e.Namespace, w.Cluster))
+		return refused("the topology lets only %s export from namespace %s: add %s to spec.dynamicExports[].clusters",
+			strings.Join(only, ", "), e.Namespace, w.Cluster)
 	case e.Service == nil:
-		return no(reasonNoService, "there is no Service "+id)
+		return no(reasonNoService, MissingService(id))
 	case e.Service.Type == "ExternalName":
-		return no(reasonServiceType, "Service "+id+" is of type ExternalName, which cannot be exported")
+		return no(reasonServiceType, ExternalService(id))
 	}
 	if err := offerOf(e, w.Fabric.Cluster(w.Cluster)).Check(); err != nil {
-		return no(reasonNotAllowed, err.Error())
+		return no(NotAllowed, err.Error())
 	}
 	return Condition{Valid, isTrue, reasonValid, "Service " + id + " can be exported"}
 }
@@ -178,6 +196,8 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 			v.Offer.Addrs = v.Addrs
 		}
 		switch {
+		case v.Valid.Status == isUnknown:
+			v.Ready = Condition{Ready, isUnknown, reasonPending, "it is not known to be valid"}
 		case v.Offer == nil:
 			v.Ready = Condition{Ready, isFalse, reasonPending, "it is not valid"}
 		case v.Ready.Type == "":

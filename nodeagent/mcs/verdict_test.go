@@ -17,6 +17,10 @@ func TestWhichExportsCount(t *testing.T) {
 	t.Parallel()
 	good := service(tcp("http", 80))
 	external := &mcs.Service{Type: "ExternalName"}
+	rendered := export("other", "api", 1, good)
+	rendered.Rendered = true
+	renderedWeb := export("shop", "web", 1, good)
+	renderedWeb.Rendered = true
 	tests := []struct {
 		name, cluster string
 		export        mcs.Export
@@ -35,13 +39,13 @@ func TestWhichExportsCount(t *testing.T) {
 		{
 			name: "external name", cluster: "g1", export: export("team-a", "api", 1, external),
 			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "InvalidServiceType",
-				Message: "Service team-a/api is of type ExternalName, which cannot be exported"},
+				Message: "Service team-a/api is of type ExternalName, which cannot be exported: export a Service with endpoints, or resolve its externalName in each cluster"},
 			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
 		},
 		{
 			name: "namespace", cluster: "g1", export: export("other", "api", 1, good),
 			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
-				Message: "namespace other matches none of spec.dynamicExports.namespaces of the topology, and spec.exports does not have other/api: add it to one of them"},
+				Message: "namespace other matches none of spec.dynamicExports.namespaces of the topology, and spec.exports does not have other/api: add it to one of them, and wait until the agents have that fabric"},
 			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
 		},
 		{
@@ -52,12 +56,29 @@ func TestWhichExportsCount(t *testing.T) {
 		{
 			name: "declared for others", cluster: "g3", export: export("shop", "web", 1, good),
 			valid: mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
-				Message: "the topology exports shop/web from other clusters only: add g3 to spec.exports[shop/web].clusters"},
+				Message: "the topology exports shop/web from other clusters only: add g3 to spec.exports[shop/web].clusters, and wait until the agents have that fabric"},
 			ready: mcs.Condition{Type: "Ready", Status: "False", Reason: "Pending", Message: "it is not valid"},
+		},
+		{
+			name: "declared by a newer fabric", cluster: "g1", export: rendered,
+			valid: mcs.Condition{Type: "Valid", Status: "Unknown", Reason: "Pending",
+				Message: "the agents have fabric f1, which does not export other/api from g1: they wait for the fabric with this ServiceExport, or for its deletion"},
+			ready: mcs.Condition{Type: "Ready", Status: "Unknown", Reason: "Pending", Message: "it is not known to be valid"},
+		},
+		{
+			name: "declared for the cluster by a newer fabric", cluster: "g3", export: renderedWeb,
+			valid: mcs.Condition{Type: "Valid", Status: "Unknown", Reason: "Pending",
+				Message: "the agents have fabric f1, which does not export shop/web from g3: they wait for the fabric with this ServiceExport, or for its deletion"},
+			ready: mcs.Condition{Type: "Ready", Status: "Unknown", Reason: "Pending", Message: "it is not known to be valid"},
+		},
+		{
+			name: "rendered and declared", cluster: "g1", export: renderedWeb,
+			valid: mcs.Condition{Type: "Valid", Status: "True", Reason: "Valid", Message: "Service shop/web can be exported"},
+			ready: mcs.Condition{Type: "Ready", Status: "True", Reason: "Exported", Message: "exported from cluster g1"},
 		},
 	}
 	for _, tt := range tests {
-		v := mcs.Decide(mcs.ClusterView{Fabric: sample(), Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Verdicts[0]
+		v := mcs.Decide(mcs.ClusterView{Fabric: sample(), Digest: "f1", Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Verdicts[0]
 		if v.Valid != tt.valid {
 			t.Errorf("%s: Valid is %+v, want %+v", tt.name, v.Valid, tt.valid)
 		}

@@ -11,6 +11,7 @@ import (
 // ClusterView is the input of Decide from the view of one cluster.
 type ClusterView struct {
 	Fabric  *fabric.Fabric // its dynamic exports are ignored
+	Digest  string         // of the fabric, for the message of a condition
 	Cluster string
 	Exports []Export // of this cluster
 	Imports []Import // observed ones of this cluster

@@ -122,7 +122,7 @@ func (v *builder) sources(e *fabric.Export) []mcs.Backend {
 // clusters whose state has not arrived since the agent started.
 func worldOf(in Input) mcs.ClusterView {
 	w := mcs.ClusterView{
-		Fabric: in.Fabric, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
+		Fabric: in.Fabric, Digest: in.Digest, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
 		Namespaces: in.Facts.Namespaces, HasAPI: in.Facts.HasAPI, Offers: map[string][]mcs.NamedOffer{}, Hostnames: Hostnames(in),
 	}
 	for i := range in.Fabric.Clusters {

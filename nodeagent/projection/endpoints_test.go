@@ -255,20 +255,36 @@ func TestRefusedEndpoints(t *testing.T) {
 	}
 }
 
-// TestExternalName checks that the problem mentions the type ExternalName.
-func TestExternalName(t *testing.T) {
+// TestServiceFaults checks that the problem of an agent and the condition of the ServiceExport name a
+// fault of an exported Service in the same words. hawser status then prints it once.
+func TestServiceFaults(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
 	for _, name := range []string{"whereami-cs", "whereami-ss"} {
-		in := withService(w.inputs["g2/g2-a"], name, func(s *model.Service) {
-			*s = model.Service{Namespace: s.Namespace, Name: s.Name, ExternalName: true}
-		})
-		_, problems := projection.Desired(in)
-		if out := codes(problems, status.ServiceType); len(out) != 1 || !strings.Contains(out[0], "ExternalName, which cannot be exported") {
-			t.Errorf("%s: problems %q", name, out)
-		}
-		if out := codes(problems, status.ServiceMissing); len(out) > 0 {
-			t.Errorf("%s: problems %q", name, out)
+		for code, fault := range map[string]struct {
+			spec *mcs.Service
+			text string
+		}{
+			status.ServiceType:    {&mcs.Service{Type: "ExternalName"}, "is of type ExternalName, which cannot be exported"},
+			status.ServiceMissing: {nil, "there is no Service sample/" + name},
+		} {
+			in := withService(w.inputs["g2/g2-a"], name, func(s *model.Service) {
+				*s = model.Service{Namespace: s.Namespace, Name: s.Name, ExternalName: true}
+			})
+			if fault.spec == nil {
+				in.Facts.Services = slices.DeleteFunc(in.Facts.Services, func(s model.Service) bool { return s.Name == name })
+			}
+			in.Facts.Exports = []mcs.Export{{Namespace: "sample", Name: name, Service: fault.spec}}
+			_, problems := projection.Desired(in)
+			problems = slices.DeleteFunc(problems, func(p projection.Problem) bool {
+				return p.Code != status.ServiceType && p.Code != status.ServiceMissing
+			})
+			if len(problems) != 1 || problems[0].Code != code || !strings.Contains(problems[0].Text, fault.text) {
+				t.Fatalf("%s: problems %+v, want %s", name, problems, code)
+			}
+			if c := projection.MCS(in).Exports[0].Conditions[0]; c.Type != mcs.Valid || c.Status != "False" || c.Message != problems[0].Text {
+				t.Errorf("%s: condition %+v, problem %q", name, c, problems[0].Text)
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/mcs"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -40,12 +41,11 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 	path := exportPath(id, v.own.Name)
 	svc := v.services[id]
 	if v.externalNames[id] {
-		v.problem(path, status.ServiceType, "Service "+id+" is of type ExternalName, which cannot be exported: it has no endpoints; "+
-			"export a Service with endpoints, or resolve its externalName in each cluster")
+		v.problem(path, status.ServiceType, mcs.ExternalService(id))
 		return nil
 	}
 	if svc == nil {
-		v.problem(path, status.ServiceMissing, "there is no Service "+id+" in this cluster")
+		v.problem(path, status.ServiceMissing, mcs.MissingService(id))
 		return nil
 	}
 	hasPorts := true

@@ -33,7 +33,7 @@ func (e *effective) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) 
 // sameExports compares the fields that affect exports. It is fast because most values are shared
 // with the previous input.
 func sameExports(a, b projection.Input) bool {
-	return a.Fabric == b.Fabric && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
+	return a.Fabric == b.Fabric && a.Digest == b.Digest && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
 		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&
 		reflect.DeepEqual(a.Facts.Namespaces, b.Facts.Namespaces) &&
 		reflect.DeepEqual(a.Live, b.Live) && reflect.DeepEqual(a.RestoredLive, b.RestoredLive)

@@ -16,6 +16,8 @@ const (
 	FieldManager = "hawser"
 	// Objects of Hawser have the label ManagedByLabel with the value ManagedByValue.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
+	// Objects of the rendered tree have the label PartOfLabel with the same value.
+	PartOfLabel    = "app.kubernetes.io/part-of"
 	ManagedByValue = "hawser"
 )
 

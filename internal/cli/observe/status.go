@@ -229,7 +229,7 @@ func statusTables(states []health.State, wide bool) string {
 				switch text := c.Type + "=" + c.Status; {
 				case wide && c.Reason != "":
 					all = append(all, text+"("+c.Reason+")")
-				case wide || c.Problem() != "":
+				case wide || c.Code() != "":
 					all = append(all, text)
 				}
 			}

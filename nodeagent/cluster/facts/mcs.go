@@ -15,8 +15,9 @@ import (
 func fromExport(e *mcsv1.ServiceExport) mcs.Export {
 	out := mcs.Export{
 		Namespace: e.Namespace, Name: e.Name, UID: string(e.UID), Generation: e.Generation,
-		Created: e.CreationTimestamp.UTC(),
-		Labels:  e.Spec.ExportedLabels, Annotations: e.Spec.ExportedAnnotations,
+		Created:  e.CreationTimestamp.UTC(),
+		Rendered: e.Labels[fabric.PartOfLabel] == fabric.ManagedByValue,
+		Labels:   e.Spec.ExportedLabels, Annotations: e.Spec.ExportedAnnotations,
 	}
 	out.Addrs, out.Hosts = mcs.ParseAddresses(e.Annotations[mcs.AddressesAnnotation])
 	for _, c := range e.Status.Conditions {

@@ -34,7 +34,7 @@ spec: {exportedLabels: {tier: front}, exportedAnnotations: {team: a}}
 ---
 apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ServiceExport
-metadata: {name: missing, namespace: sample}
+metadata: {name: missing, namespace: sample, labels: {app.kubernetes.io/part-of: hawser}}
 ---
 apiVersion: v1
 kind: Service
@@ -76,7 +76,7 @@ func TestExportsAndImports(t *testing.T) {
 	}
 	want := model.Facts{
 		Exports: []mcs.Export{
-			{Namespace: "sample", Name: "missing"},
+			{Namespace: "sample", Name: "missing", Rendered: true},
 			{
 				Namespace: "sample", Name: "web", UID: "6f1c", Generation: 3,
 				Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
