@@ -44,7 +44,7 @@ type Published struct {
 type Options struct {
 	File, Address string // the topology; the repository, empty for the topology's
 	Branch        string
-	Flag          string // that names Branch
+	Flag          string // that names Branch, empty = the command has none
 	UserSet       bool   // the user named Branch
 	Compare       bool   // print what the result is compared with
 	History       bool   // also read the older commits
@@ -234,8 +234,11 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 	if len(asked) > 0 {
 		where = ", nor of " + strings.Join(asked, ", ")
 	}
-	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), fmt.Sprintf("(%s or --repo names another branch or repository)", in.Flag)
-	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + " " + hint, what: none + ": everything is new " + hint}, nil
+	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), ""
+	if in.Flag != "" {
+		hint = fmt.Sprintf(" (%s or --repo names another branch or repository)", in.Flag)
+	}
+	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + hint, what: none + ": everything is new" + hint}, nil
 }
 
 // Listed returns what and the distinct names, or none if there are no names.
@@ -301,8 +304,11 @@ func (p *Published) check(flag string) error {
 		if p.Commit != "" {
 			what = fmt.Sprintf("%s (%.12s)", p.Name, p.Commit)
 		}
-		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml (%s names a branch that hawser reconcile publishes, "+
-			"or a folder that hawser render wrote)", what, flag)
+		hint := ""
+		if flag != "" {
+			hint = " (" + flag + " names a branch that hawser bootstrap or hawser reconcile publishes, or a folder that hawser render wrote)"
+		}
+		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml%s", what, hint)
 	} else if err != nil {
 		return fmt.Errorf("read %s: %w", p.Name, err)
 	}

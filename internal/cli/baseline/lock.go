@@ -19,6 +19,7 @@ type LockOptions struct {
 	Check, Gc    bool
 	Move         []string
 	Branch, Repo string
+	Flag         string // that names Branch, empty = the command has none
 }
 
 // PublishedLock is the published lock as far as a command could read it.
@@ -37,7 +38,7 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 	}
 	defer env.Progress("reading branch " + f.Branch)()
 	p, err := Read(ctx, env, Options{
-		File: t.Path, Address: f.Repo, Branch: f.Branch, Flag: "--publish-branch", UserSet: f.Branch != reconciler.DefaultPublishBranch, Verify: verify,
+		File: t.Path, Address: f.Repo, Branch: f.Branch, Flag: f.Flag, UserSet: f.Branch != reconciler.DefaultPublishBranch, Verify: verify,
 	})
 	// A remote that is gone is no repository, either.
 	if f.Repo == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch) {

@@ -18,7 +18,7 @@ import (
 )
 
 func NewAllocateCommand(env *cli.Env) *cobra.Command {
-	var f baseline.LockOptions
+	f := baseline.LockOptions{Flag: "--publish-branch"}
 	cmd := &cobra.Command{
 		Use:   "allocate [FILE|DIR]",
 		Short: "Allocate missing addresses and update the lock",

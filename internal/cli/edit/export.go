@@ -319,7 +319,7 @@ func finishExport(ctx context.Context, env *cli.Env, e editedExport, dryRun bool
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(env.Err, "changed %s and its lock\nnext: git commit -m %s %s %s && git push\n", e.after.Path,
+	_, err = fmt.Fprintf(env.Err, "changed %s and its lock\nnext: git commit -m %s %s %s && git push\n      hawser bootstrap, unless a reconciler runs\n", e.after.Path,
 		cli.ShellQuote(e.action), cli.ShellQuote(e.after.Path), cli.ShellQuote(filepath.Clean(e.after.LockPath)))
 	return err
 }

@@ -105,7 +105,7 @@ func writeScaffold(env *cli.Env, dir string, f initFlags) error {
 	if err := writeStart(path, startingPoint(f, env.Version, recipients), f.schema); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(env.Out, "wrote %s: put in your clusters' CIDRs and gateways, then run hawser validate %s\n", path, path)
+	_, err := fmt.Fprintf(env.Out, "wrote %s: put in your clusters' CIDRs and gateways, then run hawser validate and hawser allocate, and commit\n", path)
 	return err
 }
 

@@ -84,7 +84,7 @@ func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) 
 	if err := firstLock(ctx, env, t); err != nil {
 		return err
 	}
-	command := "hawser bootstrap --dry-run"
+	command := "hawser bootstrap"
 	if filepath.Clean(f.keys) != filepath.Join(dir, "keys") {
 		command += " --root-key " + cli.ShellQuote(filepath.Join(f.keys, "root.key")) + " --with-keys " + cli.ShellQuote(f.keys)
 	}
@@ -92,7 +92,7 @@ func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) 
 	if dir != "." {
 		command += " " + cli.ShellQuote(dir)
 	}
-	_, err = fmt.Fprintf(env.Out, "commit and push both, and see what Hawser would do in the clusters:\n  %s\n", command)
+	_, err = fmt.Fprintf(env.Out, "next: check the topology, then\n  git add -A && git commit -m 'the clusterset' && git push\n  %s\n", command)
 	return err
 }
 
