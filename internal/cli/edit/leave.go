@@ -143,7 +143,7 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 	if f.gc {
 		kept = "the lock releases its addresses"
 	}
-	_, err = fmt.Fprintf(env.Out, "removed cluster %s from %s: %s\n%s\nNext steps (without Flux or Argo CD, run hawser apply before hawser status):\n  %s\n",
+	_, err = fmt.Fprintf(env.Out, "removed cluster %s from %s: %s\n%s\nNext steps (before hawser status, run hawser bootstrap without a reconciler, else hawser apply --repo URL without Flux or Argo CD):\n  %s\n",
 		cluster, t.Path, strings.Join(out.Removed, ", "), kept, strings.Join(out.Next, "\n  "))
 	return err
 }

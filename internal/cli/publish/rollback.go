@@ -205,7 +205,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	if _, err := gitIn(ctx, w.Top, append([]string{"commit", "-q", "-m", message, "--"}, names...)...); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.Err, "committed %s\nnext: git push, then hawser apply --repo URL unless Flux or Argo CD delivers, then hawser status --wait\n", strings.Join(names, ", "))
+	_, err = fmt.Fprintf(env.Err, "committed %s\nnext: git push, then hawser status --wait; before it, run hawser bootstrap without a reconciler, else hawser apply --repo URL without Flux or Argo CD\n", strings.Join(names, ", "))
 	return err
 }
 
