@@ -18,11 +18,15 @@ import (
 // each endpoint. It depends only on fabric and facts, so all nodes of a cluster with the same
 // facts announce the same.
 func ClusterState(in Input) model.ClusterState {
-	out := model.ClusterState{Cluster: in.Cluster}
-	v := newView(in)
-	if v == nil {
-		return out
+	if v := newView(in); v != nil {
+		return v.clusterState()
 	}
+	return model.ClusterState{Cluster: in.Cluster}
+}
+
+func (v *builder) clusterState() model.ClusterState {
+	in := v.in
+	out := model.ClusterState{Cluster: in.Cluster}
 	offers := map[string]*mcs.Offer{}
 	for _, v := range in.decision().Verdicts {
 		if v.Offer != nil {

@@ -265,6 +265,19 @@ func TestMemoChangesNothing(t *testing.T) {
 	}
 }
 
+// TestAnnouncedStateIsClusterState compares the state that a projection announces with ClusterState.
+func TestAnnouncedStateIsClusterState(t *testing.T) {
+	t.Parallel()
+	for file, w := range worlds(t) {
+		for name, in := range w.inputs {
+			_, _, got := projection.DesiredAndAnnounced(in)
+			if diff := cmp.Diff(projection.ClusterState(in), got, cmp.Comparer(sameAddr)); diff != "" {
+				t.Errorf("%s %s (-want +got):\n%s", file, name, diff)
+			}
+		}
+	}
+}
+
 // bigInput returns a gateway of a set of 1000 clusters with 10 000 exports.
 func bigInput(clusters, exports int) projection.Input {
 	f := &fabric.Fabric{

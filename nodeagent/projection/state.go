@@ -6,12 +6,19 @@ import (
 
 	"hawser.dev/hawser/internal/diff"
 	"hawser.dev/hawser/nodeagent/desired"
+	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 )
 
 // Desired returns the desired state of the node. Equal inputs return equal outputs, regardless
 // of the order of their lists. Problems do not stop the projection.
 func Desired(in Input) (desired.State, []Problem) {
+	state, problems, _ := DesiredAndAnnounced(in)
+	return state, problems
+}
+
+// DesiredAndAnnounced returns the results of Desired and ClusterState. It indexes the input once.
+func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState) {
 	if in.Memo != nil {
 		in.Memo.rotate()
 	}
@@ -19,8 +26,9 @@ func Desired(in Input) (desired.State, []Problem) {
 	if v == nil {
 		return desired.State{}, []Problem{{
 			Path: clusterPath(in.Cluster), Code: status.ClusterUnknown, Text: "the fabric does not hold this cluster",
-		}}
+		}}, model.ClusterState{Cluster: in.Cluster}
 	}
+	announced := v.clusterState()
 	if v.node == nil {
 		v.problem(clusterPath(in.Cluster), status.NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")
 	}
@@ -63,7 +71,7 @@ func Desired(in Input) (desired.State, []Problem) {
 	s.Services = unique(s.Services)
 	s.Zones = unique(s.Zones)
 	s.Elements = v.elements.all()
-	return *s, v.sorted()
+	return *s, v.sorted(), announced
 }
 
 // Routes returns only the routes of Desired, in a fraction of the time. A change of the active

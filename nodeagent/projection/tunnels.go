@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sort"
 	"strconv"
+	"strings"
 
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/driver"
@@ -262,8 +264,10 @@ func (v *builder) tunnelTo(r *remoteCluster, gateway string) (desired.Tunnel, bo
 
 // tunnelsTo returns all tunnels to a remote gateway; the first one sends.
 func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
-	first, _ := slices.BinarySearchFunc(v.state.Tunnels, gateway, func(c desired.Tunnel, name string) int {
-		return cmp.Or(cmp.Compare(c.Cluster, r.Name), cmp.Compare(c.Gateway, name))
+	// Tunnels are large, so the search compares them by index, without copies.
+	first, _ := sort.Find(len(v.state.Tunnels), func(i int) int {
+		c := &v.state.Tunnels[i]
+		return cmp.Or(strings.Compare(r.Name, c.Cluster), strings.Compare(gateway, c.Gateway))
 	})
 	behind := first
 	for behind < len(v.state.Tunnels) && v.state.Tunnels[behind].Cluster == r.Name && v.state.Tunnels[behind].Gateway == gateway {

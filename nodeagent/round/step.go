@@ -148,11 +148,11 @@ func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time
 func (s *State) project(input projection.Input, do *Effects) {
 	input.Fabric, input.MCSDecision = s.cache.exports.update(input)
 	if s.last.Node == nil || s.rerouted || !SameInput(s.last.Input, input) {
-		state, problems := projection.Desired(input)
+		state, problems, announced := projection.DesiredAndAnnounced(input)
 		s.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: input.Fabric.Decommission}, Problems: problems}
 		s.generation++
 		s.rerouted, s.routed = false, input
-		s.Announcement, do.Publish = s.Announcement.startRound(projection.ClusterState(input))
+		s.Announcement, do.Publish = s.Announcement.startRound(announced)
 		do.Changed = true
 	}
 	do.Node, do.Digest = s.last.Node, input.Digest+"-"+strconv.Itoa(s.generation)

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -111,7 +112,8 @@ func Decompress(raw []byte) ([]byte, error) {
 // Cluster returns a cluster by name; nil if absent.
 func (f *Fabric) Cluster(name string) *Cluster {
 	// Rendered fabrics are sorted by name. A list that is not sorted is searched in full.
-	i, found := slices.BinarySearchFunc(f.Clusters, name, func(c Cluster, name string) int { return strings.Compare(c.Name, name) })
+	// Clusters are large, so the search compares them by index, without copies.
+	i, found := sort.Find(len(f.Clusters), func(i int) int { return strings.Compare(name, f.Clusters[i].Name) })
 	if !found {
 		i = slices.IndexFunc(f.Clusters, func(c Cluster) bool { return c.Name == name })
 	}

@@ -248,7 +248,18 @@ func (p *Pair) target() (TunnelID, bool) {
 // count during a migration to another tunnel.
 func (p *Pair) prefersSecondary() bool {
 	secondary := p.want.counterpart()
-	return (p.active == p.want || p.active == secondary) && (p.preferSecondary || p.peer.tunnels[secondary.hash()].Secondary)
+	return (p.active == p.want || p.active == secondary) && (p.preferSecondary || p.peer.prefersSecondary(secondary))
+}
+
+// prefersSecondary reports whether the peer requests a secondary tunnel. The hash is expensive, and
+// few peers request one.
+func (r *peerReport) prefersSecondary(secondary TunnelID) bool {
+	for id, t := range r.tunnels {
+		if t.Secondary && id == secondary.hash() {
+			return true
+		}
+	}
+	return false
 }
 
 // wantsRendezvous reports whether an unsynced pair needs the secondary tunnel to reach
