@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,10 @@ import (
 const (
 	defaultSocket = "/run/hawser/agent.sock"
 	dnsPort       = 53
+
+	// gcPercent is the garbage collection target (GOGC) of the agent. An agent at rest allocates
+	// little, so a small heap is cheap.
+	gcPercent = 50
 )
 
 // settings are the flags that run, plan and cleanup share.
@@ -109,6 +114,9 @@ the agent ends; hawser-agent cleanup removes them.`,
 		Example: `  hawser-agent run --cluster office --node db1 --fabric /etc/hawser/fabric --keys /etc/hawser/keys --identity /etc/hawser/identity.txt --facts /etc/hawser/facts`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
+			}
 			a, err := s.agent()
 			if err != nil {
 				return err
