@@ -37,7 +37,8 @@ type world struct {
 const own = "a"
 
 // newWorld draws a topology: clusters with equal or different prefixes, of one or two families,
-// with mapped or shared egress, and exports of both types, for all or some clusters.
+// with mapped or shared egress, with or without direct packets between nodes, and exports of both types,
+// for all or some clusters.
 func newWorld(t *testing.T, rng *rand.Rand) *world {
 	t.Helper()
 	w := &world{}
@@ -71,6 +72,9 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 		line("  - name: %s\n    podCIDRs: [%s]\n    serviceCIDRs: [%s]", name, pods, services)
 		if rng.IntN(4) == 0 {
 			line("    globalnet: always")
+		}
+		if rng.IntN(2) == 0 {
+			line("    nodeNetwork: auto")
 		}
 		line("    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp")
 		line("    gateways: [{name: gw, node: %s-gw, endpoints: [203.0.113.%d]}]", name, 11+i)
@@ -225,6 +229,12 @@ func (w *world) project() {
 			Epoch: w.fabric.Epochs[0], PSKSeed: fabric.Secret{1}, Gateways: map[string]fabric.Secret{"gw": {1}}, Ed25519: map[string]fabric.Secret{"gw": {1}},
 		}}},
 		Local: model.HostState{UnderlayMTU: 1500},
+	}
+	if w.fabric.Cluster(own).TestsDirect() {
+		// Direct packets are accepted from the worker's hardware address only, which no packet of the test has.
+		for i, a := range w.worker {
+			in.Direct = append(in.Direct, model.DirectNode{Node: "a-w1", Addr: a, Device: linkUplink, MAC: "02:00:00:00:00:12", Active: i == 0})
+		}
 	}
 	w.paths = w.fabric.Graph().Paths(own, nil)
 	for name, clusters := range w.paths {
