@@ -169,9 +169,9 @@ func TestFaults(t *testing.T) {
 	lost := func(_ whereami.Answer, err error) bool { return err != nil }
 	r.want("a/a-gw", far, clientIs("203.0.113.1"))
 	do(Fault{Kind: "delay", Target: "a/a-gw", Value: "50ms"})
-	began := time.Now()
+	startedAt := time.Now()
 	r.want("a/a-gw", far, reached)
-	if took := time.Since(began); took < 200*time.Millisecond { // two round trips of 100 ms
+	if took := time.Since(startedAt); took < 200*time.Millisecond { // two round trips of 100 ms
 		t.Errorf("a request over a link with 50ms each way took %s", took)
 	}
 	do(Fault{Kind: "loss", Target: "a/a-gw", Value: "100%"})

@@ -57,14 +57,14 @@ func startChild(p program, log *slog.Logger) *child {
 		defer close(c.done)
 		pause := firstPause
 		for {
-			began := time.Now()
+			startedAt := time.Now()
 			err := c.run(ctx)
 			c.mu.Lock()
 			if ctx.Err() != nil || c.ending {
 				c.mu.Unlock()
 				return
 			}
-			if time.Since(began) > steady {
+			if time.Since(startedAt) > steady {
 				pause = firstPause
 			}
 			c.restarts++

@@ -66,7 +66,7 @@ func (r *Reconciler) reconcile(ctx context.Context) (*Outcome, *Failure) {
 }
 
 func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
-	began := r.cfg.Now()
+	startedAt := r.cfg.Now()
 	if err := r.restoreAnchor(); err != nil {
 		return nil, fail(ReasonState, "", err)
 	}
@@ -94,18 +94,18 @@ func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 	if failure != nil {
 		return nil, failure
 	}
-	out.Took = r.cfg.Now().Sub(began)
+	out.Took = r.cfg.Now().Sub(startedAt)
 	return out, nil
 }
 
 // readInputs reads the heads of the branches.
 func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
-	began := r.cfg.Now()
+	startedAt := r.cfg.Now()
 	var in inputs
 	if err := r.sync(ctx); err != nil {
 		return in, err
 	}
-	r.metrics.fetch.Observe(r.cfg.Now().Sub(began).Seconds())
+	r.metrics.fetch.Observe(r.cfg.Now().Sub(startedAt).Seconds())
 	var err error
 	in.source, err = r.source.Head(r.cfg.SourceBranch)
 	if errors.Is(err, gitrepo.ErrNoBranch) {
@@ -302,12 +302,12 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 		return nil, fail(ReasonFetch, revision, err)
 	}
 	w.files[r.lockPath()] = lock
-	began := r.cfg.Now()
+	startedAt := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
-		Published: w.have, Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: began,
+		Published: w.have, Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: startedAt,
 	})
-	r.metrics.render.Observe(r.cfg.Now().Sub(began).Seconds())
+	r.metrics.render.Observe(r.cfg.Now().Sub(startedAt).Seconds())
 	if list.HasErrors() {
 		return nil, failFindings(reasonOf(list), revision, list, w.files)
 	}

@@ -28,10 +28,10 @@ func TestRunServesAndStops(t *testing.T) {
 
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	until(t, "the commit published", func() bool { return g.Status().Ready })
-	began := time.Now()
+	startedAt := time.Now()
 	want := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	until(t, "the next commit published", func() bool { s := g.Status(); return s.Active.Commit == want })
-	t.Logf("commit to published, git commit included: %s", time.Since(began))
+	t.Logf("commit to published, git commit included: %s", time.Since(startedAt))
 
 	var s Status
 	if err := json.Unmarshal([]byte(get(t, base+"/status", 200)), &s); err != nil {

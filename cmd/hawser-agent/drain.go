@@ -117,7 +117,7 @@ func askDrain(ctx context.Context, socket, method, path string) (status.Drain, e
 // awaitDrain waits until no cluster uses the gateway, and prints the remaining users. On a terminal
 // it prints each change, elsewhere only the last state.
 func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
-	began := time.Now()
+	startedAt := time.Now()
 	progress := io.Discard
 	if file, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		progress = file
@@ -134,14 +134,14 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 		}
 		used := strings.Join(d.Users, ", ")
 		if used != shown {
-			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(began).Seconds(), used)
+			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(startedAt).Seconds(), used)
 			shown = used
 		}
 		if len(d.NoAlternative) > 0 && d.Drained {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: no alternative gateway is available\n", d.Gateway, used)
 			return errNegative
 		}
-		if time.Since(began) >= wait {
+		if time.Since(startedAt) >= wait {
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s\n", d.Gateway, used)
 			return errNegative
 		}

@@ -36,15 +36,15 @@ func (d action) String() string {
 // play injects the faults of a schedule and returns the actions in the order of their end. It
 // returns after the end of every fault.
 func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
-	began := time.Now()
+	startedAt := time.Now()
 	var mu sync.Mutex
 	var history []action
 	act := func(text string, do func() error) {
-		at := time.Since(began)
+		at := time.Since(startedAt)
 		err := do()
 		mu.Lock()
 		defer mu.Unlock()
-		history = append(history, action{at: at, took: time.Since(began) - at, text: text, err: err})
+		history = append(history, action{at: at, took: time.Since(startedAt) - at, text: text, err: err})
 	}
 	locks := &targetLocks{locked: map[string]bool{}}
 	locks.freed = sync.NewCond(&locks.mu)
@@ -56,7 +56,7 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 	for _, track := range tracks {
 		group.Go(func() {
 			for _, e := range track {
-				time.Sleep(e.At - time.Since(began))
+				time.Sleep(e.At - time.Since(startedAt))
 				locks.acquire(e.Locks)
 				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.startFault(ctx, e) })
 				// The planned time counts from the end of a slow start.

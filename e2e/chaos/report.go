@@ -77,7 +77,7 @@ func (c *chaos) reportViolations(ctx context.Context, round int, story string, l
 }
 
 // account returns the history of one round: the actions and the violations in the order of time.
-func account(began, healed time.Time, history []action, found []violation) string {
+func account(start, healed time.Time, history []action, found []violation) string {
 	type line struct {
 		at   time.Duration
 		text string
@@ -87,10 +87,10 @@ func account(began, healed time.Time, history []action, found []violation) strin
 		lines = append(lines, line{h.at, h.String()})
 	}
 	for _, v := range found {
-		at := v.at.Sub(began)
+		at := v.at.Sub(start)
 		lines = append(lines, line{at, fmt.Sprintf("%7.3fs  ** %s: %s", at.Seconds(), v.sort, v.text)})
 	}
-	lines = append(lines, line{healed.Sub(began), fmt.Sprintf("%7.3fs  -- all healed (round started at %s)", healed.Sub(began).Seconds(), began.Format("15:04:05.000"))})
+	lines = append(lines, line{healed.Sub(start), fmt.Sprintf("%7.3fs  -- all healed (round started at %s)", healed.Sub(start).Seconds(), start.Format("15:04:05.000"))})
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	var out strings.Builder
 	for _, l := range lines {

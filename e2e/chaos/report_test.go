@@ -33,10 +33,10 @@ func TestCheckPods(t *testing.T) {
 
 func TestAccountIsInOrder(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
+	startedAt := time.Now()
 	history := []action{{at: 2 * time.Second, text: "end a"}, {at: time.Second, text: "begin a"}}
-	found := []violation{{at: began.Add(1500 * time.Millisecond), sort: safety, text: "leak"}}
-	story := account(began, began.Add(3*time.Second), history, found)
+	found := []violation{{at: startedAt.Add(1500 * time.Millisecond), sort: safety, text: "leak"}}
+	story := account(startedAt, startedAt.Add(3*time.Second), history, found)
 	at := -1
 	for _, part := range []string{"begin a", "** safety: leak", "end a", "all healed"} {
 		next := strings.Index(story, part)

@@ -165,7 +165,7 @@ func (c *chaos) runRound(ctx context.Context, round int) ([]violation, error) {
 		}
 	}
 	events := schedule.Round(c.seed, round, c.size(round), c.topology)
-	began := time.Now()
+	startedAt := time.Now()
 	history := c.play(ctx, events)
 	healed := time.Now()
 	if err := ctx.Err(); err != nil {
@@ -180,7 +180,7 @@ func (c *chaos) runRound(ctx context.Context, round int) ([]violation, error) {
 	}
 	found, notes := c.log.drain()
 	c.sum.rounds++
-	c.sum.broken += healed.Sub(began)
+	c.sum.broken += healed.Sub(startedAt)
 	for _, e := range events {
 		c.sum.faults[e.Kind]++
 	}
@@ -189,11 +189,11 @@ func (c *chaos) runRound(ctx context.Context, round int) ([]violation, error) {
 	}
 	c.sum.count(found)
 	fmt.Fprintf(c.out, "round %d: %d faults in %.1fs, all recovered after %.2fs (%s), %d violations\n",
-		round, len(events), healed.Sub(began).Seconds(), slowest(recovered).took.Seconds(), slowest(recovered).name, len(found))
+		round, len(events), healed.Sub(startedAt).Seconds(), slowest(recovered).took.Seconds(), slowest(recovered).name, len(found))
 	if len(found) == 0 {
 		return nil, nil
 	}
-	return found, c.reportViolations(ctx, round, account(began, healed, history, append(notes, found...)), logs)
+	return found, c.reportViolations(ctx, round, account(startedAt, healed, history, append(notes, found...)), logs)
 }
 
 // check waits for the recovery of every flow, and compares the state with the initial one.

@@ -66,12 +66,12 @@ func (s *clusterset) measurePropagation(t *testing.T, namespace string) {
 	asked.awaitPod(t, "whereami-0", time.Now())
 	var gone, back []time.Duration
 	for range endpointChanges {
-		began := time.Now()
+		startedAt := time.Now()
 		s.setReady(t, slice, false)
-		gone = append(gone, asked.awaitNoPod(t, "whereami-0", began))
-		began = time.Now()
+		gone = append(gone, asked.awaitNoPod(t, "whereami-0", startedAt))
+		startedAt = time.Now()
 		s.setReady(t, slice, true)
-		back = append(back, asked.awaitPod(t, "whereami-0", began))
+		back = append(back, asked.awaitPod(t, "whereami-0", startedAt))
 	}
 	t.Logf("figure: %s: an endpoint goes: last new connection p50 %s, max %s; it comes: first one p50 %s, max %s; %s",
 		namespace, median(gone), slices.Max(gone), median(back), slices.Max(back), asked)
@@ -124,9 +124,9 @@ type requestLog struct {
 }
 
 type request struct {
-	began time.Time
-	took  time.Duration
-	pod   string // empty without an answer
+	startedAt time.Time
+	took      time.Duration
+	pod       string // empty without an answer
 }
 
 // startRequests starts the connections.
@@ -152,9 +152,9 @@ func (s *clusterset) startRequests(t *testing.T, cluster, pod, addr string) *req
 				case <-end:
 					return nil
 				default:
-					one := request{began: time.Now()}
+					one := request{startedAt: time.Now()}
 					one.pod = answeringPod(net.JoinHostPort(addr, "80"))
-					one.took = time.Since(one.began)
+					one.took = time.Since(one.startedAt)
 					a.mu.Lock()
 					a.conns = append(a.conns, one)
 					a.mu.Unlock()
@@ -193,10 +193,10 @@ func (a *requestLog) awaitPod(t *testing.T, pod string, moment time.Time) time.D
 	t.Helper()
 	for end := time.Now().Add(conditionTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		a.mu.Lock()
-		i := slices.IndexFunc(a.conns, func(one request) bool { return one.pod == pod && !one.began.Before(moment) })
+		i := slices.IndexFunc(a.conns, func(one request) bool { return one.pod == pod && !one.startedAt.Before(moment) })
 		a.mu.Unlock()
 		if i >= 0 {
-			return a.conns[i].began.Sub(moment).Round(time.Millisecond)
+			return a.conns[i].startedAt.Sub(moment).Round(time.Millisecond)
 		}
 	}
 	t.Fatalf("no connection reaches %s", pod)
@@ -211,8 +211,8 @@ func (a *requestLog) awaitNoPod(t *testing.T, pod string, moment time.Time) time
 	for end := time.Now().Add(conditionTimeout); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		a.mu.Lock()
 		for _, one := range a.conns {
-			if one.pod == pod && one.began.After(last) {
-				last = one.began
+			if one.pod == pod && one.startedAt.After(last) {
+				last = one.startedAt
 			}
 		}
 		a.mu.Unlock()

@@ -96,7 +96,7 @@ type Attempt struct {
 // CallsReport is the result of all attempts.
 type CallsReport struct {
 	Target     string         `json:"target"`
-	Began      time.Time      `json:"began"`
+	StartedAt  time.Time      `json:"startedAt"`
 	Lasted     Millis         `json:"lasted"`
 	Attempts   int            `json:"attempts"`
 	Failed     int            `json:"failed"`
@@ -116,7 +116,7 @@ func (c Calls) Run(ctx context.Context) (CallsReport, error) {
 	if err := RaiseFiles(uint64(c.Rate)*uint64(c.Timeout/time.Second+1)+256, 256); err != nil {
 		return CallsReport{}, err
 	}
-	r := &callsRun{Calls: c, report: CallsReport{Target: c.Target, Began: time.Now(), Servers: map[string]int{}}}
+	r := &callsRun{Calls: c, report: CallsReport{Target: c.Target, StartedAt: time.Now(), Servers: map[string]int{}}}
 	var group sync.WaitGroup
 	tick := time.NewTicker(time.Second / time.Duration(c.Rate))
 	defer tick.Stop()
@@ -129,17 +129,17 @@ func (c Calls) Run(ctx context.Context) (CallsReport, error) {
 	}
 	group.Wait()
 	r.report.Took = Summarise(r.took)
-	r.report.Lasted = Millis(time.Since(r.report.Began))
+	r.report.Lasted = Millis(time.Since(r.report.StartedAt))
 	return r.report, r.failed
 }
 
 // attempt makes one call. It does not end with the measurement's context.
 func (c Calls) attempt() Attempt {
-	began := time.Now()
+	startedAt := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	server, err := c.Make(ctx)
-	out := Attempt{At: began, Long: Millis(time.Since(began)), Server: server}
+	out := Attempt{At: startedAt, Long: Millis(time.Since(startedAt)), Server: server}
 	if err != nil {
 		out.Error = reason(err)
 	}

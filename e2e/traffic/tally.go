@@ -16,7 +16,7 @@ type Gap struct {
 // UDPReport is the result of a flow of datagrams. All times are by the sender's clock.
 type UDPReport struct {
 	Target     string    `json:"target"`
-	Began      time.Time `json:"began"`
+	StartedAt  time.Time `json:"startedAt"`
 	Lasted     Millis    `json:"lasted"`
 	Sent       int       `json:"sent"`
 	Received   int       `json:"received"` // without duplicates
@@ -112,9 +112,9 @@ func (t *tally) lost(from, to time.Duration) (lost, sent int) {
 
 // report summarises a flow that began at a time and whose last datagram was sent at end. It
 // lists silences of at least threshold.
-func (t *tally) report(began time.Time, end, threshold time.Duration) UDPReport {
+func (t *tally) report(start time.Time, end, threshold time.Duration) UDPReport {
 	r := UDPReport{
-		Began: began, Lasted: Millis(end), Sent: len(t.sent), Received: len(t.arrived), Lost: len(t.sent) - len(t.arrived),
+		StartedAt: start, Lasted: Millis(end), Sent: len(t.sent), Received: len(t.arrived), Lost: len(t.sent) - len(t.arrived),
 		Duplicates: t.duplicates, Reordered: t.reordered, Silences: []Gap{}, Outages: []Gap{},
 	}
 	r.RTT.Max = Millis(t.rtt)
@@ -122,7 +122,7 @@ func (t *tally) report(began time.Time, end, threshold time.Duration) UDPReport 
 		r.RTT.Mean = Millis(t.rtts / time.Duration(r.Received))
 	}
 	record := func(from, until time.Duration, lost int, most *Gap, list *[]Gap, least time.Duration) {
-		gap := Gap{At: began.Add(from), From: Millis(from), Long: Millis(until - from), Lost: lost}
+		gap := Gap{At: start.Add(from), From: Millis(from), Long: Millis(until - from), Lost: lost}
 		if gap.Long > most.Long {
 			*most = gap
 		}

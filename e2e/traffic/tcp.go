@@ -32,7 +32,7 @@ type TCP struct {
 // TCPReport counts the connections that worked at the end.
 type TCPReport struct {
 	Targets     []string             `json:"targets"`
-	Began       time.Time            `json:"began"`
+	StartedAt   time.Time            `json:"startedAt"`
 	Opened      Millis               `json:"opened"` // time to open all
 	Lasted      Millis               `json:"lasted"`
 	Connections int                  `json:"connections"`
@@ -83,7 +83,7 @@ func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 		return TCPReport{}, err
 	}
 	report := TCPReport{
-		Targets: t.Targets, Began: time.Now(), Connections: t.Count,
+		Targets: t.Targets, StartedAt: time.Now(), Connections: t.Count,
 		Kinds: map[Kind]*KindReport{}, Servers: map[string]int{}, Failures: []Failure{},
 	}
 	crowd, err := t.open(ctx)
@@ -100,7 +100,7 @@ func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 	if err != nil {
 		return TCPReport{}, err
 	}
-	report.Opened = Millis(time.Since(report.Began))
+	report.Opened = Millis(time.Since(report.StartedAt))
 	var group sync.WaitGroup
 	for _, m := range crowd {
 		group.Go(func() {
@@ -114,7 +114,7 @@ func (t TCP) Run(ctx context.Context) (TCPReport, error) {
 	}
 	group.Wait()
 	report.judge(crowd)
-	report.Lasted = Millis(time.Since(report.Began))
+	report.Lasted = Millis(time.Since(report.StartedAt))
 	return report, nil
 }
 
@@ -194,20 +194,20 @@ func (t TCP) exercise(ctx context.Context, c *Connection) (stall time.Duration, 
 		patient(0)
 		<-ctx.Done()
 		<-ended
-		began := time.Now()
+		startedAt := time.Now()
 		err := c.Exchange(0)
-		return time.Since(began), err
+		return time.Since(startedAt), err
 	case Busy:
 		for last := false; !last; pause(ctx, t.Interval) {
 			if last = ctx.Err() != nil; last {
 				<-ended
 			}
-			began := time.Now()
+			startedAt := time.Now()
 			patient(t.Patience)
 			if err := c.Exchange(t.Line); err != nil {
 				return stall, err
 			}
-			stall = max(stall, time.Since(began))
+			stall = max(stall, time.Since(startedAt))
 		}
 		return stall, nil
 	case ClientPush:

@@ -33,13 +33,13 @@ type UDP struct {
 // Flow is a running UDP flow. Its methods return the state so far. It is safe for concurrent
 // use.
 type Flow struct {
-	udp      UDP
-	conn     net.Conn
-	id       uint64
-	began    time.Time
-	cancel   context.CancelFunc
-	sender   sync.WaitGroup
-	receiver sync.WaitGroup
+	udp       UDP
+	conn      net.Conn
+	id        uint64
+	startedAt time.Time
+	cancel    context.CancelFunc
+	sender    sync.WaitGroup
+	receiver  sync.WaitGroup
 
 	mu     sync.Mutex
 	tally  *tally
@@ -69,7 +69,7 @@ func (u UDP) Start(ctx context.Context) (*Flow, error) {
 		return nil, fmt.Errorf("open flow to %s: %w", u.Target, err)
 	}
 	raiseReadBuffer(conn)
-	f := &Flow{udp: u, conn: conn, id: rand.Uint64(), began: time.Now(), tally: newTally()}
+	f := &Flow{udp: u, conn: conn, id: rand.Uint64(), startedAt: time.Now(), tally: newTally()}
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.sender.Go(func() { f.send(ctx) })
 	f.receiver.Go(f.receive)
@@ -92,10 +92,10 @@ func (f *Flow) send(ctx context.Context) {
 	size := max(f.udp.Size, minDatagram)
 	packet := make([]byte, size)
 	for sent := 0; ctx.Err() == nil; {
-		due := int(time.Since(f.began)*time.Duration(f.udp.Rate)/time.Second) + 1
+		due := int(time.Since(f.startedAt)*time.Duration(f.udp.Rate)/time.Second) + 1
 		for ; sent < due && (f.udp.Count == 0 || sent < f.udp.Count); sent++ {
 			f.mu.Lock()
-			n := f.tally.send(time.Since(f.began))
+			n := f.tally.send(time.Since(f.startedAt))
 			f.mu.Unlock()
 			copy(packet, message{who: f.udp.Who, mode: modePacket, arg: f.id, seq: uint64(n)}.encode())
 			// A refused or unroutable datagram counts as lost.
@@ -114,7 +114,7 @@ func (f *Flow) send(ctx context.Context) {
 		}
 	}
 	f.mu.Lock()
-	f.end = time.Since(f.began)
+	f.end = time.Since(f.startedAt)
 	f.mu.Unlock()
 }
 
@@ -143,7 +143,7 @@ func (f *Flow) receive() {
 			continue // not of this flow
 		}
 		f.mu.Lock()
-		f.tally.receive(int(m.seq), time.Since(f.began))
+		f.tally.receive(int(m.seq), time.Since(f.startedAt))
 		f.mu.Unlock()
 		if first && f.udp.Ready != nil {
 			f.udp.Ready()
@@ -170,7 +170,7 @@ func (f *Flow) await() {
 func (f *Flow) report() UDPReport {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.tally.report(f.began, f.end, f.udp.Threshold)
+	r := f.tally.report(f.startedAt, f.end, f.udp.Threshold)
 	r.Target, r.SendError = f.udp.Target, f.failed
 	return r
 }
@@ -187,7 +187,7 @@ func (f *Flow) Counts() (newest, sent, answered int) {
 func (f *Flow) Gap(from, to time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tally.gap(from.Sub(f.began), to.Sub(f.began))
+	return f.tally.gap(from.Sub(f.startedAt), to.Sub(f.startedAt))
 }
 
 // Paused returns the longest time in from..to in which the sender itself sent nothing. A long
@@ -195,14 +195,14 @@ func (f *Flow) Gap(from, to time.Time) time.Duration {
 func (f *Flow) Paused(from, to time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return longest(f.tally.sent, from.Sub(f.began), to.Sub(f.began))
+	return longest(f.tally.sent, from.Sub(f.startedAt), to.Sub(f.startedAt))
 }
 
 // Lost returns the number of datagrams sent in from..to, and how many of these have no answer.
 func (f *Flow) Lost(from, to time.Time) (lost, sent int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tally.lost(from.Sub(f.began), to.Sub(f.began))
+	return f.tally.lost(from.Sub(f.startedAt), to.Sub(f.startedAt))
 }
 
 // CheckComplete returns an error if a datagram of the last while has no answer. Datagrams

@@ -39,7 +39,7 @@ func record() error {
 	read, write := io.Pipe()
 	cmd := exec.Command(script)
 	cmd.Stdout, cmd.Stderr = write, write
-	began := time.Now()
+	startedAt := time.Now()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run %s: %w", script, err)
 	}
@@ -55,7 +55,7 @@ func record() error {
 	for scanner.Scan() {
 		line := folder.ReplaceAllString(scanner.Text(), "/tmp/hwdemo")
 		fmt.Println(line)
-		lines = append(lines, termsvg.Line{At: time.Since(began), Text: line})
+		lines = append(lines, termsvg.Line{At: time.Since(startedAt), Text: line})
 	}
 	if err := errors.Join(scanner.Err(), <-ended); err != nil {
 		return fmt.Errorf("%s failed, so there is no picture of it: %w", script, err)

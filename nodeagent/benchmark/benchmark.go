@@ -113,7 +113,7 @@ func Measure(ctx context.Context, c Config) Result {
 		var all sync.WaitGroup
 		var arrived atomic.Int64
 		failed := make([]error, c.Streams)
-		began := time.Now()
+		startedAt := time.Now()
 		for i := range c.Streams {
 			all.Go(func() {
 				n, err := c.sendAll(ctx)
@@ -122,7 +122,7 @@ func Measure(ctx context.Context, c Config) Result {
 			})
 		}
 		all.Wait()
-		r.Throughput, err = float64(arrived.Load())*8/time.Since(began).Seconds(), errors.Join(failed...)
+		r.Throughput, err = float64(arrived.Load())*8/time.Since(startedAt).Seconds(), errors.Join(failed...)
 	}
 	if err != nil {
 		r.Error = err.Error()
@@ -199,7 +199,7 @@ func (c Config) latency(ctx context.Context) (half, most float64, err error) {
 	defer conn.Close()
 	var took []time.Duration
 	buffer := make([]byte, 64)
-	for began := time.Now(); time.Since(began) < c.For && ctx.Err() == nil; {
+	for startedAt := time.Now(); time.Since(startedAt) < c.For && ctx.Err() == nil; {
 		sent := time.Now()
 		if err := exchange(conn, buffer); err != nil {
 			return 0, 0, fmt.Errorf("exchange with %s on an open connection: %w", c.Target, err)
@@ -217,10 +217,10 @@ func (c Config) latency(ctx context.Context) (half, most float64, err error) {
 func (c Config) connections(ctx context.Context) (each float64, failed int, err error) {
 	var made, lost atomic.Int64
 	var all sync.WaitGroup
-	began := time.Now()
+	startedAt := time.Now()
 	for range c.Streams {
 		all.Go(func() {
-			for time.Since(began) < c.For && ctx.Err() == nil {
+			for time.Since(startedAt) < c.For && ctx.Err() == nil {
 				if c.tryOnce(ctx) == nil {
 					made.Add(1)
 				} else {
@@ -230,7 +230,7 @@ func (c Config) connections(ctx context.Context) (each float64, failed int, err 
 		})
 	}
 	all.Wait()
-	return float64(made.Load()) / time.Since(began).Seconds(), int(lost.Load()), context.Cause(ctx)
+	return float64(made.Load()) / time.Since(startedAt).Seconds(), int(lost.Load()), context.Cause(ctx)
 }
 
 // sendAll sends as much as it can, and returns the number of bytes that arrived.
@@ -241,7 +241,7 @@ func (c Config) sendAll(ctx context.Context) (int64, error) {
 	}
 	defer conn.Close()
 	buffer := make([]byte, 128<<10)
-	for began := time.Now(); time.Since(began) < c.For && ctx.Err() == nil; {
+	for startedAt := time.Now(); time.Since(startedAt) < c.For && ctx.Err() == nil; {
 		_ = conn.SetDeadline(time.Now().Add(ioTimeout))
 		if _, err := conn.Write(buffer); err != nil {
 			return 0, fmt.Errorf("send to %s: %w", c.Target, err)

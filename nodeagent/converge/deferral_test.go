@@ -33,13 +33,13 @@ func TestWriteDelay(t *testing.T) {
 		w := convergetest.NewWorld[item]()
 		second := deferringEngine(w, 2*time.Second)
 		want := items("a", "b")
-		began := time.Now()
+		startedAt := time.Now()
 		report := second.Once(t.Context(), want, "1")
 		if len(report.Deferred) != 2 || len(report.Changed) != 0 || report.Clean() || report.Err() != nil {
 			t.Fatalf("first pass: deferred %v, changed %v", report.Deferred, report.Changed)
 		}
-		if !errors.Is(report.Deferred[0], converge.ErrDeferred) || !report.Next.Equal(began.Add(2*time.Second)) {
-			t.Errorf("deferred as %v, due in %v", report.Deferred[0], report.Next.Sub(began))
+		if !errors.Is(report.Deferred[0], converge.ErrDeferred) || !report.Next.Equal(startedAt.Add(2*time.Second)) {
+			t.Errorf("deferred as %v, due in %v", report.Deferred[0], report.Next.Sub(startedAt))
 		}
 		// The first writer creates a, and never b.
 		w.Put(want[0])

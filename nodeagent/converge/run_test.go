@@ -161,9 +161,9 @@ func TestRunBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		var at []time.Duration
-		began := time.Now()
+		startedAt := time.Now()
 		r.lower.Fault = func(diff.Change[item]) error {
-			at = append(at, time.Since(began).Round(time.Second))
+			at = append(at, time.Since(startedAt).Round(time.Second))
 			return errors.New("no")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)

@@ -35,10 +35,10 @@ func newUrgentRig() *urgentRig {
 		urgent: make(chan struct{}, 1), trigger: make(chan struct{}, 1),
 		reports: make(chan converge.Report, 1000), written: make(chan string, 1000),
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	r.lower.Fault = func(diff.Change[item]) error { time.Sleep(time.Second); return nil }
 	r.upper.Fault = func(c diff.Change[item]) error {
-		r.written <- fmt.Sprintf("%s%s at %v", c.Op, c.Key, time.Since(began))
+		r.written <- fmt.Sprintf("%s%s at %v", c.Op, c.Key, time.Since(startedAt))
 		return nil
 	}
 	r.engine = &converge.Engine[state]{
@@ -178,9 +178,9 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 				r.engine.Drift = drift
 				r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 				ctx, cancel := context.WithCancel(t.Context())
-				began := time.Now()
+				startedAt := time.Now()
 				var whole []string
-				r.engine.OnReport = func(converge.Report) { whole = append(whole, fmt.Sprint("full at ", time.Since(began))) }
+				r.engine.OnReport = func(converge.Report) { whole = append(whole, fmt.Sprint("full at ", time.Since(startedAt))) }
 				go r.run(ctx)
 				time.Sleep(time.Second)
 				for _, key := range []string{"v", "w", "x"} {

@@ -66,13 +66,13 @@ func TestRepairCountsAsDrift(t *testing.T) {
 
 func testVerifyOnlyPass(t *testing.T, changed bool) {
 	lower, upper := convergetest.NewWorld[item](), convergetest.NewWorld[item]()
-	reports, began := make(chan string, 1000), time.Now()
+	reports, start := make(chan string, 1000), time.Now()
 	engine := &converge.Engine[state]{
 		Stages: []converge.Stage[state]{
 			converge.NewStage[state, item](slow{lower.Kind("lower")}, func(s state) []item { return s.Lower }, nil),
 			converge.NewStage[state, item](slow{upper.Kind("upper")}, func(s state) []item { return s.Upper }, nil),
 		},
-		OnReport: func(r converge.Report) { reports <- fmt.Sprintf("%d at %s", len(r.Changed), time.Since(began)) },
+		OnReport: func(r converge.Report) { reports <- fmt.Sprintf("%d at %s", len(r.Changed), time.Since(start)) },
 	}
 	var now atomic.Pointer[state]
 	now.Store(&state{Lower: items("a"), Upper: items("u")})

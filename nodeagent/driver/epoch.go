@@ -40,11 +40,11 @@ func privateKey(kind string, keys *fabric.Keys, gateway string, epoch int) (key 
 	if keys == nil || keys.Epoch(epoch) == nil {
 		return key, false
 	}
-	of := keys.Epoch(epoch).Gateways
+	byGateway := keys.Epoch(epoch).Gateways
 	if kind == Ed25519 {
-		of = keys.Epoch(epoch).Ed25519
+		byGateway = keys.Epoch(epoch).Ed25519
 	}
-	key, found = of[gateway]
+	key, found = byGateway[gateway]
 	return key, found
 }
 

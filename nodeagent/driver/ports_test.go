@@ -70,7 +70,7 @@ func TestPortsOfFirewalls(t *testing.T) {
 		}
 		open := map[string]bool{}
 		for _, o := range firewall.New(f).Links(s.Cluster, nil) {
-			purpose := firewall.Links
+			purpose := firewall.PurposeLinks
 			if alt && o.Driver != fabric.DriverIPsec {
 				purpose = firewall.PurposeMigration
 			}

@@ -7,13 +7,13 @@ import (
 )
 
 // Transit builds the devices for transit traffic: an overlay between the tunnel addresses of
-// gateways, inside the tunnels of any driver. Prefixes of a remote are the sources that it may
-// send, which belong to any cluster. A tunnel itself accepts only packets of the two clusters
+// gateways, inside the tunnels of any driver. Remote.Prefixes are the sources that a remote gateway may
+// send; they may belong to any cluster. A tunnel itself accepts only packets of the two clusters
 // that it connects.
 func Transit(site LocalGateway, remotes []Remote) Result {
 	var b Result
 	o := overlay{
-		driver: "passing", prefix: desired.TransitPrefix, vni: desired.TransitVNI,
+		driver: "transit", prefix: desired.TransitPrefix, vni: desired.TransitVNI,
 		port: func(int, bool) int { return desired.TransitPort },
 	}
 	var all []overlayPeer

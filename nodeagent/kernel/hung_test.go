@@ -35,9 +35,9 @@ func TestHungTunnel(t *testing.T) {
 	const patience, waits = 10, 5 * time.Second // ten times the limit of one read
 	w.ns.wg.TimeoutFactor = patience
 	e := peerEngine(w)
-	began := time.Now()
+	startedAt := time.Now()
 	r := e.Once(t.Context(), want, "")
-	if took := time.Since(began); took > 3*waits {
+	if took := time.Since(startedAt); took > 3*waits {
 		t.Errorf("the pass took %v", took)
 	}
 	var blocked converge.ErrBlocked
@@ -45,9 +45,9 @@ func TestHungTunnel(t *testing.T) {
 		len(r.Blocked) != 1 || !errors.As(r.Blocked[0].Err, &blocked) || !strings.Contains(blocked.On, hung.Name) {
 		t.Errorf("changed %v, blocked %v, failed %v", r.Changed, r.Blocked, r.Failed)
 	}
-	began = time.Now()
+	startedAt = time.Now()
 	e.Once(t.Context(), want, "")
-	if took := time.Since(began); took > waits {
+	if took := time.Since(startedAt); took > waits {
 		t.Errorf("the next pass took %v", took)
 	}
 

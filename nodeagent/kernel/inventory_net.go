@@ -245,16 +245,16 @@ func (ns *Namespace) readRoutes(_ context.Context, k *inventory.Kernel) error {
 	}
 	names := linkNames(list)
 	for _, family := range ns.families() {
-		left := 0
+		omitted := 0
 		routes, err := dump(func() (out []netlink.Route, err error) {
-			left = 0
+			omitted = 0
 			foreign := 0
 			err = ns.route.RouteListFilteredIter(family, &netlink.Route{}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 				ours := r.Protocol == desired.RouteProtocol
 				switch {
 				case r.Table == unix.RT_TABLE_LOCAL:
 				case !ours && foreign == maxForeignRoutes:
-					left++
+					omitted++
 				default:
 					out = append(out, r)
 					if !ours {
@@ -272,7 +272,7 @@ func (ns *Namespace) readRoutes(_ context.Context, k *inventory.Kernel) error {
 		for _, r := range routes {
 			k.Routes = append(k.Routes, inventoryRoute(family, r, names))
 		}
-		k.RoutesLeftOut += left
+		k.RoutesOmitted += omitted
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestNftFlood(t *testing.T) {
 			}()
 
 			flooding, stop := context.WithCancel(t.Context())
-			began := time.Now()
+			startedAt := time.Now()
 			flood := l.flood(flooding, tt.hostile, tt.own)
 			honest := l.remote.dial(tt.honest, tt.own, "4804")
 			const probes = 400
@@ -67,7 +67,7 @@ func TestNftFlood(t *testing.T) {
 			l.sees(l.remote, "tcp", net.JoinHostPort(tt.hostile, "0"), net.JoinHostPort(tt.own, "4805"))
 			stop()
 			sent := <-flood
-			lasted := time.Since(began)
+			lasted := time.Since(startedAt)
 			t.Logf("%d of %d honest probes answered; %d flood packets in %s (%.0f a second), %d reached the socket",
 				answered, probes, sent, lasted.Round(time.Millisecond), float64(sent)/lasted.Seconds(), got.Load())
 			if answered < probes*99/100 {

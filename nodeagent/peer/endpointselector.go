@@ -160,7 +160,7 @@ func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 		}
 		name := links[i].Target.Peer.String()
 		connected := links[i].State() == status.Connected
-		e.tunnel.Alive(name, connected, now)
+		e.tunnel.SetAlive(name, connected, now)
 		state := endpoint.LinkState{Alive: connected, ObservedAddr: addrs[name]}
 		if e.remotes[name].Driver != fabric.DriverWireguard {
 			state.Alive = links[i].Alive() // after a restart a link that may be up is not moved

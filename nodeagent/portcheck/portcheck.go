@@ -69,10 +69,10 @@ type Target struct {
 	Sent     int    `json:"sent"`            // requests of the smallest size
 	Answered int    `json:"answered"`        // replies of the smallest size
 	Largest  int    `json:"largest"`         // size of the largest request with a reply, bytes with IP header
-	RTT      int64  `json:"rtt_us"`          // minimum, microseconds
+	RTT      int64  `json:"rttMicroseconds"` // minimum, microseconds
 	// ClockOffset is the other clock minus this one, by the reply with the smallest RTT,
 	// milliseconds.
-	ClockOffset int64 `json:"ahead_ms"`
+	ClockOffset int64 `json:"clockOffsetMilliseconds"`
 }
 
 // Check is a running check.

@@ -20,13 +20,13 @@ const holdDownTime = 5 * time.Second
 type holdDown map[string]time.Time
 
 // update returns the state after a selection of paths, and the clusters whose paths are up and held
-// down. began is the start of the agent, last the previous selection. expires is the time until the
+// down. startedAt is the start of the agent, last the previous selection. expires is the time until the
 // first hold-down ends; 0 = none.
-func (h holdDown) update(began time.Time, last map[string]activePath, paths map[string]model.Path, now time.Time) (next holdDown, held []string, expires time.Duration) {
+func (h holdDown) update(startedAt time.Time, last map[string]activePath, paths map[string]model.Path, now time.Time) (next holdDown, held []string, expires time.Duration) {
 	for _, remote := range slices.Sorted(maps.Keys(paths)) {
 		since, wasDown := h[remote]
 		have, known := last[remote]
-		lost := known && !have.Down && now.Sub(began) >= holdDownTime
+		lost := known && !have.Down && now.Sub(startedAt) >= holdDownTime
 		switch {
 		case paths[remote].Down && (wasDown || lost):
 			since = time.Time{}

@@ -15,7 +15,7 @@ import (
 func TestHoldDown(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	began := now
+	startedAt := now
 	down, up, other := model.Path{Local: "a", Remote: "c", Down: true}, model.Path{Local: "a", Remote: "c"}, model.Path{Local: "b", Remote: "c"}
 	var b holdDown
 	last := map[string]activePath{}
@@ -43,7 +43,7 @@ func TestHoldDown(t *testing.T) {
 		now = now.Add(step.after)
 		paths := map[string]model.Path{"g2": step.path}
 		before := b
-		next, held, expires := b.update(began, last, paths, now)
+		next, held, expires := b.update(startedAt, last, paths, now)
 		down := step.path.Down || slices.Contains(held, "g2")
 		if down != step.down || expires != step.again {
 			t.Errorf("%s: down %v, expires after %v; want %v, %v", step.name, down, expires, step.down, step.again)
@@ -51,7 +51,7 @@ func TestHoldDown(t *testing.T) {
 		if paths["g2"] != step.path {
 			t.Errorf("%s: update changed the paths", step.name)
 		}
-		if same, _, _ := before.update(began, last, paths, now); !maps.Equal(same, next) {
+		if same, _, _ := before.update(startedAt, last, paths, now); !maps.Equal(same, next) {
 			t.Errorf("%s: update changed the previous state", step.name)
 		}
 		b, last = next, map[string]activePath{"g2": {ActiveLink: health.ActiveLink{Path: step.path}}}

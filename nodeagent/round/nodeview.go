@@ -83,7 +83,7 @@ const (
 	causeFollows  = "follows"
 	causeSteady   = "steady"
 	causeBetter   = "better"
-	causePath     = "way"
+	causePath     = "transit"
 )
 
 // cause returns why traffic moved from one link to another. had reports whether the new link was in

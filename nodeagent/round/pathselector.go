@@ -23,7 +23,7 @@ const (
 // the following one.
 type pathSelector struct {
 	Cluster      string                `json:"cluster"`
-	Began        time.Time             `json:"began"`
+	StartedAt    time.Time             `json:"startedAt"`
 	Links        map[string]activePath `json:"links"`        // to each neighbour
 	Last         map[string]activePath `json:"last"`         // path to each other cluster
 	GatewayPaths map[string]model.Path `json:"gatewayPaths"` // links of this gateway for traffic that nodes hand over
@@ -55,7 +55,7 @@ func (h activePath) keepDown(want health.ActiveLink) activePath {
 
 func newPathSelector(cluster string, now time.Time) *pathSelector {
 	return &pathSelector{
-		Cluster: cluster, Began: now, Links: map[string]activePath{}, Last: map[string]activePath{}, WasActive: map[string]bool{},
+		Cluster: cluster, StartedAt: now, Links: map[string]activePath{}, Last: map[string]activePath{}, WasActive: map[string]bool{},
 	}
 }
 
@@ -106,7 +106,7 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 	}
 	// With complete observations, a restored link would differ from the link of the other nodes.
 	// Replies to new TCP connections would arrive at their gateway, which drops them without a SYN.
-	early := have.Restored && now.Sub(c.Began) < SettleTime && !v.links.Complete()
+	early := have.Restored && now.Sub(c.StartedAt) < SettleTime && !v.links.Complete()
 	if early && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
 		return have

@@ -9,8 +9,8 @@ import (
 // restoredLive has the saved states of other clusters. Until a cluster sends a state, its saved one
 // is valid for the same time as after the loss of its feed.
 type restoredLive struct {
-	Began time.Time                     `json:"began"`
-	Saved map[string]model.ClusterState `json:"saved,omitempty"` // never changed in place
+	StartedAt time.Time                     `json:"startedAt"`
+	Saved     map[string]model.ClusterState `json:"saved,omitempty"` // never changed in place
 
 	live map[string]model.ClusterState // current states
 }
@@ -18,7 +18,7 @@ type restoredLive struct {
 // update sets the received states. synced reports whether the states are complete: each cluster
 // sent one, or the saved states have expired.
 func (h restoredLive) update(others int, live map[string]model.ClusterState, stale time.Duration, now time.Time) (next restoredLive, synced bool) {
-	synced = now.Sub(h.Began) >= stale
+	synced = now.Sub(h.StartedAt) >= stale
 	if synced {
 		h.Saved = nil
 	}

@@ -31,14 +31,14 @@ func TestExportsOutliveARestart(t *testing.T) {
 	now, stale := time.Unix(1000, 0), 30*time.Second
 	restarted := func(h restoredLive, at time.Time) restoredLive {
 		raw, err := json.Marshal(h.saved())
-		next := restoredLive{Began: at}
+		next := restoredLive{StartedAt: at}
 		if err = errors.Join(err, json.Unmarshal(raw, &next.Saved)); err != nil {
 			t.Fatal(err)
 		}
 		return next
 	}
 	g2, g3 := offering("g2", "242.2.192.9"), offering("g3", "242.3.192.9")
-	first, synced := restoredLive{Began: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
+	first, synced := restoredLive{StartedAt: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
 	if len(first.Saved) != 0 || !synced {
 		t.Fatalf("saved %v, synced %t with all states received", first.Saved, synced)
 	}

@@ -164,7 +164,7 @@ func NewState(cluster string, saved Saved, now time.Time) State {
 	return State{
 		Selector:     restorePathSelector(cluster, saved.Paths, now),
 		Transition:   restoreTransition(saved.Shape, now),
-		Restored:     restoredLive{Began: now, Saved: saved.Live},
+		Restored:     restoredLive{StartedAt: now, Saved: saved.Live},
 		Announcement: exportAnnouncement{Active: saved.TunnelsInUse},
 		Endpoints:    endpoint.Restore(saved.Endpoints),
 	}

@@ -109,7 +109,7 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 	choice, selected := s.Selector.next(v, in.Peers.Live, now)
 	var held []string
 	var expires time.Duration
-	s.HoldDown, held, expires = s.HoldDown.update(choice.Began, s.Selector.Last, selected.remote, now)
+	s.HoldDown, held, expires = s.HoldDown.update(choice.StartedAt, s.Selector.Last, selected.remote, now)
 	for _, remote := range held {
 		path := selected.remote[remote]
 		path.Down = true
@@ -138,8 +138,8 @@ func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time
 	do.SaveLive = !reflect.DeepEqual(s.Restored.live, in.Peers.Live)
 	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	// Saved values expire at these times, even without an event.
-	do.again(s.Selector.Began.Add(SettleTime).Sub(now))
-	do.again(s.Restored.Began.Add(in.Stale).Sub(now))
+	do.again(s.Selector.StartedAt.Add(SettleTime).Sub(now))
+	do.again(s.Restored.StartedAt.Add(in.Stale).Sub(now))
 	return s.Restored.Saved, synced
 }
 

@@ -81,7 +81,7 @@ func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, fou
 	if !known || have.Via == "" || !near || !v.exists(remote, link.via(have.Via)) {
 		return activePath{}, false
 	}
-	early := have.Restored && now.Sub(c.Began) < SettleTime && link.Rank > health.Down
+	early := have.Restored && now.Sub(c.StartedAt) < SettleTime && link.Rank > health.Down
 	if found && (!early || strings.Join(route.Hops, " ") == have.Clusters) || !found && c.Links[remote].Rank > health.Down {
 		return activePath{}, false
 	}

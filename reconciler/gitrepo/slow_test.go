@@ -122,10 +122,10 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 		}
 	})
 	want := commitNoise(t, dir, 2<<20)
-	s, began := openMirror(t, url, cache, silence), time.Now()
+	s, start := openMirror(t, url, cache, silence), time.Now()
 	sent()
 	err := s.Fetch(t.Context(), "main")
-	took := time.Since(began)
+	took := time.Since(start)
 	sent()
 	if err != nil && late.Load() && strings.Contains(err.Error(), "the server sent nothing") {
 		return false

@@ -146,10 +146,10 @@ func TestBounds(t *testing.T) {
 		{"many values in a kustomization", "kustomization.yaml:1:1: error: is too large to build: it reads more than 1000000 YAML values", one("resources: ["+strings.Repeat("a,", 1_000_000)+"]\n", "")},
 		{"many reads", "kustomization.yaml:1:1: error: is too large to build: it reads more than 64 MiB", one("configMapGenerator: [{name: x, files: ["+strings.Repeat("cm.yaml, ", 65)+"]}]\n", strings.Repeat("x", 1<<20))},
 	} {
-		began := time.Now()
+		startedAt := time.Now()
 		list := kustomize.Check(c.tree, "")
-		if time.Since(began) > 20*time.Second {
-			t.Errorf("%s: took %v", c.name, time.Since(began))
+		if time.Since(startedAt) > 20*time.Second {
+			t.Errorf("%s: took %v", c.name, time.Since(startedAt))
 		}
 		switch {
 		case c.want == "" && len(list) > 0:
@@ -277,9 +277,9 @@ func FuzzBounds(f *testing.F) {
 		if len(list) > 0 {
 			return
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		_, _ = kustomize.Build(tree, "")
-		if d := time.Since(began); d > 20*time.Second {
+		if d := time.Since(startedAt); d > 20*time.Second {
 			t.Errorf("the build took %s", d)
 		}
 	})

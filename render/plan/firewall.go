@@ -108,10 +108,10 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 func gatewayPorts(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
 	from = map[openPort][]string{}
 	for _, o := range s.Links(cluster, only) {
-		if o.Purpose != firewall.Links {
+		if o.Purpose != firewall.PurposeLinks {
 			continue
 		}
-		for _, at := range o.Destination {
+		for _, at := range o.Destinations {
 			d := openPort{o.Cluster + "/" + o.Gateway, at.Host, o.Protocol, o.First}
 			if at.First != 0 {
 				d.port = at.First

@@ -19,13 +19,13 @@ func gatewayPorts(f *fabric.Fabric) map[string]bool {
 	s, out := firewall.New(f), map[string]bool{}
 	for _, c := range f.Clusters {
 		for _, o := range s.Links(c.Name, nil) {
-			for _, at := range o.Destination {
+			for _, at := range o.Destinations {
 				port := o.First
 				if at.First != 0 {
 					port = at.First
 				}
 				for _, from := range o.From {
-					if o.Purpose == firewall.Links {
+					if o.Purpose == firewall.PurposeLinks {
 						out[fmt.Sprintf("%s %d at %s (%s/%s) for %s", o.Protocol, port, at.Host, o.Cluster, o.Gateway, from)] = true
 					}
 				}

@@ -14,12 +14,12 @@ import (
 // number of links quadratic in its gateways.
 const maxLinks = 64
 
-// links adds the links between pairs of gateways that are added or removed with one of their ends.
-// Links between gateways on both sides do not change and are skipped.
+// links adds the links of gateways that are added or removed. It skips links between gateways that
+// exist on both sides, because they do not change.
 func links(want, have *snapshot) {
 	w, h := gateways(want.fabric), gateways(have.fabric)
-	add(want, w, h)
-	add(have, h, w)
+	addLinks(want, w, h)
+	addLinks(have, h, w)
 }
 
 // end is a gateway, as cluster/gateway.
@@ -38,16 +38,16 @@ func gateways(f *fabric.Fabric) (out []end) {
 	return out
 }
 
-// add lists the links of this side's gateways that the other side lacks.
-func add(s *snapshot, here, there []end) {
-	known, own := map[end]bool{}, map[string]int{}
-	for _, e := range there {
+// addLinks adds to s the links of those gateways in own that other lacks.
+func addLinks(s *snapshot, own, other []end) {
+	known, perCluster := map[end]bool{}, map[string]int{}
+	for _, e := range other {
 		known[e] = true
 	}
-	for _, e := range here {
-		own[e.cluster]++
+	for _, e := range own {
+		perCluster[e.cluster]++
 	}
-	fresh := slices.DeleteFunc(slices.Clone(here), func(e end) bool { return known[e] })
+	fresh := slices.DeleteFunc(slices.Clone(own), func(e end) bool { return known[e] })
 	if len(fresh) == 0 {
 		return
 	}
@@ -55,7 +55,7 @@ func add(s *snapshot, here, there []end) {
 	for _, e := range fresh {
 		if _, counted := counts[e.cluster]; !counted {
 			for _, name := range graph.Neighbors(e.cluster) {
-				counts[e.cluster] += own[name]
+				counts[e.cluster] += perCluster[name]
 			}
 		}
 		total += counts[e.cluster]
@@ -70,7 +70,7 @@ func add(s *snapshot, here, there []end) {
 			s.items = append(s.items, link)
 			continue
 		}
-		for _, o := range here {
+		for _, o := range own {
 			if !graph.Linked(e.cluster, o.cluster) {
 				continue
 			}

@@ -36,7 +36,7 @@ func pageItems(tree render.Tree) []item {
 
 // readPage parses the objects of a web page. Unreadable objects belong to the rest.
 func readPage(raw []byte) uiPage {
-	out := uiPage{secret: "none: the page makes a token"}
+	out := uiPage{secret: "none: the page generates a token"}
 	var rest []string
 	for part := range strings.SplitSeq(string(raw), "\n---\n") {
 		var top struct {

@@ -124,9 +124,9 @@ func (g *Graph) Neighbors(cluster string) []string {
 	if i < 0 {
 		return nil
 	}
-	near := g.near(i)
-	out := make([]string, len(near))
-	for k, j := range near {
+	neighbors := g.neighbors(i)
+	out := make([]string, len(neighbors))
+	for k, j := range neighbors {
 		out[k] = g.names[j]
 	}
 	return out
@@ -146,7 +146,8 @@ func (g *Graph) Degree(cluster string) int {
 	return len(g.names) - 1
 }
 
-func (g *Graph) near(i int) []int {
+// neighbors returns the clusters with a link to a cluster, all by index in names.
+func (g *Graph) neighbors(i int) []int {
 	if g.shape.Mode == ModeExplicit {
 		return g.edges[i]
 	}
@@ -162,15 +163,14 @@ func (g *Graph) near(i int) []int {
 // pathState is the best path to a cluster so far.
 type pathState struct {
 	hops int
-	sum  uint64 // of the hashes of its links
+	sum  uint64 // sum of the hashes of its links
 	last int    // the cluster before the last hop
 }
 
 // Paths returns the shortest path to every reachable cluster, as the list of its
 // clusters from the next hop to the destination. A path uses links that are alive (all
-// if alive is nil) and clusters that forward transit traffic. Of paths with equally many
-// links, the one with the smallest sum of LinkHash wins, so that the reverse path is the
-// same. alive must not depend on the order of its arguments.
+// if alive is nil) and clusters that forward transit traffic. Of paths with the same number
+// of links, the smallest sum of LinkHash wins, so that the reverse path is the same. alive must not depend on the order of its arguments.
 func (g *Graph) Paths(from string, alive func(a, b string) bool) map[string][]string {
 	start := g.at(from)
 	if start < 0 {
@@ -202,7 +202,7 @@ func (g *Graph) widen(best map[int]pathState, layer []int, start int, alive func
 		if i != start && !g.forwardsTransit(i) {
 			continue
 		}
-		for _, j := range g.near(i) {
+		for _, j := range g.neighbors(i) {
 			if alive != nil && !alive(g.names[i], g.names[j]) {
 				continue
 			}

@@ -47,7 +47,7 @@ type Version struct {
 
 // Verification is the result of hawser verify, and when it ran.
 type Verification struct {
-	Began       time.Time             `json:"began"`
+	StartedAt   time.Time             `json:"startedAt"`
 	Ended       time.Time             `json:"ended"`
 	Nodes       []status.Verification `json:"nodes"`
 	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
@@ -56,13 +56,13 @@ type Verification struct {
 }
 
 // NewVerification returns the verification of what nodes reached.
-func NewVerification(began, ended time.Time, nodes []status.Verification, unreachable []status.Unreachable) (*Verification, error) {
+func NewVerification(start, ended time.Time, nodes []status.Verification, unreachable []status.Unreachable) (*Verification, error) {
 	raw, err := json.Marshal(nodes)
 	if err != nil {
 		return nil, fmt.Errorf("write verification: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	return &Verification{Began: began.UTC(), Ended: ended.UTC(), Nodes: nodes, Unreachable: unreachable, SHA256: hex.EncodeToString(sum[:])}, nil
+	return &Verification{StartedAt: start.UTC(), Ended: ended.UTC(), Nodes: nodes, Unreachable: unreachable, SHA256: hex.EncodeToString(sum[:])}, nil
 }
 
 // findingsPart is the answer of GET /api/findings.

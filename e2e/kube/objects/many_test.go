@@ -37,19 +37,19 @@ func TestManyImports(t *testing.T) {
 		}
 		return imports, slices
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	g := start(t, s, all)
 	g.settled(t)
-	t.Logf("%d imports with a slice each: %s", count, time.Since(began).Round(100*time.Millisecond))
+	t.Logf("%d imports with a slice each: %s", count, time.Since(startedAt).Round(100*time.Millisecond))
 	if imports, slices := listed(); imports != count || slices != count {
 		t.Fatalf("%d imports and %d slices", imports, slices)
 	}
-	began = time.Now()
+	startedAt = time.Now()
 	g.wants(func(w *apiobjects.Desired) {
 		w.State = mcs.DesiredObjects{PeersSynced: true, Property: w.State.Property}
 	})
 	g.settled(t)
-	t.Logf("and away again: %s", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("and away again: %s", time.Since(startedAt).Round(100*time.Millisecond))
 	if imports, slices := listed(); imports != 0 || slices != 0 {
 		t.Errorf("left: %d imports and %d slices", imports, slices)
 	}

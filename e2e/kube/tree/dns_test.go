@@ -272,9 +272,9 @@ func TestDNSPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin.set("coredns-custom", "", "")
-	began := time.Now()
+	startedAt := time.Now()
 	allowed(t, true, "Hawser's part in a Corefile of 32 KiB", gateway.write(admin.set("coredns", "Corefile", large), "Corefile", text))
-	t.Logf("figure: a Corefile of %d bytes takes %s", len(text), time.Since(began).Round(time.Millisecond))
+	t.Logf("figure: a Corefile of %d bytes takes %s", len(text), time.Since(startedAt).Round(time.Millisecond))
 	allowed(t, false, "another Corefile of 32 KiB", gateway.write(admin.set("coredns", "Corefile", large), "Corefile", text+"x"))
 }
 

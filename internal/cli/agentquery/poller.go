@@ -237,9 +237,9 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 		// answer keeps its slot for a moment only.
 		p.slots <- struct{}{}
 		slot := time.AfterFunc(slotTime, func() { <-p.slots })
-		began := time.Now()
+		startedAt := time.Now()
 		p.mu.Lock()
-		a.requested = began
+		a.requested = startedAt
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)
 		raw, err := a.fetch(ctx)
@@ -259,7 +259,7 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 		a.busy, a.requested, a.err = false, time.Time{}, err
 		if err == nil {
 			a.last, a.lastTime = &s, time.Now()
-			a.patience = max(silentAfter, 2*time.Since(began))
+			a.patience = max(silentAfter, 2*time.Since(startedAt))
 		}
 	}()
 }

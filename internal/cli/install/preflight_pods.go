@@ -63,7 +63,7 @@ func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	openings := map[string][]firewall.Rule{}
 	for _, c := range clusters {
 		for _, o := range set.RulesFor(c.Name) {
-			if o.Purpose == firewall.Links && o.Protocol == firewall.UDP {
+			if o.Purpose == firewall.PurposeLinks && o.Protocol == firewall.UDP {
 				openings[c.Name] = append(openings[c.Name], o)
 			}
 		}
@@ -97,7 +97,7 @@ func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 func targets(from string, o firewall.Rule) []portResult {
 	var out []portResult
 	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
-		for _, at := range o.Destination {
+		for _, at := range o.Destinations {
 			if fabric.IsEndpointSource(at.Host) {
 				continue
 			}

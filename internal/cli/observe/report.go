@@ -105,7 +105,7 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 		in.Reports = ui.Reports{HasAgents: true, From: f.Text(), Agents: agents, Unreachable: silent}
 	}
 	if f.verify {
-		began := time.Now()
+		startedAt := time.Now()
 		v, err := verifyFlags{Targets: f.For(c.Fabric), timeout: verifyTimeout, from: []string{fromNodes}}.verify(ctx, env)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 		if len(v.Nodes) == 0 {
 			return errors.New("no agent answered (see hawser-agent status on the node)")
 		}
-		if in.Verification, err = ui.NewVerification(began, time.Now(), v.Nodes, v.Unreachable); err != nil {
+		if in.Verification, err = ui.NewVerification(startedAt, time.Now(), v.Nodes, v.Unreachable); err != nil {
 			return err
 		}
 	}

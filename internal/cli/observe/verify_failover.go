@@ -236,7 +236,7 @@ func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquer
 			printProgress(env, "warning: %s could not be undrained; its agent undrains it %s after the last request: %s", at.id(), drillLease, d.Undrain)
 		}
 	}()
-	began := time.Now()
+	startedAt := time.Now()
 	for {
 		s, err := post(ctx, drillLease)
 		if err != nil {
@@ -246,10 +246,10 @@ func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquer
 			return v, fmt.Errorf("%s is undrained again: %s has no other way than over it", at.id(), strings.Join(s.NoAlternative, ", "))
 		}
 		if len(s.Users) == 0 {
-			d.Drained = time.Since(began).Round(100 * time.Millisecond).String()
+			d.Drained = time.Since(startedAt).Round(100 * time.Millisecond).String()
 			break
 		}
-		if time.Since(began) > drillDrains {
+		if time.Since(startedAt) > drillDrains {
 			break
 		}
 		if err := sleep(ctx, drillPolled); err != nil {

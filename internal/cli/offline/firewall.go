@@ -38,7 +38,7 @@ func NewFirewallCommand(env *cli.Env) *cobra.Command {
 		Use:   "firewall [FILE|DIR|-]",
 		Short: "Print the firewall ports of gateways",
 		Long: `Print the ports that firewalls in front of gateways must open now, with sources and
-purpose: links (links), second tunnels during a port change (moves), and traffic between
+purpose: links (links), secondary tunnels during a port change (migration), and traffic between
 nodes of a cluster (nodes). The command reads only the topology and its lock.
 
 A link uses one port per key epoch and gateway, counted from tunnel.port up; migrations use
@@ -137,11 +137,11 @@ func firewallText(f *fabric.Fabric, list []firewall.Rule, flags firewallFlags) s
 		if g := f.Cluster(o.Cluster).Gateway(o.Gateway); g != nil {
 			node = g.NodeText()
 		}
-		if o.Purpose == firewall.Nodes {
+		if o.Purpose == firewall.PurposeNodes {
 			gateway, node, from, addresses = o.Cluster, "every node", "nodes of "+o.Cluster, "nodes"
 		}
 		var at []string
-		for _, p := range o.Destination {
+		for _, p := range o.Destinations {
 			text := p.Host
 			if p.First != 0 {
 				text = fmt.Sprintf("%s from port %d", p.Host, p.First)

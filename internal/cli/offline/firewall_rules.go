@@ -27,7 +27,7 @@ func nftText(name string, list []firewall.Rule) string {
 			}
 			put("\tchain %s {", chainName(o))
 		}
-		if o.Purpose == firewall.Nodes { // whose addresses the topology does not know
+		if o.Purpose == firewall.PurposeNodes { // whose addresses the topology does not know
 			put("\t\t# ip saddr { the nodes of %s } udp dport %s accept", o.Cluster, o.Ports())
 			continue
 		}
@@ -40,7 +40,7 @@ func nftText(name string, list []firewall.Rule) string {
 }
 
 func chainName(o *firewall.Rule) string {
-	if o.Purpose == firewall.Nodes {
+	if o.Purpose == firewall.PurposeNodes {
 		return "hawser-" + o.Cluster + "-nodes"
 	}
 	return "hawser-" + o.Cluster + "-" + o.Gateway
@@ -85,7 +85,7 @@ const maxComment = 120
 // comment says what a rule is for, in letters that every cloud takes.
 func comment(o *firewall.Rule) string {
 	text := fmt.Sprintf("hawser %s %s from %s", o.Driver, o.Purpose, strings.Join(o.From, " "))
-	if o.Purpose == firewall.Nodes {
+	if o.Purpose == firewall.PurposeNodes {
 		text = "hawser nodes of " + o.Cluster
 	}
 	if len(text) > maxComment {
@@ -157,7 +157,7 @@ func terraform(format, name string, list []firewall.Rule) string {
 
 // owner names the gateway of an opening, or the cluster whose nodes it is about.
 func owner(o *firewall.Rule) string {
-	if o.Purpose == firewall.Nodes {
+	if o.Purpose == firewall.PurposeNodes {
 		return o.Cluster
 	}
 	return o.Cluster + "/" + o.Gateway
@@ -200,7 +200,7 @@ func awsBlocks(list []firewall.Rule) []block {
 			b.args = append(b.args, [2]string{key, value})
 			out = append(out, b)
 		}
-		if o.Purpose == firewall.Nodes {
+		if o.Purpose == firewall.PurposeNodes {
 			rule(ruleName(o), "referenced_security_group_id", group)
 			continue
 		}
@@ -237,7 +237,7 @@ func googleBlocks(list []firewall.Rule) []block {
 				body: []block{allow},
 			})
 		}
-		if o.Purpose == firewall.Nodes {
+		if o.Purpose == firewall.PurposeNodes {
 			rule(ruleName(o), "source_tags", tags)
 			continue
 		}
@@ -280,7 +280,7 @@ func azureBlocks(list []firewall.Rule) []block {
 					{"destination_address_prefix", strconv.Quote("*")},
 				}})
 		}
-		if o.Purpose == firewall.Nodes {
+		if o.Purpose == firewall.PurposeNodes {
 			rule(ruleName(o), "source_address_prefix", strconv.Quote("VirtualNetwork"))
 			continue
 		}

@@ -198,7 +198,7 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 // write stores a Lease, and allows the tunnels of the gateway that this node holds by it.
 func (e *Elector) write(ctx context.Context, l Lease) {
 	// The deadlines count from before the write, because its time at the server is unknown.
-	began := time.Now()
+	startedAt := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	stored, err := e.config.Store.Write(ctx, l)
@@ -209,9 +209,9 @@ func (e *Elector) write(ctx context.Context, l Lease) {
 		}
 	}
 	e.mu.Lock()
-	held, _ := e.state.Held(began)
+	held, _ := e.state.Held(startedAt)
 	if err == nil {
-		e.state = e.state.WriteSucceeded(stored, began)
+		e.state = e.state.WriteSucceeded(stored, startedAt)
 	} else {
 		e.state = e.state.WriteFailed(e.config.Node, found, time.Now())
 	}

@@ -50,7 +50,7 @@ type agent struct {
 	viewTime    time.Duration // time of its view
 	unavailable bool
 	request     int
-	began       time.Time // start of the pending write; zero = none
+	startedAt   time.Time // start of the pending write; zero = none
 	expires     time.Time
 	lease       Lease
 	answer      *Lease // reply to the write, not processed yet
@@ -96,21 +96,21 @@ func (w *world) step(a *agent) {
 		}
 		a.toOpen = nil
 	case a.answer != nil:
-		a.state = a.state.WriteSucceeded(*a.answer, a.began)
+		a.state = a.state.WriteSucceeded(*a.answer, a.startedAt)
 		if a.answer.Holder != "" {
 			until := a.state.FenceUntil()
 			a.toOpen, a.gateway = &until, a.answer.Gateway
 		}
-		a.answer, a.began = nil, time.Time{}
-	case a.refused != nil || !a.began.IsZero() && !now.Before(a.expires):
+		a.answer, a.startedAt = nil, time.Time{}
+	case a.refused != nil || !a.startedAt.IsZero() && !now.Before(a.expires):
 		held, _ := a.state.Held(now)
 		a.state = a.state.WriteFailed(a.name, a.refused, now)
 		if held != "" && a.state.held.Gateway == "" {
 			a.until = time.Time{}
 		}
-		a.refused, a.began = nil, time.Time{}
+		a.refused, a.startedAt = nil, time.Time{}
 		a.request++
-	case !a.began.IsZero(): // waits for the reply
+	case !a.startedAt.IsZero(): // waits for the reply
 	default:
 		had := a.state.held.Gateway
 		var write *Lease
@@ -119,7 +119,7 @@ func (w *world) step(a *agent) {
 			a.until = time.Time{} // the fence closes before the write
 		}
 		if write != nil {
-			a.began, a.expires, a.lease = now, now.Add(writeTimeout), *write
+			a.startedAt, a.expires, a.lease = now, now.Add(writeTimeout), *write
 			a.request++
 			if (w.calm || w.IntN(20) > 0) && w.now >= a.cut { // otherwise the write is lost
 				delay := time.Duration(w.IntN(80)) * time.Millisecond
@@ -202,7 +202,7 @@ func (w *world) run(until time.Duration, faults bool) {
 			case 6:
 				a.unavailable = !a.unavailable
 			case 7: // the agent restarts without state
-				a.state, a.began, a.answer, a.refused, a.toOpen = State{}, time.Time{}, nil, nil, nil
+				a.state, a.startedAt, a.answer, a.refused, a.toOpen = State{}, time.Time{}, nil, nil, nil
 				a.request++
 			}
 		}

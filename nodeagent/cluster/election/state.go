@@ -51,7 +51,7 @@ type Lease struct {
 	Version string `json:"version"`
 }
 
-// State is what one step leaves to the next. The zero State holds no gateway.
+// State is the state between two steps. The zero State holds no gateway.
 type State struct {
 	held           Lease // no Gateway: none
 	renewedAt      time.Time
@@ -62,7 +62,7 @@ type State struct {
 	removedAt      time.Time // when the held gateway left the topology; zero while it has not
 }
 
-// observedLease is a Lease and the time since which this node has seen it unchanged.
+// observedLease is a Lease and the time since which it has not changed.
 type observedLease struct {
 	lease Lease
 	since time.Time
@@ -135,8 +135,8 @@ func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, aga
 	return next, write, again
 }
 
-// checkHeld ends what this node may no longer hold, and starts the release of a gateway that
-// another node can acquire.
+// checkHeld returns the state without a gateway that this node may no longer hold. It starts the
+// release of a gateway that another node can acquire.
 func (s State) checkHeld(v ClusterView, now time.Time) State {
 	if s.releasing.Gateway != "" && now.Sub(s.releasingSince) > LeaseDuration {
 		s.releasing = Lease{} // it has expired by now
@@ -245,16 +245,16 @@ func (s State) isEligible(v ClusterView, node string, g Gateway) bool {
 	return true
 }
 
-// WriteSucceeded returns the state after a write that began at a time and was stored.
-func (s State) WriteSucceeded(stored Lease, began time.Time) State {
+// WriteSucceeded returns the state after a write that started at startedAt and was stored.
+func (s State) WriteSucceeded(stored Lease, startedAt time.Time) State {
 	s.observed = maps.Clone(s.observed)
-	s.observed[stored.Gateway] = observedLease{stored, began}
+	s.observed[stored.Gateway] = observedLease{stored, startedAt}
 	s.retryAt = time.Time{}
 	if stored.Holder == "" {
 		s.releasing = Lease{}
 		return s
 	}
-	s.held, s.renewedAt = stored, began
+	s.held, s.renewedAt = stored, startedAt
 	return s
 }
 

@@ -37,7 +37,7 @@ func (r *env) capture(s *space, device string) *recording {
 			index = link.Index
 			member := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}
 			if err := unix.SetsockoptPacketMreq(c.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
-				return fmt.Errorf("listen to all of %s: %w", device, err)
+				return fmt.Errorf("set promiscuous mode of %s: %w", device, err)
 			}
 		}
 		if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, recordingBuffer); err != nil {
@@ -109,8 +109,8 @@ func (p *packet) fragment() bool {
 	return p.proto == unix.IPPROTO_FRAGMENT
 }
 
-// spare is the unused room in a packet, in bytes. The driver leaves it because ESP may have to
-// travel in UDP (RFC 3948); native ESP does not need it.
+// spare returns the bytes of a packet that the driver reserves for UDP encapsulation of ESP (RFC
+// 3948) and that native ESP does not use.
 func (p *packet) spare() int {
 	if p.proto == unix.IPPROTO_ESP {
 		return 8

@@ -205,10 +205,10 @@ func TestWatchdog(t *testing.T) {
 		MinMisses: 3, Timeout: 3 * time.Second, MaxTimeout: 10 * time.Second,
 		Excused: func(_ time.Duration, during Usage) time.Duration { return during.Waited },
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	miss := func(second int, usage Usage, want bool) {
 		t.Helper()
-		now := began.Add(time.Duration(second) * time.Second)
+		now := startedAt.Add(time.Duration(second) * time.Second)
 		if silent, hangs := w.Missed(pid, now, now, usage); hangs != want {
 			t.Errorf("second %d: hangs %t after %s, want %t", second, hangs, silent, want)
 		}

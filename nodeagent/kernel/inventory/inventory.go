@@ -15,7 +15,7 @@ type Kernel struct {
 	Links         []Link            `json:"links"`               // ip -j -details -statistics address
 	Rules         []Rule            `json:"rules"`               // ip -j -details rule, IPv4 first
 	Routes        []Route           `json:"routes"`              // ip -j -details route show table all, without table local
-	RoutesLeftOut int               `json:"routesLeftOut"`       // more routes of other programs
+	RoutesOmitted int               `json:"routesOmitted"`       // further routes of other programs
 	Neighbors     []Neighbor        `json:"neighbors,omitempty"` // ip -j neighbour, on Hawser's links
 	FDB           []FDBEntry        `json:"fdb,omitempty"`       // bridge -j fdb, on Hawser's links
 	Wireguard     []Wireguard       `json:"wireguard,omitempty"`

@@ -74,7 +74,7 @@ func TestPrint(t *testing.T) {
 			{Table: "7300", Dst: "10.7.0.0/16", Type: "unicast", Dev: "hw-wg1", PrefSrc: "10.7.0.1", Protocol: "73"},
 			{Table: "main", Dst: "default", Type: "unicast", Protocol: "boot", Nexthops: []Nexthop{{Gateway: "192.0.2.1", Dev: "a"}, {Via: &Via{"inet6", "fe80::1"}, Dev: "b"}}},
 		},
-		RoutesLeftOut: 4,
+		RoutesOmitted: 4,
 		Wireguard:     []Wireguard{{Link: "hw-wg1", Port: 51820, Peers: []Peer{{PublicKey: "abc", AllowedIPs: []string{"10.7.0.0/16"}}}}},
 		Neighbors:     []Neighbor{{Dev: "hw-vx0", Dst: "10.9.9.1", LLAddr: "02:00:00:00:00:01", State: []string{"PERMANENT"}}},
 		FDB:           []FDBEntry{{IfName: "hw-vx0", MAC: "02:00:00:00:00:01", Dst: "192.0.2.1", State: "permanent"}},

@@ -19,7 +19,7 @@ func Print(w io.Writer, k Kernel) error {
 	}
 	p.links(k.Links)
 	p.rules(k.Rules)
-	p.routes(k.Routes, k.RoutesLeftOut)
+	p.routes(k.Routes, k.RoutesOmitted)
 	p.wireguards(k.Wireguard)
 	p.title("neighbours of hw-*")
 	for _, n := range k.Neighbors {

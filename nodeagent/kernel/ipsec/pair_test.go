@@ -73,9 +73,9 @@ func TestBusy(t *testing.T) {
 	a, b := linked(t)
 	s := &Supervisor{Charon: a.charon, Log: slog.New(slog.DiscardHandler), TriggerRound: func() { t.Error("charon was killed") }}
 	s.init()
-	began := time.Now()
+	startedAt := time.Now()
 	for range hangMinMisses {
-		s.onNoReply(began, errors.New("no reply"))
+		s.onNoReply(startedAt, errors.New("no reply"))
 	}
 	pid, err := a.charon.pid()
 	if err != nil || pid == 0 {
@@ -83,7 +83,7 @@ func TestBusy(t *testing.T) {
 	}
 	before := childprocess.UsageOf(pid).Ran
 	eventually(t, "work", func() bool { a.reaches(t, b); return childprocess.UsageOf(pid).Ran > before })
-	s.onNoReply(began.Add(hangTimeoutBusy-time.Second), errors.New("no reply"))
+	s.onNoReply(startedAt.Add(hangTimeoutBusy-time.Second), errors.New("no reply"))
 	if !a.charon.Alive() {
 		t.Error("charon is gone")
 	}

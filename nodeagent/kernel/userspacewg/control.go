@@ -106,8 +106,8 @@ func (c *Control) scaled(limit time.Duration) time.Duration {
 func (c *Control) isHung(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, began := range c.open[name] {
-		if time.Since(began) > c.scaled(readTimeout) {
+	for _, start := range c.open[name] {
+		if time.Since(start) > c.scaled(readTimeout) {
 			return true
 		}
 	}

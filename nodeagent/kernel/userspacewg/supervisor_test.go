@@ -29,7 +29,7 @@ func TestHangTimeout(t *testing.T) {
 			t.Parallel()
 			s := &Supervisor{Log: slog.New(slog.DiscardHandler)}
 			s.init()
-			began, name := time.Now(), randomName()
+			start, name := time.Now(), randomName()
 			for second := range 60 {
 				// The reply names this process, which is not a tunnel process and so is not
 				// killed.
@@ -37,7 +37,7 @@ func TestHangTimeout(t *testing.T) {
 				if second < tt.replies {
 					a.err = nil
 				}
-				s.record(name, a, began.Add(time.Duration(second)*time.Second))
+				s.record(name, a, start.Add(time.Duration(second)*time.Second))
 				if s.known[name].cause != "" {
 					if second != tt.want {
 						t.Errorf("killed after %d s, want %d", second, tt.want)

@@ -20,12 +20,12 @@ const maxFindingFlows = 3
 
 // flowTrace is the trace of one packet.
 type flowTrace struct {
-	began time.Duration
-	seen  time.Duration // of the last step
-	flow  *Flow         // in the first step; nil = unknown
-	last  *Flow         // in the last step that contained it
-	at    RuleRef       // the last rule that the packet met
-	end   Verdict
+	startedAt time.Duration
+	seen      time.Duration // of the last step
+	flow      *Flow         // in the first step; nil = unknown
+	last      *Flow         // in the last step that contained it
+	at        RuleRef       // the last rule that the packet met
+	end       Verdict
 }
 
 // Diagnose reports which rules dropped packets. steps are in order of time; lasted is the duration of
@@ -35,7 +35,7 @@ func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.
 	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
 		if s.Rule.own(chainPick) { // the kernel reuses packet IDs
-			j := &flowTrace{began: s.At}
+			j := &flowTrace{startedAt: s.At}
 			open[s.ID], all = j, append(all, j)
 		}
 		j := open[s.ID]
@@ -47,7 +47,7 @@ func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.
 		}
 	}
 	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
-		return j.flow == nil || j.end == Continues && j.began > lasted-inFlight
+		return j.flow == nil || j.end == Continues && j.startedAt > lasted-inFlight
 	})
 	return conclude(all, lasted, blocks)
 }
@@ -64,7 +64,7 @@ func matchTrace(all []*flowTrace, numbered *flowTrace, s Step) *flowTrace {
 	}
 	var other *flowTrace
 	for _, j := range slices.Backward(all) {
-		if s.At-j.began > inFlight+hop {
+		if s.At-j.startedAt > inFlight+hop {
 			break
 		}
 		if j.end != Continues || j.last == nil || j.last.Protocol != s.Flow.Protocol || s.At-j.seen > hop {
@@ -149,7 +149,7 @@ func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) sta
 // some. Traces are in the order of their start.
 func full(all []*flowTrace) bool {
 	for i := rate - 1; i < len(all); i++ {
-		if all[i].began-all[i-rate+1].began <= time.Second {
+		if all[i].startedAt-all[i-rate+1].startedAt <= time.Second {
 			return true
 		}
 	}
@@ -190,12 +190,12 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 		}
 		if count[like] == nil {
 			trace := like
-			trace.First, trace.Middle = j.began.Seconds(), j.began.Seconds()
+			trace.First, trace.Middle = j.startedAt.Seconds(), j.startedAt.Seconds()
 			count[like] = &trace
 		}
 		trace := count[like]
 		trace.Packets++
-		trace.Last = j.began.Seconds() // traces are in the order of their start
+		trace.Last = j.startedAt.Seconds() // traces are in the order of their start
 		if math.Abs(trace.Last-middle.Seconds()) < math.Abs(trace.Middle-middle.Seconds()) {
 			trace.Middle = trace.Last
 		}

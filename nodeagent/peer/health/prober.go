@@ -38,7 +38,7 @@ type Prober struct {
 	until       time.Time // next check of the schedule
 	moved       bool      // targets or listen changed; sockets may have to change
 	started     bool      // SetTargets was called
-	began       time.Time // of the first target
+	startedAt   time.Time // of the first target
 	stats       Stats
 	updateLimit transport.RateLimiter
 	verifyLimit transport.RateLimiter                 // triggered updates that only verify a peer
@@ -137,8 +137,8 @@ func (p *Prober) sort() {
 func (p *Prober) add(want Target, now time.Time) {
 	// If the tunnels did not exist when the agent started, no link was in use.
 	t := newTarget(want, now, !p.started && (p.ready || want.Device != ""))
-	if p.began.IsZero() {
-		p.began = now
+	if p.startedAt.IsZero() {
+		p.startedAt = now
 	}
 	t.next = now.Add(rand.N(max(p.settings.Interval/4, 1)))
 	t.plan(now, p.settings)

@@ -181,7 +181,7 @@ func (p *Prober) next(t *target, now time.Time) time.Time {
 		return now.Add(p.settings.Interval)
 	}
 	if t.stretch > 1 {
-		due = due.Add(-(due.Sub(p.began) % (p.settings.Interval / groupsPerInterval)))
+		due = due.Add(-(due.Sub(p.startedAt) % (p.settings.Interval / groupsPerInterval)))
 	}
 	return due
 }

@@ -38,7 +38,7 @@ type PairConfig struct {
 	Addr      netip.Addr // of the peer, same family
 }
 
-// Installed is what the kernel has for one pair.
+// Installed describes the tunnels of one pair in the kernel.
 type Installed struct {
 	Active TunnelID // tunnel to send over
 	// Devices are the devices of each tunnel that works, the preferred one first.
@@ -60,9 +60,9 @@ type Config struct {
 }
 
 // Negotiator migrates all pairs of this gateway: it exchanges reports with the peers
-// as a transport.Protocol. Nothing leaves and nothing changes in the kernel before it is
-// saved, so that a restarted agent knows all tunnels that a peer may send over. Its
-// methods are safe for concurrent use.
+// as a transport.Protocol. It saves a change before it sends a report or the kernel changes, so
+// that a restarted agent knows all tunnels that a peer may send over. Its methods are safe for
+// concurrent use.
 type Negotiator struct {
 	config Config
 	saves  trigger.Trigger // a pair changed
@@ -108,8 +108,7 @@ func New(config Config) *Negotiator {
 	}
 }
 
-// Set replaces the gateway that this node is and its pairs. Pairs in both sets keep
-// their state; a new pair continues where the previous agent stopped.
+// Set replaces the name of this gateway and its pairs. Pairs in both sets keep their state; a new pair continues where the previous agent stopped.
 func (n *Negotiator) Set(self string, peers []PairConfig) {
 	now := time.Now()
 	n.mu.Lock()
@@ -156,7 +155,7 @@ func (n *Negotiator) Set(self string, peers []PairConfig) {
 	}
 }
 
-// index builds the index of the pairs of all devices.
+// index rebuilds the index of pairs by device.
 func (n *Negotiator) index() {
 	n.paths = map[path]*pairState{}
 	for _, s := range n.pairs {
@@ -166,8 +165,8 @@ func (n *Negotiator) index() {
 	}
 }
 
-// Tunnels returns the tunnels of each pair that is not at the wanted tunnel alone, the
-// one to send over first. They may be in use until SetInstalled reports otherwise.
+// Tunnels returns the tunnels of each pair that has any other than the wanted tunnel; the
+// active tunnel is first. They may be in use until SetInstalled reports otherwise.
 func (n *Negotiator) Tunnels() map[string][]TunnelID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -199,8 +198,7 @@ func (n *Negotiator) UsesDriver(driver string) bool {
 	return false
 }
 
-// SetInstalled sets what the kernel has, by peer. A peer that is missing does not
-// change.
+// SetInstalled sets the tunnels in the kernel, by peer. Missing peers do not change.
 func (n *Negotiator) SetInstalled(installed map[string]Installed) {
 	now := time.Now()
 	n.mu.Lock()
@@ -228,8 +226,9 @@ func (n *Negotiator) SetInstalled(installed map[string]Installed) {
 	n.config.Wake.Fire()
 }
 
-// Alive sets whether packets to a peer arrive now. It must be called repeatedly while they do not.
-func (n *Negotiator) Alive(name string, alive bool, now time.Time) {
+// SetAlive sets whether packets to a peer arrive now. It must be called repeatedly while they do
+// not.
+func (n *Negotiator) SetAlive(name string, alive bool, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s := n.pairs[name]; s != nil {
@@ -332,8 +331,8 @@ func (n *Negotiator) datagram(s *pairState, device string, m Message) socket.Dat
 	}
 }
 
-// Receive handles a message that arrived over a tunnel, and returns the reply. There is
-// none if the message changes what has to be saved first: the peer probes again.
+// Receive handles a message that arrived over a tunnel, and returns the reply. It returns none
+// if the message changes the state, which must be saved first: the peer probes again.
 func (n *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	if in.Tunnels == nil {
 		return nil

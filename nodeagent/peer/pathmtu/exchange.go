@@ -14,10 +14,10 @@ import (
 func (f *Finder) Sockets(all bool) map[socket.Bind]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.moved && !all {
+	if !f.rebind && !all {
 		return nil
 	}
-	f.moved = false
+	f.rebind = false
 	out := make(map[socket.Bind]bool, len(f.listen)+1)
 	for a := range f.listen {
 		out[socket.Bind{Addr: a}] = true
@@ -66,7 +66,7 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 		if early {
 			f.config.Wake.Fire()
 		}
-	case !whole(in.Message, addr):
+	case !isComplete(in.Message, addr):
 		f.count(func(s *Stats) { s.Malformed++ })
 	case f.admits(now, addr, in.Message.From):
 		f.count(func(s *Stats) { s.Replied++ })
@@ -120,8 +120,8 @@ func probe(from, to uint64, addr netip.Addr, s sent) []byte {
 	return m.Encode()
 }
 
-// whole reports whether a received probe has the size that it states: a truncated probe proves
+// isComplete reports whether a received probe has the size that it states: a truncated probe proves
 // nothing.
-func whole(m *wire.Message, from netip.Addr) bool {
+func isComplete(m *wire.Message, from netip.Addr) bool {
 	return int(m.Size.Bytes) == m.Length+overhead(from)
 }

@@ -39,7 +39,7 @@ type Finder struct {
 	paths    map[linkKey]*linkState
 	queue    timerqueue.Queue[*linkState]
 	until    time.Time             // due time of the queue, as of the last tick
-	moved    bool                  // links or addresses changed, so sockets may have to change
+	rebind   bool                  // the sockets may have to change
 	gateways map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
 	busy     map[string]bool       // as in SetTraffic
 	stats    Stats
@@ -57,7 +57,7 @@ func New(config Config) *Finder {
 func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.mu.Lock()
 	now := time.Now()
-	f.self, f.moved = wire.HashID(self), true
+	f.self, f.rebind = wire.HashID(self), true
 	f.listen, f.gateways = map[netip.Addr]bool{}, map[netip.Addr]uint64{}
 	for _, a := range listen {
 		f.listen[a] = true

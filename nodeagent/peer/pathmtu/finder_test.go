@@ -42,7 +42,7 @@ func TestBudget(t *testing.T) {
 		out, _ := f.Tick(now)
 		for _, o := range out {
 			m, err := wire.Decode(o.Raw)
-			if err != nil || !whole(m, o.To.Addr()) {
+			if err != nil || !isComplete(m, o.To.Addr()) {
 				t.Fatalf("%+v: %v", m, err)
 			}
 			bytes += int(m.Size.Bytes)

@@ -22,10 +22,10 @@ func TestMessage(t *testing.T) {
 				t.Errorf("a probe of %d bytes has %d", size, len(raw)+overhead(a))
 			}
 			got, err := wire.Decode(raw)
-			if err != nil || got.From != 1 || got.To != 2 || *got.Size != (wire.SizeProbe{Bytes: uint16(size), Nonce: 1 << 60}) || !whole(got, a) {
+			if err != nil || got.From != 1 || got.To != 2 || *got.Size != (wire.SizeProbe{Bytes: uint16(size), Nonce: 1 << 60}) || !isComplete(got, a) {
 				t.Errorf("decoded %+v %v", got, err)
 			}
-			if cut, err := wire.Decode(raw[:len(raw)-1]); err == nil && whole(cut, a) {
+			if cut, err := wire.Decode(raw[:len(raw)-1]); err == nil && isComplete(cut, a) {
 				t.Errorf("a probe of %d bytes cut by one is accepted", size)
 			}
 		}

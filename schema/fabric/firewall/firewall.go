@@ -19,9 +19,9 @@ const (
 
 // Purposes of openings.
 const (
-	Links            = "links" // active links
-	PurposeMigration = "moves" // the secondary tunnel of a link during a migration
-	Nodes            = "nodes" // between the nodes of one cluster
+	PurposeLinks     = "links"     // active links
+	PurposeMigration = "migration" // the secondary tunnel of a link during a migration
+	PurposeNodes     = "nodes"     // between the nodes of one cluster
 )
 
 // NodeVXLANPort is the UDP port of the VXLAN between the nodes of a cluster (docs/datapath.md).
@@ -37,10 +37,10 @@ type Rule struct {
 	Driver  string `json:"driver,omitempty"`
 	// Protocol and ports on the node itself; ESP has no ports.
 	Protocol string `json:"protocol"`
-	First    int    `json:"first_port,omitempty"`
-	Last     int    `json:"last_port,omitempty"`
-	// Destination lists the gateway's endpoints, in their order.
-	Destination []Destination `json:"at,omitempty"`
+	First    int    `json:"firstPort,omitempty"`
+	Last     int    `json:"lastPort,omitempty"`
+	// Destinations are the gateway's endpoints, in their order.
+	Destinations []Destination `json:"destinations,omitempty"`
 	// From names the clusters whose gateways send, sorted.
 	From []string `json:"from"`
 	// Sources are the source addresses; empty if the topology does not know all of them.
@@ -49,10 +49,10 @@ type Rule struct {
 
 // Destination is an endpoint.
 type Destination struct {
-	Host string `json:"host"` // an address, a name, or what it is found by (fabric.Sources)
+	Host string `json:"host"` // an address, a DNS name, or a source of discovered endpoints (fabric.Sources)
 	// First is the first port at the endpoint: a router forwards from it to the port of the gateway.
 	// 0: the ports are the ports of the gateway.
-	First int `json:"first_port,omitempty"`
+	First int `json:"firstPort,omitempty"`
 }
 
 // Ports writes the ports, as in 51820 or 51820-51823.
@@ -70,7 +70,7 @@ func (o *Rule) Ports() string {
 type portNeed struct {
 	purpose, driver, protocol string
 	port                      int
-	forward                   int // of an endpoint with a port of its own: its first + forward; negative = not there
+	forward                   int // offset from the port of an endpoint with its own port; negative: not reachable there
 }
 
 // Calculator computes the rules of a clusterset. It is safe for concurrent use.
@@ -88,7 +88,7 @@ func New(f *fabric.Fabric) *Calculator {
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		s.clusters[c.Name] = c
-		ordinals := make([]byte, len(c.Gateways)) // each below MaxLanes
+		ordinals := make([]byte, len(c.Gateways)) // each below fabric.MaxGateways
 		for j := range c.Gateways {
 			ordinals[j] = byte(c.Gateways[j].Ordinal)
 		}
@@ -128,7 +128,7 @@ func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*
 	}
 	at := map[key]*group{}
 	var out []*group
-	var near *group // neighbours mostly need what the one before does
+	var neighbors *group // most neighbours are in the group of the previous one
 	var last key
 	for _, name := range s.graph.Neighbors(c.Name) {
 		if only != nil && !only(name) {
@@ -136,41 +136,41 @@ func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*
 		}
 		link := s.fabric.Link(c.Name, name)
 		k := key{link.Driver, s.ordinals[name], link.Port}
-		if near == nil || k != last {
+		if neighbors == nil || k != last {
 			if at[k] == nil {
 				at[k] = &group{link: link}
 				out = append(out, at[k])
 			}
-			near, last = at[k], k
+			neighbors, last = at[k], k
 		}
-		near.names = append(near.names, name)
+		neighbors.names = append(neighbors.names, name)
 	}
 	return out
 }
 
 // RulesFor returns all rules of a cluster: the rules of Links with consecutive ports merged,
-// and the rule between its nodes; with Sources.
+// and the rule between its nodes. It sets Sources.
 func (s *Calculator) RulesFor(cluster string) []Rule {
 	if s.clusters[cluster] == nil {
 		return nil
 	}
-	out := joined(s.Links(cluster, nil))
+	out := merge(s.Links(cluster, nil))
 	for i := range out {
 		out[i].Sources = s.sources(out[i].From)
 	}
-	return append(out, Rule{Cluster: cluster, Purpose: Nodes, Protocol: UDP, First: NodeVXLANPort, Last: NodeVXLANPort,
+	return append(out, Rule{Cluster: cluster, Purpose: PurposeNodes, Protocol: UDP, First: NodeVXLANPort, Last: NodeVXLANPort,
 		From: []string{cluster}})
 }
 
 func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Rule {
 	needs := map[portNeed][]string{}
-	for _, near := range groups {
-		for _, n := range s.needs(near.link, g, s.clusters[near.names[0]]) {
+	for _, neighbors := range groups {
+		for _, n := range s.needs(neighbors.link, g, s.clusters[neighbors.names[0]]) {
 			switch have := needs[n]; {
 			case have == nil:
-				needs[n] = near.names
-			case &have[0] != &near.names[0]: // two ordinals of one group have ports of their own
-				have = slices.Concat(have, near.names)
+				needs[n] = neighbors.names
+			case &have[0] != &neighbors.names[0]: // a need of two groups: the ordinals of their gateways overlap
+				have = slices.Concat(have, neighbors.names)
 				slices.Sort(have)
 				needs[n] = slices.Compact(have)
 			}
@@ -180,9 +180,9 @@ func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*gro
 	for n, from := range needs {
 		o := Rule{
 			Cluster: c.Name, Gateway: g.Name, Node: g.Node, Purpose: n.purpose, Driver: n.driver, Protocol: n.protocol,
-			First: n.port, Last: n.port, Destination: endpointsFor(g, n), From: from,
+			First: n.port, Last: n.port, Destinations: endpointsFor(g, n), From: from,
 		}
-		if len(o.Destination) > 0 {
+		if len(o.Destinations) > 0 {
 			out = append(out, o)
 		}
 	}
@@ -207,19 +207,19 @@ func (s *Calculator) needs(l fabric.LinkSettings, g *fabric.Gateway, remote *fab
 	case fabric.DriverWireguard:
 		for i := range remote.Gateways {
 			for _, epoch := range s.fabric.Epochs {
-				count(Links, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, false))
+				count(PurposeLinks, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, false))
 				count(PurposeMigration, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, true))
 			}
 		}
 	case fabric.DriverVXLAN:
-		count(Links, l.Driver, fabric.VXLANPort(base, false))
+		count(PurposeLinks, l.Driver, fabric.VXLANPort(base, false))
 		count(PurposeMigration, l.Driver, fabric.VXLANPort(base, true))
 	case fabric.DriverIPsec:
 		set := &s.fabric.Tunnel.IPsec
-		out = append(out, portNeed{Links, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, portNeed{Links, l.Driver, UDP,
+		out = append(out, portNeed{PurposeLinks, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, portNeed{PurposeLinks, l.Driver, UDP,
 			set.IKEPort, -1})
 		if set.Encapsulation != fabric.EncapsulationUDP {
-			out = append(out, portNeed{Links, l.Driver, ESP, 0, -1})
+			out = append(out, portNeed{PurposeLinks, l.Driver, ESP, 0, -1})
 		}
 	}
 	return out
@@ -269,11 +269,11 @@ func (s *Calculator) sources(clusters []string) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// joined merges consecutive ports for the same clusters into ranges.
-func joined(list []Rule) []Rule {
+// merge merges consecutive ports for the same clusters into ranges.
+func merge(list []Rule) []Rule {
 	var out []Rule
 	for _, o := range list {
-		if last := len(out) - 1; last >= 0 && follows(&out[last], &o) {
+		if last := len(out) - 1; last >= 0 && isNextPort(&out[last], &o) {
 			out[last].Last = o.Last
 			continue
 		}
@@ -282,12 +282,14 @@ func joined(list []Rule) []Rule {
 	return out
 }
 
-func follows(a, b *Rule) bool {
+// isNextPort reports whether the ports of b follow the ports of a, for the same clusters and
+// endpoints.
+func isNextPort(a, b *Rule) bool {
 	if a.Purpose != b.Purpose || a.Driver != b.Driver || a.Protocol != b.Protocol || a.First == 0 ||
 		a.Last+1 != b.First || !slices.Equal(a.From, b.From) {
 		return false
 	}
-	return slices.EqualFunc(a.Destination, b.Destination, func(x, y Destination) bool {
+	return slices.EqualFunc(a.Destinations, b.Destinations, func(x, y Destination) bool {
 		return x.Host == y.Host && (x.First == 0) == (y.First == 0) && (x.First == 0 ||
 			x.First+b.First-a.First == y.First)
 	})

@@ -23,7 +23,7 @@ function verification(v) {
   const cell = (r) => (r.skipped ? [h('span', { class: 'fair' }, 'not tried'), ` ${r.skipped}`] : [
     h('span', { class: r.error ? 'bad' : r.unknown ? 'fair' : 'good' }, r.error || r.unknown || (r.reached ?? []).join(', ')), ` ${((r.micros ?? 0) / 1000).toFixed(1)} ms`]);
   return [h('p', { class: reached.length < tried.length || v.unreachable?.length ? 'bad' : 'good' },
-    `From ${time(v.began)} to ${time(v.ended)} ${reached.length} of ${tried.length} names answered, on ${v.nodes.length} nodes.`),
+    `From ${time(v.startedAt)} to ${time(v.ended)} ${reached.length} of ${tried.length} names answered, on ${v.nodes.length} nodes.`),
   (v.unreachable ?? []).map((u) => h('p', { class: 'bad' }, `No answer: ${u.agent}: ${u.error}`)),
   table('Verified', ['node', 'name', 'export', 'answered'], results.map((r) => [r.of, r.name, r.export, cell(r)])),
   h('p', { class: 'faint' }, 'SHA-256 of the results: ', h('code', {}, v.sha256))];
