@@ -41,12 +41,12 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 	}
 	names := linkNames(all)
 	var out []desired.Route
-	type place struct {
+	type routeKey struct {
 		table int
 		dst   netip.Prefix
 		rank  int
 	}
-	at := map[place]int{}
+	at := map[routeKey]int{}
 	// Table 0 in the filter means all tables: without it only main is listed.
 	filter := &netlink.Route{Protocol: desired.RouteProtocol}
 	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
@@ -60,7 +60,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 				continue
 			}
 			route := readRoute(r, names)
-			key := place{route.Table, route.Dst, route.Metric}
+			key := routeKey{route.Table, route.Dst, route.Metric}
 			if i, twice := at[key]; twice {
 				out[i].Type = altered
 				continue
@@ -76,7 +76,7 @@ func ourTable(n int) bool {
 	return n >= desired.TableOut && n <= desired.TableFeed || n > desired.TableReturnBase && n <= desired.TableReturnBase+desired.MaxReturnNodes
 }
 
-// default metrics of the kernel
+// Default metrics of the kernel.
 const (
 	metricIPv4 = 0
 	metricIPv6 = 1024

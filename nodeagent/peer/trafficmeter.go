@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// trafficHold is how long a neighbour counts as one with traffic after the last packet.
-const trafficHold = 10 * time.Second
+// trafficTimeout is the time after its last packet during which a neighbour has traffic.
+const trafficTimeout = 10 * time.Second
 
 // trafficMeter finds the neighbours to which this node sends packets, from the packet counters of other
 // clusters' prefixes. A gateway counts packets into its tunnels, other nodes count direct packets to a
@@ -80,7 +80,7 @@ func (m *trafficMeter) update(packets map[netip.Addr]uint64, now time.Time) (map
 	if m.last == nil {
 		m.last = map[string]time.Time{}
 	}
-	first := m.packets == nil // packets of the previous agent's time
+	first := m.packets == nil // the counters include packets before the start of this agent
 	for prefix, n := range packets {
 		// A new element starts at zero.
 		if first || n == 0 || n == m.packets[prefix] {
@@ -93,7 +93,7 @@ func (m *trafficMeter) update(packets map[netip.Addr]uint64, now time.Time) (map
 	m.packets = packets
 	busy := map[string]bool{}
 	for neighbor, at := range m.last {
-		if now.Sub(at) < trafficHold {
+		if now.Sub(at) < trafficTimeout {
 			busy[neighbor] = true
 		} else {
 			delete(m.last, neighbor)

@@ -30,12 +30,12 @@ func TestTrafficMeter(t *testing.T) {
 		{time.Second, map[netip.Addr]uint64{a: 7, b: 9, tunnels: 200}, nil, false},
 		{time.Second, map[netip.Addr]uint64{a: 8, b: 9, tunnels: 300}, []string{"g2"}, true},
 		// A prefix that other clusters forward to counts for the next cluster on the path.
-		{trafficHold / 2, map[netip.Addr]uint64{a: 8, b: 10}, []string{"g2", "g3", "hub"}, true},
-		{trafficHold/2 - 1, map[netip.Addr]uint64{a: 8, b: 10}, []string{"g2", "g3", "hub"}, false},
+		{trafficTimeout / 2, map[netip.Addr]uint64{a: 8, b: 10}, []string{"g2", "g3", "hub"}, true},
+		{trafficTimeout/2 - 1, map[netip.Addr]uint64{a: 8, b: 10}, []string{"g2", "g3", "hub"}, false},
 		{1, map[netip.Addr]uint64{a: 8, b: 10}, []string{"g3", "hub"}, true},
 		// The elements were written again, one of them was used since.
 		{1, map[netip.Addr]uint64{a: 0, b: 0, c: 1}, []string{"g2", "g3", "hub"}, true},
-		{trafficHold, nil, nil, true},
+		{trafficTimeout, nil, nil, true},
 	}
 	for i, s := range steps {
 		now = now.Add(s.after)

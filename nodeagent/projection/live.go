@@ -115,8 +115,8 @@ func (v *builder) addressesOutside(m member) []netip.Addr {
 }
 
 // partial returns the families of a Service if its export has addresses of more families: a
-// Service in a dual-stack cluster may have one family. ClusterIPs determine the families, or
-// else the endpoints.
+// Service in a dual-stack cluster may have one family. The ClusterIPs determine the families; if
+// there are none, the endpoints do.
 func partial(ips []netip.Addr, svc *model.Service) []int {
 	if svc == nil {
 		return nil

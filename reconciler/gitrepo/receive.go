@@ -23,10 +23,10 @@ const (
 	maxPackObjects = 1_000_000
 	maxFetch       = 4 << 30 // bytes of a pack
 	maxMemory      = 2 << 30 // bytes of all objects of a mirror in memory
-	maxMessage     = 1000    // characters of an error, and of what the server says
+	maxMessage     = 1000    // characters of an error, and of the server's messages
 )
 
-// listener notes that a server is alive, and what it says to people (the sideband of
+// listener detects a silent server, and records its messages to the user (the sideband of
 // gitprotocol-pack(5)).
 type listener struct {
 	silence time.Duration
@@ -54,7 +54,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text returns what the server said, for the end of an error.
+// text returns the server's messages, for the end of an error.
 func (l *listener) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,18 +94,18 @@ func (r *receiver) PackfileWriter() (io.WriteCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a file for the pack: %w", err)
 	}
-	return &received{receiver: r, file: file}, nil
+	return &packWriter{receiver: r, file: file}, nil
 }
 
-// received is a pack that arrives.
-type received struct {
+// packWriter receives a pack in a temporary file.
+type packWriter struct {
 	*receiver
 	file *os.File
 	size int64
 }
 
 // Write implements io.Writer.
-func (r *received) Write(p []byte) (int, error) {
+func (r *packWriter) Write(p []byte) (int, error) {
 	r.listener.reset()
 	if r.size += int64(len(p)); r.size > r.limit {
 		return 0, tooLarge("the server sends more than %d bytes: no more are fetched at once. Move the topology to a repository of its own", r.limit)
@@ -114,9 +114,9 @@ func (r *received) Write(p []byte) (int, error) {
 }
 
 // Close checks the pack and stores its objects.
-func (r *received) Close() error {
+func (r *packWriter) Close() error {
 	defer func() { _ = os.Remove(r.file.Name()) }()
-	r.listener.stop() // the server has said everything
+	r.listener.stop() // the transfer is complete
 	var err error
 	if r.size <= r.limit {
 		err = r.store()
@@ -124,15 +124,15 @@ func (r *received) Close() error {
 	return errors.Join(err, r.file.Close())
 }
 
-func (r *received) store() error {
+func (r *packWriter) store() error {
 	if r.size == 0 {
 		return nil
 	}
-	limit, way := int64(maxPackBytes), "Move the topology to a repository of its own"
+	limit, hint := int64(maxPackBytes), "Move the topology to a repository of its own"
 	if r.folder == "" {
-		limit, way = maxMemory, way+", or keep the mirror in a folder (hawser reconcile --cache)"
+		limit, hint = maxMemory, hint+", or keep the mirror in a folder (hawser reconcile --cache)"
 	}
-	if err := checkPack(r.file, limit, way); err != nil {
+	if err := checkPack(r.file, limit, hint); err != nil {
 		return err
 	}
 	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
@@ -145,9 +145,9 @@ func (r *received) store() error {
 }
 
 // checkPack reads the headers of a pack's objects and the sizes in its deltas. It needs no
-// more memory than one buffer. limit bounds the bytes of all objects; way is the way out if
-// they have more.
-func checkPack(file *os.File, limit int64, way string) error {
+// more memory than one buffer. limit bounds the bytes of all objects; the error for a larger
+// pack contains hint.
+func checkPack(file *os.File, limit int64, hint string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -165,21 +165,21 @@ func checkPack(file *os.File, limit int64, way string) error {
 		if err != nil {
 			return fmt.Errorf("read pack: %w", err)
 		}
-		size, most := h.Length, int64(maxPackObject)
+		size, maxSize := h.Length, int64(maxPackObject)
 		if h.Type.IsDelta() {
-			most = maxPackDelta
+			maxSize = maxPackDelta
 			e, err := readEntryHeader(file, h.Offset)
 			if err != nil {
 				return fmt.Errorf("read pack: %w", err)
 			}
 			size = max(size, e.size)
 		}
-		if size > most {
+		if size > maxSize {
 			return tooLarge("the history has an object of %d bytes: at most %d are fetched. Remove it with git filter-repo, or move the topology "+
-				"to a repository of its own", size, most)
+				"to a repository of its own", size, maxSize)
 		}
 		if total += size; total > limit {
-			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. %s", limit, way)
+			return tooLarge("the history has more than %d bytes of objects, and no more are fetched at once. %s", limit, hint)
 		}
 		if _, _, err := scanner.NextObject(io.Discard); err != nil {
 			return fmt.Errorf("read pack: %w", err)

@@ -86,14 +86,15 @@ func (r *Root) Epochs() []int {
 // EpochRoot returns the first epoch of the root key that serves an epoch. It is an error
 // if that root key was dropped.
 func (r *Root) EpochRoot(epoch int) (from int, err error) {
-	k, err := r.of(epoch)
+	k, err := r.rootKey(epoch)
 	if err != nil {
 		return 0, err
 	}
 	return k.from, nil
 }
 
-func (r *Root) of(epoch int) (*rootKey, error) {
+// rootKey returns the root key that serves an epoch.
+func (r *Root) rootKey(epoch int) (*rootKey, error) {
 	list := r.list()
 	if i := serving(list, epoch); i >= 0 {
 		return &list[i], nil
@@ -138,7 +139,7 @@ func (Root) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 // derive returns 32 bytes for a purpose, derived from the root key that serves an epoch
 // (HKDF-SHA256, RFC 5869, no salt).
 func (r *Root) derive(epoch int, info string) (fabric.Secret, error) {
-	k, err := r.of(epoch)
+	k, err := r.rootKey(epoch)
 	if err != nil {
 		return fabric.Secret{}, err
 	}

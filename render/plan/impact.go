@@ -20,7 +20,7 @@ import (
 type Impact struct {
 	Breaks    []Effect `json:"breaks"`
 	Pauses    []Effect `json:"pauses"`    // they pause and continue
-	Continues []Effect `json:"continues"` // although their path changes
+	Continues []Effect `json:"continues"` // although tsuccessor path changes
 	Loads     []Load   `json:"loads"`
 }
 
@@ -81,11 +81,11 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 			}
 		}
 	}
-	dead := int((time.Duration(want.Health.Interval) * time.Duration(want.Health.Misses+1)) / time.Millisecond)
+	detection := int((time.Duration(want.Health.Interval) * time.Duration(want.Health.Misses+1)) / time.Millisecond)
 	for i := range want.Clusters {
 		w := &want.Clusters[i]
 		if h := have.Cluster(w.Name); h != nil {
-			out.gateways(w, h, dead)
+			out.gateways(w, h, detection)
 		}
 	}
 	out.Loads = loads(want, have)
@@ -104,8 +104,9 @@ func (x *Impact) addRemovedAccess(list []access.Change) {
 	}
 }
 
-// gateways adds the effect on connections through gateways that are removed or changed.
-func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
+// gateways adds the effect on connections through gateways that are removed or changed. detection
+// is the time to detect a dead gateway in milliseconds.
+func (x *Impact) gateways(w, h *fabric.Cluster, detection int) {
 	same := map[string]bool{}
 	var stay []string
 	for i := range w.Gateways {
@@ -123,16 +124,16 @@ func (x *Impact) gateways(w, h *fabric.Cluster, dead int) {
 		}
 		name := w.Name + "/" + old.Name
 		e := Effect{What: "traffic through " + name, Path: fmt.Sprintf("clusters[%s].gateways[%s]", w.Name,
-			old.Name), AtMostMS: dead}
+			old.Name), AtMostMS: detection}
 		j := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name == old.Name })
-		heir := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
+		successor := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
 			return g.Name != old.Name && replaces(&g, old)
 		})
 		switch {
 		case j >= 0:
 			e.What += ": " + restartReason(&w.Gateways[j], old)
-		case heir >= 0:
-			e.What += ": " + w.Name + "/" + w.Gateways[heir].Name + " replaces it at once"
+		case successor >= 0:
+			e.What += ": " + w.Name + "/" + w.Gateways[successor].Name + " replaces it at once"
 		case len(stay) > 0:
 			e.What += " moves to " + strings.Join(stay, ", ") + " first"
 			e.AtMostMS, e.Gone = 0, true
@@ -174,8 +175,8 @@ func restartReason(g, old *fabric.Gateway) string {
 	return ""
 }
 
-// more is the growth of transit traffic, as a factor, above which a load is reported.
-const more = 1.5
+// minTransitGrowth is the growth of transit traffic, as a factor, above which a load is reported.
+const minTransitGrowth = 1.5
 
 // loads reports clusters with fewer gateways, and clusters that forward much more transit traffic.
 func loads(want, have *fabric.Fabric) []Load {
@@ -198,7 +199,7 @@ func loads(want, have *fabric.Fabric) []Load {
 		c := &want.Clusters[i]
 		old := have.Cluster(c.Name)
 		if old == nil || len(c.Gateways) == 0 || len(c.Gateways) >= len(old.Gateways) &&
-			float64(now[c.Name]) <= more*float64(before[c.Name]) {
+			float64(now[c.Name]) <= minTransitGrowth*float64(before[c.Name]) {
 			continue
 		}
 		l := Load{Cluster: c.Name, TransitPairs: now[c.Name], TransitPairsBefore: before[c.Name], Pairs: reached[c.Name],

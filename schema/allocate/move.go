@@ -33,11 +33,11 @@ func Move(l *lockfile.Lock, top *schema.ClusterSet, item string) (*lockfile.Lock
 	}
 	d, full := a.requests[i], map[*addrPool]*shortage{}
 	var addrs []netip.Addr
-	for _, area := range a.addrPools[d.Pool()] {
+	for _, pool := range a.addrPools[d.Pool()] {
 		for range d.Count {
-			addr, ok := area.next(d.Claim)
+			addr, ok := pool.next(d.Claim)
 			if !ok {
-				addShortage(full, area, d)
+				addShortage(full, pool, d)
 				continue
 			}
 			addrs = append(addrs, addr)

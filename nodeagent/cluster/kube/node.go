@@ -54,7 +54,7 @@ type NodeStatus struct {
 	// RulesRemoved reports that the agent removed its rules. Without it an empty RulesBootID
 	// keeps the ID that this agent or a previous agent wrote.
 	RulesRemoved bool `json:"-"`
-	// Lost reports that the API does not have the RulesBootID that was written.
+	// Lost reports that the RulesBootID in the API differs from the one that was written.
 	Lost bool `json:"-"`
 	// Problems has one problem per code, from status.Catalog.Summarize.
 	Problems   []status.Problem   `json:"problems,omitempty"`
@@ -87,7 +87,7 @@ type LinkState struct {
 	RemoteGateway string `json:"remoteGateway"`
 	State         string `json:"state"`              // Up | Down | Connecting
 	Endpoint      string `json:"endpoint,omitempty"` // address and port of the remote gateway in use
-	Chosen        bool   `json:"chosen,omitempty"`   // carries the traffic of the pair of clusters
+	Chosen        bool   `json:"chosen,omitempty"`   // the active link of the pair of clusters
 	Since         string `json:"since,omitempty"`    // start of State, RFC 3339
 	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is the number of lost
 	// probes of 1000. suppressNoise limits their writes.
@@ -110,7 +110,7 @@ func ListLinks(links []LinkState) []LinkState {
 	}
 	states := slices.SortedFunc(slices.Values(links), byName)
 	if len(states) > MaxLinks {
-		matters := func(l LinkState) int {
+		priority := func(l LinkState) int {
 			switch {
 			case l.State != LinkUp:
 				return 0
@@ -119,7 +119,7 @@ func ListLinks(links []LinkState) []LinkState {
 			}
 			return 2
 		}
-		slices.SortStableFunc(states, func(a, b LinkState) int { return cmp.Compare(matters(a), matters(b)) })
+		slices.SortStableFunc(states, func(a, b LinkState) int { return cmp.Compare(priority(a), priority(b)) })
 		states = states[:MaxLinks]
 		slices.SortFunc(states, byName)
 	}

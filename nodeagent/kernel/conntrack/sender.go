@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errElsewhere means that the route of a flow does not use the device between nodes.
+// errOtherHost means that the route of a flow does not use the device between nodes.
 var errOtherHost = errors.New("route leads elsewhere")
 
 // sender sends refresh packets on the device between nodes, through a packet socket: below
@@ -72,7 +72,7 @@ func (s *sender) send(f *Flow) error {
 	return nil
 }
 
-// hop returns the hardware address of the gateway on the current route.
+// hop returns the hardware address of the next hop on the current route.
 func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	if mac, known := s.hops[to]; known {
 		if mac == nil {

@@ -40,7 +40,7 @@ type Stats struct {
 	Rounds  uint64 // in which conntrack was read for refresh packets
 	Sent    uint64 // refresh packets
 	Failed  uint64 // refresh packets that the kernel refused, and failed rounds
-	Left    uint64 // flows beyond the limit of a round
+	Skipped uint64 // flows beyond maxRefreshes in a round
 	Purged  uint64 // entries deleted
 	Rebuilt uint64 // flows of pods on this gateway whose entries were rebuilt
 }
@@ -58,14 +58,14 @@ func (k *Syncer) PathMoved(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.schedule.moved(now, cluster, prefixes) })
 }
 
-// LinkReleased reports that this node's own link no longer carries a cluster's traffic. The
+// LinkReleased reports that this node's own link is no longer used for a cluster's traffic. The
 // routes must have changed already. Repeated calls change nothing. After its start, an agent
 // reports the current state of each cluster.
 func (k *Syncer) LinkReleased(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.schedule.released(now, cluster, prefixes) })
 }
 
-// LinkTakenOver reports that this node's own link now carries a cluster's traffic instead of
+// LinkTakenOver reports that this node's own link is now used for a cluster's traffic instead of
 // another gateway.
 func (k *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
 	k.change(func(now time.Time) { k.schedule.takenOver(now, cluster, prefixes) })
@@ -164,12 +164,12 @@ func (k *Syncer) refresh(ctx context.Context, now time.Time, moves []*pathMove) 
 	k.stats.Rounds++
 	k.stats.Sent += uint64(out.sent)
 	k.stats.Failed += uint64(out.failed)
-	k.stats.Left += uint64(out.left)
+	k.stats.Skipped += uint64(out.left)
 	if err != nil {
 		k.stats.Failed++
 	}
 	k.mu.Unlock()
-	log := k.config.Log.With("clusters", len(moves), "sent", out.sent, "left", out.left, "took", end.Sub(now))
+	log := k.config.Log.With("clusters", len(moves), "sent", out.sent, "skipped", out.left, "took", end.Sub(now))
 	switch {
 	case err != nil && ctx.Err() == nil:
 		log.Warn("cannot refresh conntrack entries after a path change", "err", err)
@@ -185,9 +185,9 @@ func (k *Syncer) purge(ctx context.Context, now time.Time, purges []*purgeTask) 
 	k.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		k.config.Log.Warn("cannot purge conntrack entries of clusters carried by other gateways", "clusters", len(purges), "err", err)
+		k.config.Log.Warn("cannot purge conntrack entries of clusters that other gateways serve now", "clusters", len(purges), "err", err)
 	case n > 0:
-		k.config.Log.Info("purged conntrack entries of clusters carried by other gateways", "clusters", len(purges), "flows", n)
+		k.config.Log.Info("purged conntrack entries of clusters that other gateways serve now", "clusters", len(purges), "flows", n)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 type bind struct {
 	conn.Bind // receives, and sends to IPv4
 
-	mu  sync.RWMutex
-	six *conn.StdNetBind // sends to IPv6; nil if the library has changed, so Bind sends to both
+	mu   sync.RWMutex
+	ipv6 *conn.StdNetBind // sends to IPv6; nil if the library has changed, so Bind sends to both
 }
 
 func newBind() conn.Bind {
@@ -35,19 +35,19 @@ func newBind() conn.Bind {
 func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.six = nil
+	b.ipv6 = nil
 	receive, port, err := b.Bind.Open(port)
 	if err == nil {
-		b.six = sendOnlyBind(b.Bind.(*conn.StdNetBind))
+		b.ipv6 = sendOnlyBind(b.Bind.(*conn.StdNetBind))
 	}
 	return receive, port, err
 }
 
-// Close closes them.
+// Close closes the sockets.
 func (b *bind) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.six = nil
+	b.ipv6 = nil
 	return b.Bind.Close()
 }
 
@@ -67,12 +67,12 @@ func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 
 func (b *bind) send(packets [][]byte, to conn.Endpoint) error {
 	b.mu.RLock()
-	six := b.six
+	ipv6 := b.ipv6
 	b.mu.RUnlock()
-	if six == nil || !to.DstIP().Is6() {
+	if ipv6 == nil || !to.DstIP().Is6() {
 		return b.Bind.Send(packets, to)
 	}
-	return six.Send(packets, to)
+	return ipv6.Send(packets, to)
 }
 
 // sendOnlyBind returns a bind with the sockets of std and a separate pool. It only sends, and

@@ -22,8 +22,8 @@ type probe struct {
 	done  bool
 }
 
-// least returns the shortest round trip of the recent probes; 0 without replies.
-func (t *target) least() time.Duration {
+// minRTT returns the shortest round trip of the recent probes; 0 without replies.
+func (t *target) minRTT() time.Duration {
 	low := time.Duration(math.MaxInt64)
 	for back := range uint64(min(recent, t.sequence)) {
 		if p := &t.probes[(t.sequence-back)%window]; p.done {

@@ -43,7 +43,7 @@ func (t *target) ownRank(now time.Time) Rank {
 	return Good
 }
 
-// rank returns the lowest of the ranks by own probes, by the state of this gateway and of the peer.
+// rank returns the lowest of three ranks: by own probes, of this gateway, and of the peer.
 func (t *target) rank(now time.Time, own condition) Rank {
 	if !t.isRemote() {
 		return t.ownRank(now)
@@ -80,7 +80,7 @@ type flapDamper struct {
 	failures [8]time.Time // ring of the last failures
 	next     int
 	held     time.Time // Unsteady until then; zero = never
-	many     int       // failures at that time
+	count    int       // failures within flapWindow when held was set
 }
 
 func (d *flapDamper) onFailure(now time.Time) {
@@ -91,24 +91,24 @@ func (d *flapDamper) onFailure(now time.Time) {
 
 // restartHold restarts the hold time, after a failure and when the link returns.
 func (d *flapDamper) restartHold(now time.Time) {
-	if many := d.count(now); many >= flapsAllowed {
-		d.held, d.many = now.Add(holdTime), many
+	if n := d.recent(now); n >= flapsAllowed {
+		d.held, d.count = now.Add(holdTime), n
 	}
 }
 
-// count returns the failures of the last minute, up to the size of the ring.
-func (d *flapDamper) count(now time.Time) int {
-	many := 0
+// recent returns the number of failures within flapWindow, up to the size of the ring.
+func (d *flapDamper) recent(now time.Time) int {
+	n := 0
 	for _, at := range d.failures {
 		if !at.IsZero() && now.Sub(at) < flapWindow {
-			many++
+			n++
 		}
 	}
-	return many
+	return n
 }
 
 func (d *flapDamper) isActive(now time.Time) bool { return now.Before(d.held) }
 
 func (d *flapDamper) why() string {
-	return fmt.Sprintf("%d flaps in 60 s, held until %s", d.many, d.held.UTC().Format(time.TimeOnly))
+	return fmt.Sprintf("%d flaps in 60 s, held until %s", d.count, d.held.UTC().Format(time.TimeOnly))
 }

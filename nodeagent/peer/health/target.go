@@ -86,7 +86,7 @@ const unknownTimeout = 300 * time.Millisecond
 // replyTimeout returns the timeout of the last probe before a link is dead: longer than the round
 // trip, but shorter than an interval.
 func (t *target) replyTimeout(s Settings) time.Duration {
-	if least := t.least(); least > 0 {
+	if least := t.minRTT(); least > 0 {
 		return max(s.Interval/4, 2*least)
 	}
 	return max(s.Interval, unknownTimeout)
@@ -265,7 +265,7 @@ type condition struct {
 func (t *target) link(now time.Time, s Settings, own condition) Link {
 	out := Link{
 		Target: t.Target, Liveness: t.live, Since: t.since,
-		Flaps: t.damper.count(now), LeastRTT: t.least(),
+		Flaps: t.damper.recent(now), LeastRTT: t.minRTT(),
 		linkStates: t.received.reach, peerUses: t.effectiveAdvert().inUse, transitOK: own.acceptsTransit && t.effectiveAdvert().acceptsTransit,
 	}
 	if t.damper.isActive(now) {

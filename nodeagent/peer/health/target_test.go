@@ -115,8 +115,8 @@ func TestLongRoundTrip(t *testing.T) {
 			one.onReply(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
 		}
 	}
-	if one.live.State() != status.Connected || one.least() != behind*testSettings.Interval {
-		t.Errorf("%s, %v", one.live.State(), one.least())
+	if one.live.State() != status.Connected || one.minRTT() != behind*testSettings.Interval {
+		t.Errorf("%s, %v", one.live.State(), one.minRTT())
 	}
 }
 
@@ -208,11 +208,11 @@ func TestTargetMeasures(t *testing.T) {
 	if rtt == nil || *rtt != want || loss != 1.0/9 {
 		t.Errorf("got %+v and loss %v, want %+v and 1/9", rtt, loss, want)
 	}
-	if one.least() != 2*time.Millisecond {
-		t.Errorf("least round trip %v", one.least())
+	if one.minRTT() != 2*time.Millisecond {
+		t.Errorf("least round trip %v", one.minRTT())
 	}
 	run(one, epoch.Add(time.Second), string(slices.Repeat([]byte("x"), window)))
-	if rtt, loss := one.measure(epoch.Add(time.Hour), time.Second); rtt != nil || loss != 1 || one.least() != 0 {
+	if rtt, loss := one.measure(epoch.Add(time.Hour), time.Second); rtt != nil || loss != 1 || one.minRTT() != 0 {
 		t.Errorf("after a window without replies: got %+v and loss %v", rtt, loss)
 	}
 }

@@ -142,7 +142,7 @@ func (p *Prober) sendUpdate(out []outgoing, t *target, now time.Time) []outgoing
 	m := p.probe(t, now)
 	m.nonce, m.triggered = t.triggered.nonce, true
 	t.triggered.tries++
-	t.triggered.sent, t.triggered.at = now, now.Add(max(p.settings.Interval, 2*t.least()))
+	t.triggered.sent, t.triggered.at = now, now.Add(max(p.settings.Interval, 2*t.minRTT()))
 	if t.triggered.tries == maxUpdateTries {
 		t.triggered.nonce = 0
 	}
