@@ -50,7 +50,7 @@ func Rewrite(path string, content []byte) error {
 	return nil
 }
 
-// copyModeAndOwner sets the mode and the owner of an open file to those of another file.
+// copyModeAndOwner sets the mode and the owner of an open file to the values of the file at path.
 func copyModeAndOwner(f *os.File, path string) error {
 	was, err := os.Stat(path)
 	if err != nil {

@@ -124,8 +124,8 @@ func (s *Set) interval() time.Duration {
 	return checkInterval
 }
 
-// update makes the sockets those of the wanted places. check compares the existing ones with their
-// devices, too.
+// update opens and closes sockets until they match want. With check, it also compares existing
+// sockets with their devices.
 func (s *Set) update(want map[Bind]bool, check bool) {
 	for place, c := range s.open {
 		stale := check && c != nil && DeviceIndex(place.Device) != c.device

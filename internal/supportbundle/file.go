@@ -33,7 +33,7 @@ func Create(path string, write func(io.Writer) error) error {
 	})
 }
 
-// slack is how many bytes more than its limit Tail reads before it drops the oldest.
+// slack is the number of bytes beyond its limit that Tail reads before it drops the oldest bytes.
 const slack = 1 << 20
 
 // Tail reads to the end and returns the last bytes, from the beginning of a line. Left is the

@@ -79,7 +79,7 @@ func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
 }
 
 // commonFamily returns the family, 4 if possible, in which all nodes with addresses have one; 0 if
-// there is none.
+// absent.
 func commonFamily(nodes iter.Seq[*model.Node]) int {
 	lacks := map[int]bool{}
 	for n := range nodes {
