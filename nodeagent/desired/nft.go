@@ -120,11 +120,11 @@ const (
 	SetHairpin       = "hairpin"
 	SetTunnels       = "tunnels"
 	SetOverlays      = "overlays"
-	SetCarry4In      = "carry4in"
-	SetCarry6In      = "carry6in"
+	SetSources4In    = "sources4in"
+	SetSources6In    = "sources6in"
 	SetSent          = "sent"
-	SetSplitHorizon4 = "turn4in"
-	SetSplitHorizon6 = "turn6in"
+	SetSplitHorizon4 = "split_horizon4in"
+	SetSplitHorizon6 = "split_horizon6in"
 	SetNoTrack       = "through"
 	SetSiblings      = "siblings"
 	SetReturn        = "homes"
@@ -137,8 +137,8 @@ const (
 	SetSelf6         = "self6"
 	SetVXLAN         = "vxlan"
 	SetQuota         = "quota"
-	SetFull          = "full"
-	SetHeld          = "held"
+	SetOverQuota     = "over_quota"
+	SetCountAll      = "count_all"
 	SetRates         = "rates"
 	SetOldEndpoints  = "former"
 	SetMachines      = "machines"
@@ -184,8 +184,8 @@ func Sets() []Set {
 		{Name: SetHairpin, Doc: "a local backend as source and destination: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
 		{Name: SetOverlays, Doc: "ports where this gateway receives VXLAN from other clusters", Key: []Type{TypePort}},
-		{Name: SetCarry4In, Doc: "outer source, such a port, and the inner source prefix (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
-		{Name: SetCarry6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypePort, TypeAddr6}, Interval: true, Counter: true},
+		{Name: SetSources4In, Doc: "outer source, such a port, and the inner source prefix (IPv4)", Key: []Type{TypeAddr, TypePort, TypeAddr4}, Interval: true, Counter: true},
+		{Name: SetSources6In, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypePort, TypeAddr6}, Interval: true, Counter: true},
 		{Name: SetSent, Doc: "destinations of VXLAN to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
 		{Name: SetSplitHorizon4, Doc: "gateway of a neighbouring cluster, and destinations that it must not send here (IPv4): this cluster reaches them only through that cluster", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
 		{Name: SetSplitHorizon6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
@@ -200,8 +200,8 @@ func Sets() []Set {
 		{Name: SetVXLAN, Doc: "where nodes and gateways receive VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
 		{Name: SetNoTrack, Doc: "prefixes that are forwarded without connection tracking", Key: address, Interval: true},
 		{Name: SetQuota, Doc: "pod: its connections, or a part of them, counted by the rules", Key: address, Dynamic: true},
-		{Name: SetFull, Doc: "pod that was refused recently and has no other count", Key: address, Dynamic: true, Expires: true},
-		{Name: SetHeld, Doc: "pod that was refused: all its new connections are counted until it is below the limit", Key: address, Dynamic: true, Expires: true},
+		{Name: SetOverQuota, Doc: "pod that was refused recently and has no other count", Key: address, Dynamic: true, Expires: true},
+		{Name: SetCountAll, Doc: "pod that was refused: all its new connections are counted until it is below the limit", Key: address, Dynamic: true, Expires: true},
 		{Name: SetRates, Doc: "gateway of another cluster: its packet rate to this gateway's own addresses, counted by the rules", Key: address, Dynamic: true},
 		{Name: SetOldEndpoints, Doc: "previous endpoint of a remote gateway: its packets are dropped for a moment", Key: target, Dynamic: true, Expires: true},
 	}

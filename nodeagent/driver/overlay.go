@@ -131,9 +131,9 @@ func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 	slices.SortFunc(from, netip.Addr.Compare)
 	for _, a := range slices.Compact(from) {
 		for _, p := range r.ownPrefixes() {
-			set := desired.SetCarry4In
+			set := desired.SetSources4In
 			if p.Addr().Is6() {
-				set = desired.SetCarry6In
+				set = desired.SetSources6In
 			}
 			keys = append(keys, o.count(b, desired.Element{
 				Set: set, Family: fabric.Family(a), ID: a.String() + " . " + strconv.Itoa(port) + " . " + cidr.Format(p), Origin: r.path(),

@@ -30,7 +30,7 @@ type nftFamily struct {
 	ctSrc     uint32 // conntrack key of the source address
 	ctDst     uint32 // conntrack key of the destination address
 	// Sets that match VXLAN packets with an inner packet of this family.
-	self, carryIn, turnIn string
+	self, sourcesIn, splitHorizonIn string
 }
 
 func nftFamilies() [2]nftFamily {
@@ -38,12 +38,12 @@ func nftFamilies() [2]nftFamily {
 		{
 			digit: "4", proto: unix.NFPROTO_IPV4, size: 4, src: 12, dst: 16,
 			etherType: unix.ETH_P_IP, icmp: unix.IPPROTO_ICMP, echo: 8, redirect: 5, ctSrc: unix.NFT_CT_SRC_IP, ctDst: unix.NFT_CT_DST_IP,
-			self: desired.SetSelf4, carryIn: desired.SetCarry4In, turnIn: desired.SetSplitHorizon4,
+			self: desired.SetSelf4, sourcesIn: desired.SetSources4In, splitHorizonIn: desired.SetSplitHorizon4,
 		},
 		{
 			digit: "6", proto: unix.NFPROTO_IPV6, size: 16, src: 8, dst: 24,
 			etherType: unix.ETH_P_IPV6, icmp: unix.IPPROTO_ICMPV6, echo: 128, redirect: 137, ctSrc: unix.NFT_CT_SRC_IP6, ctDst: unix.NFT_CT_DST_IP6,
-			self: desired.SetSelf6, carryIn: desired.SetCarry6In, turnIn: desired.SetSplitHorizon6,
+			self: desired.SetSelf6, sourcesIn: desired.SetSources6In, splitHorizonIn: desired.SetSplitHorizon6,
 		},
 	}
 }

@@ -443,7 +443,7 @@ func nftOverlay(f nftFamily) nftChain {
 	}
 	for _, inner := range nftFamilies() {
 		c.rules = append(c.rules, nftNew().holds(inner).
-			saddr(f).transport(2, 2, f.behind(0)).transport(nftInnerIP+inner.src, inner.size, f.behind(1)).in(inner.carryIn, f).accept())
+			saddr(f).transport(2, 2, f.behind(0)).transport(nftInnerIP+inner.src, inner.size, f.behind(1)).in(inner.sourcesIn, f).accept())
 	}
 	c.rules = append(c.rules, nftNew().dropAs(desired.DropOverlay))
 	return c

@@ -39,7 +39,7 @@ func nftQuota(f nftFamily, connections int) []*nftRule {
 	}
 	sampled := nftNew().family(f).random(each).equal(nftHostOrder(0)...)
 	return []*nftRule{
-		nftNew().family(f).saddr(f).in(desired.SetHeld, f).jump("count" + f.digit),
+		nftNew().family(f).saddr(f).in(desired.SetCountAll, f).jump("count" + f.digit),
 		sampled.saddr(f).in(desired.SetPods, f).jump("count" + f.digit),
 	}
 }
@@ -62,16 +62,16 @@ func nftCount(f nftFamily, connections int) nftChain {
 			SrcRegKey: nftReg, SetName: set + f.digit, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout, Exprs: by,
 		}
 	}
-	held := add(desired.SetHeld, nftQuotaMemory)
-	held.Operation = unix.NFT_DYNSET_OP_UPDATE
+	countAll := add(desired.SetCountAll, nftQuotaMemory)
+	countAll.Operation = unix.NFT_DYNSET_OP_UPDATE
 	over := nftNew().family(f).saddr(f).
 		add(add(desired.SetQuota, 0, &expr.Connlimit{Count: uint32(connections / each), Flags: expr.NFT_CONNLIMIT_F_INV})).
-		add(add(desired.SetFull, nftQuotaPause)).add(held).dropAs(desired.DropQuota)
+		add(add(desired.SetOverQuota, nftQuotaPause)).add(countAll).dropAs(desired.DropQuota)
 	over.connections = connections
-	c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetFull, f).dropAs(desired.DropQuota), over)
+	c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetOverQuota, f).dropAs(desired.DropQuota), over)
 	if each > 1 {
 		c.rules = append(c.rules, nftNew().family(f).saddr(f).add(&expr.Dynset{
-			SrcRegKey: nftReg, SetName: desired.SetHeld + f.digit, Operation: nftDynsetDelete,
+			SrcRegKey: nftReg, SetName: desired.SetCountAll + f.digit, Operation: nftDynsetDelete,
 		}))
 	}
 	return c

@@ -190,7 +190,7 @@ func TestNftQuotaIsSampled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range have {
-		if e.Set == desired.SetQuota || e.Set == desired.SetFull || e.Set == desired.SetHeld {
+		if e.Set == desired.SetQuota || e.Set == desired.SetOverQuota || e.Set == desired.SetCountAll {
 			t.Fatalf("Observe returned elements that the rules added: %v", e)
 		}
 	}

@@ -69,7 +69,7 @@ func TestNftOverlayShapes(t *testing.T) {
 		if outer == nftPodB6 {
 			digit = "6"
 		}
-		lines = append(lines, "carry4in"+digit+" "+outer+" . 51884 . "+nftPodB, "carry6in"+digit+" "+outer+" . 51884 . "+nftPodB6)
+		lines = append(lines, "sources4in"+digit+" "+outer+" . 51884 . "+nftPodB, "sources6in"+digit+" "+outer+" . 51884 . "+nftPodB6)
 	}
 	l.elements(lines...)
 	l.plainOnly(t, "51884", nftShapes())

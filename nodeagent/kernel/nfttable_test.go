@@ -73,7 +73,7 @@ func nftWithoutInner(t *testing.T, listing string) string {
 	var inner []string
 	var rest strings.Builder
 	for line := range strings.Lines(listing) {
-		if strings.Contains(line, "@carry") || strings.Contains(line, "@turn") || strings.Contains(line, "@self") || strings.Contains(line, "@senders") {
+		if strings.Contains(line, "@sources") || strings.Contains(line, "@split_horizon") || strings.Contains(line, "@self") || strings.Contains(line, "@senders") {
 			inner = append(inner, strings.TrimSpace(line))
 		} else {
 			rest.WriteString(line)
@@ -82,14 +82,14 @@ func nftWithoutInner(t *testing.T, listing string) string {
 	want := []string{
 		"ip daddr @remote4 ct mark set @ll,64,32 . iifname map @senders4 accept",
 		"ip6 daddr @remote6 ct mark set @ll,64,32 . iifname map @senders6 accept",
-		"@th,224,16 0x800 @nh,96,32 . @th,368,32 @turn4in4 drop",
-		"@th,224,16 0x86dd @nh,96,32 . @th,432,128 @turn6in4 drop",
-		"@th,224,24 & 0xfffff0 == 0x80040 @nh,96,32 . th dport . @th,336,32 @carry4in4 accept",
-		"@th,224,24 & 0xfffff0 == 0x86dd60 @nh,96,32 . th dport . @th,304,128 @carry6in4 accept",
-		"@th,224,16 0x800 @nh,64,128 . @th,368,32 @turn4in6 drop",
-		"@th,224,16 0x86dd @nh,64,128 . @th,432,128 @turn6in6 drop",
-		"@th,224,24 & 0xfffff0 == 0x80040 @nh,64,128 . th dport . @th,336,32 @carry4in6 accept",
-		"@th,224,24 & 0xfffff0 == 0x86dd60 @nh,64,128 . th dport . @th,304,128 @carry6in6 accept",
+		"@th,224,16 0x800 @nh,96,32 . @th,368,32 @split_horizon4in4 drop",
+		"@th,224,16 0x86dd @nh,96,32 . @th,432,128 @split_horizon6in4 drop",
+		"@th,224,24 & 0xfffff0 == 0x80040 @nh,96,32 . th dport . @th,336,32 @sources4in4 accept",
+		"@th,224,24 & 0xfffff0 == 0x86dd60 @nh,96,32 . th dport . @th,304,128 @sources6in4 accept",
+		"@th,224,16 0x800 @nh,64,128 . @th,368,32 @split_horizon4in6 drop",
+		"@th,224,16 0x86dd @nh,64,128 . @th,432,128 @split_horizon6in6 drop",
+		"@th,224,24 & 0xfffff0 == 0x80040 @nh,64,128 . th dport . @th,336,32 @sources4in6 accept",
+		"@th,224,24 & 0xfffff0 == 0x86dd60 @nh,64,128 . th dport . @th,304,128 @sources6in6 accept",
 		"@th,224,24 & 0xfffff0 == 0x80040 @th,336,32 @nodes4 ip saddr . @th,336,32 != @self44 goto drop_vxlan",
 		"@th,224,24 & 0xfffff0 == 0x86dd60 @th,304,128 @nodes6 ip saddr . @th,304,128 != @self64 goto drop_vxlan",
 		"@th,224,24 & 0xfffff0 == 0x80040 @th,336,32 @nodes4 ip6 saddr . @th,336,32 != @self46 goto drop_vxlan",

@@ -62,5 +62,5 @@ func nftTransitForward() nftChain {
 // back to the same neighbour.
 func nftSplitHorizon(f, inner nftFamily) *nftRule {
 	return nftNew().transport(nftInnerType, 2, nftReg).equal(nftNetOrder16(inner.etherType)...).
-		saddr(f).transport(nftInnerIP+inner.dst, inner.size, f.behind(0)).in(inner.turnIn, f).drop()
+		saddr(f).transport(nftInnerIP+inner.dst, inner.size, f.behind(0)).in(inner.splitHorizonIn, f).drop()
 }
