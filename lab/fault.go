@@ -12,7 +12,7 @@ type Fault struct {
 	Target    string `json:"target,omitempty"`    // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
 	Side      string `json:"side,omitempty"`      // wan | lan; empty = wan on a gateway, lan elsewhere
 	Direction string `json:"direction,omitempty"` // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
-	Value     string `json:"value,omitempty"`     // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT or icmp, of renumber an address, of upgrade-agent a program
+	Value     string `json:"value,omitempty"`     // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX, of renumber an address, of upgrade-agent a program
 }
 
 // Directions of a packet, as the node sees it.
@@ -59,7 +59,7 @@ func faultKinds() []faultKind {
 		{"delay", "delay every packet of a link, in both directions, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
 		{"loss", "drop packets of a link at random, in both directions or only in or out, such as 5%", aDirection, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
 		{"mtu", "drop longer packets of a link silently; value in bytes, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
-		{"block", "drop UDP ports or ICMP on a link silently, in both directions or only in or out, such as udp/51820-51885 or icmp", aDirection, blockValue, false, (*daemon).faultLink},
+		{"block", "drop UDP ports, ICMP or sources on a link silently, in both directions or only in or out, such as udp/51820-51885, icmp or from/10.7.0.0/16", aDirection, blockValue, false, (*daemon).faultLink},
 		{"unblock", "end a block; without a value all blocks", aDirection, blockValue, true, (*daemon).faultLink},
 		{"renumber", "change a gateway's address to the given one or a new one; behind a translating router, the router's address", aNode, "an address", true, (*daemon).renumber},
 		{"remap", "delete the mappings of a gateway's router: the next packets get other ports", aNode, "", false, (*daemon).remap},

@@ -8,22 +8,32 @@ import (
 	"strings"
 )
 
-const blockValue = "udp, udp/PORT, udp/PORT-PORT or icmp"
+const blockValue = "udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX"
 
 // blockMatches returns the nftables matches, in a bridge, for the value of a block fault. It
 // returns none for an invalid value.
 func blockMatches(text string) []string {
-	what, ports, some := strings.Cut(text, "/")
+	what, rest, some := strings.Cut(text, "/")
 	switch {
 	case what == "icmp" && !some:
 		// Neighbour discovery must still work.
 		return []string{"ip protocol icmp", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }"}
+	case what == "from":
+		source, err := netip.ParsePrefix(rest)
+		if err != nil {
+			return nil
+		}
+		family := "ip"
+		if source.Addr().Is6() {
+			family = "ip6"
+		}
+		return []string{fmt.Sprintf("%s saddr %s", family, source.Masked())}
 	case what == "udp" && !some:
 		return []string{"meta l4proto udp"}
 	case what != "udp":
 		return nil
 	}
-	low, high, span := strings.Cut(ports, "-")
+	low, high, span := strings.Cut(rest, "-")
 	first, err := strconv.ParseUint(low, 10, 16)
 	if err != nil || first == 0 {
 		return nil

@@ -87,10 +87,13 @@ func cardAddress(name string) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, no group
 }
 
+// HardwareAddr returns the hardware address of a node, CLUSTER/NODE, on one side.
+func HardwareAddr(node, side string) net.HardwareAddr { return cardAddress(node + "/" + side) }
+
 // attach connects a node's eth0 to its cluster's bridge and, if it has a wide-area interface, wan0 to
 // the wide area.
 func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
-	if err := pairWith(u.netNS, port(n, SideLAN), into, "eth0", cardAddress(n.id()+"/"+SideLAN)); err != nil {
+	if err := pairWith(u.netNS, port(n, SideLAN), into, "eth0", HardwareAddr(n.id(), SideLAN)); err != nil {
 		return err
 	}
 	if err := u.enslave(port(n, SideLAN), lanBridge(clusterNumber)); err != nil {
@@ -104,7 +107,7 @@ func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
 
 // plug adds a node's interface in the wide area.
 func (u *underlay) plug(n *node, into *netNS) error {
-	if err := pairWith(u.netNS, port(n, SideWAN), into, "wan0", cardAddress(n.id()+"/"+SideWAN)); err != nil {
+	if err := pairWith(u.netNS, port(n, SideWAN), into, "wan0", HardwareAddr(n.id(), SideWAN)); err != nil {
 		return err
 	}
 	return u.enslave(port(n, SideWAN), n.plug)

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"hawser.dev/hawser/e2e/chaos/schedule"
 	"hawser.dev/hawser/e2e/chaos/sniff"
 	"hawser.dev/hawser/e2e/traffic"
+	"hawser.dev/hawser/lab"
 )
 
 // startCaptures captures between the nodes, and at the pods that only some callers may reach.
@@ -52,6 +54,13 @@ func (s *trafficSet) rules() sniff.Rules {
 	r := sniff.Rules{
 		Endpoints: map[netip.Addr]bool{}, Ports: s.lab.ports(), VXLAN: 4803, Mark: []byte(strings.TrimSpace(traffic.Mark)),
 		Nodes: s.nodes, Inside: slices.Concat(s.nodes, v.prefixes(pods4, pods6), v.prefixes(services4, services6)),
+		Pods: v.prefixes(pods4, pods6), Global: s.lab.global, Direct: map[sniff.HardwareAddr]sniff.DirectNode{},
+	}
+	nodes := append(slices.Clone(s.lab.topology.Nodes), schedule.Node{ID: extraNode, Cluster: "g2", Gateway: true})
+	for _, n := range nodes {
+		if s.lab.networks[n.Cluster] == autoNetwork {
+			r.Direct[sniff.HardwareAddr(lab.HardwareAddr(n.ID, lab.SideLAN))] = sniff.DirectNode{Cluster: n.Cluster, Gateway: n.Gateway}
+		}
 	}
 	for _, text := range v.endpoints(extraNumber) {
 		r.Endpoints[netip.MustParseAddr(text)] = true

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"hawser.dev/hawser/e2e/chaos/schedule"
 	"hawser.dev/hawser/lab"
+	"hawser.dev/hawser/nodeagent/status"
 )
 
 // chaosLab is the lab into which the run injects faults.
@@ -24,7 +26,9 @@ type chaosLab struct {
 	client   *lab.Client
 	status   lab.Status
 	topology schedule.Topology
-	text     []byte // topology file at the start of every round
+	text     []byte                    // topology file at the start of every round
+	global   map[string][]netip.Prefix // global prefixes by cluster
+	networks map[string]string         // nodeNetwork by cluster
 }
 
 // newChaosLab starts the lab.
@@ -33,10 +37,10 @@ func newChaosLab(ctx context.Context, o options) (*chaosLab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make folder of the lab: %w", err)
 	}
-	b := &chaosLab{options: o, dir: dir}
+	b := &chaosLab{options: o, dir: dir, networks: nodeNetworks(o.seed)}
 	b.client = lab.NewClient(lab.Layout{Dir: b.labDir()})
 	files := filepath.Join(dir, "files")
-	err = o.variant.write(filepath.Join(o.root, "e2e/chaos/testdata/lab"), files)
+	err = o.variant.write(filepath.Join(o.root, "e2e/chaos/testdata/lab"), files, b.networks)
 	if err == nil {
 		_, err = b.hawser(ctx, "lab", "up", "-f", filepath.Join(files, "clusterset.yaml"), "-w", filepath.Join(files, "workloads"), "--workers", "2")
 	}
@@ -46,10 +50,13 @@ func newChaosLab(ctx context.Context, o options) (*chaosLab, error) {
 	if err == nil {
 		b.text, err = os.ReadFile(b.topologyFile())
 	}
+	if err == nil {
+		b.topology = topologyOf(b.status, o.seed)
+		b.global, err = b.globalPrefixes(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	b.topology = topologyOf(b.status, o.seed)
 	return b, nil
 }
 
@@ -133,6 +140,57 @@ func (b *chaosLab) lock(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	return parseLock(string(raw)), nil
+}
+
+// globalPrefixes returns the global prefixes of each cluster.
+func (b *chaosLab) globalPrefixes(ctx context.Context) (map[string][]netip.Prefix, error) {
+	lock, err := b.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]netip.Prefix{}
+	for _, cluster := range b.topology.Clusters {
+		for text := range strings.SplitSeq(lock["clusters["+cluster+"].blocks"], ", ") {
+			prefix, err := netip.ParsePrefix(strings.Trim(text, `"`))
+			if err != nil {
+				return nil, fmt.Errorf("global prefixes of cluster %s: %w", cluster, err)
+			}
+			out[cluster] = append(out[cluster], prefix)
+		}
+	}
+	return out, nil
+}
+
+// directPaths returns the numbers of paths between nodes and gateways that are direct now, and that
+// are direct if all networks carry such packets. Each pair counts for both ends and each family.
+func (b *chaosLab) directPaths(ctx context.Context) (direct, all int, err error) {
+	raw, err := b.hawser(ctx, "show", "nodes", "-o", "json")
+	if err != nil {
+		return 0, 0, err
+	}
+	var shown struct {
+		Agents []struct {
+			Nodes []status.NodePath `json:"nodes"`
+		} `json:"agents"`
+	}
+	if err := json.Unmarshal(raw, &shown); err != nil {
+		return 0, 0, fmt.Errorf("parse the output of hawser show nodes: %w", err)
+	}
+	for _, agent := range shown.Agents {
+		for _, path := range agent.Nodes {
+			if path.Path == status.NodeDirect {
+				direct++
+			}
+		}
+	}
+	for _, a := range b.topology.Nodes {
+		for _, o := range b.topology.Nodes {
+			if a.Cluster == o.Cluster && a.Gateway != o.Gateway && b.networks[a.Cluster] == autoNetwork {
+				all += len(b.variant.families())
+			}
+		}
+	}
+	return direct, all, nil
 }
 
 // parseLock parses the lines "name: [address]" of a lock file.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,11 +110,29 @@ func (b *chaosLab) startFault(ctx context.Context, e schedule.Event) error {
 		return b.commit(ctx, "add a gateway", b.withGateway())
 	case schedule.Drain:
 		return b.drain(ctx, k.Start, e.Target)
+	case schedule.Filter:
+		return b.filter(ctx, k, e)
 	default:
 		return b.retry(ctx, func(ctx context.Context) error {
 			return b.client.Fault(ctx, lab.Fault{Kind: k.Start, Target: e.Target, Side: k.Side, Direction: k.Direction, Value: e.Value})
 		})
 	}
+}
+
+// filter makes the switch drop frames with some sources at the port of a node, in both directions,
+// as port security does.
+func (b *chaosLab) filter(ctx context.Context, k schedule.Kind, e schedule.Event) error {
+	sources := b.variant.prefixes(pods4, pods6)
+	if e.Value == schedule.Clusters {
+		sources = slices.Concat(slices.Collect(maps.Values(b.global))...)
+	}
+	for _, source := range sources {
+		fault := lab.Fault{Kind: "block", Target: e.Target, Side: k.Side, Value: "from/" + source.String()}
+		if err := b.retry(ctx, func(ctx context.Context) error { return b.client.Fault(ctx, fault) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startTimeout bounds the start of an agent or a tunnel process, and a command of the lab, on
@@ -161,6 +180,9 @@ const extraExport = `  - name: extra
 
 // extraNumber is the host number in the endpoint of the gateway that a commit adds to g2.
 const extraNumber = "24"
+
+// extraNode is its node.
+const extraNode = "g2/g2-d"
 
 // withGateway returns the topology with one more gateway, before the gateways of g2.
 func (b *chaosLab) withGateway() string {

@@ -130,7 +130,15 @@ func (c *chaos) prepare(ctx context.Context) error {
 			return fmt.Errorf("before the first fault: %w", r.err)
 		}
 	}
-	return nil
+	for {
+		direct, all, err := c.directPaths(limit)
+		if err == nil && direct == all {
+			return nil
+		}
+		if !wait(limit, 100*time.Millisecond) {
+			return errors.Join(fmt.Errorf("before the first fault: %d of %d paths between nodes are direct", direct, all), err)
+		}
+	}
 }
 
 func (c *chaos) rounds(ctx context.Context) (violated int, err error) {
@@ -164,6 +172,10 @@ func (c *chaos) runRound(ctx context.Context, round int) ([]violation, error) {
 			logs[path] = info.Size()
 		}
 	}
+	direct, all, err := c.directPaths(ctx)
+	if err != nil {
+		return nil, err
+	}
 	events := schedule.Round(c.seed, round, c.size(round), c.topology)
 	startedAt := time.Now()
 	history := c.play(ctx, events)
@@ -188,8 +200,8 @@ func (c *chaos) runRound(ctx context.Context, round int) ([]violation, error) {
 		c.sum.recoveries = append(c.sum.recoveries, r.took)
 	}
 	c.sum.count(found)
-	fmt.Fprintf(c.out, "round %d: %d faults in %.1fs, all recovered after %.2fs (%s), %d violations\n",
-		round, len(events), healed.Sub(startedAt).Seconds(), slowest(recovered).took.Seconds(), slowest(recovered).name, len(found))
+	fmt.Fprintf(c.out, "round %d: %d of %d paths between nodes direct; %d faults in %.1fs, all recovered after %.2fs (%s), %d violations\n",
+		round, direct, all, len(events), healed.Sub(startedAt).Seconds(), slowest(recovered).took.Seconds(), slowest(recovered).name, len(found))
 	if len(found) == 0 {
 		return nil, nil
 	}

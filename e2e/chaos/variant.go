@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -106,15 +107,44 @@ func (v variant) topology(text string) string {
 	return strings.Replace(text, "\nspec:\n", "\nspec:\n"+shape, 1)
 }
 
+// Values of nodeNetwork in the topology.
+const (
+	autoNetwork   = "auto"
+	tunnelNetwork = "tunnel"
+)
+
+// nodeNetworks draws nodeNetwork for each cluster; three of four have auto.
+func nodeNetworks(seed uint64) map[string]string {
+	r := rand.New(rand.NewPCG(seed, 0)) // the rounds of a schedule are from 1
+	out := map[string]string{}
+	for _, cluster := range []string{"g1", "g2", "g3"} {
+		out[cluster] = autoNetwork
+		if r.IntN(4) == 0 {
+			out[cluster] = tunnelNetwork
+		}
+	}
+	return out
+}
+
+var clusterHead = regexp.MustCompile(`(?m)^  - name: (\w+)\n(    podCIDRs:)`)
+
+// withNetworks returns the topology with nodeNetwork in each cluster.
+func withNetworks(text string, networks map[string]string) string {
+	return clusterHead.ReplaceAllStringFunc(text, func(found string) string {
+		parts := clusterHead.FindStringSubmatch(found)
+		return "  - name: " + parts[1] + "\n    nodeNetwork: " + networks[parts[1]] + "\n" + parts[2]
+	})
+}
+
 // write writes the files of the lab for this variant.
-func (v variant) write(from, to string) error {
+func (v variant) write(from, to string, networks map[string]string) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return fmt.Errorf("write the clusterset: %w", err)
 	}
 	path := filepath.Join(to, "clusterset.yaml")
 	text, err := fs.ReadFile(os.DirFS(from), "clusterset.yaml")
 	if err == nil {
-		err = os.WriteFile(path, []byte(v.topology(string(text))), 0o644)
+		err = os.WriteFile(path, []byte(withNetworks(v.topology(string(text)), networks)), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write the clusterset: %w", err)

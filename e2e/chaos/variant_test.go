@@ -24,11 +24,12 @@ func TestVariants(t *testing.T) {
 	if usual.topology(string(written)) != string(written) {
 		t.Error("the usual variant differs from the file")
 	}
+	networks := map[string]string{"g1": autoNetwork, "g2": tunnelNetwork, "g3": autoNetwork}
 	for _, shape := range []string{mesh, hub, links} {
 		for _, family := range []string{four, six, dual} {
 			v := variant{shape, family}
 			to := t.TempDir()
-			if err := v.write(from, to); err != nil {
+			if err := v.write(from, to, networks); err != nil {
 				t.Fatal(err)
 			}
 			text, err := fs.ReadFile(os.DirFS(to), "clusterset.yaml")
@@ -37,7 +38,7 @@ func TestVariants(t *testing.T) {
 			}
 			b := chaosLab{options: options{variant: v}, text: text}
 			for _, text := range []string{string(text), b.withGateway(), string(text) + extraExport} {
-				checkVariant(t, v, text)
+				checkVariant(t, v, text, networks)
 			}
 			if v.check() != nil || (v.String() == "") != (v == usual) {
 				t.Errorf("variant %v: check() = %v, String() = %q", v, v.check(), v.String())
@@ -49,7 +50,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-func checkVariant(t *testing.T, v variant, text string) {
+func checkVariant(t *testing.T, v variant, text string, networks map[string]string) {
 	t.Helper()
 	// The lab adds the recipient, as a user would.
 	const recipient = "    recipient: age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n\n"
@@ -62,6 +63,9 @@ func checkVariant(t *testing.T, v variant, text string) {
 		t.Errorf("%v: shape %s", v, have)
 	}
 	for _, c := range set.Spec.Clusters {
+		if string(c.NodeNetwork) != networks[c.Name] {
+			t.Errorf("%v: cluster %s has nodeNetwork %q, want %q", v, c.Name, c.NodeNetwork, networks[c.Name])
+		}
 		for _, prefixes := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
 			for _, family := range []int{4, 6} {
 				has := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return familyOf(p.Addr()) == family })

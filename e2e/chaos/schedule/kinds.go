@@ -10,7 +10,7 @@ type Kind struct {
 	Direction string // in | out, as the node sees it; empty: both
 
 	weight int
-	values []string // for delay, loss and mtu: the schedule draws one
+	values []string // for delay, loss, mtu and Filter: the schedule draws one
 	on     func(Topology) []target
 }
 
@@ -27,6 +27,13 @@ const (
 	Export  = "add-export"  // a commit adds an export
 	Join    = "add-gateway" // a commit adds a gateway on a node
 	Revert  = "revert"      // a commit restores the topology
+	Filter  = "filter"      // the switch drops sources at the port of a node
+)
+
+// Sources that Filter drops.
+const (
+	Clusters = "clusters" // global addresses of all clusters
+	Pods     = "pods"     // addresses of this cluster's pods
 )
 
 // Kinds lists all kinds in a fixed order. A change of the order changes the schedule of a seed.
@@ -62,6 +69,7 @@ func Kinds() []Kind {
 		{Name: "drain", Start: Drain, End: Undrain, weight: 5, on: nodes(gateway)},
 		{Name: "export", Start: Export, End: Revert, weight: 2, on: repository},
 		{Name: "gateway", Start: Join, End: Revert, weight: 1, on: repository},
+		{Name: "filter-lan", Start: Filter, End: "heal", Side: "lan", values: []string{Clusters, Pods}, weight: 5, on: nodes(any)},
 	}
 }
 

@@ -31,9 +31,7 @@ func Inner(frame []byte, port uint16) []byte {
 // Refuses reports whether a frame is an ICMP error: unreachable, or time exceeded.
 func Refuses(frame []byte) bool {
 	p, ok := parseFrame(frame)
-	const expired4, expired6 = 11, 3
-	return ok && (p.unreachable() || len(p.rest) > 0 && !p.fragment &&
-		(p.proto == protoICMP && p.rest[0] == expired4 || p.proto == protoICMPv6 && p.rest[0] == expired6))
+	return ok && p.failure()
 }
 
 // Resets reports whether a frame is a TCP reset.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"hawser.dev/hawser/nodeagent/desired"
 )
 
 // Rules describes the packets allowed on an underlay.
@@ -22,8 +24,23 @@ type Rules struct {
 	// to the port VXLAN.
 	Nodes []netip.Prefix
 	VXLAN uint16
+	// Pods are the prefixes of the pods of a cluster. Global are the global prefixes by cluster.
+	Pods   []netip.Prefix
+	Global map[string][]netip.Prefix
+	// Direct are the nodes of clusters with nodeNetwork: auto, by hardware address.
+	Direct map[HardwareAddr]DirectNode
 	// Mark is part of every watched payload. It must not appear in clear in the wide area.
 	Mark []byte
+}
+
+// HardwareAddr is the hardware address of a node on its cluster's network.
+type HardwareAddr [6]byte
+
+// DirectNode is a node that may exchange packets of other clusters without VXLAN: a gateway with
+// other nodes of its cluster.
+type DirectNode struct {
+	Cluster string
+	Gateway bool
 }
 
 // Ethernet and IP protocol numbers (IANA).
@@ -89,6 +106,13 @@ func (p packet) unreachable() bool {
 	return p.proto == protoICMPv6 && (p.rest[0] == 1 || p.rest[0] == 2)
 }
 
+// failure reports whether p is an ICMP error: unreachable, or time exceeded.
+func (p packet) failure() bool {
+	const expired4, expired6 = 11, 3
+	return p.unreachable() || len(p.rest) > 0 && !p.fragment &&
+		(p.proto == protoICMP && p.rest[0] == expired4 || p.proto == protoICMPv6 && p.rest[0] == expired6)
+}
+
 // tunnel reports whether p is WireGuard between two gateways: its ports, and its
 // message types 1 to 4 with three zero bytes (the protocol's section 5.4).
 func (r Rules) tunnel(p packet) bool {
@@ -135,11 +159,47 @@ func (r Rules) LAN(frame []byte) string {
 	if contains(r.Inside, p.src) && contains(r.Inside, p.dst) {
 		return ""
 	}
+	if r.direct(frame, p) {
+		return ""
+	}
 	// A booting node has no routes to the wide area yet.
 	if r.refusal(p) {
 		return ""
 	}
 	return "leaves the cluster in clear: " + Describe(frame)
+}
+
+// direct reports whether a frame is a direct packet between a gateway and another node of its
+// cluster: from a pod to another cluster, from another cluster to a pod, or an ICMP error of such a
+// flow, which may have the address of a node or of a gateway inside the tunnels.
+func (r Rules) direct(frame []byte, p packet) bool {
+	to, known := r.Direct[HardwareAddr(frame[:6])]
+	from, ok := r.Direct[HardwareAddr(frame[6:12])]
+	if !known || !ok || from.Cluster != to.Cluster || from.Gateway == to.Gateway {
+		return false
+	}
+	if from.Gateway {
+		if contains(r.Pods, p.dst) {
+			return p.failure() || r.remote(from.Cluster, p.src)
+		}
+		return contains(r.Nodes, p.dst) && r.remote(from.Cluster, p.src) && p.test()
+	}
+	return r.remote(from.Cluster, p.dst) && (contains(r.Pods, p.src) || contains(r.Nodes, p.src) && p.failure())
+}
+
+// test reports whether p is a test packet, which a node sends itself over a gateway.
+func (p packet) test() bool {
+	return p.proto == protoUDP && !p.fragment && len(p.rest) >= 4 && binary.BigEndian.Uint16(p.rest[2:]) == desired.ProbePort
+}
+
+// remote reports whether addr is a global address of another cluster.
+func (r Rules) remote(cluster string, addr netip.Addr) bool {
+	for name, prefixes := range r.Global {
+		if name != cluster && contains(prefixes, addr) {
+			return true
+		}
+	}
+	return false
 }
 
 func contains(list []netip.Prefix, addr netip.Addr) bool {

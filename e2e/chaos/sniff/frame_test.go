@@ -19,7 +19,15 @@ func rules() Rules {
 		},
 		Nodes: []netip.Prefix{netip.MustParsePrefix("172.18.0.0/16"), netip.MustParsePrefix("fd00:172:18::/64")},
 		VXLAN: 4803,
-		Mark:  []byte("watched payload"),
+		Pods:  []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16"), netip.MustParsePrefix("fd00:10:7::/56")},
+		Global: map[string][]netip.Prefix{
+			"g1": {netip.MustParsePrefix("242.1.0.0/16"), netip.MustParsePrefix("fd7f:1::/48")},
+			"g2": {netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("fd7f:2::/48")},
+		},
+		Direct: map[HardwareAddr]DirectNode{
+			{1}: {"g1", true}, {2}: {"g1", true}, {3}: {"g1", false}, {4}: {"g1", false}, {5}: {"g2", true},
+		},
+		Mark: []byte("watched payload"),
 	}
 }
 
@@ -166,6 +174,52 @@ func TestLAN(t *testing.T) {
 		got := rules().LAN(c.frame)
 		if (c.wrong == "") != (got == "") || !strings.Contains(got, c.wrong) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.wrong)
+		}
+	}
+}
+
+// between sets the hardware addresses of a frame.
+func between(from, to byte, frame []byte) []byte {
+	frame[0], frame[6] = to, from
+	return frame
+}
+
+// TestDirect tests the packets that a cluster's network may have without VXLAN: between a gateway and
+// another node.
+func TestDirect(t *testing.T) {
+	t.Parallel()
+	out := func() []byte { return ipv4("10.7.1.2", "242.2.0.10", 6, udp(40000, 8001, "watched payload")) }
+	back := func() []byte { return ipv4("242.2.0.10", "10.7.1.2", 6, udp(8001, 40000, "watched payload")) }
+	out6 := func() []byte { return ip6("fd00:10:7::1:2", "fd7f:2::10", 6, udp(40000, 8001, "")) }
+	const gateway, sibling, worker, other, foreign, unknown = 1, 2, 3, 4, 5, 6
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		fine  bool
+	}{
+		{"from a worker to its gateway", between(worker, gateway, out()), true},
+		{"from a gateway to a worker", between(gateway, worker, back()), true},
+		{"over IPv6", between(worker, gateway, out6()), true},
+		{"from a worker to a worker", between(worker, other, out()), false},
+		{"from a gateway to a gateway", between(gateway, sibling, out()), false},
+		{"to a gateway of another cluster", between(worker, foreign, out()), false},
+		{"to the default gateway of the network", between(worker, unknown, out()), false},
+		{"from a host that is no node", between(unknown, gateway, out()), false},
+		{"from a gateway in the direction of the worker", between(gateway, worker, out()), false},
+		{"from a worker in the direction of the gateway", between(worker, gateway, back()), false},
+		{"to an address of the own cluster", between(worker, gateway, ipv4("10.7.1.2", "242.1.0.10", 6, udp(1, 2, ""))), false},
+		{"from an address of the own cluster", between(gateway, worker, ipv4("242.1.0.10", "10.7.1.2", 6, udp(1, 2, ""))), false},
+		{"masqueraded", between(worker, gateway, ipv4("172.18.0.5", "242.2.0.10", 6, udp(1, 2, ""))), false},
+		{"to a clusterset address", between(worker, gateway, ipv4("10.7.1.2", "243.0.0.2", 6, udp(1, 2, ""))), false},
+		{"a test packet of a worker", between(gateway, worker, ipv4("242.2.255.254", "172.18.0.5", 17, udp(50000, 4804, ""))), true},
+		{"a test packet of another port", between(gateway, worker, ipv4("242.2.255.254", "172.18.0.5", 17, udp(50000, 4805, ""))), false},
+		{"an error of a worker", between(worker, gateway, ipv4("172.18.0.5", "242.2.0.10", 1, icmp(3, nil))), true},
+		{"a ping of a worker", between(worker, gateway, ipv4("172.18.0.5", "242.2.0.10", 1, icmp(8, nil))), false},
+		{"an error of a gateway inside the tunnels", between(gateway, worker, ipv4("241.0.0.1", "10.7.1.2", 1, icmp(3, nil))), true},
+		{"a ping of a gateway inside the tunnels", between(gateway, worker, ipv4("241.0.0.1", "10.7.1.2", 1, icmp(8, nil))), false},
+	} {
+		if wrong := rules().LAN(c.frame); (wrong == "") != c.fine {
+			t.Errorf("%s: %q, want fine %v", c.name, wrong, c.fine)
 		}
 	}
 }
