@@ -48,8 +48,16 @@ func (s *stage[D, S]) observe(ctx context.Context) error {
 	return nil
 }
 
-// compare returns all changes of this stage, and the number of observed objects.
+// compare returns all changes of this stage, and the number of existing objects.
 func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.Change[S], objects int, err error) {
+	desired := s.desired(p.desired)
+	if p.trustWritten && s.written != nil {
+		want, have := s.changedParts(desired, s.written, s.written)
+		if changes, err = diff.Compute(want, have); err != nil {
+			return nil, 0, fmt.Errorf("compare: %w", err)
+		}
+		return changes, len(s.written), nil
+	}
 	if err := s.observe(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -57,8 +65,10 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 	if cache.clean && p.digest != "" && p.digest == cache.digest {
 		return nil, len(cache.observed), nil
 	}
-	desired := s.desired(p.desired)
-	want, have := s.changedParts(desired)
+	want, have := desired, cache.observed
+	if cache.clean && cache.desired != nil {
+		want, have = s.changedParts(desired, cache.desired, cache.observed)
+	}
 	if changes, err = diff.Compute(s.normalize(want, have), have); err != nil {
 		return nil, 0, fmt.Errorf("compare: %w", err)
 	}
@@ -69,24 +79,43 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 	return changes, len(cache.observed), nil
 }
 
-// changedParts returns the desired and the observed objects that may differ. Usually most of
-// thousands have not changed since the last clean pass. The desired objects of that pass then
-// replace the observed ones, unless the kernel fills in fields.
-func (s *stage[D, S]) changedParts(desired []S) (want, have []S) {
-	if _, ok := s.kind.(Normalizer[S]); ok || !s.cache.clean || s.cache.desired == nil {
-		return desired, s.cache.observed
+// changedParts returns the desired and the existing objects that may differ. Usually most of
+// thousands have not changed since the last clean pass. The desired objects of that pass, former,
+// then replace the observed ones, unless the kernel fills in fields.
+func (s *stage[D, S]) changedParts(desired, former, observed []S) (want, have []S) {
+	_, normalizes := s.kind.(Normalizer[S])
+	if _, comparable := any(*new(S)).(Equaler[S]); normalizes || !comparable {
+		return desired, observed
 	}
-	want, have = dropEqual(desired, s.cache.desired)
+	want, have = dropEqual(desired, former)
 	known := make(map[string]bool, len(have))
 	for _, x := range have {
 		known[x.Key()] = true
 	}
 	for _, x := range want {
 		if !known[x.Key()] {
-			return desired, s.cache.observed // a new object, or a duplicate key
+			return desired, observed // a new object, or a duplicate key
 		}
 	}
 	return want, have
+}
+
+// rememberWritten stores the objects of an urgent stage as a pass left them: the desired ones, and
+// deletes that are not made yet. complete reports whether all other changes were made.
+func (s *stage[D, S]) rememberWritten(p *pass[D], deletes []diff.Change[S], complete bool) {
+	if !s.urgent {
+		return
+	}
+	if s.written = nil; !complete {
+		return
+	}
+	if _, normalizes := s.kind.(Normalizer[S]); normalizes {
+		return
+	}
+	s.written = slices.Clone(s.desired(p.desired))
+	for _, c := range deletes {
+		s.written = append(s.written, c.Have)
+	}
 }
 
 // dropEqual returns two lists without the objects that are equal at the same index: counted from

@@ -120,8 +120,8 @@ func checkChangedParts(t *testing.T, kind Kind[thing], want, clean, have []thing
 	if (err != nil) != twice {
 		t.Fatalf("full comparison: %v", err)
 	}
-	s := &stage[[]thing, thing]{kind: kind, cache: observedCache[thing]{version: "1", observed: have, clean: true, desired: clean}}
-	w, h := s.changedParts(want)
+	s := &stage[[]thing, thing]{kind: kind}
+	w, h := s.changedParts(want, clean, have)
 	if len(w) == len(want) && len(h) == len(have) && most == len(have) {
 		return // it was the full comparison
 	}

@@ -110,7 +110,7 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 		p.preempt()
 		// After an urgent pass, p's desired state of an urgent stage is outdated. The stage
 		// then uses the urgent source: this pass may have created the object that blocked it.
-		if !(e.preempted && s.isUrgent() && e.runUrgentPass(ctx, p.objects)) {
+		if !(e.preempted && s.isUrgent() && e.runUrgentPass(ctx, p.objects, false)) {
 			s.forward(ctx, p)
 		}
 	}

@@ -70,7 +70,7 @@ func (e *Engine[D]) wait(ctx context.Context) {
 		if why != urgentToken {
 			return
 		}
-		e.runUrgentPass(ctx, map[string]int{})
+		e.runUrgentPass(ctx, map[string]int{}, true)
 	}
 }
 

@@ -36,6 +36,7 @@ type stage[D any, S diff.Spec] struct {
 	desired   func(D) []S
 	origin    func(S) string
 	urgent    bool
+	written   []S                  // existing objects of an urgent stage, as this engine left them; nil = unknown
 	fights    map[string]*fight    // of keys that changed in the pass before
 	deferrals map[string]*deferral // of a Deferrer
 	cache     observedCache[S]
@@ -60,9 +61,11 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 		p.removed = append(p.removed, s.showAll(deletes))
 		return
 	}
-	s.forgetSettledFights(changes)
+	if !p.trustWritten {
+		s.forgetSettledFights(changes)
+	}
 	s.trackDeferrals(changes, p.now)
-	s.apply(ctx, p, writes)
+	s.rememberWritten(p, deletes, s.apply(ctx, p, writes))
 }
 
 // backward deletes. It compares again, because earlier deletes may have removed objects of this
@@ -77,7 +80,7 @@ func (s *stage[D, S]) backward(ctx context.Context, p *pass[D]) {
 		return
 	}
 	_, deletes := splitDeletes(changes)
-	s.apply(ctx, p, deletes)
+	s.rememberWritten(p, nil, s.apply(ctx, p, deletes))
 }
 
 func splitDeletes[S diff.Spec](changes []diff.Change[S]) (writes, deletes []diff.Change[S]) {
@@ -96,13 +99,14 @@ func splitDeletes[S diff.Spec](changes []diff.Change[S]) (writes, deletes []diff
 }
 
 // apply makes changes, in batches if the kind is a Batcher. The objects are read again in the
-// next pass.
-func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Change[S]) {
+// next full pass. It reports whether all needed changes were made without interruption.
+func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Change[S]) (complete bool) {
 	changes := s.skipDeferred(p, s.skipFights(p, needed))
 	if len(changes) == 0 {
-		return
+		return len(needed) == 0
 	}
-	s.cache = observedCache[S]{}
+	s.cache, s.written = observedCache[S]{}, nil
+	undone := len(p.report.Failed) + len(p.report.Blocked)
 	batches := [][]diff.Change[S]{changes}
 	if k, ok := s.kind.(Batcher[S]); ok {
 		batches = k.Batches(changes)
@@ -113,6 +117,7 @@ func (s *stage[D, S]) apply(ctx context.Context, p *pass[D], needed []diff.Chang
 		}
 		s.write(ctx, p, batch)
 	}
+	return len(changes) == len(needed) && len(batches) == 1 && undone == len(p.report.Failed)+len(p.report.Blocked)
 }
 
 func (s *stage[D, S]) write(ctx context.Context, p *pass[D], changes []diff.Change[S]) {
@@ -158,8 +163,11 @@ type pass[D any] struct {
 	digest     string
 	planOnly   bool
 	verifyOnly bool // the desired state has not changed since the last clean pass
-	now        time.Time
-	preempt    func() // runs a pending urgent pass, between stages and batches
+	// trustWritten compares urgent stages with the objects that this engine wrote, without reading
+	// them. The full pass that follows reads them.
+	trustWritten bool
+	now          time.Time
+	preempt      func() // runs a pending urgent pass, between stages and batches
 
 	report  *Report
 	objects map[string]int // number by kind

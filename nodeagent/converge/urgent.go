@@ -60,15 +60,16 @@ func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 		e.schedule.request(urgentToken)
 	default:
 	}
-	if e.schedule.requested[urgentToken] && e.runUrgentPass(ctx, p.objects) {
+	if e.schedule.requested[urgentToken] && e.runUrgentPass(ctx, p.objects, true) {
 		e.preempted = true
 	}
 }
 
 // runUrgentPass runs one urgent pass, and stores the number of objects of its stages. It
 // returns false if the urgent source has no state. Its changes appear in the report of the full
-// pass that it preempts, or that follows.
-func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int) bool {
+// pass that it preempts, or that follows. With trustWritten, stages do not read their objects if
+// the engine wrote all of them.
+func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int, trustWritten bool) bool {
 	start := time.Now()
 	e.schedule.startUrgent()
 	defer func() { e.schedule.finishUrgent(time.Now()) }()
@@ -78,7 +79,9 @@ func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int) b
 	}
 	e.schedule.followUrgent(start)
 	report := Report{Digest: digest, At: start, Passes: 1}
-	p := &pass[D]{desired: desired, report: &report, now: start, preempt: func() {}, objects: objects, deletes: map[string]int{}}
+	p := &pass[D]{
+		desired: desired, trustWritten: trustWritten, report: &report, now: start, preempt: func() {}, objects: objects, deletes: map[string]int{},
+	}
 	for _, s := range e.Stages {
 		if s.isUrgent() {
 			s.forward(ctx, p)

@@ -318,3 +318,60 @@ func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
 		}
 	})
 }
+
+// TestUrgentPassReadsNothing checks that an urgent pass compares with the objects that the engine
+// wrote. It reads them if the pass before failed, and if it runs instead of a stage of a full pass.
+func TestUrgentPassReadsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newUrgentRig()
+		r.now.Store(&state{Lower: items("a"), Upper: items("u", "v")})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(ctx)
+		time.Sleep(2 * time.Second)
+		urgent := func(want string, reads int, names ...string) {
+			t.Helper()
+			before := r.upper.Observed()
+			r.now.Store(&state{Lower: r.now.Load().Lower, Upper: items(names...)})
+			r.urgent <- struct{}{}
+			time.Sleep(20 * time.Millisecond) // no full pass follows within this time
+			synctest.Wait()
+			if got := r.upper.Observed() - before; got != reads {
+				t.Errorf("%v: read %d times, want %d", names, got, reads)
+			}
+			if d := cmp.Diff(want, fmt.Sprint(keys(r.upper))); d != "" {
+				t.Errorf("%v: objects (-want +got):\n%s", names, d)
+			}
+		}
+		urgent("[u v w]", 0, "u", "v", "w")
+		urgent("[u w]", 0, "u", "w") // before the full pass that follows
+		time.Sleep(5 * time.Second)
+		urgent("[a u w]", 0, "a", "u", "w")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+
+		fault := r.upper.Fault
+		r.upper.Fault = func(diff.Change[item]) error { return errors.New("no") }
+		urgent("[a u w]", 0, "a", "b", "u", "w")
+		r.upper.Fault = fault
+		urgent("[a b u w]", 1, "a", "b", "u", "w")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+
+		// Another writer removes an object. The full pass restores it, also if an urgent pass runs
+		// during it.
+		r.upper.Remove("u")
+		urgent("[a b c w]", 0, "a", "b", "c", "u", "w")
+		r.now.Store(&state{Lower: items("z"), Upper: items("a", "b", "c", "u", "w")})
+		r.trigger <- struct{}{}
+		time.Sleep(500 * time.Millisecond)
+		r.now.Store(&state{Lower: items("z"), Upper: items("a", "b", "u", "w")})
+		r.urgent <- struct{}{}
+		time.Sleep(600 * time.Millisecond)
+		if d := cmp.Diff("[a b u w]", fmt.Sprint(keys(r.upper))); d != "" {
+			t.Errorf("objects after the full pass (-want +got):\n%s", d)
+		}
+		time.Sleep(5 * time.Second) // ends the writes of the stage below
+	})
+}

@@ -105,9 +105,12 @@ func (v *builder) addLongNames() {
 		}
 	}
 	for _, e := range v.exports {
+		if e.ClusterPart(v.own.Name) == nil {
+			continue
+		}
 		id := e.ID()
 		svc := v.services[id]
-		if svc == nil || e.ClusterPart(v.own.Name) == nil {
+		if svc == nil {
 			continue
 		}
 		add(id, "the Service", fabric.LongestName(domains, e.Namespace, e.Name))

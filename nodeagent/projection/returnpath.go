@@ -121,8 +121,11 @@ func returnNumbers(nodes []*model.Node) map[string]int {
 // the fallback for other pods.
 func (v *builder) routeEndpoints() {
 	for _, e := range v.exports {
+		if e.ClusterPart(v.own.Name) == nil {
+			continue
+		}
 		svc := v.services[e.ID()]
-		if e.ClusterPart(v.own.Name) == nil || svc == nil {
+		if svc == nil {
 			continue
 		}
 		for i := range svc.Endpoints {
