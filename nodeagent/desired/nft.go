@@ -146,6 +146,7 @@ const (
 	SetConnected     = "connected"
 	SetSenders       = "senders"
 	SetNextHops      = "hops"
+	SetNodeHops      = "nodehops"
 )
 
 // Sets returns all of them. docs/datapath.md describes the rules that use them.
@@ -181,6 +182,7 @@ func Sets() []Set {
 		{Name: SetMachines, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
 		{Name: SetSenders, Doc: "last four bytes of the hardware address of a node that may hand over packets without VXLAN, and the device: the same bytes of its address on hw-vx0", Key: []Type{TypeMark, TypeLink}, Data: []Type{TypeMark}},
 		{Name: SetNextHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
+		{Name: SetNodeHops, Doc: "other nodes that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
 		{Name: SetHairpin, Doc: "a local backend as source and destination: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
 		{Name: SetOverlays, Doc: "ports where this gateway receives VXLAN from other clusters", Key: []Type{TypePort}},

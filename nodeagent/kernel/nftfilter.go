@@ -44,7 +44,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind(0)).
 				in(desired.SetOldEndpoints, f).dropAs(desired.DropOldEndpoint),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
-			nftFromConnected(f),
+			nftFromConnected(f).dropAs(desired.DropConnected),
 			// Packets from a remote gateway through ESP that are not VXLAN: all other filters
 			// apply to the VXLAN device. If the host itself has a device of that name, its
 			// other packets are not affected.
@@ -178,13 +178,15 @@ func nftForwardChains() []nftChain {
 		// Pods, and hosts that route through this node, must not send VXLAN to peers that
 		// identify this node by its address: the pod network may translate their source to it.
 		// Packets for a load balancer pass here if kube-proxy has not translated them.
-		forward.rules = append(forward.rules, nftUnsolicited(f),
+		forward.rules = append(forward.rules, nftUnsolicited(f).drop(),
 			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
-			nftFromConnected(f),
+			nftFromConnected(f).dropAs(desired.DropConnected),
 			// To a gateway without VXLAN: as to another node in VXLAN.
 			nftNew().nextHop(f).in(desired.SetNextHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("within"))
-		outside.rules = append(outside.rules, nftUnsolicited(f), nftFromConnected(f))
+		// The rules of other nodes decide about packets to their pods, with VXLAN and without it.
+		outside.rules = append(outside.rules, nftUnsolicited(f).nextHop(f).notIn(desired.SetNodeHops, f).drop(),
+			nftFromConnected(f).nextHop(f).notIn(desired.SetNodeHops, f).dropAs(desired.DropConnected))
 		// Packets that another gateway translated to its own egress address before it handed
 		// them over. No node sends from those addresses. A conntrack entry for one would use
 		// the address and port that the same flow is about to get here.
@@ -262,20 +264,19 @@ func nftLeaving() []nftChain {
 	return []nftChain{leaving, sending, c}
 }
 
-// nftFromConnected drops packets from another cluster to this node or a local pod, if their
-// source belongs to a network that the node is connected to. The reply would go to that network
-// in the clear.
+// nftFromConnected matches packets from another cluster whose source belongs to a network that the
+// node is connected to. The reply of this node or of a local pod would go to that network in the
+// clear.
 func nftFromConnected(f nftFamily) *nftRule {
-	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropConnected)
+	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.DevicePrefix)
 }
 
-// nftUnsolicited drops packets of a remote export's server to a pod of the gateway's own node,
-// if conntrack has no flow for them. The pod connected to a VIP, not to the export's address,
-// and would reply with a reset. Packets to pods of other nodes pass, because their node may
-// know the flow.
+// nftUnsolicited matches packets of a remote export's server for which conntrack has no flow. A pod
+// of this node connected to a VIP, not to the export's address, and would reply with a reset. The
+// node of another pod may know the flow.
 func nftUnsolicited(f nftFamily) *nftRule {
 	return nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
-		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetMultiPod, f).drop()
+		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetMultiPod, f)
 }
 
 // nftLocal filters packets from tunnels to the gateway itself, from other gateways.

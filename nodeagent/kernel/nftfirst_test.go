@@ -80,6 +80,27 @@ func TestNftUnsolicited(t *testing.T) {
 	}
 }
 
+// TestNftUnsolicitedToNodes: packets of an unknown connection pass to the pods of other nodes without
+// VXLAN, as in VXLAN. The gateway may have replaced another one, and the client may send nothing.
+func TestNftUnsolicitedToNodes(t *testing.T) {
+	t.Parallel()
+	l := nftNewLab(t)
+	node := nftNewNS(t)
+	node.up("lo")
+	nftJoinNS(l.node, "lan0", node, "eth0")
+	l.node.ip("address add 192.0.2.2/24 dev lan0", "route add 10.7.2.0/24 via 192.0.2.1 dev lan0")
+	node.ip("address add 192.0.2.1/24 dev eth0", "address add 10.7.2.9/32 dev lo", "route add default via 192.0.2.2")
+	from, pod := netip.MustParseAddrPort(nftRemote+":80"), netip.MustParseAddrPort("10.7.2.9:6555")
+	server := []string{"fronts4 " + nftRemote, "direct4 10.7.0.0/16"}
+	for hop, passes := range map[string]bool{"192.0.2.1 . lan0": true, "192.0.2.9 . lan0": false, "192.0.2.1 . lan1": false} {
+		l.elements(append(slices.Clone(server), "nodehops4 "+hop)...)
+		if got := l.send(l.remote, node, nftSegmentOf{from: from, to: pod, flags: flagAck}); (got == from) != passes {
+			t.Errorf("next hop %s: came from %v, want that it passes: %v", hop, got, passes)
+		}
+		pod = netip.AddrPortFrom(pod.Addr(), pod.Port()+1) // another flow
+	}
+}
+
 // TestNftServerFirstUDP is TestNftServerFirst for datagrams of both families.
 func TestNftServerFirstUDP(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,8 @@ senders4 305419896 . eth0 | 1879048193
 senders6 305419896 . eth0 | 1879048193
 hops4 172.18.0.2 . eth0
 hops6 fd00:18::2 . eth0
+nodehops4 172.18.0.3 . eth0
+nodehops6 fd00:18::3 . eth0
 machines4 172.18.0.200 . tcp . 5432
 machines6 fd00:18::200 . tcp . 5432
 hairpin4 10.7.1.9 . 10.7.1.9

@@ -53,6 +53,7 @@ func (v *builder) addDirect() {
 			v.elements.add(desired.Element{Set: desired.SetNextHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})
 			continue
 		}
+		v.elements.add(desired.Element{Set: desired.SetNodeHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})
 		if id := desired.ReturnID(d.MAC); senders[d.MAC] {
 			v.elements.add(desired.Element{
 				Set: desired.SetSenders, Family: fam, ID: id + " . " + d.Device, Value: desired.ReturnID(hardwareAddr(d.Node)), Origin: origin,

@@ -54,10 +54,13 @@ func TestDirectGateway(t *testing.T) {
 	senders := func(nodes ...model.DirectNode) int {
 		in.Direct = nodes
 		s, _ := projection.Desired(in)
-		count := 0
+		count, hops := 0, 0
 		for _, e := range s.Elements {
-			if e.Set == desired.SetSenders {
+			switch e.Set {
+			case desired.SetSenders:
 				count++
+			case desired.SetNodeHops:
+				hops++
 			}
 		}
 		tested := slices.ContainsFunc(s.Rules, func(r desired.Rule) bool {
@@ -65,6 +68,9 @@ func TestDirectGateway(t *testing.T) {
 		})
 		if tested != (len(nodes) > 0 && nodes[0].Node == "c-w1") {
 			t.Errorf("%v: rule of test packets %t", nodes, tested)
+		}
+		if known := slices.ContainsFunc(nodes, func(n model.DirectNode) bool { return n.Node == "c-w1" }); known != (hops == 1) {
+			t.Errorf("%v: %d next hops", nodes, hops)
 		}
 		return count
 	}
