@@ -56,10 +56,11 @@ func (s *trafficSet) rules() sniff.Rules {
 		Nodes: s.nodes, Inside: slices.Concat(s.nodes, v.prefixes(pods4, pods6), v.prefixes(services4, services6)),
 		Pods: v.prefixes(pods4, pods6), Global: s.lab.global, Direct: map[sniff.HardwareAddr]sniff.DirectNode{},
 	}
-	nodes := append(slices.Clone(s.lab.topology.Nodes), schedule.Node{ID: extraNode, Cluster: "g2", Gateway: true})
-	for _, n := range nodes {
+	for _, n := range append(slices.Clone(s.lab.topology.Nodes), schedule.Node{ID: extraNode, Cluster: "g2", Gateway: true}) {
 		if s.lab.networks[n.Cluster] == autoNetwork {
-			r.Direct[sniff.HardwareAddr(lab.HardwareAddr(n.ID, lab.SideLAN))] = sniff.DirectNode{Cluster: n.Cluster, Gateway: n.Gateway}
+			r.Direct[sniff.HardwareAddr(lab.HardwareAddr(n.ID, lab.SideLAN))] = sniff.DirectNode{
+				Cluster: n.Cluster, Gateway: n.Gateway, Worker: !n.Gateway || n.ID == extraNode, // a worker after the revert
+			}
 		}
 	}
 	for _, text := range v.endpoints(extraNumber) {

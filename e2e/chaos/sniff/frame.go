@@ -36,11 +36,12 @@ type Rules struct {
 // HardwareAddr is the hardware address of a node on its cluster's network.
 type HardwareAddr [6]byte
 
-// DirectNode is a node that may exchange packets of other clusters without VXLAN: a gateway with
-// other nodes of its cluster.
+// DirectNode is a node that may exchange packets of other clusters without VXLAN: a gateway with the
+// workers of its cluster.
 type DirectNode struct {
 	Cluster string
 	Gateway bool
+	Worker  bool // it may be both at different times
 }
 
 // Ethernet and IP protocol numbers (IANA).
@@ -175,16 +176,19 @@ func (r Rules) LAN(frame []byte) string {
 func (r Rules) direct(frame []byte, p packet) bool {
 	to, known := r.Direct[HardwareAddr(frame[:6])]
 	from, ok := r.Direct[HardwareAddr(frame[6:12])]
-	if !known || !ok || from.Cluster != to.Cluster || from.Gateway == to.Gateway {
+	if !known || !ok || from.Cluster != to.Cluster {
 		return false
 	}
-	if from.Gateway {
-		if contains(r.Pods, p.dst) {
-			return p.failure() || r.remote(from.Cluster, p.src)
-		}
-		return contains(r.Nodes, p.dst) && r.remote(from.Cluster, p.src) && p.test()
+	foreign := r.remote(from.Cluster, p.src)
+	switch {
+	case from.Gateway && to.Worker && contains(r.Pods, p.dst):
+		return foreign || p.failure()
+	case from.Gateway && to.Worker && contains(r.Nodes, p.dst):
+		return foreign && p.test()
+	case from.Worker && to.Gateway && r.remote(from.Cluster, p.dst):
+		return contains(r.Pods, p.src) || contains(r.Nodes, p.src) && p.failure()
 	}
-	return r.remote(from.Cluster, p.dst) && (contains(r.Pods, p.src) || contains(r.Nodes, p.src) && p.failure())
+	return false
 }
 
 // test reports whether p is a test packet, which a node sends itself over a gateway.

@@ -25,7 +25,8 @@ func rules() Rules {
 			"g2": {netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("fd7f:2::/48")},
 		},
 		Direct: map[HardwareAddr]DirectNode{
-			{1}: {"g1", true}, {2}: {"g1", true}, {3}: {"g1", false}, {4}: {"g1", false}, {5}: {"g2", true},
+			{1}: {"g1", true, false}, {2}: {"g1", true, false}, {3}: {"g1", false, true}, {4}: {"g1", false, true},
+			{5}: {"g2", true, false}, {7}: {"g1", true, true},
 		},
 		Mark: []byte("watched payload"),
 	}
@@ -191,7 +192,7 @@ func TestDirect(t *testing.T) {
 	out := func() []byte { return ipv4("10.7.1.2", "242.2.0.10", 6, udp(40000, 8001, "watched payload")) }
 	back := func() []byte { return ipv4("242.2.0.10", "10.7.1.2", 6, udp(8001, 40000, "watched payload")) }
 	out6 := func() []byte { return ip6("fd00:10:7::1:2", "fd7f:2::10", 6, udp(40000, 8001, "")) }
-	const gateway, sibling, worker, other, foreign, unknown = 1, 2, 3, 4, 5, 6
+	const gateway, sibling, worker, other, foreign, unknown, both = 1, 2, 3, 4, 5, 6, 7
 	for _, c := range []struct {
 		name  string
 		frame []byte
@@ -200,6 +201,8 @@ func TestDirect(t *testing.T) {
 		{"from a worker to its gateway", between(worker, gateway, out()), true},
 		{"from a gateway to a worker", between(gateway, worker, back()), true},
 		{"over IPv6", between(worker, gateway, out6()), true},
+		{"from a node that may be a gateway", between(both, worker, back()), true},
+		{"from a node that may be a worker", between(both, gateway, out()), true},
 		{"from a worker to a worker", between(worker, other, out()), false},
 		{"from a gateway to a gateway", between(gateway, sibling, out()), false},
 		{"to a gateway of another cluster", between(worker, foreign, out()), false},
