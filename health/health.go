@@ -163,7 +163,8 @@ func (a *assessment) kubectl(format string, args ...any) string {
 	return "kubectl --context " + cmp.Or(a.state.Context, a.state.Cluster) + " " + fmt.Sprintf(format, args...)
 }
 
-// agents finds agents that do not run or have another version than their DaemonSet.
+// agents finds agents that do not run, hang, or have another version than their DaemonSet. Agents
+// that report why they are not ready are left to nodes.
 func (a *assessment) agents() {
 	s := a.state
 	explained := int64(0)
@@ -186,6 +187,22 @@ func (a *assessment) agents() {
 		a.add(Problem{Severity: Error, Code: "agent-stopped", Node: p.Node, Text: "the agent does not run: " + p.Reason,
 			Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
 	}
+	for _, p := range s.NotReady {
+		at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node })
+		if at >= 0 && s.Nodes[at].Off != "" {
+			continue
+		}
+		explained++
+		text := "the agent has failed the kubelet's readiness probe " + p.Reason
+		if at < 0 {
+			text += ", and has not reported"
+		} else if _, silent := s.Silent(&s.Nodes[at]); silent {
+			text += ", but its last report says ready: it hangs or is starting"
+		} else {
+			continue
+		}
+		a.add(Problem{Severity: Error, Code: "agent-silent", Node: p.Node, Text: text, Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
+	}
 	if missing := s.Pods - s.Running; missing > explained {
 		a.add(Problem{Severity: Error, Code: "agents-missing", Text: fmt.Sprintf("%d of %d agents run", s.Running, s.Pods),
 			Next: a.kubectl("-n hawser-system get pods -o wide"), rank: rankAgent})
@@ -204,10 +221,11 @@ func (a *assessment) agents() {
 	}
 }
 
-// nodes finds problems in the reports of agents. Reports of nodes that are off are old.
+// nodes finds problems in the reports of agents. Reports of nodes that are off, and of agents that
+// hang, are old.
 func (a *assessment) nodes() {
 	for _, n := range a.state.Nodes {
-		if n.Off != "" {
+		if _, silent := a.state.Silent(&n); silent || n.Off != "" {
 			continue
 		}
 		for _, p := range n.Problems {

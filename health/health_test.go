@@ -78,6 +78,39 @@ func TestAssess(t *testing.T) {
 		{"rollout", func(c1, _ *health.State) { c1.Outdated = 2 }, false, true, []string{
 			"c1: 2 of 2 agents wait for the rollout of the newest DaemonSet; next: kubectl --context c1-admin -n hawser-system rollout status daemonset",
 		}},
+		{"frozen agent", func(c1, _ *health.State) {
+			c1.Running = 1
+			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
+		}, false, true, []string{
+			"c1/c1n2: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, but its last report says ready: it hangs or is starting; " +
+				"next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
+		}},
+		{"frozen agent with problems in its old report", func(c1, _ *health.State) {
+			c1.Running, c1.Nodes[0].Up = 1, 0
+			c1.Nodes[0].Problems = []status.Problem{{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
+			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n1", Reason: "since 2026-11-28T07:00:00Z"}}
+		}, false, true, []string{
+			"c1/c1n1: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, but its last report says ready: it hangs or is starting; " +
+				"next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
+		}},
+		{"agent that has never reported", func(c1, _ *health.State) {
+			c1.Running, c1.Nodes = 1, c1.Nodes[:1]
+			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
+		}, false, true, []string{
+			"c1/c1n2: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, and has not reported; " +
+				"next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
+		}},
+		{"agent that reports why it is not ready", func(c1, _ *health.State) {
+			c1.Running, c1.Nodes[1].Ready = 1, "False"
+			c1.Nodes[1].Problems = []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "route x: refused", Next: "hawser show all"}}
+			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
+		}, false, true, []string{"c1/c1n2: route x: refused; next: hawser show all"}},
+		{"agent on a node that is off", func(c1, _ *health.State) {
+			c1.Running, c1.Nodes[1].Off = 1, "NotReady since 2026-11-28T07:00:00Z"
+			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
+		}, false, true, []string{
+			"c1/c1n2: the node is NotReady since 2026-11-28T07:00:00Z, its agent (worker) does not run; next: kubectl --context c1-admin describe node c1n2",
+		}},
 		{"pod that cannot be listed", func(c1, _ *health.State) { c1.Running = 1 }, false, true, []string{
 			"c1: 1 of 2 agents run; next: kubectl --context c1-admin -n hawser-system get pods -o wide",
 		}},

@@ -2,6 +2,7 @@ package health
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,12 +24,25 @@ type State struct {
 	Pods       int64     `json:"pods"` // agents that should run
 	Running    int64     `json:"running"`
 	// Outdated counts agents that do not run the newest version of their DaemonSet.
-	Outdated int64     `json:"outdated,omitempty"`
-	Stopped  []Pod     `json:"stopped,omitempty"` // agents that do not run
+	Outdated int64 `json:"outdated,omitempty"`
+	Stopped  []Pod `json:"stopped,omitempty"` // agents that do not run
+	// NotReady are agents that run and fail the readiness probe of the kubelet.
+	NotReady []Pod     `json:"notReady,omitempty"`
 	Exports  []Export  `json:"exports"`
 	Gateways []Gateway `json:"gateways,omitempty"` // on a fixed node
 	// DNSProblem is why pods may not resolve names of the clusterset, and how to fix it.
 	DNSProblem string `json:"dnsProblem,omitempty"`
+}
+
+// Silent returns the pod of a node's agent if the agent fails the readiness probe of the kubelet
+// although its report says ready. The report is then old: the process hangs, or has just started.
+// The kubelet of the node measures the silence, so no clocks of two machines are compared.
+func (s *State) Silent(n *Node) (Pod, bool) {
+	i := slices.IndexFunc(s.NotReady, func(p Pod) bool { return p.Node == n.Name })
+	if i < 0 || n.Off != "" || n.Ready != "True" {
+		return Pod{}, false
+	}
+	return s.NotReady[i], true
 }
 
 // Node is the report of one agent in its HawserNode, with the state of its Node object.
@@ -88,11 +102,11 @@ type Gateway struct {
 	NodeAddrs []netip.Addr `json:"nodeAddrs,omitempty"` // of the Node object; empty if not readable
 }
 
-// Pod is a pod of an agent that does not run.
+// Pod is a pod of an agent that does not run or is not ready.
 type Pod struct {
 	Name   string `json:"name"`
 	Node   string `json:"node"`
-	Reason string `json:"reason"` // such as "ErrImagePull hawser-agent:v9.9.9"
+	Reason string `json:"reason"` // such as "ErrImagePull hawser-agent:v9.9.9", "since 2026-11-27T10:41:12Z"
 }
 
 // Export is a ServiceExport of a cluster, or its import of that name.

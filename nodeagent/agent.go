@@ -89,6 +89,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,
 		Inputs: inputs, Elector: elector, Peers: peers, Host: machine, Publication: publication, Outcome: shared.Outcome, State: shared.State,
 		Drained: drain.Active, DNSDown: answers.isDown, Drift: counts.DriftTotal, ExtraInputs: outlets.States,
+		Resync: config.Resync,
 	})
 	counts.RegisterState(reporter.MetricsSnapshot)
 	// DNS comes last: a name appears after its route.

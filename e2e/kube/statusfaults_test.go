@@ -29,7 +29,8 @@ func TestStatusFaults(t *testing.T) {
 		s.write(t, s.topology[:i]+strings.Replace(s.topology[i:], old, new, 1))
 		s.sync(t)
 	}
-	var plain string // the Corefile without the block of Hawser
+	var plain string // the Corefile with the intact block of Hawser
+	var thaw func()
 	for _, fault := range []struct {
 		name   string
 		inject func(t *testing.T)
@@ -53,6 +54,9 @@ func TestStatusFaults(t *testing.T) {
 			"NoService", 1},
 		{"gateway node off", func(t *testing.T) { s.kubelab(t, "stop", "c2n1") }, func(t *testing.T) { s.kubelab(t, "start", "c2n1") },
 			"c2/c2n1: the node is NotReady", 1},
+		// The kubelet restarts the agent after a minute without a response, so it may be gone.
+		{"agent frozen", func(t *testing.T) { thaw = s.freezeAgent(t, "c2n2") }, func(*testing.T) { thaw() },
+			"c2/c2n2: the agent has failed the kubelet's readiness probe since", 1},
 		{"DNS block damaged", func(t *testing.T) {
 			d := coreDNS{clusterset: s, t: t}
 			plain = d.awaitBlock()
@@ -85,6 +89,20 @@ func TestStatusFaults(t *testing.T) {
 			s.firstLine(t, "no problems: 2 clusters", 0)
 		})
 	}
+}
+
+// freezeAgent stops the agent of a node with SIGSTOP, and returns a function that continues it. The
+// kernel of the node keeps forwarding.
+func (s *clusterset) freezeAgent(t *testing.T, node string) (thaw func()) {
+	t.Helper()
+	pid := strings.TrimSpace(s.kubelab(t, "node", node, "sh", "-c",
+		"for p in $(pidof hawser-agent); do tr '\\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done"))
+	s.kubelab(t, "node", node, "kill", "-STOP", pid)
+	thaw = func() { // the kubelet may have replaced the process
+		_, _ = s.try(context.Background(), "", "", "kubelab", "--dir", s.clusterPair.dir, "node", node, "kill", "-CONT", pid)
+	}
+	t.Cleanup(thaw)
+	return thaw
 }
 
 // firstLine runs hawser status until its first line contains a text and its exit code is as wanted. It

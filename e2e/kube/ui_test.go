@@ -147,13 +147,8 @@ func TestPageInCluster(t *testing.T) {
 	}
 
 	// Freeze the agent of c2's gateway; its kernel continues.
-	agent := strings.TrimSpace(s.kubelab(t, "node", "c2n1", "sh", "-c", "for p in $(pidof hawser-agent); do tr '\\0' ' ' </proc/$p/cmdline | grep -q ' run ' && echo $p; done"))
-	s.kubelab(t, "node", "c2n1", "kill", "-STOP", agent)
 	start = time.Now()
-	resume := func() {
-		_, _ = s.try(context.Background(), "", "", "kubelab", "--dir", s.clusterPair.dir, "node", "c2n1", "kill", "-CONT", agent)
-	}
-	t.Cleanup(resume)
+	resume := s.freezeAgent(t, "c2n1")
 	page.awaitLinkState(t, "down")
 	t.Logf("figure: from a frozen agent to the page with the link down: %.1f s", time.Since(start).Seconds())
 	resume()

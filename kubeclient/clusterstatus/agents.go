@@ -186,13 +186,13 @@ func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []h
 	return out
 }
 
-// stoppedPods returns the pods of agents that do not run, with the reason of their containers.
-func stoppedPods(ctx context.Context, c *kubeclient.Client) ([]health.Pod, error) {
+// agentPods returns the pods of agents that do not run, with the reason of their containers, and
+// the pods of agents that run and are not ready, with the time since when.
+func agentPods(ctx context.Context, c *kubeclient.Client) (stopped, notReady []health.Pod, err error) {
 	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, render.Namespace, "")
 	if err != nil {
-		return nil, unlessForbidden(err)
+		return nil, nil, unlessForbidden(err)
 	}
-	var out []health.Pod
 	for i := range items {
 		var pod corev1.Pod
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &pod); err != nil {
@@ -202,12 +202,22 @@ func stoppedPods(ctx context.Context, c *kubeclient.Client) ([]health.Pod, error
 		if owner == nil || owner.Kind != kubeclient.KindDaemonSet || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if reason := stoppedReason(&pod); reason != "" {
-			out = append(out, health.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: reason})
+		entry := health.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: stoppedReason(&pod)}
+		if entry.Reason != "" {
+			stopped = append(stopped, entry)
+			continue
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionTrue {
+				entry.Reason = "since " + condition.LastTransitionTime.UTC().Format(time.RFC3339)
+				notReady = append(notReady, entry)
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b health.Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
-	return out, nil
+	byNode := func(a, b health.Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) }
+	slices.SortFunc(stopped, byNode)
+	slices.SortFunc(notReady, byNode)
+	return stopped, notReady, nil
 }
 
 // stoppedReason returns why a pod does not run; empty if all its containers run.

@@ -59,7 +59,7 @@ func read(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 		s.Nodes[i].Off = objects[s.Nodes[i].Name].off
 	}
 	if s.Running < s.Pods || s.Outdated > 0 {
-		if s.Stopped, err = stoppedPods(ctx, c); err != nil {
+		if s.Stopped, s.NotReady, err = agentPods(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func TestNodeLocalCache(t *testing.T) {
 	}
 }
 
-// TestStopped checks that nodes that are off and agents that do not run are read with their reason.
+// TestStopped checks that nodes that are off, and agents that do not run or are not ready, are read with their reason.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
@@ -110,6 +110,13 @@ func TestStopped(t *testing.T) {
 		map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "hawser-agent", "uid": "u", "controller": true},
 	}
 	api.Objects["/api/v1/namespaces/hawser-system/pods/hawser-agent-x"] = pod
+	for name, ready := range map[string]string{"hawser-agent-y": "False", "hawser-agent-z": "True"} { // their containers run
+		fields := conditions(ready)
+		fields["spec"], fields["status"].(map[string]any)["phase"] = map[string]any{"nodeName": "n2"}, "Running"
+		running := object("v1", "Pod", "hawser-system", name, fields)
+		running["metadata"].(map[string]any)["ownerReferences"] = pod["metadata"].(map[string]any)["ownerReferences"]
+		api.Objects["/api/v1/namespaces/hawser-system/pods/"+name] = running
+	}
 	path := "/apis/apps/v1/namespaces/hawser-system/daemonsets/hawser-agent"
 	api.Objects[path]["status"] = map[string]any{"desiredNumberScheduled": int64(2), "updatedNumberScheduled": int64(1), "numberAvailable": int64(1), "observedGeneration": int64(9)}
 	api.Mu.Unlock()
@@ -119,6 +126,9 @@ func TestStopped(t *testing.T) {
 	}
 	if len(s.Stopped) != 1 || s.Stopped[0] != (health.Pod{Name: "hawser-agent-x", Node: "n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}) || s.Outdated < 1 {
 		t.Errorf("stopped %+v, outdated %d", s.Stopped, s.Outdated)
+	}
+	if len(s.NotReady) != 1 || s.NotReady[0] != (health.Pod{Name: "hawser-agent-y", Node: "n2", Reason: "since 2026-11-27T10:41:12Z"}) {
+		t.Errorf("not ready %+v", s.NotReady)
 	}
 	if s.Delivered == "" || s.Image == "" {
 		t.Errorf("delivered %q, image %q", s.Delivered, s.Image)

@@ -37,6 +37,7 @@ const (
 	StateNotSaved     = "state-not-saved"     // the state folder cannot be written
 	ClusterUnknown    = "cluster-unknown"     // the fabric lacks this node's cluster
 	NodeUnknown       = "node-unknown"        // the facts lack a node
+	RoundOverdue      = "round-overdue"       // the agent hangs: no round completes
 	ChangesFailed     = "changes-failed"      // the kernel refuses changes
 	ChangesUndone     = "changes-undone"      // another program reverts changes again and again
 	ChangesWaiting    = "changes-waiting"     // changes wait for other objects
@@ -148,6 +149,7 @@ func Codes() []Code {
 		{Name: StateNotSaved, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: node},
 		{Name: ClusterUnknown, Severity: Error, Next: "hawser show clusters"},
 		{Name: NodeUnknown, Severity: Error, Next: "kubectl get nodes -o wide"},
+		{Name: RoundOverdue, Severity: Error, Condition: ConditionReady, Reason: "RoundOverdue", Next: logs},
 		{Name: ChangesFailed, Severity: Error, Condition: ConditionReady, Reason: "Failed", Next: show},
 		{Name: ChangesUndone, Severity: Error, Condition: ConditionReady, Reason: "Failed", Next: show},
 		{Name: ChangesWaiting, Severity: Error, Condition: ConditionReady, Reason: "Waiting", Next: show},

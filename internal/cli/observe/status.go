@@ -217,6 +217,8 @@ func statusTables(states []health.State, wide bool) string {
 			problem := n.Reason()
 			if n.Off != "" { // the report is old
 				row, problem = []string{s.Cluster, n.Name, row[2], "off", "", "", ""}, n.Off
+			} else if pod, silent := s.Silent(&n); silent {
+				row, problem = []string{s.Cluster, n.Name, row[2], "silent", "", "", ""}, "not ready "+pod.Reason
 			}
 			if wide {
 				row = append(row, problem, n.Why)
@@ -252,7 +254,7 @@ func clusterRow(s health.State, wide bool) []string {
 	ready, exported, imported := 0, 0, 0
 	var fabrics []string
 	for _, n := range s.Nodes {
-		if n.Off != "" {
+		if _, silent := s.Silent(&n); silent || n.Off != "" {
 			all += n.Links
 			continue
 		}

@@ -126,3 +126,16 @@ func TestNodeNetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestSilentAgent checks that the tables do not count the old report of an agent that hangs.
+func TestSilentAgent(t *testing.T) {
+	t.Parallel()
+	table := statusTables([]health.State{{Cluster: "c1", Pods: 1, NotReady: []health.Pod{{Name: "hawser-agent-x", Node: "n1", Reason: "since 2026-11-28T07:00:00Z"}},
+		Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", Fabric: "f1", Up: 1, Links: 1}}}}, true)
+	table = strings.Join(strings.Fields(table), " ")
+	for _, want := range []string{"c1 0/1 0/1 0/1", "c1 n1 gateway silent - - - not ready since 2026-11-28T07:00:00Z"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in %s", want, table)
+		}
+	}
+}

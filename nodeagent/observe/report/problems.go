@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,17 @@ import (
 // conntrackFullPercent is the use of the connection table from which the agent reports it.
 const conntrackFullPercent = 90
 
+// roundOverdueTime is the time by which a round may be late before the node is not ready. A pass of
+// a large clusterset on a busy machine takes seconds.
+const roundOverdueTime = 30 * time.Second
+
+// roundOverdue reports whether no round has completed for resync (0 = converge.Resync) and
+// roundOverdueTime since the end of the last round. Its time is monotonic: it survives changes of the
+// wall clock, and stops while the machine sleeps.
+func roundOverdue(last converge.Report, resync time.Duration, now time.Time) bool {
+	return now.Sub(last.At.Add(last.Took)) > cmp.Or(resync, converge.Resync)+roundOverdueTime
+}
+
 // problemList collects problems of one node.
 type problemList struct {
 	*Reporter
@@ -36,6 +48,10 @@ func (r *Reporter) unready(v round.Outcome) []status.Problem {
 	if v.Node == nil {
 		l.add(status.NoFabric, "", "the agent has no fabric, keys or facts yet")
 		return l.all
+	}
+	// The time in the text stays the same while the agent hangs: the HawserNode is written once.
+	if roundOverdue(v.Report, r.config.Resync, time.Now()) {
+		l.add(status.RoundOverdue, "", "the agent hangs: no round has completed since "+v.Report.At.UTC().Format(time.RFC3339))
 	}
 	for _, text := range converge.Texts(v.Report.Failed) {
 		l.add(status.ChangesFailed, "", text)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"hawser.dev/hawser/nodeagent/converge"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/status"
 )
@@ -36,6 +37,27 @@ func TestLostFeeds(t *testing.T) {
 		paths := []status.Path{{Cluster: "g2", Rank: tt.rank, Since: now.Add(-tt.up)}, {Cluster: "g3", Rank: "good", Since: now.Add(-time.Hour)}}
 		if have := lostFeeds(paths, live, stale, now); !slices.Equal(have, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, have, tt.want)
+		}
+	}
+}
+
+// TestRoundOverdue checks that a loop that hangs is reported, and a loop between two rounds is not.
+func TestRoundOverdue(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
+	last := converge.Report{At: begin, Took: 5 * time.Second}
+	for _, tt := range []struct {
+		resync, since time.Duration
+		want          bool
+	}{
+		{0, converge.Resync + 5*time.Second, false},
+		{0, converge.Resync + roundOverdueTime + 5*time.Second, false},
+		{0, converge.Resync + roundOverdueTime + 5*time.Second + 1, true},
+		{time.Second, time.Second + roundOverdueTime + 5*time.Second, false},
+		{time.Second, time.Second + roundOverdueTime + 5*time.Second + 1, true},
+	} {
+		if have := roundOverdue(last, tt.resync, begin.Add(tt.since)); have != tt.want {
+			t.Errorf("resync %s, %s after the last round: %t, want %t", tt.resync, tt.since, have, tt.want)
 		}
 	}
 }

@@ -52,6 +52,7 @@ type Config struct {
 	// HawserNodesDir, if that is not empty.
 	Client         *kube.Client
 	HawserNodesDir string
+	Resync         time.Duration // maximum time between two rounds; 0 = converge.Resync
 }
 
 // Reporter describes a node. Its methods are safe for concurrent use.
