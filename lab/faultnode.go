@@ -137,7 +137,9 @@ func (d *daemon) killGateway(n *node, _ Fault) error {
 	m.frozen = false
 	m.agent.cancel()
 	err = kill(processes)
-	return errors.Join(err, d.convergeFaults())
+	m.agent.stop()
+	restarted, listErr := m.tunnels() // the agent may have restarted one before its own end
+	return errors.Join(err, listErr, kill(restarted), d.convergeFaults())
 }
 
 func (d *daemon) loseTunnels(n *node, _ Fault) error {
