@@ -105,12 +105,11 @@ func writeScaffold(env *cli.Env, dir string, f initFlags) error {
 	if err := writeStart(path, startingPoint(f, env.Version, recipients), f.schema); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(env.Out, "wrote %s: put in your clusters' CIDRs and gateways, then run hawser validate and hawser allocate, and commit\n", path)
+	_, err := fmt.Fprintf(env.Out, "wrote %s: write your clusters' CIDRs and gateways into it, then run hawser validate and hawser allocate, commit, and run hawser bootstrap\n", path)
 	return err
 }
 
-// initialKeys makes a root key and one identity a cluster; it gives the
-// recipients.
+// initialKeys writes a root key and one identity per cluster, and returns the recipients.
 func initialKeys(env *cli.Env, f initFlags) (map[string]string, error) {
 	if err := checkout.MakeFolder(f.keys, 0o700); err != nil {
 		return nil, err
@@ -127,8 +126,12 @@ func initialKeys(env *cli.Env, f initFlags) (map[string]string, error) {
 		}
 		recipients[cluster] = recipient
 	}
-	_, err := fmt.Fprintf(env.Out, "made %s and %d identities: keep the root key with the reconciler, and give each cluster its identity only\n",
-		root, len(f.clusters))
+	identities := "identities"
+	if len(f.clusters) == 1 {
+		identities = "identity"
+	}
+	_, err := fmt.Fprintf(env.Out, "wrote %s and %d %s: keep the root key with the reconciler, and copy to each cluster only its own identity\n",
+		root, len(f.clusters), identities)
 	return recipients, err
 }
 

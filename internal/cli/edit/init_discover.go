@@ -141,6 +141,9 @@ func createIdentitySecrets(ctx context.Context, env *cli.Env, clusters []*kubecl
 			kubeclient.IdentitySecret, c.Name, c.Context)
 		line, _ := in.ReadString('\n') // at the end of the input the answer is no
 		if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
+			if _, err := fmt.Fprintf(env.Out, "cluster %s: Secret not created: hawser bootstrap creates it\n", c.Name); err != nil {
+				return err
+			}
 			continue
 		}
 		raw, err := checkout.ReadFile(filepath.Join(keys, c.Name+".identity"))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -223,8 +224,15 @@ func runJoinFrom(ctx context.Context, env *cli.Env, args []string, f joinFlags) 
 	if err := writeJoin(&j); err != nil {
 		return err
 	}
-	return finishJoin(ctx, env, &j, fmt.Sprintf("hawser keys signers --cluster %[1]s -o secret >%[1]s-signers.yaml\n"+
-		"then the owner of %[1]s: kubectl apply -f %[1]s-signers.yaml && hawser apply --repo URL --cluster %[1]s", c.Name))
+	signers := "hawser keys signers"
+	if dir := filepath.Dir(t.Path); dir != "." {
+		signers += " " + cli.ShellQuote(dir)
+	}
+	if os.Getenv("HAWSER_ROOT_KEY") == "" {
+		signers += " --root-key FILE"
+	}
+	return finishJoin(ctx, env, &j, fmt.Sprintf("%[2]s --cluster %[1]s -o secret >%[1]s-signers.yaml\n"+
+		"then the owner of %[1]s: kubectl --context %[1]s apply -f %[1]s-signers.yaml && hawser apply --repo URL --context %[1]s", c.Name, signers))
 }
 
 // runRequest prints a join request for a cluster, and creates its identity.
@@ -290,8 +298,10 @@ func requestIdentity(ctx context.Context, env *cli.Env, c *kubeclient.Client, f 
 		if err := writeIdentity(f.keys, ".", c.Name, identity); err != nil {
 			return "", err
 		}
-		_, err = fmt.Fprintf(env.Err, "wrote %s: create Secret %s/%s in the cluster with it\n", filepath.Join(f.keys, c.Name+".identity"),
-			render.Namespace, kubeclient.IdentitySecret)
+		file, kubectl := filepath.Join(f.keys, c.Name+".identity"), "kubectl --context "+cli.ShellQuote(c.Context)
+		_, err = fmt.Fprintf(env.Err, "wrote %[1]s: create its Secret in the cluster:\n  %[2]s create namespace %[3]s\n"+
+			"  %[2]s -n %[3]s create secret generic %[4]s --from-file=identity.txt=%[5]s\n",
+			file, kubectl, render.Namespace, kubeclient.IdentitySecret, cli.ShellQuote(file))
 		return recipient, err
 	}
 	if err := withoutIdentity(ctx, []*kubeclient.Client{c}); err != nil {
@@ -418,7 +428,7 @@ func finishJoin(ctx context.Context, env *cli.Env, j *joining, then string) erro
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(env.Err, "added cluster %s to %s and its lock\nnext: git add -A && git commit -m %s && git push\n      %s\n",
+	_, err := fmt.Fprintf(env.Err, "added cluster %[1]s to %[2]s and its lock\nnext: check the entry of %[1]s, then\n      git add -A && git commit -m %[3]s && git push\n      %[4]s\n",
 		j.name, j.after.Path, cli.ShellQuote("cluster "+j.name+" joins"), then)
 	return err
 }

@@ -35,7 +35,7 @@ type leaveResult struct {
 	Cluster string   `json:"cluster"`
 	File    string   `json:"file"`
 	Removed []string `json:"removed"` // paths in the topology
-	Next    []string `json:"next"`    // commands, in order
+	Next    []string `json:"next"`    // commands, in order; a comment states when a command is needed
 }
 
 func NewLeaveCommand(env *cli.Env) *cobra.Command {
@@ -126,13 +126,15 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 			return err
 		}
 	}
-	file := ""
-	if dir := filepath.Dir(t.Path); dir != "." {
-		file = " -f " + cli.ShellQuote(t.Path)
+	file, dir := "", ""
+	if folder := filepath.Dir(t.Path); folder != "." {
+		file, dir = " -f "+cli.ShellQuote(t.Path), " "+cli.ShellQuote(folder)
 	}
 	out.Next = []string{
 		"hawser diff" + file,
 		"git add -A && git commit -m " + cli.ShellQuote("cluster "+cluster+" leaves") + " && git push",
+		"hawser bootstrap" + dir + "  # unless a reconciler runs: publish and deliver the commit",
+		"hawser apply --repo URL  # if a reconciler runs without Flux and Argo CD",
 		"hawser status --wait" + file,
 		"hawser uninstall " + cluster + file,
 	}
@@ -143,7 +145,7 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 	if f.gc {
 		kept = "the lock releases its addresses"
 	}
-	_, err = fmt.Fprintf(env.Out, "removed cluster %s from %s: %s\n%s\nNext steps (before hawser status, run hawser bootstrap without a reconciler, else hawser apply --repo URL without Flux or Argo CD):\n  %s\n",
+	_, err = fmt.Fprintf(env.Out, "removed cluster %s from %s: %s\n%s\nNext steps:\n  %s\n",
 		cluster, t.Path, strings.Join(out.Removed, ", "), kept, strings.Join(out.Next, "\n  "))
 	return err
 }
