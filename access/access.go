@@ -52,7 +52,7 @@ type Answer struct {
 	// Allowed reports whether the topology lets traffic through, assuming live links and ready
 	// backends.
 	Allowed bool   `json:"allowed"`
-	Why     string `json:"why"` // in one sentence
+	Reason  string `json:"reason"` // in one sentence
 	// DecidedBy is the topology path that decides: of the first destination with the verdict of the
 	// answer, the source's own cluster first.
 	DecidedBy string `json:"decidedBy,omitempty"`
@@ -69,19 +69,19 @@ type Answer struct {
 // Yes reports whether the topology allows the traffic and, with reports from agents, it arrives.
 func (a *Answer) Yes() bool { return a.Allowed && (a.Live == nil || a.Live.Verdict == Delivered) }
 
-// Reason returns the answer in one sentence, from Live if agents were asked.
-func (a *Answer) Reason() string {
+// Summary returns the answer in one sentence, from Live if agents were asked.
+func (a *Answer) Summary() string {
 	if a.Live != nil {
-		return a.Live.Why
+		return a.Live.Reason
 	}
-	return a.Why
+	return a.Reason
 }
 
 // Destination is a cluster that may answer, and the path to it.
 type Destination struct {
 	Cluster string `json:"cluster"`
 	Allowed bool   `json:"allowed"`
-	Why     string `json:"why,omitempty"` // if not allowed
+	Reason  string `json:"reason,omitempty"` // if not allowed
 	// DecidedBy is the topology path that decides: who admits the source, or what keeps its packets
 	// away.
 	DecidedBy string       `json:"decidedBy,omitempty"`

@@ -79,7 +79,7 @@ func (q *query) toExport() error {
 	q.line(path, "the export")
 	if q.to.Cluster != "" && q.export.ClusterPart(q.to.Cluster) == nil {
 		d := q.deniedExport(q.export, q.from.Cluster, q.to.Cluster, q.port)
-		q.answer.Why, q.answer.DecidedBy = d.why, d.path
+		q.answer.Reason, q.answer.DecidedBy = d.why, d.path
 		names := make([]string, len(q.export.Clusters))
 		for i := range q.export.Clusters {
 			names[i] = q.export.Clusters[i].Name
@@ -111,7 +111,7 @@ func (q *query) toDynamic(namespace string) {
 	a.DecidedBy = "dynamicExports"
 	exporters, reported := q.reports.exporters(id)
 	if !d.Matches(namespace) {
-		a.Why = fmt.Sprintf("no cluster exports %s: it is not in exports, and clusters may not export from namespace %s by themselves", id, namespace)
+		a.Reason = fmt.Sprintf("no cluster exports %s: it is not in exports, and clusters may not export from namespace %s by themselves", id, namespace)
 		return
 	}
 	q.line("dynamicExports", "clusters may export from namespace %s by themselves", namespace)
@@ -139,11 +139,11 @@ func (q *query) toDynamic(namespace string) {
 	a.Allowed = slices.ContainsFunc(a.Destinations, func(t Destination) bool { return t.Allowed })
 	switch {
 	case a.Allowed && reported:
-		a.Why = fmt.Sprintf("%s reach %s, which clusters export by themselves", q.from, id)
+		a.Reason = fmt.Sprintf("%s reach %s, which clusters export by themselves", q.from, id)
 	case a.Allowed:
-		a.Why = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports", q.from, id)
+		a.Reason = fmt.Sprintf("%s reach %s as soon as a cluster makes a ServiceExport of it: hawser show exports", q.from, id)
 	default:
-		a.Why = fmt.Sprintf("no cluster to which %s has a path may export %s", q.from.Cluster, id)
+		a.Reason = fmt.Sprintf("no cluster to which %s has a path may export %s", q.from.Cluster, id)
 	}
 }
 
@@ -180,7 +180,7 @@ func (q *query) toPart(part *fabric.ExportCluster) Destination {
 		// No gateway is involved, and an exporting cluster may always reach itself.
 		if t.Allowed = hasPort(q.export, q.port); !t.Allowed {
 			t.DecidedBy = path + ".ports"
-			t.Why = fmt.Sprintf("%s has no port %s: it has %s", q.to.Export, portText(q.port), portsText(q.export))
+			t.Reason = fmt.Sprintf("%s has no port %s: it has %s", q.to.Export, portText(q.port), portsText(q.export))
 		}
 		return t
 	}
@@ -196,7 +196,7 @@ func (q *query) toPart(part *fabric.ExportCluster) Destination {
 }
 
 func (q *query) deny(t *Destination, d denial) {
-	t.Why, t.DecidedBy = d.why, d.path
+	t.Reason, t.DecidedBy = d.why, d.path
 	if d.line.Path != "" {
 		q.line(d.line.Path, "%s", d.line.Text)
 	}
@@ -349,7 +349,7 @@ func (q *query) toAddress() error {
 	}
 	t := Destination{Cluster: owner, Requested: []netip.Addr{q.to.Addr}, Links: q.links(owner), Backend: "that address"}
 	if owner == q.from.Cluster {
-		q.answer.Why = "both are in " + owner + ": Hawser has no part in it"
+		q.answer.Reason = "both are in " + owner + ": Hawser has no part in it"
 		q.answer.Allowed = true
 		return nil
 	}
@@ -425,15 +425,15 @@ func (q *query) conclude(what string) {
 	for _, t := range a.Destinations {
 		if t.Allowed {
 			in = append(in, t.Cluster)
-		} else if !slices.Contains(why, t.Why) {
-			why = append(why, t.Why)
+		} else if !slices.Contains(why, t.Reason) {
+			why = append(why, t.Reason)
 		}
 	}
 	if a.Allowed = len(in) > 0; a.Allowed {
-		a.Why = fmt.Sprintf("%s: %s is reached in %s", q.from, what, strings.Join(in, ", "))
+		a.Reason = fmt.Sprintf("%s: %s is reached in %s", q.from, what, strings.Join(in, ", "))
 		return
 	}
-	a.Why = strings.Join(why, "; ")
+	a.Reason = strings.Join(why, "; ")
 }
 
 // decide sets DecidedBy.

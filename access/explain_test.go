@@ -52,8 +52,8 @@ func TestDenied(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a.Allowed || a.Yes() || a.Why != c.why || a.DecidedBy != c.path {
-				t.Errorf("%v: %q by %q, want %q by %q", a.Allowed, a.Why, a.DecidedBy, c.why, c.path)
+			if a.Allowed || a.Yes() || a.Reason != c.why || a.DecidedBy != c.path {
+				t.Errorf("%v: %q by %q, want %q by %q", a.Allowed, a.Reason, a.DecidedBy, c.why, c.path)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ const (
 // Live is what agents report about an answer.
 type Live struct {
 	Verdict string `json:"verdict"` // yes | no | unknown
-	Why     string `json:"why"`     // in one sentence
+	Reason  string `json:"reason"`  // in one sentence
 	// Missing lists problems, whether or not traffic arrives.
 	Missing []string `json:"missing"`
 	// Unknown lists failed queries.
@@ -38,8 +38,8 @@ type Live struct {
 // LiveDestination is what agents report about the path to one cluster.
 type LiveDestination struct {
 	Verdict string   `json:"verdict"`
-	Why     []string `json:"why,omitempty"`  // of no and unknown
-	Hops    []Hop    `json:"hops,omitempty"` // in order; none within a cluster
+	Reasons []string `json:"reasons,omitempty"` // of no and unknown
+	Hops    []Hop    `json:"hops,omitempty"`    // in order; none within a cluster
 	// Ready reports whether the cluster's own agents see a ready backend: yes | no | unknown. It is
 	// empty for addresses without known backends.
 	Ready    string   `json:"ready,omitempty"`
@@ -161,11 +161,11 @@ func (q *query) addLive() {
 	why := strings.Join(a.LiveReasons(), "; ")
 	switch l.out.Verdict {
 	case Delivered:
-		l.out.Why = l.delivered()
+		l.out.Reason = l.delivered()
 	case Unknown:
-		l.out.Why = "allowed; not known to arrive: " + why
+		l.out.Reason = "allowed; not known to arrive: " + why
 	default:
-		l.out.Why = "allowed, but nothing arrives: " + why
+		l.out.Reason = "allowed, but nothing arrives: " + why
 	}
 }
 
@@ -177,7 +177,7 @@ func (a *Answer) LiveReasons() []string {
 		if a.Live == nil || l == nil || l.Verdict != a.Live.Verdict {
 			continue
 		}
-		for _, why := range l.Why {
+		for _, why := range l.Reasons {
 			if !slices.Contains(out, why) {
 				out = append(out, why)
 			}
@@ -263,10 +263,10 @@ var noFinding = finding{verdict: Delivered}
 func (t *LiveDestination) add(f finding) {
 	rank := []string{Delivered, Unknown, NotDelivered}
 	if slices.Index(rank, f.verdict) > slices.Index(rank, t.Verdict) {
-		t.Verdict, t.Why = f.verdict, nil
+		t.Verdict, t.Reasons = f.verdict, nil
 	}
-	if f.verdict == t.Verdict && f.why != "" && !slices.Contains(t.Why, f.why) {
-		t.Why = append(t.Why, f.why)
+	if f.verdict == t.Verdict && f.why != "" && !slices.Contains(t.Reasons, f.why) {
+		t.Reasons = append(t.Reasons, f.why)
 	}
 }
 
@@ -484,8 +484,8 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 		}
 	}
 	note := func(k *LiveLink, c *status.Connection) {
-		if c.EndpointWhy != "" {
-			put(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointWhy)
+		if c.EndpointReason != "" {
+			put(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointReason)
 		}
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
 		// Probes are round trips: an end without a recent reply is right, an end with an

@@ -177,7 +177,7 @@ func TestLive(t *testing.T) {
 			set := New(two(), Options{PreferredLink: gatewaysA})
 			from, to := Source{Cluster: "g1"}, Target{Export: "shop/web"}
 			a, err := set.Explain(from, to)
-			if err != nil || !a.Yes() || a.Live != nil || a.Reason() != a.Why {
+			if err != nil || !a.Yes() || a.Live != nil || a.Summary() != a.Reason {
 				t.Fatalf("the topology does not allow it: %+v, %v", a, err)
 			}
 			a, err = set.WithReports(c.reports).Explain(from, to)
@@ -185,8 +185,8 @@ func TestLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen := a.Live
-			if seen == nil || seen.Verdict != c.verdict || a.Reason() != c.why || a.Yes() != (c.verdict == Delivered) || !a.Allowed {
-				t.Fatalf("%v: %s\n%+v", a.Allowed, a.Reason(), seen)
+			if seen == nil || seen.Verdict != c.verdict || a.Summary() != c.why || a.Yes() != (c.verdict == Delivered) || !a.Allowed {
+				t.Fatalf("%v: %s\n%+v", a.Allowed, a.Summary(), seen)
 			}
 			if c.missing != "" && !slices.Contains(seen.Missing, c.missing) {
 				t.Errorf("missing: %s", strings.Join(seen.Missing, "\n"))

@@ -15,7 +15,7 @@ func TestActiveNodes(t *testing.T) {
 	f := two()
 	f.Clusters[0].Gateways[0].Node, f.Clusters[0].Gateways[0].NodeSelector = "", map[string]string{"role": "edge"}
 	agents := []status.Status{agent("g1", "g1-a"), agent("g1", "g1-w"), agent("g2", "g2-a")}
-	agents[0].Connections[0].EndpointWhy = "203.0.113.9 (found: node:ExternalIP), the first of 1"
+	agents[0].Connections[0].EndpointReason = "203.0.113.9 (found: node:ExternalIP), the first of 1"
 	a, err := New(f, Options{PreferredLink: gatewaysA, Reports: &AgentReports{Agents: agents}}).Explain(
 		Source{Cluster: "g1"}, Target{Export: "shop/web"})
 	if err != nil {

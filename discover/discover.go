@@ -120,7 +120,7 @@ func (d *analysis) refused() {
 	for _, r := range d.Refused {
 		resource, name, one := strings.Cut(r.What, " ")
 		if why[resource] == "" {
-			resources, why[resource] = append(resources, resource), plain(r.Why)
+			resources, why[resource] = append(resources, resource), plain(r.Reason)
 		}
 		if one {
 			names[resource] = append(names[resource], name)

@@ -22,8 +22,8 @@ type Objects struct {
 
 // Unreadable is a resource or object that could not be read, usually for lack of rights.
 type Unreadable struct {
-	What string // such as "nodes" and "configmaps kube-system/coredns"
-	Why  string
+	What   string // such as "nodes" and "configmaps kube-system/coredns"
+	Reason string
 }
 
 // Query is one request for objects.

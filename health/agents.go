@@ -26,20 +26,20 @@ func StatesOf(agents []status.Status) []State {
 // nodeOf returns the report of one agent.
 func nodeOf(s *status.Status) Node {
 	n := Node{Name: s.Node, Cluster: s.Cluster, Role: "worker", Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Links: int64(len(s.Connections)),
-		Ready: "False", Why: strings.Join(slices.Concat(s.LastPass.Failed, s.LastPass.Blocked), "; "), Drained: s.Drained, Problems: s.Problems,
+		Ready: "False", Reason: strings.Join(slices.Concat(s.LastPass.Failed, s.LastPass.Blocked), "; "), Drained: s.Drained, Problems: s.Problems,
 		Endpoints: map[string][]netip.Addr{}}
 	if s.Gateway != "" {
 		n.Role = "gateway"
 	}
 	if s.Ready {
-		n.Ready, n.Why = "True", ""
+		n.Ready, n.Reason = "True", ""
 	}
 	for i := range s.Connections {
 		c := &s.Connections[i]
 		end := c.RemoteCluster + "/" + c.RemoteGateway
 		if c.Status != status.Connected {
-			if c.Why != "" {
-				end += " (" + c.Why + ")"
+			if c.Reason != "" {
+				end += " (" + c.Reason + ")"
 			}
 			n.LinksDown = append(n.LinksDown, end)
 			continue

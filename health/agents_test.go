@@ -18,7 +18,7 @@ func TestAssessAgents(t *testing.T) {
 	}{
 		{"no fault", func(_, _, _ *status.Status) {}, nil},
 		{"links down", func(gateway, _, _ *status.Status) {
-			gateway.Connections[0].Status, gateway.Connections[0].Why = status.Disconnected, "no answer"
+			gateway.Connections[0].Status, gateway.Connections[0].Reason = status.Disconnected, "no answer"
 		}, []string{"links-down c1/n1: 0 of 1 links are up, not to c2/a (no answer); next: hawser show connections --cluster c1"}},
 		{"not ready without a problem", func(_, worker, _ *status.Status) {
 			worker.Ready, worker.LastPass.Blocked = false, []string{"route waits"}

@@ -232,7 +232,7 @@ func (a *assessment) nodes() {
 			a.ofAgent(n.Name, p)
 		}
 		if n.Ready != "True" && !slices.ContainsFunc(n.Problems, func(p status.Problem) bool { return p.Severity == status.Error }) {
-			a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Why, "it reports no reason"),
+			a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Reason, "it reports no reason"),
 				Next: "hawser show all --cluster " + a.state.Cluster, rank: rankInput})
 		}
 		if n.Drained {

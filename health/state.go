@@ -56,7 +56,7 @@ type Node struct {
 	Up      int64  `json:"linksUp"`
 	Links   int64  `json:"links"`
 	Ready   string `json:"ready"` // True | False | Unknown
-	Why     string `json:"why,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 	Drained bool   `json:"drained,omitempty"`
 	// NodeNetwork counts the paths to other nodes of the cluster; nil with nodeNetwork: tunnel.
 	NodeNetwork *NodePaths `json:"nodeNetwork,omitempty"`
@@ -84,8 +84,8 @@ type NodePaths struct {
 	Reason string `json:"reason,omitempty"` // why the first path that is not direct needs VXLAN
 }
 
-// Reason returns the text of the agent's first problem; empty if it has none.
-func (n Node) Reason() string {
+// FirstProblem returns the text of the agent's first problem; empty if it has none.
+func (n Node) FirstProblem() string {
 	if len(n.Problems) == 0 {
 		return ""
 	}

@@ -38,10 +38,10 @@ type TestPod struct {
 // PodState is the state of a test pod.
 type PodState struct {
 	Running bool
-	// Why says why it does not run; Image that the image is why.
-	Why   string
-	Image bool
-	Last  []byte // the last line that it printed
+	// Reason says why it does not run; Image that the image is why.
+	Reason string
+	Image  bool
+	Last   []byte // the last line that it printed
 }
 
 // testPodLifetime is the lifetime of pods that are not deleted.
@@ -164,14 +164,14 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 	}
 	out := map[string]PodState{}
 	for _, name := range e.names {
-		out[name] = PodState{Why: "the pod was deleted"}
+		out[name] = PodState{Reason: "the pod was deleted"}
 	}
 	for i := range list {
 		name := list[i].GetName()
 		told := stateOf(&list[i])
 		if told.Running {
 			if told.Last, err = e.log(ctx, name, "tailLines", "1"); err != nil && ctx.Err() == nil {
-				told.Why = err.Error()
+				told.Reason = err.Error()
 			}
 		}
 		out[name] = told
@@ -181,10 +181,10 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 
 // PodOutput is the output of a test pod, or the reason why it is missing.
 type PodOutput struct {
-	Ended bool
-	Text  []byte // everything that it printed, at most maxOutput bytes; the last line while it runs
-	Why   string
-	Image bool // the image is why
+	Ended  bool
+	Text   []byte // everything that it printed, at most maxOutput bytes; the last line while it runs
+	Reason string
+	Image  bool // the image is why
 }
 
 // maxOutput bounds the output of a test pod, in bytes.
@@ -198,12 +198,12 @@ func (e *TestPods) Outputs(ctx context.Context) (map[string]PodOutput, error) {
 	}
 	out := map[string]PodOutput{}
 	for _, name := range e.names {
-		out[name] = PodOutput{Ended: true, Why: "the pod was deleted"}
+		out[name] = PodOutput{Ended: true, Reason: "the pod was deleted"}
 	}
 	for i := range list {
 		name, state := list[i].GetName(), stateOf(&list[i])
 		phase, _, _ := unstructured.NestedString(list[i].Object, "status", "phase")
-		o := PodOutput{Why: state.Why, Image: state.Image, Ended: phase == "Succeeded" || phase == "Failed"}
+		o := PodOutput{Reason: state.Reason, Image: state.Image, Ended: phase == "Succeeded" || phase == "Failed"}
 		switch {
 		case o.Ended:
 			o.Text, err = e.log(ctx, name, "limitBytes", strconv.Itoa(maxOutput))
@@ -211,7 +211,7 @@ func (e *TestPods) Outputs(ctx context.Context) (map[string]PodOutput, error) {
 			o.Text, err = e.log(ctx, name, "tailLines", "1")
 		}
 		if err != nil && ctx.Err() == nil {
-			o.Why = ErrorText(err)
+			o.Reason = ErrorText(err)
 		}
 		out[name] = o
 	}
@@ -228,10 +228,10 @@ func stateOf(pod *unstructured.Unstructured) PodState {
 		message, _, _ := unstructured.NestedString(status, "state", "waiting", "message")
 		switch reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-			return PodState{Why: strings.TrimSpace(reason + ": " + message), Image: true}
+			return PodState{Reason: strings.TrimSpace(reason + ": " + message), Image: true}
 		case "":
 		default:
-			return PodState{Why: strings.TrimSpace(reason + ": " + message)}
+			return PodState{Reason: strings.TrimSpace(reason + ": " + message)}
 		}
 	}
 	why, _, _ := unstructured.NestedString(pod.Object, "status", "message")
@@ -239,12 +239,12 @@ func stateOf(pod *unstructured.Unstructured) PodState {
 		why = reason
 	}
 	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
-		return PodState{Running: true, Why: why}
+		return PodState{Running: true, Reason: why}
 	}
 	if why == "" {
 		why = "it is " + strings.ToLower(phase)
 	}
-	return PodState{Why: why}
+	return PodState{Reason: why}
 }
 
 // log reads the log of a pod, with one parameter of the API.

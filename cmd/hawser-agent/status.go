@@ -102,10 +102,10 @@ func printStatus(w io.Writer, s status.Status) error {
 			c.Driver, c.Status, orNone(c.Rank))
 	}
 	for _, x := range s.Paths {
-		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Why)
+		p.line("path to %s: %s since %s, %s", x.Cluster, x.Link, x.Since.Format(time.RFC3339), x.Reason)
 	}
 	for _, n := range s.Nodes {
-		p.line("node %s at %s: %s", n.Node, n.Addr, strings.TrimSuffix(n.Path+", "+cmp.Or(n.Why, n.Device), ", "))
+		p.line("node %s at %s: %s", n.Node, n.Addr, strings.TrimSuffix(n.Path+", "+cmp.Or(n.Reason, n.Device), ", "))
 	}
 	if c := s.Conntrack; c != nil {
 		p.line("conntrack: %d of %d entries", c.Entries, c.Limit)

@@ -147,8 +147,8 @@ func endpointOf(out string) (at, why string) {
 	var shown struct {
 		Agents []struct {
 			Connections []struct {
-				Endpoint, EndpointWhy, Status string
-				Migration                     json.RawMessage
+				Endpoint, EndpointReason, Status string
+				Migration                        json.RawMessage
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func endpointOf(out string) (at, why string) {
 	for _, a := range shown.Agents {
 		for _, c := range a.Connections {
 			if c.Status == "connected" && c.Migration == nil {
-				return c.Endpoint, c.EndpointWhy
+				return c.Endpoint, c.EndpointReason
 			}
 		}
 	}

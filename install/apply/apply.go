@@ -169,10 +169,10 @@ func Print(w io.Writer, results []Result, dry bool) error {
 			}
 		}
 		for _, left := range r.Skipped {
-			text("  skipped %s: %s\n", left.ID, left.Why)
+			text("  skipped %s: %s\n", left.ID, left.Reason)
 		}
 		for _, left := range r.Retained {
-			text("  kept %s: %s\n", left.ID, left.Why)
+			text("  kept %s: %s\n", left.ID, left.Reason)
 		}
 	}
 	for _, group := range groups {

@@ -114,7 +114,7 @@ func TestTaken(t *testing.T) {
 	p := planAndExecute(t, c, workable(t, fakeapi.Tree(t, tree, []string{"g1"}), "g1"))
 	var why []string
 	for _, left := range p.Retained {
-		why = append(why, left.Name+": "+left.Why)
+		why = append(why, left.Name+": "+left.Reason)
 	}
 	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply owns no field of it anymore"}
 	if diff := cmp.Diff(want, why); diff != "" {

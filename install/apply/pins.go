@@ -62,7 +62,7 @@ func planPins(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		}
 	}
 	if err != nil {
-		p.Skipped = append(p.Skipped, SkippedObject{ID: id, Why: fmt.Sprintf("with it the agents refuse this fabric: %v (hawser keys signers prints what it should hold)", err)})
+		p.Skipped = append(p.Skipped, SkippedObject{ID: id, Reason: fmt.Sprintf("with it the agents refuse this fabric: %v (hawser keys signers prints what it should hold)", err)})
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type Field struct {
 // SkippedObject is an object that is not touched, and why.
 type SkippedObject struct {
 	kubeclient.ID
-	Why string `json:"why"`
+	Reason string `json:"reason"`
 }
 
 // Plan has the changes that applying a tree makes to a cluster, in order.
@@ -126,7 +126,7 @@ func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rule
 			continue
 		}
 		if why := keeps(have); why != "" {
-			p.Retained = append(p.Retained, SkippedObject{ID: id, Why: why})
+			p.Retained = append(p.Retained, SkippedObject{ID: id, Reason: why})
 			continue
 		}
 		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, UID: have.GetUID()})
@@ -214,7 +214,7 @@ func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unst
 		if want.holds(kubeclient.ID{Kind: kubeclient.KindNamespace, Name: space}) {
 			return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
 		}
-		return outcome{left: &SkippedObject{ID: id, Why: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
+		return outcome{left: &SkippedObject{ID: id, Reason: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
 	}
 	have, err := c.Get(ctx, id)
 	if err != nil {
@@ -229,7 +229,7 @@ func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unst
 		return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
 	}
 	if errors.Is(err, kubeclient.ErrNoKind) && id.Kind == kubeclient.KindServiceExport {
-		return outcome{left: &SkippedObject{ID: id, Why: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
+		return outcome{left: &SkippedObject{ID: id, Reason: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
 	}
 	if err != nil {
 		return outcome{}, err

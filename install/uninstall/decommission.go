@@ -159,7 +159,7 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 		case nodes[i].Fabric != digest:
 			waits = append(waits, fmt.Sprintf("node %s, which does not know yet", name))
 		case nodes[i].Ready != "True":
-			waits = append(waits, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].Why), ": "))
+			waits = append(waits, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].Reason), ": "))
 		}
 	}
 	slices.Sort(waits)

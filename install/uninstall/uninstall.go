@@ -91,7 +91,7 @@ func addObject(p *apply.Plan, o unstructured.Unstructured, r Options) {
 	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 	if o.GetKind() == kubeclient.KindCRD && group != ownGroup && !r.CRDs {
 		if !slices.ContainsFunc(p.Retained, func(l apply.SkippedObject) bool { return l.Key() == id.Key() }) {
-			p.Retained = append(p.Retained, apply.SkippedObject{ID: id, Why: "others may use it (--crds deletes it if no object of its kind is left)"})
+			p.Retained = append(p.Retained, apply.SkippedObject{ID: id, Reason: "others may use it (--crds deletes it if no object of its kind is left)"})
 		}
 		return
 	}
@@ -178,7 +178,7 @@ func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan,
 				return err
 			}
 			if len(left) > 0 {
-				p.Retained = append(p.Retained, apply.SkippedObject{ID: change.ID, Why: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
+				p.Retained = append(p.Retained, apply.SkippedObject{ID: change.ID, Reason: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
 				p.Changes = slices.DeleteFunc(p.Changes, func(o apply.Change) bool { return o.Key() == change.Key() })
 				continue
 			}

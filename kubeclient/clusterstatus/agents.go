@@ -62,7 +62,7 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 			if !ok || ready["type"] != "Ready" {
 				continue
 			}
-			n.Why, _ = ready["message"].(string)
+			n.Reason, _ = ready["message"].(string)
 			text, _ := ready["lastTransitionTime"].(string)
 			if at, err := time.Parse(time.RFC3339, text); err == nil {
 				n.Changed = at

@@ -166,9 +166,9 @@ type DirectNode struct {
 	Device string     // of this node, to Addr
 	// MAC is the hardware address from which the node sends; empty while it is unknown.
 	MAC string
-	// Active reports whether this node sends to the node directly, and Why is why it does not.
+	// Active reports whether this node sends to the node directly, and Reason why not.
 	Active bool
-	Why    string `json:",omitempty"`
+	Reason string `json:",omitempty"`
 }
 
 // Network is a network that a node is connected to.

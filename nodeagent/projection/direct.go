@@ -41,7 +41,7 @@ func (v *builder) addDirect() {
 	for _, d := range v.in.Direct {
 		fam := fabric.Family(d.Addr)
 		if v.own.NodeNetwork == fabric.NodeDirect && !d.Active && v.uses(fam) {
-			v.problem(origin, status.NodeNeedsVXLAN, "packets to node "+d.Node+" need VXLAN: "+d.Why)
+			v.problem(origin, status.NodeNeedsVXLAN, "packets to node "+d.Node+" need VXLAN: "+d.Reason)
 		}
 		if d.Device == "" {
 			continue

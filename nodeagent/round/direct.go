@@ -44,7 +44,7 @@ func directPairs(f *fabric.Fabric, facts model.Facts, local model.HostState, clu
 			}
 			from := local.Underlay[u]
 			if why := excludes(n, from, a); why != "" {
-				excluded = append(excluded, model.DirectNode{Node: n.Name, Addr: a, Why: why})
+				excluded = append(excluded, model.DirectNode{Node: n.Name, Addr: a, Reason: why})
 				continue
 			}
 			spec.Pairs = append(spec.Pairs, direct.Pair{
@@ -97,9 +97,9 @@ func directNodes(states []direct.State, excluded []model.DirectNode) []model.Dir
 		d := model.DirectNode{Node: s.Node, Addr: s.Remote, Device: s.Device, MAC: s.MAC, Active: s.Sends}
 		switch {
 		case s.MAC == "":
-			d.Why = "the agent of " + s.Node + " does not test direct packets"
+			d.Reason = "the agent of " + s.Node + " does not test direct packets"
 		case !s.Sends:
-			d.Why = s.Node + " receives no packets of pods that this node sends directly"
+			d.Reason = s.Node + " receives no packets of pods that this node sends directly"
 		}
 		out = append(out, d)
 	}

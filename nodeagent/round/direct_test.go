@@ -95,7 +95,7 @@ func TestDirectPairs(t *testing.T) {
 			pairs = append(pairs, p.Node+" "+p.Remote.String()+" from "+p.Source.String())
 		}
 		for _, e := range excluded {
-			others = append(others, e.Node+": "+e.Why)
+			others = append(others, e.Node+": "+e.Reason)
 		}
 		if d := cmp.Diff(tt.pairs, pairs); d != "" {
 			t.Errorf("%s: pairs (-want +got)\n%s", tt.name, d)
@@ -109,10 +109,10 @@ func TestDirectPairs(t *testing.T) {
 func TestUpdateDirect(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr("172.18.0.2")
-	nodes := directNodes([]direct.State{{Node: "gw", Remote: addr, Device: "eth0"}}, []model.DirectNode{{Node: "gw2", Why: "router"}})
+	nodes := directNodes([]direct.State{{Node: "gw", Remote: addr, Device: "eth0"}}, []model.DirectNode{{Node: "gw2", Reason: "router"}})
 	want := []model.DirectNode{
-		{Node: "gw2", Why: "router"},
-		{Node: "gw", Addr: addr, Device: "eth0", Why: "the agent of gw does not test direct packets"},
+		{Node: "gw2", Reason: "router"},
+		{Node: "gw", Addr: addr, Device: "eth0", Reason: "the agent of gw does not test direct packets"},
 	}
 	compare := cmpopts.EquateComparable(netip.Addr{})
 	if d := cmp.Diff(want, nodes, compare); d != "" {

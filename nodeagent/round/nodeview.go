@@ -96,8 +96,8 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 		return causeRemoved, "gateway removed: " + gone
 	}
 	switch rank := v.rank(remote, have.Path); {
-	case rank >= want.Rank && strings.HasPrefix(want.Why, "follows "):
-		return causeFollows, want.Why
+	case rank >= want.Rank && strings.HasPrefix(want.Reason, "follows "):
+		return causeFollows, want.Reason
 	case rank == health.Down:
 		return causeDead, v.deadGateway(remote, have.Path)
 	case rank == health.Isolated:
@@ -140,8 +140,8 @@ func (v nodeView) deadGateway(remote string, p model.Path) string {
 
 // reason returns the reason of the prober for the state of a link, or otherwise if it has none.
 func (v nodeView) reason(remote string, p model.Path, otherwise string) string {
-	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Why != "" {
-		return link.Why
+	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Reason != "" {
+		return link.Reason
 	}
 	return otherwise
 }

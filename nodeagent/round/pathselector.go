@@ -50,7 +50,7 @@ type activePath struct {
 func (h activePath) keepDown(want health.ActiveLink) activePath {
 	path := h.Path
 	path.Down = true
-	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Why: want.Why + ", so it stays"}, Since: h.Since}
+	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Reason: want.Reason + ", so it stays"}, Since: h.Since}
 }
 
 func newPathSelector(cluster string, now time.Time) *pathSelector {
@@ -155,7 +155,7 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 		have := c.Last[remote]
 		p := status.Path{
 			Cluster: remote, Link: v.name(remote, have.Path), LocalGateway: have.Local, RemoteGateway: have.Remote,
-			Rank: have.Rank.String(), Why: have.Why, Since: have.Since, MTU: have.MTU, Transit: have.transitClusters(),
+			Rank: have.Rank.String(), Reason: have.Reason, Since: have.Since, MTU: have.MTU, Transit: have.transitClusters(),
 		}
 		for i := range c.Moves {
 			if c.Moves[i].Cluster == remote {
@@ -185,7 +185,7 @@ type SavedPath struct {
 	Via      string    `json:"via,omitempty"`      // as in model.Path
 	Clusters string    `json:"clusters,omitempty"` // the clusters on the path
 	Since    time.Time `json:"since"`
-	Why      string    `json:"why"`
+	Reason   string    `json:"reason"`
 }
 
 // saved returns the active paths for the next agent, by remote cluster.
@@ -193,7 +193,7 @@ func (c *pathSelector) saved() map[string]SavedPath {
 	out := make(map[string]SavedPath, len(c.Last))
 	for remote, have := range c.Last {
 		out[remote] = SavedPath{
-			Local: have.Local, Remote: have.Remote, Via: have.Via, Clusters: have.Clusters, Since: have.Since, Why: have.Why,
+			Local: have.Local, Remote: have.Remote, Via: have.Via, Clusters: have.Clusters, Since: have.Since, Reason: have.Reason,
 		}
 	}
 	return out
@@ -204,7 +204,7 @@ func restorePathSelector(cluster string, saved map[string]SavedPath, now time.Ti
 	c := newPathSelector(cluster, now)
 	for remote, k := range saved {
 		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
-		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Why: k.Why}, Since: k.Since, Restored: true, Clusters: k.Clusters}
+		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Reason: k.Reason}, Since: k.Since, Restored: true, Clusters: k.Clusters}
 		if k.Via == "" {
 			c.Links[remote] = c.Last[remote]
 		}

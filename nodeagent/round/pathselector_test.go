@@ -39,7 +39,7 @@ func (d *selectorTest) set(peer string, rank health.Rank, why string) {
 	cluster, gateway, _ := strings.Cut(peer, "/")
 	l := health.Link{
 		Target: health.Target{Peer: health.GatewayID{Cluster: cluster, Gateway: gateway}},
-		Rank:   rank, Why: why, Liveness: health.Proven, Since: d.now,
+		Rank:   rank, Reason: why, Liveness: health.Proven, Since: d.now,
 	}
 	if rank == health.Down {
 		l.Liveness = health.Dead

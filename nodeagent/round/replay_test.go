@@ -511,7 +511,7 @@ func linkTo(peer health.GatewayID, source, addr netip.Addr, device string, rank 
 		l.Liveness = health.Dead
 	}
 	if rank < health.Good {
-		l.Why = fmt.Sprintf("%s is %s", peer, rank)
+		l.Reason = fmt.Sprintf("%s is %s", peer, rank)
 	}
 	return l
 }

@@ -89,10 +89,10 @@ func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, fou
 	path.MTU, path.Down = have.MTU, !early
 	if early {
 		return activePath{
-			ActiveLink: health.ActiveLink{Path: path, Rank: link.Rank, Why: have.Why}, Since: have.Since, Restored: true, Clusters: have.Clusters,
+			ActiveLink: health.ActiveLink{Path: path, Rank: link.Rank, Reason: have.Reason}, Since: have.Since, Restored: true, Clusters: have.Clusters,
 		}, true
 	}
-	return activePath{ActiveLink: health.ActiveLink{Path: path, Why: "no live link: keeping the last path"}, Since: have.Since, Clusters: have.Clusters}, true
+	return activePath{ActiveLink: health.ActiveLink{Path: path, Reason: "no live link: keeping the last path"}, Since: have.Since, Clusters: have.Clusters}, true
 }
 
 // via returns the link to a neighbour as the path to a cluster behind it.
@@ -109,7 +109,7 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 		path := link.via(route.Hops[0])
 		path.MTU = know.size(route.Hops)
 		out = activePath{
-			ActiveLink: health.ActiveLink{Path: path, Rank: route.Rank, Why: transitReason(route)},
+			ActiveLink: health.ActiveLink{Path: path, Rank: route.Rank, Reason: transitReason(route)},
 			Since:      now, Clusters: strings.Join(route.Hops, " "),
 		}
 		if known && have.Clusters == out.Clusters {

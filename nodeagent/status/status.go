@@ -95,7 +95,7 @@ type NodePath struct {
 	Addr   string `json:"addr"`
 	Path   string `json:"path"`             // direct or vxlan
 	Device string `json:"device,omitempty"` // of direct packets
-	Why    string `json:"why,omitempty"`    // why the path is not direct
+	Reason string `json:"reason,omitempty"` // why the path is not direct
 }
 
 // Connection states.
@@ -114,20 +114,20 @@ type Connection struct {
 	RemoteCluster string `json:"remoteCluster"`
 	RemoteGateway string `json:"remoteGateway"`
 	Endpoint      string `json:"endpoint"` // the remote address in use
-	// EndpointWhy names the endpoint of the topology, and the reason for its selection.
-	EndpointWhy string `json:"endpointWhy,omitempty"`
+	// EndpointReason names the endpoint of the topology, and the reason for its selection.
+	EndpointReason string `json:"endpointReason,omitempty"`
 	// Epoch is the epoch of the keys in use; 0 if the driver has no keys.
 	Epoch  int    `json:"epoch,omitempty"`
 	Driver string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
 	Status string `json:"status"`
 	Chosen bool   `json:"chosen"` // carries the traffic of the pair
 	Rank   string `json:"rank"`   // good | unsteady | draining | alone | down
-	// Why is the reason why the link is chosen, or else why it is not.
-	Why   string    `json:"why,omitempty"`
-	RTT   *RTT      `json:"rtt,omitempty"`
-	Loss  float64   `json:"loss"`          // 0..1 over the window of probes
-	MTU   int       `json:"mtu,omitempty"` // bytes of a packet inside; 0 if unknown
-	Since time.Time `json:"since"`         // of Status
+	// Reason states why the link is active, or why it is not.
+	Reason string    `json:"reason,omitempty"`
+	RTT    *RTT      `json:"rtt,omitempty"`
+	Loss   float64   `json:"loss"`          // 0..1 over the window of probes
+	MTU    int       `json:"mtu,omitempty"` // bytes of a packet inside; 0 if unknown
+	Since  time.Time `json:"since"`         // of Status
 	// Held is the time until which a link with too many flaps is not chosen; nil = it is not
 	// held.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
@@ -142,10 +142,10 @@ type Connection struct {
 
 // Migration is an unfinished change of the tunnel of a link.
 type Migration struct {
-	From  string    `json:"from"` // driver and ports of the tunnel in use
-	To    string    `json:"to"`
-	Since time.Time `json:"since"` // when the migration was requested
-	Why   string    `json:"why"`   // the reason why it waits
+	From   string    `json:"from"` // driver and ports of the tunnel in use
+	To     string    `json:"to"`
+	Since  time.Time `json:"since"`  // when the migration was requested
+	Reason string    `json:"reason"` // the reason why it waits
 }
 
 // Security has the negotiated parameters of an IPsec connection.
@@ -169,7 +169,7 @@ type Path struct {
 	LocalGateway  string    `json:"localGateway"`
 	RemoteGateway string    `json:"remoteGateway"`
 	Rank          string    `json:"rank"` // as in Connection
-	Why           string    `json:"why"`
+	Reason        string    `json:"reason"`
 	MTU           int       `json:"mtu,omitempty"` // bytes, if less than the MTU of the device
 	Since         time.Time `json:"since"`
 	LastMove      *Move     `json:"lastMove,omitempty"` // nil = none since the agent started

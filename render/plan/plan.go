@@ -54,7 +54,7 @@ type Baseline struct {
 // Skipped is a commit of the publish branch that no signer signed as published.
 type Skipped struct {
 	Commit string `json:"commit"`
-	Why    string `json:"why"`
+	Reason string `json:"reason"`
 }
 
 // Summary counts the entries. A replacement counts as one to add and one to destroy. An entry for

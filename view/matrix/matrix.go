@@ -76,7 +76,7 @@ type Cell struct {
 	Cluster     string `json:"cluster"`
 	Allowed     bool   `json:"allowed"`
 	SameCluster bool   `json:"sameCluster,omitempty"` // the cluster exports it
-	Why         string `json:"why"`
+	Reason      string `json:"reason"`
 	Path        string `json:"path,omitempty"`   // of the topology, that decides
 	Source      string `json:"source,omitempty"` // file:line of Path
 	// Destinations are the exporting clusters with the path to them, without live parts.
@@ -84,7 +84,7 @@ type Cell struct {
 	// LiveVerdict is whether traffic arrives, as agents report: yes | no | unknown. It is empty if
 	// no agent was asked or the topology does not allow it.
 	LiveVerdict string   `json:"liveVerdict,omitempty"`
-	LiveWhy     []string `json:"liveWhy,omitempty"` // unless yes
+	LiveReasons []string `json:"liveReasons,omitempty"` // unless yes
 	// Unresolved is why the name of the export is not resolved in the cluster, as agents report;
 	// empty if it is, if that is unknown, or if the topology does not allow it.
 	DNSProblem string `json:"dnsProblem,omitempty"`
@@ -258,11 +258,11 @@ func (b *builder) fill(row *Export) error {
 		if err != nil {
 			return fmt.Errorf("explain %s from %s: %w", row.ID, name, err)
 		}
-		c := Cell{Cluster: name, Allowed: a.Allowed, SameCluster: row.exportedBy(name), Why: a.Why, Path: a.DecidedBy,
+		c := Cell{Cluster: name, Allowed: a.Allowed, SameCluster: row.exportedBy(name), Reason: a.Reason, Path: a.DecidedBy,
 			Source: b.Position(a.DecidedBy), Destinations: a.Destinations}
 		if a.Live != nil {
 			if c.LiveVerdict = a.Live.Verdict; c.LiveVerdict != access.Delivered {
-				c.LiveWhy = a.LiveReasons()
+				c.LiveReasons = a.LiveReasons()
 			}
 		}
 		if a.Allowed {

@@ -146,7 +146,7 @@ func TestNotAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := cell(t, m, "shop/web", "far")
-	if c.Allowed || c.Path != "exports[shop/web].allow" || c.Why != "the allow list of shop/web does not have far" {
+	if c.Allowed || c.Path != "exports[shop/web].allow" || c.Reason != "the allow list of shop/web does not have far" {
 		t.Errorf("far: %+v", c)
 	}
 }
@@ -185,7 +185,7 @@ func TestAgentReports(t *testing.T) {
 		{"team-a/bot", "g2", access.Delivered},
 	} {
 		if got := cell(t, m, c.export, c.from).LiveVerdict; got != c.now {
-			t.Errorf("%s from %s now: %q, want %q (%v)", c.export, c.from, got, c.now, cell(t, m, c.export, c.from).LiveWhy)
+			t.Errorf("%s from %s now: %q, want %q (%v)", c.export, c.from, got, c.now, cell(t, m, c.export, c.from).LiveReasons)
 		}
 	}
 	if c := cell(t, m, "team-a/bot", "g2"); !c.Allowed || len(c.Destinations) != 1 || c.Destinations[0].Cluster != "g1" {

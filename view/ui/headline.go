@@ -63,7 +63,7 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 		if l.State == clustermap.Degraded {
 			made.Severity, made.Text = Warning, "is down between some gateways, traffic uses others"
 		}
-		made.Detail = brokenWhy(l.Between, r.Agents)
+		made.Detail = brokenReason(l.Between, r.Agents)
 		out = append(out, made)
 	}
 	seen := map[string]bool{} // several agents may report one text
@@ -230,8 +230,8 @@ func silentGateways(f *fabric.Fabric, r Reports) map[string]bool {
 	return out
 }
 
-// brokenWhy returns the first pair of gateways of a link that is not connected, and why.
-func brokenWhy(between [2]string, agents []status.Status) string {
+// brokenReason returns the first pair of gateways of a link that is not connected, and why.
+func brokenReason(between [2]string, agents []status.Status) string {
 	for i := range agents {
 		for j := range agents[i].Connections {
 			c := &agents[i].Connections[j]
@@ -239,8 +239,8 @@ func brokenWhy(between [2]string, agents []status.Status) string {
 				continue
 			}
 			text := fmt.Sprintf("%s/%s - %s/%s", agents[i].Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway)
-			if c.Why != "" {
-				text += ": " + c.Why
+			if c.Reason != "" {
+				text += ": " + c.Reason
 			}
 			return text
 		}

@@ -38,7 +38,7 @@ func TestHeadline(t *testing.T) {
 		return status.Unreachable{Agent: cluster + "/pod-" + node, Cluster: cluster, Node: node, Error: "no answer", LastAnswer: &at}
 	}
 	cut := mesh("", "g1", "g2", "g3")
-	cut[0].Connections[0].Status, cut[1].Connections[0].Status, cut[0].Connections[0].Why = down, down, "no answer"
+	cut[0].Connections[0].Status, cut[1].Connections[0].Status, cut[0].Connections[0].Reason = down, down, "no answer"
 	unready := mesh("", "g1", "g2", "g3")
 	unready[1].Ready, unready[1].Problems = false, []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no such file"}}
 	reporting := mesh("", "g1", "g2", "g3")

@@ -153,7 +153,7 @@ type pathView struct {
 	Through []string `json:"transit,omitempty"` // transit clusters
 	Link    string   `json:"link,omitempty"`    // g1/a-g2/b
 	Rank    string   `json:"rank,omitempty"`
-	Why     string   `json:"why,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
 	Move    string   `json:"move,omitempty"` // the last
 	// Reported is whether an agent reported the path; otherwise it is the path while all links are up.
 	Reported bool `json:"reported"`
@@ -173,7 +173,7 @@ func (p *Snapshot) paths(name string, table *peerhealth.Preferences) []pathView 
 	for to, hops := range p.set.Fabric.Graph().Paths(name, nil) {
 		out := pathView{To: to, Through: hops[:len(hops)-1]}
 		if path, ok := reported[to]; ok {
-			out.Through, out.Link, out.Rank, out.Why, out.Reported = path.Transit, path.Link, path.Rank, path.Why, true
+			out.Through, out.Link, out.Rank, out.Reason, out.Reported = path.Transit, path.Link, path.Rank, path.Reason, true
 			if path.LastMove != nil {
 				out.Move = path.LastMove.At.UTC().Format(time.RFC3339) + " from " + path.LastMove.From + ": " + path.LastMove.Cause
 			}

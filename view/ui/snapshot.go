@@ -94,7 +94,7 @@ type pair struct {
 	RTT      int64     `json:"rttMicroseconds,omitempty"`
 	Loss     float64   `json:"loss,omitempty"`
 	Rate     int64     `json:"bytesPerSecond,omitempty"`
-	Why      string    `json:"why,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
 }
 
 // counter is what a tunnel had counted at some time, and how much a second that was.
@@ -254,8 +254,8 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 				one.RTT = max(one.RTT, c.RTT.Avg)
 			}
 			one.Loss = max(one.Loss, c.Loss)
-			if one.Why == "" {
-				one.Why = c.Why
+			if one.Reason == "" {
+				one.Reason = c.Reason
 			}
 			// Both ends count the same bytes, so one answer is enough.
 			key := strings.Join([]string{s.Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway}, "/")

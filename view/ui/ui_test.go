@@ -71,7 +71,7 @@ func (f *fake) Plan(_ context.Context, from, _ string) (any, error) {
 	return nil, UserError("no commit " + from)
 }
 func (f *fake) Explain(context.Context, string, string) (any, error) {
-	return map[string]string{"why": "<script>alert(1)</script>"}, nil
+	return map[string]string{"reason": "<script>alert(1)</script>"}, nil
 }
 func (f *fake) Diagnose(context.Context, time.Duration, []string, []string) (*packettrace.Report, error) {
 	f.mu.Lock()
@@ -352,7 +352,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"/api/history", http.StatusBadGateway, `{"error":"git is gone"}`},
 		{"/api/plan?from=x", http.StatusBadRequest, `{"error":"no commit x"}`},
-		{"/api/explain?from=a&to=b", http.StatusOK, `{"why":"\u003cscript\u003ealert(1)\u003c/script\u003e"}`},
+		{"/api/explain?from=a&to=b", http.StatusOK, `{"reason":"\u003cscript\u003ealert(1)\u003c/script\u003e"}`},
 		{"/api/node?cluster=g1&node=none", http.StatusBadRequest, `{"error":"no agent of node \"none\" in cluster \"g1\" answered"}`},
 		{"/api/cluster?name=g9", http.StatusBadRequest, `{"error":"there is no cluster \"g9\" in the topology"}`},
 		{"/api/matrix?cluster=g9", http.StatusBadRequest, `{"error":"there is no cluster g9 in the topology"}`},

@@ -377,7 +377,7 @@ func (p *Published) Verify(cluster string, pins []byte) error {
 	if err != nil {
 		return err
 	}
-	why, err := v.Why(p.Store, plumbing.NewHash(p.Commit))
+	why, err := v.RefusalReason(p.Store, plumbing.NewHash(p.Commit))
 	if err == nil && why != "" {
 		err = fmt.Errorf("commit %.12s is not a published commit for cluster %s: %s", p.Commit, cluster, why)
 	}

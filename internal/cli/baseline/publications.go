@@ -75,7 +75,7 @@ func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most in
 			break
 		}
 		for _, v := range verify {
-			if p.Refused, err = v.Why(store, at); err != nil {
+			if p.Refused, err = v.RefusalReason(store, at); err != nil {
 				return list, err
 			}
 			p.Verified = p.Refused == ""

@@ -109,8 +109,8 @@ func Verifiers(flag, topology string, f topofile.BuildFlags) ([]Verifier, error)
 	return []Verifier{v}, err
 }
 
-// Why returns why a commit does not count; empty if it does.
-func (v Verifier) Why(store *gitrepo.Store, commit gitrepo.Hash) (string, error) {
+// RefusalReason returns why a commit does not count; empty if it does.
+func (v Verifier) RefusalReason(store *gitrepo.Store, commit gitrepo.Hash) (string, error) {
 	_, err := reconciler.VerifyPublished(store, v.clusterset, v.signers, commit)
 	if errors.Is(err, reconciler.ErrNotPublished) {
 		_, text, _ := strings.Cut(err.Error(), ": commit ")
@@ -132,10 +132,10 @@ func NewestVerified(store *gitrepo.Store, by []Verifier, from gitrepo.Hash) (rec
 		v := by[i%len(by)]
 		found, passed, err := reconciler.NewestPublished(store, v.clusterset, v.signers, at.Commit, gitrepo.Hash{})
 		for _, commit := range passed {
-			s := plan.Skipped{Commit: commit.String(), Why: "see the commits above"}
+			s := plan.Skipped{Commit: commit.String(), Reason: "see the commits above"}
 			if len(skipped) < maxReasons {
 				var failed error
-				if s.Why, failed = v.Why(store, commit); failed != nil {
+				if s.Reason, failed = v.RefusalReason(store, commit); failed != nil {
 					return found, skipped, failed
 				}
 			}
@@ -159,7 +159,7 @@ func SkippedLines(name string, skipped []plan.Skipped) []string {
 		if i == maxReasons {
 			return append(out, fmt.Sprintf("WARNING: %d more commits of %s are skipped", len(skipped)-i, name))
 		}
-		out = append(out, fmt.Sprintf("WARNING: commit %.12s of %s is skipped: %s", s.Commit, name, s.Why))
+		out = append(out, fmt.Sprintf("WARNING: commit %.12s of %s is skipped: %s", s.Commit, name, s.Reason))
 	}
 	return out
 }

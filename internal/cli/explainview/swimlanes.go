@@ -20,9 +20,9 @@ func Swimlanes(a *access.Answer, place func(path string) string) []swimlane.Path
 		client.Texts = append(client.Texts, "asks for "+a.To.Addr.String())
 	}
 	if len(a.Destinations) == 0 {
-		w := swimlane.Path{Title: a.Reason(), Tone: svg.Good, Events: []swimlane.Event{client}}
+		w := swimlane.Path{Title: a.Summary(), Tone: svg.Good, Events: []swimlane.Event{client}}
 		if !a.Yes() {
-			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Swimlane: client.Swimlane, Tone: svg.Bad, Texts: []string{"ends here", a.Why}})
+			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Swimlane: client.Swimlane, Tone: svg.Bad, Texts: []string{"ends here", a.Reason}})
 		}
 		return []swimlane.Path{w}
 	}
@@ -50,7 +50,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 	if !t.Allowed {
 		w.Title = "in " + t.Cluster + ": no"
 	}
-	because := t.Why
+	because := t.Reason
 	if source := place(t.DecidedBy); source != "" && t.DecidedBy != "" {
 		because += " (" + source + ")"
 	}
@@ -109,10 +109,10 @@ func explainLive(w swimlane.Path, t *access.Destination) swimlane.Path {
 	switch now.Verdict {
 	case access.NotDelivered:
 		w.Title, w.Tone = "in "+t.Cluster+": allowed, but nothing arrives", svg.Bad
-		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Why...)})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Reasons...)})
 	case access.Unknown:
 		w.Title, w.Tone = "in "+t.Cluster+": allowed, not known to arrive", svg.Fair
-		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Why...)})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Reasons...)})
 	default:
 		if len(now.Backends) > 0 {
 			last.Texts = append(last.Texts, "ready: "+strings.Join(now.Backends, ", "))

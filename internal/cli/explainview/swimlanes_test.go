@@ -20,13 +20,13 @@ func TestExplainWays(t *testing.T) {
 	yes := access.Destination{Cluster: "g2", Allowed: true, Links: links, Requested: requested, Translated: requested, Sources: []string{"242.1.0.1"}, Backend: "pods of shop/web",
 		DecidedBy: "exports[shop/web].allow.clusters[g1]"}
 	refused := yes
-	refused.Allowed, refused.Why, refused.DecidedBy = false, "the allow list of shop/web does not have g1", "exports[shop/web].allow"
+	refused.Allowed, refused.Reason, refused.DecidedBy = false, "the allow list of shop/web does not have g1", "exports[shop/web].allow"
 	apart := refused
-	apart.Why, apart.DecidedBy = "g1 and g2 have no path to each other", "connectivity"
+	apart.Reason, apart.DecidedBy = "g1 and g2 have no path to each other", "connectivity"
 	down, empty := yes, yes
 	down.Live = &access.LiveDestination{Verdict: access.NotDelivered, Hops: []access.Hop{
 		{From: "g1", To: "hub", Links: []access.LiveLink{{State: access.Alive, InUse: true, RTT: 1200}}}, {From: "hub", To: "g2", Links: []access.LiveLink{{State: access.Down}}}}}
-	empty.Live = &access.LiveDestination{Verdict: access.NotDelivered, Why: []string{"no backend of shop/web is ready in g2"}}
+	empty.Live = &access.LiveDestination{Verdict: access.NotDelivered, Reasons: []string{"no backend of shop/web is ready in g2"}}
 	for _, c := range []struct {
 		name         string
 		destinations []access.Destination
@@ -40,7 +40,7 @@ func TestExplainWays(t *testing.T) {
 		{"empty", []access.Destination{empty}, "g1 g1/a hub/a g2/a g2", "g2: no backend of shop/web is ready in g2"},
 		{"no export", nil, "g1", "g1: no cluster exports it"},
 	} {
-		a := &access.Answer{From: access.Source{Cluster: "g1"}, To: access.Target{Export: "shop/web"}, Why: "no cluster exports it", Destinations: c.destinations}
+		a := &access.Answer{From: access.Source{Cluster: "g1"}, To: access.Target{Export: "shop/web"}, Reason: "no cluster exports it", Destinations: c.destinations}
 		ways := Swimlanes(a, func(path string) string { return "at " + path })
 		if len(ways) != 1 {
 			t.Fatalf("%s: %d ways", c.name, len(ways))

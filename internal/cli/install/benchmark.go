@@ -260,11 +260,11 @@ func (m *bench) result(ctx context.Context, e *kubeclient.TestPods, client strin
 			return r, nil
 		}
 		if told.Image {
-			return r, errors.New("cannot pull the agent image: " + told.Why)
+			return r, errors.New("cannot pull the agent image: " + told.Reason)
 		}
 		select {
 		case <-ctx.Done():
-			return r, fmt.Errorf("pod %s has printed nothing: %s", client, cmp.Or(told.Why, "it runs still"))
+			return r, fmt.Errorf("pod %s has printed nothing: %s", client, cmp.Or(told.Reason, "it runs still"))
 		case <-time.After(resultsPolled):
 		}
 	}

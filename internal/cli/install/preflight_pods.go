@@ -203,7 +203,7 @@ func (p *probePod) testPod(image, key string) kubeclient.TestPod {
 func (p *probePod) apply(told kubeclient.PodState, failed error) {
 	p.state = told
 	if failed != nil {
-		p.state = kubeclient.PodState{Why: kubeclient.ErrorText(failed)}
+		p.state = kubeclient.PodState{Reason: kubeclient.ErrorText(failed)}
 	}
 	var r portcheck.Report
 	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {
@@ -233,10 +233,10 @@ func (p *probePod) findings(all []*probePod) diag.List {
 	switch {
 	case p.state.Image && p.report == nil:
 		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
-			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.state.Why)
+			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.state.Reason)
 	case p.report == nil:
 		add(diag.Warning, "pod-not-run", "the ports of this gateway were not tested: find out why pods do not run on its node",
-			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.state.Why, "it printed nothing"))
+			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.state.Reason, "it printed nothing"))
 	}
 	if p.report == nil {
 		return out

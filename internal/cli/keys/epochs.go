@@ -31,7 +31,7 @@ type epochLink struct {
 	Remote  string `json:"remote"`
 	Driver  string `json:"driver"`
 	Epoch   int    `json:"epoch"` // 0 = the driver has no keys
-	Why     string `json:"why,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 func newKeysEpochsCommand(env *cli.Env) *cobra.Command {
@@ -87,7 +87,7 @@ func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 		for _, c := range s.Connections {
 			l := epochLink{Gateway: name, Remote: c.RemoteCluster + "/" + c.RemoteGateway, Driver: c.Driver, Epoch: c.Epoch}
 			if c.Migration != nil {
-				l.Why = "changes to " + c.Migration.To + ": " + c.Migration.Why
+				l.Reason = "changes to " + c.Migration.To + ": " + c.Migration.Reason
 			}
 			if c.Epoch != 0 && c.Epoch != r.New {
 				r.OnOldEpoch++
@@ -118,9 +118,9 @@ func (r *rotation) next() string {
 }
 
 func (r *rotation) String() string {
-	t := cli.Table{Title: "Links", Head: []string{"GATEWAY", "REMOTE GATEWAY", "DRIVER", "EPOCH", "WHY"}}
+	t := cli.Table{Title: "Links", Head: []string{"GATEWAY", "REMOTE GATEWAY", "DRIVER", "EPOCH", "REASON"}}
 	for _, l := range r.Links {
-		t.Rows = append(t.Rows, []string{l.Gateway, l.Remote, l.Driver, cli.Number(l.Epoch), l.Why})
+		t.Rows = append(t.Rows, []string{l.Gateway, l.Remote, l.Driver, cli.Number(l.Epoch), l.Reason})
 	}
 	return strings.Join(append([]string{t.String()}, append(r.Waiting, r.Next)...), "\n") + "\n"
 }

@@ -51,7 +51,7 @@ of Kubernetes clusters, which needs the right to exec there.`,
 the link with the traffic of its pair of clusters. DRIVER "vxlan (clear)" is not encrypted.
 
 With -o wide, MTU is the largest packet inside, SINCE is when the link came up or went
-down, in UTC, and WHY is the reason for the choice.`,
+down, in UTC, and REASON is the reason for the choice.`,
 			Example: `  hawser show connections
   hawser show connections --context fra=admin@fra,sin=admin@sin`,
 		},

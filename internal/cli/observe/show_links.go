@@ -14,7 +14,7 @@ import (
 func connectionTable(members []status.Status, wide bool) cli.Table {
 	t := cli.Table{Head: []string{"GATEWAY", "TO CLUSTER", "TO GATEWAY", "ENDPOINT", "DRIVER", "STATUS", "RTT", "CHOSEN", "LOSS"}}
 	if wide {
-		t.Head = append(t.Head, "MTU", "EPOCH", "RTT min/avg/max/stddev ms", "BYTES in/out", "SINCE", "RANK", "WHY", "REACHED AT", "CHANGES TO")
+		t.Head = append(t.Head, "MTU", "EPOCH", "RTT min/avg/max/stddev ms", "BYTES in/out", "SINCE", "RANK", "REASON", "REACHED AT", "CHANGES TO")
 	}
 	for _, s := range members {
 		for _, c := range s.Connections {
@@ -23,10 +23,10 @@ func connectionTable(members []status.Status, wide bool) cli.Table {
 			if wide {
 				changes := ""
 				if c.Migration != nil {
-					changes = c.Migration.To + ": " + c.Migration.Why
+					changes = c.Migration.To + ": " + c.Migration.Reason
 				}
 				row = append(row, cli.Number(c.MTU), cli.Number(c.Epoch), formatRTT(c.RTT), traffic(c), formatTime(c.Since), c.Rank,
-					reasonText(c), c.EndpointWhy, changes)
+					reasonText(c), c.EndpointReason, changes)
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -36,13 +36,13 @@ func connectionTable(members []status.Status, wide bool) cli.Table {
 
 // nodeTable has a row for each node to which another node sends packets of other clusters.
 func nodeTable(members []status.Status, wide bool) cli.Table {
-	t := cli.Table{Head: []string{"FROM", "TO", "PATH", "DEVICE", "WHY"}}
+	t := cli.Table{Head: []string{"FROM", "TO", "PATH", "DEVICE", "REASON"}}
 	if wide {
 		t.Head = append(t.Head, "ADDRESS")
 	}
 	for _, s := range members {
 		for _, n := range s.Nodes {
-			row := []string{s.Node, n.Node, n.Path, n.Device, n.Why}
+			row := []string{s.Node, n.Node, n.Path, n.Device, n.Reason}
 			if wide {
 				row = append(row, n.Addr)
 			}
@@ -55,7 +55,7 @@ func nodeTable(members []status.Status, wide bool) cli.Table {
 // pathTable has a row for each other cluster. If the nodes of the cluster use different links, each link has a
 // row with its nodes.
 func pathTable(members []status.Status, wide bool) cli.Table {
-	t := cli.Table{Head: []string{"CLUSTER", "LINK", "RANK", "WHY", "NODES"}}
+	t := cli.Table{Head: []string{"CLUSTER", "LINK", "RANK", "REASON", "NODES"}}
 	if wide {
 		t.Head = append(t.Head, "SINCE", "LAST MOVE", "CAUSE", "THROUGH", "MTU")
 	}
@@ -91,7 +91,7 @@ func pathTable(members []status.Status, wide bool) cli.Table {
 				cause += " (from " + m.From + ")"
 			}
 		}
-		row := []string{r.Cluster, r.Link, r.Rank, r.Why, nodes}
+		row := []string{r.Cluster, r.Link, r.Rank, r.Reason, nodes}
 		if wide {
 			row = append(row, formatTime(r.Since), at, cause, strings.Join(r.Transit, ","), cli.Number(r.MTU))
 		}
@@ -116,12 +116,12 @@ func security(s *status.Security) string {
 // reasonText says until when a link that fell too often is held back, and what protects it.
 func reasonText(c status.Connection) string {
 	if text := security(c.Security); text != "" {
-		c.Why = strings.TrimPrefix(c.Why+"; "+text, "; ")
+		c.Reason = strings.TrimPrefix(c.Reason+"; "+text, "; ")
 	}
-	if c.HeldUntil == nil || strings.Contains(c.Why, "held until") {
-		return c.Why
+	if c.HeldUntil == nil || strings.Contains(c.Reason, "held until") {
+		return c.Reason
 	}
-	return strings.TrimPrefix(c.Why+", held until "+c.HeldUntil.UTC().Format(time.TimeOnly), ", ")
+	return strings.TrimPrefix(c.Reason+", held until "+c.HeldUntil.UTC().Format(time.TimeOnly), ", ")
 }
 
 // formatTime is a time in UTC, to the second; dates long ago matter less than a

@@ -203,7 +203,7 @@ func statusTables(states []health.State, wide bool) string {
 	exports := cli.Table{Title: "Exports", Head: []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "PROBLEMS"}}
 	if wide {
 		clusters.Head = append(clusters.Head, "CONTEXT", "CLUSTERSET", "APPLIED", "NODE NETWORK")
-		nodes.Head = append(nodes.Head, "PROBLEM", "WHY")
+		nodes.Head = append(nodes.Head, "PROBLEM", "REASON")
 		exports.Head = []string{"CLUSTER", "EXPORT", "HERE", "IPS", "FROM", "CONDITIONS", "TYPE"}
 	}
 	for _, s := range states {
@@ -214,14 +214,14 @@ func statusTables(states []health.State, wide bool) string {
 		clusters.Rows = append(clusters.Rows, row)
 		for _, n := range s.Nodes {
 			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version}
-			problem := n.Reason()
+			problem := n.FirstProblem()
 			if n.Off != "" { // the report is old
 				row, problem = []string{s.Cluster, n.Name, row[2], "off", "", "", ""}, n.Off
 			} else if pod, silent := s.Silent(&n); silent {
 				row, problem = []string{s.Cluster, n.Name, row[2], "silent", "", "", ""}, "not ready "+pod.Reason
 			}
 			if wide {
-				row = append(row, problem, n.Why)
+				row = append(row, problem, n.Reason)
 			}
 			nodes.Rows = append(nodes.Rows, row)
 		}

@@ -194,9 +194,9 @@ func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agent
 			list := readProbes(map[string]kubeclient.PodOutput{node: o})
 			switch {
 			case o.Ended || o.Image:
-				return pods, fmt.Errorf("the pod on %s does not run: %s", node, cmp.Or(o.Why, string(o.Text)))
+				return pods, fmt.Errorf("the pod on %s does not run: %s", node, cmp.Or(o.Reason, string(o.Text)))
 			case len(list) < targets[node]:
-				why = "the pod on " + node + " has printed nothing: " + cmp.Or(o.Why, "it starts")
+				why = "the pod on " + node + " has printed nothing: " + cmp.Or(o.Reason, "it starts")
 			case slices.ContainsFunc(list, func(p probed) bool { return p.Failed > 0 }):
 				return pods, fmt.Errorf("connections of the pod on %s fail already before the drill: hawser verify", node)
 			case slices.ContainsFunc(list, func(p probed) bool { return p.Attempts < drillBefore || p.KeptOpen == 0 }):

@@ -125,7 +125,7 @@ func (r *labPods) outputs(ctx context.Context) (map[string]kubeclient.PodOutput,
 		if !p.ended {
 			text = text[bytes.LastIndexByte(text, '\n')+1:]
 		}
-		out[key] = kubeclient.PodOutput{Ended: p.ended, Text: bytes.Clone(text), Why: p.problem}
+		out[key] = kubeclient.PodOutput{Ended: p.ended, Text: bytes.Clone(text), Reason: p.problem}
 	}
 	return out, ctx.Err()
 }

@@ -114,9 +114,9 @@ func (r *kubePods) outputs(ctx context.Context) (map[string]kubeclient.PodOutput
 		for pod, node := range r.nodes[i] {
 			switch err := cmp.Or(r.failed[i], errs[i]); {
 			case r.failed[i] != nil:
-				out[node] = kubeclient.PodOutput{Ended: true, Why: kubeclient.ErrorText(err)}
+				out[node] = kubeclient.PodOutput{Ended: true, Reason: kubeclient.ErrorText(err)}
 			case err != nil:
-				out[node] = kubeclient.PodOutput{Why: kubeclient.ErrorText(err)}
+				out[node] = kubeclient.PodOutput{Reason: kubeclient.ErrorText(err)}
 			default:
 				out[node] = got[i][pod]
 			}
@@ -237,9 +237,9 @@ func podVerification(node status.Verification, o kubeclient.PodOutput, left []st
 	switch {
 	case missing == 0:
 	case !o.Ended || len(o.Text) == 0 || o.Image:
-		out.Problem = "the pod has printed nothing: " + cmp.Or(o.Why, "it still runs") + " (" + podsForbids + ")"
+		out.Problem = "the pod has printed nothing: " + cmp.Or(o.Reason, "it still runs") + " (" + podsForbids + ")"
 	default:
-		out.Problem = fmt.Sprintf("the pod printed no result of %d names: %s", missing, cmp.Or(o.Why, errors.Join(err, errors.New("it ended early")).Error()))
+		out.Problem = fmt.Sprintf("the pod printed no result of %d names: %s", missing, cmp.Or(o.Reason, errors.Join(err, errors.New("it ended early")).Error()))
 	}
 	return out
 }

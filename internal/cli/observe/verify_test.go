@@ -266,8 +266,8 @@ func TestPodVerification(t *testing.T) {
 		"one missing":      {kubeclient.PodOutput{Ended: true, Text: []byte(web)}, 1, "no result of 1 names"},
 		"twice and others": {kubeclient.PodOutput{Ended: true, Text: []byte(web + web + line(verified("evil", "")))}, 1, "unexpected line"},
 		"cut":              {kubeclient.PodOutput{Ended: true, Text: []byte(web + log[:20])}, 1, "no result of 1 names"},
-		"not started":      {kubeclient.PodOutput{Why: "it is pending"}, 0, "the pod has printed nothing: it is pending"},
-		"evicted":          {kubeclient.PodOutput{Ended: true, Why: "OutOfcpu"}, 0, "OutOfcpu"},
+		"not started":      {kubeclient.PodOutput{Reason: "it is pending"}, 0, "the pod has printed nothing: it is pending"},
+		"evicted":          {kubeclient.PodOutput{Ended: true, Reason: "OutOfcpu"}, 0, "OutOfcpu"},
 	} {
 		have := podVerification(node, tt.output, nil)
 		if len(have.Results) != tt.results || !strings.Contains(have.Problem, tt.problem) || (have.Problem == "") != (tt.problem == "") || !have.FromPod {

@@ -77,7 +77,7 @@ func runExplain(ctx context.Context, env *cli.Env, args []string, f explainview.
 	case "text":
 		_, err = env.Out.Write([]byte(explainText(result)))
 	case "svg":
-		_, err = env.Out.Write([]byte(swimlane.Draw(result.Reason(), explainview.Swimlanes(result, c.PositionOf)).String()))
+		_, err = env.Out.Write([]byte(swimlane.Draw(result.Summary(), explainview.Swimlanes(result, c.PositionOf)).String()))
 	default:
 		err = env.Encode(f.Output, result)
 	}
@@ -101,12 +101,12 @@ func explainText(a *access.Answer) string {
 	case a.Live != nil && a.Live.Verdict == access.Unknown:
 		verdict = "" // its reason begins with what is known
 	}
-	put("%s%s", verdict, a.Reason())
+	put("%s%s", verdict, a.Summary())
 	for i := range a.Destinations {
 		t := &a.Destinations[i]
 		out.WriteString("\n")
 		if !t.Allowed {
-			put("in %s: no, %s", t.Cluster, t.Why)
+			put("in %s: no, %s", t.Cluster, t.Reason)
 			continue
 		}
 		put("in %s: yes", t.Cluster)

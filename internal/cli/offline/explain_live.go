@@ -21,8 +21,8 @@ func liveText(a *access.Answer) string {
 		}
 		verdict := map[string]string{access.Delivered: "it arrives", access.NotDelivered: "nothing arrives",
 			access.Unknown: "not known to arrive"}[t.Verdict]
-		if len(t.Why) > 0 {
-			verdict += ": " + strings.Join(t.Why, "; ")
+		if len(t.Reasons) > 0 {
+			verdict += ": " + strings.Join(t.Reasons, "; ")
 		}
 		put("\nnow in %s: %s", cluster, verdict)
 		for _, h := range t.Hops {

@@ -232,7 +232,7 @@ func findPublication(clone *gitrepo.Store, have baseline.Published, args []strin
 		}
 		var refused string
 		for _, v := range verify {
-			if refused, err = v.Why(store, at); err != nil {
+			if refused, err = v.RefusalReason(store, at); err != nil {
 				return to, err
 			}
 		}

@@ -76,7 +76,7 @@ func countPaths(nodes []status.NodePath) *kube.NodePathCount {
 			continue
 		}
 		out.VXLAN++
-		out.Reason = cmp.Or(out.Reason, n.Why)
+		out.Reason = cmp.Or(out.Reason, n.Reason)
 	}
 	return out
 }

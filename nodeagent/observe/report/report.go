@@ -174,9 +174,9 @@ func (r *Reporter) Summary() status.Status {
 func nodePaths(nodes []model.DirectNode) []status.NodePath {
 	var out []status.NodePath
 	for _, n := range nodes {
-		p := status.NodePath{Node: n.Node, Addr: n.Addr.String(), Path: status.NodeVXLAN, Why: n.Why}
+		p := status.NodePath{Node: n.Node, Addr: n.Addr.String(), Path: status.NodeVXLAN, Reason: n.Reason}
 		if n.Active {
-			p.Path, p.Device, p.Why = status.NodeDirect, n.Device, ""
+			p.Path, p.Device, p.Reason = status.NodeDirect, n.Device, ""
 		}
 		out = append(out, p)
 	}
@@ -223,17 +223,17 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 		}
 		used := inUse[remote.Cluster]
 		if hole, narrow := holes[remote.String()]; narrow {
-			link.Why = joined(link.Why, mtuReason(hole))
+			link.Reason = joined(link.Reason, mtuReason(hole))
 			if hole.State == pathmtu.BlackHole {
 				c.MTU = hole.PathMTU
 			}
 		}
 		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
-		c.Why = chosenReason(c, link, used)
+		c.Reason = chosenReason(c, link, used)
 		if c.Migration = changing(changes, remote.String()); c.Migration != nil {
-			c.Why = joined(c.Why, "changes to "+c.Migration.To+": "+c.Migration.Why)
+			c.Reason = joined(c.Reason, "changes to "+c.Migration.To+": "+c.Migration.Reason)
 		}
-		c.EndpointWhy = r.config.Peers.EndpointReason(remote.String(), c.Endpoint)
+		c.EndpointReason = r.config.Peers.EndpointReason(remote.String(), c.Endpoint)
 		out = append(out, c)
 	}
 	return out
@@ -242,12 +242,12 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 // chosenReason returns why a link is in use or not.
 func chosenReason(c status.Connection, link health.Link, used status.Path) string {
 	switch {
-	case c.Chosen && link.Why == "":
-		return used.Why
+	case c.Chosen && link.Reason == "":
+		return used.Reason
 	case c.Chosen:
-		return joined(used.Why, link.Why)
-	case link.Why != "":
-		return link.Why
+		return joined(used.Reason, link.Reason)
+	case link.Reason != "":
+		return link.Reason
 	case used.Link != "":
 		return used.Link + " is in use"
 	}
@@ -353,5 +353,5 @@ func changing(all map[string]migration.Progress, peer string) *status.Migration 
 	if !ok {
 		return nil
 	}
-	return &status.Migration{From: p.Active.String(), To: p.Target.String(), Since: p.Since, Why: p.Why}
+	return &status.Migration{From: p.Active.String(), To: p.Target.String(), Since: p.Since, Reason: p.Reason}
 }

@@ -9,8 +9,8 @@ import (
 // ActiveLink is the link for the traffic of a pair of clusters. Its Down is set if its rank is Down.
 type ActiveLink struct {
 	model.Path
-	Rank Rank
-	Why  string // such as "best of 9", "follows g1", "best of the live links", "all links down"
+	Rank   Rank
+	Reason string // such as "best of 9", "follows g1", "best of the live links", "all links down"
 }
 
 // Pick returns the first link of the highest rank, or the first link if all are Down. It reports false if
@@ -125,5 +125,5 @@ func (v *view) choose(order []model.Path) ActiveLink {
 
 func (v *view) choice(p model.Path, rank Rank, why string) ActiveLink {
 	p.Down = rank == Down
-	return ActiveLink{Path: p, Rank: rank, Why: why}
+	return ActiveLink{Path: p, Rank: rank, Reason: why}
 }

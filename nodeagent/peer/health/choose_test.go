@@ -66,13 +66,13 @@ func TestPathsAndTransit(t *testing.T) {
 		transit model.Path
 	}{
 		{"one is good", map[GatewayID]Rank{{"b", "b2"}: Good, {"b", "b1"}: Unsteady},
-			ActiveLink{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Why: "best of the live links"},
+			ActiveLink{Path: model.Path{Local: "a1", Remote: "b2"}, Rank: Good, Reason: "best of the live links"},
 			model.Path{Local: "a1", Remote: "b2"}},
 		{"one remains", map[GatewayID]Rank{{"b", "b1"}: Draining},
-			ActiveLink{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Why: "best of the live links"},
+			ActiveLink{Path: model.Path{Local: "a1", Remote: "b1"}, Rank: Draining, Reason: "best of the live links"},
 			model.Path{Local: "a1", Remote: "b1"}},
 		{"none", map[GatewayID]Rank{{"b", "b1"}: Down},
-			ActiveLink{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Why: "all links down"},
+			ActiveLink{Path: model.Path{Local: order[0].Local, Remote: order[0].Remote, Down: true}, Reason: "all links down"},
 			model.Path{Local: "a1", Remote: ofA1.Remote, Down: true}},
 	}
 	for _, tt := range tests {

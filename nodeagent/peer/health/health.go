@@ -70,9 +70,9 @@ type Link struct {
 	Answered time.Time
 	RTT      *status.RTT // nil without a reply in the window
 	Loss     float64     // 0..1 of the window
-	// Why is the reason for a Rank below Good; otherwise empty.
-	Rank Rank
-	Why  string
+	// Reason is the reason for a Rank below Good; otherwise empty.
+	Rank   Rank
+	Reason string
 	// Flaps is the number of failures within the last minute. After too many, the link is
 	// Unsteady until Held, which is otherwise zero.
 	Flaps int

@@ -148,8 +148,8 @@ func TestDrainMovesAtOnce(t *testing.T) {
 			t.Errorf("%s: left after %v", side, took)
 		}
 		for _, l := range gateway.Snapshot().Links {
-			if l.Target.Device == "" && (l.Rank != Draining || l.Why != "this gateway is draining") {
-				t.Errorf("%v: %v, %q", l.Target.Peer, l.Rank, l.Why)
+			if l.Target.Device == "" && (l.Rank != Draining || l.Reason != "this gateway is draining") {
+				t.Errorf("%v: %v, %q", l.Target.Peer, l.Rank, l.Reason)
 			}
 		}
 		begin = m.now
@@ -296,7 +296,7 @@ func TestFollower(t *testing.T) {
 		if n.name.Cluster != "b" {
 			continue
 		}
-		if c := n.paths["a"]; c.Local != others.Remote || c.Remote != others.Local || c.Why != "follows a" {
+		if c := n.paths["a"]; c.Local != others.Remote || c.Remote != others.Local || c.Reason != "follows a" {
 			t.Errorf("%v is at %+v, want the link of the other nodes of a: %+v", n.name, c, others)
 		}
 	}
@@ -315,12 +315,12 @@ func TestFlapping(t *testing.T) {
 		m.run(8 * time.Second)
 	}
 	flaps := len(m.node("a", "worker").moves)
-	if c := m.agreed("a", "b"); c.Path == before.Path || c.Rank != Good || c.Why != "best of the live links" {
+	if c := m.agreed("a", "b"); c.Path == before.Path || c.Rank != Good || c.Reason != "best of the live links" {
 		t.Errorf("at %+v", c)
 	}
 	links := m.node("a", before.Local).Snapshot().Links
 	i := slices.IndexFunc(links, func(l Link) bool { return l.Target.Peer.Gateway == before.Remote })
-	if l := links[i]; l.Rank != Unsteady || l.Flaps != 5 || !strings.Contains(l.Why, "flaps in 60 s, held until 12:0") || l.Held.Before(m.now) {
+	if l := links[i]; l.Rank != Unsteady || l.Flaps != 5 || !strings.Contains(l.Reason, "flaps in 60 s, held until 12:0") || l.Held.Before(m.now) {
 		t.Errorf("the link is %+v", l)
 	}
 	heal := m.cut(func(from, to string) bool { return from == before.Local && to == before.Remote })
@@ -344,7 +344,7 @@ func TestAllDown(t *testing.T) {
 	m.run(3 * time.Second)
 	first, _ := m.table.First("a", "b")
 	first.Down = true
-	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Why != "all links down" {
+	if c := m.agreed("a", "b"); c.Path != first || c.Rank != Down || c.Reason != "all links down" {
 		t.Errorf("got %+v", c)
 	}
 	if have := GatewayLinks(m.table, "a", "a-gw0", m.node("a", "a-gw0").Snapshot()); have["b"].Local != "a-gw0" || !have["b"].Down {

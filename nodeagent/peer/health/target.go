@@ -275,7 +275,7 @@ func (t *target) link(now time.Time, s Settings, own condition) Link {
 		out.Answered = t.probes[t.answered%window].at
 	}
 	out.RTT, out.Loss = t.summary(now, s.Interval*time.Duration(max(s.Misses, 1)))
-	out.Rank, out.Why = t.rank(now, own), t.why(now, own)
+	out.Rank, out.Reason = t.rank(now, own), t.why(now, own)
 	return out
 }
 

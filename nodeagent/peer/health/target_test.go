@@ -176,7 +176,7 @@ func TestDamping(t *testing.T) {
 	}
 	fall(at(67))
 	rise(at(68))
-	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Why, "4 flaps") {
+	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Reason, "4 flaps") {
 		t.Errorf("after one more failure: %+v", l)
 	}
 	fall(at(200))

@@ -105,7 +105,7 @@ func checkEpoch(t *testing.T, name string, e *bothEnds, epoch int) {
 		}
 	case a.active != wireguard(epoch) || b.active != wireguard(epoch):
 		t.Errorf("%s: the ends use %s and %s, want epoch %d", name, a.active, b.active, epoch)
-	case a.Progress(e.now).Why == "" && len(a.Tunnels()) != 1:
+	case a.Progress(e.now).Reason == "" && len(a.Tunnels()) != 1:
 		t.Errorf("%s: still has %v", name, a.Tunnels())
 	}
 }
@@ -126,7 +126,7 @@ func TestSecondary(t *testing.T) {
 					t.Errorf("%s, end %d of leader %d: active %t, only %t", want, i, leader, active, only)
 				}
 			}
-			if why := e.pairs[leader].Progress(e.now).Why; why != "moving to another endpoint" {
+			if why := e.pairs[leader].Progress(e.now).Reason; why != "moving to another endpoint" {
 				t.Errorf("%s: %q", want, why)
 			}
 			e.pairs[leader].SetSecondary(false, e.now)

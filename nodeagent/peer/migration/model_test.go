@@ -232,11 +232,11 @@ func (m *model) settled() error {
 	for i, e := range m.ends {
 		switch {
 		case m.broken[e.want]:
-			if p := e.pair.Progress(m.now); p.Why == "" {
+			if p := e.pair.Progress(m.now); p.Reason == "" {
 				return fmt.Errorf("end %d has no reason for not using %s", i, e.want)
 			}
 		case e.use != e.want || len(e.tunnels) != 1:
-			return fmt.Errorf("end %d has %s over %s in the end, and wants %s: %s", i, e.tunnels, e.use, e.want, e.pair.Progress(m.now).Why)
+			return fmt.Errorf("end %d has %s over %s in the end, and wants %s: %s", i, e.tunnels, e.use, e.want, e.pair.Progress(m.now).Reason)
 		}
 		if _, due := e.pair.Tick(m.now); due.IsZero() == m.broken[e.want] {
 			return fmt.Errorf("end %d probes at the wrong time: %s", i, due)

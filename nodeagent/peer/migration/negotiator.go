@@ -257,7 +257,7 @@ func (n *Negotiator) Progress() map[string]Progress {
 	defer n.mu.Unlock()
 	out := map[string]Progress{}
 	for name, s := range n.pairs {
-		if p := s.pair.Progress(now); p.Why != "" {
+		if p := s.pair.Progress(now); p.Reason != "" {
 			out[name] = p
 		}
 	}

@@ -366,14 +366,14 @@ type Progress struct {
 	Active TunnelID
 	Target TunnelID  // of the fabric
 	Since  time.Time // when the fabric first wanted Target
-	Why    string    // what the migration waits for; empty = Target is active
+	Reason string    // what the migration waits for; empty = Target is active
 }
 
 // Progress returns the state of the migration.
 func (p *Pair) Progress(now time.Time) Progress {
 	out := Progress{Active: p.active, Target: p.want, Since: p.wantSince}
 	if p.active != p.want {
-		out.Why = p.waitsFor(now)
+		out.Reason = p.waitsFor(now)
 	}
 	return out
 }

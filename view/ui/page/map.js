@@ -152,7 +152,7 @@ export function printed(page) {
   view.close();
   const links = [...store.links.values()].slice(0, 1000);
   return [h('h2', {}, 'Map'), picture, links.length ? table('Links', ['link', 'driver', 'state', 'in use', 'measured', 'pairs of gateways'], links.map((l) => [l.between.join(' - '), l.driver, l.state || '', (l.uses ?? []).join(' and '), measured(l),
-    (l.pairs ?? []).map((p) => `${p.gateways[0]}-${p.gateways[1]} ${p.state}${p.why ? `: ${p.why}` : ''}`).join('; ')])) : ''];
+    (l.pairs ?? []).map((p) => `${p.gateways[0]}-${p.gateways[1]} ${p.state}${p.reason ? `: ${p.reason}` : ''}`).join('; ')])) : ''];
 }
 
 export function open(main, query, page) {
@@ -491,9 +491,9 @@ export function open(main, query, page) {
         h('dl', {}, h('dt', {}, 'driver'), h('dd', {}, l.driver), h('dt', {}, 'carried by'), h('dd', {}, l.uses?.join(' and ') || 'not known'),
           h('dt', {}, 'measured'), h('dd', {}, measured(l) || 'nothing')),
         l.pairs?.length ? h('h3', {}, 'Pairs of gateways') : '',
-        l.pairs?.length ? table('Pairs of gateways', ['pair', 'state', 'RTT', 'loss', 'traffic', 'why'], l.pairs.map((p) => [
+        l.pairs?.length ? table('Pairs of gateways', ['pair', 'state', 'RTT', 'loss', 'traffic', 'reason'], l.pairs.map((p) => [
           h('span', { class: p.chosen ? 'good' : '' }, `${p.gateways[0]}-${p.gateways[1]}${p.chosen ? ' (in use)' : ''}`), h('span', {}, state(p.state), ` ${p.state}`),
-          millis(p.rttMicroseconds), percent(p.loss || 0), rate(p.bytesPerSecond), p.why || ''])) : '');
+          millis(p.rttMicroseconds), percent(p.loss || 0), rate(p.bytesPerSecond), p.reason || ''])) : '');
       return;
     }
     const c = store.clusters.get(key);
@@ -517,9 +517,9 @@ export function open(main, query, page) {
       h('h3', {}, 'Paths to other clusters'), paths);
     try {
       const got = await ask(`api/cluster?name=${encodeURIComponent(c.name)}`);
-      paths.replaceChildren(got.paths.length ? table('Paths', ['to', 'over', 'why'], got.paths.slice(0, 300).map((w) => [w.to,
+      paths.replaceChildren(got.paths.length ? table('Paths', ['to', 'over', 'reason'], got.paths.slice(0, 300).map((w) => [w.to,
         [w.transit?.length ? h('span', {}, `through ${w.transit.join(', ')}; `) : '', w.link ? h('span', { class: 'key' }, w.link) : '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
-        [w.why || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` (moved ${w.move})`) : '']])) : h('p', { class: 'faint' }, 'none'));
+        [w.reason || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` (moved ${w.move})`) : '']])) : h('p', { class: 'faint' }, 'none'));
     } catch (err) { paths.replaceChildren(failed(err)); }
   }
 

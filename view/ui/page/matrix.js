@@ -18,9 +18,9 @@ export async function printed() {
   const asks = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.requested ?? []))].join(', ');
   const about = (e) => [e.name, (e.ports ?? []).join(' '), e.type, e.policy, e.affinity && `affinity ${e.affinity}`, e.dynamic && 'made in clusters', e.ips?.length && `clusterset IP ${e.ips.join(' ')}`, e.source].filter(Boolean).join(', ');
   return [h('h2', {}, 'Who reaches what'), got.exports.length ? got.exports.map((e) => [h('h3', {}, e.id), h('p', {}, about(e)), h('p', {}, `exported by ${parts(e)}`),
-    table(e.id, ['from', '', 'why', 'line', 'asks for', 'seen as'], e.cells.map((c) => {
+    table(e.id, ['from', '', 'reason', 'line', 'asks for', 'seen as'], e.cells.map((c) => {
       const of = verdict(c), elsewhere = (c.destinations ?? []).some((t) => t.allowed && t.cluster !== c.cluster);
-      return [c.cluster, h('span', { class: classes[of] }, words[of]), [c.why, c.dnsProblem, ...(c.liveWhy ?? [])].filter(Boolean).join('; '), c.source || '', asks(c),
+      return [c.cluster, h('span', { class: classes[of] }, words[of]), [c.reason, c.dnsProblem, ...(c.liveReasons ?? [])].filter(Boolean).join('; '), c.source || '', asks(c),
         !c.allowed ? '' : sees(c).join(', ') || (elsewhere ? 'its pods\' own addresses' : '')];
     }))]) : h('p', { class: 'faint' }, 'There is no export.'),
   got.moreClusters || got.moreExports ? h('p', { class: 'faint' }, `Left out: ${plural(got.moreClusters ?? 0, 'cluster')} and ${plural(got.moreExports ?? 0, 'export')}; hawser explain answers for each.`) : ''];
@@ -66,7 +66,7 @@ export function open(main, query, page) {
           const c = e.cells.find((x) => x.cluster === name), of = verdict(c), key = `${e.id}@${name}`;
           return h('td', {}, h('button', {
             type: 'button', class: tones[of], 'data-cell': key, 'aria-pressed': view.sel === key ? 'true' : 'false',
-            'aria-label': `${name} to ${e.id}: ${words[of]}`, title: [c.dnsProblem, c.source ? `${c.why} (${c.source})` : c.why].filter(Boolean).join('; '),
+            'aria-label': `${name} to ${e.id}: ${words[of]}`, title: [c.dnsProblem, c.source ? `${c.reason} (${c.source})` : c.reason].filter(Boolean).join('; '),
             click: () => page.set({ sel: key }, true), keydown: move,
           }, words[of]));
         })))));
@@ -95,12 +95,12 @@ export function open(main, query, page) {
     const c = name && e.cells.find((x) => x.cluster === name);
     if (c) {
       const of = verdict(c);
-      about.push(h('h3', {}, `From ${name}`), h('p', { class: classes[of] }, words[of]), h('p', {}, c.why),
+      about.push(h('h3', {}, `From ${name}`), h('p', { class: classes[of] }, words[of]), h('p', {}, c.reason),
         c.path ? h('p', {}, 'decided by ', h('code', {}, c.path), c.source ? [' at ', place(c.source)] : '') : '',
         c.dnsProblem ? h('p', { class: 'bad' }, `not resolvable in ${name}: ${c.dnsProblem}`) : '',
-        (c.liveWhy ?? []).map((t) => h('p', { class: 'bad' }, t)),
+        (c.liveReasons ?? []).map((t) => h('p', { class: 'bad' }, t)),
         sees(c).length ? h('p', {}, `the other side sees ${sees(c).join(', ')}`) : c.allowed ? h('p', {}, 'the other side sees the client\'s own address') : '',
-        (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.why}`}`)),
+        (c.destinations ?? []).map((t) => h('p', { class: 'faint' }, `${t.cluster}: ${t.allowed ? [t.requested?.length && `asked as ${t.requested.join(', ')}`, t.links?.length && `over ${t.links.map((l) => `${l.from} - ${l.to}`).join(', ')}`, t.backend && `handed to ${t.backend}`].filter(Boolean).join(', ') || 'yes' : `no, ${t.reason}`}`)),
         lacks('explain') ? '' : h('p', {}, h('a', { href: page.link('trace', { from: name, to: e.id }) }, 'show the path')));
     }
     side.replaceChildren(...about.flat());

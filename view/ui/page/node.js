@@ -47,7 +47,7 @@ export function open(main, query, page) {
     const problems = [(a.lastPass.failed ?? []).map((p) => h('p', { class: 'bad' }, `failed: ${p}`)), (a.problems ?? []).map((p) => h('p', { class: 'fair' }, `${p.code}: ${p.text}`)),
       (a.lastPass.blocked ?? []).map((p) => h('p', { class: 'fair' }, `waits: ${p}`))];
     const inputs = (a.inputs ?? []).map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')]);
-    const links = (a.connections ?? []).map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.why || '']);
+    const links = (a.connections ?? []).map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.reason || '']);
     const moves = [...(a.moves ?? [])].reverse().slice(0, 20).map((m) => [time(m.at), m.cluster, m.from || 'none', m.to, m.cause]);
     return [
       h('h2', {}, state(a.lastAnswer ? 'silent' : a.ready ? 'up' : 'partly'), ` ${a.cluster}/${a.node}`),
@@ -55,7 +55,7 @@ export function open(main, query, page) {
       h('div', { class: `columns ${a.lastAnswer ? 'old' : ''}` },
         part('Agent', facts, problems),
         inputs.length ? part('Inputs', table('Inputs', ['', 'input', 'from', 'error'], inputs)) : '',
-        links.length ? part('Links', table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'why'], links)) : '',
+        links.length ? part('Links', table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'reason'], links)) : '',
         moves.length ? part('Links that moved', table('Links that moved', ['at', 'to cluster', 'from', 'to', 'cause'], moves)) : ''),
       short ? h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last pass too.') : '',
       embedded && !links.length ? h('p', { class: 'faint' }, 'The file has no links of this node.') : ''].filter(Boolean);

@@ -47,7 +47,7 @@ export function open(main, query, page) {
     answer.replaceChildren(h('p', { class: 'faint' }, 'asking...'));
     try { got = await ask(`api/explain?from=${encodeURIComponent(view.from)}&to=${encodeURIComponent(view.to)}`); } catch (err) { got = null; answer.replaceChildren(failed(err)); return; }
     const yes = got.allowed && got.live?.verdict !== 'no';
-    answer.replaceChildren(h('h2', {}, h('span', { class: yes ? 'good' : 'bad' }, got.live?.verdict === 'unknown' ? 'not known' : yes ? 'yes' : 'no'), `: ${got.live?.why ?? got.why}`),
+    answer.replaceChildren(h('h2', {}, h('span', { class: yes ? 'good' : 'bad' }, got.live?.verdict === 'unknown' ? 'not known' : yes ? 'yes' : 'no'), `: ${got.live?.reason ?? got.reason}`),
       got.drawing ? lanes('The path of packets', got.drawing) : '',
       ...(got.live?.missing ?? []).map((m) => h('p', { class: 'bad' }, m)), ...(got.live?.unknown ?? []).map((m) => h('p', { class: 'fair' }, m)),
       got.lines?.length ? h('div', {}, h('h3', {}, 'Because of'), table('Because of', ['line', 'path', 'says'], got.lines.map((l) => [place(l.source || ''), h('code', {}, l.path), l.text]))) : '');
