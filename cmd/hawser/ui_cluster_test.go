@@ -170,7 +170,7 @@ func (d drawn) link(state string) bool { return len(d.Links) == 1 && d.Links[0].
 func nodeOfPage(state string) string {
 	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {cluster: g1, role: gateway, version: \"<script>alert(1)</script>\", " +
 		"problems: [{code: changes-failed, severity: error, text: \"<img src=x onerror=alert(1)>\"}], conditions: [{type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}], " +
-		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", chosen: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
+		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", active: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
 }
 
 var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +

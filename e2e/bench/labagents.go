@@ -61,11 +61,11 @@ func (l link) String() string { return l.near + " - " + l.far }
 
 // inUse returns the link between two clusters on which both ends agree.
 func (f *labAgents) inUse(ctx context.Context, near, far string) (link, error) {
-	here, err := f.chosen(ctx, near, far)
+	here, err := f.activeLink(ctx, near, far)
 	if err != nil {
 		return link{}, err
 	}
-	there, err := f.chosen(ctx, far, near)
+	there, err := f.activeLink(ctx, far, near)
 	if err != nil {
 		return link{}, err
 	}
@@ -75,8 +75,8 @@ func (f *labAgents) inUse(ctx context.Context, near, far string) (link, error) {
 	return here, nil
 }
 
-// chosen returns the link that the gateways of one cluster use to another.
-func (f *labAgents) chosen(ctx context.Context, cluster, remote string) (link, error) {
+// activeLink returns the link that the gateways of one cluster use to another.
+func (f *labAgents) activeLink(ctx context.Context, cluster, remote string) (link, error) {
 	name := map[string]string{} // node by cluster/gateway
 	var ids []string
 	found := link{}
@@ -91,7 +91,7 @@ func (f *labAgents) chosen(ctx context.Context, cluster, remote string) (link, e
 		name[s.Cluster+"/"+s.Gateway] = id
 		ids = append(ids, id)
 		for _, c := range s.Connections {
-			if s.Cluster != cluster || c.RemoteCluster != remote || !c.Chosen {
+			if s.Cluster != cluster || c.RemoteCluster != remote || !c.Active {
 				continue
 			}
 			if found != (link{}) {

@@ -136,7 +136,7 @@ func (b *failoverLab) repeat(ctx context.Context, t *flows, fault faultCase, rep
 	fail("before the fault", err)
 	one.Busy = busy
 	if now == (link{}) {
-		now, _ = b.chosen(ctx, stallNear, stallFar) // use one end's view if both do not agree
+		now, _ = b.activeLink(ctx, stallNear, stallFar) // use one end's view if both do not agree
 	}
 	one.Link, one.Victim = now.String(), now.far
 	if fault.near(rep) {

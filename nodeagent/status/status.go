@@ -120,7 +120,7 @@ type Connection struct {
 	Epoch  int    `json:"epoch,omitempty"`
 	Driver string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
 	Status string `json:"status"`
-	Chosen bool   `json:"chosen"` // carries the traffic of the pair
+	Active bool   `json:"active"` // traffic of the pair of clusters uses the link
 	Rank   string `json:"rank"`   // good | unsteady | draining | alone | down
 	// Reason states why the link is active, or why it is not.
 	Reason string    `json:"reason,omitempty"`
@@ -128,7 +128,7 @@ type Connection struct {
 	Loss   float64   `json:"loss"`          // 0..1 over the window of probes
 	MTU    int       `json:"mtu,omitempty"` // bytes of a packet inside; 0 if unknown
 	Since  time.Time `json:"since"`         // of Status
-	// Held is the time until which a link with too many flaps is not chosen; nil = it is not
+	// Held is the time until which a link with too many flaps is not active; nil = it is not
 	// held.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
 

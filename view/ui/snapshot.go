@@ -90,7 +90,7 @@ type link struct {
 type pair struct {
 	Gateways [2]string `json:"gateways"`
 	State    string    `json:"state"`
-	Chosen   bool      `json:"chosen,omitempty"`
+	Active   bool      `json:"active,omitempty"`
 	RTT      int64     `json:"rttMicroseconds,omitempty"`
 	Loss     float64   `json:"loss,omitempty"`
 	Rate     int64     `json:"bytesPerSecond,omitempty"`
@@ -250,7 +250,7 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 			if c.Status != status.Connected {
 				one.State = clustermap.Down
 			}
-			if one.Chosen = one.Chosen || c.Chosen; c.RTT != nil {
+			if one.Active = one.Active || c.Active; c.RTT != nil {
 				one.RTT = max(one.RTT, c.RTT.Avg)
 			}
 			one.Loss = max(one.Loss, c.Loss)

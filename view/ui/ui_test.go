@@ -83,7 +83,7 @@ func (f *fake) Diagnose(context.Context, time.Duration, []string, []string) (*pa
 // agentOf is the report of a gateway with a link to another.
 func agentOf(cluster, other, state string, bytes int64) status.Status {
 	return status.Status{Cluster: cluster, Node: cluster + "-gw", Gateway: "a", Ready: true, Connections: []status.Connection{{
-		Gateway: "a", RemoteCluster: other, RemoteGateway: "a", Status: state, Chosen: true, RxBytes: bytes, RTT: &status.RTT{Avg: 1200},
+		Gateway: "a", RemoteCluster: other, RemoteGateway: "a", Status: state, Active: true, RxBytes: bytes, RTT: &status.RTT{Avg: 1200},
 	}}}
 }
 
@@ -552,7 +552,7 @@ func TestManyLive(t *testing.T) {
 						if to == from {
 							continue
 						}
-						c := status.Connection{Gateway: "a", RemoteCluster: to, RemoteGateway: "a", Driver: fabric.DriverWireguard, Status: status.Connected, Chosen: true, RTT: &status.RTT{Avg: 1200}}
+						c := status.Connection{Gateway: "a", RemoteCluster: to, RemoteGateway: "a", Driver: fabric.DriverWireguard, Status: status.Connected, Active: true, RTT: &status.RTT{Avg: 1200}}
 						if broken[from+"/"+to] || broken[to+"/"+from] {
 							c.Status = status.Disconnected
 						}

@@ -47,7 +47,7 @@ of Kubernetes clusters, which needs the right to exec there.`,
 	for _, part := range []cobra.Command{
 		{
 			Use: showConnections, Short: "Show each cluster's links to the others",
-			Long: `Show each link between gateways. RTT and LOSS cover the last 64 probes. CHOSEN is yes for
+			Long: `Show each link between gateways. RTT and LOSS cover the last 64 probes. ACTIVE is yes for
 the link with the traffic of its pair of clusters. DRIVER "vxlan (clear)" is not encrypted.
 
 With -o wide, MTU is the largest packet inside, SINCE is when the link came up or went

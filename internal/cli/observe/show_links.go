@@ -12,14 +12,14 @@ import (
 
 // connectionTable has a row for each link of the cluster's gateways.
 func connectionTable(members []status.Status, wide bool) cli.Table {
-	t := cli.Table{Head: []string{"GATEWAY", "TO CLUSTER", "TO GATEWAY", "ENDPOINT", "DRIVER", "STATUS", "RTT", "CHOSEN", "LOSS"}}
+	t := cli.Table{Head: []string{"GATEWAY", "TO CLUSTER", "TO GATEWAY", "ENDPOINT", "DRIVER", "STATUS", "RTT", "ACTIVE", "LOSS"}}
 	if wide {
 		t.Head = append(t.Head, "MTU", "EPOCH", "RTT min/avg/max/stddev ms", "BYTES in/out", "SINCE", "RANK", "REASON", "REACHED AT", "CHANGES TO")
 	}
 	for _, s := range members {
 		for _, c := range s.Connections {
 			row := []string{c.Gateway, c.RemoteCluster, c.RemoteGateway, c.Endpoint, c.Driver,
-				c.Status, agentquery.AverageRTT(c.RTT), cli.YesNo(c.Chosen), percent(c.Loss)}
+				c.Status, agentquery.AverageRTT(c.RTT), cli.YesNo(c.Active), percent(c.Loss)}
 			if wide {
 				changes := ""
 				if c.Migration != nil {

@@ -24,7 +24,7 @@ func realistic(cluster, node string) status.Status {
 	for _, name := range twenty[:4] {
 		link := cluster + "/" + node + "-" + name + "/gateway-b"
 		s.Connections = append(s.Connections, status.Connection{Gateway: node, RemoteCluster: name, RemoteGateway: "gateway-b",
-			Endpoint: "203.0.113.112:51820", Driver: "wireguard (kernel)", Status: "connecting", Chosen: true, Rank: "good",
+			Endpoint: "203.0.113.112:51820", Driver: "wireguard (kernel)", Status: "connecting", Active: true, Rank: "good",
 			Reason: "best of 6", RTT: &status.RTT{Avg: 123_450}, Loss: 0.015, MTU: 1420, Since: at, Epoch: 2})
 		s.Paths = append(s.Paths, status.Path{Cluster: name, Link: link, Rank: "unsteady", Reason: "follows frankfurt", Since: at,
 			LastMove: &status.Move{At: at, From: link, To: link, Cause: "frankfurt/gateway-a drains"}})

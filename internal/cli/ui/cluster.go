@@ -195,7 +195,7 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 			Text: fmt.Sprintf("its HawserNode lists %d of %d links: those that are down or in use first", len(told.LinkStates), told.Links.Total)})
 	}
 	for _, l := range told.LinkStates {
-		c := status.Connection{Gateway: l.Gateway, RemoteCluster: l.RemoteCluster, RemoteGateway: l.RemoteGateway, Chosen: l.Chosen,
+		c := status.Connection{Gateway: l.Gateway, RemoteCluster: l.RemoteCluster, RemoteGateway: l.RemoteGateway, Active: l.Active,
 			Status: status.Connecting, Loss: float64(l.Loss) / 1000}
 		switch l.State {
 		case kube.LinkUp:

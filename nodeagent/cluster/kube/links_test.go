@@ -18,7 +18,7 @@ import (
 func linked(rtt int64, loss int) NodeStatus {
 	s := gatewayStatus()
 	s.LinkStates = []LinkState{
-		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "a", State: LinkUp, Chosen: true, RTT: rtt, Loss: loss},
+		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "a", State: LinkUp, Active: true, RTT: rtt, Loss: loss},
 		{Gateway: "a", RemoteCluster: "g3", RemoteGateway: "a", State: LinkDown},
 	}
 	return s
@@ -46,7 +46,7 @@ func TestSuppressNoise(t *testing.T) {
 		{"no loss again", linked(10_000, 100), linked(10_000, 0), time.Minute, true},
 		{"the first measurement", linked(0, 0), linked(300, 0), 0, true},
 		{"down", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.State = LinkDown }), 0, true},
-		{"no longer chosen", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.Chosen = false }), 0, true},
+		{"no longer active", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.Active = false }), 0, true},
 		{"another link instead", linked(10_000, 0), change(linked(10_000, 0), func(l *LinkState) { l.RemoteCluster = "g4" }), 0, true},
 		{"one link less", linked(10_000, 0), NodeStatus{}, 0, true},
 	} {
@@ -99,7 +99,7 @@ func TestListLinks(t *testing.T) {
 		case i%40 == 1:
 			l.State = LinkDown
 		case i%10 == 2:
-			l.Chosen = true
+			l.Active = true
 		}
 		links = append(links, l)
 	}
@@ -110,12 +110,12 @@ func TestListLinks(t *testing.T) {
 		switch {
 		case l.State == LinkDown:
 			count["down"]++
-		case l.Chosen:
-			count["chosen"]++
+		case l.Active:
+			count["active"]++
 		}
 	}
 	sorted := slices.IsSortedFunc(have, func(a, b LinkState) int { return strings.Compare(a.RemoteCluster, b.RemoteCluster) })
-	if len(have) != MaxLinks || count["down"] != 50 || count["chosen"] != 200 || !sorted {
+	if len(have) != MaxLinks || count["down"] != 50 || count["active"] != 200 || !sorted {
 		t.Errorf("%d links, %v, in order: %t", len(have), count, sorted)
 	}
 	raw, err := json.Marshal(NodeStatus{LinkStates: have})
@@ -136,7 +136,7 @@ func TestNodes(t *testing.T) {
 	object := func(name, status string) string {
 		return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: " + name + "}\nstatus: " + status
 	}
-	server.Put(t, object("n1", "{cluster: g1, role: gateway, linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: b, state: Up, chosen: true, rttMicroseconds: 1200, lossPerMille: 3}]}"),
+	server.Put(t, object("n1", "{cluster: g1, role: gateway, linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: b, state: Up, active: true, rttMicroseconds: 1200, lossPerMille: 3}]}"),
 		object("n2", "{cluster: g1, role: worker}"), object("odd", "{cluster: [g1]}"))
 	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
 	if err != nil {
@@ -153,7 +153,7 @@ func TestNodes(t *testing.T) {
 	eventually(t, "the nodes", func() bool { _, err := n.Current(); return err == nil })
 	status, _ := n.Current()
 	want := map[string]NodeStatus{"n2": {Cluster: "g1", Role: Worker}, "n1": {Cluster: "g1", Role: Gateway, LinkStates: []LinkState{
-		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "b", State: LinkUp, Chosen: true, RTT: 1200, Loss: 3}}}}
+		{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "b", State: LinkUp, Active: true, RTT: 1200, Loss: 3}}}}
 	if diff := cmp.Diff(want, status); diff != "" {
 		t.Errorf("-want +have:\n%s", diff)
 	}

@@ -87,7 +87,7 @@ type LinkState struct {
 	RemoteGateway string `json:"remoteGateway"`
 	State         string `json:"state"`              // Up | Down | Connecting
 	Endpoint      string `json:"endpoint,omitempty"` // address and port of the remote gateway in use
-	Chosen        bool   `json:"chosen,omitempty"`   // the active link of the pair of clusters
+	Active        bool   `json:"active,omitempty"`   // the active link of the pair of clusters
 	Since         string `json:"since,omitempty"`    // start of State, RFC 3339
 	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is the number of lost
 	// probes of 1000. suppressNoise limits their writes.
@@ -114,7 +114,7 @@ func ListLinks(links []LinkState) []LinkState {
 			switch {
 			case l.State != LinkUp:
 				return 0
-			case l.Chosen:
+			case l.Active:
 				return 1
 			}
 			return 2

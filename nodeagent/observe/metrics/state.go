@@ -201,8 +201,8 @@ func linkMetrics() []stateMetric {
 	}
 	gauge("hawser_link_up", "1 while the link answers probes.",
 		func(c status.Connection) float64 { return boolValue(c.Status == status.Connected) })
-	gauge("hawser_link_chosen", "1 while the link is the active one of its pair of clusters.",
-		func(c status.Connection) float64 { return boolValue(c.Chosen) })
+	gauge("hawser_link_active", "1 while the link is the active one of its pair of clusters.",
+		func(c status.Connection) float64 { return boolValue(c.Active) })
 	gauge("hawser_link_rank", "Rank of the link: 0 down, 1 alone, 2 draining, 3 unsteady, 4 good.",
 		func(c status.Connection) float64 { return float64(slices.Index(status.Ranks(), c.Rank)) })
 	trip("hawser_link_rtt_seconds", "Average round-trip time over the window of probes.", func(r *status.RTT) int64 { return r.Avg })

@@ -93,7 +93,7 @@ func rulesInPlace(report converge.Report) bool {
 }
 
 func linkState(c *status.Connection) kube.LinkState {
-	out := kube.LinkState{Gateway: c.Gateway, RemoteCluster: c.RemoteCluster, RemoteGateway: c.RemoteGateway, Endpoint: c.Endpoint, Chosen: c.Chosen,
+	out := kube.LinkState{Gateway: c.Gateway, RemoteCluster: c.RemoteCluster, RemoteGateway: c.RemoteGateway, Endpoint: c.Endpoint, Active: c.Active,
 		State: kube.LinkConnecting, Loss: int(math.Round(c.Loss * 1000))}
 	switch c.Status {
 	case status.Connected:

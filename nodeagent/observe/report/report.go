@@ -228,8 +228,8 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 				c.MTU = hole.PathMTU
 			}
 		}
-		c.Chosen = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
-		c.Reason = chosenReason(c, link, used)
+		c.Active = used.LocalGateway == own.Name && used.RemoteGateway == remote.Gateway
+		c.Reason = linkReason(c, link, used)
 		if c.Migration = changing(changes, remote.String()); c.Migration != nil {
 			c.Reason = joined(c.Reason, "changes to "+c.Migration.To+": "+c.Migration.Reason)
 		}
@@ -239,12 +239,12 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 	return out
 }
 
-// chosenReason returns why a link is in use or not.
-func chosenReason(c status.Connection, link health.Link, used status.Path) string {
+// linkReason returns why a link is in use or not.
+func linkReason(c status.Connection, link health.Link, used status.Path) string {
 	switch {
-	case c.Chosen && link.Reason == "":
+	case c.Active && link.Reason == "":
 		return used.Reason
-	case c.Chosen:
+	case c.Active:
 		return joined(used.Reason, link.Reason)
 	case link.Reason != "":
 		return link.Reason

@@ -114,7 +114,7 @@ func reachOf(agents []status.Status) map[gatewayID]reach {
 type pair struct {
 	connected, broken bool
 	explained         bool // one of its gateways is down
-	chosen            bool
+	active            bool
 	rtt               int64
 	loss              float64
 }
@@ -149,7 +149,7 @@ func linked(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) 
 			} else {
 				p.broken = true
 			}
-			p.chosen = p.chosen || c.Chosen
+			p.active = p.active || c.Active
 			if c.RTT != nil {
 				p.rtt = max(p.rtt, c.RTT.Avg)
 			}
@@ -204,7 +204,7 @@ func describe(l *clustermap.Link, of map[[2]string]*pair) {
 		default:
 			states = append(states, clustermap.Down)
 		}
-		if p.chosen && p.connected {
+		if p.active && p.connected {
 			l.Uses = append(l.Uses, ends[0]+"-"+ends[1])
 			l.RTT, l.Loss = max(l.RTT, p.rtt), max(l.Loss, p.loss)
 		}

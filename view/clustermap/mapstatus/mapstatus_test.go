@@ -29,8 +29,8 @@ func agent(cluster, gateway string, links ...status.Connection) status.Status {
 	return status.Status{Cluster: cluster, Gateway: gateway, Ready: true, Connections: links}
 }
 
-func to(cluster, gateway, state string, chosen bool) status.Connection {
-	return status.Connection{RemoteCluster: cluster, RemoteGateway: gateway, Status: state, Chosen: chosen,
+func to(cluster, gateway, state string, active bool) status.Connection {
+	return status.Connection{RemoteCluster: cluster, RemoteGateway: gateway, Status: state, Active: active,
 		RTT: &status.RTT{Avg: 1500}, Loss: 0.25}
 }
 

@@ -492,7 +492,7 @@ export function open(main, query, page) {
           h('dt', {}, 'measured'), h('dd', {}, measured(l) || 'nothing')),
         l.pairs?.length ? h('h3', {}, 'Pairs of gateways') : '',
         l.pairs?.length ? table('Pairs of gateways', ['pair', 'state', 'RTT', 'loss', 'traffic', 'reason'], l.pairs.map((p) => [
-          h('span', { class: p.chosen ? 'good' : '' }, `${p.gateways[0]}-${p.gateways[1]}${p.chosen ? ' (in use)' : ''}`), h('span', {}, state(p.state), ` ${p.state}`),
+          h('span', { class: p.active ? 'good' : '' }, `${p.gateways[0]}-${p.gateways[1]}${p.active ? ' (in use)' : ''}`), h('span', {}, state(p.state), ` ${p.state}`),
           millis(p.rttMicroseconds), percent(p.loss || 0), rate(p.bytesPerSecond), p.reason || ''])) : '');
       return;
     }

@@ -47,7 +47,7 @@ export function open(main, query, page) {
     const problems = [(a.lastPass.failed ?? []).map((p) => h('p', { class: 'bad' }, `failed: ${p}`)), (a.problems ?? []).map((p) => h('p', { class: 'fair' }, `${p.code}: ${p.text}`)),
       (a.lastPass.blocked ?? []).map((p) => h('p', { class: 'fair' }, `waits: ${p}`))];
     const inputs = (a.inputs ?? []).map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')]);
-    const links = (a.connections ?? []).map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.chosen ? 'yes' : 'no', c.reason || '']);
+    const links = (a.connections ?? []).map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.active ? 'yes' : 'no', c.reason || '']);
     const moves = [...(a.moves ?? [])].reverse().slice(0, 20).map((m) => [time(m.at), m.cluster, m.from || 'none', m.to, m.cause]);
     return [
       h('h2', {}, state(a.lastAnswer ? 'silent' : a.ready ? 'up' : 'partly'), ` ${a.cluster}/${a.node}`),
