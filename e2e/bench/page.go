@@ -58,7 +58,7 @@ func (s section) String() string {
 		fmt.Fprintf(&b, "\n%s\n", filled(s.after))
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
-	again := fmt.Sprintf("Again: `hack/bench.sh %s`. Measured %s on %s.", s.name, day, machine())
+	again := fmt.Sprintf("To repeat: `hack/bench.sh %s`. Measured %s on %s.", s.name, day, machine())
 	fmt.Fprintf(&b, "\n%s\n%s\n", filled(again), endMark(s.name))
 	return b.String()
 }

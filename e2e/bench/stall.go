@@ -174,7 +174,7 @@ func (b *failoverLab) calmLink(ctx context.Context) (now link, busy int, err err
 			return err
 		}
 		if now, err = b.awaitRest(ctx, stallNear, stallFar, restWithin); err == nil && now != before {
-			err = fmt.Errorf("the active link changed from %s to %s while the processors came to rest", before, now)
+			err = fmt.Errorf("the active link changed from %s to %s before the processors were idle", before, now)
 		}
 		return err
 	})

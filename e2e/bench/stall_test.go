@@ -57,14 +57,14 @@ func TestStallSection(t *testing.T) {
 	page := stallSection(p, 3, list).String()
 	for _, want := range []string{
 		"| " + faultCases()[0].name + " | 500 ms | 1.10 s | 1.10 s | 1 | 2 | 0 | 0 | 0 | 0 µs | 0 µs | 300 ms | 300 ms | **missed** |",
-		"1 of 21 did not come back", "repetition 1, s1/x: rest: s1/x is not ready",
+		"1 of 21 did not recover", "repetition 1, s1/x: rest: s1/x is not ready",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
 	}
 	list[0].Err = ""
-	if page := stallSection(p, 3, list).String(); !strings.Contains(page, "All 21 came back and to rest.") {
+	if page := stallSection(p, 3, list).String(); !strings.Contains(page, "After all 21 the traffic recovered and the links settled.") {
 		t.Errorf("the page does not report that all recovered:\n%s", page)
 	}
 }

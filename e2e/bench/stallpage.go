@@ -85,14 +85,14 @@ func stallNotes(n int, list []faultRun) string {
 		longest = max(longest, one.Paused)
 	}
 	if busy > 0 {
-		out += fmt.Sprintf("Before %d of the faults the processors did not come to rest within %s. ", busy, calmWithin)
+		out += fmt.Sprintf("Before %d of the faults the processors were still busy after %s. ", busy, calmWithin)
 	}
 	if paused > 0 {
-		out += fmt.Sprintf("In %d the sender itself stood still for more than %s, %s at most. ", paused, pausedLong, millis(longest))
+		out += fmt.Sprintf("In %d the sender itself paused for more than %s, %s at most. ", paused, pausedLong, millis(longest))
 	}
 	if len(failed) == 0 {
-		return out + fmt.Sprintf("All %d came back and to rest.", len(list))
+		return out + fmt.Sprintf("After all %d the traffic recovered and the links settled.", len(list))
 	}
-	return out + fmt.Sprintf("%d of %d did not come back or not to rest in time; their figures are in the table too:\n\n%s",
+	return out + fmt.Sprintf("%d of %d did not recover or settle in time; their figures are in the table too:\n\n%s",
 		len(failed), len(list), strings.Join(failed, "\n"))
 }
