@@ -17,7 +17,7 @@ import (
 // TestExec: standard streams, exit code, resolver, host name and a private /run.
 func TestExec(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	run := func(target, script string) (string, int) {
 		cmd := exec.Command("/proc/self/exe", "lab", "enter", target, "sh", "-c", script)
 		cmd.Env = append(os.Environ(), DirEnv+"="+r.layout.Dir)
@@ -49,7 +49,7 @@ func TestExec(t *testing.T) {
 // killed while a program ran in a pod; up in between starts it again.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	config, err := readConfig(r.layout)
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ type station struct {
 }
 
 // at opens a socket; its address is the zero one of the family of addr unless given.
-func (r *rig) at(node string, addr string) station {
+func (r *testLab) at(node string, addr string) station {
 	r.t.Helper()
 	var conn *net.UDPConn
 	err := netnsexec.Do(r.ns(node), func() (err error) {
@@ -92,7 +92,7 @@ func (s station) hears(want string) netip.AddrPort {
 // ports others see, and who may answer there.
 func TestKindsOfNAT(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, UpOptions{}, map[string]string{"clusterset.yaml": natTopology, "underlay.yaml": natUnderlay})
+	r := newTestLabFrom(t, UpOptions{}, map[string]string{"clusterset.yaml": natTopology, "underlay.yaml": natUnderlay})
 	type friends struct{ one, other, two station }
 	for _, family := range []struct{ any, one, two, net string }{
 		{"0.0.0.0", "203.0.113.1", "203.0.113.2", "203.0.113."},
@@ -144,7 +144,7 @@ func TestKindsOfNAT(t *testing.T) {
 }
 
 // forwarded: a port of the router is one of the node behind it.
-func (r *rig) forwarded(t *testing.T) {
+func (r *testLab) forwarded(t *testing.T) {
 	inside, outside := r.at("some/gw", "0.0.0.0:51821"), r.at("one/gw", "203.0.113.1:7003")
 	outside.send(netip.MustParseAddrPort("203.0.113.40:6001"), "in")
 	inside.send(inside.hears("in"), "out")
@@ -154,7 +154,7 @@ func (r *rig) forwarded(t *testing.T) {
 }
 
 // detoured: packets of one direction pass a router, which counts a hop.
-func (r *rig) detoured(t *testing.T) {
+func (r *testLab) detoured(t *testing.T) {
 	there, back := r.hops("one/gw", "203.0.113.1:7004", "two/gw", "203.0.113.2:7004"), r.hops("two/gw", "203.0.113.2:7005", "one/gw", "203.0.113.1:7005")
 	if there != 63 || back != 64 {
 		t.Errorf("packets arrive with %d and %d hops left, want 63 and 64", there, back)
@@ -162,7 +162,7 @@ func (r *rig) detoured(t *testing.T) {
 }
 
 // walled tests a router without translation: it keeps addresses and applies its filter.
-func (r *rig) walled(t *testing.T) {
+func (r *testLab) walled(t *testing.T) {
 	open, shut, outside := r.at("plain/gw", "203.0.113.6:9001"), r.at("plain/gw", "203.0.113.6:9000"), r.at("two/gw", "203.0.113.2:7006")
 	outside.send(netip.MustParseAddrPort("203.0.113.6:9000"), "dropped")
 	outside.send(netip.MustParseAddrPort("203.0.113.6:9001"), "passes")
@@ -178,7 +178,7 @@ func (r *rig) walled(t *testing.T) {
 }
 
 // apart: an address of a segment is not reached from the internet.
-func (r *rig) apart(t *testing.T) {
+func (r *testLab) apart(t *testing.T) {
 	inside, outside := r.at("two/gw", "10.99.0.2:7007"), r.at("one/gw", "203.0.113.1:7007")
 	outside.send(netip.MustParseAddrPort("10.99.0.2:7007"), "lost")
 	if err := inside.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
@@ -190,7 +190,7 @@ func (r *rig) apart(t *testing.T) {
 }
 
 // renumbered: the router of a gateway, or the gateway itself, has another address.
-func (r *rig) renumbered(t *testing.T) {
+func (r *testLab) renumbered(t *testing.T) {
 	inside, outside := r.at("sym/gw", "0.0.0.0:7100"), r.at("two/gw", "203.0.113.2:7008")
 	for _, f := range []Fault{{Kind: "renumber", Target: "sym/gw", Value: "203.0.113.51"}, {Kind: "renumber", Target: "sym/gw", Value: "203.0.113.52"}} {
 		if err := r.client.Fault(context.Background(), f); err != nil {
@@ -210,7 +210,7 @@ func (r *rig) renumbered(t *testing.T) {
 }
 
 // hops sends a packet and returns its time to live on arrival.
-func (r *rig) hops(from, source, to, dst string) int {
+func (r *testLab) hops(from, source, to, dst string) int {
 	r.t.Helper()
 	sender, receiver := r.at(from, source), r.at(to, dst)
 	raw, err := receiver.conn.SyscallConn()

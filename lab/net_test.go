@@ -20,7 +20,7 @@ import (
 // nodes, on the same node and across, with the source that kube-proxy leaves.
 func TestPacketsArrive(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	me, gw, web := r.pod("a/default/client"), r.pod("a/default/gw"), r.pod("a/default/web-1")
 	r.want("a/default/client", "http://"+web.IP+":8080", clientIs(me.IP))
 	r.want("a/default/client", "http://"+gw.IP+":8080", clientIs(me.IP))
@@ -53,7 +53,7 @@ func TestPacketsArrive(t *testing.T) {
 	r.udp("a/default/client", web.IP+":53", web.Name)
 }
 
-func (r *rig) udp(from, to, wantPod string) {
+func (r *testLab) udp(from, to, wantPod string) {
 	r.t.Helper()
 	err := netnsexec.Do(r.ns(from), func() error {
 		conn, err := net.DialTimeout("udp", to, time.Second)
@@ -82,7 +82,7 @@ func lastOf(_ int, err error) error { return err }
 // what cannot be done changes nothing.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	ctx := context.Background()
 	zero, two := int32(0), int32(2)
 	do := func(c Change) {
@@ -122,7 +122,7 @@ func TestChanges(t *testing.T) {
 // and it ends with the pod.
 func TestPodRunsProgram(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	ctx := context.Background()
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: own, annotations: {hawser.dev/lab-command: "/proc/self/exe lab hello you there"}},
  spec: {containers: [{name: w, image: x, ports: [{containerPort: 8080}, {containerPort: 8081}]}]}}`
@@ -156,7 +156,7 @@ func TestPodRunsProgram(t *testing.T) {
 // fault can be healed.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	ctx := context.Background()
 	do := func(f Fault) {
 		t.Helper()
@@ -197,7 +197,7 @@ func TestFaults(t *testing.T) {
 // TestOneWay tests a link that drops the packets of one direction only.
 func TestOneWay(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	listeners := map[string]net.PacketConn{}
 	for node, address := range map[string]string{"a/a-gw": "203.0.113.1:9000", "b/b-gw": "203.0.113.2:9000"} {
 		err := netnsexec.Do(r.ns(node), func() (err error) { listeners[node], err = net.ListenPacket("udp", address); return err })
@@ -256,7 +256,7 @@ func TestOneWay(t *testing.T) {
 // stream of full packets stalls.
 func TestLengthOfStreams(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	if err := r.client.Fault(context.Background(), Fault{Kind: "mtu", Target: "b/b-gw", Value: "1400"}); err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestLengthOfStreams(t *testing.T) {
 // TestPowerCutIsSilent: nothing that dies with a node says good-bye.
 func TestPowerCutIsSilent(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	var conn net.Conn
 	err := netnsexec.Do(r.ns("a/a-gw"), func() (err error) {
 		conn, err = net.Dial("tcp", "203.0.113.2:8080")
@@ -319,7 +319,7 @@ func TestPowerCutIsSilent(t *testing.T) {
 // TestWrongNodes: what a fault cannot find, it says.
 func TestWrongNodes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	ctx := context.Background()
 	if err := r.client.Fault(ctx, Fault{Kind: "power-off", Target: "a/a-w1"}); err != nil {
 		t.Fatal(err)
@@ -350,7 +350,7 @@ func TestWrongNodes(t *testing.T) {
 // TestDelayKeepsBulk tests that a delayed link delivers a stream of large segments unchanged.
 func TestDelayKeepsBulk(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestLab(t)
 	if err := r.client.Fault(context.Background(), Fault{Kind: "delay", Target: "b/b-gw", Value: "1ms"}); err != nil {
 		t.Fatal(err)
 	}

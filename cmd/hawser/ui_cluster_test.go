@@ -127,10 +127,10 @@ func (p *podOfPage) get(path string) (int, string) {
 
 // drawn is what the page shows.
 type drawn struct {
-	Clusterset, Of, Error string
-	Unreachable           []struct{ Agent, Error string }
-	Clusters              []clustermap.Cluster
-	Links                 []clustermap.Link
+	Clusterset, LiveCluster, Error string
+	Unreachable                    []struct{ Agent, Error string }
+	Clusters                       []clustermap.Cluster
+	Links                          []clustermap.Link
 }
 
 // await waits until the drawn page is wanted.
@@ -190,7 +190,7 @@ func TestPageInCluster(t *testing.T) {
 		t.Errorf("printed %s", p.printed)
 	}
 	d := p.await("the link", func(d drawn) bool { return d.link(clustermap.Up) })
-	if d.Of != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Unreachable) != 0 || d.Error != "" ||
+	if d.LiveCluster != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Unreachable) != 0 || d.Error != "" ||
 		d.Clusters[0].State != clustermap.Up || d.Clusters[1].State != clustermap.Unknown {
 		t.Errorf("drawn %+v", d)
 	}

@@ -78,8 +78,8 @@ type Text struct {
 	Faint    bool    `json:"faint,omitempty"`
 	Mono     bool    `json:"mono,omitempty"` // characters of one width
 	Tone     Tone    `json:"tone,omitzero"`
-	Anchor   string  `json:"anchor"`         // start, middle or end
-	Rotation float64 `json:"turn,omitempty"` // degrees, around X and Y
+	Anchor   string  `json:"anchor"`             // start, middle or end
+	Rotation float64 `json:"rotation,omitempty"` // degrees, around X and Y
 	Text     string  `json:"text"`
 }
 

@@ -21,13 +21,13 @@ type state struct {
 	Decommission bool
 }
 
-type rig struct {
+type testEngine struct {
 	lower, upper *convergetest.World[item]
 	engine       *converge.Engine[state]
 }
 
-func newRig() *rig {
-	r := &rig{lower: convergetest.NewWorld[item](), upper: convergetest.NewWorld[item]()}
+func newTestEngine() *testEngine {
+	r := &testEngine{lower: convergetest.NewWorld[item](), upper: convergetest.NewWorld[item]()}
 	origin := func(i item) string { return i.Origin }
 	r.engine = &converge.Engine[state]{
 		Stages: []converge.Stage[state]{
@@ -65,7 +65,7 @@ func texts[T fmt.Stringer](list []T) []string {
 
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	var order []string
 	for name, w := range map[string]*convergetest.World[item]{"lower": r.lower, "upper": r.upper} {
 		w.Fault = func(c diff.Change[item]) error {
@@ -83,7 +83,7 @@ func TestOrder(t *testing.T) {
 
 func TestPlanIsWhatOnceDoes(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	r.lower.Put(item{Name: "a", Text: "was"})
 	r.lower.Put(item{Name: "b", Text: "t", Shape: "round"})
 	r.lower.Put(item{Name: "old", Text: "x"})
@@ -118,7 +118,7 @@ func TestPlanIsWhatOnceDoes(t *testing.T) {
 
 func TestOneFailureStopsNothingElse(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	broken := errors.New("no")
 	r.lower.Fault = func(c diff.Change[item]) error {
 		switch c.Key {
@@ -147,7 +147,7 @@ func TestOneFailureStopsNothingElse(t *testing.T) {
 
 func TestProgressRunsAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	r.lower.Put(item{Name: "old"})
 	// Two objects of the same sort collide: the new one can be created only after the old one
 	// is removed.
@@ -165,7 +165,7 @@ func TestProgressRunsAgain(t *testing.T) {
 
 func TestMassDelete(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	r.engine.Once(t.Context(), state{Lower: items("a"), Upper: items("u")}, "1")
 	for range 2 {
 		report := r.engine.Once(t.Context(), state{}, "2")
@@ -187,7 +187,7 @@ func TestMassDelete(t *testing.T) {
 
 func TestDrift(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	want := state{Lower: items("a", "b"), Upper: items("u")}
 	tests := []struct {
 		name   string
@@ -221,7 +221,7 @@ func TestDrift(t *testing.T) {
 
 func TestUnchangedVersionIsNotReadAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig()
+	r := newTestEngine()
 	want := state{Lower: items("a"), Upper: items("u")}
 	r.engine.Once(t.Context(), want, "1")
 	r.engine.Once(t.Context(), want, "1")
@@ -284,7 +284,7 @@ func (f failing) Apply(context.Context, []diff.Change[item]) error {
 func TestStateIsUntouched(t *testing.T) {
 	t.Parallel()
 	want := state{Lower: items("b", "a")}
-	newRig().engine.Once(t.Context(), want, "1")
+	newTestEngine().engine.Once(t.Context(), want, "1")
 	if d := cmp.Diff(items("b", "a"), want.Lower); d != "" {
 		t.Errorf("the engine changed its input (-want +got):\n%s", d)
 	}

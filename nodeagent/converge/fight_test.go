@@ -10,7 +10,7 @@ import (
 func TestFight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestEngine()
 		want := state{Lower: items("a", "b"), Upper: items("u")}
 		made := func() bool {
 			r.lower.Remove("a")

@@ -21,7 +21,7 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestEngine()
 		reports := make(chan converge.Report, 100)
 		r.engine.OnReport = func(report converge.Report) { reports <- report }
 		var now atomic.Pointer[state]
@@ -69,7 +69,7 @@ func TestRunRests(t *testing.T) {
 		t.Run(took.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
+				r := newTestEngine()
 				r.lower.Fault = func(diff.Change[item]) error {
 					time.Sleep(took)
 					return nil
@@ -106,7 +106,7 @@ func TestRunRests(t *testing.T) {
 func TestRunDelaysDriftAfterOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestEngine()
 		drift, trigger := make(chan struct{}, 1), make(chan struct{}, 1)
 		r.engine.Drift = drift
 		event := func() {
@@ -159,7 +159,7 @@ func TestRunDelaysDriftAfterOwnChanges(t *testing.T) {
 func TestRunBacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestEngine()
 		var at []time.Duration
 		startedAt := time.Now()
 		r.lower.Fault = func(diff.Change[item]) error {
@@ -188,7 +188,7 @@ func TestRunBacksOff(t *testing.T) {
 func TestBlockedIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestEngine()
 		var out bytes.Buffer
 		r.engine.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		r.lower.Fault = func(diff.Change[item]) error { return converge.ErrBlocked{On: "link x"} }

@@ -17,9 +17,9 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// urgentRig is an engine with two stages. The first needs a second for each change, the second is
+// urgentEngine is an engine with two stages. The first needs a second for each change, the second is
 // urgent.
-type urgentRig struct {
+type urgentEngine struct {
 	lower, upper *convergetest.World[item]
 	engine       *converge.Engine[state]
 	now          atomic.Pointer[state]
@@ -29,8 +29,8 @@ type urgentRig struct {
 	written      chan string // keys of upper, with the time since the start
 }
 
-func newUrgentRig() *urgentRig {
-	r := &urgentRig{
+func newUrgentEngine() *urgentEngine {
+	r := &urgentEngine{
 		lower: convergetest.NewWorld[item](), upper: convergetest.NewWorld[item](),
 		urgent: make(chan struct{}, 1), trigger: make(chan struct{}, 1),
 		reports: make(chan converge.Report, 1000), written: make(chan string, 1000),
@@ -54,14 +54,14 @@ func newUrgentRig() *urgentRig {
 	return r
 }
 
-func (r *urgentRig) run(ctx context.Context) {
+func (r *urgentEngine) run(ctx context.Context) {
 	r.engine.Run(ctx, func(context.Context) (state, string, bool) {
 		s := r.now.Load()
 		return *s, fmt.Sprint(*s), true
 	}, r.trigger)
 }
 
-func (r *urgentRig) expect(t *testing.T, want string) {
+func (r *urgentEngine) expect(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case got := <-r.written:
@@ -76,7 +76,7 @@ func (r *urgentRig) expect(t *testing.T, want string) {
 func TestUrgentRunsFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.engine.Once(t.Context(), state{}, "")
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ func TestUrgentRunsFirst(t *testing.T) {
 func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.upper.Put(items("old")[0])
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("u")})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +143,7 @@ func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 func TestUrgentFailureDuringFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.engine.Once(t.Context(), state{}, "")
 		r.upper.Fault = func(diff.Change[item]) error { return converge.ErrBlocked{On: "lower"} }
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
@@ -164,16 +164,16 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		token func(r *urgentRig, drift chan struct{}) chan struct{}
+		token func(r *urgentEngine, drift chan struct{}) chan struct{}
 		want  []string
 	}{
-		{"drift", func(_ *urgentRig, drift chan struct{}) chan struct{} { return drift }, []string{"full at 1.15s"}},
-		{"trigger", func(r *urgentRig, _ chan struct{}) chan struct{} { return r.trigger }, []string{"full at 1.12s"}},
+		{"drift", func(_ *urgentEngine, drift chan struct{}) chan struct{} { return drift }, []string{"full at 1.15s"}},
+		{"trigger", func(r *urgentEngine, _ chan struct{}) chan struct{} { return r.trigger }, []string{"full at 1.12s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r, drift := newUrgentRig(), make(chan struct{}, 1)
+				r, drift := newUrgentEngine(), make(chan struct{}, 1)
 				r.lower.Fault = nil
 				r.engine.Drift = drift
 				r.now.Store(&state{Lower: items("a"), Upper: items("u")})
@@ -212,7 +212,7 @@ func TestUrgentDelaysFullPass(t *testing.T) {
 func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.lower.Fault = func(diff.Change[item]) error { time.Sleep(time.Second); return errors.New("no") }
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
 		passes := 0
@@ -247,7 +247,7 @@ func TestUrgentDoesNotStarveFullPasses(t *testing.T) {
 func TestEmptyUrgentStateDeletesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.upper.Put(item{Name: "u", Text: "t"})
 		r.lower.Fault = nil
 		r.now.Store(&state{Lower: items("a"), Upper: items("u")})
@@ -276,7 +276,7 @@ func (singleBatches) Batches(changes []diff.Change[item]) [][]diff.Change[item] 
 func TestUrgentBetweenBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.engine.Once(t.Context(), state{}, "")
 		r.engine.Stages[0] = converge.NewStage[state](singleBatches{r.lower.Kind("lower")}, func(s state) []item { return s.Lower }, nil)
 		r.now.Store(&state{Lower: items("a", "b", "c"), Upper: items("u")})
@@ -298,7 +298,7 @@ func TestUrgentBetweenBatches(t *testing.T) {
 func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.now.Store(&state{Upper: items("u")})
 		var asked atomic.Int32
 		r.engine.Urgent.Source = func(context.Context) (state, string, bool) {

@@ -37,7 +37,7 @@ func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 func TestRepairCountsAsDrift(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
+		r := newTestEngine()
 		reports, trigger := make(chan converge.Report, 10), make(chan struct{}, 1)
 		r.engine.OnReport = func(report converge.Report) { reports <- report }
 		r.lower.Fault = func(diff.Change[item]) error {

@@ -44,8 +44,8 @@ func (a *allocator) allocateBlocks() {
 	for name, c := range a.lock.Clusters {
 		slices.SortFunc(c.Blocks, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
 		slices.SortFunc(c.Former, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
-		c.SortExtensions()
-		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.Extensions) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.hasClaims(name) {
+		c.SortExtensionBlocks()
+		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.ExtensionBlocks) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.hasClaims(name) {
 			delete(a.lock.Clusters, name)
 		}
 	}

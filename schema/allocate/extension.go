@@ -23,7 +23,7 @@ func (b *blockAllocator) retainExtensions() {
 	for _, live := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 			if c := b.lock.Clusters[name]; (b.members[name] != nil) == live {
-				c.Extensions = slices.DeleteFunc(c.Extensions, func(h lockfile.PrefixAllocation) bool {
+				c.ExtensionBlocks = slices.DeleteFunc(c.ExtensionBlocks, func(h lockfile.PrefixAllocation) bool {
 					return b.sameFamily(h.Prefix) && !b.retainExtension(name, h, live)
 				})
 			}
@@ -65,14 +65,14 @@ func (a *allocator) extendBlock(name string, entry *lockfile.Cluster, missing []
 		added = append(added, lockfile.PrefixAllocation{Prefix: m})
 		found = append(found, m)
 	}
-	entry.Extensions = append(entry.Extensions, added...)
+	entry.ExtensionBlocks = append(entry.ExtensionBlocks, added...)
 	return found
 }
 
 // reportExtensions reports the pod prefixes that are mapped outside the cluster's block.
 func (a *allocator) reportExtensions(c *schema.Cluster, missing, found []netip.Prefix) {
 	for i, p := range missing {
-		if !slices.ContainsFunc(a.lock.Clusters[c.Name].Extensions, func(h lockfile.PrefixAllocation) bool { return h.Prefix == found[i] }) {
+		if !slices.ContainsFunc(a.lock.Clusters[c.Name].ExtensionBlocks, func(h lockfile.PrefixAllocation) bool { return h.Prefix == found[i] }) {
 			continue
 		}
 		hint := "add it to filters on global addresses; nothing moves"

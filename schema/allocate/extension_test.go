@@ -20,7 +20,7 @@ func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	c.PodCIDRs = append(c.PodCIDRs, netip.MustParsePrefix("10.200.0.0/15"), netip.MustParsePrefix("fd00:200::/48"))
 	lock, list := Allocate(top, before)
 	noErrors(t, list)
-	if n := len(lock.Clusters[c.Name].Extensions); n == 0 || !lock.Mapped(top, c) {
+	if n := len(lock.Clusters[c.Name].ExtensionBlocks); n == 0 || !lock.Mapped(top, c) {
 		t.Fatalf("%d extensions:\n%s", n, marshal(t, lock))
 	}
 	for _, line := range strings.Split(marshal(t, before), "\n") {
@@ -55,7 +55,7 @@ func TestExtensionPublished(t *testing.T) {
 	top, lock := lockWithExtensions(t)
 	c := &top.Spec.Clusters[0]
 	committed := lock.Clone()
-	committed.Clusters[c.Name].Extensions = nil
+	committed.Clusters[c.Name].ExtensionBlocks = nil
 	for _, p := range c.PodCIDRs[len(c.PodCIDRs)-2:] {
 		delete(committed.Clusters[c.Name].Mappings, p)
 	}
@@ -64,7 +64,7 @@ func TestExtensionPublished(t *testing.T) {
 		t.Errorf("retained: %v\n%s", list, marshal(t, have))
 	}
 	other := committed.Clone()
-	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].Extensions
+	other.Cluster("other").Blocks = lock.Clone().Clusters[c.Name].ExtensionBlocks
 	if have, _ := lockmerge.OntoPublished(other, top, lock); len(have.Clusters["other"].Blocks) > 0 || !have.Clusters[c.Name].Mapped(c.PodCIDRs[len(c.PodCIDRs)-2]) {
 		t.Errorf("taken:\n%s", marshal(t, have))
 	}

@@ -113,7 +113,7 @@ func (a *allocator) mapCluster(c *schema.Cluster, used []netip.Addr) {
 		a.added = append(a.added, fieldpath.Key(fieldpath.Key("clusters", c.Name)+".mappings", p.String()))
 	}
 	a.reportExtensions(c, missing, found)
-	entry.SortExtensions()
+	entry.SortExtensionBlocks()
 }
 
 // allocateSameSize allocates a prefix of the same size for each prefix. It returns nil if one does

@@ -57,7 +57,7 @@ func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 		if other == c.Name {
 			continue
 		}
-		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].Extensions, b.lock.Clusters[other].Former) {
+		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].ExtensionBlocks, b.lock.Clusters[other].Former) {
 			member := b.members[other]
 			inForce := slices.Contains(b.lock.Blocks(other), block.Prefix)
 			if !block.Prefix.Overlaps(pin) || inForce && member != nil && member.PinInFamily(b.pool).IsValid() {

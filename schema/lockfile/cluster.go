@@ -15,7 +15,7 @@ func (c *Cluster) compareWith(o *Cluster, shared bool) *Cluster {
 	keep := func(list, other []PrefixAllocation) []PrefixAllocation {
 		return slices.DeleteFunc(slices.Clone(list), func(h PrefixAllocation) bool { return HasPrefix(other, h.Prefix) != shared })
 	}
-	out := &Cluster{Blocks: keep(c.Blocks, o.Blocks), Extensions: keep(c.Extensions, o.Extensions),
+	out := &Cluster{Blocks: keep(c.Blocks, o.Blocks), ExtensionBlocks: keep(c.ExtensionBlocks, o.ExtensionBlocks),
 		Former: keep(c.Former, o.Former), Mappings: maps.Clone(c.Mappings)}
 	maps.DeleteFunc(out.Mappings, func(pods netip.Prefix, m PrefixAllocation) bool {
 		return (o.Mappings[pods].Prefix == m.Prefix) != shared
@@ -26,12 +26,12 @@ func (c *Cluster) compareWith(o *Cluster, shared bool) *Cluster {
 // Contains reports whether a prefix lies in a block or an extension of the cluster.
 func (c *Cluster) Contains(p netip.Prefix) bool {
 	in := func(h PrefixAllocation) bool { return cidr.Contains(h.Prefix, p) }
-	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.Extensions, in)
+	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.ExtensionBlocks, in)
 }
 
-// SortExtensions sorts the extensions in the order of the lock file.
-func (c *Cluster) SortExtensions() {
-	slices.SortFunc(c.Extensions, func(x, y PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
+// SortExtensionBlocks sorts the extensions in the order of the lock file.
+func (c *Cluster) SortExtensionBlocks() {
+	slices.SortFunc(c.ExtensionBlocks, func(x, y PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
 }
 
 // Mapped reports whether a pod prefix has a mapping.

@@ -34,10 +34,10 @@ type Lock struct {
 
 // Cluster is a cluster's part of the global pools.
 type Cluster struct {
-	Blocks     []PrefixAllocation                // current, at most one per family
-	Extensions []PrefixAllocation                // outside the blocks, one per mapping
-	Former     []PrefixAllocation                // left by a move, still reserved
-	Mappings   map[netip.Prefix]PrefixAllocation // by pod prefix
+	Blocks          []PrefixAllocation                // current, at most one per family
+	ExtensionBlocks []PrefixAllocation                // outside the blocks, one per mapping
+	Former          []PrefixAllocation                // left by a move, still reserved
+	Mappings        map[netip.Prefix]PrefixAllocation // by pod prefix
 }
 
 // Allocation is the addresses of a claim, in the order of their allocation.
@@ -248,10 +248,10 @@ func (l *Lock) Clone() *Lock {
 	maps.Copy(out.Ordinals, l.Ordinals)
 	for name, c := range l.Clusters {
 		out.Clusters[name] = &Cluster{
-			Blocks:     slices.Clone(c.Blocks),
-			Extensions: slices.Clone(c.Extensions),
-			Former:     slices.Clone(c.Former),
-			Mappings:   maps.Clone(c.Mappings),
+			Blocks:          slices.Clone(c.Blocks),
+			ExtensionBlocks: slices.Clone(c.ExtensionBlocks),
+			Former:          slices.Clone(c.Former),
+			Mappings:        maps.Clone(c.Mappings),
 		}
 	}
 	out.Conflicts, out.Released = l.Conflicts, l.Released
@@ -265,5 +265,5 @@ func HasPrefix(list []PrefixAllocation, p netip.Prefix) bool {
 
 // Prefixes returns the blocks, extensions and former blocks of a cluster.
 func (c *Cluster) Prefixes() []PrefixAllocation {
-	return slices.Concat(c.Blocks, c.Extensions, c.Former)
+	return slices.Concat(c.Blocks, c.ExtensionBlocks, c.Former)
 }

@@ -148,7 +148,7 @@ func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
 	case sub == segment{key: "blocks"}:
 		r.blocks(c, fieldpath.Key("clusters", name), value)
 	case sub == segment{key: "extensionBlocks"}:
-		c.Extensions = append(c.Extensions, r.prefixes(value)...)
+		c.ExtensionBlocks = append(c.ExtensionBlocks, r.prefixes(value)...)
 	case sub == segment{key: "former"}:
 		c.Former = append(c.Former, r.prefixes(value)...)
 	case sub == segment{key: "egressIPs"}:

@@ -38,12 +38,12 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 				continue
 			}
 			entry.Mappings[p] = m
-			i := slices.IndexFunc(have.Extensions, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
+			i := slices.IndexFunc(have.ExtensionBlocks, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
 			if i >= 0 && !entry.Contains(m.Prefix) {
-				entry.Extensions = append(entry.Extensions, have.Extensions[i])
+				entry.ExtensionBlocks = append(entry.ExtensionBlocks, have.ExtensionBlocks[i])
 			}
 		}
-		entry.SortExtensions()
+		entry.SortExtensionBlocks()
 	}
 	out.Released = l.without(out)
 	out.Released.add(l.Released)
@@ -116,7 +116,7 @@ func (l *Lock) Resized(top *schema.ClusterSet, allocated, published *Lock) []str
 		for p := range have.Mappings {
 			unused = unused || !slices.Contains(top.MappablePodCIDRs(c), p)
 		}
-		if unused || len(grown.Blocks)+len(grown.Extensions)+len(grown.Former)+len(grown.Mappings) > 0 {
+		if unused || len(grown.Blocks)+len(grown.ExtensionBlocks)+len(grown.Former)+len(grown.Mappings) > 0 {
 			out = append(out, c.Name)
 		}
 	}
@@ -138,7 +138,7 @@ func (l *Lock) WithoutClusters(clusters []string) *Lock {
 
 // put adds a cluster's entry unless it is empty.
 func (l *Lock) put(name string, c *Cluster) {
-	if len(c.Blocks)+len(c.Extensions)+len(c.Former)+len(c.Mappings) > 0 {
+	if len(c.Blocks)+len(c.ExtensionBlocks)+len(c.Former)+len(c.Mappings) > 0 {
 		l.Clusters[name] = c
 	}
 }
@@ -180,7 +180,7 @@ func (l *Lock) add(o *Lock) {
 	for name, c := range more.Clusters {
 		entry := l.Cluster(name)
 		entry.Blocks = append(entry.Blocks, c.Blocks...)
-		entry.Extensions = append(entry.Extensions, c.Extensions...)
+		entry.ExtensionBlocks = append(entry.ExtensionBlocks, c.ExtensionBlocks...)
 		entry.Former = append(entry.Former, c.Former...)
 		maps.Copy(entry.Mappings, c.Mappings)
 	}

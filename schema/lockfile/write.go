@@ -41,7 +41,7 @@ func (w *writer) section(key string, l *Lock) {
 	for _, n := range clusters {
 		if c, path := l.Clusters[n.name], fieldpath.Key("clusters", n.name); c != nil {
 			w.prefixes(path+".blocks", c.Blocks)
-			w.prefixes(path+".extensionBlocks", c.Extensions)
+			w.prefixes(path+".extensionBlocks", c.ExtensionBlocks)
 			w.prefixes(path+".former", c.Former)
 			for _, pods := range SortedPrefixes(c.Mappings) {
 				w.prefixes(fieldpath.Key(path+".mappings", pods.String()), []PrefixAllocation{c.Mappings[pods]})

@@ -221,7 +221,7 @@ func (o *merger) dropConflicts(name string) {
 	}
 	live := o.members[name] != nil
 	c.Blocks = drop(c.Blocks, ".blocks", live)
-	c.Extensions = drop(c.Extensions, ".extensionBlocks", live)
+	c.ExtensionBlocks = drop(c.ExtensionBlocks, ".extensionBlocks", live)
 	c.Former = drop(c.Former, ".former", false)
 }
 
@@ -229,12 +229,12 @@ func (o *merger) dropConflicts(name string) {
 // mappings outside of its current blocks and extensions.
 func (o *merger) mergeMappings(name string) {
 	from, c := o.published.Clusters[name], o.out.Cluster(name)
-	for _, a := range from.Extensions {
+	for _, a := range from.ExtensionBlocks {
 		if !c.Contains(a.Prefix) {
-			c.Extensions = append(c.Extensions, a)
+			c.ExtensionBlocks = append(c.ExtensionBlocks, a)
 		}
 	}
-	c.SortExtensions()
+	c.SortExtensionBlocks()
 	var live []netip.Prefix
 	if member := o.members[name]; member != nil {
 		live = o.top.MappablePodCIDRs(member)
@@ -497,5 +497,5 @@ func (o *merger) releaseCluster(name string, released, entry *lockfile.Cluster, 
 		return member != nil || inUse || mapped(p)
 	})
 	entry.Former = gone(entry.Former, released.Former, func(netip.Prefix) bool { return false })
-	entry.Extensions = gone(entry.Extensions, released.Extensions, mapped)
+	entry.ExtensionBlocks = gone(entry.ExtensionBlocks, released.ExtensionBlocks, mapped)
 }

@@ -30,7 +30,7 @@ const (
 )
 
 // MaxListed is the maximum number of clusters in a mesh whose links are all listed. A mesh
-// of a thousand clusters has half a million links: see Map.Implied.
+// of a thousand clusters has half a million links: see Map.MeshImplied.
 const MaxListed = 64
 
 // Map is the content of a drawing.
@@ -41,7 +41,7 @@ type Map struct {
 	Links      []Link    `json:"links"`
 	// MeshImplied says that every two clusters are linked, and Links has only those that
 	// differ from the others or have something to report.
-	MeshImplied bool `json:"implied,omitempty"`
+	MeshImplied bool `json:"meshImplied,omitempty"`
 	// Omitted is the number of omitted clusters.
 	Omitted int `json:"more,omitempty"`
 }

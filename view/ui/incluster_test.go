@@ -17,7 +17,7 @@ const givenToken = "0123456789abcdef0123456789abcdef"
 func inCluster(t *testing.T, source Source, probe func() error) *site {
 	t.Helper()
 	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: givenToken,
-		Probe: probe, Of: "g1", HiddenViews: []string{"change", "follow"}})
+		Probe: probe, LiveCluster: "g1", HiddenViews: []string{"change", "follow"}})
 }
 
 // TestAttacksInCluster: who is not let in to a page that others can reach.
@@ -111,7 +111,7 @@ func TestOneClusterReports(t *testing.T) {
 	s.server.publisher.refresh(t.Context(), true)
 	_, body := s.get(s.at.URL+"/api/map", nil)
 	var got struct {
-		Of          string               `json:"of"`
+		LiveCluster string               `json:"liveCluster"`
 		HiddenViews []string             `json:"hiddenViews"`
 		Unreachable []status.Unreachable `json:"unreachable"`
 		Links       []clustermap.Link    `json:"links"`
@@ -132,7 +132,7 @@ func TestOneClusterReports(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, states[name], want)
 		}
 	}
-	if got.Of != "g1" || len(got.HiddenViews) != 2 || len(got.Unreachable) != 1 || strings.ContainsAny(body, "<>") {
+	if got.LiveCluster != "g1" || len(got.HiddenViews) != 2 || len(got.Unreachable) != 1 || strings.ContainsAny(body, "<>") {
 		t.Errorf("have %.2000s", body)
 	}
 }

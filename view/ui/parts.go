@@ -125,7 +125,7 @@ func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
 			return first.Local, first.Remote, ok
 		}
 	}
-	if p.head.Live && p.head.Of == "" { // what one cluster's agents report is not enough
+	if p.head.Live && p.head.LiveCluster == "" { // what one cluster's agents report is not enough
 		in.Reports = &access.AgentReports{Agents: p.agents, Unreachable: map[string]string{}}
 		for _, u := range p.head.Unreachable {
 			if name, _, _ := strings.Cut(u.Agent, "/"); name != "" {
@@ -149,12 +149,12 @@ func (p *Snapshot) links() *peerhealth.Preferences {
 
 // pathView is how one cluster sends to another.
 type pathView struct {
-	To      string   `json:"to"`
-	Through []string `json:"transit,omitempty"` // transit clusters
-	Link    string   `json:"link,omitempty"`    // g1/a-g2/b
-	Rank    string   `json:"rank,omitempty"`
-	Reason  string   `json:"reason,omitempty"`
-	Move    string   `json:"move,omitempty"` // the last
+	To       string   `json:"to"`
+	Through  []string `json:"transit,omitempty"` // transit clusters
+	Link     string   `json:"link,omitempty"`    // g1/a-g2/b
+	Rank     string   `json:"rank,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	LastMove string   `json:"lastMove,omitempty"`
 	// Reported is whether an agent reported the path; otherwise it is the path while all links are up.
 	Reported bool `json:"reported"`
 }
@@ -175,7 +175,7 @@ func (p *Snapshot) paths(name string, table *peerhealth.Preferences) []pathView 
 		if path, ok := reported[to]; ok {
 			out.Through, out.Link, out.Rank, out.Reason, out.Reported = path.Transit, path.Link, path.Rank, path.Reason, true
 			if path.LastMove != nil {
-				out.Move = path.LastMove.At.UTC().Format(time.RFC3339) + " from " + path.LastMove.From + ": " + path.LastMove.Cause
+				out.LastMove = path.LastMove.At.UTC().Format(time.RFC3339) + " from " + path.LastMove.From + ": " + path.LastMove.Cause
 			}
 		} else if table != nil {
 			if first, ok := table.First(name, hops[0]); ok {

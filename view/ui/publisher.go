@@ -107,7 +107,7 @@ func (f *publisher) refresh(ctx context.Context, ask bool) {
 	if before != nil && before.set == set && before.head.Error == text && !reports.HasAgents {
 		return // nothing can have changed
 	}
-	now := newSnapshot(Input{Clusterset: set, Reports: reports, Of: f.config.Of, HiddenViews: f.config.HiddenViews, Version: f.config.Version, At: time.Now()}, before)
+	now := newSnapshot(Input{Clusterset: set, Reports: reports, LiveCluster: f.config.LiveCluster, HiddenViews: f.config.HiddenViews, Version: f.config.Version, At: time.Now()}, before)
 	now.head.Error = text
 	f.mu.Lock()
 	defer f.mu.Unlock()

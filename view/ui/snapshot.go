@@ -39,7 +39,7 @@ type Snapshot struct {
 type head struct {
 	Clusterset  string               `json:"clusterset"`
 	Shape       string               `json:"shape"`
-	Implied     bool                 `json:"implied"`
+	MeshImplied bool                 `json:"meshImplied"`
 	Version     string               `json:"version"` // of the hawser that made it
 	Sources     []string             `json:"sources"` // what the page shows: files, branch, agents
 	Digest      string               `json:"digest"`  // of the layout
@@ -47,7 +47,7 @@ type head struct {
 	Height      float64              `json:"height"`
 	Cards       bool                 `json:"cards"`                 // there is room for a card for each cluster
 	Live        bool                 `json:"live"`                  // agents are asked
-	Of          string               `json:"of,omitempty"`          // the cluster whose agents alone are
+	LiveCluster string               `json:"liveCluster,omitempty"` // the only cluster whose agents are asked
 	HiddenViews []string             `json:"hiddenViews,omitempty"` // see NewSnapshot
 	Unreachable []status.Unreachable `json:"unreachable"`
 	Error       string               `json:"error,omitempty"` // why the files or the agents could not be read
@@ -108,8 +108,8 @@ type counter struct {
 type Input struct {
 	Clusterset *Clusterset // nil for a page of traces alone
 	Reports    Reports
-	// Of is the cluster whose agents alone can be asked; empty = all are.
-	Of string
+	// LiveCluster is the only cluster whose agents can be asked; empty = all clusters.
+	LiveCluster string
 	// HiddenViews are the parts that the page does not show: map, matrix, findings, change,
 	// trace and node are views; explain and follow are the two halves of trace.
 	HiddenViews  []string
@@ -144,13 +144,13 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	}
 	m := &filled
 	if r.HasAgents {
-		mapstatus.Fill(m, mapstatus.Reports{Agents: r.Agents, Silent: silentGateways(set.Fabric, r), Complete: in.Of == ""})
+		mapstatus.Fill(m, mapstatus.Reports{Agents: r.Agents, Silent: silentGateways(set.Fabric, r), Complete: in.LiveCluster == ""})
 	}
 	p := &Snapshot{
 		set: set, drawn: drawn, layout: layout, agents: r.Agents, old: r.Old, pieces: map[string]json.RawMessage{}, counters: map[string]counter{},
-		head: head{Clusterset: m.Clusterset, Shape: m.Shape, Implied: m.MeshImplied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
+		head: head{Clusterset: m.Clusterset, Shape: m.Shape, MeshImplied: m.MeshImplied, Width: layout.Width, Height: layout.Height, Cards: layout.Cards,
 			Version: in.Version, Sources: append([]string{}, set.Sources...), HiddenViews: in.HiddenViews,
-			Live: r.HasAgents, Of: in.Of, Unreachable: r.Unreachable, At: at.UTC()},
+			Live: r.HasAgents, LiveCluster: in.LiveCluster, Unreachable: r.Unreachable, At: at.UTC()},
 		verified: in.Verification, traces: in.Traces,
 	}
 	if r.From != "" {

@@ -83,8 +83,8 @@ type Config struct {
 	// Probe says why there is nothing to show yet, for GET /readyz, which like /healthz needs
 	// no token; nil = there are no such paths.
 	Probe func() error
-	// Of is the cluster whose agents alone can be asked; empty = all are.
-	Of string
+	// LiveCluster is the only cluster whose agents can be asked; empty = all clusters.
+	LiveCluster string
 	// HiddenViews are the parts that the page does not show, as the Source answers
 	// ErrUnavailable: see Snapshot.
 	HiddenViews []string

@@ -565,11 +565,11 @@ func TestManyLive(t *testing.T) {
 			source.setReports(report(nil))
 			s := open(t, source)
 			type event struct {
-				Live, Implied bool
-				Clusters      []cluster
-				Links         []link
-				Gone          [][2]string
-				Problems      []Problem
+				Live, MeshImplied bool
+				Clusters          []cluster
+				Links             []link
+				Gone              [][2]string
+				Problems          []Problem
 			}
 			step, begun := 0, time.Now()
 			s.events(func(name string, data []byte) bool {
@@ -585,8 +585,8 @@ func TestManyLive(t *testing.T) {
 					if !e.Live || len(e.Clusters) == 0 {
 						break
 					}
-					if len(e.Clusters) != clusters || len(e.Links) != 0 || !e.Implied || e.Clusters[0].State != clustermap.Up {
-						t.Errorf("%d clusters, %d links, implied %v, the first is %s", len(e.Clusters), len(e.Links), e.Implied, e.Clusters[0].State)
+					if len(e.Clusters) != clusters || len(e.Links) != 0 || !e.MeshImplied || e.Clusters[0].State != clustermap.Up {
+						t.Errorf("%d clusters, %d links, implied %v, the first is %s", len(e.Clusters), len(e.Links), e.MeshImplied, e.Clusters[0].State)
 					}
 					if most := 600 * clusters; len(data) > most {
 						t.Errorf("%d bytes, want %d at most", len(data), most)

@@ -63,7 +63,7 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
 	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
-		Probe: source.problems, Of: source.cluster, HiddenViews: []string{"change", "follow"}, Version: env.Version})
+		Probe: source.problems, LiveCluster: source.cluster, HiddenViews: []string{"change", "follow"}, Version: env.Version})
 	if err := printURL(env, server, listener, f.page.hosts, token != ""); err != nil {
 		return err
 	}

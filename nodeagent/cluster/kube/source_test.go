@@ -14,20 +14,20 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// rig is a source that reads from a server.
-type rig struct {
+// testSource is a source that reads from a server.
+type testSource struct {
 	*Source
 	server  *kubetest.Server
 	changes chan struct{}
 }
 
-func start(t *testing.T, server *kubetest.Server, before *model.Facts) *rig {
+func start(t *testing.T, server *kubetest.Server, before *model.Facts) *testSource {
 	t.Helper()
 	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{server: server, changes: make(chan struct{}, 1)}
+	r := &testSource{server: server, changes: make(chan struct{}, 1)}
 	r.Source = NewSource(client, "g1", "gateway", before, slog.New(slog.DiscardHandler), func() {
 		select {
 		case r.changes <- struct{}{}:
@@ -48,7 +48,7 @@ func start(t *testing.T, server *kubetest.Server, before *model.Facts) *rig {
 }
 
 // await waits for a state.
-func (r *rig) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
+func (r *testSource) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
 	tick := time.NewTicker(20 * time.Millisecond)

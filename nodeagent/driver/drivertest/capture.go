@@ -20,7 +20,7 @@ type recording struct {
 const recordingBuffer = 16 << 20
 
 // capture starts recording the packets on a device; "any" is all devices.
-func (r *env) capture(s *space, device string) *recording {
+func (r *env) capture(s *namespace, device string) *recording {
 	r.t.Helper()
 	c := &recording{env: r}
 	s.inside(func() (err error) {

@@ -25,9 +25,9 @@ type env struct {
 	suite    Suite
 	six      bool // the underlay
 	dir      string
-	wan      *space
+	wan      *namespace
 	gateways map[string]*gateway
-	attacker *space
+	attacker *namespace
 	epochs   []int                 // current epochs
 	seeds    map[int]fabric.Secret // of pre-shared keys, by epoch
 	packets  []packet              // of the link between a and b, captured by step wire
@@ -46,15 +46,15 @@ func newEnv(t *testing.T, s Suite, six bool) *env {
 	id := make([]byte, 3)
 	random(id)
 	prefix := "hwc-" + hex.EncodeToString(id) + "-"
-	r.wan = r.newSpace(prefix+"w", "")
+	r.wan = r.newNamespace(prefix+"w", "")
 	r.wan.run("ip", "link", "add", "br0", "type", "bridge")
 	r.wan.run("ip", "link", "set", "br0", "up")
 	for i, name := range []string{"a", "b", "c"} {
-		g := &gateway{name: name, index: i + 1, space: r.newSpace(prefix+name, r.address(i+1))}
+		g := &gateway{name: name, index: i + 1, namespace: r.newNamespace(prefix+name, r.address(i+1))}
 		g.prepare()
 		r.gateways[name] = g
 	}
-	r.attacker = r.newSpace(prefix+"x", r.address(66))
+	r.attacker = r.newNamespace(prefix+"x", r.address(66))
 	return r
 }
 

@@ -19,7 +19,7 @@ import (
 
 // gateway is the single node of a cluster, with its agent.
 type gateway struct {
-	*space
+	*namespace
 	name     string // of both the cluster and the gateway
 	index    int
 	keys     map[int]pair // by epoch

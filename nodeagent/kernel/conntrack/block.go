@@ -28,7 +28,7 @@ func blockIngress(changes []*linkChange, pods []netip.Prefix) (free func(), err 
 		}
 	}
 	for _, t := range changes {
-		if t.handedOverOnly {
+		if t.fromNodesOnly {
 			continue
 		}
 		for _, from := range t.prefixes {

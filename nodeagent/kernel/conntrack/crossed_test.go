@@ -13,7 +13,7 @@ import (
 
 // crossed sends a reply of the server to gateway a by the path that the pod's flow does not
 // use: over b while a's own link is in use, and by that link while b is in use.
-func (r *rig) crossed(port uint16, own bool) {
+func (r *testNetwork) crossed(port uint16, own bool) {
 	r.t.Helper()
 	s, link, to := r.b, "hw-vx0", podIP
 	r.b.IP("neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev hw-vx0")
@@ -45,7 +45,7 @@ func (r *rig) crossed(port uint16, own bool) {
 // other path. The reply created an entry that holds the flow's port.
 func TestRebuildCrossed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestNetwork(t)
 	r.gatewayPod()
 	r.a.NFT(`table inet mapped { chain pre { type nat hook prerouting priority -110;
 		iifname hw-wg1 ip daddr ` + shared + ` dnat ip to ` + podIP + `
@@ -84,7 +84,7 @@ func TestRebuildCrossed(t *testing.T) {
 // TestRebuildLostPort rebuilds a flow that lost its port to a crossed entry between two passes.
 func TestRebuildLostPort(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestNetwork(t)
 	r.gatewayPod()
 	r.moveA(true)
 	s := r.open("udp4")

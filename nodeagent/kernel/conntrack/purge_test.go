@@ -19,7 +19,7 @@ func TestPurge(t *testing.T) {
 		name := map[bool]string{true: "purged", false: "control"}[purges]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newTestNetwork(t)
 			r.pod.IP("addr add 10.7.1.6/24 dev eth0")
 			dead := r.openFrom("10.7.1.5:40000")
 			if !dead.exchange(quick) {
@@ -66,7 +66,7 @@ type pair struct {
 	client, server net.Conn
 }
 
-func (r *rig) openFrom(source string) *pair {
+func (r *testNetwork) openFrom(source string) *pair {
 	r.t.Helper()
 	var listener net.Listener
 	var err error

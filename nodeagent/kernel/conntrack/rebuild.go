@@ -27,12 +27,12 @@ type linkChange struct {
 	cluster  string
 	prefixes []netip.Prefix
 	nowOwn   bool
-	// handedOverOnly is true if only traffic from other nodes changed its path.
-	handedOverOnly bool
-	once           bool // one check is enough
-	at             time.Time
-	checks         int // completed checks of its flows
-	passes         int // passes of the current check
+	// fromNodesOnly is true if only traffic from other nodes changed its path.
+	fromNodesOnly bool
+	once          bool // one check is enough
+	at            time.Time
+	checks        int // completed checks of its flows
+	passes        int // passes of the current check
 }
 
 // due returns the time of the next check of its flows.

@@ -14,7 +14,7 @@ import (
 )
 
 // gatewayPod moves the pod to gateway a, which then also translates service addresses.
-func (r *rig) gatewayPod() {
+func (r *testNetwork) gatewayPod() {
 	r.t.Helper()
 	r.pod.IP("link del eth0")
 	tunnel(r.pod, "eth0", r.a, "pod0")
@@ -38,7 +38,7 @@ func (r *rig) gatewayPod() {
 }
 
 // moveA routes gateway a's own pods over its own link or over b.
-func (r *rig) moveA(own bool) {
+func (r *testNetwork) moveA(own bool) {
 	r.t.Helper()
 	via := []string{"route replace 242.2.0.0/16 via 192.0.2.3", "route replace fd00:42:2::/48 via 2001:db8::3"}
 	if own {
@@ -57,7 +57,7 @@ func TestRebuild(t *testing.T) {
 		for _, network := range []string{"tcp4", "udp4", "tcp6"} {
 			t.Run(name+" "+network, func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t)
+				r := newTestNetwork(t)
 				r.gatewayPod()
 				r.moveA(first)
 				s := r.open(network)
@@ -95,7 +95,7 @@ func TestRebuild(t *testing.T) {
 
 // backend makes the gateway's pod the backend of an export that the other cluster uses. It
 // returns a connection to the pod.
-func (r *rig) backend() *pair {
+func (r *testNetwork) backend() *pair {
 	r.t.Helper()
 	rules := `table inet backend {
 			chain pre { type nat hook prerouting priority -110;
@@ -139,7 +139,7 @@ func TestRebuildBackend(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s %s rebuilt %v", name, speaker, renews), func(t *testing.T) {
 					t.Parallel()
-					r := newRig(t)
+					r := newTestNetwork(t)
 					r.gatewayPod()
 					r.moveA(first)
 					k := r.backend()
@@ -246,7 +246,7 @@ func TestCheckStale(t *testing.T) {
 			}
 		})
 	}
-	others := &linkChange{nowOwn: true, handedOverOnly: true}
+	others := &linkChange{nowOwn: true, fromNodesOnly: true}
 	if _, wrong := others.checkStale(kept, true, false); wrong {
 		t.Error("a change of handed-over traffic affects a pod of this node")
 	}
@@ -259,7 +259,7 @@ func TestCheckStale(t *testing.T) {
 // sibling while it had no link of its own.
 func TestLinkAvailable(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestNetwork(t)
 	r.moveA(false)
 	r.move("a") // the node still uses a
 	r.a.NFT(`table inet keep { chain post { type nat hook postrouting priority 90;
@@ -296,7 +296,7 @@ func TestLinkAvailableReplies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newTestNetwork(t)
 			r.move("b")
 			k := r.openFrom("10.7.1.5:41000")
 			if !k.exchange(quick) {
@@ -339,7 +339,7 @@ func (k *pair) delivered() bool {
 // second by b. When the path returns to a, the connection survives.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestNetwork(t)
 	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // the reply goes to b, which does not know the flow
 	var listener net.Listener
 	var err error

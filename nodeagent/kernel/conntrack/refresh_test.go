@@ -12,7 +12,7 @@ func TestRefresh(t *testing.T) {
 	for _, network := range []string{"tcp4", "udp4", "tcp6", "udp6"} {
 		t.Run(network, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newTestNetwork(t)
 			s := r.open(network)
 			if !s.delivers("first") {
 				t.Fatal("the test network does not forward")

@@ -89,7 +89,7 @@ func (p schedule) added(now time.Time, cluster string, prefixes []netip.Prefix) 
 // over.
 func (p schedule) linkAvailable(now time.Time, cluster string, prefixes []netip.Prefix) {
 	if t := p.changes[cluster]; t == nil || !t.nowOwn || !t.isFirst() {
-		p.changes[cluster+" handed over"] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, handedOverOnly: true, at: now}
+		p.changes[cluster+" from nodes"] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, fromNodesOnly: true, at: now}
 	}
 }
 
@@ -145,7 +145,7 @@ func (p schedule) checked(taken []*linkChange, found bool) {
 		if !slices.Contains(taken, t) {
 			continue
 		}
-		if t.passes++; found && t.passes < maxPasses && !t.handedOverOnly {
+		if t.passes++; found && t.passes < maxPasses && !t.fromNodesOnly {
 			continue
 		}
 		t.passes = 0

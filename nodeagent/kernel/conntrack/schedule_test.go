@@ -152,7 +152,7 @@ func TestReplacedChange(t *testing.T) {
 	p.checked(p.dueChanges(start), false)
 	p.linkAvailable(start, "g2", remote)
 	others := p.dueChanges(start)
-	if len(others) != 1 || !others[0].handedOverOnly {
+	if len(others) != 1 || !others[0].fromNodesOnly {
 		t.Errorf("handed-over traffic waits for the next check: %v", others)
 	}
 	p.released(start.Add(time.Second/2), "g2", remote)
@@ -178,7 +178,7 @@ func TestAddedClusterIsCheckedOnce(t *testing.T) {
 	p.linkAvailable(start, "g2", remote)
 	for _, found := range []bool{true, false} {
 		changes := p.dueChanges(start)
-		if len(changes) != 1 || changes[0].handedOverOnly {
+		if len(changes) != 1 || changes[0].fromNodesOnly {
 			t.Fatalf("due are %v, want one change", changes)
 		}
 		p.checked(changes, found)

@@ -107,7 +107,7 @@ func (s *staleFinder) checkOutbound(f *Flow, changes []*linkChange) (is bool) {
 		case stale && !is:
 			is = true
 			s.stale = append(s.stale, w)
-		case !stale && !t.handedOverOnly && pod && f.otherPort():
+		case !stale && !t.fromNodesOnly && pod && f.otherPort():
 			s.others = append(s.others, w)
 		}
 	}
@@ -119,7 +119,7 @@ func (s *staleFinder) checkOutbound(f *Flow, changes []*linkChange) (is bool) {
 
 // affectsLocalPods reports whether the changes affect flows of this node's own pods.
 func affectsLocalPods(changes []*linkChange) bool {
-	return slices.ContainsFunc(changes, func(t *linkChange) bool { return !t.handedOverOnly })
+	return slices.ContainsFunc(changes, func(t *linkChange) bool { return !t.fromNodesOnly })
 }
 
 // match finds the crossed entries, and the flows that lost their port to a crossed entry.
@@ -146,7 +146,7 @@ func (s *staleFinder) match() {
 // packets by another gateway arrive with the pod's address. A flow to the pod's own address
 // (flat clusters) looks the same and is rebuilt as well.
 func (t *linkChange) isStaleBackend(f *Flow) bool {
-	return !t.handedOverOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
+	return !t.fromNodesOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
 }
 
 // cameFromSibling reports whether a sibling gateway translated the packet that created this
@@ -160,7 +160,7 @@ func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is boo
 	if t.nowOwn {
 		w.ttl = hops - 1 // this host does not forward its own packets
 	}
-	if t.handedOverOnly && local {
+	if t.fromNodesOnly && local {
 		return w, false
 	}
 	if t.nowOwn {

@@ -98,7 +98,7 @@ func (k *Syncer) ClusterRemoved(cluster string) {
 		delete(k.schedule.moves, cluster)
 		delete(k.schedule.purges, cluster)
 		delete(k.schedule.changes, cluster)
-		delete(k.schedule.changes, cluster+" handed over")
+		delete(k.schedule.changes, cluster+" from nodes")
 	})
 }
 

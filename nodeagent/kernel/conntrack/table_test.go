@@ -74,7 +74,7 @@ func (s *space) count() (n int) {
 func TestMany(t *testing.T) {
 	t.Parallel()
 	const all, moved = 20_000, 10_000
-	r := newRig(t)
+	r := newTestNetwork(t)
 	r.node.insert(all, func(i int) netip.AddrPort {
 		if i%2 == 0 {
 			return netip.MustParseAddrPort("242.2.0.32:80")
@@ -107,7 +107,7 @@ func TestMany(t *testing.T) {
 // blackhole.
 func TestOtherHost(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestNetwork(t)
 	r.open("tcp4")
 	for _, route := range []string{"route replace 242.2.0.0/16 dev pod0", "route replace blackhole 242.2.0.0/16"} {
 		r.node.IP("route del 242.2.0.0/16", route)
@@ -122,7 +122,7 @@ func TestOtherHost(t *testing.T) {
 // TestRun checks that Run works when due, and returns when ctx is done.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newTestNetwork(t)
 	s := r.open("tcp4")
 	r.move("b")
 	k := r.syncer()

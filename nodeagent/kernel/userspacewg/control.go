@@ -81,10 +81,10 @@ func exchange[T any](ctx context.Context, c *Control, name string, limit time.Du
 		value T
 		err   error
 	}
-	done, ended := make(chan answer, 1), c.track(name)
+	done, untrack := make(chan answer, 1), c.track(name)
 	go func() {
 		value, err := call()
-		ended()
+		untrack()
 		done <- answer{value, err}
 	}()
 	select {

@@ -9,28 +9,28 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// ageRig is a gateway that receives the state of a cluster, in simulated time.
-type ageRig struct {
+// testReceiver is a gateway that receives the state of a cluster, in simulated time.
+type testReceiver struct {
 	*testing.T
 	now  time.Time
 	ages *firstSeen
 	conn *receiver
 }
 
-func newAgeRig(t *testing.T, saved map[string]map[string]time.Time) *ageRig {
-	r := &ageRig{T: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+func newTestReceiver(t *testing.T, saved map[string]map[string]time.Time) *testReceiver {
+	r := &testReceiver{T: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	r.ages = newFirstSeen(func() time.Time { return r.now }, nil)
 	r.ages.restore(saved)
 	r.connect(Peer{Cluster: "b"})
 	return r
 }
 
-func (r *ageRig) connect(peer Peer) {
+func (r *testReceiver) connect(peer Peer) {
 	r.conn = newReceiver(peer, "self", nil, r.ages, func(reason string) { r.Errorf("refused: %s", reason) })
 }
 
 // receive applies an update that sets exports, and returns since when each export counts.
-func (r *ageRig) receive(created map[string]time.Time) map[string]time.Time {
+func (r *testReceiver) receive(created map[string]time.Time) map[string]time.Time {
 	r.Helper()
 	var changes []change
 	if r.conn.version == 0 {
@@ -47,7 +47,7 @@ func (r *ageRig) receive(created map[string]time.Time) map[string]time.Time {
 	return out
 }
 
-func (r *ageRig) expect(have map[string]time.Time, name string, want time.Time) {
+func (r *testReceiver) expect(have map[string]time.Time, name string, want time.Time) {
 	r.Helper()
 	if !have[name].Equal(want) {
 		r.Errorf("%s counts since %v, want %v", name, have[name], want)
@@ -58,7 +58,7 @@ func (r *ageRig) expect(have map[string]time.Time, name string, want time.Time) 
 // than its first sight, even after a restart of either end.
 func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	t.Parallel()
-	r := newAgeRig(t, nil)
+	r := newTestReceiver(t, nil)
 	old, ancient := r.now.Add(-time.Hour), time.Unix(0, 0).UTC()
 	// Of a new cluster no age is known: its claims count.
 	r.expect(r.receive(map[string]time.Time{"first": old}), "first", old)
@@ -92,7 +92,7 @@ func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	if err := json.Unmarshal(raw, &saved); err != nil {
 		t.Fatal(err)
 	}
-	again := newAgeRig(t, saved)
+	again := newTestReceiver(t, saved)
 	again.now = r.now.Add(time.Hour)
 	have = again.receive(map[string]time.Time{"forged": ancient, "third": ancient})
 	again.expect(have, "forged", seen)
@@ -103,7 +103,7 @@ func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 // their own cluster's gateways.
 func TestAgesFromOwnGateways(t *testing.T) {
 	t.Parallel()
-	r := newAgeRig(t, nil)
+	r := newTestReceiver(t, nil)
 	seen := r.now.Add(-time.Minute)
 	r.connect(Peer{Cluster: "self", Device: "hw-vx0"})
 	r.expect(r.receive(map[string]time.Time{"forged": seen}), "forged", seen)
@@ -121,7 +121,7 @@ func TestAgesFromOwnGateways(t *testing.T) {
 // TestAgesAreBounded checks that only ages of removed exports are forgotten.
 func TestAgesAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newAgeRig(t, nil)
+	r := newTestReceiver(t, nil)
 	at := r.now
 	r.receive(map[string]time.Time{"stays": at})
 	for i := range 5000 {

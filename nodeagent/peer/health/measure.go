@@ -36,8 +36,8 @@ func (t *target) minRTT() time.Duration {
 	return low
 }
 
-// summed caches the last result of measure, because most links change seldom.
-type summed struct {
+// measurement caches the last result of measure, because most links change seldom.
+type measurement struct {
 	valid bool
 	rtt   *status.RTT
 	loss  float64
@@ -45,11 +45,11 @@ type summed struct {
 
 // summary returns the statistics as of the last probe or reply.
 func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, float64) {
-	if !t.summed.valid {
-		t.summed.rtt, t.summed.loss = t.measure(now, deadline)
-		t.summed.valid = true
+	if !t.measured.valid {
+		t.measured.rtt, t.measured.loss = t.measure(now, deadline)
+		t.measured.valid = true
 	}
-	return t.summed.rtt, t.summed.loss
+	return t.measured.rtt, t.measured.loss
 }
 
 // measure computes the statistics of the window. It ignores probes that still may get a reply.

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// rig is the prober of one agent at its own loopback address.
-type rig struct {
+// testProber is the prober of one agent at its own loopback address.
+type testProber struct {
 	*Prober
 	addr    netip.Addr
 	changes chan struct{}
@@ -32,9 +32,9 @@ func newTransport(p *Prober) *transport.Transport {
 }
 
 // start runs a prober. Its settings are fast, but slow enough for a busy machine.
-func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) *rig {
+func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) *testProber {
 	t.Helper()
-	r := &rig{addr: addr, changes: make(chan struct{}, 1)}
+	r := &testProber{addr: addr, changes: make(chan struct{}, 1)}
 	r.Prober = New(Config{
 		Cluster: cluster, Gateway: gateway, Port: port, Wake: trigger.New(),
 		Settings: Settings{Interval: 20 * time.Millisecond, Misses: 5},
@@ -67,7 +67,7 @@ func start(t *testing.T, cluster, gateway string, addr netip.Addr, port uint16) 
 }
 
 // await waits for a condition of the snapshot.
-func (r *rig) await(t *testing.T, what string, ok func(Snapshot) bool) Snapshot {
+func (r *testProber) await(t *testing.T, what string, ok func(Snapshot) bool) Snapshot {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
 	for {
@@ -101,7 +101,7 @@ func port(t *testing.T) uint16 {
 	return uint16(conn.LocalAddr().(*net.UDPAddr).Port)
 }
 
-func to(from, peer *rig, name GatewayID) Target {
+func to(from, peer *testProber, name GatewayID) Target {
 	return Target{Peer: name, Source: from.addr, Addr: peer.addr}
 }
 

@@ -28,7 +28,7 @@ type target struct {
 	excused      bool      // the check ran late and was postponed once
 	last         time.Duration
 	probes       [window]probe
-	summed       summed
+	measured     measurement
 	damper       flapDamper
 
 	shown       reported   // last published state
@@ -95,7 +95,7 @@ func (t *target) replyTimeout(s Settings) time.Duration {
 // probe records that a probe is sent now and returns its sequence number.
 func (t *target) probe(now time.Time, nonce uint64, s Settings) uint32 {
 	t.sequence++
-	t.summed.valid = false
+	t.measured.valid = false
 	t.probes[t.sequence%window] = probe{nonce: nonce, at: now}
 	if t.sequence-t.answered == uint64(max(s.Misses, 1)) {
 		t.deathProbeAt = now
@@ -138,7 +138,7 @@ func (t *target) onReply(now time.Time, m *message, s Settings) (matched, change
 	}
 	slot := &t.probes[number%window]
 	slot.done, slot.rtt = true, max(now.Sub(slot.at), 1)
-	t.last, t.summed.valid = slot.rtt, false
+	t.last, t.measured.valid = slot.rtt, false
 	if number > t.answered {
 		t.advanceAnswered(number, now, s)
 	}

@@ -144,7 +144,7 @@ function aboutCluster(c) {
 }
 
 /** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
-const said = (of) => ({ partly: 'has a problem', silent: 'agent does not answer', unknown: store.head.of ? 'not reported here' : 'unknown' }[of] ?? of);
+const said = (of) => ({ partly: 'has a problem', silent: 'agent does not answer', unknown: store.head.liveCluster ? 'not reported here' : 'unknown' }[of] ?? of);
 
 /** All of the view, for paper: the picture and a table of the links. */
 export function printed(page) {
@@ -384,16 +384,16 @@ export function open(main, query, page) {
     const r = c.hub ? 9 : 5, left = Math.cos(n.angle) < 0;
     const dot = s('circle', { class: 'dot', cx: n.x, cy: n.y, r });
     const lx = n.x + (r + 6) * Math.cos(n.angle), ly = n.y + (r + 6) * Math.sin(n.angle) + 4;
-    const turn = ((n.angle * 180) / Math.PI + (left ? 180 : 0)) % 360;
+    const rotation = ((n.angle * 180) / Math.PI + (left ? 180 : 0)) % 360;
     const label = c.hub
       ? s('text', { class: 'title middle halo', x: n.x, y: n.y - r - 5 }, cut(c.name, 20))
-      : s('text', { class: `halo ${left ? 'end' : ''}`, x: lx, y: ly, transform: `rotate(${turn.toFixed(1)} ${lx.toFixed(1)} ${ly.toFixed(1)})` }, cut(c.name, 20));
+      : s('text', { class: `halo ${left ? 'end' : ''}`, x: lx, y: ly, transform: `rotate(${rotation.toFixed(1)} ${lx.toFixed(1)} ${ly.toFixed(1)})` }, cut(c.name, 20));
     g.append(dot, label);
     return { key: n.key, g, dot, label };
   }
 
   const matches = (name) => view.q && name.toLowerCase().includes(view.q.toLowerCase());
-  const near = (name) => !view.focus || name === view.focus || store.head.implied || store.links.has([name, view.focus].sort().join('/'));
+  const near = (name) => !view.focus || name === view.focus || store.head.meshImplied || store.links.has([name, view.focus].sort().join('/'));
 
   function dressNode(n) {
     let of, text, name = n.key;
@@ -439,7 +439,7 @@ export function open(main, query, page) {
   // Of a mesh that is too large to list, the links of one cluster are drawn when it is looked at.
   function spokes() {
     back.querySelectorAll('.spoke').forEach((e) => e.remove());
-    if (!store.head.implied || !view.focus || scene.kind === 'groups') return;
+    if (!store.head.meshImplied || !view.focus || scene.kind === 'groups') return;
     const from = placeOf(view.focus);
     if (!from) return;
     for (const n of scene.nodes) {
@@ -455,7 +455,7 @@ export function open(main, query, page) {
     else for (const of of ['up', 'partly', 'down', 'silent', 'unknown']) if ([...store.clusters.values()].some((c) => toneOf(c) === of || c.gateways.some((g) => g.state === of)) || [...store.links.values()].some((l) => l.state === of && !l.explained)) items.push([of, said(of)]);
     if (!view.color && [...store.links.values()].some((l) => l.explained)) items.push(['broken', 'link to a gateway that is down']);
     const parts = items.map(([c, text]) => h('span', {}, view.color ? s('svg', { class: 'picture', width: 18, height: 8, 'aria-hidden': true }, s('line', { class: `link ${c}`, x1: 0, y1: 4, x2: 18, y2: 4, 'stroke-width': 4 })) : state(c), ` ${text}`));
-    if (store.head.implied) parts.push(h('span', { class: 'faint' }, 'every two clusters are linked; drawn are the links that differ'));
+    if (store.head.meshImplied) parts.push(h('span', { class: 'faint' }, 'every two clusters are linked; drawn are the links that differ'));
     if (!store.head.live) parts.push(h('span', { class: 'faint' }, `no agent ${embedded ? 'was' : 'is'} asked: --live shows states`));
     const key = parts.map((p) => p.textContent).join('|') + view.color;
     if (legend.dataset.key !== key) { legend.dataset.key = key; legend.replaceChildren(...parts); }
@@ -519,7 +519,7 @@ export function open(main, query, page) {
       const got = await ask(`api/cluster?name=${encodeURIComponent(c.name)}`);
       paths.replaceChildren(got.paths.length ? table('Paths', ['to', 'over', 'reason'], got.paths.slice(0, 300).map((w) => [w.to,
         [w.transit?.length ? h('span', {}, `through ${w.transit.join(', ')}; `) : '', w.link ? h('span', { class: 'key' }, w.link) : '', w.rank && w.rank !== 'good' ? h('span', { class: 'fair' }, ` ${w.rank}`) : ''],
-        [w.reason || (w.reported ? '' : 'while all links live'), w.move ? h('small', { class: 'faint' }, ` (moved ${w.move})`) : '']])) : h('p', { class: 'faint' }, 'none'));
+        [w.reason || (w.reported ? '' : 'while all links live'), w.lastMove ? h('small', { class: 'faint' }, ` (moved ${w.lastMove})`) : '']])) : h('p', { class: 'faint' }, 'none'));
     } catch (err) { paths.replaceChildren(failed(err)); }
   }
 

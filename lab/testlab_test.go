@@ -87,8 +87,8 @@ const hostWorkloads = `
  spec: {nodeName: b-gw, hostNetwork: true, containers: [{name: w, image: x, ports: [{containerPort: 8080}]}]}}
 `
 
-// rig is a running lab of one test.
-type rig struct {
+// testLab is a running lab of one test.
+type testLab struct {
 	t       *testing.T
 	options UpOptions
 	layout  Layout
@@ -106,16 +106,16 @@ func needs(t *testing.T, ok bool, what string) {
 	t.Skip("needs " + what)
 }
 
-// newRig makes a lab without reconciler and agents in a folder of its own.
-func newRig(t *testing.T) *rig {
+// newTestLab makes a lab without reconciler and agents in a folder of its own.
+func newTestLab(t *testing.T) *testLab {
 	t.Helper()
-	return rigOf(t, UpOptions{Workers: 1}, map[string]string{
+	return newTestLabFrom(t, UpOptions{Workers: 1}, map[string]string{
 		"clusterset.yaml": labTopology, "workloads/a/web.yaml": labWorkloads, "workloads/b/host.yaml": hostWorkloads,
 	})
 }
 
-// rigOf makes a lab of the files.
-func rigOf(t *testing.T, o UpOptions, files map[string]string) *rig {
+// newTestLabFrom makes a lab of the files.
+func newTestLabFrom(t *testing.T, o UpOptions, files map[string]string) *testLab {
 	t.Helper()
 	needs(t, os.Geteuid() == 0, "root")
 	_, err := exec.LookPath("nft")
@@ -124,7 +124,7 @@ func rigOf(t *testing.T, o UpOptions, files map[string]string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, options: o, layout: Layout{Dir: filepath.Join(dir, "below", "lab")}}
+	r := &testLab{t: t, options: o, layout: Layout{Dir: filepath.Join(dir, "below", "lab")}}
 	r.client = NewClient(r.layout)
 	t.Cleanup(func() {
 		if _, err := Down(context.Background(), r.layout); err != nil {
@@ -141,7 +141,7 @@ func rigOf(t *testing.T, o UpOptions, files map[string]string) *rig {
 	return r
 }
 
-func (r *rig) up() {
+func (r *testLab) up() {
 	r.t.Helper()
 	base := filepath.Dir(filepath.Dir(r.layout.Dir))
 	o := r.options
@@ -159,7 +159,7 @@ func (r *rig) up() {
 }
 
 // ns is the namespace of a pod or node.
-func (r *rig) ns(target string) string {
+func (r *testLab) ns(target string) string {
 	r.t.Helper()
 	var at netnsexec.Exec
 	if err := r.client.call(context.Background(), http.MethodGet, "/place?target="+target, nil, &at); err != nil {
@@ -169,7 +169,7 @@ func (r *rig) ns(target string) string {
 }
 
 // get asks a URL from inside a pod or node.
-func (r *rig) get(target, url string) (whereami.Answer, error) {
+func (r *testLab) get(target, url string) (whereami.Answer, error) {
 	r.t.Helper()
 	ns := r.ns(target)
 	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
@@ -193,7 +193,7 @@ func (r *rig) get(target, url string) (whereami.Answer, error) {
 }
 
 // want asks once and lets ok judge the answer.
-func (r *rig) want(target, url string, ok func(whereami.Answer, error) bool) {
+func (r *testLab) want(target, url string, ok func(whereami.Answer, error) bool) {
 	r.t.Helper()
 	answer, err := r.get(target, url)
 	if !ok(answer, err) {
@@ -203,7 +203,7 @@ func (r *rig) want(target, url string, ok func(whereami.Answer, error) bool) {
 
 // eventually asks until an answer comes: neighbours that were given up are looked
 // for again only after a while.
-func (r *rig) eventually(target, url string) {
+func (r *testLab) eventually(target, url string) {
 	r.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -221,7 +221,7 @@ func clientIs(addr string) func(whereami.Answer, error) bool {
 	return func(a whereami.Answer, err error) bool { return err == nil && a.Client == addr }
 }
 
-func (r *rig) pod(id string) PodStatus {
+func (r *testLab) pod(id string) PodStatus {
 	r.t.Helper()
 	s, err := r.client.Status(context.Background())
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// rig is a cluster with shared egress, two gateways a and b, and another cluster behind them:
+// testNetwork is a cluster with shared egress, two gateways a and b, and another cluster behind them:
 //
 //	pod - node -(hw-vx0)- a, b -(hw-wg1)- far - server
 //
 // The pod connects to a service address, which the node translates to the export. The gateway
 // translates the source to the shared address, and far forwards to the server.
-type rig struct {
+type testNetwork struct {
 	t                            testing.TB
 	pod, node, a, b, far, server *space
 }
@@ -38,9 +38,9 @@ const (
 
 var remote = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("fd00:42:2::/48")}
 
-func newRig(t testing.TB) *rig {
+func newTestNetwork(t testing.TB) *testNetwork {
 	t.Helper()
-	r := &rig{t: t, pod: newSpace(t), node: newSpace(t), a: newSpace(t), b: newSpace(t), far: newSpace(t), server: newSpace(t)}
+	r := &testNetwork{t: t, pod: newSpace(t), node: newSpace(t), a: newSpace(t), b: newSpace(t), far: newSpace(t), server: newSpace(t)}
 	tunnel(r.pod, "eth0", r.node, "pod0")
 	tunnel(r.far, "srv0", r.server, "eth0")
 	r.link()
@@ -60,7 +60,7 @@ func newRig(t testing.TB) *rig {
 
 // link connects the node and the gateways with a bridge on the node, with fixed neighbours as
 // on hw-vx0, and the gateways with far.
-func (r *rig) link() {
+func (r *testNetwork) link() {
 	r.node.IP("link add hw-vx0 address 02:00:00:00:00:01 type bridge", "link set hw-vx0 up",
 		"addr add 192.0.2.1/24 dev hw-vx0", "addr add 2001:db8::1/64 dev hw-vx0 nodad")
 	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil {
@@ -87,7 +87,7 @@ func (r *rig) link() {
 }
 
 // rules writes a short version of the rules of nodeagent/kernel.
-func (r *rig) rules() {
+func (r *testNetwork) rules() {
 	services := func(from, to, from6, to6 string, port int) string {
 		return fmt.Sprintf(`table inet t {
 			chain pre { type nat hook prerouting priority -110;
@@ -113,7 +113,7 @@ func (r *rig) rules() {
 }
 
 // move routes the path over one gateway, on both sides.
-func (r *rig) move(to string) {
+func (r *testNetwork) move(to string) {
 	r.t.Helper()
 	n := map[string]int{"a": 2, "b": 3}[to]
 	r.node.IP(fmt.Sprintf("route replace 242.2.0.0/16 via 192.0.2.%d dev hw-vx0", n),
@@ -141,7 +141,7 @@ func service(network, v4, v6 string, port int) string {
 }
 
 // open sends a first message of the client, and waits until the server received it.
-func (r *rig) open(network string) *session {
+func (r *testNetwork) open(network string) *session {
 	r.t.Helper()
 	if network[:3] == "tcp" {
 		return r.openTCP(network)
@@ -182,7 +182,7 @@ func (s *session) awaitClient(listener net.PacketConn) net.Addr {
 	return nil
 }
 
-func (r *rig) openTCP(network string) *session {
+func (r *testNetwork) openTCP(network string) *session {
 	r.t.Helper()
 	var listener net.Listener
 	s := r.dial(network, func() (err error) {
@@ -201,7 +201,7 @@ func (r *rig) openTCP(network string) *session {
 	return s
 }
 
-func (r *rig) dial(network string, listen func() error) *session {
+func (r *testNetwork) dial(network string, listen func() error) *session {
 	r.t.Helper()
 	s := &session{t: r.t, datagrams: network[:3] == "udp"}
 	r.server.Inside(func() { r.must(listen()) })
@@ -220,7 +220,7 @@ func (r *rig) dial(network string, listen func() error) *session {
 	return s
 }
 
-func (r *rig) must(err error) {
+func (r *testNetwork) must(err error) {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
@@ -280,7 +280,7 @@ func (s *session) delivers(text string) bool {
 }
 
 // syncer returns a Syncer in the namespace of r.
-func (r *rig) syncer() *Syncer {
+func (r *testNetwork) syncer() *Syncer {
 	return New(Config{Device: "hw-vx0", Log: slog.New(slog.DiscardHandler)})
 }
 

@@ -15,21 +15,21 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// space is a network namespace with its own /run, which contains the sockets of tunnel
+// namespace is a network namespace with its own /run, which contains the sockets of tunnel
 // processes. A sleeping process keeps both alive.
-type space struct {
+type namespace struct {
 	env    *env
-	ns     *space // the space itself, for types that embed it
+	ns     *namespace // the namespace itself, for types that embed it
 	name   string
 	outer  string // its address on the bridge
 	holder *exec.Cmd
 }
 
-// newSpace creates a namespace. If outer is not empty, it connects the namespace to the bridge.
-func (r *env) newSpace(name, outer string) *space {
+// newNamespace creates a namespace. If outer is not empty, it connects the namespace to the bridge.
+func (r *env) newNamespace(name, outer string) *namespace {
 	t := r.t
 	t.Helper()
-	s := &space{env: r, name: name, outer: outer}
+	s := &namespace{env: r, name: name, outer: outer}
 	s.ns = s
 	must(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { s.end(t) })
@@ -63,7 +63,7 @@ func (r *env) newSpace(name, outer string) *space {
 }
 
 // end kills the processes in the namespace and removes it.
-func (s *space) end(t *testing.T) {
+func (s *namespace) end(t *testing.T) {
 	if s.holder != nil && s.holder.Process != nil {
 		_ = s.holder.Process.Kill()
 		_ = s.holder.Wait()
@@ -81,13 +81,13 @@ func (s *space) end(t *testing.T) {
 }
 
 // command returns a command that runs inside the namespace.
-func (s *space) command(name string, args ...string) *exec.Cmd {
+func (s *namespace) command(name string, args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{
 		"--mount", "--net", "--target", strconv.Itoa(s.holder.Process.Pid), "--", name}, args...)...)
 }
 
 // run runs a command inside the namespace and returns its output.
-func (s *space) run(name string, args ...string) string {
+func (s *namespace) run(name string, args ...string) string {
 	s.env.t.Helper()
 	out, err := s.command(name, args...).CombinedOutput()
 	if err != nil {
@@ -103,9 +103,9 @@ func must(t *testing.T, name string, args ...string) {
 	}
 }
 
-// resend replays the UDP and ESP packets between two addresses, with this space's own source
+// resend replays the UDP and ESP packets between two addresses, with this namespace's own source
 // address, and returns their number.
-func (s *space) resend(packets []packet, from, to string) (sent int) {
+func (s *namespace) resend(packets []packet, from, to string) (sent int) {
 	s.env.t.Helper()
 	s.inside(func() error {
 		for _, p := range packets {
@@ -123,7 +123,7 @@ func (s *space) resend(packets []packet, from, to string) (sent int) {
 }
 
 // inside runs f on a thread in the namespace.
-func (s *space) inside(f func() error) {
+func (s *namespace) inside(f func() error) {
 	s.env.t.Helper()
 	runtime.LockOSThread()
 	home, err := netns.Get()
