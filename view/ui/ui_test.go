@@ -521,7 +521,7 @@ func TestThousand(t *testing.T) {
 	s := open(t, newFake(names...))
 	begun := time.Now()
 	resp, body := s.get(s.at.URL+"/api/map", nil)
-	if resp.StatusCode != http.StatusOK || strings.Count(body, `"podCIDRs"`) != 1000 || !strings.Contains(body, `"implied":true`) {
+	if resp.StatusCode != http.StatusOK || strings.Count(body, `"podCIDRs"`) != 1000 || !strings.Contains(body, `"meshImplied":true`) {
 		t.Errorf("%s: %.300s", resp.Status, body)
 	}
 	t.Logf("%d bytes after %s", len(body), time.Since(begun))
