@@ -64,7 +64,7 @@ func TestStallSection(t *testing.T) {
 		}
 	}
 	list[0].Err = ""
-	if page := stallSection(p, 3, list).String(); !strings.Contains(page, "After all 21 the traffic recovered and the links settled.") {
+	if page := stallSection(p, 3, list).String(); !strings.Contains(page, "All 21 recovered, and the links settled.") {
 		t.Errorf("the page does not report that all recovered:\n%s", page)
 	}
 }

@@ -91,7 +91,7 @@ func stallNotes(n int, list []faultRun) string {
 		out += fmt.Sprintf("In %d the sender itself paused for more than %s, %s at most. ", paused, pausedLong, millis(longest))
 	}
 	if len(failed) == 0 {
-		return out + fmt.Sprintf("After all %d the traffic recovered and the links settled.", len(list))
+		return out + fmt.Sprintf("All %d recovered, and the links settled.", len(list))
 	}
 	return out + fmt.Sprintf("%d of %d did not recover or settle in time; their figures are in the table too:\n\n%s",
 		len(failed), len(list), strings.Join(failed, "\n"))

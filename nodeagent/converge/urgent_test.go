@@ -324,7 +324,7 @@ func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
 func TestUrgentPassReadsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newUrgentRig()
+		r := newUrgentEngine()
 		r.now.Store(&state{Lower: items("a"), Upper: items("u", "v")})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
