@@ -42,6 +42,40 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// TestRefreshWithoutVXLAN: packets to the gateway do not use the VXLAN, but refresh packets do.
+func TestRefreshWithoutVXLAN(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"tcp4", "udp4"} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			r := newTestNetwork(t)
+			s := r.open(network)
+			if !s.delivers("first") {
+				t.Fatal("the test network does not forward")
+			}
+			r.move("b")
+			r.a.IP("link set hw-wg1 down")
+			r.node.IP("link add eth0 type veth peer name other0", "link set eth0 up", "link set other0 up",
+				"route replace 242.2.0.0/16 via 192.0.2.3 dev eth0 onlink")
+			s.push("lost?")
+			k := r.syncer()
+			k.PathMoved("g2", remote)
+			if stats := r.node.work(k, time.Now()); stats.Sent != 1 || stats.Failed != 0 {
+				t.Fatalf("stats %+v, want one refresh packet", stats)
+			}
+			if !s.arrives("lost?") {
+				t.Error("no data of the server arrives after the refresh packet")
+			}
+			r.node.IP("route replace 242.2.0.0/16 via 192.0.2.77 dev eth0 onlink")
+			k = r.syncer()
+			k.PathMoved("g2", remote)
+			if stats := r.node.work(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 {
+				t.Errorf("stats %+v over a router that is no gateway", stats)
+			}
+		})
+	}
+}
+
 // same checks that the node's entries were not replaced.
 func same(t *testing.T, before, after []Flow) {
 	t.Helper()

@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errOtherHost means that the route of a flow does not use the device between nodes.
+// errOtherHost means that the route of a flow does not lead to another node.
 var errOtherHost = errors.New("route leads elsewhere")
 
 // sender sends refresh packets on the device between nodes, through a packet socket: below
 // routing, filters and conntrack of this node. So a refresh packet cannot leave by another
-// device. This node's own entry neither counts it as activity nor sees its sequence number.
+// device. This node's own entry neither counts it as activity nor sees its sequence number. Packets
+// of the flow may leave without VXLAN; the gateway then knows the node by either of the two.
 type sender struct {
 	fd     int
 	device string
 	index  int
-	hops   map[netip.Addr]net.HardwareAddr // by destination; nil = not over this device
+	hops   map[netip.Addr]net.HardwareAddr // by destination; nil = not over another node
 	macs   map[netip.Addr]net.HardwareAddr // of the neighbours on the device
 }
 
@@ -72,7 +73,8 @@ func (s *sender) send(f *Flow) error {
 	return nil
 }
 
-// hop returns the hardware address of the next hop on the current route.
+// hop returns the hardware address, on the device, of the node that is the next hop on the current
+// route. The route may use another device.
 func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	if mac, known := s.hops[to]; known {
 		if mac == nil {
@@ -83,7 +85,7 @@ func (s *sender) hop(to netip.Addr) (net.HardwareAddr, error) {
 	s.hops[to] = nil
 	// RouteGet returns an error for a blackhole, which is no path either.
 	routes, err := netlink.RouteGet(to.AsSlice())
-	if err != nil || len(routes) == 0 || routes[0].LinkIndex != s.index {
+	if err != nil || len(routes) == 0 {
 		return nil, errOtherHost
 	}
 	via, _ := netip.AddrFromSlice(routes[0].Gw)
