@@ -16,6 +16,7 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/observe/nftrace"
+	"hawser.dev/hawser/nodeagent/peer/wire"
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/schema/fabric"
@@ -47,6 +48,7 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 		return status.Diagnosis{}, errors.New("no fabric yet: the prefixes of the clusterset are unknown; see hawser-agent status")
 	}
 	filter := packetsOf(v.Input.Fabric, c.config.Cluster)
+	filter.Message, filter.MessagePort = wire.Magic, desired.ProbePort
 	// Exclude the constant traffic between agents of the cluster. On a gateway of many nodes it
 	// would use up the sampling rate.
 	for _, n := range v.Input.Facts.Nodes {
@@ -54,8 +56,7 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 			continue
 		}
 		for _, addr := range n.Addrs {
-			filter.Quiet = append(filter.Quiet, nftrace.Socket{Protocol: unix.IPPROTO_UDP, Addr: netip.AddrPortFrom(addr, desired.ProbePort)},
-				nftrace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
+			filter.Quiet = append(filter.Quiet, nftrace.Socket{Protocol: unix.IPPROTO_TCP, Addr: netip.AddrPortFrom(addr, desired.FeedPort)})
 		}
 	}
 	only, err := narrowed(v.Input, request)

@@ -23,6 +23,9 @@ type Filter struct {
 	Prefixes []netip.Prefix // of the clusterset: VIPs, global addresses, flat clusters, DNS
 	Exclude  []netip.Prefix // constant traffic between agents: from or to these
 	Quiet    []Socket       // excludes packets over the devices to or from one of these sockets
+	// Message is the start of datagrams between agents, which are excluded at MessagePort.
+	Message     string
+	MessagePort uint16
 	// Include, unless empty, excludes packets that are neither from nor to one of them.
 	Include []netip.Prefix
 }
@@ -71,6 +74,9 @@ func (f Filter) batch() *nftables.Batch {
 		for _, p := range f.Exclude {
 			b.rule(chain, append(in(p, true), stop()...)...)
 			b.rule(chain, append(in(p, false), stop()...)...)
+		}
+		if f.Message != "" {
+			b.rule(chain, append(f.message(), stop()...)...)
 		}
 		if chain == chainIn {
 			for _, s := range f.Quiet {
@@ -153,6 +159,19 @@ func (s Socket) match(to bool) []expr.Any {
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, s.Addr.Port())},
 	)
+}
+
+// message matches datagrams between agents.
+func (f Filter) message() []expr.Any {
+	const udpHeader = 8
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_UDP}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, f.MessagePort)},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: udpHeader, Len: uint32(len(f.Message))},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(f.Message)},
+	}
 }
 
 // in matches packets to a prefix, or from one.

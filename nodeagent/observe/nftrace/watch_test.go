@@ -56,10 +56,10 @@ func TestWatch(t *testing.T) {
 		" chain translate {\n  type nat hook output priority -100;\n  ip daddr 127.9.0.3 dnat to 127.9.0.1\n }\n}\n"
 	nft(t, foreign, "-f", "-")
 	filter := Filter{Prefixes: []netip.Prefix{netip.MustParsePrefix("127.9.0.0/16"), netip.MustParsePrefix("fd00::/64")},
-		Exclude: []netip.Prefix{netip.MustParsePrefix("127.9.9.0/24")}}
+		Exclude: []netip.Prefix{netip.MustParsePrefix("127.9.9.0/24")}, Message: "mess", MessagePort: 4804}
 	ctx := t.Context()
 	conns := map[string]net.Conn{}
-	for _, to := range []string{"127.9.0.1:80", "127.9.0.2:80", "127.9.0.3:80", "127.9.9.1:80", "127.8.0.1:80"} {
+	for _, to := range []string{"127.9.0.1:80", "127.9.0.2:80", "127.9.0.3:80", "127.9.9.1:80", "127.8.0.1:80", "127.9.0.4:4804", "127.9.0.5:4804"} {
 		conn, err := net.Dial("udp", to)
 		if err != nil {
 			t.Fatal(err)
@@ -72,8 +72,12 @@ func TestWatch(t *testing.T) {
 	go func() { // sockets keep their namespace
 		defer close(done)
 		for {
-			for _, conn := range conns {
-				_, _ = conn.Write([]byte("x"))
+			for to, conn := range conns {
+				text := "other"
+				if to == "127.9.0.4:4804" {
+					text = "message of an agent"
+				}
+				_, _ = conn.Write([]byte(text))
 			}
 			select {
 			case <-stop:
@@ -116,10 +120,18 @@ func TestWatch(t *testing.T) {
 		!slices.ContainsFunc(f.Flows, starts("udp 127.0.0.1 -> 127.9.0.3:80, then udp 127.0.0.1 -> 127.9.0.1:80")) {
 		t.Errorf("%+v", f)
 	}
+	hidden, other := []string{"127.8.0.1", "127.9.9.1", "127.9.0.4"}, 0
 	for _, s := range steps {
-		if s.Flow != nil && (s.Flow.To.Addr() == netip.MustParseAddr("127.8.0.1") || s.Flow.To.Addr() == netip.MustParseAddr("127.9.9.1")) {
+		switch {
+		case s.Flow == nil:
+		case slices.Contains(hidden, s.Flow.To.Addr().String()):
 			t.Errorf("traced %+v", s.Flow)
+		case s.Flow.To == netip.MustParseAddrPort("127.9.0.5:4804"):
+			other++
 		}
+	}
+	if other == 0 {
+		t.Error("no datagram to the port of messages was traced")
 	}
 	if left := nft(t, "", "list", "tables"); strings.TrimSpace(left) != "table ip calico" {
 		t.Errorf("left: %s", left)

@@ -77,7 +77,8 @@ const (
 	flagDirectTraffic byte = 1 << 1
 )
 
-var magic = [4]byte{'h', 'w', 'l', 'k'}
+// Magic is the start of every message.
+const Magic = "hwlk"
 
 // ErrMalformed is the error of Decode for any input that is not a message of this version.
 var ErrMalformed = errors.New("not a message between gateways of version 1")
@@ -185,7 +186,7 @@ type Direct struct {
 // then TLVs of type 1, length 2 and value.
 func (m *Message) Encode() []byte {
 	out := make([]byte, headLength, max(headLength+128, m.Length))
-	copy(out, magic[:])
+	copy(out, Magic)
 	out[4] = version
 	binary.BigEndian.PutUint64(out[8:], m.From)
 	binary.BigEndian.PutUint64(out[16:], m.To)
@@ -289,7 +290,7 @@ func (d *Direct) append(out []byte) []byte {
 
 // Decode decodes a datagram. It does not retain raw. It skips TLVs of unknown types.
 func Decode(raw []byte) (*Message, error) {
-	if len(raw) < headLength || [4]byte(raw) != magic || raw[4] != version {
+	if len(raw) < headLength || string(raw[:len(Magic)]) != Magic || raw[4] != version {
 		return nil, ErrMalformed
 	}
 	m := &Message{From: binary.BigEndian.Uint64(raw[8:]), To: binary.BigEndian.Uint64(raw[16:]), Length: len(raw)}
