@@ -11,26 +11,26 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Names and numbers of IPsec.
+// Names and IDs of the kernel objects for IPsec.
 const (
-	// IPsecPrefix starts the name of every connection of ours.
+	// IPsecPrefix is the name prefix of all connections that the agent manages.
 	IPsecPrefix = "hawser-"
-	// IPsecLink is the device where packets enter and leave ESP: an xfrm interface, or the TUN
-	// device of our own charon, which always chooses this name.
+	// IPsecLink is the device where packets enter and leave ESP. It is an xfrm interface, or
+	// the TUN device of Hawser's own charon. charon always chooses this name.
 	IPsecLink = "ipsec0"
-	// IPsecOverlay starts the names of the VXLAN devices inside ESP; the outer family and -port
-	// follow.
+	// IPsecOverlay is the name prefix of the VXLAN devices inside ESP. The outer IP family and
+	// -port follow.
 	IPsecOverlay = "hw-ip"
-	// IPsecEvenOverlay and IPsecAltVNI are the name and VNI of the VXLAN in connections of even
-	// key epochs, and in alternate connections of odd epochs.
+	// IPsecEvenOverlay and IPsecAltVNI are the name prefix and VNI of the VXLAN devices in
+	// connections of even key epochs, and in alternate connections of odd epochs.
 	IPsecEvenOverlay = "hw-iq"
 	IPsecAltVNI      = 76
 	// IPsecIfID is the if_id of the xfrm interface and of its policies.
 	IPsecIfID = 73
 )
 
-// IPsec is one connection of charon: IKEv2 with one remote gateway, and one ESP tunnel in it
-// between one address of each.
+// IPsec is a charon connection to one remote gateway: an IKEv2 SA with one ESP tunnel, between
+// one address of each gateway.
 type IPsec struct {
 	Name string // starts with IPsecPrefix
 	// Remote is the endpoint of the remote gateway; invalid if the remote gateway initiates.
@@ -38,22 +38,23 @@ type IPsec struct {
 	LocalPort int
 	LocalID   string // IKE identities
 	RemoteID  string
-	// PrivateKey is the seed of our Ed25519 key. PublicKey is the remote gateway's key in
-	// base64.
+	// PrivateKey is the seed of this gateway's Ed25519 key. PublicKey is the remote gateway's
+	// key in base64.
 	PrivateKey fabric.Secret
 	PublicKey  string
 	LocalAddr  netip.Addr // inside ESP
 	RemoteAddr netip.Addr
-	// Initiator is true if this gateway opens the connection and replaces its keys.
+	// Initiator is true if this gateway initiates the connection and rekeys it.
 	Initiator     bool
 	Encapsulation string        // fabric.EncapsulationAuto ...
 	Proposals     []string      // fabric.ProposalAESGCM ..., in order of preference
-	Rekey         time.Duration // age at which the keys of ESP are replaced
+	Rekey         time.Duration // age at which the ESP keys are replaced
 	Origin        string
 }
 
 // IPsecName returns the name of the connection to a remote gateway with the keys of an epoch.
-// The first epoch is not part of the name. alternate is true for the alternate connection.
+// The name includes the epoch, unless it is the first. alternate selects the connection of the
+// secondary tunnel.
 func IPsecName(cluster, gateway string, epoch int, alternate bool) string {
 	name := IPsecPrefix + cluster + "." + gateway
 	if epoch > 1 {
@@ -65,7 +66,7 @@ func IPsecName(cluster, gateway string, epoch int, alternate bool) string {
 	return name
 }
 
-// Key is the name.
+// Key returns the name of the connection.
 func (c IPsec) Key() string { return c.Name }
 
 // Fields returns the configuration; the private key is never printed.
@@ -90,7 +91,7 @@ func (c IPsec) Fields() []diff.Field {
 	}
 }
 
-// secretOrNone is empty if the key is absent.
+// secretOrNone returns the key in base64; empty if absent.
 func secretOrNone(key fabric.Secret) string {
 	if key == (fabric.Secret{}) {
 		return ""

@@ -28,17 +28,18 @@ func nftTable() nftables.TableName {
 // errNftNoTable means that table inet hawser does not exist.
 var errNftNoTable = errors.New("table inet " + desired.TableName + " does not exist")
 
-// nftOn names the object that a change waits for while the table is missing.
+// nftOn is the ErrBlocked.On of changes that cannot be applied because the table is missing.
 const nftOn = "table inet " + desired.TableName
 
-// nftConn keeps a connection open between uses.
+// nftConn is a netlink connection that stays open between calls. It is safe for concurrent use.
 type nftConn struct {
 	opts NFTOptions
 	mu   sync.Mutex
 	conn *nftables.Conn
 }
 
-// use runs work with the connection, and closes it if it is broken afterwards.
+// use calls work with the connection. It opens the connection if needed, and closes it if it is
+// broken afterwards.
 func (c *nftConn) use(work func(*nftables.Conn) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +58,7 @@ func (c *nftConn) use(work func(*nftables.Conn) error) error {
 	return err
 }
 
-// nft runs work with a connection of its own in the namespace.
+// nft calls work with a new connection in the namespace, and closes the connection afterwards.
 func (ns *Namespace) nft(work func(*nftables.Conn) error) error {
 	return ns.inside(func() error {
 		conn, err := nftables.Dial(0)
@@ -78,7 +79,7 @@ func (ns *Namespace) nftCommit(write func(*nftables.Batch)) error {
 	})
 }
 
-// poll polls a change tracker.
+// poll returns the result of t.poll on the connection.
 func (c *nftConn) poll(t *nftChangeTracker) (current, touched uint32, err error) {
 	err = c.use(func(conn *nftables.Conn) (err error) {
 		current, touched, err = t.poll(conn)
@@ -98,7 +99,7 @@ func (c *nftConn) close() error {
 	return err
 }
 
-// nftStamp returns a generation as text.
+// nftStamp formats a generation as a version. It passes err through.
 func nftStamp(generation uint32, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -121,7 +122,8 @@ func (c *nftConn) retryRead(ctx context.Context, read func(*nftables.Conn) error
 	return err
 }
 
-// nftDigest returns the digest of the lines of a skeleton, in any order.
+// nftDigest returns a digest of the lines of a skeleton: the first 16 bytes of SHA-256, in
+// hexadecimal. It sorts lines in place, so their order does not matter.
 func nftDigest(lines []string) string {
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))

@@ -11,23 +11,24 @@ import (
 )
 
 // nftChangeTracker tracks which ruleset generations changed our table. kube-proxy changes
-// its own tables with every Service; those changes must not make us read ours again. The
-// kernel sends a transaction's events before its commit returns, so events that are not
-// read yet are recent.
+// its own tables with every Service. Such a change must not cause another read of our table.
+// The kernel sends a transaction's events before its commit returns, so only the events of
+// recent transactions can be missing.
 type nftChangeTracker struct {
 	opts    NFTOptions
-	changed trigger.Trigger // fired if others changed our table, or may have
+	changed trigger.Trigger // fires if another program changed our table, or may have
 
 	mu       sync.Mutex
 	listener *nftables.Listener // nil if not subscribed
 	upto     uint32             // generation of the latest event
-	touched  uint32             // latest generation that changed our table, except own ones
+	touched  uint32             // latest generation in which another program changed our table
 	within   bool               // the events of the current transaction include our table
-	own      map[uint32]bool    // generations made by commitOwn whose events were not read yet
+	own      map[uint32]bool    // generations of commitOwn whose events were not read yet
 }
 
-// commitOwn runs a transaction on top of a generation (0 = any). If it succeeds, it records the
-// next generation as ours. No event is read before that.
+// commitOwn runs a transaction that requires generation upon (0 = any). If transact returns
+// true, it records the next generation as ours. It holds the lock meanwhile, so the
+// transaction's events are read only afterwards.
 func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,8 +37,8 @@ func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) 
 	}
 }
 
-// poll returns the current generation, and the latest generation that changed our table.
-// Without events both are the current one.
+// poll returns the current generation, and the latest generation that changed our table. If
+// events are not available, both are the current generation.
 func (t *nftChangeTracker) poll(conn *nftables.Conn) (current, touched uint32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,14 +49,16 @@ func (t *nftChangeTracker) poll(conn *nftables.Conn) (current, touched uint32, e
 	if lost == nil {
 		lost = t.drain()
 	}
-	// More transactions may have completed since, but the events up to current must have arrived.
+	// If events up to current are missing, our table may have changed. upto may be newer than
+	// current: other transactions may have completed since.
 	if lost != nil || int32(t.upto-current) < 0 {
 		return current, current, nil
 	}
 	return t.upto, t.touched, nil
 }
 
-// subscribe subscribes once. All earlier changes count as changes of our table.
+// subscribe subscribes to events, unless it already has. All earlier changes count as changes of
+// our table.
 func (t *nftChangeTracker) subscribe() error {
 	if t.listener != nil {
 		return nil
@@ -77,8 +80,7 @@ func (t *nftChangeTracker) subscribe() error {
 	return nil
 }
 
-// drain handles all events that were received. After an error the next poll subscribes
-// again.
+// drain handles all received events. After an error, the next poll subscribes again.
 func (t *nftChangeTracker) drain() error {
 	err := t.listener.Poll(t.handle)
 	if err != nil {
@@ -89,7 +91,7 @@ func (t *nftChangeTracker) drain() error {
 	return err
 }
 
-// handle handles one event. A malformed one counts as a change of our table.
+// handle handles one event. A malformed event counts as a change of our table.
 func (t *nftChangeTracker) handle(e nftables.Event) {
 	if e.Generation == 0 {
 		t.within = t.within || e.Malformed || e.Table == nftTable()
@@ -115,7 +117,8 @@ func (t *nftChangeTracker) wait(ctx context.Context) error {
 	return fmt.Errorf("read nf_tables events: %w", err)
 }
 
-// drainAfter drains a listener after a wait, unless poll closed it because events were lost.
+// drainAfter drains the listener after a Wait that returned waited. It returns waited if that is
+// an error, and ErrInterrupted if poll closed the listener because events were lost.
 func (t *nftChangeTracker) drainAfter(listener *nftables.Listener, waited error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,17 +12,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Limits of an offer: far above the limits of a Service, and low enough that a cluster cannot
-// fill the memory of the others.
+// Limits of an offer. They are far above the limits of a Service. They prevent a cluster from
+// exhausting the memory of agents in other clusters.
 const (
 	maxPorts  = 256
-	maxLabels = 64 << 10 // bytes of all labels, and of all annotations
+	maxLabels = 64 << 10 // bytes of all keys and values; labels and annotations each
 )
 
 // MaxOffers limits the dynamic exports of one cluster; only the oldest are valid.
 const MaxOffers = 8192
 
-// excess returns the indexes of a cluster's exports beyond MaxOffers: the youngest.
+// excess returns the indexes of the youngest exports if a cluster has more than MaxOffers. age
+// returns the creation time of export i, and its key, which decides between equal times.
 func excess(count int, age func(i int) (time.Time, string)) []int {
 	if count <= MaxOffers {
 		return nil
@@ -39,7 +40,8 @@ func excess(count int, age func(i int) (time.Time, string)) []int {
 	return order[MaxOffers:]
 }
 
-// Check returns an error if other clusters refuse the offer. A cluster checks its own offers too.
+// Check returns an error if other clusters would refuse the offer. A cluster checks its own offers
+// too.
 func (o *Offer) Check() error {
 	if len(o.Ports) > maxPorts {
 		return fmt.Errorf("it has %d ports, which is more than %d", len(o.Ports), maxPorts)
@@ -89,7 +91,7 @@ func (o *Offer) Check() error {
 }
 
 // isPropagated reports whether a label or annotation may be copied from an export to the
-// imports of all clusters. KEP-1645 itself has two in a reserved domain.
+// imports of all clusters. KEP-1645 defines two labels in a reserved domain; both may be copied.
 func isPropagated(key string) bool {
 	if key == "multicluster.kubernetes.io/service-name" || key == "multicluster.kubernetes.io/source-cluster" {
 		return true
@@ -104,8 +106,8 @@ func isPropagated(key string) bool {
 	return true
 }
 
-// shared returns the offer without labels and annotations that imports must not have. This also
-// applies in the own cluster.
+// shared returns the offer without the labels and annotations that imports must not have. The
+// import in the exporting cluster must not have them either.
 func (o *Offer) shared() *Offer {
 	out := *o
 	out.Labels, out.Annotations = shareable(o.Labels), shareable(o.Annotations)
@@ -115,7 +117,8 @@ func (o *Offer) shared() *Offer {
 	return &out
 }
 
-// shareable returns the entries that imports may have; entries itself if these are all.
+// shareable returns the entries that imports may have. If imports may have all, it returns
+// entries itself instead of a copy.
 func shareable(entries map[string]string) map[string]string {
 	out := entries
 	for key := range entries {

@@ -12,21 +12,20 @@ import (
 
 // LocalPods describes the pods on a gateway's own node.
 type LocalPods struct {
-	// Pods are the prefixes (or single addresses) of the pods on this node. If they are not
-	// known for this node, they are the pods of the whole cluster: flows that another node
-	// handed over have a mark. Flows of unlisted pods are still found if a service address was
-	// translated here.
+	// Pods lists the prefixes (or single addresses) of the pods on this node. If they are
+	// unknown, it lists the pods of the whole cluster; a mark then identifies the flows that
+	// another node handed over. Flows of unlisted pods are still found if this node translated
+	// a Service address.
 	Pods []netip.Prefix
-	// KeepSource are sources that enter a tunnel untranslated (flat clusters).
+	// KeepSource lists the sources whose packets enter a tunnel untranslated (flat clusters).
 	KeepSource []netip.Prefix
 }
 
-// linkChange is a cluster for which this gateway's own link started or stopped to carry
-// traffic.
+// linkChange is a cluster whose traffic started or stopped using this gateway's own link.
 type linkChange struct {
 	cluster  string
 	prefixes []netip.Prefix
-	nowOwn   bool
+	nowOwn   bool // the cluster's traffic now uses the link
 	// fromNodesOnly is true if only traffic from other nodes changed its path.
 	fromNodesOnly bool
 	once          bool // one check is enough
@@ -44,35 +43,36 @@ func (t *linkChange) isFirst() bool { return t.checks == 0 && t.passes == 0 }
 // maxPasses limits the passes of one check. A check ends with a pass that finds no stale entry.
 const maxPasses = 3
 
-// rebuildEntries rebuilds the entries of flows of pods on a gateway's own node. One entry holds
-// both the translation of every node and the translation of a gateway. The kernel decides both
-// with the first packet. When the path moves between this gateway's own link and another
-// gateway, the entry is stale.
+// rebuildEntries rebuilds the stale entries of flows of pods on a gateway's own node. It makes one
+// pass, and returns the number of rebuilt flows. A change that a newer one replaced gets no more
+// passes (schedule.checked).
 //
-// For a flow that a pod began, the pod's own address would enter the tunnel, or an egress
-// address would go to the other gateway. Such entries are deleted. A refresh packet through
-// this host's own stack creates each one again, as the flow's next packet would.
+// On a gateway, one entry stores both the translation that every node makes and the gateway's
+// translation. The kernel selects both for the flow's first packet. When the path moves between
+// this gateway's own link and another gateway, the entry becomes stale.
 //
-// Replies that arrive by the other path create a separate, crossed entry: the remote end moves
-// a moment before or after this one. A crossed entry occupies the port that the flow needs, so
-// the kernel would assign the flow a different port. Crossed entries are deleted before the
-// refresh packets are sent. A flow that lost its port to a crossed entry is rebuilt as well.
+// With a stale entry, the packets of a flow from a local pod have the wrong source. The pod's own
+// address would enter the tunnel, or an egress address would go to the other gateway. Such
+// entries are deleted. A refresh packet through this host's own stack creates each one again, as
+// the flow's next packet would.
 //
-// For a flow to a local backend, one path's entry has the export's address, and the other
-// path's would have the pod's. Both expect the same reply, so the newer entry would get a
-// different port. Such entries are deleted too; the next packet of either end creates them
+// The remote end moves its path a moment before or after this end. Meanwhile, replies by the
+// other path create a separate entry: a crossed entry. It occupies the port that the flow needs,
+// so the kernel would assign the flow a different port. Crossed entries are deleted before the
+// refresh packets are sent. A flow that lost its port to a crossed entry is also rebuilt.
+//
+// For a flow to a local backend, the two paths create different entries: one with the export's
+// address, one with the pod's address. Both expect the same reply, so the newer entry would get
+// a different port. Such entries are also deleted. The next packet of either end creates them
 // again.
 //
-// In between, a packet of the server would reach the pod untranslated, and the pod would reply
-// with a reset. For those milliseconds, packets from the cluster to the pods of this node are
-// blocked.
+// Between the deletion and the refresh packet, a packet from the server would reach the pod
+// untranslated. The pod would reply with a reset. So packets from the cluster to the pods of
+// this node are blocked for these milliseconds.
 //
-// Entries of half-open connections are deleted as well. The repeated SYN has established the
-// connection by another gateway. If the path returned within the two minutes of the half-open
-// entry, the kernel would treat all packets of the connection as invalid.
-//
-// It makes one pass, and returns the number of rebuilt flows. Replaced changes are not
-// continued (schedule.checked).
+// Entries of half-open connections are also deleted. The client has repeated the SYN and
+// established the connection through another gateway. A half-open entry exists for two minutes.
+// If the path returned earlier, the kernel would treat all packets of the connection as invalid.
 func rebuildEntries(ctx context.Context, changes []*linkChange, own LocalPods) (int, error) {
 	found, err := findStale(ctx, changes, own)
 	if err != nil {
@@ -118,8 +118,8 @@ func rebuildEntries(ctx context.Context, changes []*linkChange, own LocalPods) (
 	return n, err
 }
 
-// raw sends through this host's own stack, with any source. The output hooks translate as for a
-// packet from a pod.
+// raw sends packets with any source address through this host's own stack. The output hooks of
+// netfilter translate them like packets from a pod.
 type raw struct{ v4, v6 int }
 
 func (r *raw) close() {

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// staleFlow is a flow whose entry is older than a link change.
+// staleFlow is a flow whose conntrack entry predates a link change.
 type staleFlow struct {
 	Flow
-	local bool  // begun by a pod on this node; other nodes refresh their own flows
-	ttl   uint8 // expires after the gateway that carries the flow
+	local bool  // a pod on this node initiated it; other nodes refresh their own flows
+	ttl   uint8 // of the refresh packet, which expires after the gateway that forwards the flow
 }
 
 // staleEntries are the entries that a link change invalidated.
@@ -21,13 +21,14 @@ type staleEntries struct {
 	halfOpen []Flow
 }
 
-// flowKey identifies a flow by the pod's end and the remote end, as the gateway sees them.
+// flowKey identifies a flow by protocol, and by address and port of the pod and of the remote
+// end, as the gateway sees them. Sources are untranslated, destinations are translated.
 type flowKey struct {
 	protocol    uint8
 	pod, remote netip.AddrPort
 }
 
-// staleFinder finds the stale entries.
+// staleFinder selects the stale entries of one conntrack dump.
 type staleFinder struct {
 	staleEntries
 	changes    map[string][]*linkChange
@@ -35,15 +36,15 @@ type staleFinder struct {
 	pods       *lookup
 	keepSource *lookup
 
-	outbound map[flowKey]bool // flows that pods of this node began
+	outbound map[flowKey]bool // flows that pods of this node initiated
 	inbound  []inboundEntry
-	others   []staleFlow // flows of pods of this node with another port
+	others   []staleFlow // flows of local pods that are not stale but leave with another port
 }
 
-// inboundEntry is an entry that began with a packet from a cluster to a pod of this node.
+// inboundEntry is an entry that a packet from a remote cluster to a pod of this node created.
 type inboundEntry struct {
 	Flow
-	stale bool // unless it is crossed
+	stale bool // ignored if the entry is crossed
 }
 
 func findStale(ctx context.Context, changes []*linkChange, own LocalPods) (staleEntries, error) {
@@ -75,7 +76,8 @@ func (s *staleFinder) check(f *Flow) {
 	}
 }
 
-// checkInbound checks the entry of a flow from a cluster.
+// checkInbound records the entry of a flow from a remote cluster. It reports whether the entry is
+// stale.
 func (s *staleFinder) checkInbound(f *Flow, changes []*linkChange) (is bool) {
 	_, pod := s.pods.find(f.Reply.From.Addr())
 	_, keeps := s.keepSource.find(f.Reply.From.Addr())
@@ -95,7 +97,8 @@ func (s *staleFinder) checkInbound(f *Flow, changes []*linkChange) (is bool) {
 	return is
 }
 
-// checkOutbound checks the entry of a flow to a cluster.
+// checkOutbound records the entry of a flow to a remote cluster. It reports whether the entry is
+// stale.
 func (s *staleFinder) checkOutbound(f *Flow, changes []*linkChange) (is bool) {
 	_, pod := s.pods.find(f.Orig.From.Addr())
 	pod = pod && f.Mark == 0
@@ -142,19 +145,21 @@ func (s *staleFinder) match() {
 	}
 }
 
-// isStaleBackend reports whether the other path created the entry of a flow to a local pod:
-// packets by another gateway arrive with the pod's address. A flow to the pod's own address
-// (flat clusters) looks the same and is rebuilt as well.
+// isStaleBackend reports whether a packet by the other path created the entry of a flow to a
+// local pod. Packets through another gateway arrive with the pod's address as destination. In
+// flat clusters, a flow to the pod's own address looks the same and is also rebuilt.
 func (t *linkChange) isStaleBackend(f *Flow) bool {
 	return !t.fromNodesOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
 }
 
 // cameFromSibling reports whether a sibling gateway translated the packet that created this
-// entry of another node's pod. This gateway handed it the flow while it had no link, and the
-// replies came back here. Now the pod's packets would enter the link untranslated.
+// entry. The flow's pod is on another node. While this gateway had no link, it handed the flow
+// to the sibling, but the replies arrived at this gateway. Because of the entry, the pod's
+// packets would now enter the link untranslated.
 func (t *linkChange) cameFromSibling(f *Flow) bool { return t.nowOwn && f.Orig.To == f.Reply.From }
 
-// checkStale reports whether a flow's entry has the source address of the other path.
+// checkStale reports whether a flow's entry has the source address of the other path. It also
+// returns the flow with the TTL of its refresh packet.
 func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is bool) {
 	w = staleFlow{Flow: *f, local: local, ttl: hops}
 	if t.nowOwn {
@@ -166,16 +171,16 @@ func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is boo
 	if t.nowOwn {
 		return w, f.keepsSource() && !keeps
 	}
-	// The other gateway handles a translated flow of another node. The flow goes to that
-	// gateway directly, or still comes here and leaves by this gateway's link.
+	// Translated flows of other nodes are not stale here. The other gateway handles them. They
+	// reach it directly, or still arrive here and leave by this gateway's link.
 	return w, local && !f.keepsSource()
 }
 
-// lookup finds the name of a prefix by address. Each prefix length costs one map access, for
-// any number of prefixes.
+// lookup maps prefixes to names, for longest prefix match. A search needs one map access per
+// prefix length; the number of prefixes does not matter.
 type lookup struct {
 	names   map[netip.Prefix]string
-	lengths []int // of IPv4 prefixes; IPv6 from 1000 up; the longest first
+	lengths []int // of prefixes, plus lengthIPv6 for IPv6; in descending order
 }
 
 const lengthIPv6 = 1000

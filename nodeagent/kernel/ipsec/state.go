@@ -15,16 +15,16 @@ import (
 type State struct {
 	Up         bool           // the connection can carry packets
 	Connecting bool           // an exchange is in progress
-	Since      time.Time      // of Up
-	Endpoint   netip.AddrPort // of the other gateway
-	Cipher     string         // AES_GCM_16-256
+	Since      time.Time      // time when Up became true
+	Endpoint   netip.AddrPort // of the remote gateway
+	Cipher     string         // for example AES_GCM_16-256
 	UDPEncap   bool           // ESP is in UDP
 	SPIIn      string         // hexadecimal
 	SPIOut     string
-	Rekeys     int // ESP rekeyings that the agent observed, since Up
+	Rekeys     int // ESP rekeyings that the agent observed since Up became true
 }
 
-// states reads all our connections with an association.
+// states returns the state of each connection of the agent that has an IKE SA, by name.
 func states(ctx context.Context, client *vici.Client) (map[string]State, error) {
 	out := map[string]State{}
 	err := client.Stream(ctx, "list-sas", "list-sa", vici.Section{"noblock": "yes"}, func(s vici.Section) error {
@@ -38,7 +38,7 @@ func states(ctx context.Context, client *vici.Client) (map[string]State, error) 
 	return out, err
 }
 
-// with merges the states of two IKE associations of one connection.
+// with merges the states of two IKE SAs of one connection.
 func (s State) with(other State) State {
 	if s.Up {
 		return s

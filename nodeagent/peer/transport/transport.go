@@ -1,6 +1,6 @@
 // Package transport exchanges datagrams between agents about links: liveness, path MTU, migrations
-// and endpoints. It owns the sockets and the one goroutine that sends. The content is up to its
-// protocols, which have no goroutine, socket or clock.
+// and endpoints. It owns the sockets and the only goroutine that sends. Its protocols define the
+// content. They have no goroutine, socket or clock.
 package transport
 
 import (
@@ -26,13 +26,13 @@ type Packet struct {
 
 // Protocol is one protocol of a Transport. Its methods must be safe for concurrent use.
 type Protocol interface {
-	// Sockets returns the addresses to receive on. Unless all is set, it may return nil if they
-	// did not change.
+	// Sockets returns the addresses to receive on. If all is false, it may return nil to report
+	// no change.
 	Sockets(all bool) map[socket.Bind]bool
 	// Tick returns the packets that are due and the time until the next tick. It must not
 	// block.
 	Tick(now time.Time) ([]socket.Datagram, time.Duration)
-	// Sent receives the number of sent and failed packets.
+	// Sent records how many packets of the last Tick were sent, and how many failed.
 	Sent(sent, failed uint64)
 	// Receive handles a packet, which may be for another protocol, and returns the replies.
 	Receive(now time.Time, in Packet) []socket.Datagram
@@ -40,7 +40,7 @@ type Protocol interface {
 
 // Config is the fixed configuration of a Transport.
 type Config struct {
-	Port uint16 // UDP, of both ends; desired.ProbePort
+	Port uint16 // UDP port of both ends: desired.ProbePort
 	Log  *slog.Logger
 	// Wake fires if a protocol may have a packet to send before the time that Tick returned.
 	Wake      trigger.Trigger
@@ -50,17 +50,17 @@ type Config struct {
 // Transport runs protocols over one set of sockets.
 type Transport struct {
 	config    Config
-	places    []map[socket.Bind]bool // by protocol
+	places    []map[socket.Bind]bool // by index of the protocol
 	malformed atomic.Uint64
 }
 
-// New returns a Transport that has sent nothing yet.
+// New returns a Transport. Run starts it.
 func New(config Config) *Transport {
 	return &Transport{config: config, places: make([]map[socket.Bind]bool, len(config.Protocols))}
 }
 
-// Run sends and receives until ctx is done, and returns when all its goroutines have. It opens the
-// sockets in the network namespace of the calling thread.
+// Run sends and receives until ctx is done. It returns after all its goroutines have ended. It
+// opens the sockets in the network namespace of the calling thread.
 func (t *Transport) Run(ctx context.Context) error {
 	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive, Changed: t.config.Wake.Fire})
 	defer sockets.Close()
@@ -76,7 +76,7 @@ func (t *Transport) Run(ctx context.Context) error {
 	return nil
 }
 
-// Malformed returns the number of received datagrams that are no messages.
+// Malformed returns the number of received datagrams that could not be decoded.
 func (t *Transport) Malformed() uint64 { return t.malformed.Load() }
 
 // wanted returns all sockets that the protocols need; nil if they did not change.

@@ -24,8 +24,8 @@ import (
 // Recording is the sequence of observations of one agent.
 type Recording struct {
 	Cluster, Node string
-	Fabrics       map[string][]byte // by digest, as from fabric.Compress
-	Saved         round.SavedLive   // by the previous agent
+	Fabrics       map[string][]byte // compressed by fabric.Compress; by digest
+	Saved         round.SavedLive   // state that the previous agent saved
 	Moments       []Moment
 }
 
@@ -42,8 +42,8 @@ type Moment struct {
 // interval is the time between two requests to an agent.
 const interval = 50 * time.Millisecond
 
-// Record records the agent of a lab node until ctx is done. dir is the node's folder, CLUSTER-NAME;
-// its name is the name of the node. While the agent is down the recording has a gap.
+// Record records the agent of a lab node until ctx is done. dir is the node's folder. Its base
+// name, CLUSTER-NAME, is the name of the node. While the agent is down, the recording has a gap.
 func Record(ctx context.Context, dir string) (Recording, error) {
 	node := filepath.Base(dir)
 	cluster, _, _ := strings.Cut(node, "-")
@@ -67,14 +67,15 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 		}
 		_, digest, err := fabric.Decode(packed)
 		if err != nil {
-			continue // a fault of the lab
+			continue // an error of the lab, not of the agent
 		}
 		r.Fabrics[digest] = packed
 		sight.Peers.Spec = nil
 		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
 		for i := range m.Peers.Links.Links {
 			l := &m.Peers.Links.Links[i]
-			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0 // these change in each round and decide nothing
+			// These change in each round, and no decision depends on them.
+			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0
 		}
 		raw, err := json.Marshal(m)
 		if err != nil {
@@ -87,7 +88,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 	}
 }
 
-// Write writes a recording to the file NAME.json.gz.
+// Write writes the recording to a file NAME.json.gz, as compressed JSON.
 func (r Recording) Write(file string) error {
 	raw, err := json.Marshal(r)
 	if err != nil {

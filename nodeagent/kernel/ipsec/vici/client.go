@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/internal/unixsocket"
 )
 
-// The types of packets.
+// Types of vici packets.
 const (
 	cmdRequest      = 0
 	cmdResponse     = 1
@@ -24,7 +24,7 @@ const (
 	event           = 7
 )
 
-// maxSegment bounds one packet, bytes.
+// maxSegment is the maximum size of a packet in bytes, without its length field.
 const maxSegment = 512 << 10
 
 // ErrRefused means that charon understood a command and refused it.
@@ -34,7 +34,7 @@ var ErrRefused = errors.New("charon refuses")
 // than ErrRefused it must be closed.
 type Client struct{ conn net.Conn }
 
-// Dial connects to the socket of a charon.
+// Dial connects to charon's vici socket.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	conn, err := unixsocket.Dial(ctx, socket)
 	if err != nil {
@@ -51,8 +51,8 @@ func (c *Client) Call(ctx context.Context, command string, in Section) (Section,
 	return c.call(ctx, command, in, nil)
 }
 
-// Stream is Call for commands that stream events first. It calls each with every event of the
-// name.
+// Stream sends a command whose response follows a stream of events. It calls each for every event
+// with the given name.
 func (c *Client) Stream(ctx context.Context, command, name string, in Section, each func(Section) error) error {
 	if err := c.register(ctx, eventRegister, name); err != nil {
 		return err
@@ -63,7 +63,8 @@ func (c *Client) Stream(ctx context.Context, command, name string, in Section, e
 	return c.register(ctx, eventUnregister, name)
 }
 
-// Listen calls each with every event of the names until ctx ends or each fails.
+// Listen calls each for every event with one of the names. It returns if ctx is done, or if the
+// connection or each fails.
 func (c *Client) Listen(ctx context.Context, names []string, each func(name string, message Section) error) error {
 	for _, name := range names {
 		if err := c.register(ctx, eventRegister, name); err != nil {
@@ -126,13 +127,13 @@ func (c *Client) register(ctx context.Context, kind byte, name string) error {
 			return fmt.Errorf("register vici event %s: %w", name, errors.Join(ctx.Err(), err))
 		case p.kind == eventConfirm:
 			return nil
-		case p.kind != event: // sent before the registration
+		case p.kind != event: // an event may precede the confirmation
 			return fmt.Errorf("register vici event %s: packet of type %d", name, p.kind)
 		}
 	}
 }
 
-// bound ends reads and writes when ctx is done, until release is called.
+// bound aborts reads and writes once ctx is done. After release, ctx has no effect.
 func (c *Client) bound(ctx context.Context) (release func()) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	return func() { stop() }
@@ -177,7 +178,7 @@ func (c *Client) receive() (packet, error) {
 	return parse(raw)
 }
 
-// parse decodes the content of a segment.
+// parse decodes a packet without its length field.
 func parse(raw []byte) (packet, error) {
 	if len(raw) == 0 {
 		return packet{}, fmt.Errorf("%w: empty", ErrFormat)
