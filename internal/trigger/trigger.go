@@ -1,4 +1,4 @@
-// Package trigger wakes loops that otherwise sleep: something came, or it is time.
+// Package trigger wakes loops on events and after a time.
 package trigger
 
 import (
@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Trigger is rung by many and heard by one. Rung again before it was heard, it says
-// the same.
+// Trigger is a channel of size one that wakes a loop. Several calls of Fire before the loop receives
+// have the effect of one.
 type Trigger chan struct{}
 
-// New makes a bell.
+// New returns a Trigger.
 func New() Trigger { return make(Trigger, 1) }
 
-// Fire never blocks.
-func (b Trigger) Fire() {
+// Fire wakes the loop. It never blocks.
+func (t Trigger) Fire() {
 	select {
-	case b <- struct{}{}:
+	case t <- struct{}{}:
 	default:
 	}
 }
 
-// Run does a step at once, and then whenever the bell rings or the time is over
-// that the step before gave, until ctx ends.
-func (b Trigger) Run(ctx context.Context, step func() (next time.Duration)) {
+// Run calls step at once, after each Fire, and when the time that the last call returned is over. It
+// returns when ctx is done.
+func (t Trigger) Run(ctx context.Context, step func() (next time.Duration)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b:
+		case <-t:
 		case <-timer.C:
 		}
 		timer.Reset(step())
