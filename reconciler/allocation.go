@@ -11,40 +11,42 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// LockInput is the input that determines the current addresses.
+// LockInput is the input of Allocate.
 type LockInput struct {
 	Set       *schema.ClusterSet
-	File      string // name of the committed lock for messages
+	File      string // path of the committed lock, for messages
 	Committed []byte // committed lock; nil if absent
 	Published []byte // published lock; nil before the first publication
-	// PublishedUnknown keeps all committed allocations, because each may be published.
+	// PublishedUnknown means that the published lock is unknown. Allocate then retains all
+	// committed allocations, because any of them may be published.
 	PublishedUnknown bool
-	// FixMoves corrects, with a warning, a committed lock that would move a published
-	// allocation. Otherwise such a lock is an error.
+	// FixMoves corrects a committed lock that would move a published allocation, and adds a
+	// warning. Without FixMoves such a lock is an error.
 	FixMoves bool
 }
 
-// Allocation is the lock that a topology is built with.
+// Allocation is the result of Allocate.
 type Allocation struct {
 	Lock *lockfile.Lock
-	// Stale lists what the committed lock lacks; empty = the committed lock equals Lock.
+	// Stale lists why the committed lock differs from Lock; empty if they are equal.
 	Stale    diag.List
-	Warnings diag.List // moved allocations, and allocations with another holder
+	Warnings diag.List // corrected moves, duplicate addresses, warnings of allocate.Allocate
 }
 
-// Allocate returns the lock for a topology. Published allocations stay with their claims.
-// A complete committed lock that agrees with them does not change. Otherwise missing
-// allocations come from the published lock, or are new. A cluster that was never published is
-// allocated from scratch if its prefixes changed. The list holds errors if a lock
-// cannot be read, if the committed lock would move a published allocation
-// (lockmerge.CodeWouldMove), or if an allocation does not fit.
+// Allocate returns the lock for a topology. Published allocations keep their claims. The
+// committed lock does not change if it is complete and agrees with the published lock. Otherwise
+// missing allocations come from the published lock, or are new. If the prefixes of an unpublished
+// cluster change, its block and addresses are allocated again; gateway addresses stay.
+//
+// The list has errors if a lock cannot be read or an allocation does not fit. The code
+// lockmerge.CodeWouldMove means that the committed lock would move a published allocation.
 func Allocate(in LockInput) (Allocation, diag.List) {
 	committed, list := lockfile.Read(in.File, in.Committed)
 	if list.HasErrors() {
 		return Allocation{}, list
 	}
 	published, list := lockfile.Read("published "+LockFile, in.Published)
-	if list.HasErrors() { // without the lock current addresses might move
+	if list.HasErrors() { // without the published lock, published addresses might move
 		return Allocation{}, list
 	}
 	base, found := committed, diag.List(nil)
@@ -73,7 +75,7 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	case len(resized) > 0:
 		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
 			Summary: "the lock is stale: it has other prefixes of " + humanize.FirstN(resized, 3), Hint: "run hawser allocate, and commit the lock"}}
-	case len(in.Published) > 0: // base has more allocations
+	case len(in.Published) > 0: // stale is about base, which includes the published allocations
 		stale = allocate.Check(in.Set, committed)
 	}
 	if len(stale) == 0 && mended.HasErrors() {

@@ -14,19 +14,19 @@ import (
 	"hawser.dev/hawser/internal/yamlsize"
 )
 
-// Bounds of one build. kustomize builds a folder again for each entry that names it, and looks
-// at each object for each patch with a target, which takes about a millisecond.
+// Limits of one build. kustomize rebuilds a folder for each entry that refers to it. It matches
+// every object against every patch with a target, which takes about 1 ms per match.
 const (
-	maxVisits   = 256      // folders, counted once for each build
-	maxDepth    = 32       // folders that lead to one another
-	maxBytes    = 64 << 20 // bytes of files, counted once for each read
+	maxVisits   = 256      // builds of folders; a folder counts once per build
+	maxDepth    = 32       // levels of nested folders
+	maxBytes    = 64 << 20 // bytes that are read; a file counts once per read
 	maxPatches  = 2_000
 	maxMatches  = 20_000 // objects times folders and patches with a target
-	maxExpanded = 10_000 // YAML nodes of a file whose aliases are written out
+	maxExpanded = 10_000 // YAML nodes that the aliases of a document add
 	maxValues   = yamlsize.MaxValues
 )
 
-// work counts what a build does.
+// work is the cost of a build.
 type work struct{ visits, bytes, values, objects, patches, targeted int }
 
 func (w work) plus(o work) work {
@@ -36,10 +36,10 @@ func (w work) plus(o work) work {
 	}
 }
 
-// saturated keeps sums and products of two counts below an overflow.
+// saturated returns at most math.MaxInt32, so that sums and products of two counts do not overflow.
 func saturated(n int) int { return min(n, math.MaxInt32) }
 
-// excess returns which bound the work exceeds, or "".
+// excess returns a message about the first limit that the work exceeds, or "".
 func (w work) excess() string {
 	switch matches := w.objects * (w.visits + w.targeted); {
 	case w.visits > maxVisits:
@@ -56,15 +56,15 @@ func (w work) excess() string {
 	return ""
 }
 
-// content is what a build needs to know of a YAML file.
+// content is the part of a YAML file that is relevant to the limits.
 type content struct {
-	values  int // at least as many as YAML values
-	objects int
-	aliases bool // aliases expand to too many values
-	copies  int  // line of the first operation copy, or 0
+	values  int  // indicators of YAML values, see yamlsize.Values
+	objects int  // upper bound of Kubernetes objects
+	aliases bool // aliases add more than maxExpanded nodes
+	copies  int  // line of the first JSON patch operation "copy", or 0
 }
 
-// read returns the content of a file of the tree.
+// read returns the content of a file of the tree. It inspects each file once.
 func (c *checker) read(name string) content {
 	done, ok := c.files[name]
 	if !ok {
@@ -74,12 +74,12 @@ func (c *checker) read(name string) content {
 	return done
 }
 
-// inspect counts the objects of a YAML text, and looks for what makes a build grow without
-// bound: aliases of aliases, and JSON patches that copy a value into itself.
+// inspect counts the objects of a YAML text. It also detects two causes of exponential growth:
+// aliases of aliases, and JSON patches that copy a value into itself.
 func inspect(raw []byte) content {
 	out := content{values: yamlsize.Values(raw)}
 	if out.values > maxValues {
-		return out // the build is refused
+		return out // excess rejects the build
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	for {
@@ -89,7 +89,7 @@ func inspect(raw []byte) content {
 			return out
 		}
 		if err != nil {
-			return out // kustomize reports it, or the file is no YAML and is not read as such
+			return out // kustomize reports the error if it reads the file as YAML
 		}
 		out.objects += objects(&doc)
 		out.aliases = out.aliases || expanded(&doc, map[*yaml.Node]int{})-written(&doc) > maxExpanded
@@ -97,7 +97,8 @@ func inspect(raw []byte) content {
 	}
 }
 
-// checkContent adds findings about a file that a field names, or about the patch at a place.
+// checkContent adds findings about the content of a file or of an inline patch. patch reports
+// whether kustomize reads the content as a patch.
 func (c *checker) checkContent(at diag.Pos, read content, patch bool) {
 	if read.aliases {
 		c.add(at, CodeBound, fmt.Sprintf("has YAML aliases that expand to more than %d values", maxExpanded), "write the values out")
@@ -107,7 +108,7 @@ func (c *checker) checkContent(at diag.Pos, read content, patch bool) {
 	}
 }
 
-// written counts the nodes below a node without expanding aliases.
+// written counts a node and the nodes below it, without expanding aliases.
 func written(n *yaml.Node) int {
 	total := 1
 	for _, child := range n.Content {
@@ -116,7 +117,7 @@ func written(n *yaml.Node) int {
 	return total
 }
 
-// objects counts the mappings with a key kind: at least as many as there are objects.
+// objects counts the mappings with a key "kind". The result is an upper bound of the objects.
 func objects(n *yaml.Node) int {
 	count := 0
 	if n.Kind == yaml.MappingNode {
@@ -159,14 +160,14 @@ func resolved(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// expanded counts the nodes below a node with all aliases written out. An alias of a node
-// around it has no end.
+// expanded counts a node and the nodes below it, with all aliases expanded. An alias of its own
+// ancestor counts as math.MaxInt32.
 func expanded(n *yaml.Node, counts map[*yaml.Node]int) int {
 	n = resolved(n)
 	if done, ok := counts[n]; ok {
 		return done
 	}
-	counts[n] = math.MaxInt32 // until it is counted
+	counts[n] = math.MaxInt32 // for aliases of n below n
 	total := 1
 	for _, child := range n.Content {
 		total = saturated(total + expanded(child, counts))

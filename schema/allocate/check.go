@@ -11,15 +11,15 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// Check reports why hawser allocate must run: missing allocations (code lock-stale),
-// duplicates after a merge (lock-conflict), and requests that do not fit. An empty
-// list means that Allocate would neither add nor move an address.
+// Check returns the reasons to run hawser allocate: missing allocations (code lock-stale),
+// duplicates after a merge (lock-conflict), and requests that do not fit. If the list is empty,
+// Allocate would neither add nor move an address.
 func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
 	_, _, stale := AllocateAndCheck(top, lock)
 	return stale
 }
 
-// AllocateAndCheck runs Allocate and Check on one lock in one pass.
+// AllocateAndCheck returns the results of Allocate and Check for the same lock, and allocates once.
 func AllocateAndCheck(top *schema.ClusterSet, lock *lockfile.Lock) (allocated *lockfile.Lock, list, stale diag.List) {
 	a := run(top, lock)
 	return a.lock, a.list, a.stale()
@@ -41,7 +41,7 @@ func (a *allocator) stale() diag.List {
 }
 
 // IsAppendOnly reports whether l equals before, or the result of Allocate for before and a valid
-// topology. Otherwise an address was moved or taken by hand.
+// top. Otherwise l has manual edits of addresses.
 func IsAppendOnly(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if len(l.Conflicts) > 0 {
 		return false

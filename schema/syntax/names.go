@@ -7,9 +7,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Nearest returns the name that the user most likely meant, or "" if none is near. A
-// near name differs only in case or separators, or by at most one edit in three
-// characters and two edits in total.
+// Nearest returns the name that the user most likely meant, or "" if no name is similar. A similar
+// name differs only in case or separators, or by at most two edits and one edit per three bytes of
+// text.
 func Nearest(text string, names []string) string {
 	best, limit, squashed := "", min(len(text)/3, 2)+1, squash(text)
 	for _, name := range names {
@@ -35,10 +35,12 @@ func squash(text string) string {
 // maxEdited is the length in bytes of the longest text that edits compares.
 const maxEdited = 64
 
-// edits returns the number of insertions, deletions, replacements and swaps of
-// neighbouring characters that turn a into b (optimal string alignment distance).
+// edits returns the number of insertions, deletions, replacements and swaps of neighbouring bytes
+// that turn a into b (optimal string alignment distance). It returns the longer length if a text
+// exceeds maxEdited or the lengths differ by more than two.
 func edits(a, b string) int {
-	if max(len(a), len(b)) > maxEdited || max(len(a)-len(b), len(b)-len(a)) > 2 { // Nearest allows two edits
+	// Nearest allows two edits.
+	if max(len(a), len(b)) > maxEdited || max(len(a)-len(b), len(b)-len(a)) > 2 {
 		return max(len(a), len(b))
 	}
 	var rows [3][maxEdited + 1]int
@@ -63,7 +65,8 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// SuggestLabel returns the DNS label that the user most likely meant.
+// SuggestLabel returns the DNS label that the user most likely meant. The result may be empty or
+// too long.
 func SuggestLabel(text string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// exports checks the services.
+// exports checks the exports that the topology declares.
 func (c *checker) exports() {
 	seen := uniqueness{}
 	for i, path := range c.exportPaths {
@@ -37,8 +37,8 @@ func (c *checker) exports() {
 	}
 }
 
-// longNames finds DNS names of an export that are longer than DNS allows. Of pods it knows only
-// the declared hostnames; the agents report the others.
+// longNames reports DNS names of an export that are longer than DNS allows. It checks only the
+// declared hostnames of pods; the agents report other pods.
 func (c *checker) longNames(e *schema.Export, path string) {
 	domains := append([]string{c.set.Spec.Domain}, c.set.Spec.ExtraDomains...)
 	wrong := func(domain string) bool { return !fabric.IsDomain(domain) }
@@ -67,8 +67,8 @@ func (c *checker) longNames(e *schema.Export, path string) {
 	}
 }
 
-// exportName checks the name of an export. One with a dot is most likely the name
-// that clients use, which ends in the namespace.
+// exportName checks the name of an export. A name with a dot is most likely NAME.NAMESPACE, as
+// clients use it; the hint then has both parts.
 func (c *checker) exportName(path, text string) {
 	name, namespace, dotted := strings.Cut(text, ".")
 	if !dotted || !fabric.IsLabel(name) || !fabric.IsLabel(namespace) {
@@ -88,7 +88,7 @@ func (c *checker) allow(e *schema.Export, path string) {
 	}
 }
 
-// ports checks what Kubernetes checks in the ports of a Service.
+// ports applies the rules of Kubernetes for the ports of a Service.
 func (c *checker) ports(e *schema.Export, path string) {
 	names, numbers := uniqueness{}, uniqueness{}
 	for i := range e.Ports {
@@ -109,7 +109,8 @@ func (c *checker) ports(e *schema.Export, path string) {
 	}
 }
 
-// balance checks that each policy has what it needs, and only that.
+// balance checks that weights and order match the policy and list exporting clusters. A headless
+// export accepts only local-first.
 func (c *checker) balance(e *schema.Export, path string) {
 	b := &e.Balance
 	c.onlyWith(path+".weights", len(b.Weights) > 0, b.Policy == fabric.Weighted, "policy: weighted")
@@ -146,7 +147,8 @@ func (c *checker) exporting(e *schema.Export, path, name string) {
 		"the clusters that do: "+strings.Join(e.Clusters, ", "))
 }
 
-// leftOut warns of clusters that export the service and are the last resort.
+// leftOut warns about exporting clusters that the policy does not list. Clients use them only while
+// no listed cluster is ready.
 func (c *checker) leftOut(e *schema.Export, path string, named []string) {
 	for _, name := range e.Clusters {
 		if !slices.Contains(named, name) {
@@ -164,7 +166,7 @@ func (c *checker) headless(e *schema.Export, path string) {
 	c.hostnames(e, path+".hostnames")
 }
 
-// maxOrdinals bounds the fixed addresses of one export in one cluster.
+// maxOrdinals is the maximum number of pods with fixed addresses, per export and cluster.
 const maxOrdinals = 4096
 
 func (c *checker) hostnames(e *schema.Export, path string) {
