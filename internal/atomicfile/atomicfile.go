@@ -1,5 +1,5 @@
-// Package atomicfile replaces files in one step: who reads one meanwhile has all of the old
-// content or all of the new.
+// Package atomicfile replaces files atomically: readers see either the old content or the new
+// content.
 package atomicfile
 
 import (
@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Write puts content at path, with that mode, and has it on disk before the name leads to it, so
-// that a crash leaves the old or the new. The folder has to exist.
+// Write replaces the file at path with content and the given mode. It syncs the content to disk
+// before the rename, so that a crash leaves the old or the new content. The folder must exist.
 func Write(path string, content []byte, mode os.FileMode) error {
 	return Fill(path, func(f *os.File) error {
 		_, err := f.Write(content)
@@ -19,7 +19,7 @@ func Write(path string, content []byte, mode os.FileMode) error {
 	})
 }
 
-// Replace is Write without the wait for the disk, for what can be made again.
+// Replace is like Write, but does not sync to disk. Use it for content that can be generated again.
 func Replace(path string, content []byte, mode os.FileMode) error {
 	return Fill(path, func(f *os.File) error {
 		_, err := f.Write(content)
@@ -27,8 +27,8 @@ func Replace(path string, content []byte, mode os.FileMode) error {
 	})
 }
 
-// Rewrite is Write for a file that is there, which may be behind a link: its mode and owner stay.
-// When it returns nil, the new content survives a crash.
+// Rewrite is like Write for an existing file. It follows symbolic links, and keeps the mode and the
+// owner. If it returns nil, the new content survives a crash.
 func Rewrite(path string, content []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func Rewrite(path string, content []byte) error {
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err == nil {
-		err = errors.Join(folder.Sync(), folder.Close()) // what its files are called
+		err = errors.Join(folder.Sync(), folder.Close()) // persists the rename
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -62,8 +62,8 @@ func copyModeAndOwner(f *os.File, path string) error {
 	return errors.Join(err, f.Chmod(was.Mode().Perm()))
 }
 
-// Fill puts at path what fill writes; the file is its owner's alone unless fill says otherwise.
-// With an error nothing changes.
+// Fill atomically replaces the file at path with the content that fill writes. The file has mode
+// 0600 unless fill changes it. On an error nothing changes.
 func Fill(path string, fill func(*os.File) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // with mode 0600
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package checkout opens the files of a working tree whose author may be a stranger, such as
-// the author of a pull request that a CI checks out.
+// Package checkout opens the files of a working tree with an untrusted author, such as a pull
+// request that CI checks out.
 //
-// In a repository it reads and writes regular files only, and follows no symbolic link below
-// the repository's top: git stores a link as its target's name, and the target can be a secret
-// of this machine. Hard links, devices and FIFOs cannot be in a commit; the last two are
-// refused, because a read of them can block.
+// In a repository it reads and writes only regular files, and follows no symbolic link below the
+// top of the repository. Git stores only the path of a link's target, and the target can be a
+// secret on this machine. A commit cannot contain hard links, devices or FIFOs. Devices and FIFOs
+// are refused, because a read of them can block.
 //
-// Outside of a repository a relative path has the same rule below the current folder. An
-// absolute path is the user's own: the named file may be anything that can be read.
+// Outside of a repository, the same rules apply to relative paths below the current folder. An
+// absolute path is the user's own choice: the file may be anything that can be read.
 package checkout
 
 import (
@@ -26,16 +26,16 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// MaxFile is the most bytes that are read of one file.
+// MaxFile is the maximum size of a file that is read, in bytes.
 const MaxFile = 32 << 20
 
-// Limits bound the files of a folder and of the folders below it.
+// Limits bound the files in a folder and its subfolders.
 type Limits struct {
 	Bytes   int // of all files
 	Entries int // files and folders
 }
 
-// Patches returns the limits of a folder that people write.
+// Patches returns the limits of a folder whose files are written by hand.
 func Patches() Limits { return Limits{Bytes: 64 << 20, Entries: 10_000} }
 
 // Rendered returns the limits of a folder that `hawser render` writes.
@@ -44,7 +44,7 @@ func Rendered() Limits { return Limits{Bytes: 2 << 30, Entries: 1_000_000} }
 // Link is the error for a symbolic link in a repository.
 type Link struct {
 	Name   string // path of the link
-	Target string // text of the link
+	Target string // as stored in the link
 }
 
 func (l *Link) Error() string {
@@ -60,7 +60,7 @@ func SubmoduleError(name string) error {
 	return fmt.Errorf("%s is a submodule: Hawser does not read submodules; commit the files themselves", name)
 }
 
-// ReadNamed returns the content of a file that the user named, with the rules of the package.
+// ReadNamed returns the content of a file that the user named. It applies the rules of the package.
 func ReadNamed(path string) ([]byte, error) {
 	at, err := locate(path)
 	if err != nil {
@@ -88,8 +88,8 @@ func ReadFile(path string) ([]byte, error) {
 	return at.read()
 }
 
-// ReadFolder returns all files below a folder, by slash-separated path below it. A folder that
-// does not exist is empty.
+// ReadFolder returns all files below a folder, by slash-separated path relative to the folder. A
+// folder that does not exist is empty.
 func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	entries, total := 0, 0
@@ -127,7 +127,8 @@ func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
 	return files, nil
 }
 
-// ReadDir returns the entries of a folder that people write, sorted by name.
+// ReadDir returns the entries of a folder, sorted by name. It fails if the folder has more entries
+// than Patches allows.
 func ReadDir(dir string) ([]fs.DirEntry, error) {
 	list, err := readDir(dir, Patches().Entries)
 	if err == nil && len(list) > Patches().Entries {
@@ -136,7 +137,7 @@ func ReadDir(dir string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// readDir returns the entries of a folder, sorted by name, or limit+1 of them.
+// readDir returns up to limit+1 entries of a folder, sorted by name.
 func readDir(dir string, limit int) ([]fs.DirEntry, error) {
 	root, name, err := openFolder(dir)
 	if err != nil {
@@ -156,11 +157,11 @@ func readDir(dir string, limit int) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// CheckWrite returns an error if a write to path would lead through a link in a repository, or
-// if something is there that is not a regular file. The file and its folders need not exist.
+// CheckWrite returns an error if a write to path would follow a link in a repository, or if path
+// exists and is not a regular file. The file and its folders need not exist.
 //
-// git cannot change the working tree between the check and the write; another program that
-// writes to the same working tree at the same time is not defended against.
+// Git cannot change the working tree between the check and the write. CheckWrite does not protect
+// against other programs that write to the same working tree at the same time.
 func CheckWrite(path string) error {
 	at, err := locate(path)
 	if err != nil {
@@ -196,7 +197,8 @@ func Rewrite(path string, content []byte) error {
 	return atomicfile.Rewrite(path, content)
 }
 
-// MakeFolder makes a folder and those above it, unless a link in a repository is on the way.
+// MakeFolder creates a folder and its parents. It fails if the path contains a link in a
+// repository.
 func MakeFolder(dir string, mode fs.FileMode) error {
 	root, _, err := openFolder(dir)
 	if err == nil {
@@ -211,7 +213,8 @@ func MakeFolder(dir string, mode fs.FileMode) error {
 	return nil
 }
 
-// openFolder opens the top of a folder, and returns the folder's path below it.
+// openFolder opens the top of a folder's location, and returns the folder's path relative to the
+// top.
 func openFolder(dir string) (*os.Root, string, error) {
 	at, err := locate(filepath.Join(dir, "x")) // the folder can be the top itself
 	if err != nil {
@@ -228,23 +231,23 @@ func openFolder(dir string) (*os.Root, string, error) {
 	return root, at.name, nil
 }
 
-// location is a file below a folder that links may not lead out of.
+// location is a file below a top folder, which links must not leave.
 type location struct {
 	top   string // folder
-	name  string // of the file, below top
+	name  string // of the file, relative to top
 	shown string // path as the caller wrote it
 	own   bool   // an absolute path outside of a repository
 }
 
-// locate returns where the file at path lies. The top is the outermost folder with an entry
-// .git on the way to it: a link in a repository could lead into another repository.
+// locate returns the location of the file at path. In a repository the top is the outermost parent
+// folder with a .git entry, because a link in a repository could lead into another repository.
 func locate(path string) (location, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return location{}, err
 	}
 	tries := []string{abs}
-	// The folder may be reached through a link from outside of the repository.
+	// A link outside of the repository may lead to the folder.
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
 		tries = append(tries, filepath.Join(dir, filepath.Base(abs)))
 	}
@@ -260,7 +263,7 @@ func locate(path string) (location, error) {
 	return location{top: filepath.Dir(abs), name: filepath.Base(abs), shown: path, own: filepath.IsAbs(path)}, nil
 }
 
-// repository returns the outermost folder above an absolute path that has an entry .git, or "".
+// repository returns the outermost parent folder of an absolute path that has a .git entry, or "".
 func repository(abs string) string {
 	top := ""
 	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
@@ -273,8 +276,8 @@ func repository(abs string) string {
 	}
 }
 
-// inspect opens the top and returns what the file is. Links are errors, except outside of a
-// repository, where os.Root keeps them below the top.
+// inspect opens the top and returns the file's info. Links are errors, except for absolute paths
+// outside of a repository, where os.Root keeps them below the top.
 func (l location) inspect() (*os.Root, fs.FileInfo, error) {
 	root, err := os.OpenRoot(l.top)
 	if err != nil {
@@ -318,8 +321,8 @@ func (l location) lookup(root *os.Root) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// above returns the path as the caller wrote it without its last n parts, or the absolute path if
-// the caller wrote fewer parts.
+// above returns the caller's path without its last n elements, or the absolute path if the caller's
+// path has fewer elements.
 func (l location) above(n int) string {
 	at := filepath.Clean(l.shown)
 	if strings.Count(at, string(filepath.Separator)) < n || strings.Contains(at, "..") {
@@ -331,7 +334,7 @@ func (l location) above(n int) string {
 	return at
 }
 
-// renamed returns an error of os.Root with the path that the caller wrote.
+// renamed replaces the path in an error of os.Root by the caller's path.
 func (l location) renamed(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -340,7 +343,7 @@ func (l location) renamed(err error) error {
 	return err
 }
 
-// read returns the content of the file. It checks the opened file, not the name alone.
+// read returns the content of the file. It checks that the opened file is the inspected file.
 func (l location) read() ([]byte, error) {
 	root, info, err := l.inspect()
 	if err != nil {
@@ -350,7 +353,7 @@ func (l location) read() ([]byte, error) {
 	if err := regular(info, l.shown); err != nil {
 		return nil, err
 	}
-	file, err := root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO in its place must not block
+	file, err := root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block if a FIFO replaced the file
 	if err != nil {
 		return nil, l.renamed(err)
 	}
@@ -365,7 +368,7 @@ func (l location) read() ([]byte, error) {
 	return bounded(file, l.shown, MaxFile)
 }
 
-// regular returns an error for everything but a regular file.
+// regular returns an error unless the file is regular.
 func regular(info fs.FileInfo, path string) error {
 	if info.Mode().IsRegular() {
 		return nil
@@ -387,9 +390,9 @@ func kind(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// Text returns the content of a text file with LF line ends. git writes CRLF to the working tree
-// if core.autocrlf, core.eol or .gitattributes ask for it, and commits LF. Like git, Text does
-// not change a file with a NUL or with a CR that no LF follows.
+// Text returns the content of a text file with LF line endings. Git commits LF, but core.autocrlf,
+// core.eol or .gitattributes can make it write CRLF to the working tree. Like git, Text does not
+// change a file that contains a NUL or a CR without a following LF.
 func Text(raw []byte) []byte {
 	if ends := bytes.Count(raw, []byte("\r\n")); ends == 0 || ends != bytes.Count(raw, []byte("\r")) || bytes.IndexByte(raw, 0) >= 0 {
 		return raw
@@ -397,7 +400,7 @@ func Text(raw []byte) []byte {
 	return bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n"))
 }
 
-// bounded reads to the end of a file, up to a limit in bytes.
+// bounded reads a file to its end. It fails if the file is larger than limit bytes.
 func bounded(file io.Reader, path string, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(raw)) > limit {

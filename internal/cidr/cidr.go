@@ -1,5 +1,5 @@
-// Package cidr is the arithmetic of prefixes: their last address, their parts, how many bits
-// some of them need together, and which one lies in another.
+// Package cidr provides arithmetic of IP prefixes: last addresses, subnets, containment, and the
+// host bits that several prefixes need together.
 package cidr
 
 import (
@@ -37,16 +37,15 @@ func Log2Ceil(count int) int {
 	return bits.Len(uint(count - 1))
 }
 
-// SumBits returns the host bits of the smallest power of two that holds all prefixes
-// together.
+// SumBits returns the smallest n such that 2^n addresses have room for all prefixes.
 func SumBits(prefixes []netip.Prefix) int {
 	sizes := make([]int, len(prefixes))
 	for i, p := range prefixes {
 		sizes[i] = HostBits(p)
 	}
 	slices.Sort(sizes)
-	// Pack from the smallest: counting whole slots of the size in hand, rounded
-	// up when the size grows, never needs numbers of 128 bits.
+	// Start with the smallest prefix. Counting slots of the current size, rounded up when the
+	// size grows, avoids 128-bit numbers.
 	size, count := 0, 0
 	for _, s := range sizes {
 		for ; size < s; size++ {
@@ -57,7 +56,7 @@ func SumBits(prefixes []netip.Prefix) int {
 	return size + Log2Ceil(count)
 }
 
-// Subnet returns the nth of the 1<<bits equal parts of a prefix.
+// Subnet returns number nth, from 0, of the 1<<bits equal subnets of a prefix.
 func Subnet(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	raw := p.Masked().Addr().AsSlice()
 	for i := range bits {
@@ -69,10 +68,10 @@ func Subnet(p netip.Prefix, bits int, nth uint64) netip.Prefix {
 	return netip.PrefixFrom(addr, p.Bits()+bits)
 }
 
-// Single returns the prefix that holds one address.
+// Single returns the prefix that contains only addr.
 func Single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// Format writes a prefix, a single address without its length, as nftables does.
+// Format returns a prefix as nftables prints it: a single address has no prefix length.
 func Format(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -80,8 +79,8 @@ func Format(p netip.Prefix) string {
 	return p.String()
 }
 
-// Label writes an address as a host label: 242-2-0-5, or for IPv6 all eight groups, as "::"
-// would leave a label that begins or ends with a hyphen.
+// Label returns an address as a DNS label, such as 242-2-0-5. It writes all eight groups of an IPv6
+// address, because with "::" the label could begin or end with a hyphen.
 func Label(addr netip.Addr) string {
 	addr = addr.Unmap()
 	if addr.Is4() {
@@ -90,7 +89,7 @@ func Label(addr netip.Addr) string {
 	return strings.ReplaceAll(addr.WithZone("").StringExpanded(), ":", "-")
 }
 
-// IPNet returns a prefix as netlink wants it.
+// IPNet converts a prefix to the type that netlink uses.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Outermost returns the prefixes that are in no other one, the largest first.
+// Outermost returns the prefixes that no other prefix contains, the largest first.
 func Outermost(all []netip.Prefix) []netip.Prefix {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b netip.Prefix) int {

@@ -1,5 +1,5 @@
-// Package diag holds the one type in which Hawser reports a problem to a person
-// with what they wrote.
+// Package diag defines Diagnostic, the only type in which Hawser reports problems in the user's
+// input.
 package diag
 
 import (
@@ -10,17 +10,17 @@ import (
 	"slices"
 )
 
-// Severity says whether a finding stops the work.
+// Severity decides whether a command continues after a finding.
 type Severity string
 
 const (
-	// Error stops the work: the input is not used.
+	// Error means that the input is not used.
 	Error Severity = "error"
-	// Warning is printed; the command continues.
+	// Warning means that the command continues.
 	Warning Severity = "warning"
 )
 
-// Pos is a place in a source file. The zero Pos means "no place known".
+// Pos is a position in a source file. The zero value is an unknown position.
 type Pos struct {
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`   // from 1
@@ -28,10 +28,10 @@ type Pos struct {
 	Width  int    `json:"width,omitempty"`  // characters to underline; 0 = 1
 }
 
-// IsValid reports whether p names a place.
+// IsValid reports whether the position is known.
 func (p Pos) IsValid() bool { return p.Line > 0 }
 
-// String returns file:line:column, or the file alone when no line is known.
+// String returns file:line:column, or only the file if the line is unknown.
 func (p Pos) String() string {
 	if !p.IsValid() {
 		return p.File
@@ -39,25 +39,25 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Related is another place that has a part in a finding.
+// Related is another position that contributes to a finding.
 type Related struct {
 	Path string `json:"path,omitempty"` // topology path, such as clusters[g1].podCIDRs[0]
 	Pos  Pos    `json:"pos,omitzero"`
 }
 
-// Diagnostic is one finding for a person.
+// Diagnostic is one finding.
 type Diagnostic struct {
 	Severity Severity  `json:"severity"`
-	Code     string    `json:"code"`           // stable, kebab-case; what tests and tools match on
+	Code     string    `json:"code"`           // stable, kebab-case; tests and tools match on it
 	Path     string    `json:"path,omitempty"` // topology path, such as exports[sample/web].ports[0]
 	Pos      Pos       `json:"pos,omitzero"`
 	Summary  string    `json:"summary"`           // the fault, lower case, no full stop
 	Hint     string    `json:"hint,omitempty"`    // how to fix it
-	Related  []Related `json:"related,omitempty"` // the other places that cause it
+	Related  []Related `json:"related,omitempty"` // other positions that cause it
 }
 
-// Clipped returns the finding with no more than MaxQuoted characters of each quoted value and of
-// each name in its paths. All output of findings is clipped.
+// Clipped returns the finding with each quoted value, and each name in its paths, cut to MaxQuoted
+// characters. All output of findings is clipped.
 func (d Diagnostic) Clipped() Diagnostic {
 	d.Path, d.Summary, d.Hint = clipPath(d.Path), clipQuotes(d.Summary), clipQuotes(d.Hint)
 	d.Related = slices.Clone(d.Related)
@@ -67,13 +67,13 @@ func (d Diagnostic) Clipped() Diagnostic {
 	return d
 }
 
-// MarshalJSON returns the clipped finding.
+// MarshalJSON encodes the clipped finding.
 func (d Diagnostic) MarshalJSON() ([]byte, error) {
 	type plain Diagnostic // without this method
 	return json.Marshal(plain(d.Clipped()))
 }
 
-// Error returns the finding on one line, so that a Diagnostic is an error too.
+// Error returns the clipped finding on one line.
 func (d Diagnostic) Error() string {
 	d = d.Clipped()
 	text := string(d.Severity) + ": "
@@ -87,16 +87,16 @@ func (d Diagnostic) Error() string {
 	return text
 }
 
-// List is a set of findings; nil means that nothing was found.
+// List is a list of findings; nil if there are none.
 type List []Diagnostic
 
-// HasErrors reports whether any finding stops the work.
+// HasErrors reports whether a finding has severity Error.
 func (l List) HasErrors() bool {
 	return slices.ContainsFunc(l, func(d Diagnostic) bool { return d.Severity == Error })
 }
 
-// Sort orders the findings by place, then path, then code, so that output never
-// depends on the order in which checks ran.
+// Sort orders the findings by position, then path, then code. The output then does not depend on
+// the order of the checks.
 func (l List) Sort() {
 	slices.SortStableFunc(l, func(a, b Diagnostic) int {
 		return cmp.Or(
@@ -110,8 +110,7 @@ func (l List) Sort() {
 	})
 }
 
-// Err joins the findings of severity Error into one error. It returns nil without such
-// findings.
+// Err joins the findings of severity Error into one error; nil if there are none.
 func (l List) Err() error {
 	var errs []error
 	for _, d := range l {
@@ -122,14 +121,14 @@ func (l List) Err() error {
 	return errors.Join(errs...)
 }
 
-// MaxFindings limits the reported findings of each severity, as the text of each may be as
-// long as its line.
+// MaxFindings is the maximum number of reported findings of each severity. It bounds the output,
+// because a finding can be as long as its source line.
 const MaxFindings = 200
 
 // Tally counts findings by severity.
 type Tally map[Severity]int
 
-// Full reports whether further findings of a severity are only counted.
+// Full reports whether further findings of a severity are counted but not reported.
 func (t Tally) Full(s Severity) bool { return t[s] >= MaxFindings }
 
 // Rest returns one finding per severity, with the number of findings beyond MaxFindings.
@@ -149,13 +148,13 @@ type Findings struct {
 	Tally Tally
 }
 
-// Fail notes an error at a path, by the fields of a Diagnostic. The hint may be empty; others are
-// the paths of other places that cause it.
+// Fail adds an error. The parameters are fields of Diagnostic; others are the paths of Related. The
+// hint may be empty.
 func (f *Findings) Fail(code, path, summary, hint string, others ...string) {
 	f.add(Error, code, path, summary, hint, others)
 }
 
-// Warn notes a warning in the same way.
+// Warn adds a warning. It has the same parameters as Fail.
 func (f *Findings) Warn(code, path, summary, hint string, others ...string) {
 	f.add(Warning, code, path, summary, hint, others)
 }

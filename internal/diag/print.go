@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	maxRelated = 3   // other places printed for one finding
-	maxSnippet = 120 // characters of a source line that are printed
-	leadIn     = 40  // of them before the finding, in a longer line
-	tabWidth   = 4   // cells that a tab is printed as
+	maxRelated = 3   // related positions printed for one finding
+	maxSnippet = 120 // printed characters of a source line
+	leadIn     = 40  // printed characters before the finding, in a longer line
+	tabWidth   = 4   // cells of a tab
 )
 
-// ANSI sequences; used only when the caller says that the output understands them.
+// ANSI escape sequences, used only if Print gets color.
 const (
 	red    = "\x1b[1;31m"
 	yellow = "\x1b[1;33m"
@@ -25,9 +25,9 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// Print writes each finding for a person: position and summary, the source line with the
-// position underlined, related positions, and the hint. Sources holds the text of each file
-// by its name in Pos. Findings in other files are printed without a source line.
+// Print writes each finding as text: position and summary, the source line with the position
+// underlined, related positions, and the hint. sources has the content of each file by Pos.File.
+// Findings in other files are printed without a source line.
 func Print(w io.Writer, l List, sources map[string][]byte, color bool) error {
 	p := printer{color: color, lines: map[string][][]byte{}}
 	for name, raw := range sources {
@@ -79,7 +79,7 @@ func (p *printer) finding(d Diagnostic) {
 	}
 }
 
-// snippet writes the line of a place with the place underlined.
+// snippet writes the source line of a position, and underlines the position.
 func (p *printer) snippet(at Pos, mark string) {
 	lines := p.lines[at.File]
 	if at.Line < 1 || at.Line > len(lines) {
@@ -90,7 +90,7 @@ func (p *printer) snippet(at Pos, mark string) {
 	if body := strings.TrimLeft(under, "- "); strings.HasPrefix(body, "[") || strings.HasPrefix(body, "{") {
 		under = clipValues(under) // a collection of values
 	} else if clipped := Clip(under); clipped != under {
-		under, after = clipped, "" // what follows can belong to the same value
+		under, after = clipped, "" // the rest of the line can belong to the same value
 	}
 	line := cells(before) + cells(under) + cells(after)
 	if strings.TrimSpace(line) == "" {
@@ -101,15 +101,15 @@ func (p *printer) snippet(at Pos, mark string) {
 	fmt.Fprintf(&p.out, "%s%s\n", strings.Repeat(" ", len("    1 | ")+width(cells(before))), p.paint(mark, carets))
 }
 
-// maxSecret is the most bytes before and after a place that belong to a secret there.
+// maxSecret is the number of bytes before and after a position that are searched for a secret.
 const maxSecret = 2048
 
-// around returns the place widened to all of a secret that it covers a part of: a part is not
-// known by its form.
+// around widens a position to the whole secret that it overlaps, because a part of a secret does
+// not match identity.
 func around(line []byte, at Pos) Pos {
 	start := runesLength(line, at.Column-1)
 	end := start + runesLength(line[start:], max(at.Width, 1))
-	// A long line can have many findings: search near the place only.
+	// A long line can have many findings: search only near the position.
 	low, high := max(start-maxSecret, 0), min(end+maxSecret, len(line))
 	for _, m := range identity.FindAllIndex(line[low:high], -1) {
 		from, to := low+m[0], low+m[1]
@@ -121,7 +121,7 @@ func around(line []byte, at Pos) Pos {
 	return at
 }
 
-// runesLength returns how many bytes the first n characters of a line have.
+// runesLength returns the length of the first n characters of a line, in bytes.
 func runesLength(line []byte, n int) int {
 	length := 0
 	for ; n > 0 && length < len(line); n-- {
@@ -131,8 +131,8 @@ func runesLength(line []byte, n int) int {
 	return length
 }
 
-// split cuts a line into the parts before, at and after a position. Of a long line only
-// the surroundings of the position are kept.
+// split cuts a line into the parts before, at and after a position. It shortens a long line to the
+// text around the position.
 func split(line []byte, at Pos) (before, under, after string) {
 	length, from := utf8.RuneCount(line), max(at.Column-1, 0)
 	cutLeft, cutRight := "", ""
@@ -157,11 +157,11 @@ func split(line []byte, at Pos) (before, under, after string) {
 	return cutLeft + clipValues(string(runes[:from])), string(runes[from:to]), strings.TrimSuffix(clipValues(string(runes[to:])), cutRight) + cutRight
 }
 
-// maxIdentity is more characters than an age identity has.
+// maxIdentity is an upper bound for the length of an age identity, in characters.
 const maxIdentity = 256
 
-// cutIdentity returns how many characters after a cut belong to an identity that begins
-// before it. Without its beginning a reader would not recognise them as secret.
+// cutIdentity returns how many characters after a cut belong to an identity that begins before the
+// cut. Without the beginning these characters would not be recognised as secret.
 func cutIdentity(line []byte, cut int) int {
 	from := max(cut-maxIdentity, 0)
 	for _, at := range identity.FindAllIndex(line[from:min(cut+maxIdentity, len(line))], -1) {
@@ -172,18 +172,18 @@ func cutIdentity(line []byte, cut int) int {
 	return 0
 }
 
-// cells makes a piece of a line printable, with tabs as spaces.
+// cells returns a part of a line as printable text, with tabs as spaces.
 func cells(text string) string {
 	return printable(strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth)))
 }
 
-// identity matches secrets by their form: age identities, tokens of git hosts, JSON Web Tokens,
-// and the login of a URL.
+// identity matches texts in the format of a secret: age identities, tokens of git hosts, JSON Web
+// Tokens, and credentials in a URL.
 var identity = regexp.MustCompile(`(?i:AGE-SECRET-KEY-[0-9A-Z-]+)|\b(?:gh[pousr]_|github_pat_|glpat-|eyJ)[A-Za-z0-9_-]{10,}[A-Za-z0-9_.-]*|(?:://)[^\s/@:]+:[^\s/@]+@`)
 
-// printable replaces control sequences of terminals, and text that GitHub's runners would
-// execute as a command anywhere in a log line. (Commands with :: count only at the beginning
-// of a line, where no foreign text is printed.) It also hides secrets in the wrong file.
+// printable replaces control characters of terminals, and text that GitHub runners execute as a
+// command anywhere in a log line. Commands with :: are executed only at the beginning of a line,
+// where no untrusted text is printed. It also hides secrets that are in the wrong file.
 func printable(text string) string {
 	text = strings.ReplaceAll(text, "##[", "##"+string(utf8.RuneError))
 	return strings.Map(func(r rune) rune {
@@ -194,13 +194,13 @@ func printable(text string) string {
 	}, identity.ReplaceAllString(text, "(sensitive)"))
 }
 
-// Line writes a text as one line of a log: what others named in it, such as a file, can
-// neither move a terminal's cursor nor begin a line that a CI takes for a command.
+// Line returns text as one line of a log. Untrusted names in the text, such as file names, cannot
+// move the terminal's cursor, and cannot begin a line that CI executes as a command.
 func Line(text string) string {
 	return printable(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "; "))
 }
 
-// width counts the terminal cells that a text takes.
+// width returns the width of a text in terminal cells.
 func width(text string) int {
 	n := 0
 	for _, r := range text {
@@ -215,9 +215,9 @@ func width(text string) int {
 	return n
 }
 
-// wide reports whether terminals give a character two cells: East Asian
-// ideographs and syllables, their full-width forms, and pictographs (Unicode
-// Annex 11, reduced to whole scripts and blocks).
+// wide reports whether a character occupies two terminal cells: East Asian ideographs and
+// syllables, their full-width forms, and pictographs (Unicode Annex 11, reduced to whole scripts
+// and blocks).
 func wide(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
 		r >= 0x3000 && r <= 0x303e || r >= 0xff01 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxQuoted is the most characters of a value that a finding quotes. A value in the wrong file can
-// be a secret.
+// MaxQuoted is the maximum number of characters of a value in a finding. A value can be a secret in
+// the wrong file.
 const MaxQuoted = 40
 
-// Clip returns at most MaxQuoted characters of a value, with "…" if it cut some.
+// Clip returns at most MaxQuoted characters of a value, followed by "…" if the value is longer.
 func Clip(value string) string {
 	if len(value) <= MaxQuoted || utf8.RuneCountInString(value) <= MaxQuoted {
 		return value
@@ -25,7 +25,8 @@ func Clip(value string) string {
 	return value
 }
 
-// ClipQuoted returns the message of a library on one line, with what it quotes clipped.
+// ClipQuoted returns the message of a library on one line, with quoted texts and long words
+// clipped.
 func ClipQuoted(message string) string {
 	const maxMessage = 400
 	message = strings.Join(strings.Fields(message), " ")
@@ -58,7 +59,7 @@ func clipMatches(pattern *regexp.Regexp, text string) string {
 	})
 }
 
-// clipEscaped is Clip for a text with escapes, none of which it cuts in two.
+// clipEscaped is like Clip, but does not cut an escape sequence in two.
 func clipEscaped(text string) string {
 	clipped := Clip(text)
 	if clipped == text {
@@ -109,7 +110,7 @@ var openQuote = regexp.MustCompile(`["'][^"']{41,}$`)
 
 var (
 	// quoted is a text in double quotes, with escapes. Findings use apostrophes and backquotes
-	// in sentences and commands of their own.
+	// for their own words and commands.
 	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	// quotedByLibrary is a text in any quotes.
 	quotedByLibrary = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`|'[^']*'")

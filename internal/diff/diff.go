@@ -1,5 +1,5 @@
-// Package diff holds the one differ of Hawser: every comparison of desired with observed
-// state (kernel objects, rendered files, DNS data) goes through Compute.
+// Package diff compares desired with observed state. All comparisons of kernel objects, rendered
+// files and DNS data use Compute.
 package diff
 
 import (
@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Field is one attribute of a Spec as text. The same list decides equality,
-// prints the plan, fills log attributes and hides secrets.
+// Field is one attribute of a Spec as text. Fields decide equality, and appear in plans and log
+// attributes without secrets.
 type Field struct {
 	Name      string
 	Value     string
 	Secret    bool // printed as "(sensitive)"
-	Immutable bool // a difference means replace instead of update
+	Immutable bool // a difference needs Replace instead of Update
 }
 
-// Text returns the value as it may be shown.
+// Text returns the value, or "(sensitive)" for a secret.
 func (f Field) Text() string {
 	if f.Secret && f.Value != "" {
 		return "(sensitive)"
@@ -25,25 +25,25 @@ func (f Field) Text() string {
 	return f.Value
 }
 
-// Spec is one thing that should exist.
+// Spec is the desired or observed state of an object.
 type Spec interface {
-	// Key identifies the thing among all of its kind.
+	// Key returns the name of the object, which is unique among objects of its kind.
 	Key() string
-	// Fields returns every attribute that Key does not hold, always in the same order.
+	// Fields returns all attributes that are not in Key, always in the same order.
 	Fields() []Field
 }
 
-// Op is what a change does.
+// Op is the operation of a change.
 type Op string
 
 const (
-	// Create makes what does not exist.
+	// Create creates a missing object.
 	Create Op = "+"
-	// Update changes what exists in place.
+	// Update changes an existing object in place.
 	Update Op = "~"
-	// Replace deletes and creates, because an immutable field differs.
+	// Replace deletes and recreates an object, because an immutable field differs.
 	Replace Op = "±"
-	// Delete removes what exists.
+	// Delete removes an existing object.
 	Delete Op = "-"
 )
 
@@ -55,7 +55,7 @@ type Change[S Spec] struct {
 	Have S
 }
 
-// Delta is one field of a change with its two values.
+// Delta is a field of a change with both values.
 type Delta struct {
 	Name   string
 	Have   string
@@ -64,8 +64,8 @@ type Delta struct {
 	Forces bool // this field forces the replacement
 }
 
-// Deltas returns the fields that differ, in field order; for Create and Delete
-// all fields that are not empty.
+// Deltas returns the fields that differ, in field order. For Create and Delete it returns all
+// fields that are not empty.
 func (c Change[S]) Deltas() []Delta {
 	var have, want []Field
 	if c.Op != Create {
@@ -96,9 +96,8 @@ func (c Change[S]) Deltas() []Delta {
 	return out
 }
 
-// Compute compares the two sides and returns the changes that turn have into
-// want, ordered by key. A key that occurs twice on one side is an error, as
-// neither side could then be reached.
+// Compute returns the changes that turn have into want, ordered by key. It fails if a key occurs
+// twice in one list, because no changes could then lead to want.
 func Compute[S Spec](want, have []S) ([]Change[S], error) {
 	places := make(map[string]int, len(have))
 	for at, h := range have {
@@ -136,7 +135,7 @@ func Compute[S Spec](want, have []S) ([]Change[S], error) {
 	return changes, nil
 }
 
-// compare returns the operation that turns have into want, or "" when they are equal.
+// compare returns the operation that turns have into want, or "" if they are equal.
 func compare(want, have []Field) Op {
 	var op Op
 	for i := range max(len(want), len(have)) {

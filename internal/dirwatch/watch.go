@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// debounce gathers the events of one edit, which is never a single event.
+	// debounce is the time to collect the events of one edit, which always causes several.
 	debounce = 10 * time.Millisecond
-	// retry is the interval of looking for a folder that does not exist, and of reading a folder that
-	// the kernel does not watch.
+	// retry is the interval between attempts to watch a missing folder, and between polls of a
+	// folder that the kernel does not watch.
 	retry = time.Second
 )
 
@@ -31,8 +31,8 @@ const (
 type Dir struct {
 	Path    string
 	Changed func()
-	// Files are the watched names in the folder; all if empty. Names with two leading dots count
-	// too: the kubelet swaps all files of a volume by such a link.
+	// Files are the watched names in the folder; all if empty. Names with two leading dots are
+	// always watched, because the kubelet replaces all files of a volume through such a link.
 	Files []string
 }
 
@@ -55,19 +55,19 @@ type watcher struct {
 	folders       []*folder
 	polls         func(error)
 	open          func() (*fsnotify.Watcher, error)
-	events        *fsnotify.Watcher // nil if absent
+	events        *fsnotify.Watcher // nil without inotify
 	ids           map[string]id     // watched folders, by path
-	loggedPolling bool              // of polling
+	loggedPolling bool              // polls was called
 }
 
 type folder struct {
 	dir         string
-	files       []string // that count; none = all
+	files       []string // watched names; all if empty
 	changed     func()
 	attached    bool
-	refused     bool   // by the kernel
+	refused     bool   // the kernel refused the watch
 	dirty       bool   // changed must be called
-	fingerprint string // of the last poll, while it is not attached
+	fingerprint string // at the last poll; used while the folder is not attached
 }
 
 // id distinguishes folders at the same path.
@@ -114,8 +114,8 @@ func (w *watcher) attach(f *folder) {
 	f.attached = inner == nil && outer == nil
 }
 
-// add watches a path. Adding it again moves the watch to the current target of the path:
-// an outdated watch is removed first, and a correct one continues without a gap.
+// add watches a path. Adding it again moves the watch to the current target of the path: it removes
+// an outdated watch first, and a current watch continues without a gap.
 func (w *watcher) add(path string) error {
 	now := identity(path)
 	if w.ids[path] != now {
@@ -125,7 +125,7 @@ func (w *watcher) add(path string) error {
 	return w.events.Add(path)
 }
 
-// fallBackToPolling notes that the kernel grants no watch, and says so once.
+// fallBackToPolling records that the kernel refused a watch, and calls polls once.
 func (w *watcher) fallBackToPolling(f *folder, err error) {
 	f.refused = true
 	if !w.loggedPolling && w.polls != nil {
@@ -162,7 +162,7 @@ func (w *watcher) loop(ctx context.Context) {
 			}
 			settle.Reset(debounce)
 		case err := <-errs:
-			// A queue that ran over lost events: look again.
+			// The event queue overflowed, and events may be lost.
 			w.markAllDirty(err == nil || errors.Is(err, fsnotify.ErrEventOverflow))
 			settle.Reset(debounce)
 		case <-settle.C:
@@ -215,7 +215,7 @@ func (w *watcher) retry() bool {
 	return changed
 }
 
-// pollChanged reads the folder, and reports whether it differs from the last time.
+// pollChanged reads the folder, and reports whether it changed since the last poll.
 func (f *folder) pollChanged() bool {
 	seen := f.computeFingerprint()
 	changed := seen != f.fingerprint
@@ -223,11 +223,11 @@ func (f *folder) pollChanged() bool {
 	return changed
 }
 
-// computeFingerprint returns a text that changes with anything in the folder.
+// computeFingerprint returns a text that differs after any change in the folder.
 func (f *folder) computeFingerprint() string {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
-		return "" // not there, or not yet
+		return "" // missing or unreadable
 	}
 	var out strings.Builder
 	for _, e := range entries {
@@ -249,14 +249,14 @@ func (f *folder) counts(name string) bool {
 	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
 }
 
-// handleEvent reports whether an event may mean new content, and follows a folder
-// that was replaced.
+// handleEvent reports whether an event may indicate new content. It watches a replaced folder
+// again.
 func (w *watcher) handleEvent(event fsnotify.Event) bool {
 	any := false
 	for _, f := range w.folders {
 		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0
 		if replaced {
-			delete(w.ids, f.dir) // a number of a folder that is gone may be given to the next
+			delete(w.ids, f.dir) // the new folder may reuse the inode number
 			w.attach(f)
 		}
 		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod && f.counts(filepath.Base(event.Name)) {
