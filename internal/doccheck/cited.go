@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CheckAllDocs runs Check on all documents of the repository with this root, and returns the
-// problems with file and line. It fails without documents.
+// CheckAllDocs runs CheckCommands on all documents of a repository, and returns the problems with
+// file and line. It fails if there are no documents.
 func CheckAllDocs(root *cobra.Command, repository string) ([]string, error) {
 	pages, err := filepath.Glob(filepath.Join(repository, "docs", "*.md"))
 	if err != nil || len(pages) == 0 {
@@ -54,8 +54,7 @@ func CheckCommands(root *cobra.Command, text string) []string {
 	return out
 }
 
-// commands returns the command lines of a program in a line, up to what a shell does
-// with them.
+// commands returns the command lines of a program in a line, without comments and shell operators.
 func commands(program, line string) []string {
 	var out []string
 	code := regexp.MustCompile(`^ {4,}(?:\$ )?(?:[A-Z_]+=\S+ )*(?:bin/)?(` + program + ` .*)`)
@@ -74,7 +73,8 @@ func commands(program, line string) []string {
 	return out
 }
 
-// check says what a command does not have; empty = nothing.
+// check returns an error text for the first subcommand or flag that cmd does not have; empty if it
+// has all.
 func check(cmd *cobra.Command, words []string) string {
 	for len(words) > 0 && below(cmd, words[0]) != nil {
 		cmd, words = below(cmd, words[0]), words[1:]

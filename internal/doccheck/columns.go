@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/internal/markdown"
 )
 
-// CheckColumns returns the lines over 100 characters in the Markdown files below a folder, each with
-// file and line. Rows of tables may be longer, because Markdown cannot break them, and so may lines of
-// generated files.
+// CheckColumns returns the lines over 100 characters in the Markdown files below a folder, each
+// with file and line. It skips rows of tables, because Markdown cannot break them, and generated
+// files.
 func CheckColumns(folder string) ([]string, error) {
 	var out []string
 	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {

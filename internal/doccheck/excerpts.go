@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// CheckExcerpts returns the problems of the worked examples of a document. A block of code
-// whose first line is a comment with a path (// render/services.go) is an excerpt of that file:
-// the file must have its lines in that order without gaps, except at a line of "...".
-// A line of code that runs make or go test -run names a target, or tests and scripts, that exist.
-// It fails without excerpts.
+// CheckExcerpts checks the worked examples of a document, and returns the problems. A code block
+// whose first line is a comment with a path (// render/services.go) is an excerpt of that file. The
+// file must contain the lines of the block in the same order, without gaps except at a line "...".
+// In a command line, the targets of make and the tests and scripts of go test -run must exist. It
+// fails if the document has no excerpt.
 func CheckExcerpts(repository, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
@@ -71,8 +71,8 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 	return out, nil
 }
 
-// shown returns what follows a line, spaces aside; nil = the line is not next, nor anywhere
-// after a leading "...".
+// shown returns the lines after want, ignoring differences in white space. It returns nil unless
+// want is the first line, or any line after a leading "...".
 func shown(lines []string, want string) []string {
 	same := func(line string) bool {
 		return strings.Join(strings.Fields(line), " ") == strings.Join(strings.Fields(want), " ")

@@ -13,9 +13,9 @@ import (
 )
 
 // CheckField compares a section of a document with the code that uses a field. It returns the Go
-// files that use the field and are not named in the section, and those that are named without a
-// function and do not use it. A file uses a field if an identifier contains its
-// name, in any case. Tests, and the folders in skip, do not count.
+// files that use the field, but that the section does not name. It also returns the files that the
+// section names without a function, but that do not use the field. A file uses a field if an
+// identifier contains its name, in any case. Tests and the folders in skip are ignored.
 func CheckField(repository, page, heading, field string, skip ...string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
@@ -60,7 +60,7 @@ func CheckField(repository, page, heading, field string, skip ...string) ([]stri
 		return nil, fmt.Errorf("search %s: %w", field, err)
 	}
 	for file := range named {
-		// A file with a function may be the place of other fields.
+		// A function may handle other fields.
 		if !used[file] && !strings.Contains(section, "`"+file+"`:") {
 			out = append(out, fmt.Sprintf("%s: %q names %s, which does not use %s", page, heading, file, field))
 		}

@@ -15,9 +15,9 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// CheckLinks returns the relative links of Markdown pages that lead to no file or to no heading,
-// one line each with file and line. Pages are paths below repository. It fails if a page cannot
-// be read, or if the pages have no link.
+// CheckLinks returns the relative links of Markdown pages whose file or heading does not exist, one
+// line each with file and line. Pages are paths below repository. It fails if a page cannot be
+// read, or if the pages have no link.
 func CheckLinks(repository string, pages []string) ([]string, error) {
 	var wrong []string
 	links := 0
@@ -81,7 +81,7 @@ func headings(page string) (map[string]bool, error) {
 	}
 	out := map[string]bool{}
 	for _, found := range heading.FindAllStringSubmatch(string(text), -1) {
-		title := link.ReplaceAllString(found[1], "]") // the text of a link counts, its target does not
+		title := link.ReplaceAllString(found[1], "]") // anchors contain the text of a link, but not its target
 		anchor := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
 		for n, unique := 1, anchor; ; n++ {
 			if !out[unique] {

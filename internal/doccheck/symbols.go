@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// CheckSymbols returns the problems of the code that a document names in backquotes: a
-// path with a slash that is not in the repository (`nodeagent/loop.go`, `render/plan`), and a
-// function (`State()`, `Agent.source()`) that is declared in none of the Go files named in
-// the same paragraph or list item.
+// CheckSymbols checks the code that a document names in backquotes, and returns the problems. Paths
+// with a slash (`nodeagent/loop.go`, `render/plan`) must exist in the repository. Functions
+// (`State()`, `Agent.source()`) must be declared in a Go file that the same paragraph or list item
+// names.
 func CheckSymbols(repository, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
@@ -46,7 +46,7 @@ func CheckSymbols(repository, page string) ([]string, error) {
 
 // block is a heading, a paragraph, a list item or a row of a table.
 type block struct {
-	line int // its first
+	line int // first line
 	text string
 }
 
@@ -94,7 +94,7 @@ func declarations(file string, into map[string]bool) error {
 	return nil
 }
 
-// typeName is the name in *T, T[P] and T.
+// typeName returns the name T of *T, T[P] or T.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

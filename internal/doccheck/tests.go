@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// limits is the heading of what a document does not promise.
+// limits is the heading of the section about known limits.
 const limits = "## Known limits"
 
-// testName finds what a document may cite: a test function or a script.
+// testName matches a citation of a test function or script.
 var testName = regexp.MustCompile("`([A-Za-z0-9_-]+)`")
 
-// CheckTests returns the problems of the tests that a document names. Each row of a
-// table whose last column is headed "test" names one there, and so does each paragraph
-// and each item of a list, but for those that end with "Tests: none." and those below the
-// heading of its known limits. Each name in such a column, and each text that looks like a test
-// function, must be a test or script of the repository. It fails if the document names no test.
+// CheckTests checks the tests that a document names, and returns the problems. Each row of a table
+// whose last column is "test" must name a test there. Each paragraph and each list item must name a
+// test, too, unless it ends with "Tests: none." or is in the section about known limits. Each name
+// in such a column, and each text that looks like a test function, must be a test or script of the
+// repository. It fails if the document names no test.
 func CheckTests(repository, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
@@ -31,9 +31,9 @@ func CheckTests(repository, page string) ([]string, error) {
 	}
 	var wrong []string
 	say := func(b block, what string) { wrong = append(wrong, fmt.Sprintf("%s:%d: %s", page, b.line, what)) }
-	cites := false   // a test, somewhere
-	last := 0        // line of the block before
-	within := false  // a table with a column of tests
+	cites := false   // the document names a test
+	last := 0        // line of the previous block
+	within := false  // in a table with a column "test"
 	limited := false // below the heading of the known limits
 	for _, b := range blocks(string(text)) {
 		names := b.text

@@ -2,5 +2,6 @@ package hardening
 
 import "golang.org/x/sys/unix"
 
-// What ptrace(2) of macOS denies a debugger; task_for_pid is root's there already.
+// hide prevents debuggers from attaching (ptrace(2), PT_DENY_ATTACH). On macOS only root may call
+// task_for_pid.
 func hide() error { return unix.PtraceDenyAttach() }

@@ -1,5 +1,4 @@
-// Package humanize writes lists for people: the texts of items, how many there are, and the first
-// of many names.
+// Package humanize formats lists and counts for people.
 package humanize
 
 import (
@@ -17,12 +16,12 @@ func Strings[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-// Join writes the texts of items one after the other.
+// Join joins the texts of items with a separator.
 func Join[T fmt.Stringer](list []T, separator string) string {
 	return strings.Join(Strings(list), separator)
 }
 
-// Plural writes a number of things, as in 1 link and 2 links.
+// Plural returns a count with its noun, such as "1 link" or "2 links".
 func Plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -30,7 +29,7 @@ func Plural(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing + "s"
 }
 
-// FirstN joins the first names with commas, and adds the number of the others.
+// FirstN joins up to most names with commas, and appends the number of the remaining names.
 func FirstN(names []string, most int) string {
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {

@@ -1,3 +1,3 @@
-// Package importcheck holds the test that enforces which package may import which
-// (see docs/architecture.md).
+// Package importcheck contains the test that enforces the import rules between packages (see
+// docs/architecture.md).
 package importcheck

@@ -1,5 +1,5 @@
-// Package inotifytest lets tests run on a machine whose instances of inotify are
-// used up (inotify(7): max_user_instances).
+// Package inotifytest runs tests in a user namespace with its own inotify limits, and uses up these
+// limits (inotify(7), max_user_instances).
 package inotifytest
 
 import (
@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// env says, in the environment, that a test runs in its own user namespace.
+// env is the environment variable that marks a test process in its own user namespace.
 const env = "HAWSER_TEST_INOTIFY"
 
-// RunIsolated reports whether the test runs in a user namespace of its own, which has
-// its own limit of watches. Otherwise it runs this test again in such a namespace.
+// RunIsolated reports whether the test runs in its own user namespace, which has its own inotify
+// limits. Otherwise it runs the test again in a new user namespace. Without user namespaces the
+// test is skipped, or fails if REQUIRE_KERNEL=1.
 func RunIsolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(env) != "" {
@@ -45,7 +46,7 @@ func RunIsolated(t *testing.T) bool {
 	return false
 }
 
-// Exhaust takes all instances that the namespace may have, until give.
+// Exhaust creates all inotify instances that the user namespace allows. give closes them.
 func Exhaust(t *testing.T) (give func()) {
 	t.Helper()
 	const limit = 4
@@ -58,7 +59,7 @@ func Exhaust(t *testing.T) (give func()) {
 		switch {
 		case err == nil:
 			used = append(used, fd)
-		case errors.Is(err, unix.EMFILE): // the machine's own limit, which others may have reached
+		case errors.Is(err, unix.EMFILE): // the host's limit, which other processes may have reached
 			time.Sleep(10 * time.Millisecond)
 		default:
 			t.Fatal(err)
@@ -71,7 +72,7 @@ func Exhaust(t *testing.T) (give func()) {
 	}
 }
 
-// Instances counts those that this process has.
+// Instances returns the number of inotify instances of this process.
 func Instances(t *testing.T) int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/fd/*")

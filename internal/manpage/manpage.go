@@ -28,10 +28,10 @@ func Command() *cobra.Command {
 }
 
 // write writes one page per command into dir, with the date of SOURCE_DATE_EPOCH or today's. It
-// changes the texts of the commands.
+// modifies the texts of the commands.
 func write(root *cobra.Command, dir string) error {
 	root.InitDefaultCompletionCmd()
-	root.DisableAutoGenTag = true // it would add the day to each page
+	root.DisableAutoGenTag = true // the tag contains the current date
 	var escape func(*cobra.Command)
 	escape = func(c *cobra.Command) {
 		c.Use, c.Short, c.Long = asMarkdown(c.Use), asMarkdown(c.Short), asMarkdown(c.Long)
@@ -48,7 +48,7 @@ func write(root *cobra.Command, dir string) error {
 	return nil
 }
 
-// asMarkdown returns a plain text as Markdown, which cobra expects: it keeps <name> and marks
+// asMarkdown converts plain text to Markdown, which cobra expects. It keeps <name> and marks
 // indented lines as code.
 func asMarkdown(text string) string {
 	text = strings.NewReplacer(`\`, `\\`, "<", `\<`, "*", `\*`, "_", `\_`).Replace(text)

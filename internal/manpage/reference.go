@@ -46,7 +46,7 @@ func writeSection(b *strings.Builder, c *cobra.Command) {
 // indent is the indentation of a line of code, in columns.
 const indent = 4
 
-// code returns text as an indented block, which keeps its own relative indentation.
+// code returns text as an indented Markdown code block. Relative indentation does not change.
 func code(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

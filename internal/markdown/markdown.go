@@ -1,4 +1,4 @@
-// Package markdown fills the texts of generated documents to their lines.
+// Package markdown wraps the text of generated documents.
 package markdown
 
 import (
@@ -10,15 +10,14 @@ import (
 // Columns is the maximum length of a line of a document, in characters.
 const Columns = 100
 
-// special is a word that would begin a list, a heading or a quotation, if a line began with it
+// special matches words that start a list, a heading or a quotation at the beginning of a line
 // (CommonMark 0.31, sections 4.2, 5.1 and 5.2).
 var special = regexp.MustCompile(`^([-+*>]|#{1,6}|[0-9]{1,9}[.)])$`)
 
-// Paragraph returns a paragraph, filled to lines of 100 characters. A word that is longer has a line
-// of its own.
+// Paragraph returns text as a paragraph, wrapped at Columns. A longer word has its own line.
 func Paragraph(text string) string { return fill(text, "", "") }
 
-// Item returns an item of a list, filled as a paragraph is.
+// Item returns text as a list item, wrapped at Columns.
 func Item(text string) string { return fill(text, "- ", "  ") }
 
 func fill(text, first, rest string) string {

@@ -1,5 +1,4 @@
-// Package massdelete holds the rule that a large part of something is not deleted without
-// an explicit flag.
+// Package massdelete refuses to delete more than half of a set of objects without an explicit flag.
 package massdelete
 
 import (
@@ -8,7 +7,7 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// maxShown bounds the names in the error.
+// maxShown is the maximum number of names in the error.
 const maxShown = 5
 
 // Check returns an error if gone is more than half of have. The message starts with did,

@@ -19,9 +19,9 @@ type Metric struct {
 	Labels []string
 }
 
-// Read returns the metrics that a section of a document lists, by name: the rows of its
-// tables of the form | `name` | type | `label`, `label` | ... |. Section is the text of
-// its heading of the second level; empty = all of the document.
+// Read returns the metrics that a section of a document lists, sorted by name. It reads the table
+// rows of the form | `name` | type | `label`, `label` | ... |. section is the text of a
+// second-level heading; empty means the whole document.
 func Read(file, section string) ([]Metric, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -52,9 +52,9 @@ func Read(file, section string) ([]Metric, error) {
 	return out, nil
 }
 
-// Exposed returns the metrics of a registry by name, without the given labels and without
-// those that libraries add. A metric without a value is an error, as its type and labels are
-// then unknown: a test creates one of each.
+// Exposed returns the metrics of a registry sorted by name, without the given labels and without
+// the metrics of libraries. A metric without a value is an error, because its type and labels are
+// then unknown. Tests must therefore set every metric.
 func Exposed(registry *prometheus.Registry, without ...string) ([]Metric, error) {
 	families, err := registry.Gather()
 	if err != nil {
@@ -83,7 +83,8 @@ func Exposed(registry *prometheus.Registry, without ...string) ([]Metric, error)
 	return out, nil
 }
 
-// described names all metrics of a registry, also those without a value.
+// described returns the names of all Hawser metrics of a registry, including metrics without a
+// value.
 func described(registry *prometheus.Registry) []string {
 	descs := make(chan *prometheus.Desc)
 	go func() {
@@ -100,7 +101,7 @@ func described(registry *prometheus.Registry) []string {
 	return out
 }
 
-// foreign reports whether a library's metric has that name.
+// foreign reports whether a metric is from a library.
 func foreign(name string) bool { return !strings.HasPrefix(name, "hawser_") }
 
 func byName(a, b Metric) int { return strings.Compare(a.Name, b.Name) }

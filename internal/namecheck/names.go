@@ -1,3 +1,3 @@
-// Package namecheck holds the test that enforces the words of docs/style.md and
+// Package namecheck contains the test that enforces the vocabulary of docs/style.md and
 // docs/glossary.md in the names that the module declares.
 package namecheck

@@ -13,7 +13,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Space is a network namespace, which goes with its test. Its lo is up.
+// Space is a network namespace, which is deleted at the end of the test. Its loopback interface is
+// up.
 type Space struct {
 	Name string
 
@@ -21,8 +22,8 @@ type Space struct {
 	handle netns.NsHandle
 }
 
-// New makes a namespace. Without root, ip(8) or the other tools the test is skipped, or
-// fails when REQUIRE_KERNEL=1.
+// New creates a namespace. Without root, ip(8) or one of the tools, the test is skipped, or fails
+// if REQUIRE_KERNEL=1.
 func New(t testing.TB, tools ...string) *Space {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -80,13 +81,13 @@ func (s *Space) NFT(script string) {
 	s.Run(script, "nft", "-f", "-")
 }
 
-// Run runs a program in the namespace and returns what it prints.
+// Run runs a program in the namespace and returns its output.
 func (s *Space) Run(input, program string, args ...string) string {
 	s.t.Helper()
 	return run(s.t, input, "ip", append([]string{"netns", "exec", s.Name, program}, args...)...)
 }
 
-// Inside runs f on a thread that is in the namespace. Sockets stay there.
+// Inside runs f on a thread in the namespace. Sockets that f opens remain in the namespace.
 func (s *Space) Inside(f func()) {
 	s.t.Helper()
 	runtime.LockOSThread()

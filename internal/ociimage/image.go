@@ -1,6 +1,5 @@
-// Package ociimage writes container images as archives: one layer, made of files that
-// are named, so that equal files give equal bytes. The archive of one architecture has
-// both layouts that programs read: the OCI image layout (OCI image-spec 1.1,
+// Package ociimage writes container images with one layer as archives. Equal files result in equal
+// bytes. An archive for one architecture has two layouts: the OCI image layout (OCI image-spec 1.1,
 // image-layout.md), and the manifest.json of docker save.
 package ociimage
 
@@ -24,20 +23,20 @@ type File struct {
 	Path string // in the image, without a leading slash
 	Mode int64  // permissions
 	Data []byte
-	Link string // where a symbolic link leads; then Data is empty
+	Link string // target of a symbolic link; Data is then empty
 }
 
-// Image is what an archive holds.
+// Image is a container image for one architecture.
 type Image struct {
-	Names      []string // with tags: registry/name:tag
-	Arch       string   // as GOARCH has it
+	Names      []string // including tags, as registry/name:tag
+	Arch       string   // a value of GOARCH
 	Entrypoint []string
 	Cmd        []string
 	Labels     map[string]string
 	Files      []File
 }
 
-// Write writes the archive.
+// Write writes the archive of an image.
 func Write(w io.Writer, img Image) error {
 	b, err := build(img)
 	if err != nil {
@@ -54,9 +53,9 @@ func Write(w io.Writer, img Image) error {
 	return layout(w, img.Names, describe(manifestType, b.manifest), b.blobs(), File{Path: "manifest.json", Mode: 0o644, Data: docker})
 }
 
-// WriteIndex writes an archive with one image for several architectures, named as the
-// first, and returns the digest of their index. It has the OCI image layout alone, as the
-// other one knows a single architecture.
+// WriteIndex writes an archive with one image for several architectures, and returns the digest of
+// its index. The archive has the names of the first image. It has only the OCI image layout,
+// because manifest.json supports a single architecture.
 func WriteIndex(w io.Writer, images []Image) (string, error) {
 	var blobs []File
 	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
@@ -78,7 +77,7 @@ func WriteIndex(w io.Writer, images []Image) (string, error) {
 	return digest(raw), layout(w, images[0].Names, describe(indexType, raw), blobs)
 }
 
-// built is what one image consists of.
+// built has the blobs of an image.
 type built struct{ manifest, config, layer []byte }
 
 func build(img Image) (built, error) {
@@ -115,12 +114,14 @@ func (b built) blobs() []File {
 	}
 }
 
-// layout writes the OCI image layout of blobs, one of which has names.
+// layout writes blobs as an OCI image layout. named describes the blob that index.json lists, once
+// for each name.
 func layout(w io.Writer, names []string, named descriptor, blobs []File, more ...File) error {
 	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
 	for _, name := range names {
 		d := named
-		// containerd takes the first for the whole name, others the second for the tag.
+		// containerd reads the full name from the first annotation; other programs read the
+		// tag from the second.
 		d.Annotations = map[string]string{
 			"io.containerd.image.name":          name,
 			"org.opencontainers.image.ref.name": name[strings.LastIndex(name, ":")+1:],
@@ -191,8 +192,8 @@ type imageConfig struct {
 	RootFS       rootFS    `json:"rootfs"`
 }
 
-// layerOf returns the compressed layer, and the digest of what it is when unpacked: the files
-// by path, behind the folders that they lie in.
+// layerOf returns the compressed layer, and the digest of the uncompressed layer. The layer
+// contains the files sorted by path, with their parent folders.
 func layerOf(files []File) (layer []byte, diff string, err error) {
 	all := map[string]File{}
 	for _, f := range files {
@@ -221,8 +222,8 @@ func layerOf(files []File) (layer []byte, diff string, err error) {
 	return packed.Bytes(), digest(plain.Bytes()), nil
 }
 
-// archive writes files of root without times. A file with neither data nor a link target is
-// a folder.
+// archive writes a tar archive of files that root owns, without times. A file with neither data nor
+// a link target is a folder.
 func archive(w io.Writer, files []File) error {
 	out := tar.NewWriter(w)
 	for _, f := range files {

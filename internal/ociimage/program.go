@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Programs returns programs and libraries of this machine as files of an image, with the
-// loader and all libraries that they need. The map has the path in the image for each path
-// here. Libraries keep their paths, because programs name the loader by its full path, and
-// the loader searches the same folders. Files that a program opens at run time (plugins,
-// settings) must be named too.
+// Programs returns programs and libraries of this machine as files of an image, with the loader and
+// all libraries that they need. to maps paths on this machine to paths in the image. Libraries keep
+// their paths, because programs name the loader by its full path, and the loader searches the same
+// folders. to must also name the files that a program opens at run time, such as plugins and
+// settings.
 func Programs(to map[string]string) ([]File, error) {
 	var out []File
 	libraries := map[string]bool{}
@@ -24,7 +24,7 @@ func Programs(to map[string]string) ([]File, error) {
 		out = append(out, f)
 		for _, l := range needed(from) {
 			libraries[l] = true
-			// glibc opens it by itself to end a thread (pthread_cancel(3)).
+			// glibc loads it at run time to end a thread (pthread_cancel(3)).
 			unwinder := filepath.Join(filepath.Dir(l), "libgcc_s.so.1")
 			if _, err := os.Stat(unwinder); err == nil && filepath.Base(l) == "libc.so.6" {
 				libraries[unwinder] = true
@@ -52,8 +52,7 @@ func read(at, from string) (File, error) {
 	return File{Path: strings.TrimPrefix(at, "/"), Mode: 0o755, Data: data}, nil
 }
 
-// needed returns what ldd(1) names. Of a static program it says that there is
-// nothing, and fails.
+// needed returns the libraries that ldd(1) lists. For a static program ldd lists none and fails.
 func needed(program string) (libraries []string) {
 	out, _ := exec.Command("ldd", program).Output()
 	for word := range strings.FieldsSeq(string(out)) {

@@ -1,4 +1,4 @@
-// Package randtest reads from the environment how long tests of random inputs run.
+// Package randtest reads the rounds and the seed of randomised tests from the environment.
 package randtest
 
 import (
@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Rounds returns n times ROUNDS. ROUNDS is 1 by default; make fuzz sets it to 10.
+// Rounds returns n times the environment variable ROUNDS. ROUNDS is 1 by default; make fuzz sets it
+// to 10.
 func Rounds(t testing.TB, n int) int {
 	t.Helper()
 	factor, set := number(t, "ROUNDS")
@@ -17,7 +18,7 @@ func Rounds(t testing.TB, n int) int {
 	return n * int(factor)
 }
 
-// Seed returns SEED, and whether it is set.
+// Seed returns the environment variable SEED, and whether it is set.
 func Seed(t testing.TB) (uint64, bool) {
 	t.Helper()
 	return number(t, "SEED")

@@ -38,7 +38,7 @@ func (o Options) apply(network string, fd int) error {
 		if err := unix.SetsockoptInt(fd, level, tell, 1); err != nil {
 			return fmt.Errorf("ask for the interface of packets: %w", err)
 		}
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // the host's default does, too
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // the host's default also works
 	}
 	if o.Device != "" {
 		if err := unix.BindToDevice(fd, o.Device); err != nil {
@@ -67,14 +67,15 @@ func DeviceIndex(device string) int {
 	return int(request.Uint32())
 }
 
-// buffer is the size of the receive buffer of a Whole socket, bytes: some hundred
+// buffer is the size of the receive buffer of a socket with DontFragment, in bytes: a few hundred
 // packets of full size (socket(7), SO_RCVBUFFORCE).
 const buffer = 1 << 20
 
-// controlLength is the room for the control data of a datagram: its address and interface.
+// controlLength returns the buffer size for the control message of a datagram, which has its
+// address and interface.
 func controlLength() int { return unix.CmsgSpace(unix.SizeofInet6Pktinfo) }
 
-// inDeviceIndex reads the index of the interface that a datagram came by; 0 = not said.
+// inDeviceIndex returns the index of the interface that received a datagram; 0 if unknown.
 func inDeviceIndex(control []byte) int {
 	for len(control) > 0 {
 		head, data, rest, err := unix.ParseOneSocketControlMessage(control)
@@ -110,8 +111,8 @@ func DeviceName(index int) string {
 	return request.Name()
 }
 
-// sendOnly prepares a raw socket for UDP (raw(7)): it gets nothing, as it would see each
-// datagram of the device, and over IPv6 the kernel makes its checksums.
+// sendOnly configures a raw UDP socket (raw(7)) to receive nothing, because it would receive every
+// datagram of the device. Over IPv6, the kernel then computes the checksums.
 func sendOnly(network string, fd int) error {
 	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
 	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})

@@ -4,7 +4,7 @@ package socket
 
 import "errors"
 
-// The agent runs on Linux only; hawser also reads its status on other systems.
+// The agent runs on Linux only, but hawser reads its status on other systems, too.
 func (Options) apply(string, int) error { return errors.ErrUnsupported }
 
 // DeviceIndex returns 0 outside of Linux.

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// unused is the time after the last use when a socket past the routes is closed.
+// unused is the time after the last use at which a raw socket is closed.
 const unused = 10 * time.Second
 
-// udpHeader is the length of the header of UDP, bytes.
+// udpHeader is the length of the UDP header, in bytes.
 const udpHeader = 8
 
-// rawSender sends datagrams over devices that the routes do not lead to, from the port of
-// a Set: two tunnels of one pair are asked so, of which one is in use. The sockets are
-// raw, as the port belongs to the UDP socket that takes the answers: two UDP sockets at one
-// address and port, of which one is bound to a device, need SO_REUSEADDR, and then any
-// process of the host may take the port for itself. Its zero value has no socket. Its
-// methods may be called from any goroutine.
+// rawSender sends datagrams through devices regardless of routes, from the port of a Set. It probes
+// both tunnels of a pair, of which only one is in use. The sockets are raw, because the UDP socket
+// that receives the replies has the port. Two UDP sockets with one address and port, of which one
+// is bound to a device, need SO_REUSEADDR. Any process of the host could then bind to the port. The
+// zero value has no socket. Its methods are safe for concurrent use.
 type rawSender struct {
 	mu   sync.Mutex
 	open map[Bind]*rawConn
@@ -29,7 +28,7 @@ type rawSender struct {
 
 type rawConn struct {
 	net.PacketConn
-	index int // of the device when it was opened
+	index int // interface index when the socket was opened
 	used  time.Time
 }
 
@@ -46,14 +45,14 @@ func (r *rawSender) send(d Datagram, port uint16) error {
 	binary.BigEndian.PutUint16(head, port)
 	binary.BigEndian.PutUint16(head[2:], d.To.Port())
 	binary.BigEndian.PutUint16(head[4:], uint16(udpHeader+len(d.Raw)))
-	// The checksum stays 0: none, over IPv4 (RFC 768); over IPv6 the kernel makes it.
+	// The checksum is 0. Over IPv4 this means none (RFC 768); over IPv6 the kernel computes it.
 	if _, err := c.WriteTo(append(head, d.Raw...), &net.IPAddr{IP: d.To.Addr().AsSlice()}); err != nil {
 		return fmt.Errorf("send over %s to %s: %w", d.Device, d.To, err)
 	}
 	return nil
 }
 
-// socket returns the socket of a place. The caller holds r.mu.
+// socket returns the socket of an address and a device. The caller must hold r.mu.
 func (r *rawSender) socket(place Bind) (*rawConn, error) {
 	index := DeviceIndex(place.Device)
 	if c := r.open[place]; c != nil {
@@ -90,7 +89,8 @@ func (r *rawSender) close(place Bind) {
 	delete(r.open, place)
 }
 
-// sweep closes sockets that were not used for a while; all of them at the zero time.
+// sweep closes the sockets that were last used before now minus unused. If now is zero, it closes
+// all.
 func (r *rawSender) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

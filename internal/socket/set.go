@@ -13,37 +13,38 @@ import (
 )
 
 const (
-	// reopen is the interval of retrying a place without a working socket.
+	// reopen is the interval between attempts to open a socket.
 	reopen = 250 * time.Millisecond
-	// checkInterval is the interval of comparing all places with their sockets. Changes of devices
-	// cause a comparison at once.
+	// checkInterval is the interval between checks of all sockets. A change of a device causes
+	// a check at once.
 	checkInterval = 10 * time.Second
 )
 
-// Bind is where a UDP socket is bound: an address, which need not exist yet, and
-// a device or none.
+// Bind is the address and the optional device that a UDP socket is bound to. The address need not
+// exist yet.
 type Bind struct {
 	Addr   netip.Addr
 	Device string
 }
 
-// canBindEarly reports whether a socket may be bound before its address exists. IPv4 sends nothing
-// from an address that the host does not have. IPv6 does, by any route: in clear over the default
-// route, before the agent has created tunnels and filters.
+// canBindEarly reports whether a socket may be bound before its address exists. The kernel sends no
+// IPv4 packet from an address that the host does not have. It sends IPv6 packets from such an
+// address by any route: unencrypted over the default route, before the agent has created tunnels
+// and filters.
 func (p Bind) canBindEarly() bool { return p.Addr.Is4() || p.Device != "" }
 
 // SetConfig is the constant configuration of a Set.
 type SetConfig struct {
-	Port uint16 // UDP, of all places
+	Port uint16 // UDP port of all sockets
 	Log  *slog.Logger
-	// Largest is the size of the largest datagram in bytes; longer ones are cut.
+	// Largest is the size of the largest datagram in bytes; longer datagrams are truncated.
 	Largest int
-	// Read handles a datagram and returns the replies, which are sent from the place that
+	// Read handles a datagram and returns the replies, which are sent from the socket that
 	// received it unless they have a Device. It must be safe for concurrent use, and must not
 	// keep raw.
 	Read func(in Arrival, raw []byte) []Datagram
-	// Changed is called when a device changed, so that Update has to be called; may be nil. It must
-	// not block.
+	// Changed is called after a change of a device; may be nil. The caller must then call
+	// Update. Changed must not block.
 	Changed func()
 }
 
@@ -58,17 +59,18 @@ type Arrival struct {
 type Datagram struct {
 	From Bind // ignored in a reply, except for its address if Device is set
 	To   netip.AddrPort
-	// Device is the device to send by, past the routes; the source port is still the Set's. Empty:
-	// by the routes.
+	// Device is the device to send through, regardless of routes. The source port is still the
+	// Set's. If Device is empty, routes apply.
 	Device string
 	Raw    []byte
 }
 
-// Set has one UDP socket for each of a changing set of places. It is not safe for concurrent use. Its
-// packets have a hop limit of 1, because they test a link: they must not reach the other end through
-// other clusters, as while the addresses of a new neighbour are still routed through a hub.
+// Set has one UDP socket for each Bind of a changing set. It is not safe for concurrent use. Its
+// packets have a hop limit of 1, because they test one link. They must not reach the other end
+// through other clusters, for example while addresses of a new neighbour are still routed through a
+// hub.
 //
-// Places without a device are tunnel addresses. Packets from them are never fragmented and may be as
+// A Bind without a device is a tunnel address. Packets from it are never fragmented and may be as
 // large as the device allows, regardless of routes and ICMP, because they measure the path.
 type Set struct {
 	config  SetConfig
@@ -91,9 +93,9 @@ func NewSet(config SetConfig) *Set {
 	return &Set{config: config, open: map[Bind]*conn{}}
 }
 
-// Update opens and closes sockets so that each place has one. places may return nil if nothing
-// changed, unless all is true. It returns the time until the next call, at the latest. All calls must
-// be made in one network namespace.
+// Update opens and closes sockets to match places. places may return nil if nothing changed, unless
+// all is true. Update returns the maximum time until the next call. All calls must be made in one
+// network namespace.
 func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) time.Duration {
 	if s.devices == nil {
 		s.devices = WatchDevices(func() {
@@ -114,7 +116,7 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) time.Du
 	return s.checked.Add(s.interval()).Sub(now)
 }
 
-// interval returns the time between two checks of all places.
+// interval returns the time between two checks of all sockets.
 func (s *Set) interval() time.Duration {
 	for _, c := range s.open {
 		if c == nil {
@@ -140,7 +142,7 @@ func (s *Set) update(want map[Bind]bool, check bool) {
 	}
 }
 
-// listen opens a socket; nil when that is not possible yet.
+// listen opens a socket; nil if this is not possible yet.
 func (s *Set) listen(place Bind) *conn {
 	options := Options{Freebind: place.canBindEarly(), Device: place.Device, HopLimit: 1, DontFragment: place.Device == ""}
 	config := net.ListenConfig{Control: options.Control}
@@ -156,7 +158,7 @@ func (s *Set) listen(place Bind) *conn {
 	return c
 }
 
-// Send writes datagrams, and counts those that left.
+// Send sends datagrams, and returns how many were sent and how many failed.
 func (s *Set) Send(datagrams []Datagram) (sent, failed uint64) {
 	for _, d := range datagrams {
 		if err := s.send(d); err != nil {
@@ -189,7 +191,8 @@ func (s *Set) read(c *net.UDPConn, place Bind) {
 			return
 		}
 		if err != nil {
-			// Such as ECONNREFUSED from an ICMP error, or ENETDOWN: pass, but never spin.
+			// Such as ECONNREFUSED after an ICMP error, or ENETDOWN. The pause prevents
+			// a busy loop.
 			time.Sleep(time.Millisecond)
 			continue
 		}

@@ -9,23 +9,22 @@ import (
 	"syscall"
 )
 
-// Options says how a socket is bound. Its Control method fits
-// net.ListenConfig and net.Dialer.
+// Options are the options of a socket. Their method Control fits net.ListenConfig and net.Dialer.
 type Options struct {
-	// Freebind allows an address that no interface has (ip(7), IP_FREEBIND): a
-	// socket bound so works as soon as the address appears and survives its removal.
+	// Freebind allows an address that no interface has (ip(7), IP_FREEBIND): the socket works
+	// as soon as the address appears, and survives its removal.
 	Freebind bool
-	// Device binds to one interface (socket(7), SO_BINDTODEVICE), which also fixes
-	// the way of outgoing packets: without a matching route the kernel takes an
-	// IPv4 destination as on-link there.
+	// Device binds the socket to one interface (socket(7), SO_BINDTODEVICE), which also sends
+	// its packets. Without a matching route the kernel treats an IPv4 destination as on-link
+	// there.
 	Device string
-	// HopLimit is the hop limit of sent packets, 1 to 255; 0 is the host's default. With 1 no
-	// router forwards them: they reach the other end of a link, or nothing.
+	// HopLimit is the hop limit of sent packets, 1 to 255; 0 is the host's default. Routers do
+	// not forward packets with hop limit 1, so that they reach only the other end of a link.
 	HopLimit int
 	// DontFragment is for UDP sockets that measure paths. Sent packets are never fragmented and
-	// ignore the path MTU of routes and ICMP; only the device's MTU limits them, or a found value
-	// would never change. Received packets have their interface. The buffer is larger, because
-	// small and large messages share it.
+	// ignore the path MTU of routes and ICMP; only the device's MTU limits them. Otherwise a
+	// discovered path MTU would never change. Received packets have their interface. The
+	// receive buffer is larger, because small and large messages share it.
 	DontFragment bool
 }
 
@@ -42,7 +41,7 @@ func (o Options) Control(network, address string, conn syscall.RawConn) error {
 	return nil
 }
 
-// Network names the network of one family for package net: base is udp or tcp.
+// Network returns the network for package net: base, such as udp or tcp, with the family of addr.
 func Network(base string, addr netip.Addr) string {
 	if addr.Is4() {
 		return base + "4"

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Map has values by name or namespace/name. The zero Map is empty. It is not safe for concurrent use.
+// Map maps keys of the form name or namespace/name to values. The zero Map is empty. It is not safe
+// for concurrent use.
 type Map[T any] struct {
 	values map[string]T
 	list   []T
@@ -44,7 +45,7 @@ func (s *Map[T]) Delete(key string) bool {
 	return true
 }
 
-// Retain removes the keys that wanted rejects, and reports whether any existed.
+// Retain removes the keys for which wanted returns false, and reports whether it removed any.
 func (s *Map[T]) Retain(wanted func(key string) bool) bool {
 	before := len(s.values)
 	maps.DeleteFunc(s.values, func(key string, _ T) bool { return !wanted(key) })
@@ -53,7 +54,7 @@ func (s *Map[T]) Retain(wanted func(key string) bool) bool {
 	return removed
 }
 
-// Keys returns the keys by namespace, then by name.
+// Keys returns the keys, sorted by namespace and name.
 func (s *Map[T]) Keys() []string { return slices.SortedFunc(maps.Keys(s.values), byPart) }
 
 // List returns the values in the order of their keys; nil if empty. Without a change it returns the same

@@ -1,10 +1,10 @@
-// Package stablehash holds the one hash by which things are spread over others:
-// slots over backends, pairs of clusters over gateways, pods over addresses.
-// It is the same on every node and in every release, so that all come to the
-// same result without talking. It is not meant to withstand an attacker.
+// Package stablehash provides the hash that distributes slots over backends, pairs of clusters over
+// gateways, and pods over addresses. Its results are the same on every node and in every release,
+// so that all nodes agree without communication. It is not cryptographic.
 package stablehash
 
-// Sum64 is FNV-1a of 64 bits. Its high bits are poor for short texts: Mix them.
+// Sum64 returns the 64-bit FNV-1a hash of a text. The high bits are weak for short texts; apply
+// Mix64 to the result.
 func Sum64(text string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(text) {
@@ -13,7 +13,7 @@ func Sum64(text string) uint64 {
 	return h
 }
 
-// Mix64 is the finalizer of SplitMix64: every bit of x moves every bit of the result.
+// Mix64 applies the finalizer of SplitMix64: every bit of x affects every bit of the result.
 func Mix64(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9

@@ -1,4 +1,5 @@
-// Package statefile keeps values in the agent's state folder, as JSON, for its next start.
+// Package statefile saves values as JSON in the agent's state folder, for the next start of the
+// agent.
 package statefile
 
 import (
@@ -19,23 +20,23 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-// File is one value in the state folder. Its methods may be called from any goroutine.
+// File is one value in the state folder. It is safe for concurrent use.
 type File[T any] struct {
 	path string
 	wake trigger.Trigger
 
 	mu     sync.Mutex
-	raw    []byte // on disk; nil = not read, or absent
-	looked bool   // raw was read, or written
-	failed error  // of the last save
+	raw    []byte // content on disk; nil if not read or absent
+	looked bool   // raw is current
+	failed error  // error of the last save
 }
 
-// New names a file; nothing is read or written yet.
+// New returns a File in a folder. It does not read or write the file.
 func New[T any](dir, name string) *File[T] {
 	return &File[T]{path: filepath.Join(dir, name), wake: trigger.New()}
 }
 
-// Load returns the saved value; the zero value if nothing was saved.
+// Load returns the saved value; the zero value if absent.
 func (f *File[T]) Load() (T, error) {
 	var value, none T
 	f.mu.Lock()
@@ -54,7 +55,8 @@ func (f *File[T]) Load() (T, error) {
 	return value, nil
 }
 
-// LoadOrZero is Load for what only spares work: what cannot be read is logged and not there.
+// LoadOrZero is like Load for values that can be computed again. On an error it logs the error and
+// returns the zero value.
 func (f *File[T]) LoadOrZero(log *slog.Logger) T {
 	value, err := f.Load()
 	if err != nil {
@@ -63,7 +65,7 @@ func (f *File[T]) LoadOrZero(log *slog.Logger) T {
 	return value
 }
 
-// Save replaces the file unless it is equal. An empty map removes it.
+// Save writes the value unless the file already has it. An empty map removes the file.
 func (f *File[T]) Save(value T) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +86,7 @@ func (f *File[T]) save(value T) error {
 		return fmt.Errorf("save %s: %w", f.path, err)
 	}
 	if !f.looked {
-		f.raw, _ = os.ReadFile(f.path) // an unreadable file is replaced
+		f.raw, _ = os.ReadFile(f.path) // replace an unreadable file
 		f.looked = true
 	}
 	if f.raw != nil && bytes.Equal(f.raw, raw) {
@@ -98,18 +100,18 @@ func (f *File[T]) save(value T) error {
 	return nil
 }
 
-// Err returns how the last save ended.
+// Err returns the error of the last save.
 func (f *File[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failed
 }
 
-// MarkDirty has Run save soon. It never blocks.
+// MarkDirty makes Run save the value soon. It never blocks.
 func (f *File[T]) MarkDirty() { f.wake.Fire() }
 
-// Run saves the value of source after each Changed, at most once in every, until ctx is done.
-// It needs its own goroutine, as a disk may hang.
+// Run saves the value of source after MarkDirty, at most once per every, until ctx is done. It
+// needs its own goroutine, because I/O on a disk may hang.
 func (f *File[T]) Run(ctx context.Context, every time.Duration, source func() T, log *slog.Logger) {
 	for {
 		select {

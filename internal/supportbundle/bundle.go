@@ -1,5 +1,5 @@
-// Package supportbundle writes one .tar.gz of many texts for support. It removes everything that
-// looks like a secret.
+// Package supportbundle writes texts for support into one .tar.gz. It removes everything that looks
+// like a secret.
 package supportbundle
 
 import (
@@ -20,24 +20,24 @@ import (
 	"time"
 )
 
-// Names of files that a reader looks at first.
+// The first files in the archive.
 const (
 	Summary = "summary.txt"
 	Errors  = "errors.txt"
 )
 
-// Bundle collects texts on disk, as the logs of many nodes may exceed the memory. It is safe
+// Bundle collects texts on disk, because the logs of many nodes may exceed the memory. It is safe
 // for concurrent use.
 type Bundle struct {
 	dir string
 
 	mu     sync.Mutex
-	files  map[string]string // where a text is, by its name in the archive
+	files  map[string]string // path of the text on disk, by name in the archive
 	failed []string
-	broken error // the first failure to keep a text
+	broken error // first error of a write to disk
 }
 
-// New makes an empty one. Close removes what it keeps on disk.
+// New returns an empty Bundle. Close removes its files on disk.
 func New() (*Bundle, error) {
 	dir, err := os.MkdirTemp("", "hawser-gather-")
 	if err != nil {
@@ -46,10 +46,10 @@ func New() (*Bundle, error) {
 	return &Bundle{dir: dir, files: map[string]string{}}, nil
 }
 
-// Close forgets everything.
+// Close removes all collected texts.
 func (b *Bundle) Close() error { return os.RemoveAll(b.dir) }
 
-// Add takes a text without its secrets. The last one of a name counts.
+// Add adds a text without its secrets. It replaces an earlier text of the same name.
 func (b *Bundle) Add(name string, text []byte) {
 	text = Redact(text)
 	b.mu.Lock()
@@ -90,8 +90,8 @@ func (b *Bundle) Len() int {
 	return len(b.files)
 }
 
-// Write writes the archive: all texts in one folder, the overview first. Equal texts and times
-// make equal bytes.
+// Write writes the archive, with all texts in one folder. Summary and Errors come first. Equal
+// texts and times result in equal bytes.
 func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 	}
 	packed := gzip.NewWriter(w)
 	archive := tar.NewWriter(packed)
-	first := []string{Errors, Summary} // the later, the earlier in the archive
+	first := []string{Errors, Summary} // in reverse order of the archive
 	inOrder := func(a, b string) int {
 		return cmp.Or(slices.Index(first, b)-slices.Index(first, a), strings.Compare(a, b))
 	}
@@ -130,12 +130,12 @@ func entry(archive *tar.Writer, name, from string, at time.Time) error {
 	return err
 }
 
-// hidden stands where a secret was.
+// hidden replaces secrets.
 const hidden = "(not shown)"
 
-// Redact removes text that looks like a secret: forms that are recognisable by themselves,
-// and WireGuard keys after the name of a private key. Without the name a private key looks
-// like a public one, so such keys must not reach a bundle at all.
+// Redact removes text that looks like a secret: texts in a recognisable format, and WireGuard keys
+// after the name of a private key. Without the name a private key looks like a public key, so such
+// keys must not reach a bundle at all.
 func Redact(text []byte) []byte {
 	for _, secret := range []struct {
 		pattern *regexp.Regexp
@@ -143,7 +143,7 @@ func Redact(text []byte) []byte {
 	}{
 		{regexp.MustCompile(`AGE-SECRET-KEY-[A-Z0-9-]+`), hidden},
 		{regexp.MustCompile(`-----BEGIN (?s:[A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z))`), hidden},
-		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), hidden}, // JWT, as service accounts have
+		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), hidden}, // JWT, such as the token of a service account
 		{regexp.MustCompile(`Bearer [A-Za-z0-9._~+/=-]{8,}`), "Bearer " + hidden},
 		{regexp.MustCompile(`://[^\s/@:"']*:[^\s/@"']+@`), "://" + hidden + "@"}, // user:password@host
 		{regexp.MustCompile(`(?i)((?:private|preshared)[-_ ]?key"?\s*[:=]\s*"?)[A-Za-z0-9+/]{32,}=*`), "${1}" + hidden},

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/internal/atomicfile"
 )
 
-// CheckNew refuses a path where something is already.
+// CheckNew returns an error if path exists.
 func CheckNew(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {

@@ -1,6 +1,6 @@
-// Package nodepair creates two network namespaces for tests: nodes of one cluster as Hawser
-// lays them out, with an underlay that has the nodes' addresses, and hw-vx0, a VXLAN with
-// permanent entries and no address.
+// Package nodepair creates two network namespaces for tests, which model two nodes of one cluster.
+// They have an underlay with the nodes' addresses, and hw-vx0, a VXLAN device with permanent
+// entries and without an address.
 package nodepair
 
 import (
@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// roleVariable makes a test binary one node instead of running its tests.
+// roleVariable is the environment variable with which a test binary acts as a node instead of
+// running its tests.
 const roleVariable = "HAWSER_TEST_NODE"
 
-// Pair is the two namespaces, 0 and 1. They go with the test.
+// Pair has two namespaces, 0 and 1, which are deleted at the end of the test.
 type Pair struct {
 	IPv4 [2]string // the nodes' own addresses
 	IPv6 [2]string
@@ -30,8 +31,8 @@ type Pair struct {
 	mac  [2]string
 }
 
-// Main is for TestMain. In a process of Start it runs node with the role of that call and
-// exits. Otherwise it runs the tests and returns their exit code.
+// Main must be called by TestMain. In a process of Start it runs node with the role, and returns
+// the exit code. Otherwise it runs the tests and returns their exit code.
 func Main(m *testing.M, node func(role []string) error) int {
 	role := os.Getenv(roleVariable)
 	if role == "" {
@@ -44,8 +45,7 @@ func Main(m *testing.M, node func(role []string) error) int {
 	return 0
 }
 
-// New makes the pair. Without network namespaces the test is skipped, or fails
-// when REQUIRE_KERNEL=1.
+// New creates a pair. Without network namespaces the test is skipped, or fails if REQUIRE_KERNEL=1.
 func New(t testing.TB) *Pair {
 	t.Helper()
 	id := rand.N(1 << 24)
@@ -103,7 +103,7 @@ func (p *Pair) output(command string, args ...string) string {
 	return string(out)
 }
 
-// VXLAN makes hw-vx0 in a namespace, with the permanent entries for the other.
+// VXLAN creates hw-vx0 in a namespace, with permanent entries for the other node.
 func (p *Pair) VXLAN(i int) {
 	p.t.Helper()
 	other := 1 - i
@@ -115,9 +115,9 @@ func (p *Pair) VXLAN(i int) {
 	p.run("bridge", fmt.Sprintf("-n %s fdb append %s dev hw-vx0 dst %s self permanent", p.name[i], p.mac[other], p.IPv4[other]))
 }
 
-// RouteIPv6 lets sockets bound to hw-vx0 reach IPv6 addresses there. Without a
-// route the kernel takes an IPv4 address as on-link for such a socket, but
-// refuses an IPv6 one. The rule on the output device meets no other packet.
+// RouteIPv6 makes IPv6 addresses on hw-vx0 reachable for sockets that are bound to it. For such a
+// socket, the kernel treats an IPv4 address without a route as on-link, but refuses an IPv6
+// address. The rule matches the output device, so it affects no other packet.
 func (p *Pair) RouteIPv6(i int) {
 	p.t.Helper()
 	p.IP(i, "-6 rule add oif hw-vx0 table 7302 priority 7302")
