@@ -1,10 +1,10 @@
-// Package access answers who can reach what in a clusterset, and why: by which line of the topology,
-// over which links, and with which addresses on each side. With reports from agents, an answer also
-// says whether traffic arrives now. Diff compares two clustersets.
+// Package access computes which sources reach which targets in a clusterset, and why. An answer has
+// the deciding line of the topology, the links, and the addresses on each side. With reports from
+// agents, it also states whether traffic arrives now. Diff compares two clustersets.
 //
-// Whether gateways forward a packet is decided in one place, the reference model in
-// schema/fabric/reach. This package asks the model, finds the topology path that decides the verdict,
-// and compares it with the reports. Commands, plans and pages are views of its answers. It is pure.
+// Only the reference model in schema/fabric/reach decides whether gateways forward a packet. This
+// package queries the model, finds the topology path that decides the verdict, and compares it with
+// the reports. Commands, plans and pages render its answers. It does no I/O.
 package access
 
 import (
@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// Source is who connects: a pod, or a process on a node.
+// Source is the client: a pod, or a process on a node.
 type Source struct {
 	Cluster   string     `json:"cluster"`
 	Namespace string     `json:"namespace,omitempty"` // of the pod; empty = any
@@ -36,10 +36,11 @@ func (f Source) String() string {
 	return "pods of " + f.Cluster
 }
 
-// Target is what a source connects to: an export or an address.
+// Target is the destination of a connection: an export or an address.
 type Target struct {
 	Export string `json:"export,omitempty"` // namespace/name
-	// Cluster restricts an export to one cluster, or is the cluster whose own address Addr is.
+	// Cluster restricts an export to one cluster. With Addr, it is the cluster that owns the
+	// address.
 	Cluster string     `json:"cluster,omitempty"`
 	Addr    netip.Addr `json:"address,omitzero"`
 	// Port is a number, or the name of a port of an export. Empty means the export's first port.
@@ -47,21 +48,21 @@ type Target struct {
 	Protocol string `json:"protocol"` // tcp | udp
 }
 
-// Answer is how a source reaches a target, or why not.
+// Answer describes how a source reaches a target, or why it does not.
 type Answer struct {
 	// Allowed reports whether the topology lets traffic through, assuming live links and ready
 	// backends.
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason"` // in one sentence
-	// DecidedBy is the topology path that decides: of the first destination with the verdict of the
-	// answer, the source's own cluster first.
+	// DecidedBy is the topology path that decides. It comes from the first destination with the
+	// verdict of the answer, the source's own cluster first.
 	DecidedBy string `json:"decidedBy,omitempty"`
 	From      Source `json:"from"`
 	To        Target `json:"to"`
 	Name      string `json:"name,omitempty"` // DNS name of the export
 	// Destinations has one element per cluster that may answer.
 	Destinations []Destination `json:"destinations"`
-	Lines        []Line        `json:"lines"` // of the topology that matter
+	Lines        []Line        `json:"lines"` // relevant lines of the topology
 	// Live is nil without reports from agents, or if the topology allows nothing that they report on.
 	Live *Live `json:"live,omitempty"`
 }
@@ -69,7 +70,7 @@ type Answer struct {
 // Yes reports whether the topology allows the traffic and, with reports from agents, it arrives.
 func (a *Answer) Yes() bool { return a.Allowed && (a.Live == nil || a.Live.Verdict == Delivered) }
 
-// Summary returns the answer in one sentence, from Live if agents were asked.
+// Summary returns the answer in one sentence, from Live if there are reports.
 func (a *Answer) Summary() string {
 	if a.Live != nil {
 		return a.Live.Reason
@@ -82,8 +83,7 @@ type Destination struct {
 	Cluster string `json:"cluster"`
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason,omitempty"` // if not allowed
-	// DecidedBy is the topology path that decides: who admits the source, or what keeps its packets
-	// away.
+	// DecidedBy is the topology path that admits the source or blocks its packets.
 	DecidedBy string       `json:"decidedBy,omitempty"`
 	Requested []netip.Addr `json:"requested,omitempty"` // destination addresses at the client
 	Links     []Link       `json:"links,omitempty"`     // in order; none within a cluster
@@ -92,7 +92,7 @@ type Destination struct {
 	// Sources are the addresses, ranges and prefixes of the client in the other cluster. They are
 	// empty if it keeps its own address.
 	Sources []string `json:"sources,omitempty"`
-	// Backend is what the address belongs to: pods of the export, one pod, or a ClusterIP.
+	// Backend describes the owner of the address: pods of the export, one pod, or a ClusterIP.
 	Backend string `json:"backend,omitempty"`
 	// Live is nil without reports from agents, or if the topology does not allow it.
 	Live *LiveDestination `json:"live,omitempty"`
@@ -103,12 +103,12 @@ type Link struct {
 	From   string `json:"from"` // cluster, or cluster/gateway if the preferred link is known
 	To     string `json:"to"`
 	Driver string `json:"driver"`
-	// NodeSelectors says which nodes may be the gateway, by cluster/gateway, for gateways with a
-	// node selector.
+	// NodeSelectors describes the nodes that may be the gateway, by cluster/gateway. It has
+	// only gateways with a node selector.
 	NodeSelectors map[string]string `json:"nodeSelectors,omitempty"`
 }
 
-// Line is a path of the topology with its meaning here.
+// Line is a topology path with its meaning for an answer.
 type Line struct {
 	Path   string `json:"path"`
 	Source string `json:"source,omitempty"` // file:line
@@ -118,7 +118,7 @@ type Line struct {
 // PreferredLink returns the gateways of the link that a pair of clusters prefers.
 type PreferredLink func(a, b string) (local, remote string, ok bool)
 
-// Options are what answers contain beyond the fabric. Each is optional.
+// Options are additional inputs of answers. Each is optional.
 type Options struct {
 	PreferredLink PreferredLink
 	// Position returns file:line of a topology path, or "".
@@ -129,11 +129,12 @@ type Options struct {
 // AgentReports are the reports of the agents of a clusterset.
 type AgentReports struct {
 	Agents []status.Status
-	// Unreachable has the error of clusters without an answer.
+	// Unreachable has the errors of clusters without an answer.
 	Unreachable map[string]string
-	// Problems are those that the APIs of the clusters report.
+	// Problems are the problems that the APIs of the clusters report.
 	Problems []health.Problem
-	// Unresolved has the reason of clusters whose pods may not resolve names of the clusterset.
+	// Unresolved has the reasons why pods of a cluster may not resolve names of the clusterset,
+	// by cluster.
 	Unresolved map[string]string
 	// SourcePolicies name the NetworkPolicies that may drop packets of the source.
 	SourcePolicies []string
@@ -141,7 +142,7 @@ type AgentReports struct {
 	DestinationPolicies map[string][]string
 }
 
-// Set answers for one fabric. It is safe for concurrent use.
+// Set returns answers for one fabric. It is safe for concurrent use.
 type Set struct {
 	model *reach.Model
 	graph *fabric.Graph
@@ -149,7 +150,7 @@ type Set struct {
 	reports *reportIndex // nil without reports
 }
 
-// New returns the answers for a fabric. The fabric and the reports must not change afterwards.
+// New returns a Set for a fabric. The fabric and the reports must not change afterwards.
 func New(f *fabric.Fabric, o Options) *Set {
 	if o.PreferredLink == nil {
 		o.PreferredLink = func(string, string) (string, string, bool) { return "", "", false }

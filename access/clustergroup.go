@@ -11,7 +11,7 @@ type clusterGroup struct {
 	index         int
 	members       []string // sorted
 	before, after bool     // whether the clusters exist
-	changed       bool     // what the clusters reach may differ between the fabrics
+	changed       bool     // access of the clusters may differ between the fabrics
 }
 
 // clusterGroups are all clusters of two fabrics.
@@ -20,7 +20,7 @@ type clusterGroups struct {
 	of   map[string]*clusterGroup
 }
 
-// newClusterGroups groups clusters by everything but their names that the model depends on.
+// newClusterGroups groups clusters by all properties that the model depends on, except their names.
 func newClusterGroups(before, after *Set) *clusterGroups {
 	out := &clusterGroups{of: map[string]*clusterGroup{}}
 	was, is := groupSignatures(before, after), groupSignatures(after, before)
@@ -44,9 +44,9 @@ func clusterNames(a, b *Set) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.model.Fabric().ClusterNames(), b.model.Fabric().ClusterNames()))))
 }
 
-// groupSignatures returns what decides the access of each cluster of a fabric. A connected component
-// is named after its first member that the other fabric has, too, so that clusters that join or
-// leave do not change the signatures of others.
+// groupSignatures returns a text for each cluster of a fabric with all properties that decide its
+// access. A connected component has the name of its first member that the other fabric also has.
+// Clusters that join or leave thus do not change the signatures of others.
 func groupSignatures(s, other *Set) map[string]string {
 	components := map[string]string{}
 	for _, members := range s.graph.Components() {
@@ -73,7 +73,7 @@ func groupSignatures(s, other *Set) map[string]string {
 	return out
 }
 
-// representative returns a member apart from a cluster and from named ones, or "".
+// representative returns a member that is neither the cluster nor named; "" if there is none.
 func (g *clusterGroup) representative(named map[string]bool, cluster string) string {
 	for _, m := range g.members {
 		if m != cluster && !named[m] {
@@ -83,20 +83,21 @@ func (g *clusterGroup) representative(named map[string]bool, cluster string) str
 	return ""
 }
 
-// exists reports whether the clusters are in the fabric after, or before.
+// exists reports whether the clusters are in the new fabric if after is true, and otherwise whether
+// they are in the old fabric.
 func (g *clusterGroup) exists(after bool) bool { return after && g.after || !after && g.before }
 
 // subjects is a set of clusters.
 type subjects struct {
-	all    bool     // every cluster but those in except, and the one with the resource
-	groups []int    // every member but those in except
+	all    bool     // every cluster except those in except, and the cluster with the resource
+	groups []int    // every member except those in except
 	names  []string // sorted
 	except []string // sorted
 }
 
 func (s *subjects) key() string { return fmt.Sprint(s.all, s.groups, s.names, s.except) }
 
-// expand returns the names in a set that is not of all clusters.
+// expand returns the names of a set whose all is false.
 func (x *clusterGroups) expand(s *subjects) []string {
 	out := slices.Clone(s.names)
 	for _, i := range s.groups {

@@ -10,17 +10,17 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// denial is why the model denies access: the topology path that decides it, in words.
+// denial is the reason why the model denies access: the deciding topology path, and an explanation.
 type denial struct {
 	path string
 	why  string
-	// address marks an export without an address that the source could use.
+	// address reports whether an export has no address that the source could use.
 	address bool
-	// line is a further line of the topology that matters; empty path = none.
+	// line is a further relevant line of the topology; its path is empty if there is none.
 	line Line
 }
 
-// deniedCluster is the denial if a cluster is not in the topology.
+// deniedCluster returns the denial if a cluster is not in the topology.
 func (s *Set) deniedCluster(names ...string) (denial, bool) {
 	for _, name := range names {
 		if s.model.Cluster(name) == nil {
@@ -30,7 +30,7 @@ func (s *Set) deniedCluster(names ...string) (denial, bool) {
 	return denial{}, false
 }
 
-// deniedPath is the denial if two clusters have no path to each other.
+// deniedPath returns the denial if two clusters have no path to each other.
 func (s *Set) deniedPath(from, cluster string) (denial, bool) {
 	if d, denied := s.deniedCluster(cluster, from); denied {
 		return d, true
@@ -48,7 +48,7 @@ func (s *Set) deniedPath(from, cluster string) (denial, bool) {
 	return d, true
 }
 
-// deniedExport is why a cluster cannot reach another cluster's part of an export.
+// deniedExport returns why a cluster cannot reach another cluster's part of an export.
 func (s *Set) deniedExport(e *fabric.Export, from, cluster string, port fabric.Port) denial {
 	path := exportPath(e.ID())
 	if e.ClusterPart(cluster) == nil {
@@ -69,7 +69,7 @@ func (s *Set) deniedExport(e *fabric.Export, from, cluster string, port fabric.P
 		why: fmt.Sprintf("%s and %s have no address family in common", from, cluster)}
 }
 
-// deniedDynamic is why a cluster cannot reach the dynamic exports of another cluster.
+// deniedDynamic returns why a cluster cannot reach the dynamic exports of another cluster.
 func (s *Set) deniedDynamic(from, cluster string) denial {
 	if d, denied := s.deniedPath(from, cluster); denied {
 		return d
@@ -77,7 +77,7 @@ func (s *Set) deniedDynamic(from, cluster string) denial {
 	return denial{path: "dynamicExports", why: fmt.Sprintf("%s has no addresses for exports of its own that %s reaches", cluster, from)}
 }
 
-// deniedAddress is why a cluster cannot reach an address that belongs to another cluster.
+// deniedAddress returns why a cluster cannot reach an address that belongs to another cluster.
 func (s *Set) deniedAddress(from, cluster string, a netip.Addr) denial {
 	if d, denied := s.deniedPath(from, cluster); denied {
 		return d

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// Changes is the access between clusters that a fabric adds and removes. It covers what gateways
-// forward, not whether backends are ready. A cluster needs no access to itself.
+// Changes is the access between clusters that a new fabric adds and removes. It covers forwarding
+// by gateways, not the readiness of backends. It excludes access of a cluster to itself.
 type Changes struct {
 	Added   []Change `json:"added"`
 	Removed []Change `json:"removed"`
@@ -20,9 +20,9 @@ type Changes struct {
 
 // Change is access of some clusters that the same path of the topology adds or removes.
 type Change struct {
-	// From names the clusters, sorted. It is empty with All.
+	// From has the clusters, sorted. It is empty if All is true.
 	From []string `json:"from,omitempty"`
-	// All means all clusters but those in Except.
+	// All means all clusters except those in Except.
 	All    bool       `json:"all,omitempty"`
 	Except []string   `json:"except,omitempty"`
 	To     []Resource `json:"to"`
@@ -30,25 +30,25 @@ type Change struct {
 	Source string     `json:"source,omitempty"` // file:line of Path; set by the caller
 	// Gone reports that the path is not in the new topology.
 	Gone bool `json:"gone,omitempty"`
-	// Uncertain reports, for removed access, that open connections may continue: gateways keep the
-	// flows of exports and ports that are gone, and check allow lists for every packet.
+	// Uncertain reports, for removed access, that open connections may continue: gateways keep
+	// the flows of removed exports and ports, but check allow lists for every packet.
 	Uncertain bool `json:"uncertain,omitempty"`
 }
 
-// Resource is an export, what clusters export with ServiceExports from some namespaces, or a prefix
-// of pods or services with its own addresses.
+// Resource is an export, all dynamic exports from some namespaces, or a prefix of pods or Services
+// that are reached at their own addresses.
 type Resource struct {
 	Export     string `json:"export,omitempty"`     // namespace/name
 	Namespaces string `json:"namespaces,omitempty"` // a pattern of dynamicExports
-	// ExceptNamespaces are patterns within Namespaces without a change.
+	// ExceptNamespaces are patterns within Namespaces whose access does not change.
 	ExceptNamespaces []string `json:"except_namespaces,omitempty"`
 	Prefix           string   `json:"prefix,omitempty"`
 	Ports            []string `json:"ports,omitempty"` // such as 80/TCP; none = all
 	In               []string `json:"in"`              // clusters that have it, sorted
 }
 
-// Diff returns access that the second fabric adds to the first or removes from it. It compares what
-// changed, and everything that a changed cluster reaches or has.
+// Diff returns access that the second fabric adds to the first or removes from it. It compares
+// changed resources, and everything that a changed cluster reaches or owns.
 func Diff(before, after *Set) Changes {
 	d := &differ{before: before, after: after, groups: newClusterGroups(before, after), pending: map[string]*pendingChange{}}
 	for _, g := range d.groups.list {
@@ -89,11 +89,11 @@ func (c *Change) uncertain(after *Set) bool {
 	})
 }
 
-// differ is the state of one Diff.
+// differ is the state of one call of Diff.
 type differ struct {
 	before, after *Set
 	groups        *clusterGroups
-	changed       bool // some group
+	changed       bool // of a group
 	pending       map[string]*pendingChange
 	order         []*pendingChange
 }
@@ -106,7 +106,7 @@ type pendingChange struct {
 // comparison is a resource in one cluster, or in several identical ones, in both fabrics.
 type comparison struct {
 	resource      Resource
-	cluster       string   // of resource.In
+	cluster       string   // one of resource.In
 	names         []string // clusters that a list names, sorted
 	before, after func(from string) bool
 	cause         func(from string, added bool) (path string, gone bool)
@@ -122,7 +122,7 @@ type delta struct {
 	resource Resource
 }
 
-// compare returns who gains or loses access to one resource.
+// compare returns the clusters that gain or lose access to one resource.
 func (d *differ) compare(q comparison) []*delta {
 	named := make(map[string]bool, len(q.names))
 	for _, n := range q.names {
@@ -168,8 +168,7 @@ func (d *differ) compare(q comparison) []*delta {
 	return out
 }
 
-// normalizeSubjects sets the exceptions from the groups of a delta, and whether it is about all
-// clusters.
+// normalizeSubjects sets the exceptions of a delta, and whether it covers all clusters.
 func (d *differ) normalizeSubjects(p *delta, q comparison, ofNamed map[string]*delta) {
 	s := &p.from
 	if len(s.groups) == 0 {
@@ -214,8 +213,8 @@ func mergeBy(list []*delta, key func(*delta) []string, join func(into, p *delta)
 	return out
 }
 
-// addDeltas adds the deltas of one export, pattern or cluster's prefixes to the result. Those that
-// differ in the cluster alone become one, then those that differ in the port alone.
+// addDeltas adds the deltas of one export, pattern or cluster's prefixes to the result. It first
+// merges deltas that differ only in the cluster, then deltas that differ only in the port.
 func (d *differ) addDeltas(list []*delta) {
 	list = mergeBy(list, func(p *delta) []string { return p.resource.Ports },
 		func(into, p *delta) { into.resource.In = append(into.resource.In, p.resource.In...) })
@@ -330,8 +329,8 @@ func sameAccess(a, b *fabric.Export) bool {
 		})
 }
 
-// exportCause returns what denies access in the fabric without it. Other is the export in the fabric
-// with access.
+// exportCause returns the topology path that denies access in the fabric of lacks. e is the export
+// in that fabric, and other is the export in the fabric with access.
 func exportCause(lacks *Set, e, other *fabric.Export, from, cluster string, port fabric.Port) string {
 	if e == nil {
 		return exportPath(other.ID())
@@ -405,7 +404,7 @@ func mayExport(d *fabric.DynamicExports, pattern string) (all bool, only []strin
 	return !restricted, only
 }
 
-// within returns the patterns that match less than a wider pattern.
+// within returns the patterns that are narrower than a pattern.
 func within(d *fabric.DynamicExports, pattern string) []string {
 	if d == nil {
 		return nil
@@ -414,7 +413,7 @@ func within(d *fabric.DynamicExports, pattern string) []string {
 	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool { return p == pattern || !wide.Matches(p) })
 }
 
-// prefixes compares access to the own addresses of clusters.
+// prefixes compares access to pods and Services at their own addresses.
 func (d *differ) prefixes() {
 	for _, g := range d.groups.list {
 		for _, name := range g.members {

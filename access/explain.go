@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// Explain returns how a source reaches a target. It fails if the fabric has no such cluster, port, pod
-// address or target address. An export that no cluster has is an answer.
+// Explain returns how a source reaches a target. It fails if the fabric has no such cluster, port,
+// pod address or target address. An export that no cluster has is an answer, not an error.
 func (s *Set) Explain(from Source, to Target) (*Answer, error) {
 	q := &query{Set: s, from: from, to: to, own: s.model.Cluster(from.Cluster)}
 	if q.own == nil {
@@ -36,7 +36,7 @@ func (s *Set) Explain(from Source, to Target) (*Answer, error) {
 	return q.answer, nil
 }
 
-// query is the state of one Explain.
+// query is the state of one call of Explain.
 type query struct {
 	*Set
 	from   Source
@@ -44,7 +44,7 @@ type query struct {
 	own    *fabric.Cluster
 	export *fabric.Export
 	port   fabric.Port
-	paths  map[string][]string // of the source's cluster, once needed
+	paths  map[string][]string // of the source's cluster; nil until needed
 	answer *Answer
 }
 
@@ -103,9 +103,9 @@ func (q *query) toExport() error {
 	return nil
 }
 
-// toDynamic answers for an export that is not in the topology: clusters may create it with a
-// ServiceExport. If agents report which clusters did, these are the destinations; otherwise all
-// clusters that may.
+// toDynamic answers for an export that is not in the topology, but that clusters may create with a
+// ServiceExport. The destinations are the clusters that created it, if agents report them.
+// Otherwise they are all clusters that may create it.
 func (q *query) toDynamic(namespace string) {
 	d, id, a := q.model.Fabric().DynamicExports, q.to.Export, q.answer
 	a.DecidedBy = "dynamicExports"
@@ -240,7 +240,7 @@ func (q *query) clientAddrs() []netip.Addr {
 	return reach.SamplePod(q.own)
 }
 
-// addSources adds the addresses in the other cluster of a client with the address src.
+// addSources adds the addresses that the other cluster sees for a client with the address src.
 func (q *query) addSources(t *Destination, src netip.Addr, srcs []netip.Addr) {
 	path := clusterPath(q.from.Cluster)
 	ruled := false
@@ -267,7 +267,7 @@ func (q *query) addSources(t *Destination, src netip.Addr, srcs []netip.Addr) {
 	case len(srcs) == 0:
 		q.line(path, "%s is flat: others see its pods' own addresses", q.from.Cluster)
 	case !q.from.Addr.IsValid() && len(srcs) == 1 && slices.ContainsFunc(q.own.Mappings,
-		func(m fabric.Mapping) bool { return m.Pods.Contains(src) }): // src is an example
+		func(m fabric.Mapping) bool { return m.Pods.Contains(src) }): // src is a sample address
 		for _, m := range q.own.Mappings {
 			if m.Global.Addr().Is4() == src.Is4() {
 				t.Sources = append(t.Sources, m.Global.String())
@@ -364,11 +364,11 @@ func (q *query) toAddress() error {
 	return nil
 }
 
-// maxPrefixes is the most prefixes in an error.
+// maxPrefixes is the maximum number of prefixes in an error.
 const maxPrefixes = 12
 
-// checkOwner returns an error if the target address belongs to no cluster and no export. The owner
-// is empty if the source's cluster routes the address nowhere.
+// checkOwner returns an error if the target address belongs to no cluster and no export. owner is
+// empty if the source's cluster has no route for the address.
 func (q *query) checkOwner(owner string) error {
 	var all []netip.Prefix
 	var where string

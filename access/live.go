@@ -15,7 +15,7 @@ import (
 const (
 	Delivered    = "yes"
 	NotDelivered = "no"
-	Unknown      = "unknown" // a report that decides is missing
+	Unknown      = "unknown" // a decisive report is missing
 )
 
 // States of a link.
@@ -25,7 +25,7 @@ const (
 	Down       = "down"
 )
 
-// Live is what agents report about an answer.
+// Live is the state of an answer according to agents.
 type Live struct {
 	Verdict string `json:"verdict"` // yes | no | unknown
 	Reason  string `json:"reason"`  // in one sentence
@@ -35,7 +35,7 @@ type Live struct {
 	Unknown []string `json:"unknown"`
 }
 
-// LiveDestination is what agents report about the path to one cluster.
+// LiveDestination is the state of the path to one cluster according to agents.
 type LiveDestination struct {
 	Verdict string   `json:"verdict"`
 	Reasons []string `json:"reasons,omitempty"` // of no and unknown
@@ -44,8 +44,8 @@ type LiveDestination struct {
 	// empty for addresses without known backends.
 	Ready    string   `json:"ready,omitempty"`
 	Backends []string `json:"backends,omitempty"` // some of the ready ones
-	// Policies are phrases that name the NetworkPolicies that may drop packets, as far as they are
-	// known. They do not change the verdict.
+	// Policies describes the known NetworkPolicies that may drop packets. They do not change
+	// the verdict.
 	Policies []string `json:"policies,omitempty"`
 }
 
@@ -67,19 +67,19 @@ type LiveLink struct {
 	To     string `json:"to"`
 	Driver string `json:"driver"`
 	State  string `json:"state"` // alive | connecting | down | unknown
-	InUse  bool   `json:"inUse"` // nodes of the first cluster send over it
-	// Nodes are the nodes that do, if not all do.
+	InUse  bool   `json:"inUse"` // nodes of the first cluster send through it
+	// Nodes are the nodes that send through the link; empty if all do.
 	Nodes []string `json:"nodes,omitempty"`
 	RTT   int64    `json:"rttMicros,omitempty"` // average; 0 = not reported
 	// ActiveNodes are the current nodes of gateways with a node selector, by cluster/gateway, as far
 	// as agents report them.
 	ActiveNodes map[string]string `json:"activeNodes,omitempty"`
-	// EndpointResults is at which endpoint the other end reaches a gateway and why, by
+	// EndpointResults describes at which endpoint the other end reaches a gateway, and why, by
 	// cluster/gateway, as far as agents report it.
 	EndpointResults map[string]string `json:"endpointResults,omitempty"`
 }
 
-// reportIndex finds reports.
+// reportIndex indexes reports by cluster and by dynamic export.
 type reportIndex struct {
 	*AgentReports
 	byCluster map[string][]*status.Status
@@ -206,7 +206,7 @@ func (l *liveCheck) pathClusters(t *Destination) []string {
 	return slices.Compact(sorted(out))
 }
 
-// delivered returns in which clusters traffic arrives, and over which links.
+// delivered returns a sentence with the clusters in which traffic arrives, and the links.
 func (l *liveCheck) delivered() string {
 	var in []string
 	for t := range l.allowed() {
@@ -245,7 +245,8 @@ func add(list *[]string, format string, args ...any) {
 	}
 }
 
-// noAgentsReason returns that no agent of a cluster answered, and why.
+// noAgentsReason returns a text that no agent of a cluster answered, with the reason, and adds it
+// to Unknown.
 func (l *liveCheck) noAgentsReason(cluster string) string {
 	text := "no agent of " + cluster + " answered"
 	if why := l.Unreachable[cluster]; why != "" {
@@ -296,7 +297,7 @@ func (l *liveCheck) destination(d *Destination) *LiveDestination {
 // resolved checks that agents answer DNS queries of pods of a cluster.
 func (l *liveCheck) resolved(cluster string) finding {
 	if l.answer.To.Export == "" {
-		return noFinding // it is asked for by its address
+		return noFinding // an address needs no DNS
 	}
 	if why := l.Unresolved[cluster]; why != "" {
 		l.missing("%s: %s", cluster, why)
@@ -319,8 +320,8 @@ func (l *liveCheck) resolved(cluster string) finding {
 	return finding{Unknown, text}
 }
 
-// inside reports whether agents of a cluster see its pods in podCIDRs: packets of other pods
-// are dropped.
+// inside checks that agents of a cluster see its pods in podCIDRs. Packets of other pods are
+// dropped.
 func (l *liveCheck) inside(cluster string) finding {
 	var outside []string // nodes
 	for _, s := range l.byCluster[cluster] {
@@ -341,8 +342,8 @@ func (l *liveCheck) inside(cluster string) finding {
 	return finding{Unknown, text}
 }
 
-// connected reports whether nodes of a cluster send requests to an export in another cluster:
-// a network that the node is connected to may have the export's address.
+// connected checks that nodes of a cluster send requests for an export to the other cluster. They
+// do not if a network that the node is connected to has the export's address.
 func (l *liveCheck) connected(from, to string) finding {
 	var nodes []string
 	for _, s := range l.byCluster[from] {
@@ -377,7 +378,7 @@ func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
 				}
 			}
 		}
-		if next == "" { // as the topology has it
+		if next == "" { // use the topology's path
 			path := l.fabric.Graph().Paths(at, nil)[cluster]
 			if len(path) == 0 {
 				t.add(finding{NotDelivered, fmt.Sprintf("%s has no path to %s", at, cluster)})
@@ -392,7 +393,7 @@ func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
 	}
 }
 
-// senders returns the agents that select a cluster's path: all, or its gateways if it
+// senders returns the agents whose path counts: all agents of a cluster, or only its gateways if it
 // forwards transit traffic.
 func (l *liveCheck) senders(cluster string, passes bool) []*status.Status {
 	return slices.DeleteFunc(slices.Clone(l.byCluster[cluster]), func(s *status.Status) bool { return passes && s.Gateway == "" })
@@ -459,7 +460,7 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 	f := l.fabric
 	type ends [2]string
 	all := map[ends]*LiveLink{}
-	hold := func(k *LiveLink, cluster, gateway string) { // which node is an end now, where labels pick it
+	hold := func(k *LiveLink, cluster, gateway string) { // adds the current node of a gateway with a node selector
 		g := f.Cluster(cluster).Gateway(gateway)
 		for _, s := range l.byCluster[cluster] {
 			if g != nil && g.HasNodeSelector() && s.Gateway == gateway {
@@ -488,8 +489,8 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 			put(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointReason)
 		}
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
-		// Probes are round trips: an end without a recent reply is right, an end with an
-		// older reply is not.
+		// Probes are round trips. If the ends disagree, the end without a recent reply is
+		// right.
 		if k.State == Unknown || k.State == Alive {
 			k.State = cmp.Or(state, Unknown)
 		}
@@ -525,7 +526,7 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 	return out
 }
 
-// put adds to a map, which may be nil.
+// put sets a key of a map, which may be nil.
 func put(to *map[string]string, key, value string) {
 	if *to == nil {
 		*to = map[string]string{}

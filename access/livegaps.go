@@ -26,7 +26,7 @@ func (l *liveCheck) clusters() {
 		for _, s := range l.byCluster[name] {
 			l.outdated(s)
 			own := *s
-			// The checks of the destination have the problems of the export.
+			// The checks of the destination report problems of the export.
 			own.Problems = slices.DeleteFunc(slices.Clone(s.Problems), func(p status.Problem) bool { return strings.HasPrefix(p.Path, "exports[") })
 			agents = append(agents, own)
 		}
@@ -37,7 +37,7 @@ func (l *liveCheck) clusters() {
 			continue
 		}
 		switch p.Code {
-		case health.CodeUnreachable, health.CodeLinksDown, health.CodeDNS, status.DNSNotAnswered: // the destinations have these
+		case health.CodeUnreachable, health.CodeLinksDown, health.CodeDNS, status.DNSNotAnswered: // reported by the destinations
 			continue
 		case health.CodeFabricsDiffer:
 			for _, name := range names {
@@ -55,7 +55,7 @@ func (l *liveCheck) clusters() {
 	}
 }
 
-// outdated reports that an agent has another fabric than the topology describes.
+// outdated reports an agent whose fabric differs from the topology.
 func (l *liveCheck) outdated(s *status.Status) {
 	differs := l.differs(s)
 	if s.Digest == "" || len(differs) == 0 {
@@ -96,8 +96,9 @@ func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 	}
 }
 
-// differs returns the differences between an agent's fabric, as far as it is reported, and
-// the topology's. It compares no public keys or digests, because they need the root key.
+// differs returns the differences between the fabric of an agent and the fabric of the topology. It
+// compares only what the agent reports. It compares no public keys or digests, because they need
+// the root key.
 func (l *liveCheck) differs(s *status.Status) []string {
 	var out []string
 	f := l.fabric

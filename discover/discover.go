@@ -43,7 +43,7 @@ type Prefixes struct {
 	From       string         `json:"from,omitempty"`
 }
 
-// Gateway is a node that can hold tunnels.
+// Gateway is a node that can be a gateway.
 type Gateway struct {
 	Node string `json:"node"`
 	// Endpoints are the addresses at which other clusters may reach the node.
@@ -240,7 +240,7 @@ func outside(list, others []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// firstNames joins the first of many names.
+// firstNames sorts names, and joins the first maxNamed of them.
 func firstNames(names []string) string {
 	slices.Sort(names)
 	return humanize.FirstN(names, maxNamed)

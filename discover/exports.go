@@ -93,8 +93,8 @@ func AddExport(raw []byte, entry string) ([]byte, error) {
 	return []byte(strings.Join(lines[:end], "") + added + strings.Join(lines[end:], "")), nil
 }
 
-// AddExportClusters adds clusters to the clusters of an export, and allowed ones to its allow list.
-// The rest of the text does not change.
+// AddExportClusters adds clusters to an export, and allow to its allow list. The rest of the text
+// does not change.
 func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte, error) {
 	spec, err := specOf(raw)
 	if err != nil {
@@ -112,7 +112,7 @@ func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte,
 	if len(allow) > 0 && permitted == nil {
 		return nil, fmt.Errorf("line %d: export %s has no list of allowed clusters, so all clusters may reach it: add the list by hand", export.Line, id)
 	}
-	// The lower one first, so that line numbers stay right.
+	// Edit the lower list first, so that line numbers remain correct.
 	type addition struct {
 		list  *yaml.Node
 		names []string
@@ -130,7 +130,7 @@ func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte,
 	return []byte(strings.Join(edits.lines, "")), nil
 }
 
-// position returns a number that orders nodes by their place in the text; nil is first.
+// position returns a number that orders nodes by their position in the text; 0 for nil.
 func position(n *yaml.Node) int {
 	if n == nil {
 		return 0

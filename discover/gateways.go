@@ -52,7 +52,7 @@ func (d *analysis) gateways() {
 func (d *analysis) choose() {
 	best := d.Gateways[0]
 	zones, used := map[string]bool{}, 0
-	for _, again := range []bool{false, true} { // again: of a zone that has one
+	for _, again := range []bool{false, true} { // again: allow several in one zone
 		for i := range d.Gateways {
 			g := &d.Gateways[i]
 			same := g.ControlPlane == best.ControlPlane && g.rank() == best.rank()
@@ -100,7 +100,7 @@ func gatewayOf(n *unstructured.Unstructured) Gateway {
 	return g
 }
 
-// rank is lower for the better addresses.
+// rank returns the rank of the gateway's endpoints. Lower is better.
 func (g *Gateway) rank() int {
 	return slices.Index([]Confidence{Certain, Likely, Guess, ""}, g.Confidence)
 }

@@ -153,8 +153,8 @@ func (d *analysis) calico() {
 	}
 }
 
-// proxy says in which mode kube-proxy runs. Hawser needs none: it is shown because other
-// findings depend on it.
+// proxy finds the mode of kube-proxy. Hawser does not need kube-proxy, but other findings depend on
+// the mode.
 func (d *analysis) proxy() {
 	if d.setting(kubeSystem, "cilium-config", "kube-proxy-replacement") == "true" && d.daemon("kube-proxy") == nil {
 		d.KubeProxy = Fact{Value: "none", Confidence: Certain,

@@ -174,7 +174,7 @@ func (o Objects) nodeArgument(flag string) (value, from string) {
 		for _, annotation := range []string{"k3s.io/node-args", "rke2.io/node-args"} {
 			var args []string
 			if json.Unmarshal([]byte(n.GetAnnotations()[annotation]), &args) != nil {
-				continue // it has none
+				continue // the annotation is missing or invalid
 			}
 			if found := argument(args, flag); found != "" {
 				return found, flag + " in " + annotation + " of Node " + n.GetName()

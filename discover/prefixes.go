@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// evidence are the prefixes that one source names.
+// evidence has the prefixes from one source.
 type evidence struct {
 	from       string
 	confidence Confidence
@@ -19,8 +19,8 @@ type evidence struct {
 	parts      bool // cidrs are parts of the wanted prefixes, such as the pod prefixes of Nodes
 }
 
-// decided returns the prefixes of the first claim that has any. It adds a finding for
-// each later claim that has a prefix outside them.
+// decided returns the prefixes of the first claim that is not empty. It adds a finding for each
+// later claim with a prefix outside of them.
 func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 	claims = slices.DeleteFunc(claims, func(c evidence) bool { return len(c.cidrs) == 0 })
 	if len(claims) == 0 {
@@ -52,7 +52,7 @@ func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 // pods finds the pod prefixes. The CNI's own objects come first, then the flags of the
 // cluster's setup, then the Nodes.
 func (d *analysis) pods() {
-	set := Likely // of what the cluster was set up with
+	set := Likely // confidence of the cluster's setup
 	if d.ownIPAM {
 		set = Guess
 	}
@@ -196,8 +196,8 @@ func (d *analysis) services() {
 	}
 }
 
-// AskServices reports whether no object names the Service prefixes for certain. The
-// caller then asks the API server with an address that it refuses.
+// AskServices reports whether no object shows the Service prefixes with certainty. The caller then
+// asks the API server with an address that it refuses.
 func (o Objects) AskServices() bool {
 	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.object("Network.config.openshift.io", "", "cluster") != nil {
 		return false

@@ -24,7 +24,7 @@ import (
 type Expected struct {
 	Cluster *schema.Cluster
 	Pools   []netip.Prefix // of the clusterset: global addresses, clusterset IPs, tunnels
-	Domains []string       // that agents answer
+	Domains []string       // that agents serve
 }
 
 // oldestMinor is the minor version of the oldest supported Kubernetes
@@ -52,7 +52,7 @@ const (
 	crdExports = "serviceexports.multicluster.x-k8s.io"
 	crdNodes   = "hawsernodes.hawser.dev"
 	crdGoogle  = "serviceimports.net.gke.io"
-	ownServer  = "hawser.server" // what gateways write into coredns-custom (nodeagent/cluster/apiobjects)
+	ownServer  = "hawser.server" // key that gateways write to coredns-custom (nodeagent/cluster/apiobjects)
 )
 
 // Preflight checks a cluster against its topology entry before anything is applied there.

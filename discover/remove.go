@@ -176,7 +176,7 @@ func (r *textEdit) items(list *yaml.Node, path string, matches func(int, *yaml.N
 		return
 	}
 	flow := list.Style&yaml.FlowStyle != 0
-	var kept, last *yaml.Node // last: of those that go, not cut yet
+	var kept, last *yaml.Node // last: the last removed item, not cut yet
 	var first *yaml.Node
 	for i, item := range list.Content {
 		if !matches(i, item) {
@@ -234,7 +234,7 @@ func (r *textEdit) entry(item *yaml.Node) {
 	end := first + 1
 	for at := end; at < len(r.lines); at++ {
 		if strings.TrimSpace(r.lines[at]) == "" {
-			continue // whether it is within the item is for the lines behind it to say
+			continue // part of the item only if a deeper line follows
 		}
 		if indent(r.lines[at]) <= dash {
 			break

@@ -37,7 +37,7 @@ func (c *Cluster) ClusterYAML(recipient string) string {
 	switch c.DNS.Value {
 	case "":
 		line("  # dns: auto", Todo+": the cluster's DNS could not be read (docs/kubernetes.md)")
-	case fabric.DNSCoreDNS, fabric.DNSImport: // agents find out which
+	case fabric.DNSCoreDNS, fabric.DNSImport: // agents detect which one
 		line("  # dns: auto", confidenceComment(c.DNS.Confidence, c.DNS.From))
 	default:
 		line("  dns: "+c.DNS.Value, confidenceComment(c.DNS.Confidence, c.DNS.From))

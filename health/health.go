@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Severity is the weight of a problem.
+// Severity is the severity of a problem.
 type Severity string
 
 const (
@@ -30,11 +30,11 @@ const (
 	Info Severity = "info"
 )
 
-// Blocks reports whether a change is not complete while a problem of this severity exists. A warning does
-// not block: it may last, such as the warning of an export that is scaled to zero.
+// Blocks reports whether a problem of this severity makes a change incomplete. A warning does not,
+// because it may be permanent, such as the warning of an export that is scaled to zero.
 func (s Severity) Blocks() bool { return s == Error || s == Unknown }
 
-// Codes of problems that other reports show, too.
+// Problem codes that also appear in other reports.
 const (
 	CodeUnreachable = "cluster-unreachable"
 	CodeLinksDown   = "links-down"
@@ -163,8 +163,8 @@ func (a *assessment) kubectl(format string, args ...any) string {
 	return "kubectl --context " + cmp.Or(a.state.Context, a.state.Cluster) + " " + fmt.Sprintf(format, args...)
 }
 
-// agents finds agents that do not run, hang, or have another version than their DaemonSet. Agents
-// that report why they are not ready are left to nodes.
+// agents finds agents that do not run, hang, or have another version than their DaemonSet. It skips
+// agents that report why they are not ready; see nodes.
 func (a *assessment) agents() {
 	s := a.state
 	explained := int64(0)
@@ -252,8 +252,8 @@ func (a *assessment) nodes() {
 	}
 }
 
-// ofAgent adds a problem that an agent reports. It adds a problem that all nodes of the cluster
-// share once, and leaves problems of ServiceExports to their conditions if the state has them.
+// ofAgent adds a problem that an agent reports. It adds a problem of all nodes only once. It skips
+// problems of ServiceExports if the state has their conditions.
 func (a *assessment) ofAgent(node string, p status.Problem) {
 	switch p.Code {
 	case status.ExportInvalid, status.ExportNotReady:
@@ -282,8 +282,8 @@ func (a *assessment) ofAgent(node string, p status.Problem) {
 	a.add(made)
 }
 
-// inConditions reports whether conditions of ServiceExports have all texts of a problem, which
-// status.Catalog.Summarize joined.
+// inConditions reports whether the conditions of ServiceExports have all texts that
+// status.Catalog.Summarize joined to a problem.
 func (a *assessment) inConditions(text string) bool {
 	for _, part := range strings.Split(text, "; ") {
 		has := func(c Condition) bool { return c.Message == part }
@@ -294,11 +294,11 @@ func (a *assessment) inConditions(text string) bool {
 	return true
 }
 
-// endpoints finds gateways with static endpoints of which none is confirmed: neither is it an address
-// of the gateway's node, nor does another cluster reach the gateway there. A link may still be up,
-// because WireGuard follows the source address of packets; it cannot be set up again after a
-// restart of both ends. The result is unknown until a link to the gateway has been up for
-// confirmTime.
+// endpoints finds gateways whose static endpoints are all unconfirmed. An endpoint is confirmed if
+// it is an address of the gateway's node, or if another cluster reaches the gateway there. A link
+// may still be up, because WireGuard follows the source address of packets. It cannot be set up
+// again after a restart of both ends. The result is unknown until a link to the gateway has been up
+// for confirmTime.
 func (a *assessment) endpoints(states []State) {
 	for _, g := range a.state.Gateways {
 		if len(g.Endpoints) == 0 || len(g.NodeAddrs) == 0 || slices.ContainsFunc(g.Endpoints, func(e netip.Addr) bool { return slices.Contains(g.NodeAddrs, e) }) {

@@ -17,7 +17,7 @@ type State struct {
 	Error      string    `json:"error,omitempty"` // the reason why the rest is unknown
 	At         time.Time `json:"at"`              // of the read
 	Clusterset string    `json:"clusterset,omitempty"`
-	Applied    string    `json:"applied,omitempty"`   // digest of the fabric that hawser apply brought last
+	Applied    string    `json:"applied,omitempty"`   // digest of the fabric that hawser apply wrote last
 	Delivered  string    `json:"delivered,omitempty"` // digest of the fabric in the API
 	Image      string    `json:"image,omitempty"`     // of the agents
 	Nodes      []Node    `json:"nodes"`
@@ -36,7 +36,7 @@ type State struct {
 
 // Silent returns the pod of a node's agent if the agent fails the readiness probe of the kubelet
 // although its report says ready. The report is then old: the process hangs, or has just started.
-// The kubelet of the node measures the silence, so no clocks of two machines are compared.
+// The node's kubelet measures the time, so clocks of two machines are not compared.
 func (s *State) Silent(n *Node) (Pod, bool) {
 	i := slices.IndexFunc(s.NotReady, func(p Pod) bool { return p.Node == n.Name })
 	if i < 0 || n.Off != "" || n.Ready != "True" {
@@ -50,7 +50,7 @@ type Node struct {
 	Name    string `json:"name"`
 	Cluster string `json:"cluster"`
 	Role    string `json:"role"`              // gateway | worker
-	Gateway string `json:"gateway,omitempty"` // that it holds, where labels picked the node
+	Gateway string `json:"gateway,omitempty"` // whose holder it is, if labels select the node
 	Version string `json:"version,omitempty"`
 	Fabric  string `json:"fabric,omitempty"` // digest
 	Up      int64  `json:"linksUp"`
@@ -72,7 +72,7 @@ type Node struct {
 	LinksDown []string `json:"linksDown,omitempty"`
 	// Endpoints are the addresses at which remote gateways are reached, by CLUSTER/GATEWAY.
 	Endpoints map[string][]netip.Addr `json:"endpoints,omitempty"`
-	// UpSince is when the first of the links to a remote gateway that are up came up, by
+	// UpSince is the time when the oldest connected link to a remote gateway came up, by
 	// CLUSTER/GATEWAY.
 	UpSince map[string]time.Time `json:"upSince,omitempty"`
 }
@@ -109,7 +109,7 @@ type Pod struct {
 	Reason string `json:"reason"` // such as "ErrImagePull hawser-agent:v9.9.9", "since 2026-11-27T10:41:12Z"
 }
 
-// Export is a ServiceExport of a cluster, or its import of that name.
+// Export is a ServiceExport of a cluster, or its ServiceImport of the same name.
 type Export struct {
 	Namespace  string      `json:"namespace"`
 	Name       string      `json:"name"`
@@ -128,9 +128,9 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Code returns the code of a condition that needs attention, which is the code of the problem that
-// the agents report. It is empty for other conditions, such as hawser.dev/Supported: a Service
-// may keep an unsupported part, such as a port of SCTP.
+// Code returns the problem code of a condition that needs attention. Agents report the same problem
+// with this code. It is empty for other conditions, such as hawser.dev/Supported: a Service may
+// keep an unsupported part, such as an SCTP port.
 func (c Condition) Code() string {
 	switch {
 	case c.Type == mcs.Valid && c.Status != "True":

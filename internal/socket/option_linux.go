@@ -112,7 +112,7 @@ func DeviceName(index int) string {
 }
 
 // sendOnly configures a raw UDP socket (raw(7)) to receive nothing, because it would receive every
-// datagram of the device. Over IPv6, the kernel then computes the checksums.
+// datagram of the device. It also makes the kernel compute checksums over IPv6.
 func sendOnly(network string, fd int) error {
 	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
 	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})

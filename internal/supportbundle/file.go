@@ -36,8 +36,8 @@ func Create(path string, write func(io.Writer) error) error {
 // slack is the number of bytes beyond its limit that Tail reads before it drops the oldest bytes.
 const slack = 1 << 20
 
-// Tail reads to the end and returns the last bytes, from the beginning of a line. Left is the
-// number of dropped bytes. On an error it also returns the bytes read before it.
+// Tail reads to the end and returns the last bytes, up to most, from the beginning of a line. left
+// is the number of dropped bytes. On an error it also returns the bytes read before it.
 func Tail(r io.Reader, most int) (text []byte, left int64, err error) {
 	var kept bytes.Buffer
 	for {

@@ -1,6 +1,6 @@
-// Package svg writes drawings as SVG that a page can hold: boxes, lines, dots and texts in
-// the colours of the reader's choice of light or dark, without a script, and with nothing
-// of a text as markup. It is pure.
+// Package svg renders drawings of boxes, lines, dots and texts as SVG that a page can embed.
+// Drawings follow the light or dark colour scheme of the reader, need no script, and contain no
+// markup from texts. The package does no I/O.
 package svg
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Tone is the colour of something drawn.
+// Tone is the colour of an element.
 type Tone int
 
 // Tones.
@@ -23,12 +23,12 @@ const (
 )
 
 // Drawing is a picture of bands, lines, boxes, dots and texts, listed from back to front. All
-// measures are pixels.
+// lengths are in pixels.
 type Drawing struct {
 	Width  float64 `json:"width"`
 	Height float64 `json:"height"`
 	About  string  `json:"about"`           // text for screen readers
-	Thin   bool    `json:"thin,omitempty"`  // thin lines: thick ones would hide everything
+	Thin   bool    `json:"thin,omitempty"`  // thin lines; thick lines would hide everything
 	Bands  []Box   `json:"bands,omitempty"` // behind everything
 	Lines  []Line  `json:"lines,omitempty"`
 	Boxes  []Box   `json:"boxes,omitempty"`
@@ -36,7 +36,7 @@ type Drawing struct {
 	Texts  []Text  `json:"texts,omitempty"`
 }
 
-// Point is a place in a drawing.
+// Point is a position in a drawing.
 type Point struct{ X, Y float64 }
 
 // Line is a straight line.
@@ -46,11 +46,11 @@ type Line struct {
 	X2    float64 `json:"x2"`
 	Y2    float64 `json:"y2"`
 	Tone  Tone    `json:"tone,omitzero"`
-	Arrow bool    `json:"arrow,omitempty"` // at its second end
-	About string  `json:"about,omitempty"` // shown where the pointer rests
+	Arrow bool    `json:"arrow,omitempty"` // at X2, Y2
+	About string  `json:"about,omitempty"` // tooltip
 }
 
-// Box is a rectangle; X and Y are its left upper corner.
+// Box is a rectangle; X and Y are its upper left corner.
 type Box struct {
 	X     float64 `json:"x"`
 	Y     float64 `json:"y"`
@@ -69,22 +69,21 @@ type Dot struct {
 	About string  `json:"about,omitempty"`
 }
 
-// Text is one line of text; Y is its base line.
+// Text is one line of text; Y is its baseline.
 type Text struct {
 	X        float64 `json:"x"`
 	Y        float64 `json:"y"`
 	Size     float64 `json:"size"`
 	Bold     bool    `json:"bold,omitempty"`
 	Faint    bool    `json:"faint,omitempty"`
-	Mono     bool    `json:"mono,omitempty"` // characters of one width
+	Mono     bool    `json:"mono,omitempty"` // monospaced font
 	Tone     Tone    `json:"tone,omitzero"`
 	Anchor   string  `json:"anchor"`             // start, middle or end
 	Rotation float64 `json:"rotation,omitempty"` // degrees, around X and Y
 	Text     string  `json:"text"`
 }
 
-// Style has the colours of all drawings, for light and dark pages: the text of a style
-// element.
+// Style is the CSS of all drawings, for light and dark pages.
 const Style = `
 text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
 .faint{fill:#59636e}.back{fill:#fff}
@@ -104,7 +103,7 @@ text{fill:#f0f6fc}.faint{fill:#9198a1}.back{fill:#0d1117}.box{fill:#151b23;strok
 }
 `
 
-// More has the colours of what only some drawings have.
+// More is the CSS of elements that only some drawings have.
 const More = `
 .band{fill:#f6f8fa}.mono{font-family:ui-monospace,SFMono-Regular,Menlo,monospace}
 .bad.box{stroke-dasharray:none}text.bad{fill:#cf222e}text.good{fill:#1a7f37}text.fair{fill:#9a6700}
@@ -115,7 +114,7 @@ const More = `
 }
 `
 
-// String returns the drawing as a document of its own.
+// String returns the drawing as an SVG document.
 func (d *Drawing) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
@@ -130,7 +129,7 @@ func (d *Drawing) String() string {
 	return out.String()
 }
 
-// more reports whether the drawing has what More is for.
+// more reports whether the drawing needs More.
 func (d *Drawing) more() bool {
 	for i := range d.Lines {
 		if d.Lines[i].Arrow {
@@ -189,7 +188,7 @@ func (t *Text) write(out *strings.Builder) {
 		class, t.X, t.Y, t.Size, weight, t.Anchor, turn, Escape(t.Text))
 }
 
-// arrowHead is the head of an arrow that is level or upright.
+// arrowHead returns the head of a horizontal or vertical arrow.
 func arrowHead(l Line) string {
 	const long, half = 9.0, 4.5
 	x, y := l.X2, l.Y2
@@ -207,7 +206,7 @@ func arrowHead(l Line) string {
 	return fmt.Sprintf(`<polygon class="%stip" points="%s"/>`+"\n", l.Tone.class(), points)
 }
 
-// MarshalText writes a tone as the class of an element: good, fair, bad or dim; empty for Plain.
+// MarshalText returns the CSS class of a tone: good, fair, bad or dim; empty for Plain.
 func (t Tone) MarshalText() ([]byte, error) { return []byte(strings.TrimSpace(t.class())), nil }
 
 func (t Tone) class() string { return [...]string{"", "good ", "fair ", "bad ", "dim "}[t] }
@@ -219,8 +218,8 @@ func title(about string) string {
 	return "<title>" + Escape(about) + "</title>"
 }
 
-// Escape quotes a text for a page. What XML does not have, and what would turn the order of
-// the characters around or hide some, becomes a space.
+// Escape escapes a text for HTML. Characters that are invalid in XML, that change the direction of
+// text, or that are invisible, become spaces.
 func Escape(text string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xfffe || r == 0xffff {

@@ -1,5 +1,6 @@
-// Package termsvg draws the output of a terminal session as an animated SVG with CSS alone, for
-// documents. It also returns the steps of a demo script, to find outdated pictures. It is pure.
+// Package termsvg renders the output of a terminal session as an SVG for documents, which is
+// animated with CSS only. It also returns the steps of a demo script, to find outdated pictures. It
+// does no I/O.
 package termsvg
 
 import (
@@ -13,20 +14,20 @@ import (
 	"hawser.dev/hawser/internal/svg"
 )
 
-// Line is a line, and when it was there.
+// Line is a line of output and the time when it was written.
 type Line struct {
 	At   time.Duration // since the beginning
 	Text string
 }
 
-// What a picture measures.
+// Dimensions of a picture, in characters and pixels.
 const (
 	columns    = 108
 	rows       = 30
 	charWidth  = 8.0
 	lineHeight = 18.0
 	border     = 16.0
-	bar        = 30.0 // above the text
+	bar        = 30.0 // title bar above the text
 )
 
 const (
@@ -36,13 +37,13 @@ const (
 	eachLine = 60 * time.Millisecond
 	// afterCommand is the pause after a command, for the reader.
 	afterCommand = 450 * time.Millisecond
-	// afterHeading is the same behind a heading.
+	// afterHeading is the pause after a heading.
 	afterHeading = 900 * time.Millisecond
-	// atTheEnd is the pause before the picture starts again.
+	// atTheEnd is the pause before the animation restarts.
 	atTheEnd = 5 * time.Second
 )
 
-// paced returns the lines at a readable pace: long pauses are cut, and lines that were
+// paced returns the lines at a readable pace: long pauses are shortened, and lines that were
 // written at once appear one by one.
 func paced(lines []Line) []Line {
 	out := make([]Line, len(lines))
@@ -69,8 +70,8 @@ text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 .say{fill:#3fb950;font-weight:600}.cmd{fill:#f0f6fc;font-weight:600}
 `
 
-// SVG draws lines that come one after another, again and again. Who prefers no motion sees
-// the first of them.
+// SVG returns a picture that shows the lines one after another in a loop. With
+// prefers-reduced-motion it shows only the first lines.
 func SVG(title string, lines []Line) string {
 	lines = paced(lines)
 	width, height := columns*charWidth+2*border, rows*lineHeight+2*border+bar
@@ -140,8 +141,8 @@ func MissingStep(script, picture []string) string {
 	return ""
 }
 
-// PictureSteps returns the headings (# ...) and commands ($ ...) that a picture shows, cut as it cuts
-// them.
+// PictureSteps returns the headings (# ...) and commands ($ ...) that a picture shows, cut to its
+// width.
 func PictureSteps(picture string) []string {
 	var out []string
 	for _, m := range shown.FindAllStringSubmatch(picture, -1) {
@@ -157,13 +158,13 @@ var (
 	function   = regexp.MustCompile(`^([a-z_]+)\(\) *\{`)
 )
 
-// ScriptSteps returns the headings and commands that a script writes, which has the functions of
-// hack/demo.sh: say TEXT, run COMMAND, until_seen PATTERN COMMAND, and plan, which runs
-// hawser diff.
+// ScriptSteps returns the headings and commands that a script prints. It knows the functions of
+// hack/demo.sh: say TEXT, run COMMAND, until_seen PATTERN COMMAND, and plan, which runs hawser
+// diff.
 func ScriptSteps(script string) []string {
 	var out []string
 	values := map[string]string{}
-	inside := false // a function of several lines
+	inside := false // a multi-line function
 	joined := strings.ReplaceAll(script, "\\\n", "")
 	for line := range strings.Lines(joined) {
 		line = strings.TrimRight(line, "\n")

@@ -1,5 +1,5 @@
-// Package timerqueue keeps things in the order of their times, so that a loop looks at those
-// alone for which it is time.
+// Package timerqueue provides a priority queue of values by due time. A loop then handles only the
+// values that are due.
 package timerqueue
 
 import (
@@ -11,18 +11,18 @@ import (
 // once and in no queue. Queued values embed it.
 type Entry struct {
 	at    time.Time
-	index int // in the queue, from 1; 0 = in none
+	index int // in the queue, from 1; 0 if in none
 }
 
-// Due returns the time.
+// Due returns the due time.
 func (s *Entry) Due() time.Time { return s.at }
 
 func (s *Entry) slot() *Entry { return s }
 
-// Item is what a Queue holds: a pointer to a struct that embeds a Slot.
+// Item is an element of a Queue: a pointer to a struct that embeds Entry.
 type Item interface{ slot() *Entry }
 
-// Queue holds things by their times. Its zero value is empty.
+// Queue orders values by due time. The zero value is an empty queue.
 type Queue[T Item] struct{ heap order[T] }
 
 // Schedule sets the due time of a value, and adds the value to the queue if absent.
@@ -36,7 +36,7 @@ func (q *Queue[T]) Schedule(t T, at time.Time) {
 	heap.Fix(&q.heap, s.index-1)
 }
 
-// Remove takes a thing out if it is in the queue.
+// Remove removes a value from the queue if present.
 func (q *Queue[T]) Remove(t T) {
 	if s := t.slot(); s.index > 0 {
 		heap.Remove(&q.heap, s.index-1)
@@ -51,7 +51,7 @@ func (q *Queue[T]) First() (first T, ok bool) {
 	return q.heap[0], true
 }
 
-// Next returns the first thing if its time has come.
+// Next returns the value that is due first, if it is due at now.
 func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
 	first, ok := q.First()
 	if !ok || first.slot().at.After(now) {
@@ -60,7 +60,7 @@ func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
 	return first, true
 }
 
-// UntilNext returns the time until a value is due, at most most.
+// UntilNext returns the time until a value is due, limited to most.
 func (q *Queue[T]) UntilNext(now time.Time, most time.Duration) time.Duration {
 	if first, ok := q.First(); ok {
 		return min(max(first.slot().at.Sub(now), 0), most)

@@ -1,4 +1,4 @@
-// Package tlstest has a test process trust the TLS servers of httptest.
+// Package tlstest makes a test process trust the TLS servers of httptest.
 package tlstest
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 // Run runs the tests of a package, and returns the exit status for os.Exit. The process trusts
-// httptest's certificate as if the system had it, so that code without a hook for roots can be
-// tested over https.
+// httptest's certificate like a system root. Code without configurable roots can thus be tested
+// over HTTPS.
 func Run(m *testing.M) int {
 	srv := httptest.NewTLSServer(nil)
 	srv.Close()

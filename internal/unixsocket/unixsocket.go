@@ -1,5 +1,5 @@
-// Package unixsocket reaches unix sockets, also those whose path is longer than an address,
-// and servers of HTTP behind them.
+// Package unixsocket connects to Unix sockets and to their HTTP servers. A socket's path may be
+// longer than a socket address allows.
 package unixsocket
 
 import (
@@ -11,10 +11,11 @@ import (
 	"path/filepath"
 )
 
-// maxPath is what a socket's address has room for (unix(7)).
+// maxPath is the maximum length of a path in a socket address, in bytes (unix(7)).
 const maxPath = 107
 
-// Dial connects to a socket; to one with a long path through its folder's descriptor.
+// Dial connects to a Unix socket. If the path is too long, it uses the file descriptor of the
+// socket's folder.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
 	if len(path) <= maxPath {
@@ -28,8 +29,8 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }
 
-// Client makes a client whose every request is a connection of its own to a socket: the
-// server may be another one next time.
+// Client returns an HTTP client for a Unix socket. Each request opens a new connection, because
+// another server may listen next time.
 func Client(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

@@ -1,5 +1,5 @@
-// Package yamlsize bounds the values of a YAML text before a parser reads it. A parser needs some
-// 400 bytes for a value of two bytes.
+// Package yamlsize limits the number of values in a YAML text before it is parsed. A parser needs
+// about 400 bytes for a value of two bytes.
 package yamlsize
 
 import (
@@ -11,12 +11,12 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// MaxValues is the most indicators of YAML values in a file. A file of 32 MiB can have 16 million
-// values, which need more than 6 GB; a million of them needs about 450 MB.
+// MaxValues is the maximum number of indicators of YAML values in a file. A file of 32 MiB can have
+// 16 million values, which need more than 6 GB; a million of them needs about 450 MB.
 const MaxValues = 1_000_000
 
-// Excess reports whether a YAML text has more than MaxValues indicators, and where. It reads the
-// bytes alone, so call it before the parser.
+// Excess reports whether a YAML text has more than MaxValues indicators, and where. It does not
+// parse the text, so call it before the parser.
 func Excess(file string, raw []byte) (diag.Pos, bool) {
 	n := 0
 	for at := range indicators(raw) {
@@ -28,7 +28,7 @@ func Excess(file string, raw []byte) (diag.Pos, bool) {
 	return diag.Pos{}, false
 }
 
-// Summary returns what a finding says about an excess.
+// Summary returns the summary of a finding about too many values.
 func Summary() string { return fmt.Sprintf("more than %d YAML values in one file", MaxValues) }
 
 // Values counts the indicators of a YAML text. A document has at most two values for each: a key
@@ -41,8 +41,8 @@ func Values(raw []byte) int {
 	return n
 }
 
-// indicators yields the offsets of all bytes that can begin or separate values: "," "[" "{" "- "
-// "? " and ":". Within a text, as in "exports[a/b-c]", they do not count.
+// indicators yields the offsets of all bytes that can begin or separate values: "," "[" "{" "- " "?
+// " and ":". Bytes within a plain text, as in "exports[a/b-c]", do not count.
 func indicators(raw []byte) iter.Seq[int] {
 	inText := func(at int) bool {
 		return at >= 0 && at < len(raw) && raw[at] > ' ' && raw[at] < 0x7f && !strings.ContainsRune(`,[]{}:-?"'`, rune(raw[at]))
