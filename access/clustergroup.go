@@ -73,7 +73,7 @@ func groupSignatures(s, other *Set) map[string]string {
 	return out
 }
 
-// representative returns a member that is neither the cluster nor named; "" if there is none.
+// representative returns a member that is neither the cluster nor named, or "".
 func (g *clusterGroup) representative(named map[string]bool, cluster string) string {
 	for _, m := range g.members {
 		if m != cluster && !named[m] {
@@ -83,8 +83,8 @@ func (g *clusterGroup) representative(named map[string]bool, cluster string) str
 	return ""
 }
 
-// exists reports whether the clusters are in the new fabric if after is true, and otherwise whether
-// they are in the old fabric.
+// exists reports whether the clusters are in the new fabric, or in the old fabric if after is
+// false.
 func (g *clusterGroup) exists(after bool) bool { return after && g.after || !after && g.before }
 
 // subjects is a set of clusters.

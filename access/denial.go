@@ -16,7 +16,7 @@ type denial struct {
 	why  string
 	// address reports whether an export has no address that the source could use.
 	address bool
-	// line is a further relevant line of the topology; its path is empty if there is none.
+	// line is a further relevant line of the topology. Its path is empty if absent.
 	line Line
 }
 

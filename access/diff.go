@@ -35,8 +35,8 @@ type Change struct {
 	Uncertain bool `json:"uncertain,omitempty"`
 }
 
-// Resource is an export, all dynamic exports from some namespaces, or a prefix of pods or Services
-// that are reached at their own addresses.
+// Resource is an export, all dynamic exports from some namespaces, or a prefix of pods or Services.
+// The prefix is reached at its own addresses.
 type Resource struct {
 	Export     string `json:"export,omitempty"`     // namespace/name
 	Namespaces string `json:"namespaces,omitempty"` // a pattern of dynamicExports

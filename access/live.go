@@ -74,8 +74,8 @@ type LiveLink struct {
 	// ActiveNodes are the current nodes of gateways with a node selector, by cluster/gateway, as far
 	// as agents report them.
 	ActiveNodes map[string]string `json:"activeNodes,omitempty"`
-	// EndpointResults describes at which endpoint the other end reaches a gateway, and why, by
-	// cluster/gateway, as far as agents report it.
+	// EndpointResults describes at which endpoint the other end reaches a gateway and why, by
+	// cluster/gateway. It has only what agents report.
 	EndpointResults map[string]string `json:"endpointResults,omitempty"`
 }
 
@@ -245,8 +245,8 @@ func add(list *[]string, format string, args ...any) {
 	}
 }
 
-// noAgentsReason returns a text that no agent of a cluster answered, with the reason, and adds it
-// to Unknown.
+// noAgentsReason returns that no agent of a cluster answered, and the reason. It adds the text to
+// Unknown.
 func (l *liveCheck) noAgentsReason(cluster string) string {
 	text := "no agent of " + cluster + " answered"
 	if why := l.Unreachable[cluster]; why != "" {
@@ -407,8 +407,8 @@ func pathTo(s *status.Status, cluster string) *status.Path {
 	return &s.Paths[i]
 }
 
-// used marks the links of h that carry traffic from its cluster to target, and returns
-// whether that traffic arrives.
+// used marks the links of h that traffic from its cluster to target uses, and returns whether that
+// traffic arrives.
 func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
 	senders := l.senders(h.From, passes)
 	if len(senders) == 0 {
@@ -534,7 +534,7 @@ func put(to *map[string]string, key, value string) {
 	(*to)[key] = value
 }
 
-// readiness adds the ready backends of the export in a cluster, as its own agents report them, and
+// readiness adds the ready backends of the export in a cluster, as its own agents report them. It
 // checks that the agents of the client's cluster know about them.
 func (l *liveCheck) readiness(t *LiveDestination, from, cluster string) {
 	own, heard := l.part(cluster, cluster), l.part(from, cluster)

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// clusters reports problems of the clusters on the path.
+// clusters adds problems of the clusters on the path.
 func (l *liveCheck) clusters() {
 	var names []string
 	for t := range l.allowed() {
@@ -68,8 +68,8 @@ func (l *liveCheck) outdated(s *status.Status) {
 
 func (l *liveCheck) addDoubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
 
-// gateway reports problems with a gateway of the topology: whether its node answers,
-// and whether a link to it is alive.
+// gateway adds problems of a gateway of the topology: its node does not answer, or no link to it is
+// alive.
 func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 	name := own.Name + "/" + g.Name
 	states := map[string]int{}

@@ -133,8 +133,8 @@ func (o Objects) setting(namespace, name, key string) string {
 	return stringAt(config, "data", key)
 }
 
-// flag returns the value of a flag in the control plane's static pods, such as
-// --cluster-cidr of kube-controller-manager, and the pod's name.
+// flag returns the value of a flag in the static pods of the control plane, and the pod's name. An
+// example is --cluster-cidr of kube-controller-manager.
 func (o Objects) flag(component, flag string) (value, pod string) {
 	for _, p := range o.all("Pod") {
 		if p.GetLabels()["component"] != component {
@@ -167,8 +167,7 @@ func argument(args []string, flag string) string {
 	return ""
 }
 
-// nodeArgument returns the value of a flag of the k3s or RKE2 server that runs on a node,
-// and its source.
+// nodeArgument returns the value of a flag of a node's k3s or RKE2 server, and its source.
 func (o Objects) nodeArgument(flag string) (value, from string) {
 	for _, n := range o.all("Node") {
 		for _, annotation := range []string{"k3s.io/node-args", "rke2.io/node-args"} {

@@ -25,7 +25,7 @@ type Request struct {
 	Cluster    RequestCluster `json:"cluster"`
 }
 
-// RequestCluster is the cluster of a join request. Its fields are those of schema.Cluster.
+// RequestCluster is the cluster of a join request. It has fields of schema.Cluster.
 type RequestCluster struct {
 	Name         string           `json:"name"`
 	PodCIDRs     []netip.Prefix   `json:"podCIDRs"`
@@ -35,7 +35,7 @@ type RequestCluster struct {
 	Gateways     []RequestGateway `json:"gateways"`
 }
 
-// RequestGateway is a gateway of a join request. Its fields are those of schema.Gateway.
+// RequestGateway is a gateway of a join request. It has fields of schema.Gateway.
 type RequestGateway struct {
 	_         struct{} `name:"name"`
 	Name      string   `json:"name"`

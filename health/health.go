@@ -31,7 +31,7 @@ const (
 )
 
 // Blocks reports whether a problem of this severity makes a change incomplete. A warning does not,
-// because it may be permanent, such as the warning of an export that is scaled to zero.
+// because it may be permanent, such as for an export that is scaled to zero.
 func (s Severity) Blocks() bool { return s == Error || s == Unknown }
 
 // Problem codes that also appear in other reports.
@@ -77,7 +77,7 @@ func (p Problem) String() string {
 // tries all endpoints within this time.
 const confirmTime = time.Minute
 
-// Ranks of problems. A problem of a lower rank may cause those of higher ranks.
+// Ranks of problems. A problem may cause problems of higher ranks.
 const (
 	rankUnreachable = iota
 	rankNodeOff
@@ -295,10 +295,10 @@ func (a *assessment) inConditions(text string) bool {
 }
 
 // endpoints finds gateways whose static endpoints are all unconfirmed. An endpoint is confirmed if
-// it is an address of the gateway's node, or if another cluster reaches the gateway there. A link
-// may still be up, because WireGuard follows the source address of packets. It cannot be set up
-// again after a restart of both ends. The result is unknown until a link to the gateway has been up
-// for confirmTime.
+// the gateway's node has the address, or if another cluster reaches the gateway there. A link may
+// still be up, because WireGuard follows the source address of packets. It cannot be set up again
+// after a restart of both ends. The result is unknown until a link to the gateway has been up for
+// confirmTime.
 func (a *assessment) endpoints(states []State) {
 	for _, g := range a.state.Gateways {
 		if len(g.Endpoints) == 0 || len(g.NodeAddrs) == 0 || slices.ContainsFunc(g.Endpoints, func(e netip.Addr) bool { return slices.Contains(g.NodeAddrs, e) }) {

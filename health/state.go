@@ -34,9 +34,9 @@ type State struct {
 	DNSProblem string `json:"dnsProblem,omitempty"`
 }
 
-// Silent returns the pod of a node's agent if the agent fails the readiness probe of the kubelet
-// although its report says ready. The report is then old: the process hangs, or has just started.
-// The node's kubelet measures the time, so clocks of two machines are not compared.
+// Silent returns the pod of a node's agent if the agent fails the kubelet's readiness probe, but
+// its report says ready. The report is then old: the process hangs, or has just started. The node's
+// kubelet measures the time, so clocks of two machines are not compared.
 func (s *State) Silent(n *Node) (Pod, bool) {
 	i := slices.IndexFunc(s.NotReady, func(p Pod) bool { return p.Node == n.Name })
 	if i < 0 || n.Off != "" || n.Ready != "True" {

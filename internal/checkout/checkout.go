@@ -1,10 +1,10 @@
-// Package checkout opens the files of a working tree with an untrusted author, such as a pull
-// request that CI checks out.
+// Package checkout opens the files of an untrusted working tree, such as a pull request that CI
+// checks out.
 //
-// In a repository it reads and writes only regular files, and follows no symbolic link below the
-// top of the repository. Git stores only the path of a link's target, and the target can be a
-// secret on this machine. A commit cannot contain hard links, devices or FIFOs. Devices and FIFOs
-// are refused, because a read of them can block.
+// In a repository it uses only regular files, and follows no symbolic link below the top of the
+// repository. Git stores only the path of a link's target, and the target can be a secret on this
+// machine. A commit cannot contain hard links, devices or FIFOs. Devices and FIFOs are refused,
+// because a read of them can block.
 //
 // Outside of a repository, the same rules apply to relative paths below the current folder. An
 // absolute path is the user's own choice: the file may be anything that can be read.
@@ -157,8 +157,9 @@ func readDir(dir string, limit int) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// CheckWrite returns an error if a write to path would follow a link in a repository, or if path
-// exists and is not a regular file. The file and its folders need not exist.
+// CheckWrite returns an error if a write to path would follow a link in a repository. It also
+// returns an error if path exists and is not a regular file. The file and its folders need not
+// exist.
 //
 // Git cannot change the working tree between the check and the write. CheckWrite does not protect
 // against other programs that write to the same working tree at the same time.
@@ -240,7 +241,7 @@ type location struct {
 }
 
 // locate returns the location of the file at path. In a repository the top is the outermost parent
-// folder with a .git entry, because a link in a repository could lead into another repository.
+// folder with a .git entry. Otherwise a link in a repository could lead into another repository.
 func locate(path string) (location, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -321,8 +322,8 @@ func (l location) lookup(root *os.Root) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// above returns the caller's path without its last n elements, or the absolute path if the caller's
-// path has fewer elements.
+// above returns the caller's path without its last n elements. If the caller's path has fewer
+// elements, it uses the absolute path.
 func (l location) above(n int) string {
 	at := filepath.Clean(l.shown)
 	if strings.Count(at, string(filepath.Separator)) < n || strings.Contains(at, "..") {

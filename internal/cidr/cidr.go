@@ -79,8 +79,8 @@ func Format(p netip.Prefix) string {
 	return p.String()
 }
 
-// Label returns an address as a DNS label, such as 242-2-0-5. It writes all eight groups of an IPv6
-// address, because with "::" the label could begin or end with a hyphen.
+// Label returns an address as a DNS label, such as 242-2-0-5. It writes all eight groups of IPv6,
+// because "::" could result in a hyphen at the beginning or end.
 func Label(addr netip.Addr) string {
 	addr = addr.Unmap()
 	if addr.Is4() {

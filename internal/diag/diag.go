@@ -1,5 +1,4 @@
-// Package diag defines Diagnostic, the only type in which Hawser reports problems in the user's
-// input.
+// Package diag defines Diagnostic, the only type for problems in the user's input.
 package diag
 
 import (
@@ -87,7 +86,7 @@ func (d Diagnostic) Error() string {
 	return text
 }
 
-// List is a list of findings; nil if there are none.
+// List is a list of findings. It is nil without findings.
 type List []Diagnostic
 
 // HasErrors reports whether a finding has severity Error.
@@ -110,7 +109,7 @@ func (l List) Sort() {
 	})
 }
 
-// Err joins the findings of severity Error into one error; nil if there are none.
+// Err joins the findings of severity Error into one error. It returns nil without such findings.
 func (l List) Err() error {
 	var errs []error
 	for _, d := range l {

@@ -104,8 +104,8 @@ func (p *printer) snippet(at Pos, mark string) {
 // maxSecret is the number of bytes before and after a position that are searched for a secret.
 const maxSecret = 2048
 
-// around widens a position to the whole secret that it overlaps, because a part of a secret does
-// not match identity.
+// around widens a position to the whole secret that it overlaps. A part of a secret would not match
+// identity.
 func around(line []byte, at Pos) Pos {
 	start := runesLength(line, at.Column-1)
 	end := start + runesLength(line[start:], max(at.Width, 1))
@@ -194,8 +194,8 @@ func printable(text string) string {
 	}, identity.ReplaceAllString(text, "(sensitive)"))
 }
 
-// Line returns text as one line of a log. Untrusted names in the text, such as file names, cannot
-// move the terminal's cursor, and cannot begin a line that CI executes as a command.
+// Line returns text as one line of a log. Untrusted names in the text cannot move the terminal's
+// cursor, or begin a line that CI executes as a command.
 func Line(text string) string {
 	return printable(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "; "))
 }

@@ -21,8 +21,8 @@ import (
 const (
 	// debounce is the time to collect the events of one edit, which always causes several.
 	debounce = 10 * time.Millisecond
-	// retry is the interval between attempts to watch a missing folder, and between polls of a
-	// folder that the kernel does not watch.
+	// retry is the interval between attempts to watch a missing folder. Folders that the kernel
+	// does not watch are polled at the same interval.
 	retry = time.Second
 )
 
@@ -32,15 +32,15 @@ type Dir struct {
 	Path    string
 	Changed func()
 	// Files are the watched names in the folder; all if empty. Names with two leading dots are
-	// always watched, because the kubelet replaces all files of a volume through such a link.
+	// always watched: the kubelet replaces the files of a volume through such a link.
 	Files []string
 }
 
 // Watch calls Changed of each folder after a change, until ctx ends. It also calls it once when the
 // watch has started, because earlier changes cause no event. It follows a folder that appears, is
 // replaced by a rename, or is a symbolic link to another target. All folders share one instance of
-// inotify. If the kernel refuses a watch because instances or watches are used up (inotify(7)), Watch
-// polls once a second, calls polls with the reason, and keeps trying; polls may be nil.
+// inotify. The kernel refuses a watch if instances or watches are used up (inotify(7)). Watch then
+// polls once a second, calls polls with the reason, and keeps trying. polls may be nil.
 func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
 	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
 	defer w.close()

@@ -35,9 +35,9 @@ func CheckAllDocs(root *cobra.Command, repository string) ([]string, error) {
 	return out, nil
 }
 
-// CheckCommands returns commands and flags in a text that the program does not have, one line
-// each, with the line number. It reads code lines (four spaces, as in Markdown) that begin with
-// the program's name, and text in backquotes.
+// CheckCommands returns the commands and flags in a text that the program does not have, with line
+// numbers. It reads code lines (four spaces, as in Markdown) that begin with the program's name,
+// and text in backquotes.
 func CheckCommands(root *cobra.Command, text string) []string {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

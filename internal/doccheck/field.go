@@ -60,7 +60,7 @@ func CheckField(repository, page, heading, field string, skip ...string) ([]stri
 		return nil, fmt.Errorf("search %s: %w", field, err)
 	}
 	for file := range named {
-		// A function may handle other fields.
+		// A file that is named with a function may handle other fields.
 		if !used[file] && !strings.Contains(section, "`"+file+"`:") {
 			out = append(out, fmt.Sprintf("%s: %q names %s, which does not use %s", page, heading, file, field))
 		}

@@ -15,9 +15,9 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// CheckLinks returns the relative links of Markdown pages whose file or heading does not exist, one
-// line each with file and line. Pages are paths below repository. It fails if a page cannot be
-// read, or if the pages have no link.
+// CheckLinks returns the relative links of Markdown pages whose file or heading does not exist,
+// each with file and line. Pages are paths below repository. It fails if a page cannot be read, or
+// if the pages have no link.
 func CheckLinks(repository string, pages []string) ([]string, error) {
 	var wrong []string
 	links := 0

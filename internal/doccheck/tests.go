@@ -17,9 +17,9 @@ var testName = regexp.MustCompile("`([A-Za-z0-9_-]+)`")
 
 // CheckTests checks the tests that a document names, and returns the problems. Each row of a table
 // whose last column is "test" must name a test there. Each paragraph and each list item must name a
-// test, too, unless it ends with "Tests: none." or is in the section about known limits. Each name
-// in such a column, and each text that looks like a test function, must be a test or script of the
-// repository. It fails if the document names no test.
+// test, too, unless it ends with "Tests: none." or is in the section about known limits. Names in
+// such a column, and names that look like a test function, must exist as tests or scripts. It fails
+// if the document names no test.
 func CheckTests(repository, page string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HardenProcess prevents every user except root from reading the memory of this process
-// and from tracing it, and disables core dumps. Child processes inherit only the latter. It
-// needs no privilege.
+// HardenProcess disables core dumps, and lets no user except root read the memory of this process
+// or trace it. Child processes inherit only the disabled core dumps. It needs no privilege.
 func HardenProcess() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core dumps: %w", err)

@@ -10,7 +10,7 @@ import (
 // Columns is the maximum length of a line of a document, in characters.
 const Columns = 100
 
-// special matches words that start a list, a heading or a quotation at the beginning of a line
+// special matches words that start a list, a heading or a quotation if they begin a line
 // (CommonMark 0.31, sections 4.2, 5.1 and 5.2).
 var special = regexp.MustCompile(`^([-+*>]|#{1,6}|[0-9]{1,9}[.)])$`)
 

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Programs returns programs and libraries of this machine as files of an image, with the loader and
-// all libraries that they need. to maps paths on this machine to paths in the image. Libraries keep
-// their paths, because programs name the loader by its full path, and the loader searches the same
-// folders. to must also name the files that a program opens at run time, such as plugins and
+// Programs returns programs and libraries of this machine as files of an image. It adds the loader
+// and all libraries that they need. to maps paths on this machine to paths in the image. Libraries
+// keep their paths, because programs name the loader by its full path, and the loader searches the
+// same folders. to must also name the files that a program opens at run time, such as plugins and
 // settings.
 func Programs(to map[string]string) ([]File, error) {
 	var out []File

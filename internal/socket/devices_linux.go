@@ -17,8 +17,8 @@ type DeviceWatch struct {
 }
 
 // WatchDevices calls changed after each change of a device in the network namespace of the calling
-// thread, and whenever a change may have been missed. changed must not block. If the kernel does not
-// send the changes, changed is called every 250 ms instead.
+// thread. It also calls changed if it may have missed a change. changed must not block. If the
+// kernel does not send the changes, changed is called every 250 ms instead.
 func WatchDevices(changed func()) *DeviceWatch {
 	w := &DeviceWatch{done: make(chan struct{})}
 	events, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: 1 << (unix.RTNLGRP_LINK - 1)})

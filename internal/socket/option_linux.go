@@ -38,7 +38,7 @@ func (o Options) apply(network string, fd int) error {
 		if err := unix.SetsockoptInt(fd, level, tell, 1); err != nil {
 			return fmt.Errorf("ask for the interface of packets: %w", err)
 		}
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // the host's default also works
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // if it fails, the host's default also works
 	}
 	if o.Device != "" {
 		if err := unix.BindToDevice(fd, o.Device); err != nil {
@@ -71,8 +71,8 @@ func DeviceIndex(device string) int {
 // packets of full size (socket(7), SO_RCVBUFFORCE).
 const buffer = 1 << 20
 
-// controlLength returns the buffer size for the control message of a datagram, which has its
-// address and interface.
+// controlLength returns the buffer size for the control message of a datagram: address and
+// interface.
 func controlLength() int { return unix.CmsgSpace(unix.SizeofInet6Pktinfo) }
 
 // inDeviceIndex returns the index of the interface that received a datagram; 0 if unknown.

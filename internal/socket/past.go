@@ -18,7 +18,7 @@ const udpHeader = 8
 
 // rawSender sends datagrams through devices regardless of routes, from the port of a Set. It probes
 // both tunnels of a pair, of which only one is in use. The sockets are raw, because the UDP socket
-// that receives the replies has the port. Two UDP sockets with one address and port, of which one
+// that receives the replies owns the port. Two UDP sockets with one address and port, of which one
 // is bound to a device, need SO_REUSEADDR. Any process of the host could then bind to the port. The
 // zero value has no socket. Its methods are safe for concurrent use.
 type rawSender struct {
@@ -89,8 +89,8 @@ func (r *rawSender) close(place Bind) {
 	delete(r.open, place)
 }
 
-// sweep closes the sockets that were last used before now minus unused. If now is zero, it closes
-// all.
+// sweep closes the sockets whose last use was more than unused ago. If now is zero, it closes all
+// sockets.
 func (r *rawSender) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,9 +39,8 @@ type SetConfig struct {
 	Log  *slog.Logger
 	// Largest is the size of the largest datagram in bytes; longer datagrams are truncated.
 	Largest int
-	// Read handles a datagram and returns the replies, which are sent from the socket that
-	// received it unless they have a Device. It must be safe for concurrent use, and must not
-	// keep raw.
+	// Read handles a datagram and returns the replies. A reply without a Device is sent from
+	// the receiving socket. It must be safe for concurrent use, and must not keep raw.
 	Read func(in Arrival, raw []byte) []Datagram
 	// Changed is called after a change of a device; may be nil. The caller must then call
 	// Update. Changed must not block.
@@ -67,11 +66,10 @@ type Datagram struct {
 
 // Set has one UDP socket for each Bind of a changing set. It is not safe for concurrent use. Its
 // packets have a hop limit of 1, because they test one link. They must not reach the other end
-// through other clusters, for example while addresses of a new neighbour are still routed through a
-// hub.
+// through other clusters, such as a hub that still routes a new neighbour's addresses.
 //
-// A Bind without a device is a tunnel address. Packets from it are never fragmented and may be as
-// large as the device allows, regardless of routes and ICMP, because they measure the path.
+// A Bind without a device is a tunnel address. Packets from it measure the path: they are never
+// fragmented, and only the device limits their size, not routes or ICMP.
 type Set struct {
 	config  SetConfig
 	open    map[Bind]*conn // nil if it could not be opened

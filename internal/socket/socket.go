@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Options are the options of a socket. Their method Control fits net.ListenConfig and net.Dialer.
+// Options are the options of a socket. The method Control fits net.ListenConfig and net.Dialer.
 type Options struct {
 	// Freebind allows an address that no interface has (ip(7), IP_FREEBIND): the socket works
 	// as soon as the address appears, and survives its removal.
@@ -23,8 +23,8 @@ type Options struct {
 	HopLimit int
 	// DontFragment is for UDP sockets that measure paths. Sent packets are never fragmented and
 	// ignore the path MTU of routes and ICMP; only the device's MTU limits them. Otherwise a
-	// discovered path MTU would never change. Received packets have their interface. The
-	// receive buffer is larger, because small and large messages share it.
+	// discovered path MTU would never change. The socket reports the interface of received
+	// packets. The receive buffer is larger, because small and large messages share it.
 	DontFragment bool
 }
 

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// The first files in the archive.
+// Names of the first files in the archive.
 const (
 	Summary = "summary.txt"
 	Errors  = "errors.txt"
@@ -134,8 +134,8 @@ func entry(archive *tar.Writer, name, from string, at time.Time) error {
 const hidden = "(not shown)"
 
 // Redact removes text that looks like a secret: texts in a recognisable format, and WireGuard keys
-// after the name of a private key. Without the name a private key looks like a public key, so such
-// keys must not reach a bundle at all.
+// after the name of a private key. Without the name a private key looks like a public key: such
+// keys must not reach a bundle.
 func Redact(text []byte) []byte {
 	for _, secret := range []struct {
 		pattern *regexp.Regexp

@@ -41,8 +41,9 @@ func Values(raw []byte) int {
 	return n
 }
 
-// indicators yields the offsets of all bytes that can begin or separate values: "," "[" "{" "- " "?
-// " and ":". Bytes within a plain text, as in "exports[a/b-c]", do not count.
+// indicators yields the offsets of all bytes that can begin or separate values: commas, colons,
+// hyphens, question marks, and opening brackets and braces. Bytes within a plain text, as in
+// "exports[a/b-c]", do not count.
 func indicators(raw []byte) iter.Seq[int] {
 	inText := func(at int) bool {
 		return at >= 0 && at < len(raw) && raw[at] > ' ' && raw[at] < 0x7f && !strings.ContainsRune(`,[]{}:-?"'`, rune(raw[at]))

@@ -31,8 +31,8 @@ type Pair struct {
 	mac  [2]string
 }
 
-// Main must be called by TestMain. In a process of Start it runs node with the role, and returns
-// the exit code. Otherwise it runs the tests and returns their exit code.
+// Main runs the tests and returns their exit code. In a process of Start it runs node with the role
+// instead. TestMain must call it.
 func Main(m *testing.M, node func(role []string) error) int {
 	role := os.Getenv(roleVariable)
 	if role == "" {
