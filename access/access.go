@@ -43,7 +43,8 @@ type Target struct {
 	// address.
 	Cluster string     `json:"cluster,omitempty"`
 	Addr    netip.Addr `json:"address,omitzero"`
-	// Port is a number, or the name of a port of an export. Empty means the export's first port.
+	// Port is a number, or the name of a port of an export. Empty means the export's first
+	// port.
 	Port     string `json:"port,omitempty"`
 	Protocol string `json:"protocol"` // tcp | udp
 }
@@ -63,7 +64,8 @@ type Answer struct {
 	// Destinations has one element per cluster that may answer.
 	Destinations []Destination `json:"destinations"`
 	Lines        []Line        `json:"lines"` // relevant lines of the topology
-	// Live is nil without reports from agents, or if the topology allows nothing that they report on.
+	// Live is nil without reports from agents, or if the topology allows nothing that they
+	// report on.
 	Live *Live `json:"live,omitempty"`
 }
 
@@ -89,8 +91,8 @@ type Destination struct {
 	Links     []Link       `json:"links,omitempty"`     // in order; none within a cluster
 	// Translated are the destination addresses in the other cluster.
 	Translated []netip.Addr `json:"translated,omitempty"`
-	// Sources are the addresses, ranges and prefixes of the client in the other cluster. They are
-	// empty if it keeps its own address.
+	// Sources are the addresses, ranges and prefixes of the client in the other cluster. They
+	// are empty if it keeps its own address.
 	Sources []string `json:"sources,omitempty"`
 	// Backend describes the owner of the address: pods of the export, one pod, or a ClusterIP.
 	Backend string `json:"backend,omitempty"`
@@ -138,7 +140,8 @@ type AgentReports struct {
 	Unresolved map[string]string
 	// SourcePolicies name the NetworkPolicies that may drop packets of the source.
 	SourcePolicies []string
-	// DestinationPolicies name the NetworkPolicies that may drop packets to the destination, by cluster.
+	// DestinationPolicies name the NetworkPolicies that may drop packets to the destination, by
+	// cluster.
 	DestinationPolicies map[string][]string
 }
 

@@ -40,8 +40,8 @@ type LiveDestination struct {
 	Verdict string   `json:"verdict"`
 	Reasons []string `json:"reasons,omitempty"` // of no and unknown
 	Hops    []Hop    `json:"hops,omitempty"`    // in order; none within a cluster
-	// Ready reports whether the cluster's own agents see a ready backend: yes | no | unknown. It is
-	// empty for addresses without known backends.
+	// Ready reports whether the cluster's own agents see a ready backend: yes | no | unknown.
+	// It is empty for addresses without known backends.
 	Ready    string   `json:"ready,omitempty"`
 	Backends []string `json:"backends,omitempty"` // some of the ready ones
 	// Policies describes the known NetworkPolicies that may drop packets. They do not change
@@ -71,8 +71,8 @@ type LiveLink struct {
 	// Nodes are the nodes that send through the link; empty if all do.
 	Nodes []string `json:"nodes,omitempty"`
 	RTT   int64    `json:"rttMicros,omitempty"` // average; 0 = not reported
-	// ActiveNodes are the current nodes of gateways with a node selector, by cluster/gateway, as far
-	// as agents report them.
+	// ActiveNodes are the current nodes of gateways with a node selector, by cluster/gateway,
+	// as far as agents report them.
 	ActiveNodes map[string]string `json:"activeNodes,omitempty"`
 	// EndpointResults describes at which endpoint the other end reaches a gateway and why, by
 	// cluster/gateway. It has only what agents report.

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// StatesOf returns the states of clusters as their agents report them. They lack the facts that only
-// the clusters' APIs have: pods, conditions of exports and the cluster's DNS.
+// StatesOf returns the states of clusters as their agents report them. They lack the facts that
+// only the clusters' APIs have: pods, conditions of exports and the cluster's DNS.
 func StatesOf(agents []status.Status) []State {
 	var out []State
 	for i := range agents {

@@ -1,5 +1,5 @@
-// Package health decides whether a clusterset works, from the state that the clusters' APIs or their
-// agents report. It is the only place that decides this, and does no I/O.
+// Package health decides whether a clusterset works, from the state that the clusters' APIs or
+// their agents report. It is the only place that decides this, and does no I/O.
 package health
 
 import (
@@ -132,7 +132,8 @@ func Assess(states []State) []Problem {
 	return out
 }
 
-// Healthy reports whether there are no problems; known is false if the state of a cluster is unknown.
+// Healthy reports whether there are no problems; known is false if the state of a cluster is
+// unknown.
 func Healthy(problems []Problem) (healthy, known bool) {
 	healthy, known = true, true
 	for _, p := range problems {

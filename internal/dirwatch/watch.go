@@ -1,6 +1,6 @@
 // Package dirwatch reports when the content of a folder may have changed: by an editor, an atomic
-// rename, or the swap of a symbolic link, as the kubelet updates a ConfigMap. It does not report what
-// changed; the caller reads the folder again.
+// rename, or the swap of a symbolic link, as the kubelet updates a ConfigMap. It does not report
+// what changed; the caller reads the folder again.
 package dirwatch
 
 import (

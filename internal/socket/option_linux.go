@@ -48,8 +48,8 @@ func (o Options) apply(network string, fd int) error {
 	return nil
 }
 
-// DeviceIndex returns the interface index of a device; 0 if absent. A socket that is bound to a device
-// no longer works after the device is recreated with another index.
+// DeviceIndex returns the interface index of a device; 0 if absent. A socket that is bound to a
+// device no longer works after the device is recreated with another index.
 func DeviceIndex(device string) int {
 	request, err := unix.NewIfreq(device)
 	if device == "" || err != nil {

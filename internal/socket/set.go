@@ -196,7 +196,8 @@ func (s *Set) read(c *net.UDPConn, place Bind) {
 		}
 		in := Arrival{At: place, From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), Index: inDeviceIndex(control[:extra])}
 		for _, d := range s.config.Read(in, buffer[:n]) {
-			// A reply that the kernel refuses counts as lost: the sender repeats its request.
+			// A reply that the kernel refuses counts as lost: the sender repeats its
+			// request.
 			if d.Device != "" {
 				_ = s.past.send(d, s.config.Port)
 			} else {

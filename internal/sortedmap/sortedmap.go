@@ -57,8 +57,8 @@ func (s *Map[T]) Retain(wanted func(key string) bool) bool {
 // Keys returns the keys, sorted by namespace and name.
 func (s *Map[T]) Keys() []string { return slices.SortedFunc(maps.Keys(s.values), byPart) }
 
-// List returns the values in the order of their keys; nil if empty. Without a change it returns the same
-// slice again. The caller must not modify it.
+// List returns the values in the order of their keys; nil if empty. Without a change it returns the
+// same slice again. The caller must not modify it.
 func (s *Map[T]) List() []T {
 	if s.listed {
 		return s.list

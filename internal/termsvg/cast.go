@@ -128,8 +128,9 @@ func cut(text string, most int) string {
 
 var shown = regexp.MustCompile(`<text class="(?:say|cmd)"[^>]*>([^<]*)</text>`)
 
-// MissingStep returns the first step of a script that a picture does not show after the steps before
-// it; empty if it shows all. Steps that functions of the script print are only in the picture.
+// MissingStep returns the first step of a script that a picture does not show after the steps
+// before it; empty if it shows all. Steps that functions of the script print are only in the
+// picture.
 func MissingStep(script, picture []string) string {
 	for _, step := range script {
 		i := slices.Index(picture, step)
