@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// names returns candidates.
+// names returns the candidates of a completion.
 type names func(cmd *cobra.Command, args []string, word string) []string
 
 // Complete completes one value.
@@ -17,7 +17,8 @@ func Complete(of names) cobra.CompletionFunc {
 	}
 }
 
-// CompleteList completes the last of comma-separated values, without those that the list has.
+// CompleteList completes the last of several comma-separated values. It omits values that the list
+// already has.
 func CompleteList(of names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		at := strings.LastIndex(word, ",") + 1
@@ -38,14 +39,14 @@ func CompleteList(of names) cobra.CompletionFunc {
 }
 
 // CompleteFlag sets the completion of a flag. It panics if cmd lacks the flag or the flag has a
-// completion: both are mistakes in the code.
+// completion.
 func CompleteFlag(cmd *cobra.Command, name string, complete cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic(err)
 	}
 }
 
-// FirstArgument completes one argument; nil = files.
+// FirstArgument completes the first argument; nil completes files.
 func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		switch {

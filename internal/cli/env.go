@@ -1,5 +1,5 @@
-// Package cli holds what all commands of hawser share: the environment of a run, errors with
-// their exit codes, output formats, tables and completion.
+// Package cli has the common parts of all commands of hawser: the environment of a run, errors with
+// exit codes, output formats, tables and completion.
 package cli
 
 import (
@@ -15,20 +15,20 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// Env is the environment of a run of hawser: its streams, and the flags that all commands have.
+// Env is the environment of a run of hawser: its streams and the global flags.
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Color    string
 	Version  string     // of the program
-	File     string     // of the topology, as -f names it
-	mu       sync.Mutex // of LogCluster
+	File     string     // topology file of -f
+	mu       sync.Mutex // guards LogCluster
 }
 
 // Exit codes, the same for every command (docs/cli.md).
 const (
-	exitNegative = 1 // not fine: findings, changes, a stale lock, a refused commit
-	exitError    = 2 // unknown: the command could not do its work, or learn the answer
+	exitNegative = 1 // negative result: findings, changes, a stale lock, a refused commit
+	exitError    = 2 // unknown result: the command failed
 )
 
 // ExitError ends a command with exit code 1. Msg may be empty if the command has printed its
@@ -40,7 +40,7 @@ func (a ExitError) Error() string { return a.Msg }
 // FindingsError ends a command with exit code 1 because of findings.
 type FindingsError struct {
 	List  diag.List
-	Files map[string][]byte // text of the files, by name
+	Files map[string][]byte // contents of the files, by name
 }
 
 func (f FindingsError) Error() string {
@@ -80,12 +80,12 @@ func (e *Env) LogCluster(cluster, what string) {
 	_, _ = fmt.Fprintf(e.Err, "%s: %s\n", cluster, what)
 }
 
-// NoVerb rejects arguments of a command that has only subcommands. The error suggests one.
+// NoVerb returns an error for an unknown subcommand. The error suggests a similar one.
 func NoVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 2 // letters that differ
+	cmd.SuggestionsMinimumDistance = 2 // edit distance
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
 	}

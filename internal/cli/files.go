@@ -28,7 +28,7 @@ func WriteNew(path string, raw []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// IsMissing reports whether there is no file of this name.
+// IsMissing reports whether no file with this name exists.
 func IsMissing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)

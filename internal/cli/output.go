@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// JSONPathPrefix is the prefix of a format that selects fields of -o json, as kubectl -o jsonpath does. It is
-// allowed wherever json is.
+// JSONPathPrefix is the prefix of an output format that selects fields of -o json, like kubectl -o
+// jsonpath. It is allowed wherever json is allowed.
 const JSONPathPrefix = "jsonpath="
 
-// FormatsAnnotation is the annotation of -o that says which formats a command has.
+// FormatsAnnotation is the annotation of -o that lists the formats of a command.
 const FormatsAnnotation = "formats"
 
-// OutputFlag adds -o to a command, or to it and all below it; checkOutput refuses other
-// values. The first of the formats is the default; one may have a description behind a tab.
+// OutputFlag adds -o to a command; if below, also to its subcommands. checkOutput refuses other
+// values. The first format is the default. A format may have a description after a tab.
 func OutputFlag(cmd *cobra.Command, below bool, into *string, formats ...string) {
 	flags := cmd.Flags()
 	if below {
@@ -64,7 +64,7 @@ func CheckFormat(have string, allowed []string) error {
 	return fmt.Errorf("-o %q: it is %s", have, strings.Join(allowed, ", "))
 }
 
-// parseJSONPath parses the expression after jsonpath=. Its braces are optional, as with kubectl.
+// parseJSONPath parses the expression after jsonpath=. Braces are optional, as in kubectl.
 func parseJSONPath(expression string) (*jsonpath.JSONPath, error) {
 	if !strings.Contains(expression, "{") {
 		expression = "{." + strings.TrimPrefix(expression, ".") + "}"
@@ -76,7 +76,7 @@ func parseJSONPath(expression string) (*jsonpath.JSONPath, error) {
 	return path, nil
 }
 
-// Encode writes v as -o json, yaml or jsonpath asks.
+// Encode writes v in the format of -o: json, yaml or jsonpath.
 func (e *Env) Encode(format string, v any) error {
 	var raw []byte
 	var err error
@@ -119,15 +119,15 @@ func (e *Env) Encode(format string, v any) error {
 // quiet is the time after which a command prints progress.
 const quiet = 2 * time.Second
 
-// Progress prints what to stderr if the work takes longer than two seconds. The caller must call done at the
-// end of the work.
+// Progress prints what to stderr if the work takes longer than two seconds. The caller must call
+// done after the work.
 func (e *Env) Progress(what string) (done func()) {
 	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(e.Err, "%s...\n", what) })
 	return func() { timer.Stop() }
 }
 
-// Colored reports whether to write colours to w: on a terminal, unless --color or NO_COLOR (no-color.org) set
-// it.
+// Colored reports whether output to w has colours: only on a terminal, unless --color or NO_COLOR
+// (no-color.org) overrides it.
 func (e *Env) Colored(w io.Writer) bool {
 	switch e.Color {
 	case "always":

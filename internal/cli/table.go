@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Number formats a count for a cell, without a zero.
+// Number formats a count for a cell; zero is empty.
 func Number(n int) string {
 	if n == 0 {
 		return ""
@@ -15,8 +15,8 @@ func Number(n int) string {
 	return fmt.Sprint(n)
 }
 
-// ShortList joins items with commas. If the result has more than width characters, it returns the items that
-// fit, at least one, and the number of the others: "fra,sin +18".
+// ShortList joins items with commas. If the result has more than width characters, it returns the
+// items that fit, at least one, and the number of the others: "fra,sin +18".
 func ShortList(items []string, width int) string {
 	text := strings.Join(items, ",")
 	for n := len(items) - 1; n > 0 && len(text) > width; n-- {
@@ -25,7 +25,7 @@ func ShortList(items []string, width int) string {
 	return text
 }
 
-// Table is a heading and rows of equal length.
+// Table is a title, column headings and rows of equal length.
 type Table struct {
 	Title string // optional
 	Head  []string

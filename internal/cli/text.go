@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// ShellQuote returns a text as one word of a shell's command line.
+// ShellQuote quotes a text as one word of a shell command line.
 func ShellQuote(text string) string {
 	if regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`).MatchString(text) {
 		return text

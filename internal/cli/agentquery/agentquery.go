@@ -27,14 +27,15 @@ import (
 )
 
 const (
-	HostSocket   = "/run/hawser/agent.sock" // of an agent on this host
-	agentTimeout = 3 * time.Second          // for the answer of one agent
+	HostSocket   = "/run/hawser/agent.sock" // of the agent on this host
+	agentTimeout = 3 * time.Second          // for one agent's response
 	postTimeout  = 15 * time.Second         // for a request that changes something
 	agentsAtOnce = 16
 	maxStatus    = 64 << 20
 )
 
-// Sockets returns the named sockets, otherwise the sockets of a lab, otherwise the one of this host.
+// Sockets returns the named sockets. Without names it returns the sockets of the lab, or else the
+// socket of this host.
 func Sockets(named []string, labDir string) ([]string, error) {
 	if len(named) > 0 {
 		var out []string
@@ -55,7 +56,7 @@ func Sockets(named []string, labDir string) ([]string, error) {
 	var found []string
 	// A lab keeps nodes by cluster, a plain folder of nodes does not.
 	for _, level := range []string{"*", filepath.Join("*", "*")} {
-		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a folder whose name is no pattern holds no lab
+		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a folder name that is not a valid pattern has no lab
 		found = append(found, sockets...)
 	}
 	if len(found) > 0 {
@@ -72,13 +73,14 @@ func Sockets(named []string, labDir string) ([]string, error) {
 
 // Request is a request to agents.
 type Request struct {
-	Path     string        // at their sockets
-	Args     []string      // of hawser-agent, in their pods
-	duration time.Duration // how long an agent needs by itself; with more than none all are asked at the same time
+	Path     string        // HTTP path at their sockets
+	Args     []string      // arguments of hawser-agent in their pods
+	duration time.Duration // run time of the command in the agent; if not zero, all agents run it at the same time
 	OnStart  func()        // runs before the first request; nil = none
 }
 
-// NewRequest asks a command of hawser-agent with its flags, which are the same at sockets.
+// NewRequest returns a request that runs a command of hawser-agent. The flags are the same at
+// sockets.
 func NewRequest(command string, flags url.Values, takes time.Duration) Request {
 	q := Request{Path: "/" + command + "?" + flags.Encode(), Args: []string{command, "-o", "json"}, duration: takes}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
@@ -125,7 +127,7 @@ func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.all = append(r.all, Response[T]{who, value, at})
 }
 
-// Agents are agents to ask: at sockets of this machine, or in pods of clusters.
+// Agents are the agents to query: at sockets of this machine, or in pods of clusters.
 type Agents struct {
 	Sockets  []string
 	Clusters []*kubeclient.Client
@@ -197,15 +199,15 @@ func (r *responses[T]) fromPods(ctx context.Context, clusters []*kubeclient.Clie
 	group.Wait()
 }
 
-// QueryStatus asks the agents that the flags name how they are. What answered comes ordered
-// by cluster and node.
+// QueryStatus queries the status of the agents that the flags select. It returns the statuses
+// sorted by cluster and node.
 func QueryStatus(ctx context.Context, env *cli.Env, f Targets) ([]status.Status, []status.Unreachable, error) {
 	defer env.Progress("asking the agents")()
 	got, silent, err := Query[status.Status](ctx, f, StatusRequest())
 	return Statuses(got), silent, err
 }
 
-// StatusRequest asks agents how they are.
+// StatusRequest returns the request for an agent's status.
 func StatusRequest() Request { return Request{Path: "/status", Args: []string{"status", "-o", "json"}} }
 
 // Statuses returns the statuses of responses, sorted.
@@ -232,8 +234,8 @@ func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
 	}
 }
 
-// Post sends a request that changes something to one agent, as Response.Agent names it, and decodes its
-// JSON answer.
+// Post sends a request that changes something to one agent, and decodes its JSON response. agent is
+// a Response.Agent.
 func (a Agents) Post(ctx context.Context, agent string, q Request, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, q.duration+postTimeout)
 	defer cancel()

@@ -19,10 +19,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// QueryPaths returns the reports of the agents of the clusters on the paths of an answer.
+// QueryPaths returns the reports of the agents of the clusters on an answer's paths.
 func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
 	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}, DestinationPolicies: map[string][]string{}}
-	// The topology was read already, and -f may be stdin.
+	// The topology is loaded already, and -f may be stdin.
 	f.File = ""
 	pods := f.OfClusters()
 	if !pods {

@@ -26,29 +26,29 @@ import (
 
 const (
 	silentAfter     = time.Second      // without an answer to a request
-	podSilentAfter  = 3 * time.Second  // the same for the first request to a pod
-	podTimeout      = 10 * time.Second // for the answer of an agent in a pod
+	podSilentAfter  = 3 * time.Second  // silentAfter of the first request to a pod
+	podTimeout      = 10 * time.Second // for the response of an agent in a pod
 	listInterval    = 3 * time.Second  // between two lists of a cluster's pods
-	stateInterval   = 5 * time.Second  // between two reads of what the API of a cluster reports
-	slotTime        = time.Second      // for which a request counts among the requests at once
-	requestsPerPoll = 32               // at once, of all agents
+	stateInterval   = 5 * time.Second  // between two reads of a cluster's state from its API
+	slotTime        = time.Second      // how long a request occupies a slot
+	requestsPerPoll = 32               // maximum number of concurrent requests to agents
 )
 
-// Poller requests the status of agents again and again. Each agent gets a separate request
-// with a deadline, so a silent agent delays no other. It is safe for concurrent use.
+// Poller polls the status of agents. Each agent gets a separate request with a deadline, so a
+// silent agent does not delay the others. It is safe for concurrent use.
 type Poller struct {
-	// Targets returns which agents to ask; nil = no agents.
+	// Targets returns the agents to query; nil = none.
 	Targets func() Targets
 
 	mu       sync.Mutex
 	agents   map[string]*polledAgent // by socket, or cluster/pod
 	clusters []*polledCluster        // nil for sockets
-	opened   string                  // the targets of clusters
-	answered chan struct{}           // closed at the next answer
+	opened   string                  // Targets.Text of the current clusters
+	answered chan struct{}           // closed at the next response
 	slots    chan struct{}
 }
 
-// polledAgent is one agent with its last answer.
+// polledAgent is one agent with its last response.
 type polledAgent struct {
 	name          string
 	cluster, node string // if known without an answer
@@ -76,19 +76,19 @@ type polledCluster struct {
 	state   *health.State // nil before the first read
 }
 
-// PolledReports are the answers that a Poller has.
+// PolledReports are the responses that a Poller has.
 type PolledReports struct {
-	Agents []status.Status      // of agents that answer, by cluster and node
-	Silent []status.Unreachable // the others
-	Old    []status.Status      // the last reports of the silent ones
+	Agents []status.Status      // of agents that respond, sorted by cluster and node
+	Silent []status.Unreachable // the other agents
+	Old    []status.Status      // last reports of silent agents
 	// Listed are the clusters whose pods are known.
 	Listed []string
-	// States are what the APIs of the clusters report, as of some seconds ago.
+	// States are the states that the APIs of the clusters report. They are some seconds old.
 	States []health.State
 }
 
-// Poll starts a request to every agent without one, and returns after all agents have answered or
-// count as silent: after a second at most.
+// Poll starts a request to every agent that has no running request. It returns when all agents have
+// responded or count as silent, after one second at most.
 func (p *Poller) Poll(ctx context.Context) (PolledReports, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *Poller) Poll(ctx context.Context) (PolledReports, error) {
 		case <-time.After(time.Until(deadline)):
 		}
 		p.mu.Lock()
-		for _, a := range p.agents { // of pods that were listed meanwhile
+		for _, a := range p.agents { // includes the agents of new pods
 			if a.last == nil && a.err == nil {
 				p.request(ctx, a)
 			}
@@ -120,7 +120,7 @@ func (p *Poller) Poll(ctx context.Context) (PolledReports, error) {
 	return p.reports(time.Now()), nil
 }
 
-// discover updates the set of agents. The lock is held.
+// discover updates the set of agents. The caller holds the lock.
 func (p *Poller) discover(ctx context.Context) error {
 	f := p.Targets()
 	if len(f.Access.Contexts)+len(f.Access.Kubeconfigs)+len(f.Clusters)+len(f.File) == 0 {
@@ -130,7 +130,7 @@ func (p *Poller) discover(ctx context.Context) error {
 			p.setSockets(sockets)
 			return nil
 		case len(p.agents) > 0 && p.clusters == nil:
-			p.setSockets(nil) // those that answered before
+			p.setSockets(nil) // keep the agents that responded before
 			return nil
 		case len(f.Sockets)+len(f.Lab) > 0 || cli.IsMissing(reconciler.TopologyFile):
 			return err
@@ -160,8 +160,8 @@ func (p *Poller) discover(ctx context.Context) error {
 	return nil
 }
 
-// setSockets sets the agents of this machine. A socket that vanished stays among them while its
-// folder exists: its agent ended. The lock is held.
+// setSockets sets the agents of this machine. It keeps a vanished socket while the folder exists,
+// because then its agent stopped. The caller holds the lock.
 func (p *Poller) setSockets(sockets []string) {
 	for _, socket := range sockets {
 		if p.agents[socket] == nil {
@@ -175,7 +175,7 @@ func (p *Poller) setSockets(sockets []string) {
 	})
 }
 
-// labNode returns the node of a socket in the folder of a lab; otherwise empty.
+// labNode returns the node of a socket in a lab's folder; otherwise empty.
 func labNode(socket string) string {
 	dir := filepath.Dir(filepath.Dir(socket))
 	if filepath.Base(filepath.Dir(dir)) != "nodes" {
@@ -184,7 +184,7 @@ func labNode(socket string) string {
 	return filepath.Base(dir)
 }
 
-// list reads the pods of a cluster.
+// list lists the pods of a cluster.
 func (p *Poller) list(ctx context.Context, c *polledCluster) {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
@@ -194,7 +194,7 @@ func (p *Poller) list(ctx context.Context, c *polledCluster) {
 	defer p.wake()
 	c.busy, c.err = false, err
 	if err != nil {
-		return // its agents stay
+		return // keep the known agents
 	}
 	c.listed = time.Now()
 	there := map[string]bool{}
@@ -210,7 +210,7 @@ func (p *Poller) list(ctx context.Context, c *polledCluster) {
 	maps.DeleteFunc(p.agents, func(key string, a *polledAgent) bool { return a.cluster == c.Name && !there[key] })
 }
 
-// readState reads what the API of a cluster reports.
+// readState reads a cluster's state from its API.
 func (p *Poller) readState(ctx context.Context, c *polledCluster) {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
@@ -220,21 +220,21 @@ func (p *Poller) readState(ctx context.Context, c *polledCluster) {
 	c.reading, c.state = false, &state
 }
 
-// wake ends the wait of Poll. The lock is held.
+// wake ends the wait of Poll. The caller holds the lock.
 func (p *Poller) wake() {
 	close(p.answered)
 	p.answered = make(chan struct{})
 }
 
-// request starts a request to an agent unless one runs. The lock is held.
+// request starts a request to an agent unless one is running. The caller holds the lock.
 func (p *Poller) request(ctx context.Context, a *polledAgent) {
 	if a.busy {
 		return
 	}
 	a.busy = true
 	go func() {
-		// Slots bound the load on this machine and on the API servers. An agent that does not
-		// answer keeps its slot for a moment only.
+		// Slots bound the load on this machine and on the API servers. A silent agent
+		// occupies its slot for slotTime at most.
 		p.slots <- struct{}{}
 		slot := time.AfterFunc(slotTime, func() { <-p.slots })
 		startedAt := time.Now()
@@ -264,13 +264,13 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 	}()
 }
 
-// silent reports whether an agent does not answer. The lock is held.
+// silent reports whether an agent does not respond. The caller holds the lock.
 func (a *polledAgent) silent(now time.Time) bool {
 	return a.err != nil || !a.requested.IsZero() && now.Sub(a.requested) >= a.patience
 }
 
-// waiting reports whether an agent may answer soon, or a cluster is listed for the first time. The
-// lock is held.
+// waiting reports whether an agent may respond soon, or the first list of a cluster is running. The
+// caller holds the lock.
 func (p *Poller) waiting(now time.Time) bool {
 	for _, a := range p.agents {
 		if a.busy && !a.silent(now) {

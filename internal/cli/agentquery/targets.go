@@ -15,12 +15,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// OfClusters reports whether flags name agents in pods of clusters.
+// OfClusters reports whether the flags select agents in pods of clusters.
 func (f Targets) OfClusters() bool {
 	return len(f.Access.Contexts)+len(f.Access.Kubeconfigs)+len(f.Clusters) > 0
 }
 
-// For names the clusters of a fabric as those to ask where flags name contexts only.
+// For selects the clusters of a fabric if the flags name only contexts.
 func (f Targets) For(shown *fabric.Fabric) Targets {
 	if f.OfClusters() && len(f.Clusters) == 0 {
 		for i := range shown.Clusters {
@@ -35,11 +35,11 @@ type Targets struct {
 	Output  string
 	Sockets []string
 	Lab     string
-	File    string // topology whose clusters to ask
+	File    string // topology with the clusters to query
 	clusterselect.Flags
 }
 
-// AddFlags adds the flags that say which agents to ask.
+// AddFlags adds the flags that select agents.
 func (f *Targets) AddFlags(cmd *cobra.Command, below bool) {
 	flags := cmd.Flags()
 	if below {
@@ -66,7 +66,8 @@ func (f Targets) Resolve() (Targets, []string, error) {
 	return f, sockets, err
 }
 
-// Clients returns clients for the clusters that the flags name, or for all of the topology.
+// Clients returns clients for the clusters that the flags name, or for all clusters of the
+// topology.
 func (f Targets) Clients() ([]*kubeclient.Client, error) {
 	if len(f.Sockets) > 0 || f.Lab != "" {
 		return nil, errors.New("--socket and --lab cannot be combined with --context or --cluster")
@@ -85,7 +86,7 @@ func (f Targets) Clients() ([]*kubeclient.Client, error) {
 	return f.Access.Clusters(names, all)
 }
 
-// Text names the agents that the flags select, for users.
+// Text describes the agents that the flags select, for users.
 func (f Targets) Text() string {
 	switch {
 	case len(f.Sockets) > 0:

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/view/packettrace"
 )
 
-// TracePackets has the agents answer a question of questionOf("diagnose"), and joins the traces.
+// TracePackets sends a diagnose request to the agents, and joins the traces.
 func TracePackets(ctx context.Context, f Targets, q Request) (*packettrace.Report, error) {
 	agents, err := f.Agents()
 	if err != nil {
@@ -37,7 +37,8 @@ func TracePackets(ctx context.Context, f Targets, q Request) (*packettrace.Repor
 // maxPolicyHops bounds the hops whose NetworkPolicies are read.
 const maxPolicyHops = 20
 
-// addPolicies adds the NetworkPolicies that may have dropped packets, or why they are not known.
+// addPolicies adds the NetworkPolicies that may have dropped packets, or the reason why they are
+// unknown.
 func addPolicies(ctx context.Context, clusters []*kubeclient.Client, r *packettrace.Report) {
 	type question struct {
 		cluster   string

@@ -22,13 +22,13 @@ type Flags struct {
 	DryRun   bool
 	Yes      bool
 	Wait     bool
-	KeepCRDs bool // definitions of others
+	KeepCRDs bool // of the Multi-Cluster Services API, which may belong to other programs
 	Timeout  time.Duration
 	Output   string
 }
 
-// Run applies a tree to the selected clusters and prints the results. At a terminal it asks
-// before the first change.
+// Run applies a tree to the selected clusters and prints the results. On a terminal it asks for
+// confirmation before the first change.
 func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	s, err := open(ctx, env, args, f.TreeFlags)
 	if err != nil {
@@ -89,8 +89,8 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	return ResultError(results, f.DryRun)
 }
 
-// ResultError returns the error with the exit code of the results: 1 if a cluster refused or failed,
-// 2 if clusters could not be reached or, in a dry run, compared.
+// ResultError returns the error with the exit code of the results: 1 if a cluster refused or
+// failed, 2 if clusters could not be reached or, in a dry run, compared.
 func ResultError(results []apply.Result, dry bool) error {
 	failed, unreachable, changes := 0, 0, false
 	for _, r := range results {
@@ -115,7 +115,7 @@ func ResultError(results []apply.Result, dry bool) error {
 	return nil
 }
 
-// confirmation is the answer of a user at a terminal.
+// confirmation is the user's answer at a terminal.
 type confirmation struct{ refused bool }
 
 // confirm prints the plans and asks for confirmation. It does not ask if nothing would change.

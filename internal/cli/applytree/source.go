@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TreeFlags say where the tree to apply comes from.
+// TreeFlags select the tree to apply.
 type TreeFlags struct {
 	topofile.BuildFlags
 	Tree   string
@@ -31,17 +31,17 @@ type TreeFlags struct {
 
 // treeSource is a tree to apply, or the topology to build it from.
 type treeSource struct {
-	tree     render.Tree // nil: it is built
+	tree     render.Tree // nil = build it
 	clusters []string
 	topology topofile.File
 	set      *schema.ClusterSet  // of topology
-	from     *baseline.Published // the commit that tree is from; nil = no commit
+	from     *baseline.Published // commit of tree; nil = no commit
 	origin   baseline.Origin     // describes from
 	newer    *baseline.Unpublished
 }
 
-// open reads the files that arguments and flags name. It does not build a topology yet, because the build
-// needs the objects in the clusters.
+// open reads the files that the arguments and flags name. It does not build a topology yet, because
+// the build needs the objects in the clusters.
 func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSource, error) {
 	var s treeSource
 	given := len(args)
@@ -63,7 +63,8 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a folder)", f.Tree)
 		}
 	case f.Repo != "":
-		// The tree says only which clusters to read the signers from: verified replaces it.
+		// This tree only lists the clusters that have signers to read: verified replaces
+		// it.
 		in := baseline.Options{Address: f.Repo, Branch: f.Branch, Flag: "--branch", Rendered: true}
 		p, err := in.Load(ctx)
 		if err != nil {
@@ -92,9 +93,9 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 	return s, nil
 }
 
-// verified replaces the tree of --repo by the newest commit that the signers of --signers and
-// the pinned signers of all clusters accept. Without any signers it warns. It prints the commit, and a
-// warning if the topology branch has a newer commit.
+// verified replaces the tree of --repo by the newest commit that the signers of --signers and the
+// pinned signers of all clusters accept. Without any signers it warns. It prints the commit. It
+// warns if the topology branch has a newer commit.
 func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, f TreeFlags) error {
 	verify, err := baseline.Verifiers(f.Signers, "", topofile.BuildFlags{})
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kub
 		return err
 	}
 	for _, text := range p.Notes {
-		if !slices.Contains(s.from.Notes, text) { // which open printed
+		if !slices.Contains(s.from.Notes, text) { // open has printed it
 			_, _ = fmt.Fprintln(env.Err, text)
 		}
 	}

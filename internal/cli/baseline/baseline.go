@@ -1,5 +1,5 @@
-// Package baseline reads the publish branch: the tree that commands compare with, the
-// published lock and the history.
+// Package baseline reads the publish branch: the tree to compare with, the published lock and the
+// history.
 package baseline
 
 import (
@@ -22,10 +22,10 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// None compares with nothing.
+// None compares with an empty tree.
 const None = "none"
 
-// remoteTimeout bounds the request to a remote repository if a local copy of the branch exists.
+// remoteTimeout bounds the request to a remote repository if the clone has the branch.
 const remoteTimeout = 10 * time.Second
 
 // Published is the content of a publish branch or a folder. It is empty, with the name againstNone, if no
@@ -35,7 +35,7 @@ type Published struct {
 	Store *gitrepo.Store // has the commit; nil without one
 	Head  gitrepo.Hash   // newest commit of the branch, which may have no valid signature
 	plan.Baseline
-	Missing string // why it is empty, unless the user asked for that
+	Missing string // why it is empty; empty if the user asked for None
 	what    string // description for the user
 	Notes   []string
 }
@@ -44,20 +44,20 @@ type Published struct {
 type Options struct {
 	File, Address string // the topology; the repository, empty for the topology's
 	Branch        string
-	Flag          string // that names Branch, empty = the command has none
+	Flag          string // flag that names Branch; empty = the command has none
 	UserSet       bool   // the user named Branch
-	Compare       bool   // print what the result is compared with
+	Compare       bool   // print the source of the comparison
 	History       bool   // also read the older commits
-	// Verify are the verifiers that a commit must satisfy. Without any, unverified commits
-	// count; Notice then prints a warning.
+	// Verify are the verifiers that must accept a commit. If empty, unverified commits count,
+	// and Notice prints a warning.
 	Verify []Verifier
 	Notice bool
 	// Rendered skips commits without a rendered tree. It does not check signatures.
 	Rendered bool
 }
 
-// Read returns the published content and prints where it comes from. It is empty if no reachable
-// repository has the branch; a branch or folder that was named and does not exist is an error.
+// Read returns the published content and prints its source. It is empty if no reachable repository
+// has the branch. A missing branch or folder that the user named is an error.
 func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
 	p, err := in.Load(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 	return in.fetchFromOrigin(ctx, store, err)
 }
 
-// current reads the branch that was found, or the newer commit of its remote.
+// current reads the resolved branch, or the newer commit of its remote.
 func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitrepo.Resolved) (Published, error) {
 	p, err := in.commit(store, in.Branch, found.Commit)
 	if err != nil {
@@ -241,7 +241,7 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + hint, what: none + ": everything is new" + hint}, nil
 }
 
-// Listed returns what and the distinct names, or none if there are no names.
+// Listed returns the text what with the distinct names, or the text none if there are no names.
 func Listed(names []string, what, none string) string {
 	seen, out := map[string]bool{}, []string{}
 	for _, name := range names {
@@ -297,7 +297,7 @@ func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash)
 	return p, p.check(in.Flag)
 }
 
-// check returns an error without a rendered tree: a comparison would show every object as new.
+// check returns an error if there is no rendered tree: a comparison would show every object as new.
 func (p *Published) check(flag string) error {
 	if _, err := render.FabricOf(p.Tree); errors.Is(err, render.ErrNoFabric) {
 		what := p.Name
@@ -348,8 +348,8 @@ func RepoOf(address, file string) gitrepo.Config {
 	return gitrepo.Config{URL: address, Named: true, Auth: AuthFor(address)}
 }
 
-// AuthFor returns the login of the environment for the repositories that a user named. It is for one
-// host: HAWSER_GIT_HOST, or else the host of the first address on a server.
+// AuthFor returns the login of the environment for the repositories that a user named. It is valid
+// for one host: HAWSER_GIT_HOST, or else the host of the first address on a server.
 func AuthFor(addresses ...string) gitrepo.Auth {
 	auth := Auth()
 	for _, address := range addresses {
@@ -360,8 +360,8 @@ func AuthFor(addresses ...string) gitrepo.Auth {
 	return auth
 }
 
-// Auth returns the login of the environment, which is for HAWSER_GIT_HOST alone. The
-// remotes of a clone come from its config.
+// Auth returns the login of the environment, which is valid for HAWSER_GIT_HOST only. The remotes
+// of a clone come from its config.
 func Auth() gitrepo.Auth {
 	return gitrepo.Auth{
 		Host:     os.Getenv("HAWSER_GIT_HOST"),
@@ -370,8 +370,8 @@ func Auth() gitrepo.Auth {
 	}
 }
 
-// Verify refuses a commit that the pins of a cluster do not accept. The plan of each cluster
-// calls it, so a cluster that did not answer before is not left out.
+// Verify refuses a commit that the pins of a cluster do not accept. The plan of each cluster calls
+// it, so it also checks clusters that were unreachable before.
 func (p *Published) Verify(cluster string, pins []byte) error {
 	v, err := NewVerifier("Secret "+render.TrustSecret, pins)
 	if err != nil {

@@ -19,18 +19,18 @@ type LockOptions struct {
 	Check, Gc    bool
 	Move         []string
 	Branch, Repo string
-	Flag         string // that names Branch, empty = the command has none
+	Flag         string // flag that names Branch; empty = the command has none
 }
 
-// PublishedLock is the published lock as far as a command could read it.
+// PublishedLock is the published lock, or why it is unknown.
 type PublishedLock struct {
 	Raw     []byte
 	Known   bool // a published lock was read
 	Outside bool // the topology is not in a git repository, so the published lock is unknown
 }
 
-// ReadLock reads the published lock. If it cannot be read, the caller must not allocate: it would use
-// addresses of other clusters.
+// ReadLock reads the published lock. If it cannot be read, the caller must not allocate, because it
+// could use addresses of other clusters.
 func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions) (PublishedLock, error) {
 	verify, err := Verifiers("", t.Path, topofile.BuildFlags{})
 	if err != nil {
@@ -40,7 +40,7 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 	p, err := Read(ctx, env, Options{
 		File: t.Path, Address: f.Repo, Branch: f.Branch, Flag: f.Flag, UserSet: f.Branch != reconciler.DefaultPublishBranch, Verify: verify,
 	})
-	// A remote that is gone is no repository, either.
+	// A remote that no longer exists counts as no repository.
 	if f.Repo == "" && errors.Is(err, gitrepo.ErrNoRepository) && !errors.Is(err, gitrepo.ErrNoBranch) {
 		_, err = fmt.Fprintf(env.Err, "the published lock is unknown, so all allocations stay: %s\n", err)
 		return PublishedLock{Outside: true}, err

@@ -20,13 +20,13 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// Origin is a commit of the publish branch, and the commit of the topology that it publishes.
+// Origin is a commit of the publish branch, and the published commit of the topology.
 type Origin struct {
 	Commit string `json:"commit"`
 	Time   string `json:"time"` // RFC 3339 in UTC
-	// Source is the commit of the topology. Author and Subject are of the newest commit of the
-	// topology that is not a lock commit of the reconciler; of the published commit if the
-	// repository does not have that commit.
+	// Source is the commit of the topology. Author and Subject are of the newest topology
+	// commit that is not a lock commit of the reconciler. If the repository lacks that commit,
+	// they are of the published commit.
 	Source  string `json:"source,omitempty"`
 	Author  string `json:"author"`
 	Subject string `json:"subject"`
@@ -36,14 +36,14 @@ type Origin struct {
 type Publication struct {
 	Origin
 	Summary plan.Summary `json:"summary"`
-	Changes string       `json:"changes"` // in one line
-	// Verified reports that a signer signed the commit as published, Refused why it does not
-	// count. Both are empty if the command has no signers.
+	Changes string       `json:"changes"` // on one line
+	// Verified reports whether a signer signed the commit as published. Refused is the reason
+	// if not. Both are empty if the command has no signers.
 	Verified bool   `json:"verified"`
 	Refused  string `json:"refused,omitempty"`
 }
 
-// Signed returns whether a publication is verified, for the table.
+// Signed returns the verification result for the table.
 func (p Publication) Signed() string {
 	switch {
 	case p.Verified:
@@ -54,8 +54,8 @@ func (p Publication) Signed() string {
 	return "not verified"
 }
 
-// History returns the publications of a branch along first parents, newest first: at most most,
-// or all if most is 0. Sources are the repositories that may have the topology.
+// History returns the publications of a branch along first parents, newest first. It returns at
+// most most publications; 0 = all. sources are the repositories that may have the topology.
 func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most int, verify []Verifier, sources ...*gitrepo.Store) ([]Publication, error) {
 	list := []Publication{}
 	tree, err := TreeOf(store, at)
@@ -93,8 +93,8 @@ func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most in
 	return list, errors.Join(err, ctx.Err())
 }
 
-// TreeOf returns the tree of a published commit: empty for the zero hash, ErrNoCommit if a shallow clone
-// lacks the commit.
+// TreeOf returns the tree of a published commit. It is empty for the zero hash. The error is
+// ErrNoCommit if a shallow clone lacks the commit.
 func TreeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
 	if commit.IsZero() {
 		return render.Tree{}, nil
@@ -102,7 +102,7 @@ func TreeOf(store *gitrepo.Store, commit gitrepo.Hash) (render.Tree, error) {
 	return store.Tree(commit)
 }
 
-// OriginOf describes a published commit. Sources are the repositories that may have the topology.
+// OriginOf describes a published commit. sources are the repositories that may have the topology.
 func OriginOf(store *gitrepo.Store, commit gitrepo.Hash, sources ...*gitrepo.Store) (Origin, error) {
 	p := Origin{Commit: commit.String()}
 	when, err := store.When(commit)
@@ -126,7 +126,8 @@ func OriginOf(store *gitrepo.Store, commit gitrepo.Hash, sources ...*gitrepo.Sto
 	return p, err
 }
 
-// topologyDepth is the number of commits of a topology branch that Published.Origin fetches from a server.
+// topologyDepth is the number of commits of a topology branch that Published.Origin fetches from a
+// server.
 const topologyDepth = 200
 
 // Unpublished is the newest commit of a topology branch that is not published.
@@ -137,10 +138,10 @@ type Unpublished struct {
 	Subject string `json:"subject"`
 }
 
-// Origin describes the published commit. It returns the newest commit of a topology branch too, if
-// topology, lock or patches changed after the published source; nil if the repository lacks the
-// branch, or if the last commits of the branch lack that source. The description is complete
-// even if the branch cannot be read.
+// Origin describes the published commit. It also returns the newest commit of a topology branch if
+// topology, lock or patches changed after the published source. Unpublished is nil if the
+// repository lacks the branch, or if the last commits of the branch do not contain that source. The
+// description is complete even if the branch cannot be read.
 func (p Published) Origin(ctx context.Context, repository, branch string) (Origin, *Unpublished, error) {
 	config := RepoOf(repository, "")
 	config.Depth = topologyDepth
@@ -177,12 +178,12 @@ func (p Published) Origin(ctx context.Context, repository, branch string) (Origi
 	return origin, &Unpublished{Branch: branch, Commit: newest.String(), Time: when.UTC().Format(time.RFC3339), Subject: subject}, err
 }
 
-// Line returns the publication in one line.
+// Line returns the publication on one line.
 func (o Origin) Line() string {
 	return fmt.Sprintf("publication %.12s of commit %.12s, %s: %s", o.Commit, o.Source, ageOf(o.Time), o.Subject)
 }
 
-// Line returns the commit and the next step in one line.
+// Line returns the commit and the next step on one line.
 func (u Unpublished) Line() string {
 	return fmt.Sprintf("commit %.12s of branch %s, %s, is not published: %s; next: hawser bootstrap, unless a reconciler runs, whose log shows refused commits",
 		u.Commit, u.Branch, ageOf(u.Time), u.Subject)
@@ -197,14 +198,14 @@ func ageOf(text string) string {
 	return formatAge(time.Since(at))
 }
 
-// isTopology reports whether a file of the topology branch may change the published tree.
+// isTopology reports whether a file of the topology branch can change the published tree.
 func isTopology(name string) bool {
 	base := path.Base(name)
 	return base == reconciler.TopologyFile || base == reconciler.LockFile || slices.Contains(strings.Split(path.Dir(name), "/"), render.PatchesDir)
 }
 
-// authored returns the newest commit that is not a lock commit of the reconciler, from a commit
-// back along first parents. In a shallow clone it may return a lock commit.
+// authored returns the newest commit that is not a lock commit of the reconciler, from commit along
+// first parents. In a shallow clone it may return a lock commit.
 func authored(store *gitrepo.Store, commit gitrepo.Hash) gitrepo.Hash {
 	for {
 		kind, err := store.Trailer(commit, reconciler.TrailerKind)
@@ -222,8 +223,8 @@ func authored(store *gitrepo.Store, commit gitrepo.Hash) gitrepo.Hash {
 	}
 }
 
-// count sets the number of changes between two trees. A tree without a fabric counts as empty, as the first
-// commit of a branch may have none.
+// count sets the number of changes between two trees. A tree without a fabric counts as empty,
+// because the first commit of a branch may have no fabric.
 func (p *Publication) count(want, have render.Tree) error {
 	for _, tree := range []*render.Tree{&want, &have} {
 		if _, err := render.FabricOf(*tree); errors.Is(err, render.ErrNoFabric) {

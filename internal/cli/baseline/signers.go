@@ -19,25 +19,25 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// SignersFile is the committed file of signers next to the topology, in the format of
+// SignersFile is the name of the committed file of signers next to the topology, in the format of
 // hawser keys signers.
 const SignersFile = "published.signers"
 
 // SignersHelp is the help of the flag --signers.
 const SignersHelp = "file with the signers of published commits, as hawser keys signers prints it (default: " + SignersFile + " next to the topology)"
 
-// NotVerifiedNote is what commands print that have no signers.
+// NotVerifiedNote is the warning of commands that have no signers.
 const NotVerifiedNote = "warning: baseline is not verified: anyone with push access to the branch can change it " +
 	"(--signers FILE, or " + SignersFile + " next to the topology, with the output of hawser keys signers)"
 
-// Verifier knows whose published commits count.
+// Verifier decides which published commits count.
 type Verifier struct {
 	clusterset string
-	signers    []string // as authorized_keys has them
-	from       string   // the file or Secret with the signers
+	signers    []string // in authorized_keys format
+	from       string   // file or Secret with the signers
 }
 
-// NewVerifier reads a file of pins, which must all name one clusterset.
+// NewVerifier reads a file of pins. All pins must name the same clusterset.
 func NewVerifier(from string, raw []byte) (Verifier, error) {
 	pins, err := trust.ParsePins(raw)
 	if err != nil {
@@ -55,9 +55,9 @@ func NewVerifier(from string, raw []byte) (Verifier, error) {
 	return v, nil
 }
 
-// Verifiers returns the verifier of the first source that exists: the file that a flag names,
-// the root key, or published.signers next to the topology. It is empty if none exists. The
-// topology is a file, or empty.
+// Verifiers returns the verifier of the first source that exists: the file of the flag, the root
+// key, or published.signers next to the topology. It is empty if none exists. topology is a file,
+// or empty.
 func Verifiers(flag, topology string, f topofile.BuildFlags) ([]Verifier, error) {
 	if flag != "" {
 		raw, err := checkout.ReadNamed(flag)
@@ -109,7 +109,7 @@ func Verifiers(flag, topology string, f topofile.BuildFlags) ([]Verifier, error)
 	return []Verifier{v}, err
 }
 
-// RefusalReason returns why a commit does not count; empty if it does.
+// RefusalReason returns why a commit does not count; empty if it counts.
 func (v Verifier) RefusalReason(store *gitrepo.Store, commit gitrepo.Hash) (string, error) {
 	_, err := reconciler.VerifyPublished(store, v.clusterset, v.signers, commit)
 	if errors.Is(err, reconciler.ErrNotPublished) {
@@ -120,11 +120,11 @@ func (v Verifier) RefusalReason(store *gitrepo.Store, commit gitrepo.Hash) (stri
 	return "", err
 }
 
-// maxReasons bounds how many skipped commits get their own reason.
+// maxReasons bounds the number of skipped commits with a separate reason.
 const maxReasons = 20
 
-// NewestVerified returns the newest commit, from one back along first parents, that all
-// verifiers accept, and the commits that it skipped, newest first. It fails with
+// NewestVerified returns the newest commit that all verifiers accept, from a commit along first
+// parents. It also returns the skipped commits, newest first. The error is
 // reconciler.ErrNotPublished if no commit counts.
 func NewestVerified(store *gitrepo.Store, by []Verifier, from gitrepo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
 	at, skipped := reconciler.PublishedCommit{Commit: from}, []plan.Skipped{}
@@ -152,7 +152,7 @@ func NewestVerified(store *gitrepo.Store, by []Verifier, from gitrepo.Hash) (rec
 	return at, skipped, nil
 }
 
-// SkippedLines are the warnings about skipped commits.
+// SkippedLines returns the warnings about skipped commits.
 func SkippedLines(name string, skipped []plan.Skipped) []string {
 	var out []string
 	for i, s := range skipped {

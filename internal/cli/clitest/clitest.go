@@ -1,4 +1,4 @@
-// Package clitest has repositories for tests that run hawser as a program.
+// Package clitest creates repositories for tests that run hawser as a program.
 package clitest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Topology has one cluster.
+// Topology is a topology with one cluster.
 const Topology = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
@@ -22,8 +22,8 @@ spec:
     - {name: a, node: n1, endpoints: [203.0.113.1]}
 `
 
-// Repo is a repository with a published branch, and a clone of a proposal as a CI makes it:
-// one commit of one branch.
+// Repo is a repository with a published branch, and a clone of a proposal as CI makes it: one
+// commit of one branch.
 type Repo struct {
 	T      *testing.T
 	Dir    string
@@ -31,7 +31,7 @@ type Repo struct {
 	Clone  string
 }
 
-// New makes a repository, published or not, with a proposed topology on a branch.
+// New creates a repository, published or not, with a proposed topology on a branch.
 func New(t *testing.T, published bool, proposal string) *Repo {
 	t.Helper()
 	c := &Repo{T: t, Dir: t.TempDir()}
@@ -59,7 +59,7 @@ func (c *Repo) Write(path, text string) {
 	}
 }
 
-// Run runs a script as runners of GitHub and GitLab do, and returns its output.
+// Run runs a script like the runners of GitHub and GitLab, and returns its output.
 func (c *Repo) Run(dir, script string, env ...string) (string, error) {
 	c.T.Helper()
 	cmd := exec.CommandContext(c.T.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
@@ -73,7 +73,7 @@ func (c *Repo) Run(dir, script string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// Must runs a script that has to succeed.
+// Must runs a script and fails the test on an error.
 func (c *Repo) Must(dir, script string) {
 	c.T.Helper()
 	if out, err := c.Run(dir, script); err != nil {

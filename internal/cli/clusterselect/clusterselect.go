@@ -1,4 +1,4 @@
-// Package clusterselect has the flags that select clusters and contexts of a kubeconfig.
+// Package clusterselect has the flags that select clusters and the contexts of a kubeconfig.
 package clusterselect
 
 import (
@@ -19,20 +19,21 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// Flags say which clusters a command works on, and how to reach them.
+// Flags select the clusters of a command and the access to them.
 type Flags struct {
 	Access   kubeclient.Kubeconfig
 	Clusters []string
 }
 
-// Add adds the flags to a command, or to it and all below it.
+// Add adds the flags to a command; if below, also to its subcommands.
 func (f *Flags) Add(cmd *cobra.Command, below bool) {
 	f.AddKubeconfig(cmd, below)
 	flagSet(cmd, below).StringSliceVar(&f.Clusters, "cluster", nil, "only these clusters")
 	cli.CompleteFlag(cmd, "cluster", cli.CompleteList(CompletionNames))
 }
 
-// AddKubeconfig adds the flags for access to clusters to a command, or to it and all below it.
+// AddKubeconfig adds the flags for access to clusters to a command; if below, also to its
+// subcommands.
 func (f *Flags) AddKubeconfig(cmd *cobra.Command, below bool) {
 	flags := flagSet(cmd, below)
 	flags.StringSliceVar(&f.Access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
@@ -56,8 +57,8 @@ func (f *Flags) Select(all []string) ([]*kubeclient.Client, error) {
 	return f.Access.Clusters(names, all)
 }
 
-// LoadWithClusters reads a topology and opens the clusters that flags name. It prints no warnings: the build
-// of the topology does.
+// LoadWithClusters reads a topology and opens the clusters that the flags name. It prints no
+// warnings, because the build of the topology prints them.
 func LoadWithClusters(env *cli.Env, args []string, f *Flags) (t topofile.File, set *schema.ClusterSet, src *document.Source, clusters []*kubeclient.Client, err error) {
 	if t, err = topofile.Read(env, args); err != nil {
 		return t, nil, nil, nil, err
@@ -87,7 +88,7 @@ func (f *Flags) Names(all []string) ([]string, error) {
 	return names, nil
 }
 
-// AddContextFlags are for commands that name clusters which no topology has yet.
+// AddContextFlags adds the flags of commands whose clusters are not yet in a topology.
 func AddContextFlags(cmd *cobra.Command, access *kubeclient.Kubeconfig) {
 	cmd.Flags().StringSliceVar(&access.Contexts, "context", nil,
 		"CONTEXT or NAME=CONTEXT of the kubeconfig; several with commas, or repeated")
@@ -110,7 +111,7 @@ func ContextFlagsText(clusters []*kubeclient.Client, access kubeclient.Kubeconfi
 	return words
 }
 
-// NamesByContext returns the clusters that flags name without a topology.
+// NamesByContext returns the clusters that the flags name without a topology.
 func NamesByContext(f Flags) (names, all []string, err error) {
 	all = slices.Clone(f.Clusters)
 	for _, pair := range f.Access.Contexts {
@@ -131,7 +132,7 @@ func NamesByContext(f Flags) (names, all []string, err error) {
 	return names, all, nil
 }
 
-// SelectNames returns the clusters that flags select, and all of the topology.
+// SelectNames returns the clusters that the flags select, and all clusters of the topology.
 func SelectNames(t topofile.File, f Flags) (names, all []string, err error) {
 	set, _, list := load.Topology(t.Path, t.Raw)
 	if list.HasErrors() {

@@ -27,7 +27,7 @@ func CompletionNames(cmd *cobra.Command, args []string, word string) []string {
 	return out
 }
 
-// ContextNames returns the contexts of the kubeconfig, also after NAME=.
+// ContextNames returns the contexts of the kubeconfig. It also completes after NAME=.
 func ContextNames(cmd *cobra.Command, _ []string, word string) []string {
 	var access kubeclient.Kubeconfig
 	access.Kubeconfigs, _ = cmd.Flags().GetStringArray("kubeconfig") // nil if cmd lacks the flag: the default applies

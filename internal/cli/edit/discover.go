@@ -84,7 +84,7 @@ func runDiscover(ctx context.Context, env *cli.Env, f discoverFlags) error {
 	return nil
 }
 
-// discoverAll reads all clusters, even if one fails. The errors are by cluster.
+// discoverAll reads all clusters, even if one fails. Its errors have the order of clusters.
 func discoverAll(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client) ([]discover.Cluster, []error) {
 	defer env.Progress("asking the clusters")()
 	out, errs := make([]discover.Cluster, len(clusters)), make([]error, len(clusters))

@@ -167,7 +167,7 @@ func runUnexport(ctx context.Context, env *cli.Env, id string, clusters []string
 	return finishExport(ctx, env, editedExport{before: t, after: after, set: set, id: id, action: action}, dryRun)
 }
 
-// readForEdit reads a topology file for a change.
+// readForEdit reads a topology file to edit it.
 func readForEdit(env *cli.Env, args []string) (topofile.File, *schema.ClusterSet, error) {
 	t, err := topofile.Read(env, args)
 	if err != nil {
@@ -183,8 +183,8 @@ func readForEdit(env *cli.Env, args []string) (topofile.File, *schema.ClusterSet
 	return t, set, nil
 }
 
-// newExport returns a new export with the ports of --port, or with type and ports of the Service in
-// the first cluster.
+// newExport returns a new export. Its ports come from --port, or type and ports come from the
+// Service in the first cluster.
 func newExport(ctx context.Context, env *cli.Env, id string, clusters []string, f exportFlags, set *schema.ClusterSet) (schema.Export, error) {
 	namespace, name, ok := strings.Cut(id, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
@@ -244,7 +244,7 @@ func newExport(ctx context.Context, env *cli.Env, id string, clusters []string, 
 	return e, nil
 }
 
-// parsePort reads [NAME=]PORT[/PROTOCOL].
+// parsePort parses [NAME=]PORT[/PROTOCOL].
 func parsePort(text string) (schema.Port, error) {
 	name, rest, named := strings.Cut(text, "=")
 	if !named {
@@ -265,12 +265,12 @@ func parsePort(text string) (schema.Port, error) {
 // editedExport is a topology before and after the change of one export.
 type editedExport struct {
 	before, after topofile.File
-	set           *schema.ClusterSet // before
+	set           *schema.ClusterSet // before the change
 	id, action    string
 }
 
-// finishExport checks that nothing but the export changed, allocates, writes both files and prints
-// the plan.
+// finishExport checks that only the export changed, allocates addresses, writes both files and
+// prints the plan.
 func finishExport(ctx context.Context, env *cli.Env, e editedExport, dryRun bool) error {
 	now, _, list := load.Topology(e.after.Path, e.after.Raw)
 	if list.HasErrors() {

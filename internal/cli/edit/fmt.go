@@ -42,7 +42,7 @@ func runFmt(env *cli.Env, args []string, check bool) error {
 	stdin := t.LockPath == ""
 	out, list := load.Format(t.Path, t.Raw)
 	if lines := bytes.Count(t.Raw, []byte("\n")); lines > 0 && lines == bytes.Count(t.Raw, []byte("\r\n")) {
-		out = bytes.ReplaceAll(out, []byte("\n"), []byte("\r\n")) // as git checked the file out
+		out = bytes.ReplaceAll(out, []byte("\n"), []byte("\r\n")) // keep the line ends of the checkout
 	}
 	same := bytes.Equal(out, t.Raw)
 	switch {

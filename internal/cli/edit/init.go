@@ -1,5 +1,5 @@
-// Package edit has the commands that write the topology and its lock: init, discover, join,
-// leave, validate, fmt and allocate.
+// Package edit has the commands that write the topology and its lock: init, discover, join, leave,
+// validate, fmt and allocate.
 package edit
 
 import (
@@ -135,7 +135,7 @@ func initialKeys(env *cli.Env, f initFlags) (map[string]string, error) {
 	return recipients, err
 }
 
-// ignoreKeys adds to .gitignore what is missing there.
+// ignoreKeys adds the missing patterns for keys to .gitignore.
 func ignoreKeys(dir, keys string) error {
 	path := filepath.Join(dir, ".gitignore")
 	have, err := checkout.ReadFile(path)
@@ -159,13 +159,13 @@ func ignoreKeys(dir, keys string) error {
 	return checkout.Replace(path, append(have, add.String()...), 0o644)
 }
 
-// schemaFile is the name of the JSON Schema beside a topology.
+// schemaFile is the name of the JSON Schema next to a topology.
 const schemaFile = "clusterset.schema.json"
 
-// writeStart writes a new topology, and the schema of this version beside it, which it
-// names in the way that editors know.
+// writeStart writes a new topology. withSchema also writes the schema of this version next to it,
+// and adds a reference to it that editors understand.
 func writeStart(path, text string, withSchema bool) error {
-	if formatted, list := load.Format(path, []byte(text)); !list.HasErrors() { // values to complete have errors
+	if formatted, list := load.Format(path, []byte(text)); !list.HasErrors() { // placeholders are errors
 		text = string(formatted)
 	}
 	if !withSchema {
@@ -181,8 +181,8 @@ func writeStart(path, text string, withSchema bool) error {
 	return cli.WriteNew(beside, hawser.Schema, 0o644)
 }
 
-// startingPoint returns the text of a topology with the clusters named, all with
-// the same CIDRs, as is usual: they reach each other through global addresses.
+// startingPoint returns the text of a topology with the named clusters. All of them have the same
+// CIDRs, as is common: they reach each other through global addresses.
 func startingPoint(f initFlags, version string, recipients map[string]string) string {
 	var out strings.Builder
 	_, _ = fmt.Fprintf(&out, `# The whole clusterset: every cluster, every gateway, every exported service.

@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// initializeFrom writes a topology, keys and the lock for running clusters. It finds faults
-// of the clusters before it writes anything.
+// initializeFrom writes a topology, keys and the lock for running clusters. It reports problems of
+// the clusters before it writes anything.
 func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) error {
 	path := filepath.Join(dir, reconciler.TopologyFile)
 	if _, err := os.Stat(path); err == nil {
@@ -96,8 +96,7 @@ func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) 
 	return err
 }
 
-// firstLock writes the lock of a topology that was just written, or says what has to be
-// completed before.
+// firstLock writes the lock of a new topology, or prints which values to complete first.
 func firstLock(ctx context.Context, env *cli.Env, t topofile.File) error {
 	set, _, list := load.Topology(t.Path, t.Raw)
 	env.Findings(list, t.Texts())
@@ -105,7 +104,7 @@ func firstLock(ctx context.Context, env *cli.Env, t topofile.File) error {
 		return cli.ExitError{Msg: fmt.Sprintf("correct these lines of %s (those that need a value are marked %s), then run hawser "+
 			"validate and hawser allocate", t.Path, discover.Todo)}
 	}
-	raw, err := baseline.NewLock(env, t, set, baseline.PublishedLock{Outside: true}, baseline.LockOptions{}) // of a new clusterset nothing is published
+	raw, err := baseline.NewLock(env, t, set, baseline.PublishedLock{Outside: true}, baseline.LockOptions{}) // a new clusterset has no published lock
 	if err != nil {
 		return err
 	}
@@ -116,8 +115,8 @@ func firstLock(ctx context.Context, env *cli.Env, t topofile.File) error {
 	return err
 }
 
-// withoutIdentity refuses clusters that have an identity already: it would not open what
-// is encrypted to a new recipient.
+// withoutIdentity returns an error if a cluster already has an identity, which could not decrypt
+// keys for a new recipient.
 func withoutIdentity(ctx context.Context, clusters []*kubeclient.Client) error {
 	for _, c := range clusters {
 		has, err := c.HasIdentity(ctx)
@@ -133,13 +132,13 @@ func withoutIdentity(ctx context.Context, clusters []*kubeclient.Client) error {
 	return nil
 }
 
-// createIdentitySecrets creates the Secret of each cluster's identity, after asking.
+// createIdentitySecrets creates the Secret of each cluster's identity after confirmation.
 func createIdentitySecrets(ctx context.Context, env *cli.Env, clusters []*kubeclient.Client, keys string) error {
 	in := bufio.NewReader(env.In)
 	for _, c := range clusters {
 		_, _ = fmt.Fprintf(env.Err, "create Secret %s/%s in cluster %s (context %s)? [y/N] ", render.Namespace,
 			kubeclient.IdentitySecret, c.Name, c.Context)
-		line, _ := in.ReadString('\n') // at the end of the input the answer is no
+		line, _ := in.ReadString('\n') // no at the end of the input
 		if yes := strings.ToLower(strings.TrimSpace(line)); yes != "y" && yes != "yes" {
 			if _, err := fmt.Fprintf(env.Out, "cluster %s: Secret not created: hawser bootstrap creates it\n", c.Name); err != nil {
 				return err

@@ -108,15 +108,15 @@ be read.`,
 	return cmd
 }
 
-// joining is a topology with one more cluster.
+// joining is a topology with one additional cluster.
 type joining struct {
 	before, after topofile.File
-	name          string // of the cluster
-	entry         string // of the cluster in the topology
-	identity      string // text of a new one; empty: the cluster has one
+	name          string // name of the cluster
+	entry         string // entry of the cluster in the topology
+	identity      string // text of a new identity; empty = the cluster has one
 	recipient     string
-	lock          []byte // nil: marked lines need a value first
-	published     bool   // there is a published tree to compare with
+	lock          []byte // nil = marked lines need a value first
+	published     bool   // whether a published tree exists to compare with
 }
 
 func runJoin(ctx context.Context, env *cli.Env, args []string, f joinFlags) error {
@@ -184,7 +184,7 @@ func runJoin(ctx context.Context, env *cli.Env, args []string, f joinFlags) erro
 		}
 	}
 	if j.lock == nil {
-		return firstLock(ctx, env, j.after) // it says what to complete
+		return firstLock(ctx, env, j.after) // prints what to complete
 	}
 	bootstrap := "hawser bootstrap" + clusterselect.ContextFlagsText(clusters, f.access)
 	if dir := filepath.Dir(t.Path); dir != "." {
@@ -193,7 +193,7 @@ func runJoin(ctx context.Context, env *cli.Env, args []string, f joinFlags) erro
 	return finishJoin(ctx, env, &j, bootstrap)
 }
 
-// runJoinFrom adds the cluster of a join request.
+// runJoinFrom adds the cluster of a join request to the topology.
 func runJoinFrom(ctx context.Context, env *cli.Env, args []string, f joinFlags) error {
 	t, set, err := readForEdit(env, args)
 	if err != nil {
@@ -287,8 +287,8 @@ func runRequest(ctx context.Context, env *cli.Env, args []string, f joinFlags) e
 	return err
 }
 
-// requestIdentity creates the identity of a cluster that asks to join, in its Secret or in a file,
-// and returns the recipient.
+// requestIdentity creates the identity of a joining cluster, in its Secret or in a file, and
+// returns the recipient.
 func requestIdentity(ctx context.Context, env *cli.Env, c *kubeclient.Client, f joinFlags) (string, error) {
 	identity, recipient, err := keyfile.NewIdentity(false)
 	if err != nil {
@@ -317,7 +317,7 @@ func requestIdentity(ctx context.Context, env *cli.Env, c *kubeclient.Client, f 
 	return recipient, err
 }
 
-// printDiff prints what would change in the files and returns exit code 1.
+// printDiff prints the changes of the files and returns exit code 1.
 func (j *joining) printDiff(env *cli.Env) error {
 	text := diff.Diff(j.before.Path, j.before.Raw, j.after.Path, j.after.Raw)
 	if j.identity != "" {
@@ -332,8 +332,9 @@ func (j *joining) printDiff(env *cli.Env) error {
 	return cli.ExitError{}
 }
 
-// checkNewIdentity returns an error with the command that reuses the cluster's identity if its file
-// exists, as it does after hawser leave. flags are further flags of the command.
+// checkNewIdentity returns an error if the file of the cluster's identity exists, as it does after
+// hawser leave. The error has the command that reuses the identity. flags are further flags of the
+// command.
 func (f joinFlags) checkNewIdentity(c *kubeclient.Client, flags string) error {
 	file := filepath.Join(f.keys, c.Name+".identity")
 	raw, err := checkout.ReadFile(file)
@@ -358,8 +359,8 @@ func (f joinFlags) checkNewIdentity(c *kubeclient.Client, flags string) error {
 		file, flags, cli.ShellQuote(where), recipients[0])
 }
 
-// insert adds the cluster to the topology's text. It loads the result and checks that nothing
-// else changed, and that all faults are on marked lines.
+// insert adds the cluster to the topology's text. It loads the result and checks that nothing else
+// changed, and that only marked lines have errors.
 func insert(ctx context.Context, env *cli.Env, set *schema.ClusterSet, j *joining) error {
 	j.after = j.before
 	var err error
@@ -398,7 +399,7 @@ func insert(ctx context.Context, env *cli.Env, set *schema.ClusterSet, j *joinin
 	return err
 }
 
-// writeIdentity writes a new identity into the folder keys, and keeps the folder out of git.
+// writeIdentity writes a new identity into the folder keys, and adds the folder to .gitignore.
 func writeIdentity(keys, dir, cluster, identity string) error {
 	if err := checkout.MakeFolder(keys, 0o700); err != nil {
 		return err
@@ -420,7 +421,7 @@ func writeJoin(j *joining) error {
 	return checkout.Replace(j.after.LockPath, j.lock, 0o644)
 }
 
-// finishJoin prints the plan if there is a published tree, and the commands that follow.
+// finishJoin prints the plan if a published tree exists, and then the next commands.
 func finishJoin(ctx context.Context, env *cli.Env, j *joining, then string) error {
 	j.after.Lock = j.lock
 	if j.published {

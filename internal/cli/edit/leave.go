@@ -35,7 +35,7 @@ type leaveResult struct {
 	Cluster string   `json:"cluster"`
 	File    string   `json:"file"`
 	Removed []string `json:"removed"` // paths in the topology
-	Next    []string `json:"next"`    // commands, in order; a comment states when a command is needed
+	Next    []string `json:"next"`    // commands in order; a comment states when a command is needed
 }
 
 func NewLeaveCommand(env *cli.Env) *cobra.Command {
@@ -150,7 +150,8 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 	return err
 }
 
-// sameWithout reports whether after is before without the cluster and everything that belongs to it.
+// sameWithout reports whether after equals before without the cluster and everything that belongs
+// to it.
 func sameWithout(before, after *schema.ClusterSet, cluster string) bool {
 	if before.Metadata != after.Metadata || len(after.Spec.Clusters) != len(before.Spec.Clusters)-1 {
 		return false

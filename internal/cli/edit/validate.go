@@ -85,8 +85,8 @@ func runValidate(env *cli.Env, args []string, f validateFlags) error {
 	return err
 }
 
-// checkAllowedSigners checks the allowed_signers file of a topology, and whether it has the topology's
-// owners.
+// checkAllowedSigners checks the allowed_signers file of a topology, and whether it has the owners
+// of the topology.
 func checkAllowedSigners(t topofile.File, set *schema.ClusterSet) diag.List {
 	if set.Spec.Trust.Commits == "" || t.LockPath == "" { // stdin has no folder
 		return nil

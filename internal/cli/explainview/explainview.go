@@ -1,5 +1,5 @@
-// Package explainview answers the questions of hawser explain and of the page: it parses
-// source and target, and draws the answer.
+// Package explainview implements hawser explain and its view on the page. It parses source and
+// target, and draws the answer.
 package explainview
 
 import (
@@ -146,7 +146,7 @@ func explainTo(f *fabric.Fabric, text string) (access.Target, error) {
 	return to, nil
 }
 
-// isAddress reports whether a text is an address, with a port or without.
+// isAddress reports whether text is an address, with or without a port.
 func isAddress(text string) bool {
 	_, err := netip.ParseAddr(text)
 	_, err2 := netip.ParseAddrPort(text)
@@ -156,7 +156,7 @@ func isAddress(text string) bool {
 // AddrsText formats addresses as ranges.
 func AddrsText(list []netip.Addr) string { return strings.Join(fabric.Ranges(list), ", ") }
 
-// preferredLinks returns the gateways of the link that each pair of clusters prefers.
+// preferredLinks returns the gateways of the preferred link of each pair of clusters.
 func preferredLinks(f *fabric.Fabric) access.PreferredLink {
 	t := health.NewTable(f, nil)
 	return func(a, b string) (string, string, bool) {

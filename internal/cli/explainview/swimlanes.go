@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/view/swimlane"
 )
 
-// Swimlanes draws an answer: one path for each cluster that may answer.
+// Swimlanes draws an answer: one path for each cluster that may reply.
 func Swimlanes(a *access.Answer, place func(path string) string) []swimlane.Path {
 	client := swimlane.Event{Swimlane: a.From.Cluster, Texts: []string{a.From.String()}}
 	if a.To.Export != "" {
@@ -33,8 +33,8 @@ func Swimlanes(a *access.Answer, place func(path string) string) []swimlane.Path
 	return out
 }
 
-// explainPath draws the path to one cluster. It ends in red at the gateway that refuses it, or
-// where it would begin, if nothing leads there.
+// explainPath draws the path to one cluster. A refused path ends in red at the refusing gateway.
+// Without any route, it ends in red at its start.
 func explainPath(client swimlane.Event, from string, t *access.Destination, place func(path string) string) swimlane.Path {
 	w := swimlane.Path{Title: "in " + t.Cluster + ": yes", Tone: svg.Good}
 	if len(t.Requested) > 0 {
@@ -99,7 +99,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 	return explainLive(w, t)
 }
 
-// explainLive adds what agents report about a path that the topology allows.
+// explainLive adds the agents' reports about a path that the topology allows.
 func explainLive(w swimlane.Path, t *access.Destination) swimlane.Path {
 	now := t.Live
 	if now == nil {

@@ -38,8 +38,8 @@ type benchmarkFlags struct {
 type benchmarked struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Pods is between two pods, through Hawser. Underlay is between the nodes of two gateways,
-	// without Hawser. Skipped is the reason for a missing Underlay.
+	// Pods is the result between two pods through Hawser. Underlay is the result between the
+	// nodes of two gateways, without Hawser. Skipped is the reason if Underlay is missing.
 	Pods     benchmark.Result  `json:"pods"`
 	Underlay *benchmark.Result `json:"underlay,omitempty"`
 	Skipped  string            `json:"underlay_skipped,omitempty"`
@@ -123,7 +123,7 @@ func runBenchmark(ctx context.Context, env *cli.Env, from, to string, f benchmar
 
 // exportableNamespace returns the name of a new namespace from which a cluster may export.
 func exportableNamespace(f *fabric.Fabric, cluster string) (string, error) {
-	const longest = 63 // of a namespace's name (RFC 1123)
+	const longest = 63 // maximum length of a namespace name (RFC 1123)
 	if f.DynamicExports != nil {
 		for _, pattern := range f.DynamicExports.Namespaces {
 			name := strings.Replace(pattern, "*", kubeclient.RandomName("hawser-benchmark-"), 1)
@@ -147,7 +147,7 @@ type bench struct {
 // serverPort is the port of the server pod.
 const serverPort = 5201
 
-// measure runs the pods and deletes them before it returns.
+// measure runs the pods. It deletes them before it returns.
 func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *fabric.Fabric, namespace string) (benchmarked, error) {
 	from, to := clusters[0], clusters[1]
 	out := benchmarked{From: from.Name, To: to.Name}
@@ -220,7 +220,8 @@ func inCluster(c *kubeclient.Client, err error) error {
 	return fmt.Errorf("cluster %s: %s", c.Name, kubeclient.ErrorText(err))
 }
 
-// server returns a server pod, or with a gateway a pod on the network of its node; so does client.
+// server returns the server pod. With a gateway, the pod is on the network of the gateway's node;
+// the same applies to client.
 func (m *bench) server(name string, on *fabric.Gateway, port int) kubeclient.TestPod {
 	return m.testPod(name, on, "--listen", ":"+strconv.Itoa(port))
 }
@@ -239,8 +240,8 @@ func (m *bench) testPod(name string, on *fabric.Gateway, args ...string) kubecli
 }
 
 const (
-	answerWithin   = time.Minute            // for the server's first answer, from the start of the client
-	underlayWithin = 10 * time.Second       // the same on the underlay, where a firewall may drop it
+	answerWithin   = time.Minute            // for the server's first reply, from the start of the client
+	underlayWithin = 10 * time.Second       // answerWithin on the underlay, where a firewall may drop packets
 	resultsAfter   = 30 * time.Second       // for the results, in addition to the measurements
 	resultsPolled  = 500 * time.Millisecond // between two polls for the results
 )

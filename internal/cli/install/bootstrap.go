@@ -1,5 +1,5 @@
-// Package install has the commands that change clusters, or check before that: bootstrap,
-// apply, uninstall, preflight and benchmark.
+// Package install has the commands that change or check clusters: bootstrap, apply, uninstall,
+// preflight and benchmark.
 package install
 
 import (
@@ -51,10 +51,10 @@ type bootstrapFlags struct {
 // bootstrapResult is the JSON form of `hawser bootstrap`.
 type bootstrapResult struct {
 	Repository string            `json:"repository"`
-	Branch     string            `json:"branch"`              // of the topology
-	Commit     string            `json:"commit"`              // of the topology
-	Publish    bool              `json:"publish"`             // the commit was not published before
-	Published  string            `json:"published,omitempty"` // commit of the published branch
+	Branch     string            `json:"branch"`              // branch of the topology
+	Commit     string            `json:"commit"`              // commit of the topology
+	Publish    bool              `json:"publish"`             // whether the commit needs to be published
+	Published  string            `json:"published,omitempty"` // commit of the publish branch
 	Preflight  []preflighted     `json:"preflight"`
 	Delivery   map[string]string `json:"delivery"` // by cluster: flux, argocd or apply
 	Clusters   []apply.Result    `json:"clusters"`
@@ -110,7 +110,7 @@ there are changes.`,
 	return cmd
 }
 
-// withAuto selects the delivery that runs in each cluster.
+// withAuto selects the delivery tool that runs in each cluster.
 const withAuto = "auto"
 
 func withValues() []string {
@@ -129,7 +129,7 @@ func runBootstrap(ctx context.Context, env *cli.Env, args []string, f bootstrapF
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(t.Path) // where hawser init leaves keys
+	dir := filepath.Dir(t.Path) // where hawser init writes keys
 	f.keys = cmp.Or(f.keys, filepath.Join(dir, "keys"))
 	if file := filepath.Join(dir, "keys", "root.key"); f.Root == "" && !cli.IsMissing(file) {
 		f.Root = file
@@ -233,7 +233,7 @@ func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f boo
 	if err != nil {
 		return err
 	}
-	if head.String() != out.Published { // another process published
+	if head.String() != out.Published { // another process published meanwhile
 		return fmt.Errorf("branch %s moved from %.12s to %.12s meanwhile: run hawser bootstrap again", f.branch, out.Published, head)
 	}
 	tree, err := store.Tree(head)
@@ -253,15 +253,15 @@ func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f boo
 	return applytree.ResultError(b.Clusters, false)
 }
 
-// gitLocation is where a topology is committed.
+// gitLocation is the location of a committed topology.
 type gitLocation struct {
 	url    string // of the repository
 	branch string
 	path   string // folder of the topology
 }
 
-// locateCommit returns the repository and branch of the topology. It fails if the repository does not
-// have the same topology as the file.
+// locateCommit returns the repository and branch of the topology. It fails if the committed
+// topology differs from the file.
 func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstrapFlags) (gitLocation, error) {
 	var at gitLocation
 	dir := filepath.Dir(t.Path)
@@ -329,7 +329,7 @@ func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstra
 	return at, nil
 }
 
-// setups returns what each cluster needs in addition to the tree, and its delivery.
+// setups returns the delivery of each cluster, and its objects in addition to the tree.
 func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Client, set *schema.ClusterSet, at gitLocation, tree render.Tree,
 	signers []string) (map[string]apply.Setup, map[string]string, error) {
 	found, errs := make([][]string, len(clusters)), make([]error, len(clusters))
@@ -353,7 +353,7 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 		case by != withAuto:
 		case slices.Contains(found[i], delivery.Flux):
 			by = delivery.Flux
-		case runs(delivery.ArgoCD): // one Argo CD serves all clusters, wherever it runs
+		case runs(delivery.ArgoCD): // one Argo CD serves all clusters, whichever cluster it runs in
 			by = delivery.ArgoCD
 		default:
 			by = delivery.Direct
@@ -378,8 +378,8 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 	return setups, methods, nil
 }
 
-// identityOf reads the identity of a recipient. It is empty without a file: then only the cluster has
-// the identity.
+// identityOf returns the identity of a recipient from a file. It is empty without a file: then only
+// the cluster has the identity.
 func identityOf(file, recipient string) (string, error) {
 	raw, err := checkout.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -398,7 +398,7 @@ func identityOf(file, recipient string) (string, error) {
 	return string(raw), nil
 }
 
-// empty reports whether there is nothing to do.
+// empty reports whether nothing needs to be done.
 func (b *bootstrapResult) empty() bool {
 	return !b.Publish && !slices.ContainsFunc(b.Clusters, func(r apply.Result) bool { return r.Plan != nil && !r.Empty() })
 }
@@ -428,7 +428,7 @@ func showBootstrap(env *cli.Env, b bootstrapResult, f bootstrapFlags, plan bool)
 	return b.print(env.Out, plan)
 }
 
-// print writes the result, or with plan the plan.
+// print writes the result; with plan it writes the plan.
 func (b *bootstrapResult) print(w io.Writer, plan bool) error {
 	state := "is published"
 	switch {

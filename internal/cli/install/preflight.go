@@ -131,7 +131,7 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 	return err
 }
 
-// codeUnreachable is the code of the finding that the API of a cluster does not answer.
+// codeUnreachable is the code of the finding that the API server of a cluster cannot be reached.
 const codeUnreachable = "unreachable"
 
 // preflightError returns the error with the exit code of the results: 1 for errors, and 2 if
@@ -174,8 +174,8 @@ func preflightClusters(ctx context.Context, env *cli.Env, clusters []*kubeclient
 	return results, context.Cause(ctx)
 }
 
-// pinned reports whether an image's name holds one version: a digest, or a tag other
-// than latest.
+// pinned reports whether the name of an image selects one version: a digest, or a tag other than
+// latest.
 func pinned(image string) bool {
 	if strings.Contains(image, "@") {
 		return true

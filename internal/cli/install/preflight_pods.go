@@ -25,38 +25,38 @@ import (
 )
 
 const (
-	podsWithin   = 2 * time.Minute  // for pods of preflight to start, images included
-	portTimeout  = 15 * time.Second // in which a port has to answer preflight, once all its pods run
-	portsOfEach  = 16               // of each gateway, the first ones
-	smallestMTU  = 1360             // of a path for IPv6 in WireGuard (nodeagent/portcheck)
-	maxClockSkew = 5 * time.Second  // maximum difference between clocks of gateways without a finding
+	podsWithin   = 2 * time.Minute  // for the start of preflight pods, with the pull of their image
+	portTimeout  = 15 * time.Second // for the reply of a port after all its pods run
+	portsOfEach  = 16               // tested ports per gateway, the first ones
+	smallestMTU  = 1360             // minimum MTU of a path for IPv6 in WireGuard (nodeagent/portcheck)
+	maxClockSkew = 5 * time.Second  // maximum clock difference between gateways without a finding
 )
 
 // portResult is the result of one gateway's requests to an endpoint of another gateway.
 type portResult struct {
-	From string `json:"from"` // cluster/gateway
-	To   string `json:"to"`   // cluster/gateway
+	From string `json:"from"` // CLUSTER/GATEWAY
+	To   string `json:"to"`   // CLUSTER/GATEWAY
 	Port int    `json:"port"` // on the node
 	At   string `json:"at"`   // host:port
 	portcheck.Target
 }
 
-// probePod is a gateway with its pod.
+// probePod is the preflight pod of a gateway.
 type probePod struct {
 	gateway *fabric.Gateway
 	cluster string
 	ports   []int
 	targets []portResult
 	state   kubeclient.PodState
-	report  *portcheck.Report // nil = its pod has not reported yet
-	// agentRuns reports that an agent of Hawser runs on the node, or may run there.
+	report  *portcheck.Report // nil = the pod has not reported yet
+	// agentRuns reports whether a Hawser agent runs on the node, or may run there.
 	agentRuns bool
 }
 
 func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 
-// newProbePods returns one pod for each gateway, with the ports that it opens and the endpoints
-// that it tests.
+// newProbePods returns one pod per gateway, with the ports that it opens and the endpoints that it
+// tests.
 func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	set := firewall.New(f)
 	var out []*probePod
@@ -92,8 +92,8 @@ func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	return out
 }
 
-// targets returns the endpoints of an opening, with all of its ports. It omits discovered
-// endpoints: none is announced before the agents run.
+// targets returns the endpoints of a firewall rule with all of its ports. It omits discovered
+// endpoints, because agents have not announced them yet.
 func targets(from string, o firewall.Rule) []portResult {
 	var out []portResult
 	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
@@ -133,7 +133,7 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 				list = append(list, p.testPod(image, hex.EncodeToString(key)))
 			}
 		}
-		if agents, err := c.RunningAgents(ctx); err == nil { // otherwise the ports alone say so
+		if agents, err := c.RunningAgents(ctx); err == nil { // on an error, the ports alone decide
 			for _, p := range all {
 				p.agentRuns = p.agentRuns || p.cluster == c.Name && p.hasAgent(agents)
 			}
@@ -179,8 +179,8 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 	return findings, out, nil
 }
 
-// hasAgent reports whether one of these pods runs on the gateway's node. Without a fixed node any
-// pod may.
+// hasAgent reports whether one of these pods runs on the gateway's node. If the node is not fixed,
+// every pod counts.
 func (p *probePod) hasAgent(agents []unstructured.Unstructured) bool {
 	return slices.ContainsFunc(agents, func(o unstructured.Unstructured) bool {
 		node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
@@ -215,15 +215,15 @@ func (p *probePod) apply(told kubeclient.PodState, failed error) {
 	}
 }
 
-// starts reports whether the pod may still start to report.
+// starts reports whether the pod may still start and report.
 func (p *probePod) starts() bool { return p.report == nil && !p.state.Image }
 
-// incomplete reports whether a result of the pod is missing.
+// incomplete reports whether the pod has missing results.
 func (p *probePod) incomplete() bool {
 	return p.starts() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
 }
 
-// findings returns the problems of one gateway's ports and paths.
+// findings returns the problems with the ports and paths of one gateway.
 func (p *probePod) findings(all []*probePod) diag.List {
 	var out diag.List
 	path := "clusters[" + p.cluster + "].gateways[" + p.gateway.Name + "]"
@@ -253,7 +253,7 @@ func (p *probePod) findings(all []*probePod) diag.List {
 				"another program uses UDP %d of node %s: %s", port.Port, p.gateway.NodeText(), port.Error)
 		}
 	}
-	closed := map[string][]string{} // places by gateway
+	closed := map[string][]string{} // peer addresses by gateway
 	var order []string
 	slow := map[string]bool{}
 	for _, t := range p.targets {
@@ -316,12 +316,12 @@ func (p *probePod) connected(f *fabric.Fabric) diag.List {
 	return out
 }
 
-// reaches reports whether another gateway replied.
+// reaches reports whether another gateway replied to this pod.
 func (p *probePod) reaches(other string) bool {
 	return slices.ContainsFunc(p.targets, func(t portResult) bool { return t.To == other && t.Answered > 0 })
 }
 
-// listens reports whether any gateway got a reply from a port of the gateway's node.
+// listens reports whether any gateway received a reply from a port of this gateway's node.
 func (p *probePod) listens(port int) bool {
 	return p.report != nil && slices.ContainsFunc(p.report.Ports, func(o portcheck.Port) bool { return o.Port == port && o.Error == "" })
 }

@@ -119,8 +119,8 @@ func requireRemoved(env *cli.Env, names []string, f uninstallFlags) error {
 	return nil
 }
 
-// completeInstalled completes the clusters of the topology and the contexts of the kubeconfig: the
-// topology may lack the cluster already.
+// completeInstalled completes the clusters of the topology and the contexts of the kubeconfig,
+// because the topology may no longer contain the cluster.
 func completeInstalled(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	for _, name := range append(clusterselect.CompletionNames(cmd, nil, word), clusterselect.ContextNames(cmd, nil, "")...) {

@@ -15,19 +15,19 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// rotation is the state of a key rotation, as the gateways report it.
+// rotation is the state of a key rotation as the gateways report it.
 type rotation struct {
 	Links      []epochLink `json:"links"`
-	Old        int         `json:"old"`               // the oldest current epoch of a gateway
-	New        int         `json:"new"`               // the newest
+	Old        int         `json:"old"`               // the oldest current epoch of any gateway
+	New        int         `json:"new"`               // the newest epoch
 	OnOldEpoch int         `json:"onOldEpoch"`        // links that do not use New
 	Waiting    []string    `json:"waiting,omitempty"` // gateways without New, and unreachable agents
-	Next       string      `json:"next"`              // what to do
+	Next       string      `json:"next"`              // next step
 }
 
 // epochLink is a link as one of its ends reports it.
 type epochLink struct {
-	Gateway string `json:"gateway"` // cluster/gateway
+	Gateway string `json:"gateway"` // CLUSTER/GATEWAY
 	Remote  string `json:"remote"`
 	Driver  string `json:"driver"`
 	Epoch   int    `json:"epoch"` // 0 = the driver has no keys

@@ -1,4 +1,4 @@
-// Package keys has hawser keys: gateway keys, identities, root keys and signers.
+// Package keys has the commands of hawser keys: gateway keys, identities, root keys and signers.
 package keys
 
 import (
@@ -24,7 +24,8 @@ type gatewayKey struct {
 	Epoch        int    `json:"epoch"`
 	Public       string `json:"public"`
 	UserProvided bool   `json:"userProvided,omitempty"` // from the topology, not derived
-	// Root is the first epoch of the root key that it is derived from; 0 = there is only one.
+	// Root is the first epoch of the root key from which the key is derived; 0 = there is only
+	// one root key.
 	Root int `json:"root,omitempty"`
 }
 
@@ -122,7 +123,7 @@ func showKeys(env *cli.Env, args []string, f keysShowFlags) error {
 	return err
 }
 
-// from says where a key comes from.
+// from returns the origin of a key.
 func (k *gatewayKey) from() string {
 	switch {
 	case k.UserProvided:

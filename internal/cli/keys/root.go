@@ -81,7 +81,7 @@ the old content from stdin and writes the new one to stdout, for files encrypted
 	return cmd
 }
 
-// getRoot reads a root key that is not encrypted; "-" is stdin.
+// getRoot reads an unencrypted root key; "-" is stdin.
 func getRoot(env *cli.Env, path string) (*keys.Root, error) {
 	var raw []byte
 	var err error
@@ -103,7 +103,7 @@ func getRoot(env *cli.Env, path string) (*keys.Root, error) {
 	return root, nil
 }
 
-// putRoot replaces the file with a root key and prints what changed. With "-" it writes only the key,
+// putRoot replaces the file with a root key and prints the change. With "-" it only writes the key,
 // to stdout.
 func putRoot(env *cli.Env, path string, root *keys.Root, what string) error {
 	if path != "-" {

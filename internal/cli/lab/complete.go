@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// has asks the lab for names that a shell can offer; none while no lab runs.
+// has queries the lab for completion candidates; none if no lab is running.
 func (f *labFlags) has(cmd *cobra.Command, of func(lab.Status) []string) []string {
 	c, err := f.client()
 	if err != nil {
@@ -23,8 +23,8 @@ func (f *labFlags) has(cmd *cobra.Command, of func(lab.Status) []string) []strin
 	return of(s)
 }
 
-// first completes the first argument with what the lab has, and with more; what
-// comes behind is a program, or nothing that can be offered.
+// first completes the first argument with candidates of the lab, and with more. Further arguments
+// are a program.
 func (f *labFlags) first(of func(lab.Status) []string, more ...string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

@@ -66,7 +66,7 @@ func newLabFaultCommand(f *labFlags) *cobra.Command {
 	return cmd
 }
 
-// completeFault offers the kinds, then what the lab has, then what links have.
+// completeFault completes the kind, then the target, then the side and direction.
 func (f *labFlags) completeFault(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	switch len(args) {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package lab has hawser lab, which runs a clusterset in network namespaces.
+// Package lab has the commands of hawser lab, which runs a clusterset in network namespaces.
 package lab
 
 import (
@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/reconciler"
 )
 
-// labFlags is what every lab command shares.
+// labFlags are the flags of all lab commands.
 type labFlags struct{ dir string }
 
 func (f *labFlags) layout() (lab.Layout, error) {
@@ -175,7 +175,7 @@ func newLabRecipientCommand(f *labFlags) *cobra.Command {
 	}
 }
 
-// newLabDaemonCommand is the process that owns a running lab; up starts it.
+// newLabDaemonCommand returns the command of the process that owns a running lab.
 func newLabDaemonCommand(f *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:    "daemon",
@@ -192,8 +192,7 @@ func newLabDaemonCommand(f *labFlags) *cobra.Command {
 	}
 }
 
-// newLabNsexecCommand runs a program inside a namespace; the daemon starts agents
-// with it.
+// newLabNsexecCommand returns the command that runs a program in a namespace.
 func newLabNsexecCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "nsexec --net FILE [flags] -- CMD [ARGS...]",

@@ -81,8 +81,8 @@ func newLabStatusCommand(f *labFlags) *cobra.Command {
 	return cmd
 }
 
-// reconcilerLines returns the failure of the last pass and its diagnostics. A failure that is the text of one of
-// the diagnostics is left out.
+// reconcilerLines returns the failure of the last pass and its diagnostics. It omits a failure with
+// the same text as a diagnostic.
 func reconcilerLines(failure string, list diag.List) []string {
 	var lines []string
 	for _, d := range list {

@@ -92,7 +92,7 @@ func newLabLogsCommand(f *labFlags) *cobra.Command {
 			}
 			file, err := os.Open(path)
 			if os.IsNotExist(err) {
-				return nil // it has not been started yet
+				return nil // not started yet
 			}
 			if err != nil {
 				return fmt.Errorf("read log: %w", err)

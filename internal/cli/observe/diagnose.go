@@ -120,14 +120,14 @@ func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	return nil
 }
 
-// verifying is a run of hawser verify during a diagnosis.
+// verifying is a concurrent run of hawser verify.
 type verifying struct {
 	done   chan struct{}
 	result verification
 	err    error
 }
 
-// startVerify tests the exports as hawser verify does.
+// startVerify tests the exports like hawser verify.
 func startVerify(ctx context.Context, env *cli.Env, f diagnoseFlags) *verifying {
 	v := &verifying{done: make(chan struct{})}
 	go func() {
@@ -137,7 +137,7 @@ func startVerify(ctx context.Context, env *cli.Env, f diagnoseFlags) *verifying 
 	return v
 }
 
-// wait writes the failed requests and returns an error if the test could not run.
+// wait prints the failed requests and returns an error if the test could not run.
 func (v *verifying) wait(env *cli.Env) error {
 	<-v.done
 	if v.err != nil {
@@ -147,7 +147,7 @@ func (v *verifying) wait(env *cli.Env) error {
 	return err
 }
 
-// writeDiagnosisPage writes the page with traces alone.
+// writeDiagnosisPage writes a page that has only traces.
 func writeDiagnosisPage(env *cli.Env, r *packettrace.Report) error {
 	html, err := ui.NewSnapshot(ui.Input{Traces: r, Version: env.Version, At: time.Now(), Reports: ui.Reports{Unreachable: r.Unreachable},
 		HiddenViews: []string{"map", "matrix", "findings", "change", "node", "explain", "follow"}}).HTML()

@@ -62,19 +62,19 @@ Exit codes: 0 complete; 2 the file is incomplete, or there is no file.`,
 	return cmd
 }
 
-// collector has the gathered files.
+// collector collects the gathered files.
 type collector struct {
 	*supportbundle.Bundle
-	version string // of hawser
+	version string // version of hawser
 	at      time.Time
 
 	mu     sync.Mutex
-	got    int // files from agents and APIs
+	got    int // number of files from agents and APIs
 	agents []status.Status
 	states []health.State
 	apis   []string // versions of the clusters' APIs
-	notes  []string // more facts for the head of the summary
-	// fabric comes from a cluster, topology from the lab.
+	notes  []string // further facts for the head of the summary
+	// fabric comes from a cluster, topology comes from the lab.
 	fabric   *fabric.Fabric
 	topology string
 }
@@ -110,7 +110,7 @@ func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 	return finish(env, g, what, folder, out)
 }
 
-// finish writes the file and prints its summary and missing data.
+// finish writes the bundle, and prints its summary and the missing data.
 func finish(env *cli.Env, g *collector, what, folder, out string) error {
 	missing := g.Failures()
 	for _, text := range missing {
@@ -155,7 +155,8 @@ func finish(env *cli.Env, g *collector, what, folder, out string) error {
 	return nil
 }
 
-// sources returns the function that collects from the sources in the flags, and their description.
+// sources returns the function that collects from the sources that the flags select, and their
+// description.
 func (f gatherFlags) sources() (work func(context.Context, *collector), what string, err error) {
 	targets, sockets, err := f.Resolve()
 	if err != nil {
@@ -164,7 +165,7 @@ func (f gatherFlags) sources() (work func(context.Context, *collector), what str
 	if len(sockets) > 0 {
 		at, err := agentquery.LabFolder(f.Lab)
 		if len(f.Sockets) > 0 || slices.Equal(sockets, []string{agentquery.HostSocket}) {
-			at = "" // they belong to no lab
+			at = "" // the sockets belong to no lab
 		}
 		return func(ctx context.Context, g *collector) { g.host(ctx, sockets, at) }, humanize.Plural(len(sockets), "agent") + " on this machine", err
 	}
@@ -179,7 +180,7 @@ func (f gatherFlags) sources() (work func(context.Context, *collector), what str
 	return func(ctx context.Context, g *collector) { g.clusters(ctx, clusters, f.since) }, strings.Join(names, ", "), nil
 }
 
-// put takes a file, or says why it is missing, or both.
+// put adds a file, or records why it is missing, or both.
 func (g *collector) put(file string, text []byte, err error) {
 	if err != nil {
 		g.Fail(file, errors.New(kubeclient.ErrorText(err)))
@@ -189,7 +190,7 @@ func (g *collector) put(file string, text []byte, err error) {
 	}
 	var lines bytes.Buffer
 	if path.Ext(file) == ".json" && json.Indent(&lines, text, "", "  ") == nil {
-		text = lines.Bytes() // a person reads it
+		text = lines.Bytes() // for human readers
 	}
 	g.mu.Lock()
 	g.got++
@@ -204,7 +205,7 @@ func (g *collector) addNote(format string, args ...any) {
 	g.notes = append(g.notes, fmt.Sprintf(format, args...))
 }
 
-// topic is a request to every agent and the file for its response.
+// topic is a request to every agent, and the file of its response.
 type topic struct {
 	folder, ext string
 	agentquery.Request
@@ -219,7 +220,7 @@ func topics() []topic {
 	}
 }
 
-// safeFileName makes a part of a file's name of a name.
+// safeFileName replaces the characters of a name that are not safe in a file name.
 func safeFileName(name string) string {
 	name = strings.NewReplacer("/", "_", "\\", "_", "\x00", "_").Replace(name)
 	if strings.Trim(name, ".") == "" {

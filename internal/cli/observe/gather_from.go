@@ -28,7 +28,7 @@ import (
 // gatherTimeout bounds all requests to an agent on this machine.
 const gatherTimeout = 30 * time.Second
 
-// clusters asks the APIs of clusters, and the agents in their pods.
+// clusters collects from the APIs of clusters and from the agents in their pods.
 func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client, since time.Duration) {
 	kubeclient.ForEach(clusters, func(_ int, c *kubeclient.Client) {
 		folder := path.Join("clusters", safeFileName(c.Name))
@@ -41,7 +41,7 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 			}
 			g.put(path.Join(folder, file), text, err)
 		}
-		if err := c.Ping(ctx); err != nil { // nothing else would be answered either
+		if err := c.Ping(ctx); err != nil { // further requests would fail too
 			g.put(folder, nil, err)
 			g.keepState(health.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
 			return
@@ -93,7 +93,7 @@ func (g *collector) keepState(s health.State) {
 	g.states = append(g.states, s)
 }
 
-// keepFabric keeps the first fabric that can be read.
+// keepFabric stores the first fabric that it can decode.
 func (g *collector) keepFabric(text []byte) {
 	f, _, err := fabric.Decode(text)
 	if err != nil {
@@ -118,10 +118,10 @@ func (g *collector) noteAPI(cluster string, text []byte) {
 	g.apis = append(g.apis, cluster+" Kubernetes "+version.GitVersion)
 }
 
-// labNode is a node as its lab names it.
+// labNode is the cluster and name of a node in its lab.
 type labNode struct{ cluster, name string }
 
-// host asks agents on this machine, and the lab in a folder that they belong to.
+// host collects from agents on this machine, and from their lab in the folder at.
 func (g *collector) host(ctx context.Context, sockets []string, at string) {
 	nodes := map[string]labNode{} // by folder
 	if at != "" {
@@ -137,7 +137,7 @@ func (g *collector) host(ctx context.Context, sockets []string, at string) {
 // nodeFolder returns the folder of a lab's node; the socket is run/agent.sock in it.
 func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
-// agent collects from one agent. Its name comes from the lab or from its status.
+// agent collects from one agent. The agent's name comes from its lab or from its status.
 func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLa
 	}
 	if err != nil {
 		g.put(path.Join(folder, "status", safeFileName(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
-		return // the others would not be answered either
+		return // further requests would fail too
 	}
 	for _, t := range topics() {
 		text, err := agentquery.Fetch(ctx, socket, t.Path)
@@ -167,7 +167,7 @@ func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLa
 	}
 }
 
-// file takes the end of a file of this machine.
+// file adds the end of a file of this machine.
 func (g *collector) file(name, from string) {
 	text, err := tailOf(from)
 	g.put(name, text, err)
@@ -183,7 +183,7 @@ func tailOf(from string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A file that is much too long is not read from its beginning.
+	// Do not read a very long file from its beginning.
 	skipped := max(0, info.Size()-2*clusterdump.MaxLog)
 	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// summary is what a person should read first.
+// summary returns the text of the summary file.
 func (g *collector) summary(what string, missing []string) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }

@@ -56,7 +56,7 @@ Exit codes: 0 no finding is an error; 1 a finding is an error; 2 no report was w
 	cli.OutputFlag(cmd, false, &f.Output, "html", "json", "yaml")
 	output := cmd.Flags().Lookup("output")
 	output.Usage += "; or a file to write that ends in .html, .json or .yaml"
-	output.Annotations = nil // reportPage takes files, too
+	output.Annotations = nil // reportPage also accepts file names
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func runReport(ctx context.Context, env *cli.Env, args []string, f reportFlags) 
 	case file == "" && format == "html" && cli.IsTerminal(env.Out):
 		return errors.New("a page is not for a terminal: hawser report -o report.html")
 	}
-	// The topology is read as the argument, so that -f does not name whom to ask, too.
+	// Clear File: -f selects the topology here, and not the agents.
 	if f.File != "" {
 		args, f.File = append(args, f.File), ""
 	}
@@ -154,11 +154,12 @@ func writeReport(env *cli.Env, r *ui.Snapshot, file, format string) error {
 	return nil
 }
 
-// reportHides returns the parts of the page that a file cannot show: they need git or agents.
+// reportHides returns the parts of the page that a file cannot have, because they need git or
+// agents.
 func reportHides() []string { return []string{"change", "trace", "explain", "follow"} }
 
-// addReport adds the page about the clusterset, of the fabric that a cluster has, or of the
-// topology of the lab. Without either it adds none.
+// addReport adds the page of the clusterset, from the fabric of a cluster or from the topology of
+// the lab. Without either it adds nothing.
 func (g *collector) addReport() error {
 	in := ui.Input{At: g.at, Version: g.version, HiddenViews: reportHides(), Reports: ui.Reports{HasAgents: true, Agents: agentquery.Sort(g.agents)}}
 	switch {
@@ -169,7 +170,7 @@ func (g *collector) addReport() error {
 		if err != nil {
 			return err
 		}
-		t.Path, t.LockPath = filepath.Base(t.Path), filepath.Base(t.LockPath) // the folder means nothing elsewhere
+		t.Path, t.LockPath = filepath.Base(t.Path), filepath.Base(t.LockPath) // the path is meaningless on other machines
 		quiet := &cli.Env{Out: io.Discard, Err: io.Discard, Color: "never"}
 		set, source, err := topofile.Load(quiet, t)
 		if err != nil {

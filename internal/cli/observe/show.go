@@ -1,4 +1,4 @@
-// Package observe has the commands that show what agents and clusters report: show, status,
+// Package observe has the commands that show the reports of agents and clusters: show, status,
 // verify, diagnose, gather and report.
 package observe
 
@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// What `hawser show` can show.
+// Arguments of `hawser show`.
 const (
 	showConnections = "connections"
 	showPaths       = "paths"

@@ -34,7 +34,7 @@ func connectionTable(members []status.Status, wide bool) cli.Table {
 	return t
 }
 
-// nodeTable has a row for each node to which another node sends packets of other clusters.
+// nodeTable has a row for each node that receives packets of other clusters from another node.
 func nodeTable(members []status.Status, wide bool) cli.Table {
 	t := cli.Table{Head: []string{"FROM", "TO", "PATH", "DEVICE", "REASON"}}
 	if wide {
@@ -52,8 +52,8 @@ func nodeTable(members []status.Status, wide bool) cli.Table {
 	return t
 }
 
-// pathTable has a row for each other cluster. If the nodes of the cluster use different links, each link has a
-// row with its nodes.
+// pathTable has a row for each other cluster. If the nodes of the cluster use different links, each
+// link has a row with its nodes.
 func pathTable(members []status.Status, wide bool) cli.Table {
 	t := cli.Table{Head: []string{"CLUSTER", "LINK", "RANK", "REASON", "NODES"}}
 	if wide {
@@ -73,7 +73,7 @@ func pathTable(members []status.Status, wide bool) cli.Table {
 				rows = append(rows, at[key])
 			}
 			at[key].nodes = append(at[key].nodes, s.Node)
-			// The gateway of the link knows best.
+			// The gateway of the link has the most accurate report.
 			if s.Gateway != "" && s.Gateway == p.LocalGateway {
 				at[key].Path = p
 			}
@@ -100,8 +100,7 @@ func pathTable(members []status.Status, wide bool) cli.Table {
 	return t
 }
 
-// security says what protects an IPsec link, by which keys, and how often they
-// were replaced.
+// security returns the protection of an IPsec link: the cipher, the SPIs and the number of rekeys.
 func security(s *status.Security) string {
 	if s == nil {
 		return ""
@@ -113,7 +112,8 @@ func security(s *status.Security) string {
 	return fmt.Sprintf("%s, %s, SPI %s/%s, rekeyed %d times", where, s.Cipher, s.SPIIn, s.SPIOut, s.Rekeys)
 }
 
-// reasonText says until when a link that fell too often is held back, and what protects it.
+// reasonText returns the reason of a link's state, with its IPsec protection, and until when an
+// unstable link is held down.
 func reasonText(c status.Connection) string {
 	if text := security(c.Security); text != "" {
 		c.Reason = strings.TrimPrefix(c.Reason+"; "+text, "; ")
@@ -124,8 +124,8 @@ func reasonText(c status.Connection) string {
 	return strings.TrimPrefix(c.Reason+", held until "+c.HeldUntil.UTC().Format(time.TimeOnly), ", ")
 }
 
-// formatTime is a time in UTC, to the second; dates long ago matter less than a
-// line that is short.
+// formatTime formats a time in UTC with a resolution of one second. It omits fractions to keep
+// lines short.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -135,7 +135,7 @@ func formatTime(t time.Time) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }
 
-// traffic returns received/sent bytes, in three digits each.
+// traffic returns received/sent bytes, with three digits each.
 func traffic(c status.Connection) string { return short(c.RxBytes) + "/" + short(c.TxBytes) }
 
 func short(bytes int64) string {

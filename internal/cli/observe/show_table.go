@@ -9,10 +9,10 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Formats of -o where tables are printed.
+// Values of -o that print tables.
 const (
 	outWide = "wide" // more columns
-	outName = "name" // names alone, one per line
+	outName = "name" // only names, one per line
 )
 
 func tableOutputs() []string { return []string{"text", outWide, outName, "json", "yaml"} }
@@ -27,8 +27,9 @@ func linesOnce(texts []string) string {
 	return out.String()
 }
 
-// shownNames returns the names of what `hawser show` lists, in the form of other commands' arguments:
-// agents and gateways as cluster/name, links as in paths, exports as namespace/name.
+// shownNames returns the names of the objects that `hawser show` lists, in the form that other
+// commands accept: agents and gateways as cluster/name, links as in paths, exports as
+// namespace/name.
 func shownNames(what string, agents []status.Status) string {
 	var out []string
 	for _, s := range agents {
@@ -62,8 +63,9 @@ func shownNames(what string, agents []status.Status) string {
 	return linesOnce(out)
 }
 
-// tables returns the text form of `hawser show`: for each kind of table one for each cluster. Equal tables of
-// several clusters are printed once. They have at most 120 columns with names of usual length, unless wide.
+// tables returns the text form of `hawser show`: one table per kind and cluster. Equal tables of
+// several clusters are printed once. Unless wide, tables have at most 120 columns with names of
+// usual length.
 func tables(what string, agents []status.Status, wide bool) string {
 	kinds := []struct {
 		what, name string
@@ -89,7 +91,7 @@ func tables(what string, agents []status.Status, wide bool) string {
 		for _, members := range clusters {
 			table := kind.of(members, wide)
 			if what == showAll && kind.what == showNodes && len(table.Rows) == 0 {
-				continue // the cluster uses VXLAN everywhere
+				continue // the cluster uses VXLAN for all paths
 			}
 			text := table.String()
 			if names[text] == nil {
@@ -108,7 +110,8 @@ func tables(what string, agents []status.Status, wide bool) string {
 	return strings.Join(parts, "\n")
 }
 
-// tableTitle returns the title of a table that is the same in the named clusters, of all that were queried.
+// tableTitle returns the title of a table that is the same in the named clusters. all is the number
+// of queried clusters.
 func tableTitle(names []string, all int) string {
 	switch {
 	case len(names) == 1:
@@ -119,8 +122,8 @@ func tableTitle(names []string, all int) string {
 	return fmt.Sprintf("Clusters %s agree", strings.Join(names, ", "))
 }
 
-// representative returns the agent whose view of the clusterset counts for its cluster. Gateways come
-// first, as they receive the most reports; ready agents come before others.
+// representative returns the agent whose view of the clusterset is shown for its cluster. Gateways
+// come first, because they receive the most reports. Ready agents come before others.
 func representative(members []status.Status) status.Status {
 	best := members[0]
 	for _, s := range members[1:] {
@@ -207,8 +210,8 @@ func clusterTable(members []status.Status, wide bool) cli.Table {
 	return t
 }
 
-// cellList returns a list for a cell: all of it if wide, otherwise at most width characters and the number of
-// items that are left out.
+// cellList formats a list for a cell. Unless wide, it returns at most width characters and the
+// number of omitted items.
 func cellList(items []string, width int, wide bool) string {
 	if wide {
 		return strings.Join(items, ",")

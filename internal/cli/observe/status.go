@@ -98,7 +98,7 @@ func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) 
 	return cmp.Or(printOverview(env, f.output, o), exitOf(o.problems))
 }
 
-// readStates reads the states of clusters at the same time.
+// readStates reads the states of clusters concurrently.
 func readStates(ctx context.Context, clusters []*kubeclient.Client) []health.State {
 	states := make([]health.State, len(clusters))
 	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) { states[i] = clusterstatus.Read(ctx, c) })
@@ -139,7 +139,7 @@ func printOverview(env *cli.Env, output string, o overview) error {
 	return err
 }
 
-// exitOf returns the error that ends the command with the exit code of problems.
+// exitOf returns the error with the exit code for the problems.
 func exitOf(problems []health.Problem) error {
 	healthy, known := health.Healthy(problems)
 	switch {
@@ -151,8 +151,8 @@ func exitOf(problems []health.Problem) error {
 	return cli.ExitError{}
 }
 
-// named returns the selected clusters and all clusters: of a topology, or of --context. Without a
-// topology, t is empty. With --context, errors in a topology that no flag names are a warning.
+// named returns the selected clusters and all clusters, of a topology or of --context. Without a
+// topology, t is empty. With --context, errors in a topology that no flag names are only a warning.
 func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File, names, all []string, err error) {
 	explicit := len(args)+len(env.File) > 0
 	if t, err = topofile.Read(env, args); err == nil {
@@ -170,10 +170,10 @@ func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File,
 	return topofile.File{}, names, all, err
 }
 
-// statusText returns the problems, or that there are none, and the tables.
+// statusText returns the problems, or a line that there are none, and the tables.
 func statusText(states []health.State, problems []health.Problem, wide bool) string {
 	var out strings.Builder
-	// Texts without a needed action follow the verdict.
+	// Texts that need no action follow the verdict.
 	infos := slices.DeleteFunc(slices.Clone(problems), func(p health.Problem) bool { return p.Severity != health.Info })
 	for _, p := range problems {
 		if p.Severity != health.Info {
@@ -196,7 +196,8 @@ func statusText(states []health.State, problems []health.Problem, wide bool) str
 	return out.String() + "\n" + statusTables(states, wide)
 }
 
-// statusTables returns the tables. They have at most 120 columns with names of usual length, unless wide.
+// statusTables returns the tables. Unless wide, they have at most 120 columns with names of usual
+// length.
 func statusTables(states []health.State, wide bool) string {
 	clusters := cli.Table{Title: "Clusters", Head: []string{"CLUSTER", "AGENTS", "READY", "LINKS", "FABRIC", "EXPORTS", "IMPORTS"}}
 	nodes := cli.Table{Title: "Nodes", Head: []string{"CLUSTER", "NODE", "ROLE", "READY", "LINKS", "FABRIC", "VERSION"}}
@@ -278,8 +279,8 @@ func clusterRow(s health.State, wide bool) []string {
 		cellList(fabrics, 25, wide), fmt.Sprint(exported), fmt.Sprint(imported)}
 }
 
-// nodeNetwork returns how many paths between the nodes of a cluster are direct, and why the first other
-// one needs VXLAN; empty with nodeNetwork: tunnel.
+// nodeNetwork returns how many paths between the nodes of a cluster are direct, and why the first
+// other path needs VXLAN. It is empty with nodeNetwork: tunnel.
 func nodeNetwork(nodes []health.Node) string {
 	var sum health.NodePaths
 	for _, n := range nodes {
@@ -306,7 +307,7 @@ func links(up, all int64) string {
 }
 
 // versionSkewWarning returns a warning if agents are newer than this program, which may not know
-// all that they report; empty if none is newer.
+// all fields of their reports. It is empty if no agent is newer.
 func versionSkewWarning(own string, states []health.State) string {
 	newest := own
 	for _, s := range states {

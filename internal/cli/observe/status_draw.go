@@ -11,19 +11,19 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// mostTicks are the links that a bar shows one by one.
+// mostTicks is the maximum number of links that a bar shows one by one.
 const mostTicks = 40
 
-// drawnLine is a line of the drawing that hawser status --watch shows.
+// drawnLine is a line of the drawing of hawser status --watch.
 type drawnLine struct {
 	group string // Links or Exports
-	key   string // of what it is about
+	key   string // identifies the node or export
 	cells [2]string
 }
 
-// drawnStatus gives the drawing of what clusters say: a bar of links for each gateway, and
-// from where to where each export goes. A star marks the lines that are not as they were
-// before; colours do so, too, where there may be some. Nil before is nothing to compare with.
+// drawnStatus returns the drawing of the clusters' states: a bar of links for each gateway, and the
+// exporting and importing clusters of each export. A star, and the colour if color is set, marks
+// lines that differ from before. If before is nil, no line is marked.
 func drawnStatus(before, now []health.State, color bool) string {
 	have, was := drawnLines(now), map[string]drawnLine{}
 	for _, l := range drawnLines(before) {
@@ -67,7 +67,7 @@ func drawnStatus(before, now []health.State, color bool) string {
 	return out.String()
 }
 
-// drawnLines gives the lines in order. What clusters named cannot move a cursor.
+// drawnLines returns the lines in order. Texts of clusters cannot move the cursor.
 func drawnLines(states []health.State) []drawnLine {
 	var out []drawnLine
 	for _, s := range states {
@@ -111,7 +111,7 @@ func drawnLines(states []health.State) []drawnLine {
 	return out
 }
 
-// bar shows links one by one, up and down, and counts them.
+// bar draws links one by one, up and down, and counts them.
 func bar(up, all int64) string {
 	up = min(max(up, 0), max(all, 0))
 	ticks, shown := max(all, 0), up

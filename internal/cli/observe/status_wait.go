@@ -23,13 +23,13 @@ import (
 const (
 	// pollInterval is the time between two reads of the clusters.
 	pollInterval = time.Second
-	// readAgain is the time between two fetches of the publish branch. It is longer, to spare the
-	// git server.
+	// readAgain is the time between two fetches of the publish branch. It is longer than
+	// pollInterval to reduce the load on the git server.
 	readAgain = 10 * time.Second
 )
 
-// watch prints the overview after each change and marks the changes. On a terminal it replaces the last
-// overview; elsewhere it appends.
+// watch prints the overview after each change and marks the changes. On a terminal it replaces the
+// previous overview, otherwise it appends.
 func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 	first, between := "", "\n"
 	if cli.IsTerminal(env.Out) {
@@ -53,8 +53,8 @@ func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 	}
 }
 
-// await waits until agents run the published fabric and image and no problem blocks, or the timeout ends.
-// Then it prints the overview.
+// await waits until agents run the published fabric and image and no problem blocks, or until the
+// timeout. Then it prints the overview.
 func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, read func() overview) error {
 	end := time.Now().Add(f.timeout)
 	verify, err := baseline.Verifiers("", t.Path, topofile.BuildFlags{})
@@ -94,7 +94,7 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 	}
 }
 
-// blocking returns the texts of the problems that --wait waits for.
+// blocking returns the texts of the problems that block --wait.
 func blocking(problems []health.Problem) []string {
 	var texts []string
 	for _, p := range problems {
@@ -105,15 +105,15 @@ func blocking(problems []health.Problem) []string {
 	return texts
 }
 
-// waitTarget is what agents must run: the published fabric and image, if they are of the topology.
+// waitTarget is the published fabric and image that agents must run, if they are of the topology.
 type waitTarget struct {
-	topology topofile.File // empty: any published fabric
+	topology topofile.File // empty = any published fabric
 	from     baseline.Options
 
 	readAt    time.Time
-	digest    string         // of the published fabric; empty without a repository
-	image     string         // of the agents
-	blockedBy health.Problem // why nothing can be awaited yet; without a text: nothing
+	digest    string         // digest of the published fabric; empty without a repository
+	image     string         // image of the agents
+	blockedBy health.Problem // why --wait cannot start yet; without a text = it can
 }
 
 // refresh reads the publish branch.
@@ -137,7 +137,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 		return
 	}
 	if g.topology.Raw != nil {
-		set, _, _ := load.Topology(g.topology.Path, g.topology.Raw) // without errors, or the clusters were unknown
+		set, _, _ := load.Topology(g.topology.Path, g.topology.Raw) // errors would have prevented the start of --wait
 		want, err := render.Topology(set)
 		if err != nil {
 			blocked("topology", "", "%v", err)
@@ -155,7 +155,7 @@ func (g *waitTarget) refresh(ctx context.Context) {
 	}
 }
 
-// laggingAgents returns the problems of clusters and agents that do not have the published fabric
+// laggingAgents returns the problems of clusters and agents that do not run the published fabric
 // and image.
 func (g *waitTarget) laggingAgents(states []health.State) []health.Problem {
 	if g.blockedBy.Text != "" {

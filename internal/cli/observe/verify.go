@@ -34,7 +34,7 @@ const (
 	fromPods  = "pods"
 )
 
-// lookupError begins the error of a result whose name was not resolved.
+// lookupError is the prefix of the error of a name that was not resolved.
 const lookupError = "look up "
 
 type verifyFlags struct {
@@ -49,17 +49,17 @@ type verifyFlags struct {
 
 // verification is the JSON form of `hawser verify`.
 type verification struct {
-	// Problems are those that may be why a test did not succeed, causes first.
+	// Problems are possible causes of failed tests, causes before their effects.
 	Problems    []health.Problem      `json:"problems,omitempty"`
 	Nodes       []status.Verification `json:"nodes"`
 	Pods        []status.Verification `json:"pods,omitempty"`
 	Unreachable []status.Unreachable  `json:"unreachable,omitempty"`
 	// Policies are the NetworkPolicies that select the pods of exports without a connection.
 	Policies []string `json:"policies,omitempty"`
-	Failover *drill   `json:"failover,omitempty"` // verified while the gateway was drained
+	Failover *drill   `json:"failover,omitempty"` // result of --failover
 }
 
-// errNoPods says why nothing is tested from pods.
+// errNoPods is the reason why there are no tests from pods.
 var errNoPods = errors.New("pods are started in Kubernetes clusters, and used in labs: use --from nodes, --cluster, --context or --lab")
 
 func NewVerifyCommand(env *cli.Env) *cobra.Command {
@@ -159,7 +159,7 @@ func runVerify(ctx context.Context, env *cli.Env, f verifyFlags) error {
 	return cmp.Or(err, v.exit())
 }
 
-// verify runs the checks from nodes, and then from pods.
+// verify runs the checks from nodes and then from pods.
 func (f verifyFlags) verify(ctx context.Context, env *cli.Env) (verification, error) {
 	agents, err := f.Agents()
 	if err != nil {
@@ -193,11 +193,11 @@ func (f verifyFlags) verify(ctx context.Context, env *cli.Env) (verification, er
 	return v, nil
 }
 
-// maxPolicyExports bounds the exports whose NetworkPolicies are read.
+// maxPolicyExports bounds the number of exports whose NetworkPolicies are read.
 const maxPolicyExports = 20
 
-// addPolicies adds the NetworkPolicies that may have dropped the packets of failed connections, or why
-// they are not known.
+// addPolicies adds the NetworkPolicies that may have dropped the packets of failed connections, or
+// the reason why they are unknown.
 func (v *verification) addPolicies(ctx context.Context, clusters []*kubeclient.Client) {
 	done := map[[2]string]bool{} // exporting cluster and export
 	for _, n := range slices.Concat(v.Nodes, v.Pods) {
@@ -216,7 +216,7 @@ func (v *verification) addPolicies(ctx context.Context, clusters []*kubeclient.C
 	}
 }
 
-// fromNodes has the agents run the checks.
+// fromNodes runs the checks on the agents.
 func (f verifyFlags) fromNodes(ctx context.Context, env *cli.Env, agents agentquery.Agents) ([]agentquery.Response[status.Verification], []status.Unreachable) {
 	defer env.Progress("connecting to every export from every node")()
 	query := url.Values{"timeout": {f.timeout.String()}, "export": f.exports}
@@ -226,7 +226,7 @@ func (f verifyFlags) fromNodes(ctx context.Context, env *cli.Env, agents agentqu
 	return agentquery.QueryAgents[status.Verification](ctx, agents, agentquery.NewRequest("verify", query, verify.MaxDuration))
 }
 
-// exit returns the error that ends the command with the exit code of the results.
+// exit returns the error with the exit code of the results.
 func (v verification) exit() error {
 	count := map[status.Verdict]int{}
 	var unknown []string
@@ -259,7 +259,7 @@ func (v verification) exit() error {
 	return nil
 }
 
-// client names the client of a verification.
+// client returns the name of a verification's client.
 func client(n status.Verification) string {
 	if n.FromPod {
 		return "pod on " + n.Cluster + "/" + n.Node
@@ -267,8 +267,8 @@ func client(n status.Verification) string {
 	return n.Cluster + "/" + n.Node
 }
 
-// text returns the text form: first the problems, then all results. Results that are equal on several
-// nodes are printed once.
+// text returns the text form: first the problems, then all results. It prints results that are
+// equal on several nodes once.
 func (v verification) text() string {
 	var out strings.Builder
 	line := func(format string, args ...any) {
@@ -331,9 +331,9 @@ func (v verification) text() string {
 	return out.String()
 }
 
-// failures returns the failed tests by cause, each with the next command.
+// failures returns the failed tests grouped by cause, each with the next command.
 func (v verification) failures() []string {
-	resolved := map[string]bool{} // names by cluster, from nodes
+	resolved := map[string]bool{} // resolved names by cluster, from nodes
 	for _, n := range v.Nodes {
 		for _, r := range n.Results {
 			resolved[n.Cluster+" "+r.Name] = resolved[n.Cluster+" "+r.Name] || !strings.HasPrefix(r.Error, lookupError)

@@ -23,42 +23,43 @@ import (
 )
 
 const (
-	drillLease   = time.Minute            // after which the agent ends the drill of a command that is gone
+	drillLease   = time.Minute            // after which the agent ends the drill if the command stopped
 	drillPolled  = 250 * time.Millisecond // between two requests to the gateway
 	drillStart   = podsStart              // for the connections before the drill
 	drillDrains  = 30 * time.Second       // until no other gateway uses the drained one
-	drillLasts   = 7 * time.Second        // at least; connections that broke are noticed after 6 s
+	drillLasts   = 7 * time.Second        // minimum; broken connections are detected after 6 s
 	drillAfter   = 7 * time.Second        // the same after the drill
-	drillTargets = 8                      // addresses for each pod
+	drillTargets = 8                      // addresses per pod
 	drillBefore  = 10                     // new connections to each address before the drill
-	drillMoves   = 2                      // of the gateway's paths: drain and undrain
+	drillMoves   = 2                      // path moves of the gateway: drain and undrain
 	drillMax     = drillStart + drillDrains + 2*verify.MaxDuration + drillLasts + drillAfter
 )
 
 // drill is the result of `hawser verify --failover`.
 type drill struct {
-	Gateway string `json:"gateway"` // cluster/gateway
+	Gateway string `json:"gateway"` // CLUSTER/GATEWAY
 	// Paths is the number of paths of nodes that used the gateway before the drill.
 	Paths    int      `json:"paths"`
-	Drained  string   `json:"drained,omitempty"`  // time until the gateway was unused; empty if it was used to the end
-	UsedBy   []string `json:"usedBy,omitempty"`   // who used it to the end
-	Undrain  string   `json:"undrain,omitempty"`  // why it could not be undrained; empty if it was
-	Requests []probed `json:"requests,omitempty"` // of pods
+	Drained  string   `json:"drained,omitempty"`  // time until the gateway was unused; empty if it stayed in use
+	UsedBy   []string `json:"usedBy,omitempty"`   // agents that used the gateway until the end
+	Undrain  string   `json:"undrain,omitempty"`  // why undrain failed; empty if it succeeded
+	Requests []probed `json:"requests,omitempty"` // requests of pods
 }
 
-// probed is what the connections of one pod to one address saw.
+// probed is the result of the connections from one pod to one address.
 type probed struct {
-	From string `json:"from"` // cluster/node of the pod
+	From string `json:"from"` // CLUSTER/NODE of the pod
 	status.Probed
 }
 
-// isLate reports whether more requests were late than paths moved. A request in its handshake starts again
-// with the next SYN when paths move (docs/gateways.md), so each move can delay one.
+// isLate reports whether more requests were late than paths moved. If paths move during the
+// handshake, a request continues with the next SYN (docs/gateways.md), so each move can delay one
+// request.
 func (p probed) isLate() bool { return p.Late > drillMoves }
 
 // gateway is an agent that runs a gateway.
 type gateway struct {
-	agent string // as agentquery.Response names it
+	agent string // Response.Agent of agentquery
 	status.Status
 }
 
@@ -69,8 +70,8 @@ func (g gateway) isLive() bool {
 	return g.Ready && !g.Drained && slices.ContainsFunc(g.Connections, func(c status.Connection) bool { return c.Status == status.Connected })
 }
 
-// findGateway returns the gateway to drill and the paths of nodes that use it. It refuses a gateway
-// whose cluster has no other live one.
+// findGateway returns the gateway to drill and the number of node paths that use it. It returns an
+// error if the cluster has no other live gateway.
 func findGateway(name string, got []agentquery.Response[status.Status]) (gateway, int, error) {
 	var all []string
 	var found *gateway
@@ -106,9 +107,9 @@ func findGateway(name string, got []agentquery.Response[status.Status]) (gateway
 	return *found, paths, nil
 }
 
-// drillAddresses returns the addresses that a client connects to: TCP ports of other clusters, for
-// clients in the gateway's cluster, and of that cluster for the others. If clusters have no names of
-// their own, the names of services count.
+// drillAddresses returns the addresses that a client connects to. For clients in the gateway's
+// cluster these are TCP ports of other clusters, for other clients TCP ports of the gateway's
+// cluster. If no name includes a cluster, names of services are used.
 func drillAddresses(cluster string, v status.Verification) []string {
 	parts := slices.ContainsFunc(v.Results, func(r status.Verified) bool { return r.Cluster != "" })
 	var out []string
@@ -129,8 +130,8 @@ func drillAddresses(cluster string, v status.Verification) []string {
 	return out
 }
 
-// failover drains a gateway, verifies meanwhile, and undrains it. Pods keep connections open and open
-// new ones from before to after.
+// failover drains a gateway, runs the checks, and undrains the gateway. Pods have open connections,
+// and open new ones, from before until after the drill.
 func (f verifyFlags) failover(ctx context.Context, env *cli.Env) (v verification, err error) {
 	agents, err := f.Agents()
 	if err != nil {
@@ -167,7 +168,7 @@ func (f verifyFlags) failover(ctx context.Context, env *cli.Env) (v verification
 	return v, nil
 }
 
-// startProbes starts the pods and waits until every connection of them is established.
+// startProbes starts the pods and waits until all their connections are established.
 func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agentquery.Agents, nodes []agentquery.Response[status.Verification], cluster string) (podRun, error) {
 	defer env.Progress("connecting from pods that are removed again")()
 	targets := map[string]int{}
@@ -215,7 +216,8 @@ func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agent
 	}
 }
 
-// drained drains the gateway, verifies, and undrains it, also if something fails or ctx ends.
+// drained drains the gateway, runs the checks, and undrains the gateway, even on an error or if ctx
+// is done.
 func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquery.Agents, at gateway, d *drill) (v verification, err error) {
 	post := func(ctx context.Context, lasts time.Duration) (s status.Drain, err error) {
 		q := agentquery.NewRequest("drain", url.Values{"drill": {lasts.String()}}, 0)
@@ -260,7 +262,7 @@ func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquer
 	renewed := make(chan error, 1)
 	verifying, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // a verification may take longer than the lease
+	go func() { // the checks may take longer than the lease
 		for sleep(verifying, drillLease/4) == nil {
 			_, err := post(verifying, drillLease)
 			if err != nil && verifying.Err() == nil {
@@ -285,7 +287,7 @@ func readProbes(outputs map[string]kubeclient.PodOutput) []probed {
 		var list []status.Probed
 		lines := bytes.Split(bytes.TrimSpace(o.Text), []byte("\n"))
 		if json.Unmarshal(lines[len(lines)-1], &list) != nil {
-			continue // startProbes waits for whole lines
+			continue // cannot happen: startProbes waits for complete lines
 		}
 		for _, p := range list {
 			out = append(out, probed{node, p})
@@ -295,7 +297,7 @@ func readProbes(outputs map[string]kubeclient.PodOutput) []probed {
 	return out
 }
 
-// failures returns why the drill was not fine.
+// failures returns the reasons why the drill failed.
 func (d *drill) failures() []string {
 	var out []string
 	lost, late, broken := 0, 0, 0
@@ -359,7 +361,7 @@ func printProgress(env *cli.Env, format string, args ...any) {
 	_, _ = fmt.Fprintln(env.Err, diag.Line(fmt.Sprintf(format, args...)))
 }
 
-// sleep waits, unless ctx ends.
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -9,21 +9,21 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// assess returns the problems of the clusterset: those of the clusters' APIs, or without them those
-// of the agents.
+// assess returns the problems of the clusterset. They come from the clusters' APIs, or from the
+// agents if there is no access to the APIs.
 func assess(ctx context.Context, agents agentquery.Agents) []health.Problem {
 	if len(agents.Sockets) > 0 {
-		got, _ := agentquery.QueryAgents[status.Status](ctx, agents, agentquery.StatusRequest()) // the tests name silent agents
+		got, _ := agentquery.QueryAgents[status.Status](ctx, agents, agentquery.StatusRequest()) // the tests report silent agents
 		return health.Assess(health.StatesOf(agentquery.Statuses(got)))
 	}
 	return health.Assess(readStates(ctx, agents.Clusters))
 }
 
-// concern returns the problems that may be why tests did not succeed: those of the clusters of their
-// clients and servers, of their exports, and of the whole clusterset.
+// concern returns the problems that may have caused failed tests: problems of the clients' and
+// servers' clusters, of their exports, and of the whole clusterset.
 func (v verification) concern(problems []health.Problem) []health.Problem {
 	var clusters, exports []string
-	all := false // the name of a whole service leads to any cluster
+	all := false // the name of a whole service resolves to any cluster
 	for _, n := range slices.Concat(v.Nodes, v.Pods) {
 		if n.Problem != "" {
 			clusters = append(clusters, n.Cluster)

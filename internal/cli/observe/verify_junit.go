@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// The JUnit XML format as Jenkins, GitLab and GitHub actions read it.
+// Elements of the JUnit XML format that Jenkins, GitLab and GitHub actions read.
 type (
 	junitReport struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -42,8 +42,8 @@ type (
 	}
 )
 
-// junit returns the results as JUnit XML: a suite for each node and for each pod, with a case for
-// each name. A name that did not answer is a failure, an unknown result an error.
+// junit returns the results as JUnit XML: a suite for each node and pod, with a case for each name.
+// A name without a reply is a failure, an unknown result is an error.
 func junit(v verification) ([]byte, error) {
 	r := junitReport{Name: "hawser verify"}
 	for _, n := range slices.Concat(v.Nodes, v.Pods) {

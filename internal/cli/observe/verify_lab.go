@@ -33,7 +33,7 @@ type labPod struct {
 	problem   string
 }
 
-// startLabPods runs hawser-agent in one pod of each node of the lab; without a lab it returns
+// startLabPods runs hawser-agent in one pod of each node of the lab. Without a lab it returns
 // errNoPods.
 func startLabPods(ctx context.Context, f verifyFlags, nodes []agentquery.Response[status.Verification], args func(status.Verification) []string) (podRun, error) {
 	if len(f.Sockets) > 0 {
@@ -69,7 +69,7 @@ func startLabPods(ctx context.Context, f verifyFlags, nodes []agentquery.Respons
 			p.fail(err.Error())
 			continue
 		}
-		// Ctrl-C of the terminal is for hawser, which stops the programs in its own time.
+		// Ctrl-C on the terminal must only reach hawser, which stops the programs itself.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.Stdout, cmd.Stderr = lockedWriter{&r.mu, &p.out}, lockedWriter{&r.mu, &p.errs}
@@ -96,7 +96,7 @@ func (p *labPod) fail(why string) {
 	close(p.done)
 }
 
-// podOnNode returns a running pod with an address of its own on a node, as cluster/namespace/pod.
+// podOnNode returns a running pod on a node with its own address, as cluster/namespace/pod.
 func podOnNode(s lab.Status, cluster, node string) string {
 	at := slices.IndexFunc(s.Nodes, func(n lab.NodeStatus) bool { return n.Cluster == cluster && n.Name == node })
 	if at < 0 {
@@ -133,13 +133,13 @@ func (r *labPods) outputs(ctx context.Context) (map[string]kubeclient.PodOutput,
 func (r *labPods) stop(context.Context) {
 	for _, p := range r.all {
 		if p.cmd != nil {
-			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		}
 		<-p.done
 	}
 }
 
-// lockedWriter writes under a lock.
+// lockedWriter serializes writes.
 type lockedWriter struct {
 	mu *sync.Mutex
 	to *bytes.Buffer

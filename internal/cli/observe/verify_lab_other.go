@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// startLabPods returns errNoPods: labs run on Linux only.
+// startLabPods returns errNoPods, because labs run on Linux only.
 func startLabPods(context.Context, verifyFlags, []agentquery.Response[status.Verification], func(status.Verification) []string) (podRun, error) {
 	return nil, errNoPods
 }

@@ -21,23 +21,24 @@ import (
 )
 
 const (
-	podsStart   = time.Minute // for pods to start; the image is on their nodes already
+	podsStart   = time.Minute // for the start of pods; their nodes already have the image
 	podsPolled  = 300 * time.Millisecond
 	maxPodArgs  = 1 << 20 // bytes of the arguments of one pod; etcd limits its object to 1.5 MiB
 	podProgram  = "podcheck"
 	podsForbids = "add --from nodes to leave pods out"
 )
 
-// podRun is hawser-agent running in the pod network of nodes.
+// podRun is a run of hawser-agent in the pod network of nodes.
 type podRun interface {
 	// outputs returns the output of the programs, by cluster/node.
 	outputs(ctx context.Context) (map[string]kubeclient.PodOutput, error)
-	// stop removes everything. It also works if ctx has ended.
+	// stop removes all pods. It also works if ctx is done.
 	stop(ctx context.Context)
 }
 
-// startPods runs hawser-agent in the pod network of every node whose agent answered. args returns
-// its arguments; without any, nothing runs on the node. stop has to follow, also after an error.
+// startPods runs hawser-agent in the pod network of every node whose agent responded. args returns
+// its arguments; without arguments nothing runs on the node. The caller must call stop, even after
+// an error.
 func startPods(ctx context.Context, env *cli.Env, f verifyFlags, agents agentquery.Agents, nodes []agentquery.Response[status.Verification],
 	args func(status.Verification) []string) (podRun, error) {
 	if len(agents.Clusters) == 0 {
@@ -49,14 +50,14 @@ func startPods(ctx context.Context, env *cli.Env, f verifyFlags, agents agentque
 	return r, ctx.Err()
 }
 
-// kubePods are short-lived pods. They need the rights of the kubeconfig's user, and none of the
-// agent: to enter the network of another pod, the agent would need CAP_SYS_ADMIN and the PIDs of the
-// host.
+// kubePods are short-lived pods. They need the rights of the kubeconfig's user and no rights of the
+// agent: to enter the network of another pod, the agent would need CAP_SYS_ADMIN and the host's PID
+// namespace.
 type kubePods struct {
 	env      *cli.Env
 	clusters []*kubeclient.Client
 	pods     []*kubeclient.TestPods
-	nodes    []map[string]string // cluster/node by name of the pod
+	nodes    []map[string]string // CLUSTER/NODE by name of the pod
 	failed   []error
 }
 
@@ -136,7 +137,7 @@ func (r *kubePods) stop(ctx context.Context) {
 	})
 }
 
-// verifyFromPods runs the checks of every node again, from a pod on it.
+// verifyFromPods runs the checks of every node again from a pod on the node.
 func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents agentquery.Agents, nodes []agentquery.Response[status.Verification]) ([]status.Verification, error) {
 	defer env.Progress("connecting to every export from pods that are removed again")()
 	left := map[string][]status.Check{} // checks beyond maxPodArgs, by cluster/node
@@ -163,7 +164,7 @@ func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents age
 			key := n.Value.Cluster + "/" + n.Value.Node
 			o, known := outputs[key]
 			if !known {
-				continue // it has no checks
+				continue // no checks
 			}
 			if !o.Ended && !o.Image && !late {
 				break
@@ -182,7 +183,7 @@ func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents age
 }
 
 // podArgs returns the arguments of a pod that runs the checks of a node, and the checks that do not
-// fit. Without anything to test it returns none.
+// fit. It returns no arguments if there is nothing to test.
 func podArgs(v status.Verification, timeout time.Duration) (args []string, rest []status.Check) {
 	args = []string{podProgram, "--timeout", timeout.String()}
 	for _, p := range v.Prefixes {
@@ -207,7 +208,7 @@ func podArgs(v status.Verification, timeout time.Duration) (args []string, rest 
 	return args, rest
 }
 
-// podVerification reads what a pod printed: one result a line, for every check that it got.
+// podVerification parses the output of a pod: one line per check.
 func podVerification(node status.Verification, o kubeclient.PodOutput, left []status.Check) status.Verification {
 	out := status.Verification{Cluster: node.Cluster, Node: node.Node, FromPod: true, Results: []status.Verified{}}
 	want := map[string]bool{}

@@ -87,7 +87,7 @@ that add access between clusters (access), or none.`,
 				}
 				return applytree.Run(cmd.Context(), env, args, applytree.Flags{
 					TreeFlags: applytree.TreeFlags{BuildFlags: f.BuildFlags, Tree: f.tree}, Flags: f.Flags,
-					// Nothing is deleted by looking.
+					// A comparison deletes nothing.
 					Rules: apply.Rules{AllowMassDelete: true, AllowOtherCluster: true}, DryRun: true, Output: f.output,
 				})
 			}
@@ -137,7 +137,7 @@ func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error
 	in.Preview = in.Root == nil
 	built, list := reconciler.Build(in)
 	if list.HasErrors() {
-		// For CI formats, only the form prints texts of the topology, because it escapes them.
+		// Formats for CI print texts of the topology themselves, because they escape them.
 		if !planview.ForReview(f.output) {
 			env.Findings(list, t.Texts())
 		} else if err := planview.PrintReport(env, f.output, plan.Report{Findings: list, File: t.Path}); err != nil {
@@ -165,7 +165,7 @@ func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error
 	})
 }
 
-// checkSigners refuses a file of spec.trust.commits that a reconciler would refuse.
+// checkSigners returns an error for a file of spec.trust.commits that a reconciler would refuse.
 func checkSigners(env *cli.Env, t topofile.File, built *reconciler.Built) error {
 	if built.Set.Spec.Trust.Commits == "" || t.LockPath == "" {
 		return nil

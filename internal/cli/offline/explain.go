@@ -99,7 +99,7 @@ func explainText(a *access.Answer) string {
 	case a.Yes():
 		verdict = "yes: "
 	case a.Live != nil && a.Live.Verdict == access.Unknown:
-		verdict = "" // its reason begins with what is known
+		verdict = "" // the reason starts with the verdict
 	}
 	put("%s%s", verdict, a.Summary())
 	for i := range a.Destinations {
@@ -152,7 +152,7 @@ func explainText(a *access.Answer) string {
 	return out.String()
 }
 
-// completeFromTo completes a source cluster and the name of an export.
+// completeFromTo completes a source cluster and an export.
 func completeFromTo(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/access"
 )
 
-// liveText formats what agents report about an answer.
+// liveText formats the agents' reports about an answer.
 func liveText(a *access.Answer) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }

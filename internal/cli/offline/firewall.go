@@ -125,7 +125,7 @@ func (f firewallFlags) openings(fab *fabric.Fabric) ([]firewall.Rule, error) {
 	return out, nil
 }
 
-// firewallText is the table.
+// firewallText returns the rules as a table.
 func firewallText(f *fabric.Fabric, list []firewall.Rule, flags firewallFlags) string {
 	t := cli.Table{Title: "Ports to let in", Head: []string{"GATEWAY", "NODE", "PROTOCOL", "PORTS", "AT", "FROM",
 		"ADDRESSES", "FOR"}}
@@ -166,13 +166,13 @@ func firewallText(f *fabric.Fabric, list []firewall.Rule, flags firewallFlags) s
 	return text
 }
 
-// origins are the sources of a rule in one address family.
+// origins are the sources of a rule of one address family.
 type origins struct {
 	six  bool
 	list []netip.Prefix
 }
 
-// short returns the family as in names of rules and Terraform fields.
+// short returns the family as in rule names and Terraform fields.
 func (s origins) short() string {
 	if s.six {
 		return "v6"

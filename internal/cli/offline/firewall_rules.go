@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// nftText returns a chain for each gateway, and one for the nodes of each cluster.
+// nftText returns one chain per gateway, and one chain for the nodes of each cluster.
 func nftText(name string, list []firewall.Rule) string {
 	var out strings.Builder
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
@@ -27,7 +27,7 @@ func nftText(name string, list []firewall.Rule) string {
 			}
 			put("\tchain %s {", chainName(o))
 		}
-		if o.Purpose == firewall.PurposeNodes { // whose addresses the topology does not know
+		if o.Purpose == firewall.PurposeNodes { // the topology does not have the addresses of these nodes
 			put("\t\t# ip saddr { the nodes of %s } udp dport %s accept", o.Cluster, o.Ports())
 			continue
 		}
@@ -79,10 +79,11 @@ func prefixTexts(list []netip.Prefix, short bool) []string {
 	return out
 }
 
-// maxComment is the longest comment of a rule, in bytes: nftables takes 128, the clouds more.
+// maxComment is the maximum length of a rule's comment in bytes. nftables allows 128, the clouds
+// more.
 const maxComment = 120
 
-// comment says what a rule is for, in letters that every cloud takes.
+// comment returns the description of a rule. It only has characters that every cloud accepts.
 func comment(o *firewall.Rule) string {
 	text := fmt.Sprintf("hawser %s %s from %s", o.Driver, o.Purpose, strings.Join(o.From, " "))
 	if o.Purpose == firewall.PurposeNodes {
@@ -94,7 +95,7 @@ func comment(o *firewall.Rule) string {
 	return text
 }
 
-// block is one block of Terraform: what it is, and its arguments in order.
+// block is a Terraform block with its arguments in order.
 type block struct {
 	head string
 	args [][2]string
@@ -119,8 +120,8 @@ func (b block) write(out *strings.Builder, indent string) {
 	_, _ = fmt.Fprintf(out, "%s}\n", indent)
 }
 
-// quotedList writes a list of HCL. Names and comments of ours have nothing that HCL would
-// take for a template.
+// quotedList formats a list in HCL. Names and comments of Hawser do not contain the template syntax
+// of HCL.
 func quotedList(list []string) string {
 	texts := make([]string, len(list))
 	for i, t := range list {
@@ -155,7 +156,7 @@ func terraform(format, name string, list []firewall.Rule) string {
 	return out.String()
 }
 
-// owner names the gateway of an opening, or the cluster whose nodes it is about.
+// owner returns the gateway of a rule, or the cluster for rules between its nodes.
 func owner(o *firewall.Rule) string {
 	if o.Purpose == firewall.PurposeNodes {
 		return o.Cluster
@@ -163,7 +164,7 @@ func owner(o *firewall.Rule) string {
 	return o.Cluster + "/" + o.Gateway
 }
 
-// ruleName is unique among the rules of all openings, and as long as Google takes it.
+// ruleName returns a name that is unique among all rules. Its length is within Google's limit.
 func ruleName(o *firewall.Rule, more ...string) string {
 	parts := []string{"hawser", o.Cluster}
 	if o.Gateway != "" {
@@ -248,8 +249,8 @@ func googleBlocks(list []firewall.Rule) []block {
 	return out
 }
 
-// firstPriority is the priority of the first rule of a security group. Azure allows 100 to 4096, each
-// once per group.
+// firstPriority is the priority of the first rule of a security group. Azure allows 100 to 4096,
+// each once per group.
 const firstPriority = 1000
 
 func azureBlocks(list []firewall.Rule) []block {
@@ -266,7 +267,8 @@ func azureBlocks(list []firewall.Rule) []block {
 			protocol, ports = "Udp", o.Ports()
 		}
 		rule := func(name, key, value string) {
-			// Two of our groups may be one of the user's, so no two of a cluster are equal.
+			// A user may merge two of the groups, so no two rules of a cluster have the
+			// same priority.
 			n := firstPriority + priority[o.Cluster]
 			priority[o.Cluster]++
 			out = append(out, block{head: "resource \"azurerm_network_security_rule\" " + strconv.Quote(name),

@@ -18,7 +18,7 @@ import (
 )
 
 type graphFlags struct {
-	agentquery.Targets // of the agents to ask; file is the topology
+	agentquery.Targets // the agents to query; File is the topology
 	live               bool
 	diff               string
 	repo               string
@@ -67,7 +67,7 @@ func runGraph(ctx context.Context, env *cli.Env, args []string, f graphFlags) er
 	case f.repo != "" && f.diff == "":
 		return errors.New("--repo names the repository to compare with: add --diff")
 	}
-	// The topology is read as the argument, so that -f does not name whom to ask, too.
+	// Clear File: -f selects the topology here, and not the agents.
 	if f.File != "" {
 		args, f.File = append(args, f.File), ""
 	}

@@ -1,5 +1,5 @@
-// Package offline has the commands that work on the topology without changing anything else:
-// render, diff, explain, graph and firewall.
+// Package offline has the commands that only read the topology: render, diff, explain, graph and
+// firewall.
 package offline
 
 import (

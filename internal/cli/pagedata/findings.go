@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/view/ui"
 )
 
-// Findings converts findings of validation for the page.
+// Findings converts findings of the validation for the page.
 func Findings(list diag.List) []ui.Finding {
 	var out []ui.Finding
 	for _, d := range list {

@@ -1,5 +1,5 @@
-// Package pagedata has data of pages in addition to the fabric: the source of the topology, and its
-// findings.
+// Package pagedata returns data of the page in addition to the fabric: the sources of the topology,
+// and its findings.
 package pagedata
 
 import (
@@ -13,9 +13,9 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// Describe returns what a page of a topology shows, for users: the file, its commit if it
-// is in a work tree, and the head of a publish branch unless branch is empty. Repository is that
-// of the branch; empty is the one with the file.
+// Describe returns the sources of a topology's page, for users: the file, its commit if it is in a
+// work tree, and the head of branch. If branch is empty, the head is omitted. repository has the
+// branch; empty = the repository of the file.
 func Describe(ctx context.Context, file, repository, branch string) []string {
 	text := file
 	dir := filepath.Dir(file)

@@ -13,18 +13,19 @@ import (
 	"hawser.dev/hawser/schema/document"
 )
 
-// Input is two trees to be compared.
+// Input is two trees to compare.
 type Input struct {
 	Want, Have render.Tree
 	Source     *document.Source
 	Output     string
 	FailOn     []string
-	Baseline   *plan.Baseline      // nil: the reader knows
-	Refused    *reconciler.Failure // why it would not be published; nil: it would
-	Warnings   diag.List           // of the topology, for outputs that report them
+	Baseline   *plan.Baseline      // nil = no line about the baseline
+	Refused    *reconciler.Failure // why a reconciler would refuse the tree; nil = it would publish it
+	Warnings   diag.List           // of the topology, for formats that report them
 }
 
-// Print prints what turns have into want; answer when there is something that counts.
+// Print prints the plan from have to want. It returns an ExitError if the plan has changes that
+// FailOn selects.
 func Print(env *cli.Env, in Input) error {
 	p, err := plan.Compute(in.Want, in.Have)
 	if err != nil {
@@ -67,8 +68,8 @@ func Print(env *cli.Env, in Input) error {
 	return cli.ExitError{}
 }
 
-// printManifests prints the files that change, as they will be, without those that repeat
-// for people what others hold.
+// printManifests prints the changed files with their new content. It omits files that only repeat
+// other files in readable form.
 func printManifests(env *cli.Env, want, have render.Tree) error {
 	for _, name := range want.Paths() {
 		before, exists := have[name]
@@ -95,7 +96,7 @@ const (
 	FailAny        = "any"
 	failDisruptive = "disruptive"
 	failAccess     = "access"
-	failNone       = "none" // errors and refusals only
+	failNone       = "none" // only errors and refusals
 )
 
 // FailOns returns the values of hawser diff --fail-on.

@@ -7,18 +7,18 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// Forms of a plan for those who review it where the topology is kept.
+// Output formats of a plan for reviewers on a code hosting platform.
 const (
 	Markdown = "markdown"
 	GitHub   = "github"
 )
 
-// ForReview reports whether a form of output is for those who review.
+// ForReview reports whether an output format is for reviewers.
 func ForReview(format string) bool {
 	return format == Markdown || format == GitHub
 }
 
-// PrintReport writes a report in one of the forms for those who review.
+// PrintReport writes a report in a format for reviewers.
 func PrintReport(env *cli.Env, format string, r plan.Report) error {
 	write := map[string]func() error{
 		Markdown: func() error { return r.Markdown(env.Out) },

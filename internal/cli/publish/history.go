@@ -69,7 +69,7 @@ func runHistory(ctx context.Context, env *cli.Env, args []string, f historyFlags
 	if err != nil {
 		return err
 	}
-	// The clone has the commits of the topology if only the publish branch was fetched.
+	// The clone may have the commits of the topology even if it lacks the publish branch.
 	clone, err := baseline.OpenRepo(ctx, baseline.RepoOf(f.repo, file))
 	if err != nil {
 		return err

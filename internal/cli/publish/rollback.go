@@ -209,14 +209,14 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	return err
 }
 
-// rollbackTarget is a publication to go back to.
+// rollbackTarget is the publication to restore.
 type rollbackTarget struct {
 	published, source gitrepo.Hash
-	subject           string // of source
+	subject           string // subject of source
 }
 
-// findPublication returns the publication COMMIT, or the one before the newest. Commits that a
-// verifier refuses are no publications. Their sources are commits of clone.
+// findPublication returns the publication COMMIT, or the publication before the newest one. Commits
+// that a verifier refuses do not count. The source commits are in clone.
 func findPublication(clone *gitrepo.Store, have baseline.Published, args []string, verify []baseline.Verifier) (rollbackTarget, error) {
 	var to rollbackTarget
 	store, branch, head := have.Store, have.Name, plumbing.NewHash(have.Commit)
@@ -263,7 +263,8 @@ func findPublication(clone *gitrepo.Store, have baseline.Published, args []strin
 	return to, fmt.Errorf("%s is neither a commit of branch %s nor the source of one (%s; see hawser history)", args[0], branch, baseline.Listed(commits, "commits are", "it has no commits"))
 }
 
-// readSourceFiles returns the topology and the patches of a commit, by their paths in the repository.
+// readSourceFiles returns the topology and the patches of a commit by their paths in the
+// repository.
 func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map[string][]byte, error) {
 	name := path.Join(dir, reconciler.TopologyFile)
 	raw, err := store.File(commit, name)
@@ -281,7 +282,7 @@ func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map
 	return out, nil
 }
 
-// gitIn runs git in a folder and returns its output without the last line end.
+// gitIn runs git in a folder and returns its output without the trailing newline.
 func gitIn(ctx context.Context, dir string, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)

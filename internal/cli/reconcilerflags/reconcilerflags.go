@@ -1,5 +1,4 @@
-// Package reconcilerflags makes a reconciler from flags, for hawser reconcile and hawser
-// bootstrap.
+// Package reconcilerflags creates a reconciler from flags.
 package reconcilerflags
 
 import (
@@ -27,13 +26,13 @@ type Flags struct {
 	Verbose     bool
 }
 
-// The author of published commits, unless flags set another.
+// Default author of published commits.
 const (
 	AuthorName  = "hawser"
 	AuthorEmail = "reconciler@hawser.dev"
 )
 
-// WithEnvironment returns the login of the flags, with the passwords and the host of the
+// WithEnvironment returns the login of the flags with the passwords and the host from the
 // environment.
 func WithEnvironment(flags gitrepo.Auth, addresses ...string) gitrepo.Auth {
 	env := baseline.AuthFor(addresses...)
@@ -41,7 +40,7 @@ func WithEnvironment(flags gitrepo.Auth, addresses ...string) gitrepo.Auth {
 	return flags
 }
 
-// AddAuthFlags are for commands that write to repositories.
+// AddAuthFlags adds the login flags of commands that write to repositories.
 func AddAuthFlags(cmd *cobra.Command, into *gitrepo.Auth) {
 	flags := cmd.Flags()
 	flags.StringVar(&into.Username, "git-username", baseline.Auth().Username, "user name for HTTP")
@@ -50,7 +49,7 @@ func AddAuthFlags(cmd *cobra.Command, into *gitrepo.Auth) {
 	flags.StringVar(&into.SSHKnownHosts, "ssh-known-hosts", "", "known_hosts file (default: the user's and the system's)")
 }
 
-// New makes a reconciler. Its log goes to stderr.
+// New creates a reconciler that logs to stderr.
 func New(env *cli.Env, f *Flags) (*reconciler.Reconciler, error) {
 	c := f.Cfg
 	if c.RootKeyFile == "" {
@@ -77,12 +76,12 @@ func New(env *cli.Env, f *Flags) (*reconciler.Reconciler, error) {
 	}
 	c.Version, c.Log, c.Now = env.Version, slog.New(handler), time.Now
 	if f.Once || f.DryRun {
-		c.Log = slog.New(slog.DiscardHandler) // the command says it itself
+		c.Log = slog.New(slog.DiscardHandler) // the command prints the result itself
 	}
 	return reconciler.New(c)
 }
 
-// FailureError turns a failed pass into exit code 1 or 2.
+// FailureError returns the error with exit code 1 or 2 for a failed pass.
 func FailureError(env *cli.Env, f *reconciler.Failure) error {
 	if len(f.Diagnostics) > 0 {
 		return cli.FindingsError{List: f.Diagnostics, Files: f.Files()}

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/internal/cli/topofile"
 )
 
-// valueCompletions say what a shell offers for a flag, by its name, or by the names of a
-// command and the flag where a command differs. A flag that is not here takes a file.
+// valueCompletions returns the completions of flag values. Keys are flags, or a command and a flag
+// if the command differs. A flag without an entry completes files.
 func valueCompletions() map[string]cobra.CompletionFunc {
 	out := map[string]cobra.CompletionFunc{
 		"color":      cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp),
@@ -35,7 +35,7 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	out["gather out"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["verify junit"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	out["signers"] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
-	// Nothing can be offered for these, and files least of all.
+	// These values have no completions, and are not files.
 	for _, name := range []string{
 		"accept-commit", "address", "author-email", "author-name", "clusters", "clusterset", "drop-before", "follow", "for", "from", "git-username", "host", "ignore", "image",
 		"interval", "listen", "move", "name", "number", "path", "port", "recipient", "since", "streams", "timeout", "workers",
@@ -45,8 +45,8 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 	return out
 }
 
-// addCompletions registers valueCompletions, and completes the arguments of commands that lack a
-// ValidArgsFunction: a topology file if Use has [FILE|DIR, nothing otherwise.
+// addCompletions registers valueCompletions. It completes the arguments of commands that lack a
+// ValidArgsFunction: a topology file if Use has [FILE|DIR, otherwise nothing.
 func addCompletions(root *cobra.Command) {
 	values := valueCompletions()
 	var walk func(cmd *cobra.Command)
@@ -58,7 +58,7 @@ func addCompletions(root *cobra.Command) {
 				complete = values[f.Name]
 			}
 			if _, has := cmd.GetFlagCompletionFunc(f.Name); !has && complete != nil {
-				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // the flag exists, and has none
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // the flag exists, and has no completion
 			}
 		}
 		cmd.Flags().VisitAll(flag)

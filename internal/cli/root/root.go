@@ -1,4 +1,4 @@
-// Package root assembles the command hawser from its groups.
+// Package root assembles the command hawser from its command groups.
 package root
 
 import (
@@ -35,7 +35,7 @@ import (
 // Run executes a command line and returns the exit code.
 func Run(version string, args []string) int {
 	ctx := context.Background()
-	// A signal that is caught before lab nsexec becomes another program would never reach that.
+	// A caught signal would not reach the program that replaces lab nsexec.
 	if !slices.Equal(args[:min(len(args), 2)], []string{"lab", "nsexec"}) {
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -51,10 +51,11 @@ func Run(version string, args []string) int {
 	return env.Exit(root.ExecuteContext(ctx))
 }
 
-// exampleLine is the start of a command line in an example.
+// exampleLine matches the start of a command line in an example.
 var exampleLine = regexp.MustCompile(`(?m)^  hawser\b`)
 
-// nameAsPlugin shows "kubectl hawser" in usage lines, examples and errors, as users of the plugin call it.
+// nameAsPlugin shows "kubectl hawser" in usage lines, examples and errors, because users of the
+// plugin type it.
 func nameAsPlugin(root *cobra.Command) {
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hawser"}
 	var walk func(*cobra.Command)
@@ -92,7 +93,8 @@ Exit codes: 0 fine; 1 not fine, such as findings or changes; 2 unknown, or error
 	root.SetIn(env.In)
 	root.PersistentFlags().StringVar(&env.Color, "color", "auto", "colours: auto, always or never")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		// The lab runs other people's programs, which may want core dumps, and its keys are worth nothing.
+		// The lab runs users' programs, which may need core dumps, and its keys protect
+		// nothing.
 		if !strings.HasPrefix(cmd.CommandPath(), root.CommandPath()+" lab") {
 			if err := hardening.HardenProcess(); err != nil {
 				return err
@@ -145,10 +147,10 @@ Exit codes: 0 fine; 1 not fine, such as findings or changes; 2 unknown, or error
 	return root
 }
 
-// suggestFlag adds the nearest flag to the error about an unknown flag.
+// suggestFlag adds the most similar flag to the error about an unknown flag.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // a single letter has no near flag
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 { // a single letter has no similar flag
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {

@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// ErrNoRootKey is the error of a command that needs the flag --root-key.
+// ErrNoRootKey returns the error of a command that requires the flag --root-key.
 func ErrNoRootKey() error {
 	return errors.New("no root key: name it with --root-key or HAWSER_ROOT_KEY (hawser keys root FILE makes one)")
 }
@@ -41,13 +41,13 @@ func Signers(set *schema.ClusterSet, f BuildFlags) ([]string, error) {
 	return out, nil
 }
 
-// BuildFlags are the inputs of a rendering apart from the topology.
+// BuildFlags are the inputs of a build apart from the topology.
 type BuildFlags struct {
 	Root, Identity, Image string
 	AllowRootKeyChange    bool
 }
 
-// Texts of flags that several commands have.
+// Common help texts of flags.
 const (
 	RootKeyHelp        = "file of the root key, plain or encrypted with age"
 	ImageHelp          = "agent image if spec.agent.image is empty (default: the published image)"
@@ -72,7 +72,7 @@ func (f *BuildFlags) RootKey() (*keys.Root, error) {
 	return reconciler.ReadRootKey(f.Root, f.Identity)
 }
 
-// Build renders a topology on top of the published tree; findings are an error.
+// Build renders a topology on top of the published tree. Findings with severity error are an error.
 func Build(env *cli.Env, t File, published render.Tree, f BuildFlags) (*reconciler.Built, error) {
 	in, err := BuildInput(env, t, published, f)
 	if err != nil {
@@ -83,7 +83,7 @@ func Build(env *cli.Env, t File, published render.Tree, f BuildFlags) (*reconcil
 		return nil, cli.FindingsError{List: list, Files: t.Texts()}
 	}
 	env.Findings(built.Warnings, t.Texts())
-	// What the lock lacks was allocated, but only for this run.
+	// This run allocated addresses that the lock lacks.
 	var stale diag.List
 	for _, d := range built.Stale {
 		d.Severity = diag.Warning
@@ -112,8 +112,8 @@ func BuildInput(env *cli.Env, t File, published render.Tree, f BuildFlags) (reco
 	}, nil
 }
 
-// readInto adds all files below dir, by slash-separated path under prefix. A folder that does
-// not exist is empty.
+// readInto adds all files below dir, by slash-separated path under prefix. A missing folder is
+// empty.
 func readInto(tree render.Tree, dir, prefix string, limits checkout.Limits) error {
 	files, err := checkout.ReadFolder(dir, limits)
 	if err != nil {

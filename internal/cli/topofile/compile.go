@@ -17,7 +17,7 @@ type Compiled struct {
 	Source *document.Source
 }
 
-// Compile reads a topology and its lock. It fills missing allocations as hawser allocate would.
+// Compile reads a topology and its lock. It fills in missing allocations like hawser allocate.
 func Compile(env *cli.Env, args []string) (Compiled, error) {
 	t, err := Read(env, args)
 	if err != nil {
@@ -50,7 +50,7 @@ func CompileLoaded(env *cli.Env, t File, set *schema.ClusterSet, source *documen
 
 // PositionOf returns file and line of a topology path.
 func (c Compiled) PositionOf(path string) string {
-	if c.Source == nil { // a fabric alone
+	if c.Source == nil { // the fabric has no topology file
 		return ""
 	}
 	pos := c.Source.Pos(path)

@@ -35,8 +35,8 @@ func CompletionPath(cmd *cobra.Command, args []string) string {
 	return file
 }
 
-// CompletionSet returns the topology that a command line selects, as far as it can be decoded: the
-// file may be half edited.
+// CompletionSet returns the topology that a command line selects, as far as it can be decoded,
+// because the file may be incomplete.
 func CompletionSet(cmd *cobra.Command, args []string) *schema.ClusterSet {
 	t, err := Open(CompletionPath(cmd, args))
 	if err != nil {

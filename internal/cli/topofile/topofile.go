@@ -1,5 +1,5 @@
-// Package topofile reads the topology that a command line names, with its lock, and compiles
-// or builds it.
+// Package topofile reads the topology that a command line selects with its lock, and compiles or
+// builds it.
 package topofile
 
 import (
@@ -23,16 +23,16 @@ import (
 // File is a topology file and its lock on disk.
 type File struct {
 	Path, LockPath string
-	Raw, Lock      []byte // lock is nil when there is no such file
+	Raw, Lock      []byte // Lock is nil if the file does not exist
 }
 
-// Texts returns the texts for printing findings.
+// Texts returns the file contents by path, for printing findings.
 func (t File) Texts() map[string][]byte {
 	return map[string][]byte{t.Path: t.Raw, t.LockPath: t.Lock}
 }
 
-// AddFileFlag adds -f to a command, or to it and all below it. In every command that reads
-// a topology it names that. What into holds is the default.
+// AddFileFlag adds -f to a command; if below, also to its subcommands. In every command that reads
+// a topology, -f names the topology. The value of into is the default.
 func AddFileFlag(cmd *cobra.Command, below bool, into *string, about string) {
 	flags := cmd.Flags()
 	if below {
@@ -42,13 +42,13 @@ func AddFileFlag(cmd *cobra.Command, below bool, into *string, about string) {
 	cli.CompleteFlag(cmd, "file", CompleteFile)
 }
 
-// AddFlag adds -f to a command that takes the topology as its argument, too.
+// AddFlag adds -f to a command that also accepts the topology as its argument.
 func AddFlag(env *cli.Env, cmd *cobra.Command) {
 	AddFileFlag(cmd, false, &env.File, "topology: a file, a folder, or - for stdin; the same as the argument")
 }
 
-// Read reads the topology that -f or the arguments name: a file, a folder, -
-// for stdin, or nothing for the one in this folder.
+// Read reads the topology that -f or the argument names: a file, a folder, or - for stdin. Without
+// a name it reads the topology in the current folder.
 func Read(env *cli.Env, args []string) (File, error) {
 	t := File{Path: reconciler.TopologyFile}
 	switch {
@@ -69,7 +69,7 @@ func Read(env *cli.Env, args []string) (File, error) {
 	return Open(t.Path)
 }
 
-// Open reads a topology file, or the one in a folder, and the lock next to it.
+// Open reads a topology file, or the topology in a folder, and the lock next to it.
 func Open(file string) (File, error) {
 	t := File{Path: file}
 	read := checkout.ReadNamed
@@ -92,7 +92,7 @@ func Open(file string) (File, error) {
 	return t, nil
 }
 
-// Load checks the topology and prints warnings. It returns a cli.FindingsError for errors.
+// Load checks the topology and prints warnings. Errors in the topology return a cli.FindingsError.
 func Load(env *cli.Env, t File) (*schema.ClusterSet, *document.Source, error) {
 	set, src, list := load.Topology(t.Path, t.Raw)
 	if list.HasErrors() {

@@ -12,9 +12,10 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// WarnUncommitted warns if topology or lock in the work tree differ from the branch, because only commits are
-// published. Without a branch it compares with HEAD. dir is the folder of the topology in the
-// repository; empty = from the address. It ignores read errors: later steps report them.
+// WarnUncommitted warns if topology or lock in the work tree differ from the branch, because only
+// commits are published. Without a branch it compares with HEAD. dir is the folder of the topology
+// in the repository; if empty, it follows from the address. It ignores read errors, because later
+// steps report them.
 func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir string) {
 	store, err := gitrepo.Open(gitrepo.Config{URL: address, Named: branch != ""})
 	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
@@ -52,7 +53,7 @@ func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir str
 		strings.Join(changed, ", "), where, why)
 }
 
-// RelativeToTop returns the path of a folder in its work tree, in the form of git.
+// RelativeToTop returns the path of a folder in its work tree, as git writes it.
 func RelativeToTop(top, dir string) (string, error) {
 	var real [2]string
 	for i, p := range []string{top, dir} {

@@ -32,8 +32,8 @@ import (
 	"hawser.dev/hawser/view/ui"
 )
 
-// serviceHosts are the names of the page's Service in its cluster. Only whole names match; anyone could
-// own a longer name with such a prefix.
+// serviceHosts returns the host names of the page's Service in its cluster. Only complete names
+// match: anyone could own a longer name with such a prefix.
 func serviceHosts() []string {
 	name := render.UIName + "." + render.Namespace
 	return []string{render.UIName, name, name + ".svc", name + ".svc.cluster.local"}
@@ -74,8 +74,8 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	return group.Wait()
 }
 
-// printURL writes the URLs of the page. They contain the token only if the page created it, because no
-// user knows it then.
+// printURL prints the URLs of the page. They contain the token only if the page created it, because
+// then no user knows it.
 func printURL(env *cli.Env, server *ui.Server, listener net.Listener, hosts []string, given bool) error {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
@@ -116,8 +116,8 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// clusterSource is the data that a page has inside its cluster without queries: the fabric, and the
-// HawserNodes of that cluster's agents.
+// clusterSource is the data source of a page inside a cluster. It sends no requests to agents: it
+// has the fabric, and the HawserNodes of the cluster.
 type clusterSource struct {
 	env     *cli.Env
 	cluster string
@@ -125,10 +125,10 @@ type clusterSource struct {
 	nodes   *kube.Nodes
 
 	mu   sync.Mutex
-	read *ui.Clusterset // of the current fabric
+	read *ui.Clusterset // from the current fabric
 }
 
-// problems returns an error if the page has no data at all. Outdated data is no error.
+// problems returns an error if the page has no data. Outdated data is no error.
 func (s *clusterSource) problems() error {
 	if f, _, err := s.mounted.Current(); f == nil {
 		return err
@@ -136,7 +136,7 @@ func (s *clusterSource) problems() error {
 	return nil
 }
 
-// Clusterset returns the mounted fabric. It has no positions in a topology file.
+// Clusterset returns the clusterset of the mounted fabric. It has no positions in a topology file.
 func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	f, digest, err := s.mounted.Current()
 	s.mu.Lock()
@@ -173,10 +173,10 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 	return out, err
 }
 
-// statusOf converts the status of a HawserNode to an agent's status. Fields that it lacks stay empty.
+// statusOf converts the status of a HawserNode to an agent's status. Missing fields stay empty.
 func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Status {
 	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}, Problems: told.Problems}
-	if out.Gateway == "" && told.Role == kube.Gateway && own != nil { // a fabric that takes everything down has no clusters
+	if out.Gateway == "" && told.Role == kube.Gateway && own != nil { // a decommission fabric has no clusters
 		if g := own.GatewayOn(node); g != nil {
 			out.Gateway = g.Name
 		}
@@ -211,15 +211,15 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 	return out
 }
 
-// History is unavailable: it is in git.
+// History is unavailable because it needs git.
 func (s *clusterSource) History(context.Context) (any, error) { return nil, ui.ErrUnavailable }
 
-// Plan is unavailable: it compares commits.
+// Plan is unavailable because it compares commits.
 func (s *clusterSource) Plan(context.Context, string, string) (any, error) {
 	return nil, ui.ErrUnavailable
 }
 
-// Explain explains from the fabric alone, as hawser explain without --live.
+// Explain explains from the fabric alone, like hawser explain without --live.
 func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, error) {
 	set, err := s.Clusterset(ctx)
 	if set == nil {
@@ -233,7 +233,7 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
 }
 
-// Diagnose is unavailable: the page sends no requests to agents.
+// Diagnose is unavailable because the page sends no requests to agents.
 func (s *clusterSource) Diagnose(context.Context, time.Duration, []string, []string) (*packettrace.Report, error) {
 	return nil, ui.ErrUnavailable
 }

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/internal/cli"
 )
 
-// clusterPage fails: pods run on Linux.
+// clusterPage returns an error, because pods run on Linux only.
 func clusterPage(context.Context, *cli.Env, uiFlags) error {
 	return errors.New("--in-cluster: the page of a cluster is served in a pod, on Linux")
 }

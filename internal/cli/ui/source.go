@@ -35,18 +35,18 @@ import (
 	"hawser.dev/hawser/view/ui"
 )
 
-// uiSource is the data of the page, from the same sources as the other commands.
+// uiSource is the data source of the page. It has the same sources as the other commands.
 type uiSource struct {
 	env   *cli.Env
 	flags uiFlags
-	args  []string // the topology, as the command line names it
-	live  bool     // ask agents
+	args  []string // arguments that select the topology
+	live  bool     // whether to query agents
 
 	poller agentquery.Poller
 
 	mu       sync.Mutex
-	stamp    string    // of the files that were read
-	stated   time.Time // when the sources were described
+	stamp    string    // stamp of the read files
+	stated   time.Time // time of the last description of the sources
 	compiled topofile.Compiled
 	read     *ui.Clusterset
 	readErr  error
@@ -54,21 +54,21 @@ type uiSource struct {
 	fetching sync.Mutex
 	branch   *publishedBranch
 
-	listing   sync.Mutex // the page's other data does not wait for git
-	historyOf string     // head of the branch and its verifiers, when it was read
+	listing   sync.Mutex // separate, because other data of the page must not wait for git
+	historyOf string     // head of the branch and its verifiers at the last read
 	history   []baseline.Publication
 
-	planning sync.Mutex // one comparison at a time: each reads two trees and takes a while
-	plans    []planned  // the newest last
+	planning sync.Mutex // one comparison at a time: each reads two trees
+	plans    []planned  // newest last
 }
 
-// planned is a cached plan and its inputs.
+// planned is a cached plan with its inputs.
 type planned struct {
 	of   string
 	plan *plan.Plan
 }
 
-// maxPlans is the number of cached plans; one has 1 MB for a thousand clusters.
+// maxPlans is the number of cached plans. A plan for a thousand clusters has 1 MB.
 const maxPlans = 16
 
 // Clusterset returns the topology. It reads topology and lock again if a file changed.
@@ -78,7 +78,7 @@ func (s *uiSource) Clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	return s.clusterset(ctx)
 }
 
-// clusterset is Clusterset with the lock held.
+// clusterset implements Clusterset. The caller holds the lock.
 func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	file := reconciler.TopologyFile
 	if len(s.args) > 0 {
@@ -89,7 +89,7 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	}
 	stamp := stampOf(file) + stampOf(filepath.Join(filepath.Dir(file), reconciler.LockFile))
 	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
-		if s.read != nil && time.Since(s.stated) > describeInterval { // a commit changes no file
+		if s.read != nil && time.Since(s.stated) > describeInterval { // a new commit may leave the files unchanged
 			s.stated = time.Now()
 			go s.updateSources(ctx, file)
 		}
@@ -110,10 +110,10 @@ const fetchTimeout = 30 * time.Second
 // describeInterval is the time between two checks for a new commit of unchanged files.
 const describeInterval = 5 * time.Second
 
-// updateSources describes the sources again. A remote repository may take long, so the page does
-// not wait for it.
+// updateSources describes the sources again. The page does not wait for it, because a remote
+// repository may be slow.
 func (s *uiSource) updateSources(ctx context.Context, file string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // not of the request that came first
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // the first request must not cancel it
 	defer cancel()
 	sources := s.describe(ctx, file)
 	if ctx.Err() != nil {
@@ -131,7 +131,8 @@ func (s *uiSource) describe(ctx context.Context, file string) []string {
 	return pagedata.Describe(ctx, file, s.flags.repo, s.flags.branch)
 }
 
-// compile returns the compiled topology and warnings, or errors as a page can show them.
+// compile returns the compiled topology and its warnings. Errors are in the form that the page
+// shows.
 func (s *uiSource) compile(file string) (topofile.Compiled, diag.List, error) {
 	t, err := topofile.Open(file)
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *uiSource) compile(file string) (topofile.Compiled, diag.List, error) {
 	return c, list, err
 }
 
-// stampOf returns a stamp that changes with the file, or empty without a file.
+// stampOf returns a stamp that changes with the file; empty if the file does not exist.
 func stampOf(file string) string {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -161,7 +162,7 @@ func stampOf(file string) string {
 	return fmt.Sprintf("%s %d %d;", file, info.Size(), info.ModTime().UnixNano())
 }
 
-// targets returns the agents to query. If flags name contexts only, these are the agents of the
+// targets returns the agents to query. If the flags name only contexts, these are the agents of all
 // clusters of the topology.
 func (s *uiSource) targets() agentquery.Targets {
 	f := s.flags.Targets
@@ -175,7 +176,7 @@ func (s *uiSource) targets() agentquery.Targets {
 	return f
 }
 
-// Agents queries the agents. It waits at most a second for a silent agent.
+// Agents queries the agents. It waits for a silent agent for a second at most.
 func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 	if !s.live {
 		return ui.Reports{}, nil
@@ -185,15 +186,15 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 		return ui.Reports{HasAgents: true}, err
 	}
 	out := ui.Reports{HasAgents: true, From: s.targets().Text(), Agents: got.Agents, Unreachable: got.Silent, Old: got.Old, Problems: health.Assess(got.States)}
-	if set, _ := s.Clusterset(ctx); set != nil { // the page shows faults of the files
+	if set, _ := s.Clusterset(ctx); set != nil { // the page shows errors of the files
 		out.Unreachable = append(out.Unreachable, missingGateways(set.Fabric, got)...)
 	}
 	return out, nil
 }
 
-// missingGateways returns the gateways without an agent in the clusters whose pods are known.
+// missingGateways returns the gateways without an agent, in the clusters whose pods are known.
 func missingGateways(f *fabric.Fabric, got agentquery.PolledReports) []status.Unreachable {
-	there := map[string]bool{} // by cluster/node and cluster:gateway
+	there := map[string]bool{} // running agents, by cluster/node and cluster:gateway
 	for _, list := range [][]status.Status{got.Agents, got.Old} {
 		for i := range list {
 			there[list[i].Cluster+"/"+list[i].Node], there[list[i].Cluster+":"+list[i].Gateway] = true, true
@@ -214,14 +215,14 @@ func missingGateways(f *fabric.Fabric, got agentquery.PolledReports) []status.Un
 	return out
 }
 
-// historyLength is the number of publications on the page. One more is read, to compare the oldest
-// one with it.
+// historyLength is the number of publications on the page. History reads one more, to compare with
+// the oldest one.
 const historyLength = 30
 
 // fetchInterval is the time between two reads of a remote publish branch.
 const fetchInterval = 10 * time.Second
 
-// publishedBranch is the publish branch, as of the last read.
+// publishedBranch is the publish branch at the last read.
 type publishedBranch struct {
 	baseline.Published
 	verify []baseline.Verifier
@@ -299,9 +300,9 @@ func (s *uiSource) publications(ctx context.Context, p *publishedBranch) ([]base
 	return list, nil
 }
 
-// Plan compares two publications of the history. An empty from is the newest publication,
-// baseline.None an empty tree; an empty to is the topology on disk. A page can read no other
-// commit: hawser diff compares any two.
+// Plan compares two publications of the history. If from is empty, it compares with the newest
+// publication; baseline.None is an empty tree. If to is empty, it compares with the topology on
+// disk. The page cannot read other commits; hawser diff compares any two.
 func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	p, err := s.published(ctx)
 	if err != nil {
@@ -327,7 +328,7 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err // the client disconnected
 	}
-	if to == "" { // the files may change each time
+	if to == "" { // the files may have changed
 		return s.compare(ctx, store, head, from, to)
 	}
 	of := strings.Join([]string{head.String(), from, to}, " ")
@@ -396,7 +397,7 @@ func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitre
 	return made, nil
 }
 
-// Explain explains as hawser explain does, with --live if the page queries agents.
+// Explain implements hawser explain, with --live if the page queries agents.
 func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	s.mu.Lock()
 	_, err := s.clusterset(ctx)
@@ -418,7 +419,7 @@ type drawnAnswer struct {
 	Drawing *svg.Drawing `json:"drawing"`
 }
 
-// Diagnose traces packets as hawser diagnose does.
+// Diagnose traces packets like hawser diagnose.
 func (s *uiSource) Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (*packettrace.Report, error) {
 	if !s.live {
 		return nil, ui.UserError("no agents are asked: start hawser ui with --live, --lab, --socket or --context")

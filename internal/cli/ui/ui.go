@@ -1,4 +1,4 @@
-// Package ui has hawser ui, the data sources of the page.
+// Package ui has the command hawser ui and the data sources of the page.
 package ui
 
 import (
@@ -130,8 +130,7 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 	return server.Serve(ctx, listener)
 }
 
-// clusterPageFlags are the flags of hawser ui in a cluster, as render/cluster/ui.yaml has
-// them.
+// clusterPageFlags are the flags of hawser ui in a cluster, as in render/cluster/ui.yaml.
 type clusterPageFlags struct {
 	inCluster bool
 	fabric    string
