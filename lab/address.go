@@ -10,7 +10,7 @@ import (
 
 var errExhausted = errors.New("no address left")
 
-// nth returns the nth address of a prefix, counted from 0.
+// nth returns the nth address of a prefix, starting at 0.
 func nth(prefix netip.Prefix, n int) (netip.Addr, error) {
 	base := prefix.Masked().Addr()
 	raw := base.AsSlice()
@@ -25,8 +25,8 @@ func nth(prefix netip.Prefix, n int) (netip.Addr, error) {
 	return addr, nil
 }
 
-// nodePrefix returns the kth node's part of a cluster's pod prefix: a /24 if the prefix has room
-// for 16 of them, otherwise a sixteenth (IPv6: a /112 or a sixteenth).
+// nodePrefix returns the kth node's part of a cluster's pod prefix. It is a /24 (IPv6: a /112) if
+// the prefix has room for 16 of them, otherwise a sixteenth of the prefix.
 func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
 	bits, most := 24, 30
 	if cidr.Addr().Is6() {
@@ -46,8 +46,8 @@ func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, bits), nil
 }
 
-// free returns the first address of a prefix, from the nth on, that is in none of the sets. If no
-// such address is left, it ignores the later sets.
+// free returns the first address of a prefix, starting at the nth, that is in none of the sets. If
+// no such address is left, it ignores the later sets.
 func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr, error) {
 	for avoid := len(taken); avoid > 0; avoid-- {
 		for i := n; ; i++ {
@@ -66,7 +66,7 @@ func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr,
 	return netip.Addr{}, fmt.Errorf("take an address of %s: %w", prefix, errExhausted)
 }
 
-// firstOf returns the first prefix of each family, IPv4 before IPv6.
+// firstOf returns the first prefix of each address family, IPv4 before IPv6.
 func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, six := range []bool{false, true} {
@@ -77,8 +77,9 @@ func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// share returns a node's part of the cluster's pod prefixes, one per family. A node keeps its
-// part, as in Kubernetes. A new node gets a part of the first prefix, or of the newest one.
+// share returns a node's part of the cluster's pod prefixes, one per address family. A node keeps
+// its part, as in Kubernetes. A new node gets a part of the first prefix, or of the newest prefix
+// if newest is set.
 func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
 	wide := slices.Clone(n.wide)
 	if newest {
@@ -101,8 +102,8 @@ func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// chooseLAN selects the prefix of the nodes' network. It is the same in every cluster, like kind's,
-// and overlaps no prefix of the topology.
+// chooseLAN selects the prefix of the nodes' network. Like in kind, it is the same in every
+// cluster. It does not overlap a prefix of the topology.
 func chooseLAN(t topology) (netip.Prefix, error) {
 	candidates := []string{"172.18.0.0/16", "172.19.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "100.96.0.0/16", "10.250.0.0/16"}
 	for _, text := range candidates {
@@ -132,7 +133,7 @@ func (t topology) uses(prefix netip.Prefix) bool {
 	return false
 }
 
-// families reports the families of a cluster's prefixes; IPv4 without prefixes.
+// families reports the address families of a cluster's prefixes. Without prefixes it is IPv4.
 func families(prefixes []netip.Prefix) (four, six bool) {
 	for _, p := range prefixes {
 		four, six = four || p.Addr().Is4(), six || p.Addr().Is6()

@@ -14,24 +14,24 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// Change is a request to change the workloads of one cluster. Exactly one of
-// the groups of fields is used.
+// Change is a request to change the workloads of one cluster. It uses exactly one of the groups of
+// fields.
 type Change struct {
 	Cluster string `json:"cluster"`
-	// Apply and Delete hold manifests; File names their source in errors.
+	// Apply and Delete are manifests. File is their source in errors.
 	Apply  string `json:"apply,omitempty"`
 	Delete string `json:"delete,omitempty"`
 	File   string `json:"file,omitempty"`
-	// Object is NAMESPACE/KIND/NAME (or Namespace/NAME), to be deleted, or scaled
-	// when Replicas is set.
+	// Object is an object to delete, as NAMESPACE/KIND/NAME or Namespace/NAME. If Replicas is
+	// set, the object is scaled.
 	Object   string `json:"object,omitempty"`
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Pod is NAMESPACE/NAME, to become Ready or not.
+	// Pod is a pod, as NAMESPACE/NAME, whose readiness changes to Ready.
 	Pod   string `json:"pod,omitempty"`
 	Ready bool   `json:"ready,omitempty"`
 }
 
-// handler is the daemon's API.
+// handler returns the handler of the daemon's API.
 func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { reply(w, d.status(r.Context()), nil) })
@@ -49,7 +49,7 @@ func (d *daemon) handler() http.Handler {
 	return mux
 }
 
-// handle serves a request that changes the lab, one at a time.
+// handle registers a request that changes the lab. Such requests run one at a time.
 func handle[T any](mux *http.ServeMux, pattern string, do func(T) error, d *daemon) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var body T
@@ -69,10 +69,11 @@ func reply(w http.ResponseWriter, body any, err error) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		body = map[string]string{"error": err.Error()}
 	}
-	_ = json.NewEncoder(w).Encode(body) // the client went away
+	_ = json.NewEncoder(w).Encode(body) // the client disconnected
 }
 
-// change changes the workloads. It changes nothing if an object cannot be placed. d.mu must be held.
+// change changes the workloads. If an object cannot be placed, it changes nothing. The caller holds
+// d.mu.
 func (d *daemon) change(c Change) error {
 	if _, known := d.topology.cluster(c.Cluster); !known {
 		return fmt.Errorf("cluster %q not found (clusters: %s)", c.Cluster, d.topology.names())
@@ -112,7 +113,7 @@ func (d *daemon) change(c Change) error {
 	return d.broken
 }
 
-// unknownTo returns the objects that a set does not contain.
+// unknownTo returns the objects that are missing in a set.
 func unknownTo(set *workload.Set, objects []workload.Object) []workload.Object {
 	known := map[workload.Key]bool{}
 	for _, o := range set.Objects() {
@@ -161,7 +162,7 @@ func applyChange(set *workload.Set, c Change) error {
 	return set.Delete([]workload.Key{key})
 }
 
-// try plans with the changed workloads, on a copy of the assignments.
+// try computes a plan with the changed workloads and a copy of the assignments.
 func (d *daemon) try(cluster string, set *workload.Set) error {
 	raw, err := json.Marshal(d.state)
 	if err != nil {
@@ -185,12 +186,12 @@ func (d *daemon) try(cluster string, set *workload.Set) error {
 	return errors.Join(errs...)
 }
 
-// Underlay is where Client.Exec runs a program between the nodes: every link of a
-// node has an end there, named in NodeStatus.
+// Underlay is the target of Client.Exec for programs between the nodes. Every link of a node has an
+// end there; NodeStatus.Links has its name.
 const Underlay = "underlay"
 
 // find returns the environment of a program in a pod (CLUSTER/NAMESPACE/POD), on a node
-// (CLUSTER/NODE) or between the nodes (Underlay).
+// (CLUSTER/NODE) or in the underlay (Underlay).
 func (d *daemon) find(target string) (netnsexec.Exec, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/reconciler"
 )
 
-// AskAgent asks the agent of a node for its status within 2 s.
+// AskAgent queries the status of the node's agent. The timeout is 2 s.
 func (n *NodeStatus) AskAgent(ctx context.Context) (s status.Status, err error) {
 	err = getJSON(ctx, "http://agent/status", &s, unixsocket.Client(filepath.Join(n.Dir, "run", "agent.sock")))
 	return s, err

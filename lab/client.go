@@ -17,45 +17,46 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// Client talks to the daemon of a running lab.
+// Client is a client for the daemon of a running lab.
 type Client struct {
 	layout Layout
 	http   *http.Client
 }
 
-// NewClient returns a client for the lab in a folder. It connects on first use.
+// NewClient returns a client for the lab in a folder. It connects at the first request.
 func NewClient(l Layout) *Client {
 	return &Client{layout: l, http: unixsocket.Client(l.Socket())}
 }
 
-// ErrNotRunning is returned when a lab's daemon does not answer.
+// ErrNotRunning is returned if a lab's daemon does not respond.
 var ErrNotRunning = errors.New("the lab does not run: start it with hawser lab up")
 
-// Status asks for the state of the lab.
+// Status returns the status of the lab.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var out Status
 	return out, c.call(ctx, http.MethodGet, "/status", nil, &out)
 }
 
-// Change changes the workloads of a cluster. It returns when the nodes have applied the change.
+// Change changes the workloads of a cluster. It returns after the nodes have applied the change.
 func (c *Client) Change(ctx context.Context, change Change) error {
 	return c.call(ctx, http.MethodPost, "/change", change, nil)
 }
 
-// Fault injects a fault into the lab, or heals one. It returns when that is done.
+// Fault injects a fault into the lab or heals it. It returns after the daemon has applied the
+// fault.
 func (c *Client) Fault(ctx context.Context, f Fault) error {
 	return c.call(ctx, http.MethodPost, "/fault", f, nil)
 }
 
-// ExecAt returns the environment for a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
-// (CLUSTER/NODE). The caller adds the program itself.
+// ExecAt returns the environment of a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
+// (CLUSTER/NODE). The caller sets Argv.
 func (c *Client) ExecAt(ctx context.Context, target string) (netnsexec.Exec, error) {
 	var at netnsexec.Exec
 	return at, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at)
 }
 
-// Exec replaces the calling process by a program in a pod (CLUSTER/NAMESPACE/POD)
-// or on a node (CLUSTER/NODE) or between them (Underlay). It returns only when that fails.
+// Exec replaces the calling process by a program in a pod (CLUSTER/NAMESPACE/POD), on a node
+// (CLUSTER/NODE) or in the underlay (Underlay). It returns only on failure.
 func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 	at, err := c.ExecAt(ctx, target)
 	if err != nil {
@@ -69,8 +70,7 @@ func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 	return at.Replace(environment(c.layout, config))
 }
 
-// AgentCommand returns a command that runs hawser-agent with arguments in a pod
-// (CLUSTER/NAMESPACE/POD).
+// AgentCommand returns a command that runs hawser-agent with args in a pod (CLUSTER/NAMESPACE/POD).
 func (c *Client) AgentCommand(ctx context.Context, pod string, args ...string) (*exec.Cmd, error) {
 	at, err := c.ExecAt(ctx, pod)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Client) AgentCommand(ctx context.Context, pod string, args ...string) (
 	return cmd, nil
 }
 
-// Running reports whether the lab's daemon answers.
+// Running reports whether the lab's daemon responds.
 func (c *Client) Running(ctx context.Context) bool {
 	var out []Event
 	return c.call(ctx, http.MethodGet, "/events", nil, &out) == nil
@@ -97,7 +97,7 @@ func (c *Client) events(ctx context.Context, from int) ([]Event, error) {
 	return out, c.call(ctx, http.MethodGet, fmt.Sprintf("/events?from=%d", from), nil, &out)
 }
 
-// LogFile is the log of a node's agent.
+// LogFile returns the log file of a node's agent.
 func (c *Client) LogFile(ctx context.Context, target string) (string, error) {
 	s, err := c.Status(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// converge changes the running lab to the desired one. It may be called at any time, and changes
-// only objects that differ. d.mu must be held.
+// converge changes the running lab to the desired lab. It can be called at any time, and changes
+// only objects that differ. The caller holds d.mu.
 func (d *daemon) converge() {
 	err := d.pass()
 	if err != nil && (d.broken == nil || d.broken.Error() != err.Error()) {
@@ -50,7 +50,7 @@ func (d *daemon) stale(w *desiredLab, m *runningNode) bool {
 	return want == nil || d.state.Off[want.id()] || !slices.Equal(want.lan, m.spec.lan) || !slices.Equal(want.podCIDRs, m.spec.podCIDRs)
 }
 
-// removeStale stops nodes that were removed or powered off, and pods that were removed or moved.
+// removeStale stops removed and powered-off nodes, and removed and moved pods.
 func (d *daemon) removeStale(w *desiredLab) error {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
@@ -60,8 +60,8 @@ func (d *daemon) removeStale(w *desiredLab) error {
 			d.events.add("node %s went down", id)
 			gone := d.nodeDir(&m.spec)
 			if w.node(id) != nil {
-				gone = filepath.Join(gone, "run") // as /run, which no reboot survives
-			} else { // the HawserNode goes with its node
+				gone = filepath.Join(gone, "run") // like /run, which does not survive a reboot
+			} else { // the HawserNode is deleted with its node
 				errs = append(errs, os.RemoveAll(filepath.Join(d.hawserNodes(m.spec.cluster), m.spec.name+".json")))
 			}
 			errs = append(errs, os.RemoveAll(gone))
@@ -120,7 +120,7 @@ func (d *daemon) boot(w *desiredLab) error {
 // newBootID returns a random UUID, as the kernel has it in /proc/sys/kernel/random/boot_id.
 func newBootID() string { return string(uuid.NewUUID()) + "\n" }
 
-// hasIPv6 reports whether the kernel has IPv6 at all (it may be ipv6.disable=1).
+// hasIPv6 reports whether the kernel has IPv6; ipv6.disable=1 disables it.
 func hasIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
@@ -141,7 +141,7 @@ func (d *daemon) files(w *desiredLab) error {
 	for _, c := range w.clusters {
 		boots := map[string]string{}
 		for _, n := range w.nodesOf(c.name) {
-			raw, err := os.ReadFile(d.bootID(&n)) // absent until the node boots
+			raw, err := os.ReadFile(d.bootID(&n)) // does not exist before the node boots
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("read boot ID of node %s: %w", n.id(), err))
 			}
@@ -164,8 +164,8 @@ func (d *daemon) files(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// folders creates the folders of a node's agent. Programs on the node find the agent's socket at its
-// usual path too.
+// folders creates the folders of a node's agent. Programs on the node also find the agent's socket
+// at its usual path.
 func folders(dir string) error {
 	var errs []error
 	for _, sub := range []string{"fabric", "keys", "facts", "state", "run/hawser"} {
@@ -178,8 +178,8 @@ func folders(dir string) error {
 	return errors.Join(errs...)
 }
 
-// overwrite changes a file in place: bind mounts of the file would not show a new file with the same
-// name.
+// overwrite changes a file in place. Bind mounts of the file would not show a new file with the
+// same name.
 func overwrite(path string, content []byte) error {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
 		return nil
@@ -224,7 +224,7 @@ func (d *daemon) runPods(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// program writes services and masquerading into every node.
+// program loads the rules for services and masquerading on every node.
 func (d *daemon) program(w *desiredLab) error {
 	var errs []error
 	for _, c := range w.clusters {
@@ -251,7 +251,7 @@ func (d *daemon) faults(w *desiredLab) error {
 		}
 		errs = append(errs, d.machines[n.id()].setLost(d.state.Lost[n.id()]))
 	}
-	var inner []string // the underlay's ends of all links behind routers
+	var inner []string // underlay ends of all links behind routers
 	for i := range w.sites {
 		inner = append(inner, innerPort(w.sites[i].number))
 	}

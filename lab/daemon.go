@@ -22,14 +22,14 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// daemon owns a running lab: only it changes namespaces, workloads and faults.
+// daemon owns a running lab. Only the daemon changes namespaces, workloads and faults.
 type daemon struct {
 	layout Layout
 	config Config
 	log    *slog.Logger
 	events events
 
-	mu         sync.Mutex // guards the fields below; never held while waiting for other programs
+	mu         sync.Mutex // guards the fields below; never held during a wait for other programs
 	topology   topology
 	sets       map[string]*workload.Set
 	state      *state
@@ -38,9 +38,9 @@ type daemon struct {
 	machines   map[string]*runningNode
 	gates      map[string]*runningRouter // by router
 	reconciler *child
-	control    *netNS // where the reconciler listens, so that labs do not collide
+	control    *netNS // network namespace of the reconciler, so that several labs can use the same port
 	published  published
-	broken     error // of the last pass
+	broken     error // error of the last pass
 }
 
 // Serve runs the daemon of the lab in l until SIGTERM. It expects a folder created by Up, and no
@@ -112,7 +112,7 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 	return d, err
 }
 
-// readObjects loads the workloads that were applied so far.
+// readObjects loads the applied workloads.
 func (d *daemon) readObjects() error {
 	paths, err := filepath.Glob(d.layout.objects("*"))
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *daemon) readObjects() error {
 	return nil
 }
 
-// start builds the lab for the first time. Failed parts are retried later.
+// start builds the lab. retry repeats failed parts later.
 func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,7 +158,7 @@ func (d *daemon) start() error {
 	return nil
 }
 
-// halt ends all programs and removes every namespace.
+// halt stops all programs and removes every namespace.
 func (d *daemon) halt() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,7 +179,7 @@ func (d *daemon) halt() error {
 	return nil
 }
 
-// retryEvery is the interval between a failed pass and the next one.
+// retryEvery is the time between a failed pass and the next pass.
 const retryEvery = time.Second
 
 func (d *daemon) retry(ctx context.Context) {
@@ -199,8 +199,8 @@ func (d *daemon) retry(ctx context.Context) {
 	}
 }
 
-// environment returns the environment of the lab's programs: the daemon's own, with its folder
-// first in PATH, and the mark by which Down finds them.
+// environment returns the environment of the lab's programs. It is the daemon's environment with
+// the lab's folder first in PATH, and the mark by which Down finds the programs.
 func environment(l Layout, c Config) []string {
 	skip := []string{"PATH=", DirEnv + "=", markEnv + "="}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -210,7 +210,7 @@ func environment(l Layout, c Config) []string {
 	return append(env, "PATH="+path, DirEnv+"="+l.Dir, markEnv+"="+c.ID)
 }
 
-// events are progress messages for a user who waits for the lab.
+// events are progress messages for the user.
 type events struct {
 	mu    sync.Mutex
 	lines []Event
@@ -228,7 +228,7 @@ func (e *events) add(format string, args ...any) {
 	e.lines = append(e.lines, Event{At: time.Now(), Text: fmt.Sprintf(format, args...)})
 }
 
-// from returns the lines after the first n.
+// from returns the events after the first n.
 func (e *events) from(n int) []Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()

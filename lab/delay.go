@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// delayLink delays every frame of one link, in both directions. It sits between a node's port and
-// the bridge: the port leaves the bridge, a veth joins it instead, and delayLink copies frames
-// between the two. It needs no queueing discipline in the kernel.
+// delayLink delays every frame of a link, in both directions. It is between a node's port and the
+// bridge: the port leaves the bridge, a veth joins it instead, and delayLink copies frames between
+// the two. It needs no queueing discipline in the kernel.
 type delayLink struct {
 	space *netNS
 	port  string
@@ -26,7 +26,7 @@ type delayLink struct {
 	group sync.WaitGroup
 }
 
-// frame is one packet from AF_PACKET, with its virtio-net header.
+// frame is a packet from AF_PACKET with its virtio-net header.
 type frame struct {
 	raw []byte
 	due time.Time
@@ -35,7 +35,8 @@ type frame struct {
 const (
 	// maxFrame is the size of a virtio-net header and the largest offloaded segment.
 	maxFrame = 10 + 14 + 4 + 65536
-	// maxDelayed bounds the delayed frames of one direction. Like a queue, it drops more frames.
+	// maxDelayed bounds the delayed frames of one direction. Like a queue, delayLink drops
+	// further frames.
 	maxDelayed = 4096
 )
 
@@ -57,7 +58,7 @@ func newDelayer(s *netNS, port, bridge string, delay time.Duration) (*delayLink,
 
 func (d *delayLink) set(delay time.Duration) { d.delay.Store(int64(delay)) }
 
-// close ends the forwarding and removes the veth. The port is then on no bridge.
+// close stops the forwarding and removes the veth. Then the port is on no bridge.
 func (d *delayLink) close() error {
 	d.stop()
 	for _, file := range d.files {
@@ -87,7 +88,7 @@ func (d *delayLink) wire(bridge string) error {
 	return nil
 }
 
-// rawSocket opens a packet socket on one link that receives all frames. It preserves partial
+// rawSocket opens a packet socket that receives all frames of a link. It preserves partial
 // checksums and large segments (packet(7), PACKET_VNET_HDR).
 func rawSocket(s *netNS, name string) (*os.File, error) {
 	link, err := s.link.LinkByName(name)
@@ -102,7 +103,7 @@ func rawSocket(s *netNS, name string) (*os.File, error) {
 			return err
 		}
 		file = os.NewFile(uintptr(fd), "packet:"+name)
-		// The kernel would show each sent frame to the sender's own socket too.
+		// By default, the kernel also returns each sent frame to the sender's own socket.
 		err = errors.Join(
 			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
 			unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
@@ -138,7 +139,7 @@ func (d *delayLink) forward(ctx context.Context, from, to *os.File) {
 				return
 			}
 			if err != nil {
-				continue // such as ENETDOWN while the link is cut
+				continue // such as ENETDOWN while the link is down
 			}
 			select {
 			case held <- frame{raw: append([]byte(nil), buffer[:n]...), due: time.Now().Add(time.Duration(d.delay.Load()))}:
@@ -152,7 +153,7 @@ func (d *delayLink) forward(ctx context.Context, from, to *os.File) {
 			case <-ctx.Done():
 				continue
 			case <-time.After(time.Until(f.due)):
-				_, _ = to.Write(f.raw) // a frame that cannot be sent is lost
+				_, _ = to.Write(f.raw) // drop frames that cannot be sent
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // Down removes a lab completely: processes, namespaces with their links, mounts and files. It also
-// removes a lab whose daemon was killed, or whose up was killed. It reports whether the lab existed.
+// removes a lab whose daemon or up was killed. It reports whether the lab existed.
 func Down(ctx context.Context, l Layout) (bool, error) {
 	if os.Geteuid() != 0 {
 		return false, errors.New("the lab removes network namespaces: run it as root")
@@ -36,7 +36,7 @@ func Down(ctx context.Context, l Layout) (bool, error) {
 	return true, l.remove(ctx)
 }
 
-// remove implements Down. The caller must hold the lock.
+// remove implements Down. The caller holds the lock.
 func (l Layout) remove(ctx context.Context) error {
 	config, err := readConfig(l)
 	if err != nil {
@@ -65,12 +65,12 @@ func (l Layout) remove(ctx context.Context) error {
 		return fmt.Errorf("remove folder of the lab: %w", err)
 	}
 	for _, parent := range config.Parents {
-		_ = os.Remove(parent) // stays if it is not empty
+		_ = os.Remove(parent) // fails if it is not empty
 	}
 	return nil
 }
 
-// sweep removes the processes and namespaces of a lab whose daemon is gone.
+// sweep removes the processes and namespaces of a lab that has no daemon.
 func (l Layout) sweep(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -86,8 +86,8 @@ func (l Layout) sweep(ctx context.Context, c Config) error {
 	return nil
 }
 
-// killAll ends the daemon first, so that it restarts nothing. Then it ends all processes in the
-// lab's namespaces and all processes with its mark.
+// killAll kills the daemon first, so that it restarts nothing. Then it kills all processes in the
+// lab's namespaces and all processes with the lab's mark.
 func (l Layout) killAll(ctx context.Context, c Config) error {
 	if raw, err := os.ReadFile(l.daemon()); err == nil {
 		var daemon netnsexec.Process

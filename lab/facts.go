@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// facts returns the files that the agents of one cluster read instead of a Kubernetes API: by
-// name, each a stream of objects. boots are the boot IDs of nodes.
+// facts returns the files that the agents of one cluster read instead of the Kubernetes API. Keys
+// are file names, values are streams of objects. boots are the boot IDs of nodes.
 func facts(w *desiredLab, c clusterPlan, off map[string]bool, boots map[string]string) (map[string][]byte, error) {
 	var nodes, pods, services, endpointSlices, exports []any
 	for _, n := range w.nodesOf(c.name) {
@@ -63,7 +63,7 @@ func condition(ok bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// announced returns the pod prefixes in the Node object.
+// announced returns the pod prefixes of the Node object.
 func (n *node) announced() []netip.Prefix {
 	if n.overlay {
 		return nil
@@ -143,8 +143,8 @@ func serviceObject(svc service) corev1.Service {
 	return out
 }
 
-// sliceObjects groups a service's endpoints as the EndpointSlice controller does:
-// by address family and by the numbers of their ports.
+// sliceObjects groups a service's endpoints like the EndpointSlice controller: by address family
+// and by port numbers.
 func sliceObjects(svc service) []any {
 	var order []string
 	groups := map[string]*discoveryv1.EndpointSlice{}
@@ -197,8 +197,8 @@ func newSlice(svc service, six bool, ports []workload.ServicePort, number int) *
 	return slice
 }
 
-// resolvConf returns /etc/resolv.conf of a pod in a namespace, with the name server of the cluster's
-// first family.
+// resolvConf returns /etc/resolv.conf of a pod in a namespace. The name server has the address
+// family of the cluster's first prefix.
 func resolvConf(t topology, c cluster, namespace string) []byte {
 	four, _ := families(c.podCIDRs)
 	i := slices.IndexFunc(t.dns, func(a netip.Addr) bool { return a.Is4() == four })

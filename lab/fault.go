@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Fault is a fault to inject into the lab, or to heal.
+// Fault is a fault to inject or to heal.
 type Fault struct {
 	Kind      string `json:"kind"`                // one of FaultKinds
 	Target    string `json:"target,omitempty"`    // CLUSTER/NODE, or CLUSTER for the sync (empty = all)
 	Side      string `json:"side,omitempty"`      // wan | lan; empty = wan on a gateway, lan elsewhere
-	Direction string `json:"direction,omitempty"` // of cut, loss, block and unblock, as the node sees it: in | out; empty = both
-	Value     string `json:"value,omitempty"`     // of delay a duration, of loss a percentage, of mtu bytes, of block and unblock udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX, of renumber an address, of upgrade-agent a program
+	Direction string `json:"direction,omitempty"` // of cut, loss, block and unblock, from the node's view: in | out; empty = both
+	Value     string `json:"value,omitempty"`     // delay: duration; loss: percentage; mtu: bytes; block, unblock: udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX; renumber: address; upgrade-agent: program
 }
 
-// Directions of a packet, as the node sees it.
+// Directions of a packet, from the node's view.
 const (
 	DirectionIn  = "in"
 	DirectionOut = "out"
@@ -25,8 +25,8 @@ const (
 type faultKind struct {
 	name, help string
 	concerns   concern
-	value      string // description of its value; empty: it has no value
-	optional   bool   // the value may be left out
+	value      string // description of the value; empty = no value
+	optional   bool   // whether the value is optional
 	do         func(*daemon, *node, Fault) error
 }
 
@@ -35,9 +35,9 @@ type concern int
 
 const (
 	aNode      concern = iota
-	aLink              // of a node: has a side
-	aDirection         // of a link of a node: has a side and a direction
-	aCluster           // or all clusters
+	aLink              // link of a node: has a side
+	aDirection         // link of a node: has a side and a direction
+	aCluster           // a cluster, or all clusters
 )
 
 func faultKinds() []faultKind {
@@ -72,7 +72,7 @@ func faultKinds() []faultKind {
 	}
 }
 
-// FaultKinds lists the kinds of faults with their help, in the order of the help.
+// FaultKinds returns the kinds of faults with their help, in the order of the help.
 func FaultKinds() [][2]string {
 	var out [][2]string
 	for _, k := range faultKinds() {
@@ -81,7 +81,7 @@ func FaultKinds() [][2]string {
 	return out
 }
 
-// check returns the kind of a fault, or an error about its arguments.
+// check returns the kind of a fault, or an error in its arguments.
 func (f Fault) check() (faultKind, error) {
 	kinds := faultKinds()
 	i := slices.IndexFunc(kinds, func(k faultKind) bool { return k.name == f.Kind })
@@ -108,7 +108,7 @@ func (f Fault) check() (faultKind, error) {
 	return k, nil
 }
 
-// fault injects one fault. d.mu must be held.
+// fault injects one fault. The caller holds d.mu.
 func (d *daemon) fault(f Fault) error {
 	kind, err := f.check()
 	if err != nil {
@@ -135,7 +135,7 @@ func (d *daemon) findNode(target string) (*node, error) {
 	return nil, fmt.Errorf("node %q not found (nodes: %s)", target, strings.Join(names, ", "))
 }
 
-// running returns the machine of a powered-on node.
+// running returns a powered-on node.
 func (d *daemon) running(n *node) (*runningNode, error) {
 	if m := d.machines[n.id()]; m != nil {
 		return m, nil
@@ -169,8 +169,8 @@ func (d *daemon) convergeFaults() error {
 	return d.broken
 }
 
-// clearFaults ends the faults that prevent a complete lab: powered-off nodes, stopped agents, lost
-// tunnels, and stopped syncs. Faults of links stay.
+// clearFaults heals the faults that prevent a complete lab: powered-off nodes, stopped agents, lost
+// tunnels and stopped syncs. Faults of links remain.
 func (d *daemon) clearFaults() {
 	clear(d.state.Off)
 	clear(d.state.Stopped)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// heal ends the faults of links, and of tunnels unless the fault names one link.
+// heal heals the faults of links. It also heals faults of tunnels unless the fault names one link.
 func (d *daemon) heal(n *node, f Fault) error {
 	if f.Side == "" {
 		delete(d.state.Lost, n.id())
@@ -42,7 +42,7 @@ func (d *daemon) faultLink(n *node, f Fault) error {
 	return d.convergeFaults()
 }
 
-// with returns the faults of the link with one more.
+// with returns the faults of the link with one additional fault.
 func (l linkFault) with(f Fault) (linkFault, error) {
 	in, out := f.Direction != DirectionOut, f.Direction != DirectionIn
 	bad := func(what string) (linkFault, error) { return l, fmt.Errorf("%s %q: it is %s", f.Kind, f.Value, what) }
@@ -115,9 +115,9 @@ func (l linkFault) texts(side string) []string {
 	return out
 }
 
-// drops returns the rules of the underlay that drop packets at one port.
+// drops returns the rules of the underlay that drop packets at a port.
 func (l linkFault) drops(name string) []string {
-	// For a port with a delay, the bridge has the delay's veth instead.
+	// If a port has a delay, its delay veth is on the bridge instead.
 	if l.Delay > 0 {
 		name = standIn(name)
 	}
@@ -128,11 +128,11 @@ func (l linkFault) drops(name string) []string {
 		loss  float64
 		block string
 	}{
-		{fmt.Sprintf("oifname %q", name), l.CutIn, l.LossIn, l.BlockIn}, // the node receives what leaves through its port
+		{fmt.Sprintf("oifname %q", name), l.CutIn, l.LossIn, l.BlockIn}, // packets that leave through the port are received by the node
 		{fmt.Sprintf("iifname %q", name), l.CutOut, l.LossOut, l.BlockOut},
 	} {
 		switch {
-		case dir.cut || dir.loss >= 1: // nft refuses a comparison that is always true
+		case dir.cut || dir.loss >= 1: // nft rejects a comparison that is always true
 			out = append(out, dir.match+" drop")
 			continue
 		case dir.loss > 0:

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// endWithin bounds the end of an agent after SIGTERM.
+// endWithin bounds the time that an agent has to exit after SIGTERM.
 const endWithin = 10 * time.Second
 
 func (d *daemon) killAgent(n *node, _ Fault) error {
@@ -123,7 +123,7 @@ func (d *daemon) signalTunnels(n *node, sig unix.Signal) error {
 	return errors.Join(errs...)
 }
 
-// killGateway kills the agent and the tunnels at the same moment.
+// killGateway kills the agent and the tunnels at the same time.
 func (d *daemon) killGateway(n *node, _ Fault) error {
 	m, err := d.agentOf(n)
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *daemon) killGateway(n *node, _ Fault) error {
 	m.agent.cancel()
 	err = kill(processes)
 	m.agent.stop()
-	restarted, listErr := m.tunnels() // the agent may have restarted one before its own end
+	restarted, listErr := m.tunnels() // the agent may have restarted one before its own exit
 	return errors.Join(err, listErr, kill(restarted), d.convergeFaults())
 }
 
@@ -168,8 +168,8 @@ func (d *daemon) reboot(n *node, f Fault) error {
 	return d.powerOn(n, f)
 }
 
-// corruptFabric stops the sync of the node's cluster, which would repair the file at once, and
-// overwrites every file of the fabric.
+// corruptFabric overwrites every file of the fabric. It stops the sync of the node's cluster, which
+// would repair the files at once.
 func (d *daemon) corruptFabric(n *node, _ Fault) error {
 	d.state.SyncStopped[n.cluster] = true
 	files, err := filepath.Glob(filepath.Join(d.nodeDir(n), "fabric", "*"))
@@ -205,7 +205,7 @@ func (m *runningNode) tunnels() ([]netnsexec.Process, error) {
 	return out, nil
 }
 
-// thaw continues frozen programs of the node.
+// thaw continues the frozen programs of the node.
 func (m *runningNode) thaw() error {
 	var errs []error
 	if m.agent != nil {
@@ -223,11 +223,11 @@ func (m *runningNode) thaw() error {
 	return errors.Join(errs...)
 }
 
-// tunnelDevices is the prefix of the names of the agent's tunnel devices.
+// tunnelDevices is the name prefix of the agent's tunnel devices.
 const tunnelDevices = "hw-wg"
 
-// setLost disables the tunnels, or restores them. Devices that the agent creates meanwhile drop all
-// packets.
+// setLost disables or restores the tunnels. While they are disabled, new tunnel devices also drop
+// all packets.
 func (m *runningNode) setLost(lost bool) error {
 	if m.lost == lost {
 		return nil

@@ -11,12 +11,12 @@ import (
 const blockValue = "udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX"
 
 // blockMatches returns the nftables matches, in a bridge, for the value of a block fault. It
-// returns none for an invalid value.
+// returns nil for an invalid value.
 func blockMatches(text string) []string {
 	what, rest, some := strings.Cut(text, "/")
 	switch {
 	case what == "icmp" && !some:
-		// Neighbour discovery must still work.
+		// Neighbour discovery must keep working.
 		return []string{"ip protocol icmp", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }"}
 	case what == "from":
 		source, err := netip.ParsePrefix(rest)
@@ -48,7 +48,7 @@ func blockMatches(text string) []string {
 	return []string{fmt.Sprintf("udp dport %d-%d", first, last)}
 }
 
-// blocked returns the blocked protocols after a block or unblock.
+// blocked returns the blocked protocols after a block or unblock fault.
 func blocked(have string, f Fault) string {
 	list := strings.FieldsFunc(have, func(r rune) bool { return r == ',' })
 	list = slices.DeleteFunc(list, func(s string) bool { return s == f.Value || f.Kind == "unblock" && f.Value == "" })
@@ -59,8 +59,8 @@ func blocked(have string, f Fault) string {
 	return strings.Join(list, ",")
 }
 
-// renumber changes the address at which others reach a gateway: its own, or its translating
-// router's.
+// renumber changes the address at which other nodes reach a gateway: the gateway's address, or the
+// address of its translating router.
 func (d *daemon) renumber(n *node, f Fault) error {
 	if !n.hasWAN {
 		return fmt.Errorf("node %s is no gateway: it has no address in the wide area", n.id())
@@ -81,7 +81,7 @@ func (d *daemon) renumber(n *node, f Fault) error {
 	case d.world.holds(want):
 		return fmt.Errorf("renumber %s: the address is taken", want)
 	}
-	old, _ := source(have, want, d.world.file) // of the same network, if it has one there
+	old, _ := source(have, want, d.world.file) // prefer an address in the same network
 	if !old.IsValid() {
 		return fmt.Errorf("renumber %s: node %s has no address of the family", want, n.id())
 	}
@@ -94,7 +94,7 @@ func (d *daemon) renumber(n *node, f Fault) error {
 	return d.convergeFaults()
 }
 
-// holds reports whether an address is used in the wide area.
+// holds reports whether an address is in use in the wide area.
 func (w *desiredLab) holds(a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return slices.Contains(n.wan, a) }) ||
 		slices.ContainsFunc(w.sites, func(s routerSpec) bool { return slices.Contains(s.Addresses, a) || slices.Contains(s.inner, a) })

@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// make creates the lab's folder, or reuses the folder of a lab without a daemon. It locks the folder
-// until unlock.
+// make creates the lab's folder, or reuses the folder of a lab that has no daemon. It locks the
+// folder until unlock is called.
 func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	if entries, err := os.ReadDir(l.Dir); err == nil && len(entries) > 0 {
 		if _, err := readConfig(l); err != nil {
@@ -57,7 +57,8 @@ func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// lock blocks other ups and downs until unlock. The lock also ends with the process.
+// lock blocks other ups and downs until unlock is called. The exit of the process also releases the
+// lock.
 func (l Layout) lock() (unlock func(), err error) {
 	dir, err := os.Open(l.Dir)
 	if err != nil {
@@ -88,7 +89,7 @@ type builder struct {
 	logf      func(format string, args ...any)
 }
 
-// setupLab creates the files in the lab's folder. Files of an earlier up stay.
+// setupLab creates the files in the lab's folder. It keeps files of an earlier up.
 func (b *builder) setupLab(ctx context.Context) error {
 	l := b.layout
 	config, err := readConfig(l)
@@ -160,7 +161,7 @@ func (l Layout) addObjects(cluster string, objects []workload.Object) error {
 	return err
 }
 
-// startDaemon starts the daemon in a session of its own and waits for its API.
+// startDaemon starts the daemon in its own session and waits for its API.
 func (l Layout) startDaemon(ctx context.Context, hawser string, c *Client) error {
 	config, err := readConfig(l)
 	if err != nil {

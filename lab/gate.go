@@ -22,13 +22,13 @@ type runningRouter struct {
 	rules  string
 }
 
-// Ends of a router's links in the underlay, and the bridge inside.
+// Names of a router's interfaces: its ends of links in the underlay, and the inner bridge.
 func outerPort(number int) string   { return fmt.Sprintf("o%d", number) }
 func innerPort(number int) string   { return fmt.Sprintf("i%d", number) }
 func innerBridge(number int) string { return fmt.Sprintf("in%d", number) }
 
 func openGate(t *routerSpec, path string, u *underlay) (*runningRouter, error) {
-	// It forwards, sends no redirects, and accepts packets from any interface.
+	// The router forwards packets, sends no redirects, and accepts packets from any interface.
 	values := settings(true)
 	for _, name := range []string{"all", "default"} {
 		values["net/ipv4/conf/"+name+"/send_redirects"] = "0"
@@ -93,7 +93,7 @@ func (g *runningRouter) dropMappings() error {
 		return fmt.Errorf("open netlink in %s: %w", g.space.path, err)
 	}
 	defer h.Close()
-	if g.rules != "" { // load them again: they contain mappings too
+	if g.rules != "" { // reload the rules, because they contain mappings too
 		if err := loadRules(g.space.path, g.rules); err != nil {
 			return err
 		}

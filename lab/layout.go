@@ -1,11 +1,9 @@
-// Package lab runs a whole clusterset on one Linux machine from a topology and
-// Kubernetes manifests: every node and pod is a network namespace, the
-// reconciler and the agents are the real programs, and only the underlay between
-// the nodes is simulated.
+// Package lab runs a whole clusterset on one Linux machine from a topology and Kubernetes
+// manifests. Every node and pod is a network namespace. The reconciler and the agents are the real
+// programs. Only the underlay between the nodes is simulated.
 //
-// One process, the daemon (Serve), owns everything that changes; the functions
-// of a Client talk to it over a unix socket. Up makes a lab, Down removes every
-// trace of it, also of one whose daemon was killed.
+// One process, the daemon (Serve), owns the state of the lab. A Client sends requests to it over a
+// unix socket. Up creates a lab. Down removes a lab completely, even if its daemon was killed.
 package lab
 
 import (
@@ -24,11 +22,11 @@ const DefaultDir = "/run/hawser/lab"
 // DirEnv is the environment variable that names the lab's folder.
 const DirEnv = "HAWSER_LAB_DIR"
 
-// markEnv is in the environment of every process of a lab; its value is the
-// lab's ID, so that Down knows them for certain.
+// markEnv is in the environment of every process of a lab. Its value is the lab's ID, by which Down
+// identifies the processes.
 const markEnv = "HAWSER_LAB_ID"
 
-// DirFrom returns the folder of the lab: from the flag, the environment, or the default.
+// DirFrom returns the folder of the lab: the flag, the environment variable, or the default.
 func DirFrom(flag, env string) (string, error) {
 	dir := DefaultDir
 	if env != "" {
@@ -41,36 +39,36 @@ func DirFrom(flag, env string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find folder of the lab: %w", err)
 	}
-	// Unix sockets have room for 107 bytes (unix(7)); the longest one lies below
-	// nodes/<cluster>/<node>/run and is reached through a short name there.
+	// Unix sockets have at most 107 bytes (unix(7)). The longest path is below
+	// nodes/<cluster>/<node>/run, and is used through a short name.
 	if len(abs) > 80 {
 		return "", fmt.Errorf("folder of the lab %s: longer than 80 bytes, unix sockets below it would not fit: choose another --dir", abs)
 	}
 	return abs, nil
 }
 
-// Layout knows the paths below a lab's folder.
+// Layout returns the paths below a lab's folder.
 type Layout struct{ Dir string }
 
 func (l Layout) path(parts ...string) string {
 	return filepath.Join(append([]string{l.Dir}, parts...)...)
 }
 
-// Repo is the topology's git repository.
+// Repo returns the topology's git repository.
 func (l Layout) Repo() string { return l.path("repo") }
 
-// Topology is the topology file in the working tree of Repo.
+// Topology returns the topology file in the work tree of Repo.
 func (l Layout) Topology() string { return l.path("repo", topologyFile) }
 
-// Socket is the daemon's API.
+// Socket returns the socket of the daemon's API.
 func (l Layout) Socket() string { return l.path("lab.sock") }
 
-// RootKey is the root key that the lab's reconciler derives tunnel keys from.
+// RootKey returns the file of the lab's root key.
 func (l Layout) RootKey() string { return l.path("keys", "root") }
 
-// Node is the folder of one node: fabric, keys, facts, state, run (its /run, with
-// agent.sock), agent.log. It is named after the node, or <cluster>.<node> when
-// another cluster had a node of that name first.
+// Node returns the folder of a node: fabric, keys, facts, state, run (its /run, with agent.sock)
+// and agent.log. Its name is the node's name, or <cluster>.<node> if another cluster had a node
+// with that name first.
 func (l Layout) Node(folder string) string { return l.path("nodes", folder) }
 
 func (l Layout) config() string                 { return l.path("lab.json") }
@@ -90,12 +88,12 @@ func (l Layout) resolv(cluster, space string) string { return l.path("resolv", c
 // Config is the configuration of a lab. It never changes.
 type Config struct {
 	ID       string   `json:"id"`      // random; marks the lab's processes and namespaces
-	Workers  int      `json:"workers"` // nodes per cluster in addition to its gateways
-	Overlay  bool     `json:"overlay"` // pods are on one network; see UpOptions
-	NoHawser bool     `json:"bare"`    // nodes, pods and services only: no reconciler, no agents
+	Workers  int      `json:"workers"` // nodes per cluster in addition to the gateways
+	Overlay  bool     `json:"overlay"` // whether pods are on one network; see UpOptions
+	NoHawser bool     `json:"bare"`    // only nodes, pods and services: no reconciler, no agents
 	Hawser   string   `json:"hawser"`  // path of the hawser program
 	Agent    string   `json:"agent"`   // path of the hawser-agent program
-	Parents  []string `json:"parents"` // folders made to hold the lab's own, innermost first
+	Parents  []string `json:"parents"` // parent folders that up created, innermost first
 }
 
 // ErrNoLab is returned if the folder has no lab.
@@ -119,8 +117,8 @@ func readConfig(l Layout) (Config, error) {
 // namespace returns the file that pins a namespace of the lab.
 func (l Layout) namespace(c Config, name string) string { return l.path("ns", c.ID+"-"+name) }
 
-// writeFile replaces a file atomically: a reader sees the old content
-// or the new one. It reports whether the content changed.
+// writeFile replaces a file atomically: readers see the old or the new content. It reports whether
+// the content changed.
 func writeFile(path string, content []byte, mode os.FileMode) (bool, error) {
 	if have, err := os.ReadFile(path); err == nil && string(have) == string(content) {
 		return false, nil

@@ -28,10 +28,10 @@ type runningNode struct {
 	rules   string
 	agent   *child
 	pods    map[string]*runningPod // by ID
-	frozen  bool                   // its tunnel processes
-	lost    bool                   // its tunnels
-	packets bool                   // large segments are cut before they reach the underlay
-	overlay *overlay               // nil: pods are behind the node
+	frozen  bool                   // whether its tunnel processes are frozen
+	lost    bool                   // whether its tunnels are disabled
+	packets bool                   // whether large segments are split before they reach the underlay
+	overlay *overlay               // nil = pods are behind the node
 }
 
 // runningPod is a running pod.
@@ -39,7 +39,7 @@ type runningPod struct {
 	spec   pod
 	space  *netNS // nil for a pod on the host network
 	server *whereami.Server
-	runs   *child // nil unless it runs a program
+	runs   *child // nil if it runs no program
 }
 
 // boot creates a node and connects it to the underlay.
@@ -90,8 +90,8 @@ func (m *runningNode) addWAN(addrs []netip.Addr) error {
 	return nil
 }
 
-// halt ends everything on the node and removes it, like a power cut. It removes the links first, so
-// that no peer receives a packet of the shutdown.
+// halt stops everything on the node and removes the node, like a power cut. It removes the links
+// first, so that peers receive no packets of the shutdown.
 func (m *runningNode) halt(u *underlay) error {
 	errs := []error{u.unplug(&m.spec)}
 	if m.agent != nil {
@@ -104,7 +104,7 @@ func (m *runningNode) halt(u *underlay) error {
 	return errors.Join(errs...)
 }
 
-// killIn ends every process in a namespace; new ones may appear meanwhile.
+// killIn kills every process in a namespace, including processes that start meanwhile.
 func killIn(path string) error {
 	inode, err := netnsexec.Inode(path)
 	if err != nil {
@@ -142,7 +142,7 @@ func setRoutes(in *netNS, have map[route]bool, want []route) error {
 		if wanted[r] {
 			continue
 		}
-		if !replaced[r.dst] { // a replaced route no longer exists
+		if !replaced[r.dst] { // the replaced route no longer exists
 			if err := in.apply(r, true); err != nil {
 				errs = append(errs, err)
 				continue
@@ -153,8 +153,8 @@ func setRoutes(in *netNS, have map[route]bool, want []route) error {
 	return errors.Join(errs...)
 }
 
-// nodeRoutes returns the routes of a node: the other gateways' endpoints, the other
-// nodes' pods, and a default route, so that look-ups of any address succeed.
+// nodeRoutes returns the routes of a node: the endpoints of other gateways, the pods of other
+// nodes, and a default route, so that lookups of any address succeed.
 func nodeRoutes(w *desiredLab, n *node) []route {
 	var out []route
 	for _, lan := range n.lan {
@@ -175,7 +175,7 @@ func nodeRoutes(w *desiredLab, n *node) []route {
 	return out
 }
 
-// setRules loads the node's service and masquerading rules if they changed.
+// setRules loads the rules for services and masquerading if they changed.
 func (m *runningNode) setRules(text string) error {
 	if m.rules == text {
 		return nil
@@ -193,7 +193,7 @@ func loadRules(path, text string) error {
 		cmd := exec.Command("nft", "-f", "-")
 		cmd.Stdin = bytes.NewBufferString(text)
 		cmd.Env = append(os.Environ(), "LC_ALL=C")
-		// The child is forked from this thread, so it is in the namespace too.
+		// The child is forked from this thread, so it is also in the namespace.
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("load nftables rules: %w: %s", err, bytes.TrimSpace(out))
 		}
@@ -201,8 +201,8 @@ func loadRules(path, text string) error {
 	})
 }
 
-// startPod starts a pod on the node: a namespace with a routed veth, like the ptp CNI plugin, and its
-// servers.
+// startPod starts a pod on the node: a namespace with a routed veth, like the ptp CNI plugin, and
+// its servers.
 func (m *runningNode) startPod(p pod, path string) error {
 	c := &runningPod{spec: p}
 	at := m.space.path
@@ -237,7 +237,7 @@ func (m *runningNode) startPod(p pod, path string) error {
 	return nil
 }
 
-// podLinks returns the namespace of the node's ends of pods' links.
+// podLinks returns the namespace with the node's ends of pod links.
 func (m *runningNode) podLinks() *netNS {
 	if m.overlay != nil {
 		return m.overlay.under.netNS
@@ -287,7 +287,7 @@ func (m *runningNode) wirePod(c *runningPod) error {
 	return nil
 }
 
-// stopPod ends a pod and everything in it.
+// stopPod stops a pod and all its processes.
 func (m *runningNode) stopPod(id string) error {
 	c := m.pods[id]
 	delete(m.pods, id)
@@ -301,7 +301,7 @@ func (m *runningNode) stopPod(id string) error {
 	return errors.Join(errs...)
 }
 
-// same reports whether a running pod matches the desired one. It ignores readiness, which does not
+// same reports whether a running pod matches the desired pod. It ignores readiness, which does not
 // affect the pod's network.
 func (c *runningPod) same(want pod) bool {
 	have := c.spec

@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// overlay is the network of a cluster's pods with UpOptions.Overlay: a switch with a link to each pod
-// and each node. Packets from a node to any pod use the switch. Packets of a pod to other addresses go
-// to its node.
+// overlay is the pod network of a cluster with UpOptions.Overlay: a switch with a link to each pod
+// and each node. Packets from a node to any pod use the switch. Packets from a pod to other
+// addresses go to its node.
 type overlay struct {
 	under  *underlay
 	bridge string
@@ -25,7 +25,7 @@ func podBridge(clusterNumber int) string { return fmt.Sprintf("pods%d", clusterN
 // podPort returns the name of the switch's end of a node's link.
 func podPort(n *node) string { return fmt.Sprintf("p%d", n.number) }
 
-// join adds a node's link, with the first address of its part of the pods' prefixes.
+// join adds a node's link. Its address is the first one of the node's part of the pod prefixes.
 func (o *overlay) join(m *runningNode) error {
 	if err := pairWith(o.under.netNS, podPort(&m.spec), m.space, podLink, cardAddress(m.spec.id()+"/"+podLink)); err != nil {
 		return err
@@ -45,9 +45,9 @@ func (o *overlay) join(m *runningNode) error {
 	return nil
 }
 
-// plug adds a pod's link, with a hardware address derived from its first address, like overlay
-// CNIs. Neighbours cache the hardware address for ten seconds or more: the next pod with the IP
-// address would be unreachable with a different hardware address.
+// plug adds a pod's link. Like in overlay CNIs, its hardware address is derived from its first IP
+// address. Neighbours cache the hardware address for ten seconds or more: with a different hardware
+// address, the next pod with the IP address would be unreachable.
 func (o *overlay) plug(m *runningNode, c *runningPod) error {
 	name := vethName(c.spec.id())
 	mac := cardAddress(fmt.Sprint(o.bridge, "/", c.spec.addrs[0]))

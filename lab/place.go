@@ -14,13 +14,13 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// clientPod is the pod default/client of every cluster, for users.
+// clientPod returns the pod default/client, which every cluster has for users.
 func clientPod(node string) workload.Pod {
 	return workload.Pod{Namespace: "default", Name: "client", NodeName: node, Labels: map[string]string{"app": "client"}}
 }
 
-// planCluster assigns the pods of one cluster to nodes, and addresses to pods and services. It
-// leaves out objects that it cannot place, and adds them to w.problems.
+// planCluster assigns the pods of a cluster to nodes, and addresses to pods and services. It omits
+// objects that it cannot place, and adds them to w.problems.
 func (w *desiredLab) planCluster(c cluster, set *workload.Set, s *state) clusterPlan {
 	out := clusterPlan{cluster: c, number: s.number(c.name)}
 	nodes := w.nodesOf(c.name)
@@ -46,7 +46,7 @@ func (w *desiredLab) planCluster(c cluster, set *workload.Set, s *state) cluster
 		pods = append(pods, clientPod(node))
 		slices.SortFunc(pods, func(a, b workload.Pod) int { return cmp.Compare(a.ID(), b.ID()) })
 	}
-	// Forget deleted pods.
+	// Remove deleted pods.
 	for id, slot := range s.Pods {
 		gone := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return c.name+"/"+p.ID() == id })
 		if clusterOf(id) == c.name && gone {
@@ -88,7 +88,7 @@ func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s 
 		out.node = slot.Node
 	default:
 		fit := workers
-		if len(p.NodeLabels) > 0 { // a gateway may have the labels as well
+		if len(p.NodeLabels) > 0 { // a gateway may have the labels too
 			fit = slices.DeleteFunc(w.nodesOf(cluster), func(n node) bool { return !labels.SelectorFromSet(p.NodeLabels).Matches(labels.Set(n.allLabels())) })
 		}
 		if len(fit) == 0 {
@@ -120,7 +120,7 @@ func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s 
 }
 
 // podAddrs returns the current or former addresses of the pod if possible. Otherwise it assigns the
-// lowest free address, and prefers addresses without a former pod.
+// lowest free address. It prefers addresses that never had a pod.
 func (s *state) podAddrs(id string, n *node) ([]netip.Addr, error) {
 	taken, remembered := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for other, slot := range s.Pods {
@@ -173,8 +173,8 @@ func placeService(c cluster, svc *corev1.Service, pods []pod, s *state) (service
 	return out, nil
 }
 
-// clusterIPs returns the addresses of a service: requested, previous or new ones. It is one of the
-// cluster's first family, or two for dual stack.
+// clusterIPs returns the addresses of a service: requested, previous or new ones. A service has one
+// address of the cluster's first family; a dual-stack service has two.
 func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error) {
 	id := c.name + "/" + svc.Namespace + "/" + svc.Name
 	taken := map[netip.Addr]bool{}

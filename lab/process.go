@@ -19,11 +19,12 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// restarts of a program that ends by itself: the first at once, then doubling.
+// Delays before the restarts of a program that exits by itself: none before the first, then
+// doubling.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
-	// steady is the run time after which the count of restarts starts again.
+	// steady is the run time after which the delay starts at zero again.
 	steady = 10 * time.Second
 )
 
@@ -43,13 +44,13 @@ type child struct {
 	done   chan struct{}
 
 	mu       sync.Mutex
-	process  netnsexec.Process // zero while not running
+	process  netnsexec.Process // zero if it does not run
 	restarts int
 	lastEnd  string
 	ending   bool // stop or end was called
 }
 
-// startChild starts the program, and restarts it after its end.
+// startChild starts the program, and restarts it after each exit.
 func startChild(p program, log *slog.Logger) *child {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &child{program: p, slog: log, cancel: cancel, done: make(chan struct{})}
@@ -82,13 +83,13 @@ func startChild(p program, log *slog.Logger) *child {
 	return c
 }
 
-// stop ends the program with SIGKILL, without a restart, and waits for its end.
+// stop kills the program with SIGKILL, without a restart, and waits for its exit.
 func (c *child) stop() {
 	c.cancel()
 	<-c.done
 }
 
-// end ends the program with SIGTERM, without a restart, and waits for its end.
+// end stops the program with SIGTERM, without a restart, and waits for its exit.
 func (c *child) end(within time.Duration) error {
 	c.mu.Lock()
 	c.ending = true
@@ -96,7 +97,7 @@ func (c *child) end(within time.Duration) error {
 	c.mu.Unlock()
 	defer c.stop()
 	if process.PID == 0 {
-		return nil // waiting for a restart
+		return nil // waits for a restart
 	}
 	if err := process.Signal(unix.SIGTERM); err != nil {
 		return err
@@ -109,7 +110,7 @@ func (c *child) end(within time.Duration) error {
 	}
 }
 
-// crash ends the program with SIGKILL; the daemon restarts it.
+// crash kills the program with SIGKILL; the daemon restarts it.
 func (c *child) crash() error {
 	process, _, _ := c.state()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -131,7 +132,7 @@ func (c *child) run(ctx context.Context) error {
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
-	// In a session of its own it shares the processors as on a host of its own (sched(7), autogroup).
+	// In its own session, it shares the processors like on its own host (sched(7), autogroup).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
@@ -150,8 +151,8 @@ func (c *child) run(ctx context.Context) error {
 	return err
 }
 
-// pin writes the trusted signers of a new node, once. The node learns later signers from signed
-// content, like real nodes.
+// pin writes the pinned signers of a new node, once. Like a real node, it learns later signers from
+// signed content.
 func (d *daemon) pin(n *node, path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// runAgents starts the agents of nodes that received a fabric, as a pod starts when its ConfigMap
+// runAgents starts the agents of nodes that have a fabric, like a pod starts when its ConfigMap
 // exists.
 func (d *daemon) runAgents(w *desiredLab) error {
 	var errs []error
@@ -59,14 +59,14 @@ func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 		"--fabric", filepath.Join(dir, "fabric"), "--keys", filepath.Join(dir, "keys"), "--identity", filepath.Join(dir, "identity"),
 		"--trust", filepath.Join(dir, "trust", "signers"), "--facts", filepath.Join(dir, "facts"), "--state", filepath.Join(dir, "state"), "--socket", "/run/agent.sock",
 	}
-	if d.state.Agents[n.id()] == "" { // an agent of another version may not know them
+	if d.state.Agents[n.id()] == "" { // agents of other versions may not have these flags
 		argv = append(argv, "--leases", leases, "--hawsernodes", nodes)
 	}
 	e := d.nodeExec(n, m.space.path, argv)
 	return d.inside("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
 }
 
-// hawserNodes returns the folder of the HawserNodes of a cluster's agents.
+// hawserNodes returns the folder with the HawserNodes of a cluster's agents.
 func (d *daemon) hawserNodes(cluster string) string { return d.layout.path("hawsernodes", cluster) }
 
 // bootID returns the file with the boot ID of a node, which changes at each boot.
@@ -88,8 +88,8 @@ func (d *daemon) nodeExec(n *node, path string, argv []string) netnsexec.Exec {
 	}
 }
 
-// identity writes the age identity that decrypts the cluster's keys. A cluster that
-// joined by a commit may use the recipient of any cluster of the lab.
+// identity writes the age identity that decrypts the cluster's keys. A cluster that joined by a
+// commit may use the recipient of any cluster of the lab.
 func (d *daemon) identity(n *node, path string) error {
 	c, _ := d.topology.cluster(n.cluster)
 	files, err := filepath.Glob(d.layout.identity("*"))

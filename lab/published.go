@@ -24,33 +24,32 @@ import (
 // published is the content of the publish branch.
 type published struct {
 	commit   string
-	source   string // the topology's commit
-	digest   string // of the fabric
+	source   string // commit of the topology
+	digest   string // digest of the fabric
 	clusters map[string]*delivery
 }
 
-// delivery holds the files of one cluster's nodes, as a kubelet would mount them.
+// delivery has the files of one cluster's nodes, as the kubelet would mount them.
 type delivery struct {
 	fabric map[string][]byte // files of the ConfigMaps hawser-fabric*
 	keys   map[string][]byte // files of the Secret hawser-keys
 }
 
-// reader reads published trees. It reuses the results of unchanged folders, by git's hashes. It is not
-// safe for concurrent use.
+// reader reads published trees. It reuses the results of folders with unchanged git hashes. It is
+// not safe for concurrent use.
 type reader struct {
-	base     plumbing.Hash // of the folder that shared was built from
+	base     plumbing.Hash // hash of the folder that shared was built from
 	shared   *delivery
 	clusters map[string]known
 }
 
-// known is a built delivery of a cluster, with its source folders.
+// known is the delivery of a cluster with the hashes of its source folders.
 type known struct {
 	base, folder plumbing.Hash
 	built        *delivery
 }
 
-// read builds every cluster's folder and reads the topology that the commit was
-// made from.
+// read builds every cluster's folder, and reads the topology from which the commit was made.
 func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topology, error) {
 	fail := func(err error) (published, topology, error) {
 		return published{}, topology{}, fmt.Errorf("commit %.7s of %s: %w", hash, publishBranch, err)
@@ -83,7 +82,7 @@ func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topo
 	return out, t, nil
 }
 
-// cluster builds one folder, unless its sources are unchanged.
+// cluster builds a folder, unless its sources are unchanged.
 func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	dir := path.Join("clusters", name)
 	k := known{base: folderHash(tree, "base"), folder: folderHash(tree, dir)}
@@ -94,7 +93,7 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	if err != nil {
 		return k, fmt.Errorf("read %s: %w", dir, err)
 	}
-	if plain == nil { // with patches of users, for example
+	if plain == nil { // for example with patches of users
 		k.built, err = build(tree, dir)
 		return k, err
 	}
@@ -122,9 +121,9 @@ func folderHash(tree *object.Tree, dir string) plumbing.Hash {
 	return entry.Hash
 }
 
-// plainFolder returns the objects of a cluster's folder if kustomize would only append them to
-// those of base. The reconciler writes such folders unless the user has patches. It returns nil if
-// the folder needs kustomize.
+// plainFolder returns the objects of a cluster's folder if kustomize would only append them to the
+// objects of base. The reconciler writes such folders unless the user has patches. It returns nil
+// if the folder requires kustomize.
 func plainFolder(tree *object.Tree, dir string) ([][]byte, error) {
 	sub, err := tree.Tree(dir)
 	if err != nil {
@@ -241,7 +240,7 @@ func forAgents(kind, name string) bool {
 func (d *delivery) add(raw []byte) error {
 	var m metav1.PartialObjectMetadata
 	if kyaml.Unmarshal(raw, &m) != nil {
-		return errors.New("not a Kubernetes object") // the cause may quote a Secret
+		return errors.New("not a Kubernetes object") // do not wrap the cause, which may quote a Secret
 	}
 	switch {
 	case !forAgents(m.Kind, m.Name):
@@ -249,7 +248,7 @@ func (d *delivery) add(raw []byte) error {
 	case m.Kind == "Secret":
 		var s corev1.Secret
 		if kyaml.Unmarshal(raw, &s) != nil {
-			return errors.New("not a Secret") // the cause may quote it
+			return errors.New("not a Secret") // do not wrap the cause, which may quote it
 		}
 		maps.Copy(d.keys, s.Data)
 		for name, text := range s.StringData {

@@ -13,8 +13,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// setRecipients sets the recipients of a topology by cluster name and changes nothing else. Comments,
-// order and layout stay. Lines keep their numbers, except below an added recipient.
+// setRecipients sets the recipients of a topology by cluster name and changes nothing else.
+// Comments, order and layout do not change. Lines keep their numbers, except below an added
+// recipient.
 func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
 	clusters, err := clusterNodes(raw)
 	if err != nil {
@@ -44,8 +45,8 @@ func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
 	return out, checkRecipients(out, recipients)
 }
 
-// checkRecipients checks the edit by parsing the result: an edit by position does not support all of
-// YAML, such as anchors and block scalars.
+// checkRecipients checks the edit by parsing the result. An edit by position does not support all
+// of YAML, such as anchors and block scalars.
 func checkRecipients(raw []byte, recipients map[string]string) error {
 	t, err := parseTopology(raw)
 	if err != nil {
@@ -98,8 +99,8 @@ func width(scalar *yaml.Node) int {
 	return n
 }
 
-// addAfter inserts the recipient after the name: on the same line in {flow: style}, otherwise on a new
-// line with the same indentation.
+// addAfter inserts the recipient after the name: on the same line in {flow: style}, otherwise on a
+// new line with the same indentation.
 func addAfter(lines []string, node, name *yaml.Node, recipient string) []string {
 	at := name.Line - 1
 	if node.Style&yaml.FlowStyle != 0 {
@@ -111,8 +112,8 @@ func addAfter(lines []string, node, name *yaml.Node, recipient string) []string 
 	return slices.Insert(lines, at+1, strings.Repeat(" ", node.Column-1)+"recipient: "+recipient)
 }
 
-// recipientOf returns the age recipient of a cluster in this lab. It creates the identity if it does
-// not exist.
+// recipientOf returns the age recipient of a cluster in this lab. It creates the identity if it
+// does not exist.
 func recipientOf(l Layout, cluster string) (string, error) {
 	raw, err := os.ReadFile(l.identity(cluster))
 	if errors.Is(err, os.ErrNotExist) {
@@ -140,7 +141,7 @@ func recipientOf(l Layout, cluster string) (string, error) {
 func recipientIn(raw []byte) (string, error) {
 	identities, err := age.ParseIdentities(bytes.NewReader(raw))
 	if err != nil || len(identities) == 0 {
-		return "", errors.New("not an age identity file") // the cause may quote it
+		return "", errors.New("not an age identity file") // do not wrap the cause, which may quote it
 	}
 	identity, ok := identities[0].(*age.X25519Identity)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// InvalidError is returned for a topology with findings, before anything is created.
+// InvalidError is returned for a topology with findings. Up returns it before it creates anything.
 type InvalidError struct {
 	File string
 	Raw  []byte
@@ -30,7 +30,7 @@ type InvalidError struct {
 // Error lists the findings, one per line.
 func (e *InvalidError) Error() string { return e.List.Err().Error() }
 
-// hasRepo reports whether the repository exists, with its first commit.
+// hasRepo reports whether the repository exists with its first commit.
 func (l Layout) hasRepo() bool {
 	repo, err := git.PlainOpen(l.Repo())
 	if err != nil {
@@ -40,8 +40,8 @@ func (l Layout) hasRepo() bool {
 	return err == nil
 }
 
-// makeRepo creates the topology's repository: the given file with recipients of the lab, and the
-// lock file next to it, if it exists.
+// makeRepo creates the topology's repository with the given file, the recipients of the lab, and
+// the lock file next to the given file if it exists.
 func (l Layout) makeRepo(file string) error {
 	raw, err := checkout.ReadNamed(file)
 	if err != nil {
@@ -82,7 +82,7 @@ func validate(file string, raw []byte) error {
 	return nil
 }
 
-// invalid returns the schema's findings, which have positions, or else err.
+// invalid returns the schema's findings, which have positions; without findings it returns err.
 func invalid(file string, raw []byte, err error) error {
 	if found := validate(file, raw); found != nil {
 		return found
@@ -100,7 +100,7 @@ func (l Layout) firstCommit(files map[string][]byte) error {
 	if err != nil {
 		return fmt.Errorf("make repository of the lab: %w", err)
 	}
-	// So that `git commit` works there on a machine without a git identity.
+	// `git commit` must also work there on a machine without a git identity.
 	config, err := repo.Config()
 	if err != nil {
 		return fmt.Errorf("configure repository of the lab: %w", err)
@@ -128,7 +128,7 @@ func (l Layout) firstCommit(files map[string][]byte) error {
 	return nil
 }
 
-// makeRootKey creates the root key of all tunnel keys of the lab.
+// makeRootKey creates the lab's root key.
 func (l Layout) makeRootKey(ctx context.Context, c Config) error {
 	if _, err := os.Stat(l.RootKey()); err == nil || c.NoHawser {
 		return nil
@@ -143,7 +143,7 @@ func (l Layout) makeRootKey(ctx context.Context, c Config) error {
 // reconcilerListen is the reconciler's HTTP address, in its own namespace.
 const reconcilerListen = "127.0.0.1:8473"
 
-// startReconciler starts the reconciler on the lab's repository. d.mu must be held.
+// startReconciler starts the reconciler of the lab's repository. The caller holds d.mu.
 func (d *daemon) startReconciler() {
 	argv := []string{
 		d.config.Hawser, "reconcile", "--repo", d.layout.Repo(), "--publish-branch", publishBranch,
@@ -153,8 +153,8 @@ func (d *daemon) startReconciler() {
 	d.reconciler = startChild(d.inside("reconciler", d.layout.reconcilerLog(), e), d.log)
 }
 
-// Recipient returns the age recipient of a cluster, for the commit that adds the cluster to the
-// topology. The first call creates its identity.
+// Recipient returns the age recipient of a cluster for the commit that adds the cluster to the
+// topology. The first call creates the cluster's identity.
 func (l Layout) Recipient(cluster string) (string, error) {
 	if _, err := readConfig(l); err != nil {
 		return "", err

@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// rules returns the nftables rules of one node, for nft -f in one transaction: ClusterIPs like
-// kube-proxy, and masquerading of packets to other networks like CNIs. They have their own tables, at
-// the priorities of those programs (dstnat -100, srcnat 100).
+// rules returns the nftables rules of a node, for nft -f in one transaction: ClusterIPs like
+// kube-proxy, and masquerading of packets to other networks like CNIs. They have their own tables,
+// at the priorities of those programs (dstnat -100, srcnat 100).
 func rules(n *node, services []service) string {
 	var out strings.Builder
 	for _, f := range []ruleFamily{{"ip", false}, {"ip6", true}} {
@@ -50,7 +50,7 @@ func chain(out *strings.Builder, name, hook string, rules []string) {
 }
 
 type ruleFamily struct {
-	name string // of the table and of the header matches
+	name string // name of the table and of the header matches
 	six  bool
 }
 
@@ -72,10 +72,10 @@ func (f ruleFamily) addr(addrs []netip.Addr) (netip.Addr, bool) {
 	return addrs[i], true
 }
 
-// services translates each ClusterIP and port to one of the ready endpoints, and
-// refuses those that have none. With internalTrafficPolicy Local only endpoints on the node
-// count, and packets are dropped if it has none, as kube-proxy does. With sessionAffinity the
-// endpoint follows from the client's address.
+// services returns the rules that translate each ClusterIP and port to a ready endpoint, and reject
+// packets to services without one. With internalTrafficPolicy Local, only endpoints on the node
+// count. If the node has none, packets are dropped, like in kube-proxy. With sessionAffinity, the
+// client's address selects the endpoint.
 func (f ruleFamily) services(n *node, services []service) (dnat, reject, hairpin []string) {
 	for _, svc := range services {
 		vip, ok := f.addr(svc.addrs)
@@ -118,7 +118,8 @@ func (f ruleFamily) services(n *node, services []service) (dnat, reject, hairpin
 	return dnat, reject, slices.Compact(hairpin)
 }
 
-// target returns the address and port of a backend; port 0 if it is not ready or does not serve it.
+// target returns the address and port of a backend. The port is 0 if the backend is not ready or
+// does not serve the port.
 func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
 	addr, ok := f.addr(b.pod.addrs)
 	if !ok || !b.ready {
@@ -132,9 +133,9 @@ func (f ruleFamily) target(b backend, name string, port int) (netip.Addr, int) {
 	return addr, 0
 }
 
-// masqueradeUnless does not masquerade packets with an address in any of the prefixes. It compares
-// one prefix after the other, without a set: while the table is replaced, packets in flight see the
-// old table's sets empty, and would be masqueraded.
+// masqueradeUnless returns rules that exclude packets with an address in any of the prefixes from
+// masquerading. They compare prefix by prefix, without a set: during a replacement of the table,
+// packets in flight see the old table's sets empty, and would be masqueraded.
 func (f ruleFamily) masqueradeUnless(field string, prefixes []string) []string {
 	var out []string
 	for _, p := range prefixes {
@@ -149,7 +150,8 @@ func (f ruleFamily) masquerade(pods, ranges, hairpin []string) []string {
 		out = append(out, fmt.Sprintf("ct status dnat %s saddr . %s daddr { %s } masquerade", f.name, f.name, strings.Join(hairpin, ", ")))
 	}
 	for _, services := range ranges {
-		// As kube-proxy with --cluster-cidr: clients that are not pods get answers through this node.
+		// Like kube-proxy with --cluster-cidr: replies to clients that are not pods pass
+		// through this node.
 		out = append(out, fmt.Sprintf("ct status dnat ct original %s daddr %s jump strangers", f.name, services))
 	}
 	for _, p := range pods {

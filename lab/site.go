@@ -11,13 +11,13 @@ import (
 
 // routerSpec is the desired state of a router of the underlay file.
 type routerSpec struct {
-	underlayspec.Router                         // with the addresses that it has now
-	number              int                     // names its links in the underlay
-	inner               []netip.Addr            // its own, inside, one a family
-	inside              map[string][]netip.Addr // of the nodes behind it, by ID
+	underlayspec.Router                         // with its current addresses
+	number              int                     // number in the names of its underlay links
+	inner               []netip.Addr            // its inner addresses, one per family
+	inside              map[string][]netip.Addr // addresses of the nodes behind it, by ID
 }
 
-// addSites adds the routers of the underlay file, and assigns nodes to them.
+// addSites adds the routers of the underlay file and assigns nodes to them.
 func (w *desiredLab) addSites(s *state) error {
 	for _, r := range s.Underlay.Routers {
 		out := routerSpec{Router: r, number: s.number("router " + r.Name), inside: map[string][]netip.Addr{}}
@@ -67,8 +67,8 @@ func (s *state) now(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// behind returns the addresses of a node behind a router: its endpoints without the router's, and at
-// least one address of each of the router's families.
+// behind returns the addresses of a node behind a router: its endpoints without the router's
+// addresses, and at least one address of each address family of the router.
 func (s *state) behind(r *underlayspec.Router, id string, endpoints []netip.Addr) ([]netip.Addr, error) {
 	out := slices.DeleteFunc(endpoints, func(a netip.Addr) bool { return slices.Contains(r.Addresses, a) })
 	for _, a := range r.Addresses {
@@ -84,7 +84,7 @@ func (s *state) behind(r *underlayspec.Router, id string, endpoints []netip.Addr
 	return out, nil
 }
 
-// wideRoutes are a node's routes to the other gateways' addresses in the wide area.
+// wideRoutes returns a node's routes to the other gateways' addresses in the wide area.
 func (w *desiredLab) wideRoutes(n *node) []route {
 	var out []route
 	if !n.hasWAN {
@@ -104,7 +104,7 @@ func (w *desiredLab) wideRoutes(n *node) []route {
 			case !known:
 				done[remote] = len(out)
 				out = append(out, r)
-			case r.via.IsValid() && !out[at].via.IsValid(): // through a router, for one of the nodes at the address
+			case r.via.IsValid() && !out[at].via.IsValid(): // through a router, for one of the nodes with the address
 				out[at] = r
 			}
 		}
@@ -143,7 +143,7 @@ func (w *desiredLab) wideRoute(n, other *node, remote netip.Addr) (route, bool) 
 	return r, !r.onnet || r.via.IsValid()
 }
 
-// source selects the source address, preferably one of the same network.
+// source selects the source address. It prefers an address in the same network.
 func source(own []netip.Addr, remote netip.Addr, file *underlayspec.File) (netip.Addr, bool) {
 	for _, a := range own {
 		if a.Is6() == remote.Is6() && file.Segment(a) == file.Segment(remote) {
@@ -161,8 +161,8 @@ func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// routes returns the router's routes: everything is on the outer link, except the nodes behind it
-// and behind other routers without translation.
+// routes returns the router's routes. All destinations are on the outer link, except the nodes
+// behind it and behind other routers without translation.
 func (t *routerSpec) routes(w *desiredLab) []route {
 	var out []route
 	for _, a := range t.Addresses {

@@ -16,31 +16,31 @@ import (
 // Only the daemon uses it.
 type state struct {
 	LAN      netip.Prefix            `json:"lan"`
-	Numbers  map[string]int          `json:"numbers"`  // cluster and cluster/node: names its links in the underlay
-	Slots    map[string]int          `json:"slots"`    // cluster/node: position within the cluster, from 0
-	Folders  map[string]string       `json:"folders"`  // cluster/node: its folder
-	Pods     map[string]podSlot      `json:"pods"`     // cluster/namespace/name, while the pod exists
-	Before   map[string][]netip.Addr `json:"before"`   // the last addresses of a pod that may come back
-	Services map[string][]netip.Addr `json:"services"` // cluster/namespace/name
-	WAN      map[string]netip.Addr   `json:"wan"`      // dns:NAME, and cluster/gateway of those without endpoints
-	Cursor   map[string]int          `json:"cursor"`   // by cluster: the next worker of the round robin
-	Ready    map[string]bool         `json:"ready"`    // cluster/namespace/name: set by hand
+	Numbers  map[string]int          `json:"numbers"`  // CLUSTER or CLUSTER/NODE: number in the names of underlay links
+	Slots    map[string]int          `json:"slots"`    // CLUSTER/NODE: position within the cluster, from 0
+	Folders  map[string]string       `json:"folders"`  // CLUSTER/NODE: name of its folder
+	Pods     map[string]podSlot      `json:"pods"`     // CLUSTER/NAMESPACE/NAME, while the pod exists
+	Before   map[string][]netip.Addr `json:"before"`   // last addresses of a deleted pod that may be recreated
+	Services map[string][]netip.Addr `json:"services"` // CLUSTER/NAMESPACE/NAME
+	WAN      map[string]netip.Addr   `json:"wan"`      // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
+	Cursor   map[string]int          `json:"cursor"`   // by cluster: next worker of the round robin
+	Ready    map[string]bool         `json:"ready"`    // CLUSTER/NAMESPACE/NAME: readiness that the user set
 
-	Off         map[string]bool      `json:"off"`     // cluster/node: without power
-	Stopped     map[string]bool      `json:"stopped"` // cluster/node: its agent was stopped
+	Off         map[string]bool      `json:"off"`     // CLUSTER/NODE: powered off
+	Stopped     map[string]bool      `json:"stopped"` // CLUSTER/NODE: its agent was stopped
 	SyncStopped map[string]bool      `json:"noSync"`  // by cluster
-	Lost        map[string]bool      `json:"lost"`    // cluster/node: its tunnels drop all packets
-	Agents      map[string]string    `json:"agents"`  // cluster/node: the program that its agent was upgraded to
-	Links       map[string]linkFault `json:"links"`   // cluster/node/lan or cluster/node/wan
+	Lost        map[string]bool      `json:"lost"`    // CLUSTER/NODE: its tunnels drop all packets
+	Agents      map[string]string    `json:"agents"`  // CLUSTER/NODE: program of its upgraded agent
+	Links       map[string]linkFault `json:"links"`   // CLUSTER/NODE/lan or CLUSTER/NODE/wan
 
 	// Moved maps addresses of the wide area to their new addresses after renumbering.
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
-	Underlay underlayspec.File         `json:"-"` // of the lab's folder
-	Overlay  bool                      `json:"-"` // of the lab's configuration
+	Underlay underlayspec.File         `json:"-"` // from the lab's folder
+	Overlay  bool                      `json:"-"` // from the lab's configuration
 
-	Shares map[string][]netip.Prefix `json:"shares"` // cluster/node: its part of the cluster's pod prefixes
+	Shares map[string][]netip.Prefix `json:"shares"` // CLUSTER/NODE: its part of the cluster's pod prefixes
 
-	NICs map[string][]netip.Addr `json:"cards"` // cluster/node of every node that was a gateway: its last addresses in the underlay
+	NICs map[string][]netip.Addr `json:"cards"` // CLUSTER/NODE of current and former gateways: their last addresses in the underlay
 }
 
 type podSlot struct {
@@ -49,16 +49,16 @@ type podSlot struct {
 	Addrs []netip.Addr `json:"addrs"`
 }
 
-// linkFault holds the faults of one link of a node.
+// linkFault is the state of all faults of a node's link.
 type linkFault struct {
 	Cut     bool          `json:"cut,omitempty"`     // no carrier
-	CutIn   bool          `json:"cutIn,omitempty"`   // the node receives nothing
-	CutOut  bool          `json:"cutOut,omitempty"`  // sent packets are dropped
+	CutIn   bool          `json:"cutIn,omitempty"`   // the node receives no packets
+	CutOut  bool          `json:"cutOut,omitempty"`  // packets of the node are dropped
 	LossIn  float64       `json:"lossIn,omitempty"`  // 0..1 of received packets
 	LossOut float64       `json:"lossOut,omitempty"` // 0..1 of sent packets
 	Delay   time.Duration `json:"delay,omitempty"`   // in each direction
-	MTU     int           `json:"mtu,omitempty"`     // longer packets are dropped, in each direction; 0: no limit
-	// Blocked protocols of received and sent packets, sorted, separated by commas.
+	MTU     int           `json:"mtu,omitempty"`     // bytes; longer packets are dropped, in each direction; 0 = no limit
+	// Blocked protocols of received and sent packets, sorted and comma-separated.
 	BlockIn  string `json:"blockIn,omitempty"`
 	BlockOut string `json:"blockOut,omitempty"`
 }
@@ -118,7 +118,7 @@ func (s *state) slot(cluster, node string) int {
 	return n
 }
 
-// nodesOf lists all current and former nodes of a cluster, in the order of their slots.
+// nodesOf returns all current and former nodes of a cluster in the order of their slots.
 func (s *state) nodesOf(cluster string) []string {
 	var out []string
 	for id := range s.Slots {

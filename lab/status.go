@@ -34,12 +34,12 @@ type ReconcilerStatus struct {
 	Applied     string    `json:"applied,omitempty"` // newest applied commit
 	Latest      string    `json:"latest,omitempty"`  // the newest commit
 	Error       string    `json:"error,omitempty"`
-	Refused     bool      `json:"refused,omitempty"` // the commit is wrong: a retry would not help
+	Refused     bool      `json:"refused,omitempty"` // the commit is invalid: a retry would not help
 	Diagnostics diag.List `json:"diagnostics,omitempty"`
 	Log         string    `json:"log"`
 }
 
-// NodeStatus is one node and its agent.
+// NodeStatus is the status of a node and its agent.
 type NodeStatus struct {
 	Cluster  string   `json:"cluster"`
 	Name     string   `json:"name"`
@@ -51,12 +51,12 @@ type NodeStatus struct {
 	Faults   []string `json:"faults,omitempty"`
 	Agent    Agent    `json:"agent"`
 	Dir      string   `json:"dir"` // fabric, keys, facts, state, run/agent.sock, agent.log
-	// Links names the node's ends in the underlay (wan, lan), for captures there.
+	// Links are the names of the node's ends in the underlay (wan, lan), for packet captures.
 	Links map[string]string `json:"links"`
 	net   string
 }
 
-// Agent is the agent of one node.
+// Agent is the status of a node's agent.
 type Agent struct {
 	PID      int    `json:"pid,omitempty"` // 0 = it does not run
 	Stopped  bool   `json:"stopped,omitempty"`
@@ -69,7 +69,7 @@ type Agent struct {
 	MissingFeeds []string `json:"missingFeeds,omitempty"`
 }
 
-// PodStatus is one pod.
+// PodStatus is the status of a pod.
 type PodStatus struct {
 	Cluster   string   `json:"cluster"`
 	Namespace string   `json:"namespace"`
@@ -82,17 +82,17 @@ type PodStatus struct {
 	Owner     string   `json:"owner,omitempty"`
 }
 
-// ServiceStatus is one service.
+// ServiceStatus is the status of a service.
 type ServiceStatus struct {
 	Cluster    string   `json:"cluster"`
 	Namespace  string   `json:"namespace"`
 	Name       string   `json:"name"`
-	ClusterIPs []string `json:"clusterIPs,omitempty"` // none for headless
+	ClusterIPs []string `json:"clusterIPs,omitempty"` // none for a headless service
 	Endpoints  int      `json:"endpoints"`
 	Ready      int      `json:"ready"`
 }
 
-// status collects the state of the lab. It queries the programs without the lock.
+// status returns the status of the lab. It queries the programs without the lock.
 func (d *daemon) status(ctx context.Context) Status {
 	out := d.snapshot()
 	var group sync.WaitGroup
@@ -199,7 +199,7 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 	return out
 }
 
-// waiting lists the components that are not ready.
+// waiting returns the components that are not ready.
 func (d *daemon) waiting(s *Status) []string {
 	var out []string
 	for _, p := range s.Pods {

@@ -21,8 +21,8 @@ import (
 // publishBranch is the publish branch of the lab's reconciler.
 const publishBranch = reconciler.DefaultPublishBranch
 
-// syncLoop acts like Flux: it reads the publish branch after each change of a ref, and periodically
-// in case a notification was lost.
+// syncLoop acts like Flux. It reads the publish branch after each change of a ref, and also
+// periodically, because a notification may be lost.
 func (d *daemon) syncLoop(ctx context.Context) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -30,7 +30,7 @@ func (d *daemon) syncLoop(ctx context.Context) {
 		_ = watcher.Add(filepath.Join(d.layout.Repo(), ".git")) // packed-refs
 		_ = watcher.Add(filepath.Join(d.layout.Repo(), ".git", "refs", "heads"))
 	} else {
-		watcher = &fsnotify.Watcher{} // nil channels: only the ticks remain
+		watcher = &fsnotify.Watcher{} // nil channels: only the ticker remains
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -52,7 +52,7 @@ func (d *daemon) syncLoop(ctx context.Context) {
 	}
 }
 
-// syncOnce reads the publish branch and, if it changed, delivers it to the nodes.
+// syncOnce reads the publish branch. If the branch changed, it delivers it to the nodes.
 func (d *daemon) syncOnce(r *reader) error {
 	repo, err := git.PlainOpen(d.layout.Repo())
 	if err != nil {
@@ -108,7 +108,7 @@ func topologyAt(repo *git.Repository, source string) (topology, error) {
 	return parseTopology([]byte(raw))
 }
 
-// deliver writes the publication to the nodes of all clusters whose sync is not stopped. Only
+// deliver writes the published tree to the nodes of all clusters whose sync is not stopped. Only
 // gateways get keys.
 func (d *daemon) deliver(w *desiredLab) error {
 	var errs []error
@@ -128,7 +128,8 @@ func (d *daemon) deliver(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// mirror makes a folder contain exactly the given files, and the node's own keys (*.key).
+// mirror makes a folder contain exactly the given files, in addition to the node's own keys
+// (*.key).
 func mirror(dir string, files map[string][]byte, mode os.FileMode) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -33,8 +33,8 @@ type cluster struct {
 	gateways     []schema.Gateway
 }
 
-// parseTopology parses a topology file leniently: the reconciler validates it, and the lab applies
-// only publications.
+// parseTopology decodes a topology file without validation, because the reconciler validates it and
+// the lab only applies published commits.
 func parseTopology(raw []byte) (topology, error) {
 	var set schema.ClusterSet
 	if err := kyaml.Unmarshal(raw, &set); err != nil {
@@ -75,7 +75,8 @@ func (t topology) names() string {
 	return strings.Join(names, ", ")
 }
 
-// literal returns the address of an endpoint, or its name for the form dns:NAME. It ignores the port.
+// literal returns the address of an endpoint, or its name if it has the form dns:NAME. It ignores
+// the port.
 func literal(endpoint string) (netip.Addr, string, error) {
 	e, err := fabric.ParseEndpoint(endpoint)
 	if err != nil {

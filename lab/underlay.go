@@ -13,27 +13,26 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// Sides of a node: its two links.
+// Sides of a node: the names of its two links.
 const (
 	SideWAN = "wan"
 	SideLAN = "lan"
 )
 
-// underlay is everything between the nodes. It is one namespace with a bridge for the wide area,
-// where gateways have their endpoints, and one bridge per cluster for its nodes' network. It does not
-// forward.
+// underlay connects the nodes. It is one namespace with a bridge for the wide area, where gateways
+// have their endpoints, and one bridge per cluster for its nodes' network. It does not forward.
 type underlay struct {
 	*netNS
 	lans   map[int]bool          // bridges by cluster number
 	faults map[string]linkFault  // current faults by port
 	delays map[string]*delayLink // by port
-	apart  []string              // rules that separate segments
+	apart  []string              // rules that isolate segments
 	drops  string                // loaded rules
 }
 
 func newUnderlay(path string) (*underlay, error) {
 	values := settings(false)
-	// Without iptables and ip nftables on the bridges, they are wires.
+	// Without iptables and ip nftables, bridges only switch packets.
 	for _, name := range []string{"iptables", "ip6tables", "arptables"} {
 		setting := "net/bridge/bridge-nf-call-" + name
 		if _, err := os.Stat("/proc/sys/" + setting); err == nil {
@@ -51,8 +50,8 @@ func newUnderlay(path string) (*underlay, error) {
 	return u, nil
 }
 
-// lan creates a cluster's bridge, if it does not exist. The bridge answers ARP for the nodes' default
-// gateway, the first address of the prefix, and drops packets to it.
+// lan creates a cluster's bridge if it does not exist. The bridge responds to ARP for the nodes'
+// default gateway, the first address of the prefix, and drops packets to it.
 func (u *underlay) lan(number int, gateways []netip.Addr, overlay bool) error {
 	if u.lans[number] {
 		return nil
@@ -80,18 +79,18 @@ func lanBridge(number int) string { return fmt.Sprintf("lan%d", number) }
 // port returns the name of the underlay's end of a node's link.
 func port(n *node, side string) string { return fmt.Sprintf("%c%d", side[0], n.number) }
 
-// cardAddress derives the hardware address of an interface from a unique name. It does not change at
-// a reboot, because neighbours cache it.
+// cardAddress derives the hardware address of an interface from a unique name. It does not change
+// at a reboot, because neighbours cache it.
 func cardAddress(name string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(name))
-	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, no group
+	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, unicast
 }
 
-// HardwareAddr returns the hardware address of a node, CLUSTER/NODE, on one side.
+// HardwareAddr returns the hardware address of a node (CLUSTER/NODE) on one side.
 func HardwareAddr(node, side string) net.HardwareAddr { return cardAddress(node + "/" + side) }
 
-// attach connects a node's eth0 to its cluster's bridge and, if it has a wide-area interface, wan0 to
-// the wide area.
+// attach connects a node's eth0 to its cluster's bridge. If the node has a wide-area interface,
+// attach connects its wan0 to the wide area.
 func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
 	if err := pairWith(u.netNS, port(n, SideLAN), into, "eth0", HardwareAddr(n.id(), SideLAN)); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (u *underlay) detach(n *node) error {
 	return errors.Join(errs...)
 }
 
-// setFault applies the wanted faults to one port. The zero value heals it.
+// setFault applies the desired faults to a port. The zero value heals all faults.
 func (u *underlay) setFault(name, bridge string, want linkFault) error {
 	have := u.faults[name]
 	if have == want {
@@ -204,7 +203,7 @@ func (u *underlay) limited() bool {
 	return false
 }
 
-// unplug disconnects a node's links, like a power cut: packets that its programs send during their end
+// unplug disconnects a node's links, like a power cut: packets that its programs send at their exit
 // do not leave the node.
 func (u *underlay) unplug(n *node) error {
 	errs := []error{u.down(port(n, SideLAN))}
@@ -217,8 +216,8 @@ func (u *underlay) unplug(n *node) error {
 	return errors.Join(errs...)
 }
 
-// reconfigure applies a changed topology to a running node: it adds a gateway's wide-area interface,
-// or changes its addresses. It never removes the interface.
+// reconfigure applies a changed topology to a running node. It adds a gateway's wide-area
+// interface, or changes its addresses. It never removes the interface.
 func (m *runningNode) reconfigure(n node, u *underlay) error {
 	if n.hasWAN && !m.spec.hasWAN {
 		if err := u.plug(&n, m.space); err != nil {
@@ -242,8 +241,8 @@ func (m *runningNode) reconfigure(n node, u *underlay) error {
 	return nil
 }
 
-// setPackets sets whether large segments leave the node unchanged or cut to packets. A link that
-// drops by length needs packets.
+// setPackets sets whether large segments leave the node unchanged or split into packets. A link
+// that drops packets by length needs packets.
 func (m *runningNode) setPackets(packets bool) error {
 	if m.packets == packets {
 		return nil

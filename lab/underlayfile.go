@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/lab/underlayspec"
 )
 
-// readUnderlay reads the lab's underlay file. Without a file, the underlay is one wire. known is as
-// in router.Parse.
+// readUnderlay reads the lab's underlay file. Without a file, the underlay is one network. known is
+// as in underlayspec.Parse.
 func (l Layout) readUnderlay(known func(string) bool) (underlayspec.File, error) {
 	raw, err := os.ReadFile(l.underlay())
 	if errors.Is(err, os.ErrNotExist) {
@@ -33,8 +33,7 @@ func parseUnderlay(path string, raw []byte, known func(string) bool) (underlaysp
 	return f, nil
 }
 
-// makeUnderlay checks an underlay file against the topology and copies it into
-// the lab's folder.
+// makeUnderlay checks an underlay file against the topology, and copies it into the lab's folder.
 func (l Layout) makeUnderlay(path, topologyPath string) error {
 	if path == "" {
 		return nil
@@ -58,8 +57,8 @@ func (l Layout) makeUnderlay(path, topologyPath string) error {
 	return err
 }
 
-// sameUnderlay returns an error if the underlay file differs from the existing lab's. Only faults
-// change the network between its nodes.
+// sameUnderlay returns an error if the underlay file differs from the file of the existing lab.
+// Only faults can change the network between its nodes.
 func (l Layout) sameUnderlay(path string) error {
 	if path == "" {
 		return nil
@@ -75,8 +74,7 @@ func (l Layout) sameUnderlay(path string) error {
 	return nil
 }
 
-// has reports whether the topology has a cluster, or the node of a gateway as
-// cluster/node.
+// has reports whether the topology has a cluster, or the node of a gateway as cluster/node.
 func (t topology) has(target string) bool {
 	name, node, two := strings.Cut(target, "/")
 	c, known := t.cluster(name)

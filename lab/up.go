@@ -19,19 +19,19 @@ import (
 // UpOptions are the options of Up.
 type UpOptions struct {
 	Topology  string // file
-	Underlay  string // underlay file; empty: one wire
-	Workloads string // folder with one folder of manifests per cluster; empty: none
-	Workers   int    // nodes per cluster in addition to its gateways
+	Underlay  string // underlay file; empty = one network
+	Workloads string // folder with one folder of manifests per cluster; empty = none
+	Workers   int    // nodes per cluster in addition to the gateways
 	// Overlay puts the pods of a cluster on one network, like the overlays of Kube-OVN and
 	// Cilium. It delivers packets from any node directly to a pod, not through the pod's node.
 	// Nodes have no pod prefixes, and check return paths (rp_filter 1). Without Overlay, pod
 	// prefixes are routed to their nodes.
 	Overlay  bool
-	NoHawser bool          // nodes, pods and services only: no reconciler, no agents
-	Timeout  time.Duration // limit until everything is ready
+	NoHawser bool          // only nodes, pods and services: no reconciler, no agents
+	Timeout  time.Duration // maximum time until everything is ready
 	Hawser   string        // path of the hawser program
 	Version  string        // of the hawser program
-	Progress func(Event)   // called with each event
+	Progress func(Event)   // called for each event
 }
 
 // NotReadyError lists the nodes and objects that were not ready in time. The lab keeps running.
@@ -40,13 +40,13 @@ type NotReadyError struct {
 	Waiting []string
 }
 
-// Error lists everything that is not ready.
+// Error returns the list of everything that is not ready.
 func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("the lab is not ready after %s (it is left running; hawser lab status shows more):\n  %s",
 		e.After, strings.Join(e.Waiting, "\n  "))
 }
 
-// Up creates a lab, or completes a running one, and waits until every agent is ready. If the daemon
+// Up creates a lab, or completes a running lab, and waits until every agent is ready. If the daemon
 // was killed, Up restarts the lab with its repository, keys and workloads.
 func Up(ctx context.Context, l Layout, o UpOptions) error {
 	agent, err := requirements(o)
@@ -132,7 +132,7 @@ func requirements(o UpOptions) (agent string, err error) {
 	return filepath.Abs(agent)
 }
 
-// agentSource returns where a user of a version of hawser finds the agent.
+// agentSource returns where users of a hawser version find the agent program.
 func agentSource(version string) string {
 	if strings.HasPrefix(version, "v") {
 		return fmt.Sprintf("it is in hawser-agent_%s_linux_%s.tar.gz of the release", version, runtime.GOARCH)
@@ -140,8 +140,8 @@ func agentSource(version string) string {
 	return "run make build"
 }
 
-// readWorkloads returns the manifests by cluster, from one folder per cluster, and what Parse
-// warns about.
+// readWorkloads returns the manifests by cluster, from one folder per cluster, and the warnings of
+// Parse.
 func readWorkloads(dir string) (map[string][]workload.Object, diag.List, error) {
 	out := map[string][]workload.Object{}
 	if dir == "" {
@@ -163,8 +163,8 @@ func readWorkloads(dir string) (map[string][]workload.Object, diag.List, error) 
 	return out, warnings, errors.Join(errs...)
 }
 
-// RefusedError means that the reconciler cannot publish the topology, so waiting would not help. The
-// lab keeps running.
+// RefusedError means that the reconciler cannot publish the topology, so a longer wait would not
+// help. The lab keeps running.
 type RefusedError struct {
 	Reason string
 	Log    string
@@ -176,10 +176,10 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// maxRestarts bounds the restarts of a reconciler that has published nothing.
+	// maxRestarts bounds the restarts of a reconciler that has not published a commit.
 	maxRestarts = 3
-	// feedGrace bounds the wait for the other clusters' feeds after everything else is ready: the
-	// feeds may be down because of faults.
+	// feedGrace bounds the wait for the other clusters' feeds after everything else is ready,
+	// because faults may disconnect the feeds.
 	feedGrace = 30 * time.Second
 )
 
@@ -212,7 +212,7 @@ type waiter struct {
 	options UpOptions
 	seen    int // number of reported events
 	last    Status
-	ready   time.Time // since when everything except the feeds is ready
+	ready   time.Time // since when everything except the feeds has been ready
 }
 
 // poll reads the events and the status once.

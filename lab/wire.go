@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// mtu of every link of the lab, in bytes.
+	// mtu is the MTU of every link of the lab, in bytes.
 	mtu = 1500
-	// maxSegments is the kernel's default for the packets in a large segment (GSO_MAX_SEGS).
+	// maxSegments is the kernel's default for the number of packets in a large segment
+	// (GSO_MAX_SEGS).
 	maxSegments = 65535
 )
 
@@ -28,7 +29,7 @@ type netNS struct {
 	link *netlink.Handle
 }
 
-// newSpace creates a namespace and applies kernel settings before it has any link.
+// newSpace creates a namespace and applies kernel settings before it has any links.
 func newSpace(path string, settings map[string]string) (*netNS, error) {
 	if err := netnsexec.Create(path); err != nil {
 		return nil, err
@@ -48,8 +49,8 @@ func newSpace(path string, settings map[string]string) (*netNS, error) {
 	return &netNS{path: path, ns: ns, link: link}, nil
 }
 
-// settings returns the sysctls of every namespace: addresses work at once, without duplicate address
-// detection, and no router advertisement adds any.
+// settings returns the sysctls of every namespace. Addresses are usable at once, without duplicate
+// address detection, and router advertisements add no addresses.
 func settings(forward bool) map[string]string {
 	out := map[string]string{
 		"net/ipv6/conf/all/accept_dad": "0", "net/ipv6/conf/default/accept_dad": "0",
@@ -72,8 +73,8 @@ func pair(a *netNS, nameA string, b *netNS, nameB string) error {
 	return pairWith(a, nameA, b, nameB, nil)
 }
 
-// pairWith creates a pair whose second end has the hardware address mac; the kernel chooses it if mac
-// is nil.
+// pairWith creates a veth pair whose second end has the hardware address mac. If mac is nil, the
+// kernel chooses it.
 func pairWith(a *netNS, nameA string, b *netNS, nameB string, mac net.HardwareAddr) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nameA, mtu
@@ -169,13 +170,13 @@ func (s *netNS) unaddress(name string, prefix netip.Prefix) error {
 	return nil
 }
 
-// route is one route of the main table; the lab compares routes by value.
+// route is a route of the main table. Routes are compared by value.
 type route struct {
 	dst   netip.Prefix
 	dev   string
-	via   netip.Addr // invalid = on the link itself
+	via   netip.Addr // invalid = directly on the link
 	src   netip.Addr // preferred source; invalid = the kernel's choice
-	onnet bool       // via is on the link although no route says so
+	onnet bool       // via is on the link even if no route says so
 }
 
 func (s *netNS) apply(r route, remove bool) error {

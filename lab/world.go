@@ -17,9 +17,9 @@ import (
 
 // desiredLab is the desired state of the lab.
 type desiredLab struct {
-	lan      netip.Prefix // of every cluster's nodes
+	lan      netip.Prefix // of the nodes in every cluster
 	lan6     netip.Prefix
-	hosts    map[string]netip.Addr // endpoint names
+	hosts    map[string]netip.Addr // by endpoint name
 	clusters []clusterPlan
 	nodes    []node
 	sites    []routerSpec
@@ -27,29 +27,29 @@ type desiredLab struct {
 	problems []string // problems of pods and services that cannot be placed
 }
 
-// clusterPlan is one cluster with its pods and services placed.
+// clusterPlan is a cluster with placed pods and Services.
 type clusterPlan struct {
 	cluster
-	number   int // names its bridge in the underlay
+	number   int // number in the name of its bridge in the underlay
 	pods     []pod
 	services []service
 	exports  []*workload.ServiceExport
 }
 
-// node is one machine of a cluster.
+// node is a machine of a cluster.
 type node struct {
 	cluster  string
 	name     string
 	gateway  bool // a gateway in the topology, or a candidate by its labels
 	labels   map[string]string
-	hasWAN   bool           // is or was a gateway: it has the card for the wide area
-	number   int            // names its links in the underlay
-	lan      []netip.Addr   // one a family
-	wan      []netip.Addr   // of the card: the addresses of the gateway's endpoints
-	site     string         // the router that the card's uplink goes through; empty = none
-	plug     string         // the bridge that the card is plugged into
-	overlay  bool           // pods are on one network, not behind their node
-	podCIDRs []netip.Prefix // this node's share
+	hasWAN   bool           // whether it is or was a gateway: it has the wide-area interface
+	number   int            // number in the names of its underlay links
+	lan      []netip.Addr   // one per family
+	wan      []netip.Addr   // wide-area addresses: of the gateway's endpoints
+	site     string         // router of the wide-area uplink; empty = none
+	plug     string         // bridge of the wide-area interface
+	overlay  bool           // whether pods are on one network, and not behind their node
+	podCIDRs []netip.Prefix // prefixes of this node
 	wide     []netip.Prefix // all pod prefixes of the cluster
 	services []netip.Prefix // all service prefixes of the cluster
 }
@@ -63,18 +63,18 @@ type pod struct {
 	ready   bool
 }
 
-// service is a service with its addresses and backends.
+// service is a Service with its addresses and backends.
 type service struct {
 	*corev1.Service
-	addrs    []netip.Addr // none for headless
+	addrs    []netip.Addr // none for a headless Service
 	backends []backend
 }
 
-// backend is one pod of a service with its ports.
+// backend is a pod of a Service with its ports.
 type backend struct {
 	pod   *pod
 	ports []workload.ServicePort
-	ready bool // as an endpoint: the pod is ready, or the service publishes addresses that are not
+	ready bool // as an endpoint: the pod is ready, or the Service publishes not-ready addresses
 }
 
 func (n *node) id() string { return n.cluster + "/" + n.name }
@@ -83,7 +83,7 @@ func (p *pod) id() string  { return p.cluster + "/" + p.ID() }
 func clusterOf(id string) string { return strings.SplitN(id, "/", 2)[0] }
 
 // plan computes the desired lab from the topology and the workloads. It stores assignments in s, so
-// that the next plan assigns the same.
+// that the next plan makes the same ones.
 func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*desiredLab, error) {
 	w := &desiredLab{hosts: map[string]netip.Addr{}, file: &s.Underlay}
 	if !s.LAN.IsValid() {
@@ -113,8 +113,8 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*de
 	return w, nil
 }
 
-// keepCards keeps the wide-area interface and addresses of a former gateway until another gateway has
-// the address, so that its existing traffic continues.
+// keepCards keeps the wide-area interfaces of former gateways, so that their existing traffic
+// continues. It keeps only addresses that no current gateway has.
 func (w *desiredLab) keepCards(s *state) {
 	taken := map[netip.Addr]bool{}
 	for i := range w.nodes {
@@ -177,8 +177,9 @@ func (w *desiredLab) addNodes(c cluster, workers int, s *state) error {
 	return nil
 }
 
-// oneEach returns the gateways of a cluster with one node each. For gateways picked by labels, one
-// more node than gateways has the labels: <cluster>-<gateway>-a, -b and so on, which only dial out.
+// oneEach returns the gateways of a cluster with one node each. If gateways are selected by labels,
+// one more node than gateways has the labels: <cluster>-<gateway>-a, -b and so on. These gateways
+// only dial out.
 func oneEach(c cluster) []schema.Gateway {
 	var out []schema.Gateway
 	for _, g := range c.gateways {
@@ -194,7 +195,7 @@ func oneEach(c cluster) []schema.Gateway {
 	return out
 }
 
-// number assigns a node's slot and addresses. The pods of a node that joins later are in the newest
+// number assigns a node's slot and addresses. Pods of a node that joins later are in the newest
 // prefix.
 func (w *desiredLab) number(n *node, s *state, newest bool) error {
 	n.number = s.number(n.id())
@@ -224,7 +225,7 @@ func (w *desiredLab) number(n *node, s *state, newest bool) error {
 
 // endpoints returns the addresses of a gateway in the underlay. Names, and gateways without an
 // endpoint, get an address of the benchmarking range (RFC 2544). The name of a gateway behind a
-// translating router resolves to the router.
+// translating router resolves to the router's address.
 func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
 	behind := w.file.Named(n.site)
 	four, _ := families(n.wide)
@@ -261,8 +262,8 @@ func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Add
 	return s.now(out), err
 }
 
-// wanAddr returns the address of a name, or assigns the next one of the ranges for benchmarks (RFC
-// 2544, RFC 5180), which no topology uses.
+// wanAddr returns the address of a name, or assigns the next address of the benchmarking ranges
+// (RFC 2544, RFC 5180), which no topology uses.
 func (s *state) wanAddr(name string, six bool) (netip.Addr, error) {
 	if addr, known := s.WAN[name]; known {
 		return addr, nil
@@ -291,12 +292,12 @@ func (w *desiredLab) node(id string) *node {
 	return &w.nodes[i]
 }
 
-// nodesOf lists a cluster's nodes, gateways first.
+// nodesOf returns a cluster's nodes, gateways first.
 func (w *desiredLab) nodesOf(cluster string) []node {
 	return slices.DeleteFunc(slices.Clone(w.nodes), func(n node) bool { return n.cluster != cluster })
 }
 
-// pods lists the pods of all clusters.
+// pods returns the pods of all clusters.
 func (w *desiredLab) pods() []pod {
 	var out []pod
 	for _, c := range w.clusters {

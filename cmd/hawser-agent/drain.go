@@ -90,7 +90,7 @@ func undrainCommand() *cobra.Command {
 	return cmd
 }
 
-// printDrill prints who uses a gateway in a drill (started by hawser verify --failover).
+// printDrill prints the users of a gateway during a drill of hawser verify --failover.
 func printDrill(w io.Writer, d status.Drain, output string) error {
 	if output == "json" {
 		return json.NewEncoder(w).Encode(d)

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/inventory"
 )
 
-// kernelTimeout is the longest time to read the kernel of a node with ten thousands of rules.
+// kernelTimeout bounds a read of the kernel state. A node may have tens of thousands of rules.
 const kernelTimeout = 15 * time.Second
 
 func kernelCommand() *cobra.Command {

@@ -18,17 +18,17 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// Exit codes as in docs/cli.md: 0 fine, 1 not fine, 2 unknown or error.
+// Exit codes (docs/cli.md): 0 fine, 1 not fine, 2 unknown or error.
 const (
 	exitNegative = 1
 	exitError    = 2
 )
 
-// errNegative makes a command that did its work end with exitNo.
+// errNegative makes a successful command exit with code exitNo.
 var errNegative = errors.New("no")
 
 func main() {
-	// Before any read: other processes must not read this program's memory.
+	// First of all: other processes must not read this program's memory.
 	if err := hardening.HardenProcess(); err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
 		os.Exit(exitError)
@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       version,
 	}
-	root.SetVersionTemplate("{{.Version}}\n") // as the command version prints it
+	root.SetVersionTemplate("{{.Version}}\n") // like the command version
 	root.AddCommand(runCommand(), planCommand(), statusCommand(), cleanupCommand(),
 		drainCommand(), undrainCommand(), diagnoseCommand(), verifyCommand(), podCheckCommand(), connProbeCommand(), kernelCommand(), metricsCommand(), versionCommand(), wireguardCommand(), portcheckCommand(), benchmarkCommand(), manpage.Command())
 	return root

@@ -53,7 +53,7 @@ Exit codes: 0 no changes; 1 changes; 2 error.`,
 	return cmd
 }
 
-// plan prints the plan of an agent with the settings given.
+// plan prints the plan of an agent with these settings.
 func (s *settings) plan(cmd *cobra.Command, output string) (err error) {
 	a, err := s.agent()
 	if err != nil {
@@ -97,7 +97,7 @@ sysctls that the agent changed. Foreign objects stay. Stop the agent first.`,
 		Example: `  hawser-agent cleanup`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			// Marks are equal on every node, so the node's name is optional.
+			// Marks are the same on every node, so the node name is optional.
 			s.config.Cluster, s.config.Node = cmp.Or(s.config.Cluster, "any"), cmp.Or(s.config.Node, "any")
 			a, err := s.agent()
 			if err != nil {
@@ -112,10 +112,10 @@ sysctls that the agent changed. Foreign objects stay. Stop the agent first.`,
 		},
 	}
 	s.register(cmd)
-	// They may be given as to run, and mean nothing here.
+	// plan accepts the flags of run that have no effect on a plan.
 	for _, name := range []string{"cluster", "node", "fabric", "keys", "identity", "trust", "facts", "leases", "hawsernodes", "kubernetes", "kubeconfig", "context",
 		"socket", "dns-listen", "metrics", "resync", "feed-stale"} {
-		_ = cmd.Flags().MarkHidden(name) // it exists: see the test
+		_ = cmd.Flags().MarkHidden(name) // the flag exists: see the test
 	}
 	return cmd
 }

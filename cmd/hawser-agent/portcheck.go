@@ -43,7 +43,7 @@ func portcheckCommand() *cobra.Command {
 			ended := make(chan struct{})
 			go func() { defer close(ended); check.Run(ctx) }()
 			out := json.NewEncoder(cmd.OutOrStdout())
-			for { // the last line counts
+			for { // only the last line counts
 				select {
 				case <-ended:
 					return out.Encode(check.Report())

@@ -25,7 +25,7 @@ const (
 	gcPercent = 50
 )
 
-// settings are the flags that run, plan and cleanup share.
+// settings are the common flags of run, plan and cleanup.
 type settings struct {
 	config    nodeagent.Config
 	dnsListen string
@@ -60,7 +60,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
 }
 
-// agent opens an agent with the flags given.
+// agent opens an agent with these settings.
 func (s *settings) agent() (*nodeagent.Agent, error) {
 	log, err := s.logger()
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *settings) agent() (*nodeagent.Agent, error) {
 	}
 	s.config.Version = version
 	s.config.Kube.UserAgent = "hawser-agent/" + version
-	klog.SetSlogLogger(log) // what client-go has to say
+	klog.SetSlogLogger(log) // log of client-go
 	return nodeagent.New(s.config, log)
 }
 

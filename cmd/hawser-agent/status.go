@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// statusTimeout is for the answer of the agent on this node.
+// statusTimeout bounds the response of the agent on this node.
 const statusTimeout = 5 * time.Second
 
 func statusCommand() *cobra.Command {
@@ -51,12 +51,12 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// agentRequest sends one request to the agent's socket and returns the answer.
+// agentRequest sends a request to the agent's socket and returns the response.
 func agentRequest(ctx context.Context, socket, method, path string) ([]byte, error) {
 	return request(ctx, statusTimeout, socket, method, path)
 }
 
-// request sends one request and waits for the answer up to a limit.
+// request sends a request and waits for the response for at most long.
 func request(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -158,8 +158,8 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// wireguardCommand is what the agent starts where the kernel has no WireGuard:
-// a process that holds one tunnel device and outlives the agent.
+// wireguardCommand returns the command that the agent starts if the kernel has no WireGuard. Its
+// process owns one tunnel device and outlives the agent.
 func wireguardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "wireguard INTERFACE",

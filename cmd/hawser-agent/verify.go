@@ -102,7 +102,7 @@ func printVerification(w io.Writer, v status.Verification, raw []byte, output st
 	return worst, p.err
 }
 
-// podCheckCommand returns the command of the pods of hawser verify. It needs no agent.
+// podCheckCommand returns the command that the pods of hawser verify run. It needs no agent.
 func podCheckCommand() *cobra.Command {
 	var v verify.Verifier
 	var checks []string
@@ -129,7 +129,7 @@ func podCheckCommand() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), verify.MaxDuration)
 			defer cancel()
 			out := json.NewEncoder(cmd.OutOrStdout())
-			for _, r := range v.All(ctx, list) { // one line each: logs split longer lines than 16 KiB
+			for _, r := range v.All(ctx, list) { // one line each: logs split lines longer than 16 KiB
 				if err := out.Encode(r); err != nil {
 					return err
 				}
@@ -144,7 +144,8 @@ func podCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// connProbeCommand returns the command of the pods of hawser verify --failover. It needs no agent.
+// connProbeCommand returns the command that the pods of hawser verify --failover run. It needs no
+// agent.
 func connProbeCommand() *cobra.Command {
 	var to []string
 	var lasts time.Duration
@@ -160,7 +161,7 @@ func connProbeCommand() *cobra.Command {
 			ended := make(chan struct{})
 			go func() { defer close(ended); prober.Run(ctx) }()
 			out := json.NewEncoder(cmd.OutOrStdout())
-			for { // the last line counts
+			for { // only the last line counts
 				select {
 				case <-ended:
 					return out.Encode(prober.Report())

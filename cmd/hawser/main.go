@@ -1,6 +1,5 @@
-// Command hawser is the operator's tool: it checks, renders and compares a
-// clusterset's topology, runs the reconciler and the lab, and shows what the
-// agents report.
+// Command hawser is the operator's tool: it checks, renders and compares the topology of a
+// clusterset, runs the reconciler and the lab, and shows the reports of the agents.
 package main
 
 import (

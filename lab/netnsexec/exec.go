@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec is a program to run in a namespace, with its own view of a few files.
+// Exec is a program to run in a network namespace, with its own versions of some files.
 type Exec struct {
 	Net      string   // file that pins the network namespace
-	Resolv   string   // file to mount at /etc/resolv.conf; empty: the host's
-	Hosts    string   // file to mount at /etc/hosts; empty: the host's
-	Run      string   // folder to mount at /run; empty: the host's
+	Resolv   string   // file to mount at /etc/resolv.conf; empty = the host's
+	Hosts    string   // file to mount at /etc/hosts; empty = the host's
+	Run      string   // folder to mount at /run; empty = the host's
 	KeepDir  string   // folder below Run that stays visible at its own path
-	BootID   string   // file mounted at /proc/sys/kernel/random/boot_id; empty = the host's
-	Hostname string   // empty = the host's; cut to 63 bytes
+	BootID   string   // file to mount at /proc/sys/kernel/random/boot_id; empty = the host's
+	Hostname string   // empty = the host's; truncated to 63 bytes
 	Argv     []string // program and arguments
 }
 
@@ -62,8 +62,8 @@ func ParseExec(args []string) (Exec, error) {
 	return e, nil
 }
 
-// Replace replaces the calling process by the program, with the same process number and standard
-// streams. It returns only on failure. env is the program's environment.
+// Replace replaces the calling process by the program, with the same PID and standard streams. It
+// returns only on failure. env is the program's environment.
 func (e Exec) Replace(env []string) error {
 	runtime.LockOSThread() // never unlocked: this thread becomes the program
 	path, err := lookPath(e.Argv[0], env)
@@ -95,8 +95,8 @@ func (e Exec) Replace(env []string) error {
 	return nil
 }
 
-// hostName truncates a name like the kubelet: Linux allows 64 bytes, DNS labels have 63, and node
-// and pod names may be longer.
+// hostName truncates a name like the kubelet. Linux allows 64 bytes and DNS labels have 63, but
+// node and pod names may be longer.
 func hostName(name string) string {
 	const maxLength = 63
 	return strings.TrimRight(name[:min(len(name), maxLength)], "-.")
@@ -108,7 +108,7 @@ func (e Exec) mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("detach mounts: %w", err)
 	}
-	// /sys/class/net shows the namespace of the process that mounted it. If mounting is
+	// /sys/class/net shows the namespace of the process that mounted it. If the mount is
 	// forbidden, the program sees the host's, which few programs read.
 	if unix.Unmount("/sys", unix.MNT_DETACH) == nil {
 		_ = unix.Mount("sysfs", "/sys", "sysfs", 0, "")
@@ -189,7 +189,7 @@ func coverRun(dir string) error {
 	if real, err := filepath.EvalSymlinks("/var/run"); err != nil || real == "/run" {
 		return nil
 	}
-	// Through /run, because dir itself may just have been hidden.
+	// Use the path below /run, because dir may be hidden now.
 	if err := unix.Mount("/run", "/var/run", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount /run at /var/run: %w", err)
 	}

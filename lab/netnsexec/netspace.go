@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prepare prepares dir for namespaces: it mounts dir with shared propagation. An unmount then also
+// Prepare prepares dir for namespaces: it mounts dir with shared propagation. Then an unmount also
 // applies in other mount namespaces, where a copy of the mount would keep a namespace alive.
 func Prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -56,13 +56,13 @@ func Create(path string) error {
 	return nil
 }
 
-// Remove unpins the namespace at path, if it exists. The kernel destroys the namespace with its links
-// after its last process.
+// Remove unpins the namespace at path, if it exists. The kernel destroys the namespace and its
+// links after the exit of the last process in it.
 func Remove(path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			break // not, or no longer, a mount point
+			break // not a mount point, or no longer
 		}
 		if err != nil {
 			return fmt.Errorf("unmount namespace %s: %w", path, err)
@@ -107,8 +107,9 @@ func Do(path string, fn func() error) error {
 	})
 }
 
-// leaving runs fn, which may change its thread's network namespace, and restores the namespace. If
-// that fails, the thread stays locked: it ends with its goroutine, and no other goroutine runs on it.
+// leaving runs fn, which may change its thread's network namespace, and then restores the
+// namespace. If that fails, the thread stays locked: it exits with its goroutine, and no other
+// goroutine runs on it.
 func leaving(fn func() error) error {
 	errs := make(chan error, 1)
 	go func() {

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process identifies one process: the kernel may reuse a process number, but not with the same
-// start time.
+// Process identifies a process. The kernel may reuse a PID, but not with the same start time.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
@@ -31,8 +30,8 @@ func Find(pid int) (Process, error) {
 	return Process{PID: pid, Start: start}, nil
 }
 
-// Alive reports whether the process runs. A zombie counts as running only if other threads than its
-// first run and keep its files open.
+// Alive reports whether the process runs. A zombie counts as running only if other threads run and
+// keep its files open.
 func (p Process) Alive() bool {
 	if p.PID <= 0 {
 		return false
@@ -53,7 +52,7 @@ func stat(pid int) (state byte, start uint64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	// The second field is the name in parentheses and may hold anything.
+	// The second field is the name in parentheses and may contain any character.
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, 0, fmt.Errorf("look at process %d: short stat", pid)
@@ -65,9 +64,9 @@ func stat(pid int) (state byte, start uint64, err error) {
 	return fields[0][0], start, nil
 }
 
-// Processes returns the processes in one of the namespaces (by inode), and those with mark, such as
-// NAME=value, in their environment. With an empty mark it searches only by namespace. It leaves out
-// the calling process and its ancestors.
+// Processes returns the processes in any of the namespaces (by inode), and the processes with mark,
+// such as NAME=value, in their environment. An empty mark matches no process. It omits the calling
+// process and its ancestors.
 func Processes(inodes map[uint64]bool, mark string) []Process {
 	spared := map[int]bool{}
 	for pid := os.Getpid(); pid > 0 && !spared[pid]; {
@@ -122,7 +121,7 @@ func marked(pid int, mark string) bool {
 	return err == nil && bytes.Contains(append([]byte{0}, raw...), []byte("\x00"+mark+"\x00"))
 }
 
-// Kill ends the processes with SIGKILL and waits for their end.
+// Kill sends SIGKILL to the processes and waits for their exit.
 func Kill(ctx context.Context, processes []Process) error {
 	var errs []error
 	for _, p := range processes {
@@ -142,12 +141,12 @@ func Kill(ctx context.Context, processes []Process) error {
 	return errors.Join(errs...)
 }
 
-// Signal sends a signal, unless the process has ended. It uses a process descriptor: the number cannot
-// be reused between the check of the start time and the signal.
+// Signal sends a signal, unless the process has exited. It uses a pidfd, so the PID cannot be
+// reused between the check of the start time and the signal.
 func (p Process) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil && !p.Alive() {
-		return nil // the number may now belong to another process's thread
+		return nil // the PID may now belong to another process's thread
 	}
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", p.PID, err)

@@ -31,7 +31,7 @@ func (c *checker) fail(code, path, summary, hint string) {
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// name checks the name at path and reports a second one.
+// name checks the name at path and reports a duplicate.
 func (c *checker) name(path, name string, seen map[string]bool) {
 	switch {
 	case name == "":
@@ -166,7 +166,7 @@ func (r *Router) has(target string) bool {
 	return slices.Contains(r.For, target) || slices.Contains(r.For, cluster)
 }
 
-// target checks a cluster or cluster/node, and reports whether it is one.
+// target checks a cluster or cluster/node, and reports whether it is valid.
 func (c *checker) target(path, text string) bool {
 	cluster, node, two := strings.Cut(text, "/")
 	if text == "" {

@@ -1,7 +1,6 @@
-// Package underlayspec describes what lies between the gateways of a lab: routers with
-// address translation and firewalls, networks that are apart from each other, and
-// asymmetric paths. It is data and pure functions; package lab
-// makes namespaces of it.
+// Package underlayspec describes the network between the gateways of a lab: routers with address
+// translation and firewalls, isolated networks, and asymmetric paths. It has only data and pure
+// functions; package lab creates the namespaces.
 package underlayspec
 
 import (
@@ -16,16 +15,16 @@ import (
 
 // File is the document that `hawser lab up --underlay` reads.
 type File struct {
-	// Segments are networks of their own: an address inside one is reached from
-	// addresses of the same one only. All other addresses are the internet.
+	// Segments are isolated networks: an address in a segment is reachable only from addresses
+	// in the same segment. All other addresses are the internet.
 	Segments []Segment `json:"segments,omitempty"`
 	// Routers are between gateways and the rest of the wide area.
 	Routers []Router `json:"routers,omitempty"`
-	// Paths route packets of one direction through a router.
+	// Paths route the packets of one direction through a router.
 	Paths []Path `json:"paths,omitempty"`
 }
 
-// Segment is a separate network.
+// Segment is an isolated network.
 type Segment struct {
 	Name  string         `json:"name" required:"true"`
 	CIDRs []netip.Prefix `json:"cidrs" required:"true"`
@@ -33,22 +32,21 @@ type Segment struct {
 
 // Kinds of address translation (RFC 3489, section 5; RFC 4787 for their behaviour).
 const (
-	FullCone   = "full-cone"  // one mapping for each source, open to everybody
-	Restricted = "restricted" // one mapping per source, open to the hosts that it sent to
-	Symmetric  = "symmetric"  // another mapping for each destination
+	FullCone   = "full-cone"  // one mapping per source, open to every host
+	Restricted = "restricted" // one mapping per source, open to hosts to which it sent packets
+	Symmetric  = "symmetric"  // one mapping per source and destination
 )
 
-// Router is a namespace with an interface out0, outside, and in0, inside.
+// Router is a namespace with an outer interface out0 and an inner interface in0.
 type Router struct {
 	Name string `json:"name" required:"true"`
-	// For names the clusters, or single nodes as cluster/node, whose gateways have
-	// their uplink through the router.
+	// For has the clusters, or single nodes as cluster/node, whose gateways have their uplink
+	// through the router.
 	For []string `json:"for,omitempty"`
-	// NAT is the kind of translation; empty = the router forwards addresses as
-	// they are.
+	// NAT is the kind of address translation; empty = the router does not translate addresses.
 	NAT string `json:"nat,omitempty" enum:"full-cone|restricted|symmetric"`
-	// Addresses are its own, outside, at most one a family. A family without one
-	// does not get through.
+	// Addresses are the router's outer addresses, at most one per address family. The router
+	// does not forward a family without an address.
 	Addresses []netip.Addr `json:"addresses" required:"true"`
 	Forward   []Forward    `json:"forward,omitempty"`
 	Firewall  []Rule       `json:"firewall,omitempty"`
@@ -56,31 +54,31 @@ type Router struct {
 
 // Forward forwards UDP ports of the router to a gateway behind it.
 type Forward struct {
-	Port   int    `json:"port" required:"true" min:"1" max:"65535"`      // of the router, the first
-	Count  int    `json:"count,omitempty" default:"1" min:"1" max:"256"` // ports in a row
+	Port   int    `json:"port" required:"true" min:"1" max:"65535"`      // first port of the router
+	Count  int    `json:"count,omitempty" default:"1" min:"1" max:"256"` // number of consecutive ports
 	To     string `json:"to" required:"true"`                            // cluster/node
-	ToPort int    `json:"toPort,omitempty" min:"1" max:"65535"`          // of the node, the first; 0 = Port
+	ToPort int    `json:"toPort,omitempty" min:"1" max:"65535"`          // first port of the node; 0 = Port
 }
 
 // Packets that a Rule drops.
 const (
 	DropUDP  = "udp"
-	DropICMP = "icmp" // of both families, errors too; neighbour discovery stays
+	DropICMP = "icmp" // of both families, including errors; neighbour discovery still works
 	DropNew  = "new"  // first packets of connections
 )
 
 // Directions of a packet through a router.
 const (
-	DirectionIn   = "in"   // towards the gateways behind it
+	DirectionIn   = "in"   // to the gateways behind it
 	DirectionOut  = "out"  // from them
 	DirectionBoth = "both" // or empty
 )
 
-// Rule drops packets that the router forwards, without an answer.
+// Rule silently drops packets that the router forwards.
 type Rule struct {
 	Drop      string `json:"drop" required:"true" enum:"udp|icmp|new"`
-	Port      int    `json:"port,omitempty" min:"1" max:"65535"`  // destination of DropUDP, the first; 0 = all
-	Count     int    `json:"count,omitempty" min:"1" max:"65535"` // ports in a row
+	Port      int    `json:"port,omitempty" min:"1" max:"65535"`  // first destination port of DropUDP; 0 = all
+	Count     int    `json:"count,omitempty" min:"1" max:"65535"` // number of consecutive ports
 	Direction string `json:"direction,omitempty" enum:"in|out|both"`
 }
 
@@ -91,15 +89,15 @@ type Path struct {
 	Via  string `json:"via" required:"true"`
 }
 
-// Parse reads a file. known reports whether the topology has a cluster, or the
-// node of a gateway as cluster/node; nil = all.
+// Parse reads a file. known reports whether the topology has a cluster, or the node of a gateway as
+// cluster/node; nil = it has all.
 func Parse(name string, raw []byte, known func(target string) bool) (File, diag.List) {
 	var f File
 	list := load.Document(name, raw, &f, func() diag.List { return f.check(known) })
 	return f, list
 }
 
-// Outside returns the router's address of the family, or the zero address.
+// Outside returns the router's outer address of the family, or the zero address.
 func (r *Router) Outside(six bool) netip.Addr {
 	i := slices.IndexFunc(r.Addresses, func(a netip.Addr) bool { return a.Is6() == six })
 	if i < 0 {

@@ -13,8 +13,8 @@ const (
 	In  = "in0"
 )
 
-// mappedPorts is the port range of translated sources. Gateways listen on other ports, so that none
-// keeps its port by chance.
+// mappedPorts is the port range of translated sources. Gateways listen on other ports, so the
+// translation always changes their source port.
 const mappedPorts = "20000-39999"
 
 // mappingLife is the lifetime of a full-cone mapping without a packet (RFC 4787, REQ-5: not less
@@ -52,17 +52,18 @@ func (r *Router) translate(out *strings.Builder, f family, inside map[string][]n
 	}
 	how := ""
 	if r.NAT == Symmetric {
-		// Not only random: the kernel would first try an existing mapping of the source.
+		// Without fully-random, the kernel would first try an existing mapping of the
+		// source.
 		how = " fully-random"
 	}
 	to := r.forwards(f, inside)
 	if r.NAT == FullCone {
-		// Two maps: nft 1.0.6 cannot store an IPv6 address and a port in one.
+		// Two maps, because nft 1.0.6 cannot store an IPv6 address and a port in one.
 		for _, m := range [][2]string{{"cone", f.address}, {"coneport", "inet_service"}} {
 			fmt.Fprintf(out, "  map %s { type inet_service : %s; flags dynamic,timeout; timeout %s; }\n", m[0], m[1], mappingLife)
 		}
 		to = append(to, fmt.Sprintf("iifname %q dnat %s to udp dport map @cone : udp dport map @coneport", Out, f.name))
-		// After the translation: before it, the outer port is unknown.
+		// After the translation, because the outer port is unknown before it.
 		chain(out, "learn", "type filter hook postrouting priority 300", []string{fmt.Sprintf(
 			"oifname %q meta l4proto udp ct direction original "+
 				"update @cone { ct reply proto-dst : ct original %s saddr } update @coneport { ct reply proto-dst : ct original proto-src }",
@@ -73,7 +74,7 @@ func (r *Router) translate(out *strings.Builder, f family, inside map[string][]n
 		fmt.Sprintf("oifname %q meta l4proto udp snat to %s:%s%s", Out, address, mappedPorts, how),
 		fmt.Sprintf("oifname %q snat to %s", Out, strings.Trim(address, "[]")),
 	})
-	// Like most routers, it does not answer TCP or UDP itself.
+	// Like most routers, it does not reply to TCP or UDP itself.
 	chain(out, "input", "type filter hook input priority 0", []string{fmt.Sprintf("iifname %q meta l4proto { tcp, udp } drop", Out)})
 }
 
@@ -118,7 +119,7 @@ func (r Rule) directions() []string {
 	case DirectionOut:
 		return []string{out}
 	}
-	return []string{""} // what passes from outside to outside too
+	return []string{""} // also matches packets from outside to outside
 }
 
 func (r Rule) match() string {
@@ -133,8 +134,8 @@ func (r Rule) match() string {
 	return "udp dport " + r.ports()
 }
 
-// IsolationRules returns the bridge rules that separate segments. Packets from the ports inside come
-// from behind a router, and segments do not apply to them.
+// IsolationRules returns the bridge rules that isolate segments. They do not apply to packets from
+// the ports inside, which come from behind a router.
 func (f *File) IsolationRules(inside []string) []string {
 	var out []string
 	where := ""

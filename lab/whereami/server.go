@@ -1,5 +1,5 @@
-// Package whereami is the server of the lab's pods: it answers every request with the pod's identity
-// and the client's address.
+// Package whereami is the server of the lab's pods. It responds to every request with the pod's
+// identity and the client's address.
 package whereami
 
 import (
@@ -30,12 +30,12 @@ type Identity struct {
 // Answer is the body of every reply.
 type Answer struct {
 	Identity
-	Client string `json:"client"` // the address that the server saw, without port
+	Client string `json:"client"` // client address as the server sees it, without port
 }
 
 // Port is one port to serve.
 type Port struct {
-	Protocol string // TCP: HTTP on any path, and /stream; UDP: one datagram for each one received
+	Protocol string // TCP: HTTP on any path, and /stream; UDP: one datagram for each received one
 	Number   int
 }
 
@@ -47,8 +47,8 @@ type Server struct {
 	group sync.WaitGroup
 }
 
-// Start opens the ports inside the namespace pinned at ns, on all addresses, and
-// serves them until Close. An empty ns is the namespace that the program is in.
+// Start opens the ports on all addresses in the namespace pinned at ns, and serves them until
+// Close. An empty ns is the program's current namespace.
 func Start(ns string, id Identity, ports []Port) (*Server, error) {
 	s := &Server{id: id}
 	s.http = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
@@ -88,7 +88,7 @@ func Start(ns string, id Identity, ports []Port) (*Server, error) {
 	return s, nil
 }
 
-// Close ends all connections and waits for the servers.
+// Close closes all connections and waits for the servers.
 func (s *Server) Close() error {
 	errs := []error{s.http.Close()}
 	for _, conn := range s.udp {

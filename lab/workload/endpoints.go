@@ -12,19 +12,19 @@ import (
 type ServicePort struct {
 	Name     string
 	Protocol string // TCP | UDP
-	Port     int    // of the service
-	Target   int    // on the pod
+	Port     int    // of the Service
+	Target   int    // of the pod
 	App      string // appProtocol
 }
 
-// Backend is one pod of a service with its ports for the service.
+// Backend is a pod of a Service, with the ports on which it serves the Service.
 type Backend struct {
 	Pod   *Pod
 	Ports []ServicePort
 }
 
-// Backends returns the pods that a service selects, in their order. Like the EndpointSlice controller,
-// it leaves out a named target port that the pod lacks.
+// Backends returns the pods that a Service selects, in the order of pods. Like the EndpointSlice
+// controller, it omits a named target port that the pod lacks.
 func Backends(service *corev1.Service, pods []Pod) []Backend {
 	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil

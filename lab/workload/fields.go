@@ -10,14 +10,14 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// podFields are the fields of a pod's spec that the lab honours, and those that concern the
-// containers, which the lab does not run. See fields.
+// podFields returns the fields of a pod's spec that the lab honours, and the fields of containers,
+// which the lab does not run. See fields for the format.
 func podFields() []string {
 	return []string{
 		"nodeName", "nodeSelector", "hostNetwork", "hostname", "subdomain", "readinessGates", "dnsPolicy=ClusterFirst,ClusterFirstWithHostNet",
 		"containers[].ports[].name", "containers[].ports[].containerPort", "containers[].ports[].protocol=TCP,UDP", "containers[].*",
 		"initContainers[].ports[].name", "initContainers[].ports[].containerPort", "initContainers[].ports[].protocol=TCP,UDP", "initContainers[].*",
-		// Nodes of the lab have no taints, and all restarts are the lab's.
+		// Nodes of the lab have no taints, and the lab itself does all restarts.
 		"tolerations", "restartPolicy=Always", "schedulerName=default-scheduler", "enableServiceLinks", "terminationGracePeriodSeconds",
 		"volumes", "serviceAccount", "serviceAccountName", "automountServiceAccountToken", "imagePullSecrets", "securityContext",
 		"priority", "priorityClassName", "preemptionPolicy", "runtimeClassName", "overhead", "os", "resources", "resourceClaims",
@@ -25,9 +25,9 @@ func podFields() []string {
 	}
 }
 
-// fields lists the fields of a kind's spec that need no warning. "a.b[].c" is a field of each item of
-// a list, "*" matches every field without an entry of its own, and "type=A,B" allows these values
-// alone. The lab passes the specs of Namespaces and ServiceExports on unread.
+// fields returns the fields of a kind's spec that need no warning. "a.b[].c" is a field of each
+// item of a list, "*" matches every field without an entry of its own, and "type=A,B" only allows
+// these values. The lab does not read the specs of Namespaces and ServiceExports.
 func fields(kind string) []string {
 	below := func(prefix string, names []string) []string {
 		var out []string
@@ -48,7 +48,7 @@ func fields(kind string) []string {
 		return []string{
 			"type=ClusterIP,ExternalName", "externalName", "selector", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy",
 			"publishNotReadyAddresses", "sessionAffinity", "sessionAffinityConfig", "internalTrafficPolicy",
-			"trafficDistribution", // a preference: any endpoint is right
+			"trafficDistribution", // only a preference: any endpoint is valid
 			"ports[].name", "ports[].port", "ports[].protocol=TCP,UDP", "ports[].targetPort", "ports[].appProtocol",
 		}
 	}
@@ -98,7 +98,8 @@ func unused(file string, manifest *yaml.Node, key Key) diag.List {
 	return out
 }
 
-// harmless reports whether a field, or all fields of its parent that have no entry, needs no warning.
+// harmless reports whether a field needs no warning. It checks the field, or its parent if the
+// field has no entry.
 func harmless(known []string, parent, at, value string) bool {
 	for _, k := range known {
 		name, values, limited := strings.Cut(k, "=")

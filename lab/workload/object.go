@@ -1,6 +1,6 @@
-// Package workload holds the Kubernetes objects of a lab's users. It implements the parts of
-// Kubernetes' controllers that the lab needs: manifests in, pods and endpoints out. Except for
-// reading files it is pure.
+// Package workload has the Kubernetes objects of a lab's users. It implements the parts of
+// Kubernetes' controllers that the lab needs: its input are manifests, its output are pods and
+// endpoints. Except for reading files it is pure.
 package workload
 
 import (
@@ -12,22 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ServiceExport marks a service as offered to the other clusters (MCS API,
-// KEP-1645; multicluster.x-k8s.io/v1alpha1 and v1beta1, which are the same).
+// ServiceExport exports a Service to the other clusters (MCS API, KEP-1645;
+// multicluster.x-k8s.io/v1alpha1 and v1beta1, which are equal).
 type ServiceExport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              map[string]any `json:"spec,omitempty"`
 }
 
-// Key names an object within its cluster.
+// Key identifies an object within its cluster.
 type Key struct {
 	Kind      string
 	Namespace string // empty for a Namespace
 	Name      string
 }
 
-// String returns namespace/Kind/name, the form for the lab's commands.
+// String returns namespace/Kind/name, which the lab's commands accept.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Kind + "/" + k.Name
@@ -35,7 +35,7 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Kind + "/" + k.Name
 }
 
-// Object is one manifest: exactly one of the pointers is set.
+// Object is one manifest. Exactly one of the pointers is set.
 type Object struct {
 	Key         Key
 	Namespace   *corev1.Namespace
@@ -50,7 +50,7 @@ type Object struct {
 type kind struct {
 	apiVersion string
 	name       string
-	cluster    bool // not in a namespace
+	cluster    bool // cluster-scoped
 }
 
 func kinds() []kind {
@@ -65,7 +65,7 @@ func kinds() []kind {
 	}
 }
 
-// ParseKind returns the kind in Kubernetes' spelling. It ignores case and a plural s.
+// ParseKind returns the kind as Kubernetes spells it. It ignores case and a plural s.
 func ParseKind(text string) (string, error) {
 	var names []string
 	for _, k := range kinds() {

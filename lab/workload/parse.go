@@ -25,8 +25,8 @@ import (
 )
 
 // Parse reads the manifests of one file: YAML or JSON, any number of documents. It returns a
-// warning for each field without effect in the lab. file names the source in findings; the error
-// joins all of severity Error.
+// warning for each field that has no effect in the lab. file is the source in findings. The error
+// joins all findings with severity Error.
 func Parse(file string, raw []byte) (objects []Object, warnings diag.List, err error) {
 	if at, found := yamlsize.Excess(file, raw); found {
 		return nil, nil, finding(file, at.Line, "manifest-syntax", yamlsize.Summary())
@@ -57,7 +57,8 @@ func Parse(file string, raw []byte) (objects []Object, warnings diag.List, err e
 	}
 }
 
-// ReadDir reads every *.yaml, *.yml and *.json file of a folder, by name. It returns what Parse does.
+// ReadDir reads every *.yaml, *.yml and *.json file of a folder in the order of their names. Its
+// results are as with Parse.
 func ReadDir(dir string) (objects []Object, warnings diag.List, err error) {
 	entries, err := checkout.ReadDir(dir)
 	if err != nil {
@@ -141,7 +142,7 @@ func unknown(file string, node *yaml.Node, apiVersion, name string) error {
 	return d
 }
 
-// fill decodes as a strict API server would: unknown and duplicate fields are errors.
+// fill decodes like a strict API server: unknown and duplicate fields are errors.
 func fill(file string, node *yaml.Node, into any) error {
 	var tree any
 	if err := node.Decode(&tree); err != nil {
@@ -161,7 +162,8 @@ func fill(file string, node *yaml.Node, into any) error {
 	return nil
 }
 
-// check returns a problem that the API server would reject and the lab cannot handle.
+// check returns the first problem that the API server would reject, or that the lab does not
+// support.
 func (o *Object) check() string {
 	switch {
 	case o.Deployment != nil:

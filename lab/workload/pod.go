@@ -14,21 +14,21 @@ import (
 // ReadyAnnotation makes a pod unready if its value is "false".
 const ReadyAnnotation = "hawser.dev/lab-ready"
 
-// CommandAnnotation names a program of this machine that the pod runs, with its
-// arguments, separated by spaces. It serves the pod's ports instead of the lab.
+// CommandAnnotation is a program of this machine that the pod runs, with its arguments, separated
+// by spaces. The program serves the pod's ports instead of the lab.
 const CommandAnnotation = "hawser.dev/lab-command"
 
-// Pod is one desired pod.
+// Pod is a desired pod.
 type Pod struct {
 	Namespace   string
 	Name        string
 	Owner       string // Kind/name of its controller; empty for a bare Pod
 	Labels      map[string]string
 	Annotations map[string]string
-	NodeName    string            // asked for by the manifest; empty = any
-	NodeLabels  map[string]string // that the node must have, unless NodeName is set
+	NodeName    string            // from the manifest; empty = any node
+	NodeLabels  map[string]string // labels that the node must have, unless NodeName is set
 	HostNetwork bool
-	Hostname    string // with Subdomain: its name below a headless service
+	Hostname    string // with Subdomain: its DNS label below a headless Service
 	Subdomain   string
 	Ports       []ContainerPort
 	Gates       int // number of readiness gates
@@ -51,8 +51,8 @@ func (p *Pod) Command() []string { return strings.Fields(p.Annotations[CommandAn
 // conditions of readiness gates.
 func (p *Pod) WantsReady() bool { return p.Annotations[ReadyAnnotation] != "false" && p.Gates == 0 }
 
-// Pods turns the set into pods, by ID. running maps the IDs of
-// the pods that run now to their owners: a Deployment keeps its pods' names as long as it can.
+// Pods returns the pods of the set, sorted by ID. running maps the IDs of the current pods to their
+// owners, so that a Deployment reuses the names of its pods.
 func (s *Set) Pods(running map[string]string) []Pod {
 	var pods []Pod
 	taken := map[string]bool{}
@@ -83,7 +83,8 @@ func (s *Set) Pods(running map[string]string) []Pod {
 	return slices.CompactFunc(pods, func(a, b Pod) bool { return a.ID() == b.ID() })
 }
 
-// ordinals returns the pods of a StatefulSet: name-0, name-1, ..., or from spec.ordinals.start on.
+// ordinals returns the pods of a StatefulSet: name-0, name-1, ..., or starting at
+// spec.ordinals.start.
 func ordinals(o Object) []Pod {
 	var pods []Pod
 	spec := o.StatefulSet.Spec
@@ -105,8 +106,8 @@ func ordinals(o Object) []Pod {
 	return pods
 }
 
-// names returns the names of a Deployment's pods: names of running pods, then the lowest free numbers
-// from 1. Names of StatefulSets' pods and bare Pods are not free.
+// names returns the names of a Deployment's pods: names of running pods, then the lowest free
+// numbers from 1. Names of bare pods and of StatefulSets' pods are not free.
 func names(o Object, running map[string]string, taken map[string]bool) []string {
 	want := replicas(o.Deployment.Spec.Replicas)
 	prefix := o.Key.Name + "-"
@@ -148,7 +149,7 @@ func fromPod(spec corev1.PodSpec, key Key, labels, annotations map[string]string
 	}
 	containers := slices.Clone(spec.Containers)
 	for _, c := range spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // a sidecar
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // a sidecar container
 			containers = append(containers, c)
 		}
 	}
@@ -162,8 +163,8 @@ func fromPod(spec corev1.PodSpec, key Key, labels, annotations map[string]string
 	return pod
 }
 
-// ListenPorts lists the distinct ports on which the lab listens for the pod. SCTP is
-// not served, nor are the ports of a pod that runs a program.
+// ListenPorts returns the distinct ports on which the lab listens for the pod. The lab does not
+// serve SCTP, and no ports of a pod that runs a program.
 func (p *Pod) ListenPorts() []ContainerPort {
 	var out []ContainerPort
 	if len(p.Command()) > 0 {

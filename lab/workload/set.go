@@ -17,8 +17,8 @@ type Set struct {
 	objects map[Key]Object
 }
 
-// Objects lists the set by kind, namespace and name; namespaces come first, so
-// that the list can be applied in order.
+// Objects returns the objects sorted by kind, namespace and name. Namespaces come first, so that
+// the list can be applied in order.
 func (s *Set) Objects() []Object {
 	return slices.SortedFunc(maps.Values(s.objects), func(a, b Object) int {
 		return cmp.Or(cmp.Compare(rank(a.Key.Kind), rank(b.Key.Kind)),
@@ -30,8 +30,8 @@ func rank(name string) int {
 	return slices.IndexFunc(kinds(), func(k kind) bool { return k.name == name })
 }
 
-// Apply adds objects, or replaces those with the same key, all or none. It fails if the namespace of
-// an object does not exist.
+// Apply adds the objects, or replaces objects with the same key. It applies all or none. It fails
+// if the namespace of an object does not exist.
 func (s *Set) Apply(objects []Object) error {
 	spaces := map[string]bool{"default": true, "kube-system": true}
 	for _, o := range append(s.Objects(), objects...) {
@@ -60,8 +60,8 @@ func (s *Set) Apply(objects []Object) error {
 	return nil
 }
 
-// SetCreationTime sets the creation time of ServiceExports without one, like the API server: the
-// oldest of several clusters' exports of a name wins.
+// SetCreationTime sets the creation time of ServiceExports without one, like the API server. If
+// several clusters export the same name, the oldest ServiceExport wins.
 func SetCreationTime(objects []Object, now time.Time) {
 	for _, o := range objects {
 		if o.Export != nil && o.Export.CreationTimestamp.IsZero() {
@@ -70,12 +70,12 @@ func SetCreationTime(objects []Object, now time.Time) {
 	}
 }
 
-// Exports lists the ServiceExports by namespace and name.
+// Exports returns the ServiceExports sorted by namespace and name.
 func (s *Set) Exports() []Object {
 	return slices.DeleteFunc(s.Objects(), func(o Object) bool { return o.Export == nil })
 }
 
-// Delete removes objects. A Namespace is removed with its objects.
+// Delete removes objects. Deleting a Namespace also removes its objects.
 func (s *Set) Delete(keys []Key) error {
 	var errs []error
 	for _, key := range keys {
@@ -100,7 +100,7 @@ func (s *Set) Scale(key Key, replicas int32) error {
 	case !known:
 		return fmt.Errorf("scale %s: not found: see hawser lab status", key)
 	case object.Deployment != nil:
-		object.Deployment = object.Deployment.DeepCopy() // other sets may hold the same manifest
+		object.Deployment = object.Deployment.DeepCopy() // other sets may share the manifest
 		object.Deployment.Spec.Replicas = &replicas
 	case object.StatefulSet != nil:
 		object.StatefulSet = object.StatefulSet.DeepCopy()
@@ -112,7 +112,7 @@ func (s *Set) Scale(key Key, replicas int32) error {
 	return nil
 }
 
-// Services lists the services by namespace and name.
+// Services returns the Services sorted by namespace and name.
 func (s *Set) Services() []Object {
 	return slices.DeleteFunc(s.Objects(), func(o Object) bool { return o.Service == nil })
 }
