@@ -136,7 +136,7 @@ func (d *daemon) readObjects() error {
 	return nil
 }
 
-// start builds the lab. retry repeats failed parts later.
+// start builds the lab. The method retry repeats failed parts.
 func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package clustermap is the map of a clusterset: its clusters, their gateways and the
-// links between them, as a fabric has them, with what changes and what state they are in.
-// It draws the map as SVG, Mermaid, Markdown and DOT. It is pure.
+// Package clustermap is the map of a clusterset: the clusters, gateways and links of a fabric, with
+// their changes and states. It draws the map as SVG, Mermaid, Markdown and DOT. It is pure.
 package clustermap
 
 import (
@@ -23,42 +22,42 @@ const (
 // States of a gateway, link or cluster, as agents report them; empty if no agent was queried.
 const (
 	Up       = "up"
-	Degraded = "partly" // something of it is down, and traffic passes
+	Degraded = "partly" // a part of it is down, and traffic passes
 	Down     = "down"
-	Unknown  = "unknown" // no agent that observes it has answered
-	Silent   = "silent"  // of a gateway: its agent was asked and does not answer, links to it may be up
+	Unknown  = "unknown" // no agent that observes it has responded
+	Silent   = "silent"  // of a gateway: its agent was queried and does not respond; links to it may be up
 )
 
-// MaxListed is the maximum number of clusters in a mesh whose links are all listed. A mesh
-// of a thousand clusters has half a million links: see Map.MeshImplied.
+// MaxListed is the maximum number of clusters in a mesh whose links are all listed. A mesh of a
+// thousand clusters has half a million links: see Map.MeshImplied.
 const MaxListed = 64
 
-// Map is the content of a drawing.
+// Map is the content of a map.
 type Map struct {
 	Clusterset string    `json:"clusterset"`
 	Shape      string    `json:"shape"` // mesh, hub or links
 	Clusters   []Cluster `json:"clusters"`
 	Links      []Link    `json:"links"`
-	// MeshImplied says that every two clusters are linked, and Links has only those that
-	// differ from the others or have something to report.
+	// MeshImplied reports whether every two clusters are linked. Then Links has only links that
+	// differ from the others or that have a state to report.
 	MeshImplied bool `json:"meshImplied,omitempty"`
 	// Omitted is the number of omitted clusters.
 	Omitted int `json:"more,omitempty"`
 }
 
-// Cluster is one member.
+// Cluster is a cluster of the map.
 type Cluster struct {
 	Name        string    `json:"name"`
 	PodCIDRs    []string  `json:"podCIDRs"`
 	GlobalCIDRs []string  `json:"globalCIDRs,omitempty"` // none for a flat cluster
 	Hub         bool      `json:"hub,omitempty"`         // forwards traffic between other clusters
-	Exports     int       `json:"exports"`               // of the topology, that it has a part in
+	Exports     int       `json:"exports"`               // number of declared exports that the cluster is part of
 	Gateways    []Gateway `json:"gateways"`
 	Change      string    `json:"change,omitempty"` // added | changed | removed
 	State       string    `json:"state,omitempty"`  // up | partly | down | unknown
 }
 
-// Gateway is one gateway of a cluster.
+// Gateway is a gateway of a cluster.
 type Gateway struct {
 	Name      string   `json:"name"`
 	Node      string   `json:"node"`
@@ -69,28 +68,28 @@ type Gateway struct {
 
 // Link is the link between two clusters.
 type Link struct {
-	Between [2]string `json:"between"` // by name, sorted
+	Between [2]string `json:"between"` // sorted names of the clusters
 	Driver  string    `json:"driver"`
 	Change  string    `json:"change,omitempty"`
 	State   string    `json:"state,omitempty"`
 	// Explained reports whether every broken pair of gateways has a gateway that is down.
 	Explained bool `json:"explained,omitempty"`
-	// Uses are the pairs of gateways with the traffic's active links (a-b, in the order of
-	// Between), as agents report them.
+	// Uses are the pairs of gateways with active links (a-b, in the order of Between), as
+	// agents report them.
 	Uses []string `json:"uses,omitempty"`
-	RTT  int64    `json:"rttMicroseconds,omitempty"` // average of those pairs
-	Loss float64  `json:"loss,omitempty"`            // 0..1, the highest of those pairs
+	RTT  int64    `json:"rttMicroseconds,omitempty"` // average of the pairs in Uses
+	Loss float64  `json:"loss,omitempty"`            // 0..1, the maximum of the pairs in Uses
 }
 
-// New makes the map of a fabric, by name.
+// New returns the map of a fabric. Clusters are sorted by name.
 func New(f *fabric.Fabric) *Map { return build(f, nil) }
 
 // Compare returns the map of after with the changes from before. It includes removed
 // clusters, gateways and links.
 func Compare(before, after *fabric.Fabric) *Map { return build(after, before) }
 
-// Subset makes the map of some clusters of a fabric, in the order given. The others are
-// counted in Map.More.
+// Subset returns the map of some clusters of a fabric, in the given order. Map.Omitted is the
+// number of the other clusters.
 func Subset(f *fabric.Fabric, names []string) *Map {
 	m := &Map{Clusterset: f.Name, Shape: shape(f), Omitted: len(f.Clusters) - len(names)}
 	graph := f.Graph()
@@ -106,8 +105,8 @@ func Subset(f *fabric.Fabric, names []string) *Map {
 	return m
 }
 
-// Neighborhood returns the part of a fabric with one cluster and its linked clusters. It is
-// an error if the cluster does not exist.
+// Neighborhood returns the part of a fabric with one cluster and its linked clusters. It returns an
+// error if the cluster does not exist.
 func Neighborhood(f *fabric.Fabric, name string) (*fabric.Fabric, error) {
 	if f.Cluster(name) == nil {
 		return nil, fmt.Errorf("there is no cluster %s in the topology", name)
@@ -137,7 +136,7 @@ func build(f, before *fabric.Fabric) *Map {
 	if before != nil {
 		m.compareClusters(f, before)
 	}
-	if m.MeshImplied && before == nil { // few differ of half a million
+	if m.MeshImplied && before == nil { // few of half a million links differ
 		for _, l := range f.Links {
 			if l.Driver != f.Tunnel.Driver && graph.Linked(l.Between[0], l.Between[1]) {
 				m.Links = append(m.Links, Link{Between: l.Between, Driver: l.Driver})
@@ -197,7 +196,7 @@ func gateway(g *fabric.Gateway) Gateway {
 	return Gateway{Name: g.Name, Node: g.Node, Endpoints: g.Endpoints}
 }
 
-// count counts the exports of the clusters.
+// count counts the exports of each cluster.
 func (m *Map) count(f *fabric.Fabric) {
 	at := map[string]*Cluster{}
 	for i := range m.Clusters {
@@ -253,8 +252,8 @@ func (m *Map) compareClusters(f, before *fabric.Fabric) {
 	}
 }
 
-// plain is a cluster without its keys: a preview has none, and whether they change is
-// not a matter of the map.
+// plain returns a cluster without its keys. A preview has no keys, and the map does not show key
+// changes.
 func plain(c fabric.Cluster) fabric.Cluster {
 	c.Gateways = slices.Clone(c.Gateways)
 	for i := range c.Gateways {
@@ -267,5 +266,5 @@ func find(gateways []fabric.Gateway, name string) int {
 	return slices.IndexFunc(gateways, func(g fabric.Gateway) bool { return g.Name == name })
 }
 
-// SVG draws the map; colours follow the reader's choice of light or dark.
+// SVG draws the map. Its colours follow the reader's light or dark scheme.
 func (m *Map) SVG() string { return m.Drawing().String() }

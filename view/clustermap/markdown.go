@@ -7,14 +7,14 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// What forges draw of Mermaid at most; beyond it they show an error in place of the map.
+// Limits of code hosting platforms for Mermaid. Above them, they show an error instead of the map.
 const (
 	maxMermaidClusters = MaxListed
 	maxMermaidLinks    = 400
 )
 
-// Markdown returns a page with the map as Mermaid, which forges draw, and a table of its
-// clusters. picture is the name of the SVG file in the same folder. Names need no quoting,
+// Markdown returns a page with the map as Mermaid, which code hosting platforms draw, and a table
+// of its clusters. picture is the name of the SVG file in the same folder. Names need no quoting,
 // because they are DNS labels.
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder

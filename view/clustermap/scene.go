@@ -10,12 +10,12 @@ import (
 	"hawser.dev/hawser/internal/svg"
 )
 
-// What a map measures, in pixels.
+// Dimensions of a map, in pixels.
 const (
 	cardWidth  = 220.0
 	cardHeight = 92.0
-	cardLine   = 17.0  // from one line of text to the next
-	margin     = 40.0  // around all
+	cardLine   = 17.0  // distance between two lines of text
+	margin     = 40.0  // around the map
 	spacing    = 60.0  // between two cards on a ring
 	dotSpacing = 26.0  // between two dots on a ring
 	labelSpace = 150.0 // for the names around a ring of dots
@@ -25,22 +25,22 @@ const (
 	maxName  = 20 // characters of a dot's name
 )
 
-// scene is a drawing that is being made.
+// scene is an unfinished drawing.
 type scene struct{ svg.Drawing }
 
-// Position is where the layout has a cluster: the middle of its card or dot, in pixels, and
+// Position is the position of a cluster in a layout: the centre of its card or dot in pixels, and
 // the direction of its name from there, in radians clockwise from the right.
 type Position struct{ X, Y, Angle float64 }
 
-// Layout is where the clusters of a map are in a picture, in pixels.
+// Layout has the positions of a map's clusters in a picture, in pixels.
 type Layout struct {
 	Places        []Position // in the order of Clusters
-	Width, Height float64    // below is no room for a legend yet
-	Cards         bool       // there is room for a card each, else they are dots with names
+	Width, Height float64    // without the legend at the bottom
+	Cards         bool       // clusters are cards; otherwise they are dots with names
 }
 
-// Layout places the clusters on an ellipse in the order of their names, and hubs on one
-// inside. A link that comes or goes moves nothing.
+// Layout places the clusters on an ellipse in the order of their names, and hubs on an inner
+// ellipse. A new or removed link moves no cluster.
 func (m *Map) Layout() Layout {
 	cards := len(m.Clusters) <= maxCards
 	var inner, outer []int
@@ -60,7 +60,7 @@ func (m *Map) Layout() Layout {
 	if !cards && len(inner) > 1 { // separate the hubs, so that their links can be distinguished
 		innerX, innerY = max(innerX, outerX*0.35), max(innerY, outerY*0.35)
 	}
-	if len(inner) > 0 { // room for the ring inside
+	if len(inner) > 0 { // space for the inner ellipse
 		outerX = max(outerX, innerX+step)
 		outerY = max(outerY, innerY+step*0.75)
 	}
@@ -68,15 +68,15 @@ func (m *Map) Layout() Layout {
 	put := func(members []int, rx, ry float64) {
 		for k, i := range members {
 			angle := math.Pi + 2*math.Pi*float64(k)/float64(len(members))
-			// Rounded here, or some processors would keep more digits in the sum that follows,
-			// and draw another picture.
+			// The conversion rounds: some processors would otherwise keep more digits
+			// in the following sum, and draw another picture.
 			places[i] = Position{X: float64(rx * math.Cos(angle)), Y: float64(ry * math.Sin(angle)), Angle: angle}
 		}
 	}
 	put(inner, innerX, innerY)
 	put(outer, outerX, outerY)
 
-	// What a cluster takes around its place.
+	// Space that a cluster needs around its position.
 	around := Position{X: labelSpace, Y: labelSpace}
 	if cards {
 		around = Position{X: cardWidth / 2, Y: cardHeight / 2}
@@ -97,7 +97,7 @@ func (m *Map) Layout() Layout {
 		Height: most.Y - least.Y + 3*margin + 2*around.Y}
 }
 
-// Drawing draws the map on its layout. What the pointer rests on says what it is.
+// Drawing draws the map on its layout. Tooltips describe the elements.
 func (m *Map) Drawing() *svg.Drawing {
 	l := m.Layout()
 	places, cards := l.Places, l.Cards
@@ -147,15 +147,15 @@ func (s *scene) link(l *Link, from, to Position, labelled bool) {
 	}
 }
 
-// lineLabel places a label next to the visible part of a line. It avoids the middle of the
-// line, where the labels of opposite clusters would overlap.
+// lineLabel places a label next to the visible part of a line. It avoids the middle of the line,
+// where the labels of opposite clusters would overlap.
 func lineLabel(from, to Position, label string) svg.Text {
 	dx, dy := to.X-from.X, to.Y-from.Y
 	hidden := min(cardWidth/2/max(math.Abs(dx), 1), cardHeight/2/max(math.Abs(dy), 1), 0.5)
 	part := hidden + float64((1-2*hidden)*0.42)
 	t := svg.Text{X: from.X + float64(dx*part), Y: from.Y + float64(dy*part) - 5, Size: 12, Faint: true, Anchor: "middle", Text: label}
 	switch {
-	case dx*dy < 0: // to the right it goes up
+	case dx*dy < 0: // the line rises to the right
 		t.X, t.Y, t.Anchor = t.X+8, t.Y+15, "start"
 	case math.Abs(dy) > 1:
 		t.X, t.Anchor = t.X+8, "start"
@@ -186,14 +186,14 @@ func (s *scene) card(c *Cluster, at Position) {
 	}
 }
 
-// spot draws a cluster as a dot and its name, which reads from the centre outwards.
+// spot draws a cluster as a dot with its name, which reads outwards from the centre.
 func (s *scene) spot(c *Cluster, at Position) {
 	r := 5.0
 	if c.Hub {
 		r = 9
 	}
 	s.Dots = append(s.Dots, svg.Dot{X: at.X, Y: at.Y, R: r, Tone: tone(c.Change, c.State), About: c.about()})
-	if c.Hub { // on a ring inside, where there is room above
+	if c.Hub { // on the inner ellipse, where there is space above
 		s.Texts = append(s.Texts, svg.Text{X: at.X, Y: at.Y - r - 5, Size: 14, Bold: true, Anchor: "middle", Text: cut(Identifier(c.Name), maxName)})
 		return
 	}
@@ -205,7 +205,7 @@ func (s *scene) spot(c *Cluster, at Position) {
 		Rotation: math.Mod(turn, 360), Text: cut(Identifier(c.Name), maxName)})
 }
 
-// legend says what the colours mean, of those that are there.
+// legend draws the legend of the colours in use.
 func (s *scene) legend(m *Map) {
 	compared, asked := map[svg.Tone]string{}, map[svg.Tone]string{}
 	note := func(change, state string) {
@@ -271,7 +271,7 @@ func appendSome(to []string, more ...string) []string {
 	return to
 }
 
-// cut shortens a text of one-byte characters.
+// cut shortens a text of single-byte characters.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -28,8 +28,8 @@ func mermaidStyle(change, state string) string {
 	return ""
 }
 
-// Mermaid returns the map as a flowchart that forges draw. Names need no quoting, because
-// they are DNS labels.
+// Mermaid returns the map as a flowchart that code hosting platforms draw. Names need no quoting,
+// because they are DNS labels.
 func (m *Map) Mermaid() string {
 	var out, styles strings.Builder
 	out.WriteString("flowchart LR\n")
@@ -61,8 +61,7 @@ func (m *Map) Mermaid() string {
 	return out.String() + styles.String()
 }
 
-// label returns the label of a link: its driver unless that is WireGuard, and its round-trip
-// time.
+// label returns the label of a link: its driver, unless it is WireGuard, and its round-trip time.
 func (l *Link) label() string {
 	driver := ""
 	if l.Driver != fabric.DriverWireguard {
@@ -124,7 +123,7 @@ func dotAttributes(change, state, label string) string {
 	return " [" + strings.Join(parts, ", ") + "]"
 }
 
-// lines returns the text of a cluster. It has no character that a format must quote.
+// lines returns the text of a cluster. No character of it needs quoting in any format.
 func (c *Cluster) lines() []string {
 	title := Identifier(c.Name)
 	if c.Hub {
@@ -139,7 +138,7 @@ func (c *Cluster) lines() []string {
 	return lines
 }
 
-// several returns the first item of a list and the number of the others.
+// several returns the first item of a list and the number of the other items.
 func several(list []string) string {
 	switch len(list) {
 	case 0:
@@ -150,7 +149,7 @@ func several(list []string) string {
 	return fmt.Sprintf("%s +%d", list[0], len(list)-1)
 }
 
-// Identifier leaves of a text what names have (DNS labels, dots, and _); all else becomes _.
+// Identifier replaces the characters of a text that are not allowed in DNS names, except _, by _.
 func Identifier(text string) string {
 	return strings.Map(func(r rune) rune {
 		if fabric.IsLabelRune(r) || r == '.' || r == '_' {

@@ -1,6 +1,6 @@
-// Package matrix returns who can reach which export: one row per export, one cell per cluster, with
-// the line of the topology that decides and the addresses on each side. A cell is an answer of
-// package access; matrix decides nothing itself. It is pure.
+// Package matrix computes who can reach which export: one row per export, one cell per cluster. A
+// cell has the line of the topology that decides, and the addresses on each side. Package access
+// computes the cells. Package matrix is pure.
 package matrix
 
 import (
@@ -14,13 +14,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Limits of a matrix. A larger matrix is unreadable, and each cell traces packets.
+// Limits of a matrix. A larger matrix is unreadable, and each cell requires a trace of packets.
 const (
 	MaxClusters = 64
 	MaxExports  = 512
 )
 
-// Input is what a matrix contains, apart from the fabric.
+// Input is the input of a matrix in addition to the fabric.
 type Input struct {
 	// PreferredLink returns the gateways of the link that a pair of clusters prefers; nil if unknown.
 	PreferredLink access.PreferredLink
@@ -33,12 +33,12 @@ type Input struct {
 	Clusters, Exports []string
 }
 
-// Matrix is who may reach what.
+// Matrix shows who can reach which export.
 type Matrix struct {
 	Clusterset string   `json:"clusterset"`
-	Clusters   []string `json:"clusters"` // who asks, in the order of the cells
-	Exports    []Export `json:"exports"`  // by namespace/name
-	// MoreClusters and MoreExports are how many were left out.
+	Clusters   []string `json:"clusters"` // client clusters, in the order of the cells
+	Exports    []Export `json:"exports"`  // sorted by namespace/name
+	// MoreClusters and MoreExports are the numbers of omitted clusters and exports.
 	MoreClusters int `json:"moreClusters,omitempty"`
 	MoreExports  int `json:"moreExports,omitempty"`
 }
@@ -46,52 +46,53 @@ type Matrix struct {
 // Export is a row.
 type Export struct {
 	ID       string       `json:"id"`   // namespace/name
-	Name     string       `json:"name"` // as the user wrote it
+	Name     string       `json:"name"` // as the user spelled it
 	Type     string       `json:"type"`
-	Dynamic  bool         `json:"dynamic,omitempty"` // made in clusters, as agents report; not in the topology
+	Dynamic  bool         `json:"dynamic,omitempty"` // a dynamic export that agents report; not in the topology
 	Source   string       `json:"source,omitempty"`  // file:line
 	Ports    []string     `json:"ports,omitempty"`   // 80, 53/UDP
-	Policy   string       `json:"policy,omitempty"`  // which cluster's backends a caller reaches
+	Policy   string       `json:"policy,omitempty"`  // which cluster's backends a client reaches
 	Affinity string       `json:"affinity,omitempty"`
-	IPs      []netip.Addr `json:"ips,omitempty"`   // clusterset IPs; none of a headless export
-	Allow    []string     `json:"allow,omitempty"` // none = every cluster
-	Parts    []Part       `json:"parts"`           // one an exporting cluster
-	Cells    []Cell       `json:"cells"`           // one a cluster of Matrix.Clusters
+	IPs      []netip.Addr `json:"ips,omitempty"`   // clusterset IPs; none for a headless export
+	Allow    []string     `json:"allow,omitempty"` // empty = every cluster
+	Parts    []Part       `json:"parts"`           // one per exporting cluster
+	Cells    []Cell       `json:"cells"`           // one per cluster of Matrix.Clusters
 }
 
-// Part is what one cluster has of an export.
+// Part is one cluster's part of an export.
 type Part struct {
 	Cluster string       `json:"cluster"`
-	IPs     []netip.Addr `json:"ips,omitempty"` // by which other clusters ask for it
+	IPs     []netip.Addr `json:"ips,omitempty"` // addresses for clients in other clusters
 	// Ready reports whether it has ready endpoints: yes | no | unknown; empty if no agent
 	// was queried.
 	Ready string `json:"ready,omitempty"`
-	// Endpoints are those that are ready, as the cluster's own agents report, and at most
-	// status.MaxBackends of them.
+	// Endpoints are the ready endpoints that the cluster's own agents report, at most
+	// status.MaxBackends.
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 
-// Cell is whether the pods of one cluster can reach an export.
+// Cell reports whether the pods of one cluster can reach an export.
 type Cell struct {
 	Cluster     string `json:"cluster"`
 	Allowed     bool   `json:"allowed"`
 	SameCluster bool   `json:"sameCluster,omitempty"` // the cluster exports it
 	Reason      string `json:"reason"`
-	Path        string `json:"path,omitempty"`   // of the topology, that decides
+	Path        string `json:"path,omitempty"`   // topology path that decides
 	Source      string `json:"source,omitempty"` // file:line of Path
 	// Destinations are the exporting clusters with the path to them, without live parts.
 	Destinations []access.Destination `json:"destinations"`
-	// LiveVerdict is whether traffic arrives, as agents report: yes | no | unknown. It is empty if
-	// no agent was asked or the topology does not allow it.
+	// LiveVerdict reports whether traffic arrives, according to the agents: yes | no | unknown.
+	// It is empty if no agent was queried or the topology does not allow the traffic.
 	LiveVerdict string   `json:"liveVerdict,omitempty"`
-	LiveReasons []string `json:"liveReasons,omitempty"` // unless yes
-	// Unresolved is why the name of the export is not resolved in the cluster, as agents report;
-	// empty if it is, if that is unknown, or if the topology does not allow it.
+	LiveReasons []string `json:"liveReasons,omitempty"` // empty if the verdict is yes
+	// DNSProblem is why the name of the export is not resolved in the cluster, according to the
+	// agents. It is empty if the name is resolved, if this is unknown, or if the topology does
+	// not allow the traffic.
 	DNSProblem string `json:"dnsProblem,omitempty"`
 }
 
-// ClientAddrs returns the addresses, ranges and prefixes of the client in other clusters. It is
-// empty if the client keeps its own address or stays in its cluster.
+// ClientAddrs returns the addresses, ranges and prefixes that the client has in other clusters. It
+// is empty if the client keeps its own address or stays in its cluster.
 func (c *Cell) ClientAddrs() []string {
 	var out []string
 	for i := range c.Destinations {
@@ -115,7 +116,7 @@ func (c *Cell) ServiceAddrs() []netip.Addr {
 	return slices.Compact(out)
 }
 
-// builder is a matrix while New computes it.
+// builder is the state of New.
 type builder struct {
 	Input
 	fabric *fabric.Fabric
@@ -123,8 +124,8 @@ type builder struct {
 	out    *Matrix
 }
 
-// New returns the matrix of a fabric, which must not change meanwhile. It fails if the input names
-// an unknown cluster or export.
+// New returns the matrix of a fabric, which must not change during the call. It fails if the input
+// names an unknown cluster or export.
 func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 	if in.Position == nil {
 		in.Position = func(string) string { return "" }
@@ -157,8 +158,8 @@ func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 	return b.out, nil
 }
 
-// chosen returns the named items, or all, at most as many as most, and the number of
-// omitted items.
+// chosen returns the named items, or all if none is named, but at most most items. It also returns
+// the number of omitted items.
 func chosen(named, all []string, most int) ([]string, int) {
 	if len(named) > 0 {
 		return named, len(all) - len(named)
@@ -167,7 +168,7 @@ func chosen(named, all []string, most int) ([]string, int) {
 	return shown, len(all) - len(shown)
 }
 
-// rows returns the exports without their cells: the topology's exports, and further exports
+// rows returns the exports without their cells: the exports of the topology, and further exports
 // that agents report.
 func (b *builder) rows() []Export {
 	var out []Export
@@ -276,8 +277,8 @@ func (b *builder) fill(row *Export) error {
 	return nil
 }
 
-// unresolved returns why the name of an export is not resolved in a cluster; empty if it is, or if
-// no agent reports it.
+// unresolved returns why the name of an export is not resolved in a cluster. It is empty if the
+// name is resolved, or if no agent reports it.
 func (b *builder) unresolved(cluster, id string) string {
 	if b.Reports == nil {
 		return ""
@@ -288,7 +289,7 @@ func (b *builder) unresolved(cluster, id string) string {
 	agents, mute, known := 0, 0, 0
 	for i := range b.Reports.Agents {
 		s := &b.Reports.Agents[i]
-		if s.Cluster != cluster || s.Digest == "" { // without a fabric yet
+		if s.Cluster != cluster || s.Digest == "" { // it has no fabric yet
 			continue
 		}
 		agents++

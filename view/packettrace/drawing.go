@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/view/swimlane"
 )
 
-// Paths returns the swimlanes of a trace: one path for each node where packets ended, and for
+// Paths returns the swimlanes of a trace: one path for each node where packets ended, and one for
 // the reply.
 func (t Trace) Paths() []swimlane.Path {
 	title := fmt.Sprintf("%s, %s: %s", t.First.Flow.Ingress, humanize.Plural(t.First.Flow.Packets, "packet"), t.Outcome)
@@ -34,7 +34,8 @@ func (t Trace) Paths() []swimlane.Path {
 	return out
 }
 
-// hopPaths extends a path from a hop to each of its ends. Via is the device that packets came by.
+// hopPaths extends a path from a hop to each of its ends. via is the device on which the packets
+// arrived.
 func hopPaths(w swimlane.Path, s *Hop, via string) []swimlane.Path {
 	texts := []string{humanize.Plural(s.Flow.Packets, "packet")}
 	if via == "" {

@@ -1,5 +1,5 @@
-// Package packettrace joins what the nodes of several clusters saw of packets into traces from
-// client to server, and writes them as text and as swimlanes. It is pure.
+// Package packettrace joins the observations of nodes in several clusters into traces of packets
+// from client to server, and formats traces as text and as swimlanes. It is pure.
 package packettrace
 
 import (
@@ -15,52 +15,53 @@ import (
 
 // Outcomes, from the worst to the best.
 const (
-	Dropped         = "dropped"    // on a node, which says where
-	Lost            = "vanished"   // sent to another node by one, and seen on none
-	Loop            = "circling"   // a node saw them again
-	WrongReturnPath = "astray"     // the answer went past the node that had translated the question
-	Unanswered      = "unanswered" // got there, over TCP, and nothing came back
+	Dropped         = "dropped"    // by a node, which reports where
+	Lost            = "vanished"   // a node sent them to another node, and no node observed them
+	Loop            = "circling"   // a node observed them a second time
+	WrongReturnPath = "astray"     // the reply bypassed the node that had translated the request
+	Unanswered      = "unanswered" // arrived over TCP, and no reply was observed
 	Unclear         = "unclear"    // sent to another node, whose observation is unknown
 	Arrived         = "arrived"
 )
 
-// NodeTrace is what one node saw. Start is when it began, by the clock of the caller.
+// NodeTrace is the observation of one node. Start is its start by the caller's clock.
 type NodeTrace struct {
 	status.Diagnosis
 	Start time.Time
 }
 
-// Trace is the path of like packets from a client to a server or back.
+// Trace is the path of similar packets from a client to a server or back.
 type Trace struct {
 	First   *Hop   `json:"first"`
-	Outcome string `json:"outcome"` // the worst of where its packets got to
-	// Answered says that something came back from the server.
+	Outcome string `json:"outcome"` // the worst outcome of its packets
+	// Answered reports whether a reply of the server was observed.
 	Answered bool `json:"answered,omitempty"`
 	// Answer is the last hop of the reply; nil without a reply, or if it arrived.
 	Answer *Hop `json:"answer,omitempty"`
-	// Resets are the packets by which the client refused an answer that went astray.
+	// Resets is the number of packets by which the client refused a reply on a wrong return
+	// path.
 	Resets int `json:"resets,omitempty"`
 }
 
-// Hop is what a node saw of the packets of a trace.
+// Hop is a node's observation of the packets of a trace.
 type Hop struct {
 	Cluster string           `json:"cluster"`
 	Node    string           `json:"node"`
 	Flow    status.FlowTrace `json:"flow"`
-	// Finding is why they ended here; nil = they did not.
+	// Finding is why the packets ended here; nil if they did not.
 	Finding *status.Finding `json:"finding,omitempty"`
 	// Outcome is the packets' outcome on the last node that observed them.
 	Outcome string `json:"outcome,omitempty"`
-	// Bypassed is the node (cluster/node) that translated the request, and that the reply which
-	// ended here did not come through; empty for other outcomes.
+	// Bypassed is the node (cluster/node) that translated the request, if the reply ended here
+	// and bypassed that node. It is empty for other outcomes.
 	Bypassed string `json:"bypassed,omitempty"`
-	Next     []*Hop `json:"next,omitempty"` // where they were seen then
-	// Policies are phrases that name the NetworkPolicies that may have dropped the packets here, as
-	// far as they are known.
+	Next     []*Hop `json:"next,omitempty"` // next nodes that observed the packets
+	// Policies are phrases that name the NetworkPolicies that may have dropped the packets
+	// here, if known.
 	Policies []string `json:"policies,omitempty"`
 
 	seen  *NodeTrace
-	later bool // another node saw them before
+	later bool // another node observed them before
 }
 
 // longest is the maximum number of hops of a trace; a longer trace is a loop.
@@ -78,7 +79,7 @@ func Correlate(seen []NodeTrace) []Trace {
 			traces = append(traces, j.trace(s))
 		}
 	}
-	for _, s := range j.hops { // packets that go round in circles begin nowhere
+	for _, s := range j.hops { // packets in a loop have no first hop
 		if !j.taken[s] {
 			traces = append(traces, j.trace(s))
 		}
@@ -107,12 +108,12 @@ func worse(a, b string) string {
 type joiner struct {
 	seen     []NodeTrace
 	hops     []*Hop
-	taken    map[*Hop]bool          // are in a trace
-	came     map[status.Ends][]*Hop // over a link
-	nodes    map[string]int         // that were queried, by cluster
-	gateways map[string]bool        // that were queried, by cluster/gateway
-	full     bool                   // some node did not follow all packets
-	from, to time.Time              // when all nodes looked
+	taken    map[*Hop]bool          // hops that are in a trace
+	came     map[status.Ends][]*Hop // hops by their packets that arrived over a link
+	nodes    map[string]int         // number of queried nodes, by cluster
+	gateways map[string]bool        // queried gateways, by cluster/gateway
+	full     bool                   // a node did not follow all packets
+	from, to time.Time              // time in which all nodes observed packets
 }
 
 func newJoiner(seen []NodeTrace) *joiner {
@@ -163,8 +164,8 @@ func isHawserDevice(name string) bool { return strings.HasPrefix(name, desired.D
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// after returns the next nodes' observations of the packets that a hop sent. Transit packets
-// reach the clusters after the next one unchanged as well; those are not next hops.
+// after returns the next nodes' observations of the packets that a hop sent. Transit packets reach
+// later clusters unchanged too; those nodes are not next hops.
 func (j *joiner) after(s *Hop) []*Hop {
 	all := j.behind(s)
 	if len(all) < 2 {
@@ -185,8 +186,8 @@ func (j *joiner) behind(s *Hop) []*Hop {
 	return slices.DeleteFunc(slices.Clone(j.came[s.Flow.Egress]), func(next *Hop) bool { return next.seen == s.seen || !joined(s, next) })
 }
 
-// joined reports whether packets of hop s may have reached hop next: within a cluster over
-// the same device or any network, between clusters over a tunnel.
+// joined reports whether packets of hop s may have reached hop next. Within a cluster they use the
+// same device or any network, between clusters a tunnel.
 func joined(s, next *Hop) bool {
 	out, in := s.Flow.Out, next.Flow.In
 	inside := strings.HasPrefix(out, desired.NodePrefix)
@@ -204,8 +205,8 @@ func (j *joiner) trace(s *Hop) Trace {
 	return Trace{First: first, Outcome: worst}
 }
 
-// walk follows packets from a hop and returns their worst outcome. A hop may be in several
-// traces; each trace has a copy.
+// walk follows packets from a hop and returns their worst outcome. A hop may be in several traces;
+// each trace has its own copy.
 func (j *joiner) walk(from *Hop, way []*Hop) (*Hop, string) {
 	j.taken[from] = true
 	way = append(slices.Clone(way), from)
@@ -237,8 +238,9 @@ func (j *joiner) end(s *Hop) string {
 	return Unclear
 }
 
-// allNodesAnswered reports whether all nodes answered to which a hop may have sent packets: from a worker
-// to the gateways, from a gateway to all nodes of its cluster, and to those behind its links.
+// allNodesAnswered reports whether all nodes responded to which a hop may have sent packets. A
+// worker sends to the gateways of its cluster, a gateway to all nodes of its cluster and to the
+// gateways behind its links.
 func (j *joiner) allNodesAnswered(s *Hop) bool {
 	switch {
 	case !strings.HasPrefix(s.Flow.Out, desired.NodePrefix):
@@ -249,7 +251,7 @@ func (j *joiner) allNodesAnswered(s *Hop) bool {
 	return j.nodes[s.Cluster] >= s.seen.Nodes
 }
 
-// followed says that all nodes to which a hop may have sent packets follow such ones.
+// followed reports whether all nodes to which a hop may have sent packets follow such packets.
 func (j *joiner) followed(s *Hop) bool {
 	inside := strings.HasPrefix(s.Flow.Out, desired.NodePrefix)
 	for _, other := range j.seen {
@@ -267,7 +269,7 @@ func follows(only []netip.Prefix, ends status.Ends) bool {
 	})
 }
 
-// address returns the address of an end, zero if end is not an address.
+// address returns the address of an end; zero if the end is not an address.
 func address(end string) netip.Addr {
 	if both, err := netip.ParseAddrPort(end); err == nil {
 		return both.Addr()
@@ -276,8 +278,8 @@ func address(end string) netip.Addr {
 	return addr
 }
 
-// watched says that all nodes looked when some packet came to a hop, and for long
-// enough afterwards.
+// watched reports whether all nodes were observing when a packet arrived at a hop, and for
+// maxTransitTime afterwards.
 func (j *joiner) watched(s *Hop) bool {
 	return slices.ContainsFunc([]float64{s.Flow.First, s.Flow.Middle, s.Flow.Last}, func(at float64) bool {
 		when := s.seen.Start.Add(seconds(at))

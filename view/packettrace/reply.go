@@ -42,7 +42,7 @@ func (j *joiner) joinReplies(traces []Trace) []Trace {
 	}
 	var out []Trace
 	for i, t := range traces {
-		// What drops these does right: no node knows the connection.
+		// A drop of these packets is correct, because no node knows the connection.
 		if of, is := refused[t.First.Flow.Ingress]; is && t.First.Flow.Resets == t.First.Flow.Packets {
 			traces[of].Resets += t.First.Flow.Packets
 			answers[i] = true
@@ -56,7 +56,7 @@ func (j *joiner) joinReplies(traces []Trace) []Trace {
 	return out
 }
 
-// hasPort reports whether an end is the server: reports omit the client's port.
+// hasPort reports whether an end is the server, because reports omit the client's port.
 func hasPort(end string) bool {
 	_, err := netip.ParseAddrPort(end)
 	return err == nil
@@ -75,9 +75,9 @@ func reverse(e status.Ends) status.Ends {
 	return status.Ends{Protocol: e.Protocol, From: e.To, To: e.From}
 }
 
-// past marks and returns the last hops of a reply on nodes other than the translating node. Only that
-// node can reverse the translation: without it the client gets a reply from an unknown address. The
-// hops are Unclear if the translating node may have forwarded the reply unseen.
+// past marks and returns the last hops of a reply on nodes other than the translating node. Only
+// that node can reverse the translation; otherwise the client gets a reply from an unknown address.
+// The hops are Unclear if the translating node may have forwarded the reply unobserved.
 func (j *joiner) past(question, answer *Hop) []*Hop {
 	asked := question.Flow
 	if asked.Ingress == asked.Egress {
@@ -98,8 +98,8 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 	return out
 }
 
-// noReplySeen reports whether a server of another cluster should have replied, and an
-// observing node would have seen the reply.
+// noReplySeen reports whether a server of another cluster should have replied, and an observing
+// node would have observed the reply.
 func (j *joiner) noReplySeen(t *Trace) bool {
 	return !j.full && t.First.Flow.Ingress.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Hop) bool {
 		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.seen.Prefixes, last.Flow.Egress) &&
@@ -107,7 +107,7 @@ func (j *joiner) noReplySeen(t *Trace) bool {
 	})
 }
 
-// leaves are the last hops.
+// leaves returns the last hops.
 func leaves(s *Hop) []*Hop {
 	if len(s.Next) == 0 {
 		return []*Hop{s}

@@ -8,15 +8,15 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Report is the result of hawser diagnose: its JSON form, and the source of its text, its
-// drawings and its page.
+// Report is the result of hawser diagnose. It is the JSON output, and the source of the text, the
+// drawings and the page.
 type Report struct {
-	Traces      []Trace              `json:"traces"` // what went wrong first, then the most packets
-	Nodes       []status.Diagnosis   `json:"nodes"`  // by cluster and node
+	Traces      []Trace              `json:"traces"` // failed ones first, then those with the most packets
+	Nodes       []status.Diagnosis   `json:"nodes"`  // sorted by cluster and node
 	Unreachable []status.Unreachable `json:"unreachable,omitempty"`
 }
 
-// NewReport joins what the nodes saw.
+// NewReport joins the observations of the nodes.
 func NewReport(nodes []NodeTrace, unreachable []status.Unreachable) *Report {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b NodeTrace) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
@@ -28,18 +28,18 @@ func NewReport(nodes []NodeTrace, unreachable []status.Unreachable) *Report {
 	return r
 }
 
-// Failed reports whether some packets are known not to have arrived.
+// Failed reports whether some packets certainly did not arrive.
 func (r *Report) Failed() bool { return slices.ContainsFunc(r.Traces, Trace.failed) }
 
 func (t Trace) failed() bool { return t.Outcome != Arrived && t.Outcome != Unclear }
 
-// Packets returns how many packets were followed.
+// Packets returns the number of followed packets.
 func (r *Report) Packets() int {
 	packets, _ := r.totals()
 	return packets
 }
 
-// totals returns the number of packets followed, and for how many seconds at most.
+// totals returns the number of followed packets and the longest duration in seconds.
 func (r *Report) totals() (packets int, longest float64) {
 	for i := range r.Nodes {
 		packets, longest = packets+r.Nodes[i].Packets, max(longest, r.Nodes[i].Seconds)
@@ -47,8 +47,8 @@ func (r *Report) totals() (packets int, longest float64) {
 	return packets, longest
 }
 
-// PolicyHops returns the hops where a NetworkPolicy may have dropped packets: another program's rule
-// or none dropped them there, or the server did not answer.
+// PolicyHops returns the hops where a NetworkPolicy may have dropped packets: a rule of another
+// program or no known rule dropped them, or the server did not reply.
 func (r *Report) PolicyHops() []*Hop {
 	var out []*Hop
 	var visit func(s *Hop, unanswered bool)
@@ -71,11 +71,10 @@ func (r *Report) PolicyHops() []*Hop {
 	return out
 }
 
-// Sources returns the source addresses of the packets of a hop, before and after translation.
+// Sources returns the source addresses of a hop's packets, before and after translation.
 func (s *Hop) Sources() []netip.Addr { return addresses(s.Flow.Ingress.From, s.Flow.Egress.From) }
 
-// Destinations returns the destination addresses of the packets of a hop, before and after
-// translation.
+// Destinations returns the destination addresses of a hop's packets, before and after translation.
 func (s *Hop) Destinations() []netip.Addr { return addresses(s.Flow.Ingress.To, s.Flow.Egress.To) }
 
 func addresses(ends ...string) []netip.Addr {

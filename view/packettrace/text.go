@@ -53,7 +53,7 @@ func (r *Report) Text() string {
 	for _, t := range r.Traces {
 		if t.Outcome == Arrived {
 			if arrived++; arrived == 1 {
-				out.WriteString("\n") // one line each, behind what has trouble
+				out.WriteString("\n") // one line each, after the failed ones
 			}
 			if arrived <= maxArrived {
 				var path []string
@@ -120,7 +120,7 @@ func writeHop(out *strings.Builder, s *Hop, margin string) {
 	}
 }
 
-// endText returns why packets were not seen after a hop, and what to do; empty if they were.
+// endText returns why packets were not observed after a hop, and the next step; empty if they were.
 func endText(s *Hop) (why, do string) {
 	switch s.Outcome {
 	case Dropped:

@@ -1,5 +1,5 @@
-// Package swimlane draws the path of packets as swim-lanes: one lane for each node, one row for
-// each thing that happens there, with the rule where a packet ended in red. It is pure.
+// Package swimlane draws the path of packets as swimlanes: one lane per node and one row per event,
+// with the rule where a packet ended in red. It is pure.
 package swimlane
 
 import (
@@ -11,36 +11,36 @@ import (
 	"hawser.dev/hawser/internal/svg"
 )
 
-// Event is one thing that happens to packets on their way.
+// Event is an event on the path of packets.
 type Event struct {
-	Swimlane string   // where: a node, or another object with its own lane
-	Texts    []string // what, the first line in bold
+	Swimlane string   // a node, or another object with its own lane
+	Texts    []string // description, the first line in bold
 	Tone     svg.Tone // svg.Bad where the packets ended
-	Via      string   // how they got here; empty in the same lane, or if unknown
+	Via      string   // how they arrived; empty if in the same lane or unknown
 }
 
-// Path is one path of packets.
+// Path is a path of packets.
 type Path struct {
 	Title  string
-	Tone   svg.Tone // of the title: whether they got there
+	Tone   svg.Tone // of the title: whether the packets arrived
 	Events []Event
 }
 
-// What a drawing measures, in pixels.
+// Dimensions of a drawing, in pixels.
 const (
 	margin    = 24.0
 	laneGap   = 16.0
 	laneLeast = 190.0
 	laneMost  = 340.0
 	head      = 34.0 // of a lane
-	rowGap    = 30.0 // between two rows, where arrows are
+	rowGap    = 30.0 // between two rows, for the arrows
 	lineSpace = 17.0
 	pad       = 10.0
-	charWidth = 6.7 // of a text of size 12, about
-	maxLines  = 8   // of a step
+	charWidth = 6.7 // approximate, of a text of size 12
+	maxLines  = 8   // of an event
 )
 
-// Draw draws paths, one below the other.
+// Draw draws the paths one below the other.
 func Draw(title string, paths []Path) *svg.Drawing {
 	d := &svg.Drawing{About: fmt.Sprintf("%s: %d paths", title, len(paths))}
 	if len(paths) == 1 {
@@ -71,7 +71,7 @@ func (w *Path) Lanes() []string {
 	return out
 }
 
-// draw adds a path to a drawing at height y and returns the height of its end.
+// draw adds a path to a drawing at height y and returns the height where it ends.
 func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	for _, line := range wrap(w.Title, 110) {
 		d.Texts = append(d.Texts, svg.Text{X: margin, Y: y + 14, Size: 14, Bold: true, Tone: w.Tone, Anchor: "start", Text: line})
@@ -96,7 +96,7 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	}
 	top := y
 	y += head
-	from, bottom := "", 0.0 // of the step before
+	from, bottom := "", 0.0 // lane and bottom of the previous event
 	for i := range w.Events {
 		s := &w.Events[i]
 		lines := s.lines(width)
@@ -124,7 +124,7 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	return y
 }
 
-// arrow leads from under a step to over the next one, and says over what.
+// arrow draws an arrow from an event to the next event, with its Via as label.
 func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 	if x1 == x2 {
 		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.Via})
@@ -145,7 +145,7 @@ func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: cut(to.Via, int(room))})
 }
 
-// width returns the width of a lane: the width of the longest text, within limits.
+// width returns the width of a path's lanes: the width of the longest text, within limits.
 func (w *Path) width() float64 {
 	widest := laneLeast
 	for _, s := range w.Events {
@@ -161,8 +161,8 @@ type line struct {
 	bold bool
 }
 
-// lines returns the lines of an event in a lane of the width. The tooltip shows text that
-// does not fit.
+// lines returns the lines of an event in a lane of the width. The tooltip shows text that does not
+// fit.
 func (s *Event) lines(width float64) []line {
 	var out []line
 	for i, t := range s.Texts {
@@ -177,7 +177,7 @@ func (s *Event) lines(width float64) []line {
 	return out
 }
 
-// wrap breaks a text into lines of at most some characters, at spaces where it has some.
+// wrap breaks a text into lines of at most most characters, at spaces if possible.
 func wrap(text string, most int) []string {
 	most = max(most, 8)
 	var out []string

@@ -13,9 +13,9 @@ import (
 )
 
 // HTML returns the page with the snapshot embedded: one file that makes no request. Its policy
-// admits its own script and styles, by their digests, and nothing else.
+// allows only its own script and styles, by their digests.
 func (p *Snapshot) HTML() ([]byte, error) {
-	// json.Marshal escapes <, >, &, U+2028 and U+2029, so that no text ends the element.
+	// json.Marshal escapes <, >, &, U+2028 and U+2029, so text cannot end the script element.
 	data, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("write snapshot: %w", err)
@@ -46,7 +46,7 @@ func digest(text string) string {
 func pageFile(name string) string {
 	raw, err := page.ReadFile(path.Join("page", name))
 	if err != nil {
-		panic(err) // embedded at build time
+		panic(err) // cannot fail: the file is embedded
 	}
 	return string(raw)
 }
@@ -56,8 +56,8 @@ var (
 	exportPattern = regexp.MustCompile(`(?m)^export ((?:async )?(?:function|const) (\w+))`)
 )
 
-// bundle returns a module of the page and its imports as one script. Each module becomes a
-// function that returns its exports.
+// bundle returns a module of the page and its imports as one script. Each module becomes a function
+// that returns its exports.
 func bundle(name string) string {
 	var out strings.Builder
 	out.WriteString("'use strict';\n")

@@ -12,19 +12,18 @@ import (
 	"strings"
 )
 
-// policy is what a browser may load and do for the page: nothing that is not from here, no
-// script and no style in the page itself, no frame around it.
+// policy is the content security policy of the page: only resources of this origin, no inline
+// script and style, no frames.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// tokenHeader has the token in requests of the page. Browsers never send it by themselves, and
-// scripts of other origins cannot send it. An ingress keeps Authorization for itself.
+// tokenHeader is the request header of the token. Browsers never send it by themselves, and scripts
+// of other origins cannot send it. An ingress may use Authorization for itself.
 const tokenHeader = "Hawser-Token"
 
-// LeastToken is the minimum length of a user's token in characters: 128 bits in
-// hexadecimal.
+// LeastToken is the minimum length of a user's token in characters: 128 bits in hexadecimal.
 const LeastToken = 32
 
-// CheckToken returns an error if text cannot be a token, which appears in URLs and headers.
+// CheckToken returns an error if text is not allowed as a token, which appears in URLs and headers.
 func CheckToken(text string) error {
 	switch {
 	case len(text) < LeastToken:
@@ -39,11 +38,11 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 // requireAuth refuses requests that other sites cause.
 //
-// Host must name the loopback address or one of Config.Hosts: a page elsewhere whose name was
-// changed to point here (DNS rebinding) has another name. The port is not checked, as ssh -L may
-// use another port. Origin and Sec-Fetch-Site expose other sites and other ports of this machine;
-// they may navigate a browser here, and nothing else. The same holds for requests with the token,
-// as an ingress may add it to every request of a browser.
+// Host must be the loopback address or one of Config.Hosts. A foreign page whose name was changed
+// to resolve to this server (DNS rebinding) sends another name. The port is not checked, because
+// ssh -L may use another port. Origin and Sec-Fetch-Site reveal other sites and other ports of this
+// machine; these may only navigate a browser to the page. The same holds for requests with the
+// token, because an ingress may add it to every request of a browser.
 func (s *Server) requireAuth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -72,7 +71,7 @@ func (s *Server) requireAuth(next http.Handler) http.Handler {
 	})
 }
 
-// probe answers kubelet, which has no token: it reports only whether the page has content.
+// probe responds to the kubelet, which has no token. It only reports whether the page has content.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" && s.config.Probe() != nil {
 		http.Error(w, "not ready", http.StatusServiceUnavailable)
@@ -81,8 +80,8 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// authenticate refuses requests without the token. It is in no cookie: browsers send cookies to
-// every port of a host.
+// authenticate refuses requests without the token. The token is not in a cookie, because browsers
+// send cookies to every port of a host.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -95,8 +94,9 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// endedTLS says that a browser speaks HTTPS to the ingress that sent a request on. A browser
-// cannot be made to say it for a page elsewhere, and who says it for himself deceives himself.
+// endedTLS reports whether the browser uses HTTPS to the ingress that forwarded a request. Other
+// sites cannot make a browser send this header. A client that sends it itself only affects its own
+// requests.
 func endedTLS(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" }
 
 // nameOf returns the name of a Host header without its port.
@@ -107,7 +107,7 @@ func nameOf(host string) string {
 	return host
 }
 
-// loopbackName says that a Host header names this machine's loopback address.
+// loopbackName reports whether a Host header names this machine's loopback address.
 func loopbackName(host string) bool {
 	name := nameOf(host)
 	if strings.EqualFold(name, "localhost") {
@@ -117,9 +117,9 @@ func loopbackName(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// ownOrigin says that a request comes from this page, or from a person who opens it. What
-// changes something must say where it is from. A page that was given a name may have an
-// ingress before it that ends TLS; http of the same name is another origin then.
+// ownOrigin reports whether a request comes from this page, or from a user who opens it. A request
+// that changes something must have an Origin. If the page has a configured host name (given), an
+// ingress may terminate TLS for it; then http with the same name is another origin.
 func ownOrigin(r *http.Request, given bool) bool {
 	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead

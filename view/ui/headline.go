@@ -13,30 +13,30 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// Problem is a line of the headline. The page links Subject to what it names. All texts come from
-// clusters, so they are shown as text.
+// Problem is a line of the headline. The page links Subject to the object of that name. All texts
+// come from clusters, so the page shows them as plain text.
 type Problem struct {
 	Severity string `json:"severity"`          // error | warning
 	Subject  string `json:"subject,omitempty"` // g2/g2-gw
 	Text     string `json:"text"`              // does not answer
-	// Since is when it began, as far as the page knows; nil if unknown.
+	// Since is the start of the problem; nil if unknown.
 	Since       *time.Time `json:"since,omitempty"`
-	Consequence string     `json:"note,omitempty"` // what follows from it: gateway b is down
-	// Detail is the reason, in the words of the agent or of the connection.
+	Consequence string     `json:"note,omitempty"` // consequence: gateway b is down
+	// Detail is the reason, as the agent or the connection reports it.
 	Detail  string     `json:"detail,omitempty"`
 	Cluster string     `json:"cluster,omitempty"`
 	Node    string     `json:"node,omitempty"`
 	Link    *[2]string `json:"link,omitempty"`
 }
 
-// manySilent is the number of silent agents of a cluster above which they are one problem.
+// manySilent is the number of silent agents above which a cluster has one common problem.
 const manySilent = 3
 
-// maxProblems bounds the headline: the page shows a few, and the findings have all.
+// maxProblems bounds the headline. The page shows a few problems, and the findings have all.
 const maxProblems = 20
 
 // headline returns the problems, the worst first: silent agents, gateways without a link, links
-// that are down for another reason, problems that the APIs of the clusters or agents report.
+// that are down for another reason, and problems that the clusters' APIs or agents report.
 func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem {
 	if !r.HasAgents {
 		return []Problem{}
@@ -66,15 +66,16 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 		made.Detail = brokenReason(l.Between, r.Agents)
 		out = append(out, made)
 	}
-	seen := map[string]bool{} // several agents may report one text
+	seen := map[string]bool{} // several agents may report the same text
 	for _, found := range problems {
-		// The map shows clusters that do not answer and links that are down.
+		// The map already shows unreachable clusters and links that are down.
 		if found.Severity == health.Info || found.Code == health.CodeUnreachable || found.Code == health.CodeLinksDown || seen[found.Text] {
 			continue
 		}
 		seen[found.Text] = true
 		p := headlineProblem(found)
-		// The API often knows why an agent is silent: its node is off, its image is missing.
+		// The API often has the reason for a silent agent: its node is off, its image is
+		// missing.
 		if i := slices.IndexFunc(out, func(o Problem) bool {
 			return p.Node != "" && o.Cluster == p.Cluster && o.Node == p.Node && o.Text != ""
 		}); i >= 0 {
@@ -87,7 +88,7 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 	return out[:min(len(out), maxProblems)]
 }
 
-// headlineProblem returns a problem as a line of the headline.
+// headlineProblem converts a problem to a line of the headline.
 func headlineProblem(p health.Problem) Problem {
 	out := Problem{Severity: severityOf(p), Subject: subjectOf(p), Consequence: p.Text, Cluster: p.Cluster, Node: p.Node}
 	if p.Next != "" {
@@ -96,7 +97,7 @@ func headlineProblem(p health.Problem) Problem {
 	return out
 }
 
-// severityOf returns the severity of a problem for the page, which has two.
+// severityOf returns the severity of a problem on the page, which has only two.
 func severityOf(p health.Problem) string {
 	if p.Severity == health.Error {
 		return Error
@@ -119,7 +120,7 @@ func joinTexts(a, b string) string {
 	return a + "; " + b
 }
 
-// silences returns the problems of agents that do not answer.
+// silences returns the problems of agents that do not respond.
 func silences(m *clustermap.Map, r Reports) []Problem {
 	if len(r.Agents) == 0 && len(r.Unreachable) > 0 {
 		all := Problem{Severity: Error, Subject: "No agent answers", Consequence: "the states of clusters and links are unknown", Detail: r.Unreachable[0].Error}
@@ -148,7 +149,7 @@ func silences(m *clustermap.Map, r Reports) []Problem {
 			continue
 		case u.Cluster != "" && count[u.Cluster] > manySilent:
 			made.Subject, made.Text, made.Node = "cluster "+u.Cluster, fmt.Sprintf("%d of its agents do not answer", count[u.Cluster]), ""
-			whole[u.Cluster] = true // named once
+			whole[u.Cluster] = true // only reported once
 		default:
 			made.Subject, made.Text, made.Consequence = agentName(u), "does not answer", gatewayNote(m, r, u)
 		}
@@ -157,7 +158,7 @@ func silences(m *clustermap.Map, r Reports) []Problem {
 	return out
 }
 
-// agentName returns the name of an agent for users: its node, or how it is reached.
+// agentName returns the name of an agent for users: its node, or its address.
 func agentName(u *status.Unreachable) string {
 	switch {
 	case u.Node == "":
@@ -168,7 +169,7 @@ func agentName(u *status.Unreachable) string {
 	return u.Cluster + "/" + u.Node
 }
 
-// gatewayNote returns what the silence of an agent means for the gateway on its node.
+// gatewayNote returns the effect of a silent agent on the gateway of its node.
 func gatewayNote(m *clustermap.Map, r Reports, u *status.Unreachable) string {
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
@@ -188,7 +189,7 @@ func gatewayNote(m *clustermap.Map, r Reports, u *status.Unreachable) string {
 	return ""
 }
 
-// located returns agents with the clusters that follow from the nodes of gateways.
+// located returns the agents with missing clusters filled in, by the nodes of gateways.
 func located(f *fabric.Fabric, list []status.Unreachable) []status.Unreachable {
 	out := append([]status.Unreachable{}, list...)
 	for i := range out {
@@ -212,7 +213,7 @@ func isAgentOf(u *status.Unreachable, r Reports, cluster, gateway, node string) 
 	return u.Node == node || slices.ContainsFunc(r.Old, func(s status.Status) bool { return s.Cluster == cluster && s.Node == u.Node && s.Gateway == gateway })
 }
 
-// silentGateways returns the gateways (cluster/gateway) whose agents do not answer.
+// silentGateways returns the gateways (cluster/gateway) whose agents do not respond.
 func silentGateways(f *fabric.Fabric, r Reports) map[string]bool {
 	out := map[string]bool{}
 	for i := range r.Unreachable {
@@ -230,7 +231,7 @@ func silentGateways(f *fabric.Fabric, r Reports) map[string]bool {
 	return out
 }
 
-// brokenReason returns the first pair of gateways of a link that is not connected, and why.
+// brokenReason returns the first pair of gateways of a link that is not connected, with the reason.
 func brokenReason(between [2]string, agents []status.Status) string {
 	for i := range agents {
 		for j := range agents[i].Connections {
@@ -248,7 +249,7 @@ func brokenReason(between [2]string, agents []status.Status) string {
 	return ""
 }
 
-// summary returns what answers and what is up, in words.
+// summary returns a text about the agents that respond and the links that are up.
 func summary(m *clustermap.Map, r Reports) string {
 	if !r.HasAgents {
 		return ""

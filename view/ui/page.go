@@ -13,11 +13,11 @@ var page embed.FS
 
 const indexFile = "index.html"
 
-// pageFiles are the names of what the page is made of, but for its beginning.
+// pageFiles returns the names of the page's files except index.html.
 func pageFiles() []string {
 	entries, err := fs.ReadDir(page, "page")
 	if err != nil {
-		panic(err) // it is built in
+		panic(err) // cannot fail: the files are embedded
 	}
 	var names []string
 	for _, e := range entries {
@@ -28,8 +28,8 @@ func pageFiles() []string {
 	return names
 }
 
-// serveFile serves one file of the page. There is no other way to its files, and so none to
-// others.
+// serveFile serves one file of the page. No handler serves a path from the request, so no other
+// file is accessible.
 func serveFile(name string) http.HandlerFunc {
 	types := map[string]string{
 		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
@@ -38,6 +38,6 @@ func serveFile(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", types[path.Ext(name)])
 		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-		_, _ = w.Write(raw) // a browser that went away needs nothing
+		_, _ = w.Write(raw) // ignore a client that disconnected
 	}
 }

@@ -26,7 +26,7 @@ const (
 	Warning = "warning"
 )
 
-// Finding is a problem that a user should know of.
+// Finding is a problem that the page reports to users.
 type Finding struct {
 	By       string `json:"by"`       // validate | agents | verify
 	Severity string `json:"severity"` // error | warning
@@ -35,7 +35,7 @@ type Finding struct {
 	Hint     string `json:"hint,omitempty"`
 }
 
-// Version is what runs on one node.
+// Version is the software that runs on one node.
 type Version struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
@@ -45,7 +45,7 @@ type Version struct {
 	Ready   bool   `json:"ready"`
 }
 
-// Verification is the result of hawser verify, and when it ran.
+// Verification is the result of hawser verify with its time.
 type Verification struct {
 	StartedAt   time.Time             `json:"startedAt"`
 	Ended       time.Time             `json:"ended"`
@@ -55,7 +55,7 @@ type Verification struct {
 	SHA256 string `json:"sha256"`
 }
 
-// NewVerification returns the verification of what nodes reached.
+// NewVerification returns the verification of the nodes' results.
 func NewVerification(start, ended time.Time, nodes []status.Verification, unreachable []status.Unreachable) (*Verification, error) {
 	raw, err := json.Marshal(nodes)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *Snapshot) findings() findingsPart {
 		out.Versions = append(out.Versions, Version{Cluster: s.Cluster, Node: s.Node, Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Ready: s.Ready})
 	}
 	for _, found := range p.problems {
-		if found.Code != health.CodeUnreachable { // its agents are unreachable, too
+		if found.Code != health.CodeUnreachable { // its agents are unreachable too
 			add("agents", severityOf(found), subjectOf(found), found.Text, found.Next)
 		}
 	}
@@ -116,7 +116,8 @@ func (p *Snapshot) HasErrors() bool {
 	return slices.ContainsFunc(p.findings().Findings, func(f Finding) bool { return f.Severity == Error })
 }
 
-// matrix returns who reaches which export, of the named clusters and exports; of all if none is.
+// matrix returns who can reach which export, for the named clusters and exports; for all if none is
+// named.
 func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
 	in := matrix.Input{Position: p.set.PositionOf, Clusters: clusters, Exports: exports}
 	if table := p.links(); table != nil {
@@ -125,7 +126,7 @@ func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
 			return first.Local, first.Remote, ok
 		}
 	}
-	if p.head.Live && p.head.LiveCluster == "" { // what one cluster's agents report is not enough
+	if p.head.Live && p.head.LiveCluster == "" { // the reports of one cluster's agents are not enough
 		in.Reports = &access.AgentReports{Agents: p.agents, Unreachable: map[string]string{}}
 		for _, u := range p.head.Unreachable {
 			if name, _, _ := strings.Cut(u.Agent, "/"); name != "" {
@@ -136,10 +137,11 @@ func (p *Snapshot) matrix(clusters, exports []string) (*matrix.Matrix, error) {
 	return matrix.New(p.set.Fabric, in)
 }
 
-// maxTable is the number of clusters up to which the preferred gateways of each pair are computed.
+// maxTable is the maximum number of clusters for which the preferred gateways of each pair are
+// computed.
 const maxTable = 300
 
-// links returns the preferred link of each pair of clusters; nil for too many of them.
+// links returns the preferred link of each pair of clusters; nil if there are too many clusters.
 func (p *Snapshot) links() *peerhealth.Preferences {
 	if len(p.set.Fabric.Clusters) > maxTable {
 		return nil
@@ -147,7 +149,7 @@ func (p *Snapshot) links() *peerhealth.Preferences {
 	return peerhealth.NewTable(p.set.Fabric, nil)
 }
 
-// pathView is how one cluster sends to another.
+// pathView is the path from one cluster to another.
 type pathView struct {
 	To       string   `json:"to"`
 	Through  []string `json:"transit,omitempty"` // transit clusters
@@ -155,11 +157,12 @@ type pathView struct {
 	Rank     string   `json:"rank,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	LastMove string   `json:"lastMove,omitempty"`
-	// Reported is whether an agent reported the path; otherwise it is the path while all links are up.
+	// Reported reports whether an agent reported the path. Otherwise it is the path while all
+	// links are up.
 	Reported bool `json:"reported"`
 }
 
-// paths returns how a cluster of the fabric sends to each other one, by their names.
+// paths returns the paths from a cluster of the fabric to all other clusters, sorted by name.
 func (p *Snapshot) paths(name string, table *peerhealth.Preferences) []pathView {
 	reported := map[string]status.Path{}
 	for i := range p.agents {
@@ -188,13 +191,13 @@ func (p *Snapshot) paths(name string, table *peerhealth.Preferences) []pathView 
 	return paths
 }
 
-// tracesPart is the answer of POST /api/diagnose: the traces and a drawing of each.
+// tracesPart is the response of POST /api/diagnose: the traces and a drawing of each.
 type tracesPart struct {
 	*packettrace.Report
 	Drawings []*svg.Drawing `json:"drawings"`
 }
 
-// maxDrawings is the number of traces that are drawn.
+// maxDrawings is the maximum number of traces with a drawing.
 const maxDrawings = 40
 
 func drawTraces(r *packettrace.Report) *tracesPart {
@@ -208,13 +211,13 @@ func drawTraces(r *packettrace.Report) *tracesPart {
 	return out
 }
 
-// Limits of what a file holds. Above them the page names the command that has the rest.
+// Limits of a report file. Above them the page names the command that returns the rest.
 const (
 	maxPathClusters = 64     // clusters whose paths to each other are in a file
 	maxConnections  = 20_000 // connections of all agents
 )
 
-// document is a snapshot with all its parts: the JSON form of hawser report.
+// document is a complete snapshot: the JSON form of hawser report.
 type document struct {
 	fullUpdate
 	Matrix *matrix.Matrix `json:"matrix"`
@@ -224,7 +227,7 @@ type document struct {
 	Traces *tracesPart           `json:"traces,omitempty"`
 }
 
-// MarshalJSON writes the snapshot with all its parts.
+// MarshalJSON encodes the snapshot with all its parts.
 func (p *Snapshot) MarshalJSON() ([]byte, error) {
 	d := document{fullUpdate: p.full(), findingsPart: p.findings(), Nodes: append([]status.Status{}, p.agents...), Paths: map[string][]pathView{}, Traces: drawTraces(p.traces)}
 	var err error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// publisher holds the newest snapshot, and makes new ones while a page watches.
+// publisher has the newest snapshot, and creates new snapshots while a client watches.
 type publisher struct {
 	config Config
 
@@ -62,8 +62,8 @@ func (f *publisher) watch() func() {
 	}
 }
 
-// current returns the newest snapshot, and a channel that is closed when a newer one exists. The
-// first snapshot is of the files alone: agents take longer.
+// current returns the newest snapshot, and a channel that is closed when a newer snapshot exists.
+// The first snapshot only has the data of files, because agents take longer.
 func (f *publisher) current(ctx context.Context) (*Snapshot, <-chan struct{}) {
 	f.mu.Lock()
 	now, changed := f.now, f.changed
@@ -77,7 +77,7 @@ func (f *publisher) current(ctx context.Context) (*Snapshot, <-chan struct{}) {
 	return now, changed
 }
 
-// refresh makes a new snapshot and publishes it.
+// refresh creates a new snapshot and publishes it.
 func (f *publisher) refresh(ctx context.Context, ask bool) {
 	f.looking.Lock()
 	defer f.looking.Unlock()
@@ -85,7 +85,7 @@ func (f *publisher) refresh(ctx context.Context, ask bool) {
 	before := f.now
 	f.mu.Unlock()
 	if before != nil && !ask {
-		return // another goroutine just made one
+		return // another goroutine just created one
 	}
 	var trouble []string
 	set, err := f.config.Source.Clusterset(ctx)

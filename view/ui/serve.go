@@ -15,11 +15,12 @@ func (s *Server) serveMap(w http.ResponseWriter, r *http.Request) {
 	s.send(w, p.full(), nil)
 }
 
-// beat is the maximum time between events, so that a page notices a lost connection.
+// beat is the maximum time between events, by which a page detects a lost connection.
 const beat = time.Second
 
-// serveEvents sends changes to a page as server-sent events: the event whole first and when
-// the clusters differ, otherwise the event change. A slow page gets several changes as one.
+// serveEvents sends changes to a page as server-sent events. The first event, and each event after
+// the set of clusters changed, is whole; other events are change. A slow page receives several
+// changes as one.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer s.publisher.watch()()
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -59,7 +60,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveCluster answers GET /api/cluster?name=g1: how it sends to each other one.
+// serveCluster handles GET /api/cluster?name=g1, the paths from the cluster to all others.
 func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
 	name := r.URL.Query().Get("name")
@@ -71,8 +72,8 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 	s.send(w, map[string]any{"name": name, "paths": p.paths(name, p.links())}, nil)
 }
 
-// serveMatrix answers GET /api/matrix: who reaches which export; of some clusters and exports
-// with cluster=g1 and export=shop/web, which may be repeated.
+// serveMatrix handles GET /api/matrix, who can reach which export. The repeatable parameters
+// cluster=g1 and export=shop/web select clusters and exports.
 func (s *Server) serveMatrix(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
 	made, err := p.matrix(r.URL.Query()["cluster"], r.URL.Query()["export"])
@@ -82,7 +83,7 @@ func (s *Server) serveMatrix(w http.ResponseWriter, r *http.Request) {
 	s.send(w, made, err)
 }
 
-// serveFindings answers GET /api/findings: problems and versions.
+// serveFindings handles GET /api/findings, problems and versions.
 func (s *Server) serveFindings(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
 	s.send(w, p.findings(), nil)
@@ -91,11 +92,12 @@ func (s *Server) serveFindings(w http.ResponseWriter, r *http.Request) {
 // nodePart is the last report of an agent.
 type nodePart struct {
 	*status.Status
-	// LastAnswer is the time of the report if the agent does not answer now; otherwise nil.
+	// LastAnswer is the time of the report if the agent currently does not respond; otherwise
+	// nil.
 	LastAnswer *time.Time `json:"lastAnswer,omitempty"`
 }
 
-// serveNode answers GET /api/node?cluster=g1&node=g1-gw: its agent's last report.
+// serveNode handles GET /api/node?cluster=g1&node=g1-gw, the last report of the node's agent.
 func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
 	q := r.URL.Query()
@@ -110,13 +112,13 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	s.send(w, nil, userError{fmt.Sprintf("no agent of node %q in cluster %q answered", q.Get("node"), q.Get("cluster"))})
 }
 
-// How long packets may be followed from the page.
+// Limits of the time in which the page can follow packets.
 const (
 	leastTrace = 2 * time.Second
 	mostTrace  = time.Minute
 )
 
-// serveDiagnosis answers POST /api/diagnose?for=5s&export=shop/web: agents follow packets.
+// serveDiagnosis handles POST /api/diagnose?for=5s&export=shop/web: agents follow packets.
 func (s *Server) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	long, err := time.ParseDuration(q.Get("for"))

@@ -17,18 +17,18 @@ import (
 	"hawser.dev/hawser/view/packettrace"
 )
 
-// Snapshot is what the page shows of a clusterset at one time. Clusters and links are separate
-// pieces of JSON, which the server compares with the previous snapshot. Full snapshots of
-// hawser report have a Verification or Traces, too.
+// Snapshot is the content of the page at one time. Clusters and links are separate pieces of JSON,
+// which the server compares with the previous snapshot. Snapshots of hawser report may also have a
+// Verification or Traces.
 type Snapshot struct {
 	head     head
 	set      *Clusterset
 	drawn    *clustermap.Map // of set, without states
 	layout   clustermap.Layout
-	agents   []status.Status            // that answer
-	old      []status.Status            // the last reports of the others
-	problems []health.Problem           // that APIs and agents report
-	order    []string                   // of clusters and links, by key
+	agents   []status.Status            // of agents that respond
+	old      []status.Status            // last reports of the other agents
+	problems []health.Problem           // reported by APIs and agents
+	order    []string                   // keys of clusters and links
 	pieces   map[string]json.RawMessage // by key: cluster/NAME, link/A/B
 	counters map[string]counter         // by cluster/gateway/cluster/gateway
 	verified *Verification              // nil if nothing was verified
@@ -40,49 +40,50 @@ type head struct {
 	Clusterset  string               `json:"clusterset"`
 	Shape       string               `json:"shape"`
 	MeshImplied bool                 `json:"meshImplied"`
-	Version     string               `json:"version"` // of the hawser that made it
-	Sources     []string             `json:"sources"` // what the page shows: files, branch, agents
-	Digest      string               `json:"digest"`  // of the layout
+	Version     string               `json:"version"` // of the hawser that created it
+	Sources     []string             `json:"sources"` // sources of the page: files, branch, agents
+	Digest      string               `json:"digest"`  // digest of the layout
 	Width       float64              `json:"width"`
 	Height      float64              `json:"height"`
-	Cards       bool                 `json:"cards"`                 // there is room for a card for each cluster
-	Live        bool                 `json:"live"`                  // agents are asked
-	LiveCluster string               `json:"liveCluster,omitempty"` // the only cluster whose agents are asked
+	Cards       bool                 `json:"cards"`                 // clusters are cards; otherwise they are dots
+	Live        bool                 `json:"live"`                  // agents are queried
+	LiveCluster string               `json:"liveCluster,omitempty"` // the only cluster whose agents are queried
 	HiddenViews []string             `json:"hiddenViews,omitempty"` // see NewSnapshot
 	Unreachable []status.Unreachable `json:"unreachable"`
 	Error       string               `json:"error,omitempty"` // why the files or the agents could not be read
 	Problems    []Problem            `json:"problems"`        // the headline, the worst first
-	Summary     string               `json:"summary"`         // what answers and is up, in words
-	// At is when the facts were read, RFC 3339.
+	Summary     string               `json:"summary"`         // text about the agents that respond and the links that are up
+	// At is the time at which the facts were read, in RFC 3339.
 	At time.Time `json:"at"`
 }
 
-// cluster is a cluster of the map with its place.
+// cluster is a cluster of the map with its position.
 type cluster struct {
 	clustermap.Cluster
 	X      float64 `json:"x"`
 	Y      float64 `json:"y"`
 	Angle  float64 `json:"angle"`
 	Source string  `json:"source,omitempty"` // file:line
-	Nodes  []node  `json:"nodes,omitempty"`  // whose agents answered, by name
+	Nodes  []node  `json:"nodes,omitempty"`  // nodes whose agents responded, sorted by name
 	// Problems counts the errors that the cluster's API reports.
 	Problems int `json:"problems,omitempty"`
 }
 
-// node is a node whose agent answered once.
+// node is a node whose agent has responded once.
 type node struct {
 	Name    string `json:"name"`
 	Gateway string `json:"gateway,omitempty"`
 	Ready   bool   `json:"ready"`
-	// LastAnswer is the time of its last answer if it does not answer now; otherwise nil.
+	// LastAnswer is the time of its last response if it currently does not respond; otherwise
+	// nil.
 	LastAnswer *time.Time `json:"lastAnswer,omitempty"`
 }
 
-// link is a link of the map with the pairs of gateways that it is made of.
+// link is a link of the map with its pairs of gateways.
 type link struct {
 	clustermap.Link
 	Source string `json:"source,omitempty"`
-	Rate   int64  `json:"bytesPerSecond,omitempty"` // both ways, of all pairs
+	Rate   int64  `json:"bytesPerSecond,omitempty"` // in both directions, of all pairs
 	Pairs  []pair `json:"pairs,omitempty"`
 }
 
@@ -97,21 +98,21 @@ type pair struct {
 	Reason   string    `json:"reason,omitempty"`
 }
 
-// counter is what a tunnel had counted at some time, and how much a second that was.
+// counter is the byte counter of a tunnel at some time, and the rate per second.
 type counter struct {
 	bytes int64
 	at    time.Time
 	rate  int64
 }
 
-// Input is what a snapshot is made of.
+// Input is the input of a snapshot.
 type Input struct {
 	Clusterset *Clusterset // nil for a page of traces alone
 	Reports    Reports
-	// LiveCluster is the only cluster whose agents can be asked; empty = all clusters.
+	// LiveCluster is the only cluster whose agents can be queried; empty = all clusters.
 	LiveCluster string
-	// HiddenViews are the parts that the page does not show: map, matrix, findings, change,
-	// trace and node are views; explain and follow are the two halves of trace.
+	// HiddenViews are the parts that the page does not show. map, matrix, findings, change,
+	// trace and node are views; explain and follow are the two parts of trace.
 	HiddenViews  []string
 	Version      string
 	At           time.Time
@@ -122,7 +123,7 @@ type Input struct {
 // NewSnapshot returns the snapshot of an input.
 func NewSnapshot(in Input) *Snapshot { return newSnapshot(in, nil) }
 
-// newSnapshot returns the snapshot that follows before, which is nil for the first one.
+// newSnapshot returns the snapshot after before, which is nil for the first one.
 func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	set, r, at := in.Clusterset, in.Reports, in.At
 	if set == nil {
@@ -132,12 +133,12 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	var drawn *clustermap.Map
 	var layout clustermap.Layout
 	if before != nil && before.set == set {
-		drawn, layout = before.drawn, before.layout // of 1,000 clusters are half a million pairs
+		drawn, layout = before.drawn, before.layout // a thousand clusters have half a million pairs
 	} else {
 		drawn = clustermap.New(set.Fabric)
 		layout = drawn.Layout()
 	}
-	filled := *drawn // a copy to fill in
+	filled := *drawn // copy of the map to fill in
 	filled.Clusters, filled.Links = slices.Clone(drawn.Clusters), slices.Clone(drawn.Links)
 	for i := range filled.Clusters {
 		filled.Clusters[i].Gateways = slices.Clone(filled.Clusters[i].Gateways)
@@ -196,7 +197,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	return p
 }
 
-// lastAnswer returns the time of the last answer of an agent that does not answer; nil if unknown.
+// lastAnswer returns the time of the last response of a silent agent; nil if unknown.
 func (p *Snapshot) lastAnswer(s *status.Status) *time.Time {
 	for i := range p.head.Unreachable {
 		if u := &p.head.Unreachable[i]; u.Cluster == s.Cluster && u.Node == s.Node {
@@ -213,14 +214,14 @@ func emptyClusterset() *Clusterset {
 func (p *Snapshot) piece(key string, value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		raw = []byte("null") // there is nothing in it that JSON does not have
+		raw = []byte("null") // cannot happen: all values have a JSON form
 	}
 	p.order = append(p.order, key)
 	p.pieces[key] = raw
 }
 
-// pairs returns the pairs of gateways of links, as both ends report them, with the traffic since the
-// previous snapshot.
+// pairs returns the pairs of gateways of links, as both ends report them, with the traffic since
+// the previous snapshot.
 func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before *Snapshot, at time.Time) map[[2]string][]pair {
 	drawn := make(map[[2]string]bool, len(links))
 	for i := range links {
@@ -257,7 +258,7 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 			if one.Reason == "" {
 				one.Reason = c.Reason
 			}
-			// Both ends count the same bytes, so one answer is enough.
+			// Both ends count the same bytes, so one report is enough.
 			key := strings.Join([]string{s.Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway}, "/")
 			one.Rate = max(one.Rate, withoutProbes(p.count(key, before, c.RxBytes+c.TxBytes, at), p.set.Fabric))
 		}
@@ -275,9 +276,9 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 // with each driver.
 const probeBytes = 180
 
-// withoutProbes returns a rate of a tunnel, both ways, without the probes of the agents: each end
-// sends a probe and a reply per interval. Agents send more when states change, so a rate of up to
-// twice the probes counts as none.
+// withoutProbes returns the rate of a tunnel, in both directions, without the probes of the agents.
+// Each end sends a probe and a reply per interval. Agents send more when states change, so a rate
+// of up to twice the probes counts as none.
 func withoutProbes(rate int64, f *fabric.Fabric) int64 {
 	interval := max(time.Duration(f.Health.Interval), 10*time.Millisecond)
 	probes := int64(4 * probeBytes / interval.Seconds())
@@ -287,7 +288,8 @@ func withoutProbes(rate int64, f *fabric.Fabric) int64 {
 	return rate - probes
 }
 
-// rateOver is the minimum time over which traffic is counted: a shorter time would show single packets.
+// rateOver is the minimum time over which a rate is computed: a shorter time would show single
+// packets.
 const rateOver = time.Second
 
 func (p *Snapshot) count(key string, before *Snapshot, bytes int64, at time.Time) int64 {
@@ -305,7 +307,7 @@ func (p *Snapshot) count(key string, before *Snapshot, bytes int64, at time.Time
 	return c.rate
 }
 
-// fullUpdate is what the page gets first.
+// fullUpdate is the first update of the page.
 type fullUpdate struct {
 	head
 	Clusters []json.RawMessage `json:"clusters"`
@@ -324,7 +326,7 @@ func (p *Snapshot) full() fullUpdate {
 	return w
 }
 
-// deltaUpdate turns one snapshot into the next.
+// deltaUpdate changes one snapshot into the next.
 type deltaUpdate struct {
 	head
 	Clusters []json.RawMessage `json:"clusters,omitempty"`
@@ -332,7 +334,7 @@ type deltaUpdate struct {
 	Gone     [][2]string       `json:"gone,omitempty"` // links
 }
 
-// since returns what changed since a snapshot with the same layout.
+// since returns the changes since a snapshot with the same layout.
 func (p *Snapshot) since(before *Snapshot) deltaUpdate {
 	c := deltaUpdate{head: p.head}
 	for _, key := range p.order {

@@ -1,7 +1,7 @@
-// Package ui is the web page of a clusterset. A Snapshot holds what the page shows at one time.
-// The server of hawser ui serves its parts and pushes changes; hawser report writes the same page
-// with a snapshot embedded, as one file. The folder page has the page itself: plain modules that
-// no tool builds. The facts come from a Source.
+// Package ui is the web page of a clusterset. A Snapshot has the content of the page at one time.
+// The server of hawser ui serves its parts and pushes changes. hawser report writes the same page
+// with an embedded snapshot as one file. The folder page has plain JavaScript modules without a
+// build step. The data comes from a Source.
 package ui
 
 import (
@@ -27,49 +27,50 @@ import (
 // Source provides the page's data. It is safe for concurrent use. A result of type any is
 // the JSON output of the command in parentheses.
 type Source interface {
-	// Clusterset returns the clusterset of the current files. With an error it returns the
-	// last readable clusterset, nil if absent. The pointer changes only with the files.
+	// Clusterset returns the clusterset of the current files. With an error it returns the last
+	// readable clusterset; nil if there is none. The pointer changes only if the files change.
 	Clusterset(ctx context.Context) (*Clusterset, error)
-	// Agents returns what the agents report. It does not wait for a silent agent longer than about
-	// a second. HasAgents is false if there is no agent to query.
+	// Agents returns the agents' reports. It waits for a silent agent for about a second.
+	// HasAgents is false if there are no agents to query.
 	Agents(ctx context.Context) (Reports, error)
-	// History returns the published commits, the newest first (hawser history).
+	// History returns the published commits, newest first (hawser history).
 	History(ctx context.Context) (any, error)
 	// Plan compares two commits of History. If to is empty, it compares with the current
 	// topology (hawser diff). It refuses commits that are not in History.
 	Plan(ctx context.Context, from, to string) (any, error)
-	// Explain says whether something is reached, and how (hawser explain, with --live where
-	// there are agents to ask).
+	// Explain returns whether and how a target is reached (hawser explain, with --live if there
+	// are agents to query).
 	Explain(ctx context.Context, from, to string) (any, error)
 	// Diagnose traces packets for a time (hawser diagnose).
 	Diagnose(ctx context.Context, long time.Duration, addresses, exports []string) (*packettrace.Report, error)
 }
 
-// Clusterset is a clusterset as its files describe it.
+// Clusterset is a clusterset as described by its files.
 type Clusterset struct {
 	Fabric *fabric.Fabric
 	// PositionOf returns file and line of a topology path; empty if it is in no file.
 	PositionOf func(path string) string
-	File       string // of the topology
-	// Sources describe the page's sources for users: the file and its commit, the publish branch.
+	File       string // file of the topology
+	// Sources describe the page's sources for users: the file with its commit, and the publish
+	// branch.
 	Sources []string
 	// Findings are the warnings of validation.
 	Findings []Finding
 }
 
-// Reports are the answers of agents.
+// Reports are the responses of agents.
 type Reports struct {
 	HasAgents   bool
-	From        string          // which agents, for users
-	Agents      []status.Status // of the agents that answer
+	From        string          // which agents were queried, for users
+	Agents      []status.Status // of the agents that respond
 	Unreachable []status.Unreachable
-	// Old are the last reports of agents that do not answer now.
+	// Old are the last reports of agents that currently do not respond.
 	Old []status.Status
-	// Problems are those that the APIs of the clusters report, causes before their effects.
+	// Problems are reported by the clusters' APIs, causes before their effects.
 	Problems []health.Problem
 }
 
-// Config is what a server needs.
+// Config is the configuration of a server.
 type Config struct {
 	Source Source
 	// Every is the interval of queries to the agents, at least 100 ms.
@@ -78,48 +79,48 @@ type Config struct {
 	// Hosts are the host names that the page is served for, in addition to the names of the
 	// loopback address: in lower case, without a port.
 	Hosts []string
-	// Token is what requests below /api/ must send (CheckToken); empty: New makes one.
+	// Token is the token for requests below /api/ (CheckToken). If empty, New creates one.
 	Token string
-	// Probe says why there is nothing to show yet, for GET /readyz, which like /healthz needs
-	// no token; nil = there are no such paths.
+	// Probe returns why the page has no content yet, for GET /readyz. Like /healthz, this path
+	// needs no token; nil = neither path exists.
 	Probe func() error
-	// LiveCluster is the only cluster whose agents can be asked; empty = all clusters.
+	// LiveCluster is the only cluster whose agents can be queried; empty = all clusters.
 	LiveCluster string
-	// HiddenViews are the parts that the page does not show, as the Source answers
-	// ErrUnavailable: see Snapshot.
+	// HiddenViews are the parts that the page does not show, because the Source returns
+	// ErrUnavailable for them: see Input.
 	HiddenViews []string
 	// Version is the version of this program.
 	Version string
 }
 
-// ErrUnavailable is what a Source answers that cannot know what it is asked.
+// ErrUnavailable is returned by a Source that does not have the requested data.
 var ErrUnavailable error = userError{"not on the page of a cluster: run hawser ui on your machine"}
 
 const (
 	headerTimeout = 5 * time.Second  // for the header of a browser's request
 	idleTimeout   = 2 * time.Minute  // between two requests of a browser on a connection
-	answerTimeout = 30 * time.Second // for what the page asks of git, agents or clusters
+	answerTimeout = 30 * time.Second // for data of git, agents or clusters
 	mostHeader    = 16 << 10
 )
 
-// Server answers the page. Make it with New, then Serve once.
+// Server serves the page. Create it with New, then call Serve once.
 type Server struct {
 	config    Config
 	publisher *publisher
 	token     string
 }
 
-// New makes a server.
+// New creates a server.
 func New(config Config) *Server {
 	return &Server{config: config, publisher: newPublisher(config), token: cmp.Or(config.Token, rand.Text())}
 }
 
-// URL returns the address that opens the page: origin is its scheme, host and port, such as
-// http://127.0.0.1:8080. The token is in the fragment, which browsers send to no server or proxy.
-// The empty query makes a tab that shows the page already load it again.
+// URL returns the address that opens the page. origin is its scheme, host and port, such as
+// http://127.0.0.1:8080. The token is in the fragment, which browsers do not send to servers or
+// proxies. Because of the empty query, a tab that already shows the page loads it again.
 func (s *Server) URL(origin string) string { return origin + "/?#token=" + s.token }
 
-// Serve answers until ctx ends.
+// Serve serves requests until ctx is done.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,7 +131,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		s.publisher.current(ctx) // so that who comes first need not wait
+		s.publisher.current(ctx) // so that the first client need not wait
 		s.publisher.run(ctx)
 		return nil
 	})
@@ -147,8 +148,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// Handler serves the files of the page to every browser of this machine and, with the token, what
-// they show: everything below /api/.
+// Handler serves the files of the page to every browser of this machine. Paths below /api/ require
+// the token.
 func (s *Server) Handler() http.Handler {
 	mux, api := http.NewServeMux(), http.NewServeMux()
 	mux.HandleFunc("GET /{$}", serveFile(indexFile))
@@ -174,7 +175,7 @@ func (s *Server) Handler() http.Handler {
 	return s.requireAuth(mux)
 }
 
-// answer returns a handler that writes the result of ask as JSON, or its error.
+// answer returns a handler that writes the result of ask, or its error, as JSON.
 func (s *Server) answer(ask func(ctx context.Context, q url.Values) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
@@ -189,7 +190,7 @@ type userError struct{ text string }
 
 func (e userError) Error() string { return e.text }
 
-// UserError returns an error in a client's request: an unknown name, an invalid text.
+// UserError returns an error in a client's request, such as an unknown name or an invalid text.
 func UserError(text string) error { return userError{text} }
 
 func (s *Server) send(w http.ResponseWriter, value any, err error) {

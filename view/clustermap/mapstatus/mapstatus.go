@@ -1,4 +1,4 @@
-// Package mapstatus fills a map of a clusterset with what its agents report. It is pure.
+// Package mapstatus adds the agents' reports to the map of a clusterset. It is pure.
 package mapstatus
 
 import (
@@ -9,12 +9,12 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// Reports is what the agents of a clusterset report.
+// Reports are the reports of a clusterset's agents.
 type Reports struct {
-	Agents []status.Status // of the agents that answered
-	// Silent are the gateways (cluster/gateway) whose agents were asked and do not answer.
+	Agents []status.Status // of the agents that responded
+	// Silent are the gateways (cluster/gateway) whose agents were queried and do not respond.
 	Silent map[string]bool
-	// Complete reports whether the agents of all clusters were asked.
+	// Complete reports whether the agents of all clusters were queried.
 	Complete bool
 }
 
@@ -23,20 +23,20 @@ type gatewayID struct{ cluster, gateway string }
 
 func (g gatewayID) String() string { return g.cluster + "/" + g.gateway }
 
-// reach is what all agents report of a gateway's links.
+// reach is what all agents report about a gateway's links.
 type reach struct {
 	connected, broken bool
-	onlyOne           bool // a broken link leads to a gateway with other links that are connected
+	onlyOne           bool // a peer of a broken link has other links that are connected
 }
 
 // Fill sets the state of every cluster, gateway and link of a map.
 //
-// A state marks a cause, not its consequences. A gateway is down if no agent reports a
-// connected link of it, and its agent is silent or its peers have other links. It is up if its
-// agent answered and is ready, independent of the state of its peers. A link is up if all pairs of its
-// gateways are connected, as the answering ends report, and down if no pair is; Link.Explained
+// A state marks a cause, not its consequences. A gateway is down if no agent reports a connected
+// link of it, and its agent is silent or its peers have other links. It is up if its agent
+// responded and is ready, independent of the state of its peers. A link is up if all pairs of its
+// gateways are connected according to the responding ends, and down if no pair is. Link.Explained
 // reports whether gateways that are down are the reason. A cluster combines the states of its
-// gateways. A state without any answer is unknown.
+// gateways. A state without any response is unknown.
 func Fill(m *clustermap.Map, r Reports) {
 	heard := map[gatewayID]*status.Status{}
 	for i := range r.Agents {
@@ -78,7 +78,7 @@ func (r Reports) gateway(s *status.Status, silent bool, links reach) string {
 	return clustermap.Up
 }
 
-// reachOf returns what the agents report of the links of each gateway.
+// reachOf returns the agents' reports about the links of each gateway.
 func reachOf(agents []status.Status) map[gatewayID]reach {
 	out := map[gatewayID]reach{}
 	each := func(visit func(local, remote gatewayID, connected bool)) {
@@ -119,8 +119,8 @@ type pair struct {
 	loss              float64
 }
 
-// linked sets the states of the map's links. Links of a mesh that is too large to list are
-// added to the map if they are not up.
+// linked sets the states of the map's links. In a mesh that is too large to list, it adds links
+// that are not up to the map.
 func linked(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) {
 	pairs := map[[2]string]map[[2]string]*pair{}
 	drivers := map[[2]string]string{}
@@ -173,9 +173,9 @@ func linked(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) 
 	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
 }
 
-// shown returns the links to evaluate: the links on the map and, in a mesh that is too large
-// to list, the links that an agent reports as broken. The other links of such a mesh are up
-// or unknown; a thousand clusters have half a million links.
+// shown returns the links to evaluate: the links on the map and, in a mesh that is too large to
+// list, the links that an agent reports as broken. The other links of such a mesh are up or
+// unknown; a thousand clusters have half a million links.
 func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	out := map[[2]string]bool{}
 	for i := range m.Links {

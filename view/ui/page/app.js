@@ -1,4 +1,4 @@
-// The page: which view is shown, what the URL says, downloads.
+// The page: selects the view, updates the URL, and handles downloads.
 import { h, put, state, plural, time, clock, ago, clean } from './dom.js';
 import { embedded } from './session.js';
 import { store, connect, lacks, listen } from './store.js';

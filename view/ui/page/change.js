@@ -1,4 +1,4 @@
-// What a change does, and what was published when.
+// What a change does, and the history of publications.
 import { h, s, plural, cut, time, brief, place, ask, failed, empty } from './dom.js';
 
 const ops = { '+': ['+', 'good', 'added'], '~': ['~', 'fair', 'changed'], '-': ['-', 'bad', 'removed'], '±': ['±', 'bad', 'replaced'] };
@@ -25,10 +25,10 @@ export function open(main, query, page) {
     } catch (err) { times.replaceChildren(h('p', { class: 'faint' }, err.message)); }
   }
 
-  // What each publication is compared with in the list: the one before it.
+  // The publication before each one, with which the list compares it.
   const before = (i) => past[i + 1]?.commit ?? (past[i].changes.startsWith('unknown') ? past[i].commit : 'none');
 
-  // The two ends of the comparison, which may be any two of what was published.
+  // The two ends of the comparison, which may be any two publications.
   function picks() {
     const name = (p) => `${time(p.time)} ${p.commit.slice(0, 7)} ${cut(p.subject, 40)}`;
     const fill = (select, first, last, chosen) => {

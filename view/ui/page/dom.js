@@ -1,5 +1,5 @@
-// Elements. Whatever comes from a cluster, a repository or a person is a text node or an
-// attribute here, and never HTML.
+// DOM elements. Text from clusters, repositories and users becomes text nodes or attributes, never
+// HTML.
 
 import { embedded, request } from './session.js';
 
@@ -27,7 +27,7 @@ export const s = (tag, attrs, ...children) => fill(document.createElementNS(SVG,
 /** Puts children, which may be lists of them, in the place of what was in an element. */
 export function put(el, ...children) { el.replaceChildren(); return fill(el, {}, children); }
 
-// Names, times and figures stay in one piece.
+// Do not break names, times and numbers across lines.
 const whole = (c) => typeof c === 'string' && c.length <= 44 && (!/\s/.test(c) || /^[\d.]+ \S+$/.test(c));
 
 /** A table: heads, and rows of cells, which are texts or elements. */

@@ -1,4 +1,4 @@
-// Problems, the versions that run, and what hawser verify reached.
+// Problems, running versions, and the results of hawser verify.
 import { h, table, time, ask, failed } from './dom.js';
 import { store, polling } from './store.js';
 

@@ -1,12 +1,12 @@
-// The map: clusters, gateways and links. The server says where clusters are; what is drawn
-// is changed in place, so that nothing jumps when something else changes.
+// The map: clusters, gateways and links. The server computes the positions of clusters. Updates
+// change existing elements, so that other elements do not move.
 import { h, s, put, table, state, plural, millis, rate, percent, cut, time, place, ask, failed } from './dom.js';
 import { store, linkKey } from './store.js';
 import { embedded } from './session.js';
 
 const CARD = { w: 220, h: 92 };
-const CLOSEST = 1.5; // cards are drawn no larger than that by themselves
-const LARGE = 64; // more clusters than that are drawn in groups first
+const CLOSEST = 1.5; // maximum automatic zoom of cards
+const LARGE = 64; // more clusters than this are first drawn in groups
 
 /** Parts names into at most 32 groups: by their parts between dashes, or by how they begin. */
 export function groupsOf(names) {
@@ -177,7 +177,8 @@ export function open(main, query, page) {
   let view = {}, scene = null, box = null, nodes = new Map(), lines = new Map(), rows = new Map(), drawn = '', about = '', placed = [], aspect = 0;
   const back = s('g'), front = s('g'), labels = s('g', { 'aria-hidden': true });
 
-  // What is seen of the picture: x, y, width and height in its own measure.
+  // Shows the whole picture. box is the visible part: x, y, width and height in units of the
+  // picture.
   function fit() {
     const below = 34, w = scene.width, hh = scene.height + below; // the legend is below
     const k = Math.max(w / (picture.clientWidth || w), hh / (picture.clientHeight || hh));
@@ -185,7 +186,7 @@ export function open(main, query, page) {
     box = [w / 2 - (w * grow) / 2, hh / 2 - (hh * grow) / 2, w * grow, hh * grow];
     look();
   }
-  // So that what is found among many dots can be read.
+  // Zooms to the search results, so that they are readable among many dots.
   function fitFound() {
     const found = scene.kind === 'dots' && view.q ? scene.nodes.filter((n) => matches(n.key)) : [];
     if (!found.length || found.length > 60) { fit(); return; }
@@ -243,7 +244,7 @@ export function open(main, query, page) {
     else page.set({ sel: `${kind}:${key}` });
   }
 
-  // Names are written where there is room for them, and always of what is looked for.
+  // Shows names if there is space, and always for search results.
   function readable() {
     if (scene?.kind !== 'dots' || !box) return;
     const k = scale(), room = 26 * k >= 11;
@@ -258,10 +259,11 @@ export function open(main, query, page) {
     }
   }
 
-  // The shape of the canvas, which changes with the window alone: nothing jumps when details open.
+  // The aspect ratio of the canvas. It only changes with the window: nothing moves when details
+  // open.
   const shape = () => { aspect = picture.clientWidth && picture.clientHeight ? picture.clientWidth / (picture.clientHeight - 34) : 0; };
 
-  // draw makes the whole picture; refresh changes what is in it.
+  // draw creates the whole picture; refresh updates it.
   function draw() {
     if (!aspect) shape();
     scene = sceneOf({ ...view, aspect });
@@ -275,7 +277,7 @@ export function open(main, query, page) {
       nodes.set(n.key, made);
       front.append(made.g);
     }
-    // The keyboard keeps its position when the map is drawn again.
+    // Keep the keyboard focus when the map is drawn again.
     rove(nodes.has(focused) ? focused : scene.nodes[0]?.key, nodes.has(focused));
     refresh();
     const key = [scene.kind, scene.width, scene.height, view.group].join(' ');
@@ -283,14 +285,15 @@ export function open(main, query, page) {
     if (key !== drawn) { drawn = key; fitFound(); } else look();
   }
 
-  // Where the label of a link may be: on the part of its line between the cards, next to no card
-  // and no label before it. Lines of opposite clusters cross in the middle, so labels begin aside.
+  // Places for the label of a link: on the part of its line between the cards, without overlap with
+  // a card or an earlier label. Lines of opposite clusters cross in the middle, so the search
+  // starts off-centre.
   const LABEL = { w: 112, h: 34 };
   function labelPlace(a, b) {
     const meets = (p, boxes, w, h) => boxes.some((o) => Math.abs(o.x - p.x) < (w + LABEL.w) / 2 && Math.abs(o.y - p.y) < (h + LABEL.h) / 2);
     const free = [0, -0.1, 0.1, -0.2, 0.2, -0.3, 0.3].map((off) => ({ x: a.x + (b.x - a.x) * (0.5 + off), y: a.y + (b.y - a.y) * (0.5 + off) }))
       .filter((p) => !meets(p, scene.nodes, CARD.w + 4, CARD.h + 4));
-    const spot = free.find((p) => !meets(p, placed, LABEL.w, LABEL.h)); // without room the details have the figures
+    const spot = free.find((p) => !meets(p, placed, LABEL.w, LABEL.h)); // without space, only the details have the numbers
     if (spot) placed.push(spot);
     return spot;
   }
@@ -336,7 +339,7 @@ export function open(main, query, page) {
       if (first.textContent !== (short[0] ?? '') || second.textContent !== (short[1] ?? '')) {
         first.textContent = short[0] ?? '';
         second.textContent = short[1] ?? '';
-        // A plate under the text, so that the line does not strike it through.
+        // A background for the text, so that the line does not cross it.
         const w = short.length ? Math.max(...short.map((x) => x.length)) * 6.2 + 12 : 0, height = short.length ? 13 * short.length + 6 : 0;
         for (const [name, value] of Object.entries({ x: made.middle.x - w / 2, y: made.middle.y - height / 2, width: w, height })) made.plate.setAttribute(name, value.toFixed(1));
         made.text.setAttribute('y', (made.middle.y + (short.length > 1 ? -3 : 4)).toFixed(1));
@@ -436,7 +439,7 @@ export function open(main, query, page) {
     readable();
   }
 
-  // Of a mesh that is too large to list, the links of one cluster are drawn when it is looked at.
+  // In a mesh that is too large to list, only the links of the selected cluster are drawn.
   function spokes() {
     back.querySelectorAll('.spoke').forEach((e) => e.remove());
     if (!store.head.meshImplied || !view.focus || scene.kind === 'groups') return;
@@ -475,7 +478,7 @@ export function open(main, query, page) {
   }
   const settings = () => ({ q: view.q, color: view.color, as: view.as, group: view.group });
 
-  // The details of what is selected.
+  // The details of the selection.
   async function detail() {
     const [kind, ...rest] = (view.sel || '').split(':'), key = rest.join(':');
     const close = h('button', { class: 'close', type: 'button', 'aria-label': 'Close details', click: () => page.set({ sel: '' }) }, '×');

@@ -1,4 +1,4 @@
-// Who may reach what: exports by clusters.
+// Who can reach what: exports by clusters.
 import { h, s, state, table, plural, cut, place, ask, failed, empty } from './dom.js';
 import { lacks, polling } from './store.js';
 
@@ -47,7 +47,7 @@ export function open(main, query, page) {
   function shown() {
     const named = got.clusters.filter((c) => hit(c));
     const exports = got.exports.filter((e) => hit(e.id));
-    // What is looked for are exports, or clusters, or both.
+    // The search matches exports, clusters, or both.
     return { exports: exports.length ? exports : got.exports, clusters: named.length ? named : got.clusters };
   }
 

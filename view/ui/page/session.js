@@ -1,6 +1,6 @@
 // The session: the token of the URL that hawser ui prints, sent as a header of each request.
-// sessionStorage belongs to one origin, and so to one port; a cookie would go to every port of
-// this machine.
+// sessionStorage belongs to one origin, and so to one port; browsers would send a cookie to every
+// port of this machine.
 
 // A file of hawser report has no session: its snapshot is in the page.
 
@@ -13,7 +13,7 @@ const name = 'hawser-token';
 const header = 'Hawser-Token';
 const replyTimeout = 300; // ms, for other tabs of this page
 
-let tabs = null; // of this origin alone
+let tabs = null; // of this origin only
 let token = '';
 
 /** Returns the token of another tab that shows this page; empty if none answers. */

@@ -1,4 +1,4 @@
-// What is known of the clusterset, kept up to date by the server's events.
+// The known state of the clusterset, updated by the server's events.
 
 import { embedded, request, start } from './session.js';
 
@@ -50,7 +50,7 @@ function handle(event) {
 async function readEvents() {
   const response = await request('api/events');
   if (!response.ok) {
-    store.lost = response.status < 500; // with another token no retry helps
+    store.lost = response.status < 500; // a retry does not help if the token is wrong
     if (store.lost) store.refusal = (await response.text()).trim();
     return;
   }

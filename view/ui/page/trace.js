@@ -1,5 +1,5 @@
-// The path of packets as swimlanes: as the topology has it (explain), and as agents saw packets
-// (diagnose), with the rule where they ended in red.
+// The path of packets as swimlanes: according to the topology (explain) and as observed by agents
+// (diagnose). The rule where packets ended is red.
 import { h, s, drawing, table, plural, place, ask, failed, empty } from './dom.js';
 import { store, lacks } from './store.js';
 import { embedded } from './session.js';
@@ -76,7 +76,7 @@ export function open(main, query, page) {
     known.replaceChildren(...[...store.clusters.keys()].slice(0, 300).map((n) => h('option', { value: n })));
     if (lacks('explain')) { if (embedded?.traces && !traces) { traces = embedded.traces; show(); } return; }
     if (before.from !== view.from || before.to !== view.to || !got) {
-      if (!busy) { packets.replaceChildren(); traces = null; } // of the query before
+      if (!busy) { packets.replaceChildren(); traces = null; } // of the previous query
       explain();
     }
   }
