@@ -13,7 +13,7 @@ import (
 // PodKind returns the kind of pods.
 func PodKind() schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: "Pod"} }
 
-// AgentPods returns the pods of agents that have not ended.
+// AgentPods returns the pods of agents that have not terminated.
 func (c *Client) AgentPods(ctx context.Context) ([]unstructured.Unstructured, error) {
 	items, err := c.List(ctx, PodKind(), render.Namespace, "")
 	return slices.DeleteFunc(items, func(p unstructured.Unstructured) bool {

@@ -1,6 +1,5 @@
-// Package kubeclient is the client for the APIs of the clusters. It opens contexts of a
-// kubeconfig, reads and applies objects, runs commands in the pods of agents, and starts
-// short-lived test pods.
+// Package kubeclient is the client for the APIs of the clusters. It opens contexts of a kubeconfig,
+// reads and applies objects, runs commands in the pods of agents, and starts short-lived test pods.
 package kubeclient
 
 import (
@@ -26,29 +25,29 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// FieldManager is the field manager of all applied objects. It must never change: it identifies fields that
-// left the tree.
+// FieldManager is the field manager of all applied objects. It must never change, because it
+// identifies fields that left the tree.
 const FieldManager = "hawser-apply"
 
 const (
 	requestTimeout = 30 * time.Second // for one request to an API server
 	RequestsAtOnce = 8
-	// Reading a cluster takes some hundred requests. The API server limits clients by itself (priority and
-	// fairness).
+	// A read of a cluster takes several hundred requests. The API server has its own limits
+	// (priority and fairness).
 	requestRate  = 100
 	requestBurst = 200
 )
 
-// Client is the API of one cluster.
+// Client is a client for the API of one cluster.
 type Client struct {
-	Name    string // in the topology
+	Name    string // of the cluster in the topology
 	Context string // in the kubeconfig
 	client  dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	config  *rest.Config
 }
 
-// Open makes a client. It does not connect yet.
+// Open creates a client. It does not connect yet.
 func Open(name, contextName string, config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestRate, requestBurst
@@ -107,8 +106,8 @@ func (c *Client) Get(ctx context.Context, id ID) (*unstructured.Unstructured, er
 	return o, nil
 }
 
-// List reads all objects of a kind, in all namespaces unless one is named; none
-// when the cluster has no such kind.
+// List returns all objects of a kind. An empty namespace means all namespaces. If the cluster has
+// no such kind, List returns none.
 func (c *Client) List(ctx context.Context, kind schema.GroupVersionKind, namespace, selector string) ([]unstructured.Unstructured, error) {
 	at, err := c.Resource(kind, namespace)
 	if errors.Is(err, ErrNoKind) {
@@ -181,8 +180,8 @@ func (c *Client) Version(ctx context.Context) ([]byte, error) {
 	return request.AbsPath("/version").DoRaw(ctx)
 }
 
-// Request returns a GET request whose path the caller sets. The timeout bounds the request
-// with its body.
+// Request returns a GET request without a path, which the caller sets. The timeout bounds the
+// request including the body.
 func (c *Client) Request(timeout time.Duration) (*rest.Request, error) {
 	config := rest.CopyConfig(c.config)
 	config.Timeout = timeout
@@ -212,10 +211,10 @@ func (c *Client) create(ctx context.Context, o *unstructured.Unstructured) error
 	return nil
 }
 
-// clustersAtOnce bounds how many clusters are worked on at a time.
+// clustersAtOnce is the maximum number of clusters that ForEach handles concurrently.
 const clustersAtOnce = 8
 
-// ForEach calls do for all clusters, several at a time.
+// ForEach calls do for all clusters, several concurrently.
 func ForEach(clusters []*Client, do func(i int, c *Client)) {
 	var group errgroup.Group
 	group.SetLimit(clustersAtOnce)
@@ -225,8 +224,8 @@ func ForEach(clusters []*Client, do func(i int, c *Client)) {
 	_ = group.Wait() // the functions return no error
 }
 
-// ErrorText returns the text of an error on one line. It starts with "cannot be reached" if
-// the connection failed.
+// ErrorText returns the text of an error on one line. It starts with "cannot be reached" if the
+// connection failed.
 func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if IsUnreachable(err) {
@@ -241,7 +240,7 @@ func IsUnreachable(err error) bool {
 		func(sign string) bool { return strings.Contains(err.Error(), sign) })
 }
 
-// MergePatch changes the fields of a patch. A missing object is no error.
+// MergePatch applies a JSON merge patch. A missing object is no error.
 func (c *Client) MergePatch(ctx context.Context, o *unstructured.Unstructured, patch map[string]any, subresources ...string) error {
 	id := IDOf(o)
 	raw, err := json.Marshal(patch)

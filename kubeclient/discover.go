@@ -23,9 +23,9 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Discover reads what discover.Decide looks at, and decides. Nothing in the cluster
-// changes. An error is an API that cannot be reached; what may not be read, or fails, is
-// a finding.
+// Discover reads the input of discover.Analyze and returns its result. It changes nothing in the
+// cluster. It returns an error only if the API server cannot be reached; forbidden and failed
+// requests are findings.
 func (c *Client) Discover(ctx context.Context) (discover.Cluster, error) {
 	o, err := c.objects(ctx, discover.Queries())
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Client) Discover(ctx context.Context) (discover.Cluster, error) {
 	return discover.Analyze(c.Name, c.Context, o), nil
 }
 
-// Preflight reads the input of discover.Preflight, and checks whether the cluster has its identity. It
-// changes nothing. Errors are as with Discover.
+// Preflight reads the input of discover.Preflight, and checks whether the cluster has its identity.
+// It changes nothing. Its errors are as with Discover.
 func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List, error) {
 	o, err := c.objects(ctx, discover.PreflightQueries())
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List,
 	return list, nil
 }
 
-// maxSkew is the maximum difference between a clock and this machine's clock. It is more than the
-// resolution of the Date header, one second, and a slow response.
+// maxSkew is the maximum difference between a clock and this machine's clock. It allows for the
+// resolution of the Date header, one second, and for a slow response.
 const maxSkew = 5 * time.Second
 
 func direction(ahead time.Duration) string {
@@ -68,8 +68,8 @@ func direction(ahead time.Duration) string {
 	return "behind"
 }
 
-// clock returns how far the clock of the API server is ahead of this machine's clock, by the Date header
-// of a response (RFC 9110, section 6.6.1).
+// clock returns how far the clock of the API server is ahead of this machine's clock, from the Date
+// header of a response (RFC 9110, section 6.6.1).
 func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	return theirs.Sub(asked.Add(took / 2)), nil
 }
 
-// objects asks a cluster for all that is queried.
+// objects runs the queries against a cluster.
 func (c *Client) objects(ctx context.Context, queries []discover.Query) (discover.Objects, error) {
 	var o discover.Objects
 	raw, err := c.Version(ctx)
@@ -148,8 +148,8 @@ func (c *Client) objects(ctx context.Context, queries []discover.Query) (discove
 	return o, nil
 }
 
-// groups returns the API groups that the cluster serves, none if unknown. An account with few rights gets
-// Forbidden for missing groups, too: requests for them would only add findings.
+// groups returns the API groups that the cluster serves; none if unknown. An account with few
+// permissions gets Forbidden for missing groups too, so requests for them would only add findings.
 func (c *Client) groups(ctx context.Context) []string {
 	request, err := c.Request(requestTimeout)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *Client) groups(ctx context.Context) []string {
 	return out
 }
 
-// query reads objects; none when the cluster has no such kind.
+// query returns the objects of a query; none if the cluster has no such kind.
 func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Unstructured, error) {
 	at := c.client.Resource(q.Resource).Namespace(q.Namespace)
 	if q.Name == "" {
@@ -190,9 +190,9 @@ func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Un
 	return []unstructured.Unstructured{*o}, nil
 }
 
-// serviceRanges asks the API server for a Service with an address of no cluster (RFC
-// 5737, RFC 3849), in a dry run: it refuses, and names the range that it allows. Should
-// it allow that address, nothing is made either.
+// serviceRanges returns the Service CIDRs of the API server. It creates a Service with an address
+// of a documentation range (RFC 5737, RFC 3849) as a dry run. The API server rejects it, and the
+// error contains the valid range. Even if it allows that address, a dry run creates nothing.
 func (c *Client) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	var last error

@@ -22,26 +22,26 @@ import (
 )
 
 const (
-	askTimeout = 20 * time.Second // for the answer of one agent
+	askTimeout = 20 * time.Second // for the response of one agent
 	askedAt    = 8
-	// AgentContainer and agentProgram are as the rendered DaemonSets and the image have them.
+	// AgentContainer and agentProgram match the rendered DaemonSets and the image.
 	AgentContainer = "agent"
 	agentProgram   = "/hawser-agent"
 )
 
-// AgentCommand is what to ask of agents.
+// AgentCommand is a command to run in the pods of agents.
 type AgentCommand struct {
-	Args []string // of hawser-agent
-	// Duration is the duration of the command in the agent. If it is not zero, all agents run it at the same
-	// time, otherwise eight.
+	Args []string // arguments of hawser-agent
+	// Duration is the run time of the command in the agent. If it is not zero, all agents run
+	// it at the same time, otherwise eight.
 	Duration time.Duration
 }
 
-// AgentOutput is what one agent printed, or why it did not.
+// AgentOutput is the output of one agent, or the reason if it is missing.
 type AgentOutput struct {
 	Pod  string
 	Text []byte
-	At   time.Time // when it had answered
+	At   time.Time // time of the response
 	Err  error
 }
 
@@ -53,14 +53,15 @@ func (c *Client) RunningAgents(ctx context.Context) ([]unstructured.Unstructured
 	}), err
 }
 
-// ExecAgent runs hawser-agent with arguments in one agent's pod, as ExecAgents does. ctx bounds it.
+// ExecAgent runs hawser-agent with arguments in one agent's pod, like ExecAgents. ctx bounds the
+// run time.
 func (c *Client) ExecAgent(ctx context.Context, pod string, args []string) ([]byte, error) {
 	return c.execute(ctx, pod, append([]string{agentProgram}, args...))
 }
 
-// ExecAgents runs hawser-agent with arguments in each agent's pod, as kubectl exec does
-// (over WebSocket, which API servers have from Kubernetes 1.30 on). What ends with
-// exit code 1 has answered no, and with 2 and JSON that it is unknown.
+// ExecAgents runs hawser-agent with arguments in each agent's pod, like kubectl exec (over
+// WebSocket, which API servers support from Kubernetes 1.30). Exit code 1 is a negative result, and
+// exit code 2 with JSON is an unknown result; both are responses.
 func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput, error) {
 	if err := c.Ping(ctx); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// HasIdentity reports whether the cluster has the Secret of an age identity. It asks for
-// the Secret's metadata alone.
+// HasIdentity reports whether the cluster has the Secret of an age identity. It only requests the
+// Secret's metadata.
 func (c *Client) HasIdentity(ctx context.Context) (bool, error) {
 	request, err := c.Request(requestTimeout)
 	if err != nil {
@@ -30,8 +30,8 @@ func (c *Client) HasIdentity(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// PutIdentity creates the Secret with the cluster's age identity, and its namespace. One
-// that is there already is an error, and stays.
+// PutIdentity creates the Secret with the cluster's age identity, and its namespace. If the Secret
+// exists, it returns an error and does not change the Secret.
 func (c *Client) PutIdentity(ctx context.Context, identity string) error {
 	options := metav1.CreateOptions{FieldManager: FieldManager}
 	_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(ctx,
@@ -49,7 +49,7 @@ func (c *Client) PutIdentity(ctx context.Context, identity string) error {
 	return nil
 }
 
-// The Secret with a cluster's age identity, as the rendered DaemonSets have it.
+// Name and key of the Secret with a cluster's age identity, as in the rendered DaemonSets.
 const (
 	IdentitySecret = "hawser-age-identity"
 	IdentityKey    = "identity.txt"

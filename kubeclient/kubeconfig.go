@@ -16,14 +16,14 @@ import (
 
 // Kubeconfig selects the contexts of the clusters.
 type Kubeconfig struct {
-	Kubeconfigs []string // files, the first goes before the others; none: $KUBECONFIG, then ~/.kube/config
-	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster with the name discover.NameOf; other
-	// clusters use the context with their name.
+	Kubeconfigs []string // files, the first has precedence; none = $KUBECONFIG, then ~/.kube/config
+	// Contexts are CLUSTER=CONTEXT, or CONTEXT for the cluster with the name discover.NameOf.
+	// Other clusters use the context with their name.
 	Contexts []string
 }
 
-// Clusters returns a client for each named cluster out of all. A cluster without a context is an error: no
-// cluster is skipped silently.
+// Clusters returns a client for each named cluster out of all. A cluster without a context is an
+// error, so that no cluster is skipped silently.
 func (a Kubeconfig) Clusters(names, all []string) ([]*Client, error) {
 	config, err := a.load()
 	if err != nil {
@@ -116,18 +116,18 @@ func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string
 	return chosen, nil
 }
 
-// named returns cluster and context of a value of --context: CLUSTER=CONTEXT, or CONTEXT for the cluster with
-// the name of the context.
+// named returns cluster and context of a --context value: CLUSTER=CONTEXT, or CONTEXT for the
+// cluster with the name of the context.
 func named(text string, config *api.Config) (cluster, context string) {
 	cluster, context, ok := strings.Cut(text, "=")
-	if !ok || config.Contexts[text] != nil { // contexts may have = in their names
+	if !ok || config.Contexts[text] != nil { // names of contexts may contain =
 		return discover.NameOf(text), text
 	}
 	return cluster, context
 }
 
-// FromContexts returns a client for each of Contexts: CONTEXT or CLUSTER=CONTEXT. Without CLUSTER, the name of
-// the cluster derives from the context.
+// FromContexts returns a client for each of Contexts: CONTEXT or CLUSTER=CONTEXT. Without CLUSTER,
+// the cluster's name is derived from the context.
 func (a Kubeconfig) FromContexts() ([]*Client, error) {
 	config, err := a.load()
 	if err != nil {

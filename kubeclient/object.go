@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// ID names one object. Two IDs that differ only in Version are the same object.
+// ID identifies an object. Two IDs that differ only in Version are the same object.
 type ID struct {
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version"`
@@ -29,7 +29,7 @@ func IDOf(o *unstructured.Unstructured) ID {
 	return ID{Group: k.Group, Version: k.Version, Kind: k.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// String returns a readable form: DaemonSet hawser-system/hawser-agent.
+// String returns a readable form, such as DaemonSet hawser-system/hawser-agent.
 func (id ID) String() string { return id.Kind + " " + id.path() }
 
 func (id ID) path() string {
@@ -39,7 +39,7 @@ func (id ID) path() string {
 	return id.Namespace + "/" + id.Name
 }
 
-// Key identifies the object independent of the version.
+// Key returns a string that identifies the object independent of the version.
 func (id ID) Key() string { return id.Kind + "." + id.Group + " " + id.path() }
 
 // GroupVersionKind returns the kind in the version of the ID.
@@ -47,7 +47,7 @@ func (id ID) GroupVersionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: id.Group, Version: id.Version, Kind: id.Kind}
 }
 
-// Line returns the form of the inventory: apps/v1 DaemonSet hawser-system/hawser-agent.
+// Line returns the form of the inventory, such as apps/v1 DaemonSet hawser-system/hawser-agent.
 func (id ID) Line() string {
 	version, _ := id.GroupVersionKind().ToAPIVersionAndKind()
 	return version + " " + id.String()
@@ -79,8 +79,8 @@ const (
 	KindServiceExport = "ServiceExport"
 )
 
-// orderOf returns the position of a kind in the order of applying: dependencies come first. Unlisted kinds are
-// settings and come before workloads.
+// orderOf returns the position of a kind in the order of applying: dependencies come first.
+// Unlisted kinds are configuration and come before workloads.
 func orderOf(kind string) int {
 	order := []string{
 		KindNamespace, KindCRD, "PriorityClass", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
@@ -93,7 +93,7 @@ func orderOf(kind string) int {
 	return slices.Index(order, "")
 }
 
-// CompareIDs compares by the order in which objects are applied: by kind, then by name.
+// CompareIDs compares two IDs in the order in which objects are applied: by kind, then by name.
 func CompareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(orderOf(a.Kind), orderOf(b.Kind)), cmp.Compare(a.Key(), b.Key()))
 }
@@ -124,7 +124,7 @@ func NamespaceID() ID { return ID{Version: "v1", Kind: KindNamespace, Name: rend
 // Base64 encodes a value for the data of a Secret.
 func Base64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// Label selectors that find Hawser's objects, whichever tool applied them.
+// Label selectors of Hawser's objects, independent of the tool that applied them.
 const (
 	LabelRendered       = "app.kubernetes.io/part-of=hawser"
 	LabelByAgents       = "app.kubernetes.io/managed-by=hawser"
@@ -136,8 +136,7 @@ func MCSKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: kind}
 }
 
-// Normalize returns a copy with the types that unstructured objects have: int64 for
-// whole numbers.
+// Normalize returns a copy with the types of unstructured objects: int64 for whole numbers.
 func Normalize(body map[string]any) map[string]any {
 	out, _ := normalValue(body).(map[string]any)
 	return out

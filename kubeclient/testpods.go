@@ -14,34 +14,33 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestPods are pods that run for a short while, in a namespace of their own. They are for one
-// goroutine.
+// TestPods are short-lived pods in their own namespace. It is not safe for concurrent use.
 type TestPods struct {
 	cluster   *Client
 	namespace string
 	names     []string
 }
 
-// TestPod is one of them.
+// TestPod is the specification of a test pod.
 type TestPod struct {
-	Name string // of the pod, and its label app
-	// Node is the node that it runs on, or NodeSelector selects one, each pod another. It has the
-	// network of that node, unless PodNetwork is set. Without both it runs on any node, and has an
-	// address of its own.
+	Name string // name of the pod, and its label app
+	// Node is the node of the pod. Alternatively NodeSelector selects a different node for each
+	// pod. The pod uses the node's network unless PodNetwork is set. Without Node and
+	// NodeSelector it runs on any node and has its own address.
 	Node         string
 	NodeSelector map[string]string
-	PodNetwork   bool // an address and the name servers of pods, and no privilege at all
+	PodNetwork   bool // an address and the name servers of pods, without any privileges
 	Image        string
-	Args         []string // of hawser-agent
+	Args         []string // arguments of hawser-agent
 }
 
 // PodState is the state of a test pod.
 type PodState struct {
 	Running bool
-	// Reason says why it does not run; Image that the image is why.
+	// Reason is why the pod does not run. Image reports whether the image is the reason.
 	Reason string
 	Image  bool
-	Last   []byte // the last line that it printed
+	Last   []byte // last line of its output
 }
 
 // testPodLifetime is the lifetime of pods that are not deleted.
@@ -50,7 +49,8 @@ const testPodLifetime = 10 * time.Minute
 // RandomName returns the prefix with a random suffix.
 func RandomName(prefix string) string { return prefix + strings.ToLower(rand.Text()[:8]) }
 
-// StartPods starts pods in a namespace that it makes. Cleanup has to follow, also after an error.
+// StartPods starts pods in a namespace that it creates. The caller must call Cleanup, even after an
+// error.
 func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod) (*TestPods, error) {
 	e := &TestPods{cluster: c, namespace: namespace}
 	space := &unstructured.Unstructured{Object: map[string]any{
@@ -63,7 +63,7 @@ func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod
 	return e, e.Add(ctx, list)
 }
 
-// Add starts further pods.
+// Add starts additional pods.
 func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
 	for _, errand := range list {
 		e.names = append(e.names, errand.Name)
@@ -71,7 +71,7 @@ func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
 		err := Poll(ctx, accountWithin, func(ctx context.Context) (bool, error) {
 			err := e.cluster.create(ctx, pod)
 			if kerrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
-				return false, nil // it goes by itself
+				return false, nil // retry: a controller creates it soon
 			}
 			return err == nil, err
 		})
@@ -82,7 +82,7 @@ func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
 	return nil
 }
 
-// Export offers a TCP port of one of the pods to the other clusters, under the pod's name.
+// Export exports a TCP port of one of the pods to the other clusters, under the pod's name.
 func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 	meta := map[string]any{"name": pod, "namespace": e.namespace}
 	for _, object := range []map[string]any{
@@ -100,13 +100,14 @@ func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 }
 
 // accountWithin bounds the wait for the service account of a new namespace, which a controller
-// makes.
+// creates.
 const accountWithin = 20 * time.Second
 
 // podUser is the user and group of pods in the pod network.
 const podUser = int64(65534)
 
-// pod returns a pod without privileges except NET_BIND_SERVICE, and none in the pod network.
+// pod returns the object of the pod. Its only privilege is NET_BIND_SERVICE; in the pod network it
+// has none.
 func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	args := make([]any, len(e.Args))
 	for i, arg := range e.Args {
@@ -156,7 +157,7 @@ func (e TestPod) pod(namespace string) *unstructured.Unstructured {
 	}}
 }
 
-// States reports how the pods are, by their names.
+// States returns the states of the pods by name.
 func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 	list, err := e.cluster.List(ctx, PodKind(), e.namespace, "")
 	if err != nil {
@@ -182,15 +183,15 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 // PodOutput is the output of a test pod, or the reason why it is missing.
 type PodOutput struct {
 	Ended  bool
-	Text   []byte // everything that it printed, at most maxOutput bytes; the last line while it runs
+	Text   []byte // all output, at most maxOutput bytes; the last line while it runs
 	Reason string
-	Image  bool // the image is why
+	Image  bool // the image is the reason
 }
 
 // maxOutput bounds the output of a test pod, in bytes.
 const maxOutput = 16 << 20
 
-// Outputs returns the outputs of the pods, by their names.
+// Outputs returns the outputs of the pods by name.
 func (e *TestPods) Outputs(ctx context.Context) (map[string]PodOutput, error) {
 	list, err := e.cluster.List(ctx, PodKind(), e.namespace, "")
 	if err != nil {
@@ -218,7 +219,7 @@ func (e *TestPods) Outputs(ctx context.Context) (map[string]PodOutput, error) {
 	return out, ctx.Err()
 }
 
-// stateOf says why a pod does not run.
+// stateOf returns the state of a pod, with the reason if it does not run.
 func stateOf(pod *unstructured.Unstructured) PodState {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
@@ -247,7 +248,7 @@ func stateOf(pod *unstructured.Unstructured) PodState {
 	return PodState{Reason: why}
 }
 
-// log reads the log of a pod, with one parameter of the API.
+// log reads the log of a pod with one API parameter.
 func (e *TestPods) log(ctx context.Context, pod, parameter, value string) ([]byte, error) {
 	request, err := e.cluster.Request(requestTimeout)
 	if err != nil {
@@ -261,13 +262,13 @@ func (e *TestPods) log(ctx context.Context, pod, parameter, value string) ([]byt
 	return bytes.TrimSpace(raw), nil
 }
 
-// Cleanup deletes the pods and their namespace, whether or not all were made. ctx may have
-// ended. It waits until nothing is left, for a minute at most.
+// Cleanup deletes the pods and their namespace, even if some were not created. ctx may be done. It
+// waits until everything is deleted, for a minute at most.
 func (e *TestPods) Cleanup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error
-	for _, name := range e.names { // the namespace's own way takes half a minute longer
+	for _, name := range e.names { // the namespace controller takes half a minute longer
 		errs = append(errs, e.cluster.Delete(ctx, ID{Version: "v1", Kind: "Pod", Namespace: e.namespace, Name: name}, ""))
 	}
 	id := ID{Version: "v1", Kind: KindNamespace, Name: e.namespace}

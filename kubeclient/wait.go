@@ -12,11 +12,10 @@ import (
 
 const pollEvery = 500 * time.Millisecond
 
-// establishedWithin bounds the wait for the API server to serve a kind that was
-// just defined.
+// establishedWithin bounds the wait for the API server to serve the kinds of new CRDs.
 const establishedWithin = time.Minute
 
-// WaitEstablished waits until the API server serves every kind that the objects define.
+// WaitEstablished waits until the API server serves every kind whose CRD is in objects.
 func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Unstructured, changed bool) error {
 	if !changed {
 		return nil
@@ -35,7 +34,7 @@ func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Un
 		}
 	}
 	c.mapper.Reset()
-	// Discovery follows a moment after the condition Established.
+	// Discovery has the kind a moment after the condition Established.
 	return Poll(ctx, establishedWithin, func(context.Context) (bool, error) {
 		for _, o := range objects {
 			if o.GetKind() != KindCRD {
@@ -46,7 +45,7 @@ func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Un
 			_, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
 			if err != nil {
 				c.mapper.Reset()
-				return false, nil // not yet; the wait is bounded
+				return false, nil // not yet; Poll has a timeout
 			}
 		}
 		return true, nil
@@ -56,8 +55,8 @@ func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Un
 // ErrTimeout is returned by Poll.
 var ErrTimeout = errors.New("it did not happen in time")
 
-// Poll calls ask until it reports true or fails, or until the time is over: then the error
-// is ErrTimeout.
+// Poll calls ask until it returns true or an error. After the duration within it returns
+// ErrTimeout.
 func Poll(ctx context.Context, within time.Duration, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, ErrTimeout)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package apply applies a rendered tree to clusters that have neither Flux nor Argo CD. It
-// uses server-side apply with one field manager. An inventory of the applied objects finds
-// the objects that left the tree. A plan is computed once, then printed or executed.
+// Package apply applies a rendered tree to clusters that have neither Flux nor Argo CD. It uses
+// server-side apply with one field manager. An inventory of the applied objects identifies the
+// objects that left the tree. A plan is computed once, then printed or executed.
 package apply
 
 import (
@@ -29,38 +29,38 @@ type Result struct {
 	Context string `json:"context"`
 	*Plan
 	Applied bool   `json:"applied"`         // the plan was executed
-	Ready   string `json:"ready,omitempty"` // last state seen by the wait
+	Ready   string `json:"ready,omitempty"` // last progress of the wait
 	Error   string `json:"error,omitempty"`
-	// Unreachable reports whether the error is that the API server could not be reached.
+	// Unreachable reports whether the API server could not be reached.
 	Unreachable bool `json:"unreachable,omitempty"`
 }
 
-// Options say what to do with all clusters.
+// Options are the options for all clusters.
 type Options struct {
 	Rules
 	DryRun bool
-	// KeepCRDs leaves the definitions of the Multi-Cluster Services API alone,
-	// even if the tree has them.
+	// KeepCRDs does not change the CRDs of the Multi-Cluster Services API, even if the tree has
+	// them.
 	KeepCRDs bool
-	// Signers are pinned in clusters that have no pinned signers yet; public keys as
-	// authorized_keys has them.
+	// Signers are pinned in clusters that have no pinned signers yet. They are public keys in
+	// authorized_keys format.
 	Signers []string
 	// Setups are the additional objects of clusters, by cluster name.
 	Setups map[string]Setup
-	// Verify decides about the source of the tree with the pins of a cluster; its error
-	// leaves the cluster unchanged. nil = no source to verify.
+	// Verify checks the source of the tree with the pins of a cluster. If it returns an error,
+	// the cluster is not changed. nil = there is no source to verify.
 	Verify func(cluster string, pins []byte) error
 	Wait   *Wait // nil = do not wait
 	// Log reports progress. It must be safe for concurrent use.
 	Log func(cluster, what string)
-	// Confirm is asked once, with the plans of all clusters, before the first change: without
-	// its consent nothing is changed anywhere. nil = no question, and no cluster waits for
-	// the plan of another.
+	// Confirm is called once before the first change, with the plans of all clusters. If it
+	// returns false, no cluster is changed. nil = apply without confirmation, and without
+	// waiting for the plans of other clusters.
 	Confirm func(planned []Result) bool
 }
 
-// All applies a tree to all clusters concurrently. An unreachable cluster, or one that rejects an
-// object, does not delay the others.
+// All applies a tree to all clusters concurrently. An unreachable cluster, or a cluster that
+// rejects an object, does not delay the others.
 func All(ctx context.Context, tree render.Tree, clusters []*kubeclient.Client, o Options) []Result {
 	jobs, out := make([]job, len(clusters)), make([]Result, len(clusters))
 	step := func(i int, do func(context.Context, Options) error) {
@@ -129,15 +129,15 @@ func (j *job) execute(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// Print writes results as text. Changes that several clusters have in common are written once, behind
-// the clusters. It returns the errors of w.
+// Print writes the results as text. It writes changes that several clusters have in common once,
+// after the names of the clusters. It returns the errors of w.
 func Print(w io.Writer, results []Result, dry bool) error {
 	var errs []error
 	text := func(format string, args ...any) {
 		_, err := fmt.Fprintf(w, format, args...)
 		errs = append(errs, err)
 	}
-	clusters := map[string][]string{} // by text of a change
+	clusters := map[string][]string{} // clusters by the text of a change
 	for _, r := range results {
 		if r.Plan == nil {
 			continue
@@ -146,7 +146,7 @@ func Print(w io.Writer, results []Result, dry bool) error {
 			clusters[change.text()] = append(clusters[change.text()], r.Cluster)
 		}
 	}
-	var groups []string // names of the clusters of each group, in order of appearance
+	var groups []string // cluster names of each group, in order of appearance
 	shared := map[string][]string{}
 	for _, r := range results {
 		text("cluster %s (context %s): %s\n", r.Cluster, r.Context, r.headline(dry))

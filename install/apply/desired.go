@@ -14,30 +14,30 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// AppliedAnnotation is on every object that hawser apply created, and names the clusterset. With it
-// hawser apply owns a field in every object. A ServiceExport has no other field, and objects without
-// an owned field are not deleted.
+// AppliedAnnotation is set on every object that hawser apply creates. Its value is the clusterset.
+// It ensures that hawser apply owns a field in every object: a ServiceExport has no other field,
+// and objects without an owned field are not deleted.
 const AppliedAnnotation = "hawser.dev/applied-for"
 
-// Desired is what one cluster should have.
+// Desired is the desired state of one cluster.
 type Desired struct {
 	Cluster      string
 	Clusterset   string
 	Digest       string   // of the fabric
 	Clusters     []string // members of the fabric
-	Decommission bool     // the fabric says that everything goes
+	Decommission bool     // the fabric is a decommission fabric
 	Objects      []*unstructured.Unstructured
-	member       fabric.Cluster // this cluster in the fabric; zero when it has left
+	member       fabric.Cluster // this cluster in the fabric; zero if it has left
 	Pins         string         // signers to pin if the cluster has none; empty = pin none
 	later        bool           // the fabric lacks keys or its signature
-	packed       []byte         // the fabric in its delivered encoding
+	packed       []byte         // encoded fabric as delivered
 	proof        []byte
-	sealed       keys.SealedKeys // of this cluster; zero if it has left
+	sealed       keys.SealedKeys // keys of this cluster; zero if it has left
 	setup        Setup
 	verify       func(cluster string, pins []byte) error // Options.Verify
 }
 
-// DesiredState returns what a rendered tree has for a cluster.
+// DesiredState returns the desired state of a cluster according to a rendered tree.
 func DesiredState(tree render.Tree, cluster string) (Desired, error) {
 	w := Desired{Cluster: cluster}
 	f, err := render.FabricOf(tree)
@@ -71,19 +71,19 @@ func DesiredState(tree render.Tree, cluster string) (Desired, error) {
 	return w, err
 }
 
-// leaveDefinitions removes the definitions that other programs may own.
+// leaveDefinitions removes the CRDs that other programs may own.
 func (w *Desired) leaveDefinitions() {
 	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kubeclient.KindCRD && slices.Contains(render.SharedCRDs(), o.GetName())
 	})
 }
 
-// holds reports whether an object is among those wanted.
+// holds reports whether an object is desired.
 func (w Desired) holds(id kubeclient.ID) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return kubeclient.IDOf(o).Key() == id.Key() })
 }
 
-// inventory returns the inventory after the apply: the objects of the tree, and more.
+// inventory returns the inventory after the apply: the desired objects and more.
 func (w Desired) inventory(more []kubeclient.ID) clusterstatus.Inventory {
 	out := clusterstatus.Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(more)}
 	for _, o := range w.Objects {
@@ -92,7 +92,7 @@ func (w Desired) inventory(more []kubeclient.ID) clusterstatus.Inventory {
 	return out
 }
 
-// check refuses a tree that is not meant for where it is going.
+// check returns an error if the tree is for another cluster or clusterset, or is empty.
 func (w Desired) check(have clusterstatus.Inventory) error {
 	if have.Cluster != "" && have.Cluster != w.Cluster {
 		return fmt.Errorf("this is cluster %s of clusterset %s by its inventory, not %s: is the context right? (hawser uninstall takes the old one out)",
@@ -108,7 +108,7 @@ func (w Desired) check(have clusterstatus.Inventory) error {
 	return nil
 }
 
-// errNeedsRootKey is returned for a tree that was built without the root key and needs it.
+// errNeedsRootKey is returned if the tree was built without the root key and needs it.
 var errNeedsRootKey = errors.New("this needs the root key, for new keys or to sign the fabric: --root-key")
 
 // lacksKeys reports whether the public key of a gateway is a placeholder.

@@ -14,15 +14,17 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Execute applies a plan. It continues after an error. It writes the inventory before the first object
-// and after the last, so that the next apply knows all objects and retries the failed ones.
+// Execute applies a plan. It continues after an error. It writes the inventory before the first
+// object and after the last one, so that the next apply knows all objects and retries the failed
+// ones.
 func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	upserts, deletes := p.split()
 	spaces, rest := SplitKind(upserts, kubeclient.KindNamespace)
 	if err := applyAll(ctx, c, spaces); err != nil {
 		return err
 	}
-	// The inventory has the previous and the new objects until the end, in case apply stops halfway.
+	// Until the end, the inventory has both the previous and the new objects, in case apply is
+	// interrupted.
 	both := p.want.inventory(p.have.Objects)
 	both.Digest = p.have.Digest
 	if !p.Empty() && !p.want.follows() && (len(p.have.Objects) == 0 || !sameObjects(both, p.have)) {
@@ -38,7 +40,7 @@ func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		return err
 	}
 	if err := applyAll(ctx, c, rest); err != nil {
-		// Do not delete objects whose replacement may be missing.
+		// Do not delete objects whose replacements may be missing.
 		return err
 	}
 	left, err := DeleteAll(ctx, c, deletes)
@@ -56,7 +58,7 @@ func (p *Plan) split() (upserts, deletes []Change) {
 	return upserts, deletes
 }
 
-// SplitKind separates the changes of one kind from the others.
+// SplitKind splits changes into changes of one kind and all others.
 func SplitKind(changes []Change, kind string) (taken, rest []Change) {
 	for _, change := range changes {
 		if change.Kind == kind {
@@ -68,8 +70,8 @@ func SplitKind(changes []Change, kind string) (taken, rest []Change) {
 	return taken, rest
 }
 
-// saveInventory writes the inventory if it changed: the objects of the tree, and left, which could not
-// be deleted.
+// saveInventory writes the inventory if it changed. It contains the objects of the tree, and left,
+// the objects that could not be deleted.
 func saveInventory(ctx context.Context, c *kubeclient.Client, p *Plan, left []kubeclient.ID) error {
 	if p.want.follows() {
 		return nil
@@ -110,8 +112,8 @@ func applyAll(ctx context.Context, c *kubeclient.Client, changes []Change) error
 	return errors.Join(errs...)
 }
 
-// DeleteAll deletes the objects in order, all of them even if some fail. It returns those
-// that are left.
+// DeleteAll deletes the objects in order, and continues after an error. It returns the objects that
+// remain.
 func DeleteAll(ctx context.Context, c *kubeclient.Client, changes []Change) (left []kubeclient.ID, err error) {
 	var errs []error
 	for _, change := range changes {

@@ -15,12 +15,12 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// maxValue is the maximum number of printed characters of a value. Longer values are printed as size
-// and digest.
+// maxValue is the maximum number of printed characters of a value. For longer values, size and
+// digest are printed.
 const maxValue = 120
 
-// view is one side of an object as the differ takes it: every field has the same
-// place on both sides.
+// view is one side of an object as input of the differ. Both sides have the same fields in the same
+// order.
 type view struct {
 	key    string
 	fields []diff.Field
@@ -29,10 +29,10 @@ type view struct {
 // Key identifies the object.
 func (v view) Key() string { return v.key }
 
-// Fields returns the fields of both sides.
+// Fields returns the fields of this side. It has the fields of both sides; missing ones are empty.
 func (v view) Fields() []diff.Field { return v.fields }
 
-// views returns the two sides of one object. A side may be nil.
+// views returns the two sides of an object. A side may be nil.
 func views(id kubeclient.ID, want, have *unstructured.Unstructured) (w, h view) {
 	wanted, had := leaves(want), leaves(have)
 	either := maps.Clone(wanted)
@@ -46,8 +46,8 @@ func views(id kubeclient.ID, want, have *unstructured.Unstructured) (w, h view) 
 	return w, h
 }
 
-// public reports whether a field of a Secret may be shown: kubectl keeps a copy
-// of the whole object in an annotation.
+// public reports whether a field of a Secret may be printed. The annotation
+// last-applied-configuration of kubectl is a copy of the whole object.
 func public(name string) bool {
 	return name == "type" || name == "immutable" ||
 		strings.HasPrefix(name, "metadata.") && !strings.Contains(name, "last-applied-configuration")
@@ -65,7 +65,7 @@ func isUserField(path []string) bool {
 	case "labels", "ownerReferences", "finalizers":
 		return true
 	case "annotations":
-		// The controller counts generations of a DaemonSet here too.
+		// The controller also counts generations of a DaemonSet here.
 		return len(path) < 3 || path[2] != "deprecated.daemonset.template.generation"
 	}
 	return false
@@ -106,8 +106,8 @@ func walk(path []string, v any, out map[string]string) {
 	out[joined(path)] = text(v)
 }
 
-// joined writes a path: spec.template.containers[0].image; a name with a dot of
-// its own is quoted.
+// joined formats a path, such as spec.template.containers[0].image. A name that contains a dot is
+// quoted.
 func joined(path []string) string {
 	var out strings.Builder
 	for i, step := range path {

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// OwnFields returns the fields of a live object that hawser apply holds, as the API
-// server writes them; empty when it applied none.
+// OwnFields returns the fields of a live object that hawser apply owns, in the format of the API
+// server. It is empty if hawser apply owns none.
 func OwnFields(o *unstructured.Unstructured) string {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == kubeclient.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
@@ -35,7 +35,7 @@ func managers(o *unstructured.Unstructured) []string {
 	return out
 }
 
-// claim walks a field set together with its value, and records every leaf of the set in found.
+// claim walks a field set and its value in parallel, and records every leaf of the set in found.
 func claim(set map[string]any, path []string, value any, found map[string]bool) {
 	children := 0
 	for name, sub := range set {
@@ -52,7 +52,7 @@ func claim(set map[string]any, path []string, value any, found map[string]bool) 
 	if children > 0 || len(path) == 0 {
 		return
 	}
-	// What has nothing below it in the set is held whole.
+	// A field without children in the set is owned as a whole.
 	whole := map[string]string{}
 	walk(path, value, whole)
 	for name := range whole {
@@ -60,8 +60,8 @@ func claim(set map[string]any, path []string, value any, found map[string]bool) 
 	}
 }
 
-// descend finds what one element of a field set means in a value: f:name is a
-// field, k:{...} the item of a list with these keys, v:value an item itself.
+// descend resolves an element of a field set in a value: f:name is a field, k:{...} is the list
+// item with these keys, v:value is the item itself.
 func descend(element string, value any) (step string, item any, ok bool) {
 	prefix, rest, _ := strings.Cut(element, ":")
 	switch value := value.(type) {

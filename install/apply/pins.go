@@ -16,8 +16,8 @@ import (
 )
 
 // PinSecret returns the Secret with the pinned signers. It is created once per cluster and never
-// rendered: write access to the publish branch must not change whom agents trust. It is a Secret only
-// because more users can write ConfigMaps.
+// rendered, because write access to the publish branch must not change whom agents trust. It is a
+// Secret only because more users can write ConfigMaps.
 func PinSecret(pins string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": kubeclient.KindSecret,
@@ -28,7 +28,7 @@ func PinSecret(pins string) *unstructured.Unstructured {
 }
 
 // planPins creates the Secret with the pinned signers if the cluster has none. It raises the floors
-// to the revisions of the tree, and reports pins with which the agents would refuse the tree.
+// to the revisions of the tree. It reports pins with which the agents would refuse the tree.
 func planPins(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	want := PinSecret(p.want.Pins)
 	id := kubeclient.IDOf(want)
@@ -38,7 +38,7 @@ func planPins(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	}
 	if have == nil {
 		if p.want.Pins != "" {
-			// Without the floors the next plan would change the Secret again.
+			// Without the floors, the next plan would change the Secret again.
 			if raised, err := p.want.raiseFloors([]byte(p.want.Pins)); err == nil {
 				want = PinSecret(string(raised))
 			}
@@ -67,7 +67,7 @@ func planPins(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	return nil
 }
 
-// pinsOf returns the file of pins in a Secret.
+// pinsOf returns the pins file in a Secret.
 func pinsOf(secret *unstructured.Unstructured) ([]byte, error) {
 	text, _, _ := unstructured.NestedString(secret.Object, "data", render.TrustKey)
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -83,8 +83,8 @@ type Pins struct {
 	Raw     []byte
 }
 
-// PinsIn returns the pins of the clusters that have some and answer. The plan of a cluster
-// reads them again, so a cluster that is left out here is not trusted.
+// PinsIn returns the pins of the reachable clusters that have some. The plan of each cluster reads
+// them again, so a cluster without a result here is not trusted.
 func PinsIn(ctx context.Context, clusters []*kubeclient.Client) []Pins {
 	found := make([]Pins, len(clusters))
 	kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
@@ -99,9 +99,9 @@ func PinsIn(ctx context.Context, clusters []*kubeclient.Client) []Pins {
 	return slices.DeleteFunc(found, func(p Pins) bool { return p.Raw == nil })
 }
 
-// raiseFloors decides about the documents of the tree as a new agent does, and returns the
-// pins with the revisions of the documents as floors. Only a signature raises a floor. It
-// fails if a new agent would refuse the fabric.
+// raiseFloors evaluates the documents of the tree like a new agent, and returns the pins with the
+// revisions of the documents as floors. Only a signed document raises a floor. It returns an error
+// if a new agent would refuse the fabric.
 func (w Desired) raiseFloors(raw []byte) ([]byte, error) {
 	pins, err := trust.ParsePins(raw)
 	if err != nil {

@@ -19,28 +19,28 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Change is an object to create, change or delete.
+// Change is an object to create, update or delete.
 type Change struct {
 	Op diff.Op `json:"op"`
 	kubeclient.ID
-	Fields []Field `json:"fields,omitempty"` // of Update: those that differ
-	// ConflictsWith has the other field managers that applied the object.
+	Fields []Field `json:"fields,omitempty"` // of Update: changed fields
+	// ConflictsWith are the other field managers that applied the object.
 	ConflictsWith []string `json:"conflictsWith,omitempty"`
 
 	Object *unstructured.Unstructured `json:"-"`
-	UID    types.UID                  `json:"-"` // of the object that is there
+	UID    types.UID                  `json:"-"` // of the existing object
 }
 
-// Field is one value that differs. Values of Secrets are masked.
+// Field is a changed value. Values of Secrets are masked.
 type Field struct {
 	Path string `json:"path"`
 	Have string `json:"have,omitempty"`
 	Want string `json:"want,omitempty"`
-	// Managers hold the value that is there, and are not hawser apply.
+	// Managers own the current value, and are not hawser apply.
 	Managers []string `json:"managers,omitempty"`
 }
 
-// SkippedObject is an object that is not touched, and why.
+// SkippedObject is an object that is not changed, with the reason.
 type SkippedObject struct {
 	kubeclient.ID
 	Reason string `json:"reason"`
@@ -50,14 +50,14 @@ type SkippedObject struct {
 type Plan struct {
 	Changes   []Change        `json:"changes"`
 	Unchanged int             `json:"unchanged"`
-	Skipped   []SkippedObject `json:"skipped,omitempty"`  // of the tree, left out this time
-	Retained  []SkippedObject `json:"retained,omitempty"` // left the tree, and stay
+	Skipped   []SkippedObject `json:"skipped,omitempty"`  // objects of the tree that this plan omits
+	Retained  []SkippedObject `json:"retained,omitempty"` // objects that left the tree and are not deleted
 
 	want Desired
 	have clusterstatus.Inventory
 }
 
-// Empty reports whether nothing changes.
+// Empty reports whether the plan has no changes.
 func (p *Plan) Empty() bool { return len(p.Changes) == 0 }
 
 // Counts returns how many objects are created, changed and deleted.
@@ -75,16 +75,16 @@ func (p *Plan) Counts() (created, changed, deleted int) {
 	return created, changed, deleted
 }
 
-// Rules are checks that a user may disable.
+// Rules are checks that the user can disable.
 type Rules struct {
 	AllowMassDelete bool
-	// AllowOtherCluster lets a first apply go to a cluster that does not look like that
-	// of the topology.
+	// AllowOtherCluster allows a first apply to a cluster that differs from the topology's
+	// cluster.
 	AllowOtherCluster bool
 }
 
-// NewPlan compares a cluster with the desired objects. It applies each object as a dry run, so the plan
-// includes defaults, admission and fields of other managers. It changes no object.
+// NewPlan compares a cluster with the desired objects. It applies each object as a dry run, so the
+// plan includes defaults, admission and the fields of other managers. It changes no object.
 func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rules) (*Plan, error) {
 	have, err := clusterstatus.ReadInventory(ctx, c)
 	if err != nil {
@@ -112,7 +112,7 @@ func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rule
 		return p, nil
 	}
 	var errs []error
-	// Applied objects that left the tree.
+	// Objects that left the tree.
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), kubeclient.CompareIDs)) {
 		if p.want.holds(id) {
 			continue
@@ -147,7 +147,7 @@ func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		return err
 	}
 	var before, gone, deleted []string
-	if f, err := render.FabricOf(tree); err == nil { // an unreadable fabric is not current: it has nothing to lose
+	if f, err := render.FabricOf(tree); err == nil { // ignore an unreadable fabric, which has nothing to lose
 		before = f.ClusterNames()
 	}
 	for _, name := range before {
@@ -165,14 +165,14 @@ func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		massdelete.Check("the tree removes", "objects", len(p.have.Objects), deleted))
 }
 
-// outcome is the result for one object of the tree.
+// outcome is the planned result for one object of the tree.
 type outcome struct {
 	change *Change
 	left   *SkippedObject
 }
 
 func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
-	spaces := map[string]bool{} // which can be used: they are there and not about to go
+	spaces := map[string]bool{} // usable namespaces: they exist and are not being deleted
 	for _, o := range p.want.Objects {
 		space := o.GetNamespace()
 		if _, known := spaces[space]; known || space == "" {
@@ -240,7 +240,7 @@ func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unst
 	return compare(o, dry, have)
 }
 
-// compare returns the change from have to the result of the dry run, if they differ.
+// compare returns the change from have to the dry run's result, if they differ.
 func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 	id := kubeclient.IDOf(o)
 	w, h := views(id, dry, have)
@@ -260,8 +260,8 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 		}
 		return outcome{change: out}, nil
 	}
-	// The field managers, other than Hawser's, that hold a field (managedFields, KEP-555), by
-	// its path as joined writes it.
+	// Field managers other than Hawser's (managedFields, KEP-555), by field path in the format
+	// of joined.
 	held := map[string][]string{}
 	for _, entry := range have.GetManagedFields() {
 		if entry.Manager == kubeclient.FieldManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
@@ -288,7 +288,7 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 	return outcome{change: out}, nil
 }
 
-// keeps says why an object that left the tree is not deleted; empty: it goes.
+// keeps returns why an object that left the tree is not deleted; empty if it is deleted.
 func keeps(o *unstructured.Unstructured) string {
 	switch o.GetKind() {
 	case kubeclient.KindNamespace:

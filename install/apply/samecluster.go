@@ -16,14 +16,14 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// maxShown is the maximum number of nodes in a difference.
+// maxShown is the maximum number of nodes in the text of a difference.
 const maxShown = 3
 
-// checkSameCluster fails when a cluster to which nothing was applied yet differs from the
-// one of the topology, as it does when the context is another cluster's: gateways'
-// nodes that are not there, nodes with pods outside of podCIDRs, Services outside
-// of serviceCIDRs, another cluster's name. What a cluster does not say is no
-// difference: it may have no nodes yet, or none with podCIDRs.
+// checkSameCluster returns an error if a cluster to which nothing was applied yet differs from the
+// cluster of the topology. Then the context probably belongs to another cluster. Differences are:
+// missing nodes of gateways, nodes with pods outside of podCIDRs, Services outside of serviceCIDRs,
+// another cluster's name. Missing data is no difference: the cluster may have no nodes yet, or
+// nodes without podCIDRs.
 func checkSameCluster(ctx context.Context, c *kubeclient.Client, want Desired) error {
 	differs, err := clusterNameDiffers(ctx, c, want)
 	if err != nil {
@@ -44,7 +44,7 @@ func checkSameCluster(ctx context.Context, c *kubeclient.Client, want Desired) e
 		"If it is, fix the topology, or pass --allow-other-cluster", want.Cluster, strings.Join(differs, "; "))
 }
 
-// clusterNameDiffers returns differences if the agents here belong to another cluster.
+// clusterNameDiffers returns a difference if the agents in the cluster belong to another cluster.
 func clusterNameDiffers(ctx context.Context, c *kubeclient.Client, want Desired) ([]string, error) {
 	o, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.IdentityConfigMap})
 	if err != nil || o == nil {
@@ -99,7 +99,7 @@ func servicesDiffer(ctx context.Context, c *kubeclient.Client, want Desired) ([]
 	return []string{fmt.Sprintf("the Service kubernetes has %s, outside of serviceCIDRs %v", a, want.member.ServiceCIDRs)}, nil
 }
 
-// within reports whether a prefix has a part in one of others.
+// within reports whether a prefix overlaps any of others.
 func within(p netip.Prefix, others []netip.Prefix) bool {
 	return slices.ContainsFunc(others, p.Overlaps)
 }

@@ -16,15 +16,16 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Setup holds the objects that a cluster gets once, in addition to its tree.
+// Setup is the additional input for the first apply to a cluster.
 type Setup struct {
-	// Identity is the text of the cluster's age identity. It becomes a Secret if the cluster has none.
-	// Empty = the cluster must have one.
+	// Identity is the text of the cluster's age identity. It is stored as a Secret if the
+	// cluster has none. If it is empty, the cluster must already have an identity.
 	Identity string
-	// Recipient is the recipient of the cluster in the topology. An existing identity must match it.
+	// Recipient is the cluster's recipient in the topology. An existing identity must match it.
 	Recipient string
-	// Delivery holds the objects that make Flux or Argo CD apply the publish branch to the cluster.
-	// Then only they, the namespace and the Secrets are applied; nil = the whole tree is applied.
+	// Delivery are the objects that make Flux or Argo CD apply the publish branch to the
+	// cluster. If set, only these, the namespace and the Secrets are applied; nil = apply the
+	// whole tree.
 	Delivery []*unstructured.Unstructured
 }
 
@@ -43,12 +44,12 @@ func (w *Desired) setUp(s Setup) {
 	})
 }
 
-// follows reports whether Flux or Argo CD apply the tree. Then there is no inventory: a later hawser
-// apply would delete the objects that it lists.
+// follows reports whether Flux or Argo CD apply the tree. Then there is no inventory, because a
+// later hawser apply would delete the objects in it.
 func (w Desired) follows() bool { return w.setup.Delivery != nil }
 
-// planIdentity plans the identity Secret if the cluster has none. It rejects an identity that cannot
-// open the keys sealed for the cluster.
+// planIdentity plans the Secret of the identity if the cluster has none. It returns an error if the
+// identity cannot decrypt the keys that are sealed for the cluster.
 func planIdentity(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	setup := p.want.setup
 	if setup.Recipient == "" {
@@ -82,7 +83,7 @@ func planIdentity(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	return nil
 }
 
-// shortened returns recipients in a short form: post-quantum recipients have 2000 characters.
+// shortened returns abbreviated recipients, because post-quantum recipients have 2000 characters.
 func shortened(recipients []string) []string {
 	out := slices.Clone(recipients)
 	for i, r := range out {
@@ -94,8 +95,8 @@ func shortened(recipients []string) []string {
 	return out
 }
 
-// Recipients returns the recipients of the identities in a file of age-keygen(1), in order.
-// Errors name no part of an identity.
+// Recipients returns the recipients of the identities in a file of age-keygen(1), in order. Errors
+// do not contain any part of an identity.
 func Recipients(text string) ([]string, error) {
 	identities, err := age.ParseIdentities(strings.NewReader(text))
 	if err != nil {
@@ -113,7 +114,7 @@ func Recipients(text string) ([]string, error) {
 	return out, nil
 }
 
-// add puts a change where it belongs.
+// add inserts a change in the order of applying.
 func (p *Plan) add(c Change) {
 	p.Changes = append(p.Changes, c)
 	slices.SortStableFunc(p.Changes, func(a, b Change) int { return kubeclient.CompareIDs(a.ID, b.ID) })

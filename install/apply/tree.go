@@ -13,11 +13,11 @@ import (
 	"hawser.dev/hawser/render/kustomize"
 )
 
-// ErrNoCluster is returned for a cluster that a tree has no folder of.
+// ErrNoCluster is returned for a cluster that has no folder in the tree.
 var ErrNoCluster = errors.New("the tree has no such cluster")
 
-// Objects builds a cluster's folders of a rendered tree, as kubectl apply -k
-// does, in the order in which they are applied.
+// Objects builds a cluster's folders of a rendered tree, like kubectl apply -k. It returns the
+// objects in the order in which they are applied.
 func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, error) {
 	dir := render.ClusterDir(cluster)
 	if tree[dir+"/kustomization.yaml"] == nil {
@@ -56,7 +56,7 @@ func BuildDir(tree render.Tree, dir string) ([]*unstructured.Unstructured, error
 	return out, nil
 }
 
-// Clusters names the clusters of a rendered tree in order.
+// Clusters returns the sorted names of the clusters of a rendered tree.
 func Clusters(tree render.Tree) []string {
 	var out []string
 	for _, path := range tree.Paths() {

@@ -1,4 +1,4 @@
-// Package delivery makes Flux or Argo CD deliver the publish branch to clusters.
+// Package delivery configures Flux or Argo CD to deliver the publish branch to clusters.
 package delivery
 
 import (
@@ -23,20 +23,20 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Delivery of the published tree to a cluster.
+// Delivery tools of the published tree.
 const (
 	Flux   = "flux"
 	ArgoCD = "argocd"
 	Direct = "apply" // hawser apply, without Flux or Argo CD
 )
 
-// Names that Flux, Argo CD and the rendered tree agree on (docs/gitops.md).
+// Names in the configuration of Flux, of Argo CD and in the rendered tree (docs/gitops.md).
 const (
 	fluxNamespace = "flux-system"
 	argoNamespace = "argocd"
-	following     = "hawser"         // the GitRepository, and the Application
-	FluxSigners   = "hawser-signers" // the Secret by which Flux verifies published commits
-	// FluxSignersKey is the name in it, which Flux knows by its end as keys of SSH.
+	following     = "hawser"         // name of the GitRepository and of the Application
+	FluxSigners   = "hawser-signers" // name of the Secret with which Flux verifies published commits
+	// FluxSignersKey is the key in the Secret. By its suffix Flux detects SSH keys.
 	FluxSignersKey = "hawser.sshpub"
 )
 
@@ -44,10 +44,11 @@ const (
 type Source struct {
 	URL     string
 	Branch  string
-	UserSet bool // the user named it: it wins over the current delivery of the cluster
+	UserSet bool // the user named it: it overrides the current delivery of the cluster
 }
 
-// checkURL rejects addresses that Flux and Argo CD do not accept: a path, or the short SSH form of git.
+// checkURL rejects addresses that Flux and Argo CD do not accept: a path, or the scp-like SSH form
+// of git.
 func (s Source) checkURL() error {
 	if slices.ContainsFunc([]string{"https://", "http://", "ssh://"}, func(scheme string) bool { return strings.HasPrefix(s.URL, scheme) }) {
 		return nil
@@ -80,12 +81,12 @@ func Detect(ctx context.Context, c *kubeclient.Client) ([]string, error) {
 	return out, nil
 }
 
-// oldestVerifier is the minor version of Flux 2 that verifies SSH signatures of commits.
+// oldestVerifier is the first minor version of Flux 2 that verifies SSH signatures of commits.
 const oldestVerifier = 9
 
-// FluxObjects returns the objects with which Flux applies the publish branch: the GitRepository, unless
-// it exists, and the Kustomization of the tree that includes all others. If Flux can verify SSH
-// signatures, it only accepts commits of the signers.
+// FluxObjects returns the objects with which Flux applies the publish branch: the GitRepository,
+// unless it exists, and the Kustomization of the tree, which includes all others. If Flux can
+// verify SSH signatures, it accepts only commits of the signers.
 func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
 	space, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: fluxNamespace})
 	if err != nil {
@@ -133,14 +134,14 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	return append(out, sync), nil
 }
 
-// ArgoObjects returns the objects by which Argo CD in this cluster follows the published branch:
-// the Application that keeps the ApplicationSet, and the AppProject where the tree has one.
-// It fails for clusters that Argo CD does not know by their names.
+// ArgoObjects returns the objects with which Argo CD in this cluster applies the publish branch:
+// the Application that manages the ApplicationSet, and the AppProject if the tree has one. It
+// returns an error if Argo CD does not know a cluster by its name.
 func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, from Source) ([]*unstructured.Unstructured, error) {
 	if err := from.checkURL(); err != nil {
 		return nil, err
 	}
-	objects, err := apply.BuildDir(tree, "argocd") // with people's patches
+	objects, err := apply.BuildDir(tree, "argocd") // includes the user's patches
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	}}), nil
 }
 
-// knownToArgo returns an error if Argo CD has no cluster with a name of the topology.
+// knownToArgo returns an error if Argo CD lacks a cluster with a name of the topology.
 func knownToArgo(ctx context.Context, c *kubeclient.Client, names []string) error {
 	list, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: kubeclient.KindSecret}, argoNamespace, "argocd.argoproj.io/secret-type=cluster")
 	if err != nil {

@@ -25,13 +25,13 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// releaseAnnotation is set on the pods of the agents. The kubelet reads the ConfigMaps of a changed pod
-// at once, instead of after a minute or more.
+// releaseAnnotation is set on the pods of the agents. After a change of a pod, the kubelet reads
+// its ConfigMaps at once, instead of after a minute or more.
 const releaseAnnotation = "hawser.dev/release"
 
-// decommissionFabric returns the fabric that makes agents remove all their objects: the current one
-// without clusters and exports. It has the domains, which agents need to find their entries in the
-// cluster's DNS.
+// decommissionFabric returns the fabric that makes agents remove all their objects: the current
+// fabric without clusters and exports. It keeps the domains, by which agents find their entries in
+// the cluster's DNS.
 func decommissionFabric(before *fabric.Fabric, clusterset string) (packed []byte, digest string, err error) {
 	f := fabric.Fabric{Name: clusterset}
 	if before != nil {
@@ -48,8 +48,8 @@ func decommissionFabric(before *fabric.Fabric, clusterset string) (packed []byte
 	return packed, fabric.Digest(raw), err
 }
 
-// decommission makes the agents of a cluster remove their objects from nodes and API, and waits until each
-// reports that it has. It can be repeated.
+// decommission makes the agents of a cluster remove their objects from nodes and API, and waits
+// until each agent reports that it is done. It can be repeated.
 func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	tree, err := clusterstatus.Published(ctx, c)
 	if err != nil {
@@ -57,7 +57,7 @@ func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	}
 	before, err := render.FabricOf(tree)
 	if err != nil {
-		before = nil // agents that never had one made nothing
+		before = nil // agents without a fabric created nothing
 	}
 	packed, digest, err := decommissionFabric(before, r.have.Clusterset)
 	if err != nil {
@@ -87,14 +87,13 @@ func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
 		return err
 	}
 	for _, p := range list {
-		// It only saves time: a pod that ended meanwhile is no trouble.
+		// This only saves time, so ignore pods that terminated meanwhile.
 		_, _ = at.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kubeclient.FieldManager})
 	}
 	return waitDecommissioned(ctx, c, r, digest)
 }
 
-// publishDecommission replaces the fabric. Agents prefer it to parts of a larger one
-// that may still be there.
+// publishDecommission replaces the fabric. Agents prefer it to remaining parts of a larger fabric.
 func publishDecommission(ctx context.Context, c *kubeclient.Client, packed, proof []byte) error {
 	id := clusterstatus.FabricPart(0)
 	o, err := c.Get(ctx, id)
@@ -116,13 +115,13 @@ func publishDecommission(ctx context.Context, c *kubeclient.Client, packed, proo
 	return nil
 }
 
-// waitDecommissioned waits until every agent says that nothing is left of it.
+// waitDecommissioned waits until every agent reports that it removed everything.
 func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, digest string) error {
 	last := ""
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
 		waits, err := unreleased(ctx, c, digest)
 		if err != nil {
-			return false, nil // an API server that restarts meanwhile is no reason to give up
+			return false, nil // ignore errors: the API server may restart meanwhile
 		}
 		if text := "waiting for " + strings.Join(waits, "; "); text != last && len(waits) > 0 {
 			r.log(text)
@@ -137,7 +136,7 @@ func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, d
 	return err
 }
 
-// unreleased says who still holds something.
+// unreleased returns the nodes whose agents have not removed everything.
 func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]string, error) {
 	list, err := c.AgentPods(ctx)
 	if err != nil {
@@ -153,7 +152,7 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 		i := slices.IndexFunc(nodes, func(n health.Node) bool { return n.Name == name })
 		switch {
 		case name == "":
-			// It was never on a node.
+			// The agent never ran on a node.
 		case i < 0:
 			waits = append(waits, fmt.Sprintf("node %s, whose agent has not reported", name))
 		case nodes[i].Fabric != digest:
@@ -166,8 +165,9 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 	return slices.Compact(waits), nil
 }
 
-// signDecommission signs the last fabric with a new key, pins that key as signer, and returns the proof.
-// Removing a cluster requires write access to its Secrets, not the root key.
+// signDecommission signs the decommission fabric with a new key, pins that key as signer, and
+// returns the proof. So the removal of a cluster requires write access to its Secrets, but not the
+// root key.
 func signDecommission(ctx context.Context, c *kubeclient.Client, clusterset string, packed []byte) ([]byte, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

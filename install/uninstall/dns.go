@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// restoreDNS takes our part out of the cluster's own DNS, where no gateway was
-// left that did. Pods would otherwise wait for name servers that are gone.
+// restoreDNS removes Hawser's entries from the cluster's own DNS, if no gateway was left to do so.
+// Otherwise pods would wait for name servers that no longer exist.
 func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	forwards := forwards(ctx, c)
 	places := []struct {
@@ -51,7 +51,7 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	return err
 }
 
-// restore writes the text without our part, unless the object changed since it was read.
+// restore writes the text without Hawser's entries, unless the object changed since it was read.
 func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstructured, key string, without func(string) (string, error)) error {
 	text, _, _ := unstructured.NestedString(o.Object, "data", key)
 	if text == "" {
@@ -63,7 +63,7 @@ func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstruct
 	}
 	var value any = rest
 	if rest == "" && key != "Corefile" {
-		value = nil // the key was not there before us
+		value = nil // only Hawser used the key
 	}
 	return c.MergePatch(ctx, o, map[string]any{
 		"metadata": map[string]any{"resourceVersion": o.GetResourceVersion()},
@@ -71,8 +71,8 @@ func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstruct
 	})
 }
 
-// forwards returns the stub domains that agents may have written, from the current fabric or from the
-// decommission fabric.
+// forwards returns the stub domains that agents may have written, according to the current fabric
+// or the decommission fabric.
 func forwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
 	tree, err := clusterstatus.Published(ctx, c)
 	if err != nil {
@@ -80,7 +80,7 @@ func forwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
 	}
 	f, err := render.FabricOf(tree)
 	if err != nil {
-		return nil // without a fabric agents wrote nothing
+		return nil // without a fabric, agents wrote nothing
 	}
 	return forwardsOf(f)
 }

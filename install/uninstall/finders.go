@@ -16,10 +16,10 @@ import (
 // ownGroup is the API group of Hawser's own kinds.
 const ownGroup = "hawser.dev"
 
-// finder finds objects of Hawser's.
+// finder finds objects of Hawser.
 type finder func(context.Context, *kubeclient.Client) ([]unstructured.Unstructured, error)
 
-// finders are all of them, in the order of deletion.
+// finders returns all finders in the order of deletion.
 func finders(r Options) []finder {
 	rbac, admission := "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 	labelled := func(group, version, kind, label string) finder {
@@ -45,7 +45,7 @@ func finders(r Options) []finder {
 	}
 }
 
-// inventoried returns the objects in the inventory of hawser apply that it still owns.
+// inventoried returns the objects in the inventory of hawser apply that hawser apply still owns.
 func (r Options) inventoried(ctx context.Context, c *kubeclient.Client) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(r.have.Objects), kubeclient.CompareIDs)) {
@@ -60,7 +60,7 @@ func (r Options) inventoried(ctx context.Context, c *kubeclient.Client) ([]unstr
 	return out, nil
 }
 
-// addressesAnnotation is what agents write on ServiceExports of others
+// addressesAnnotation is set by agents on the ServiceExports of users
 // (nodeagent/mcs.AddressesAnnotation).
 const addressesAnnotation = "hawser.dev/addresses"
 

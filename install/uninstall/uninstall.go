@@ -17,11 +17,11 @@ import (
 	"hawser.dev/hawser/kubeclient/clusterstatus"
 )
 
-// Options configures Run.
+// Options are the options of Run.
 type Options struct {
 	DryRun  bool
-	Force   bool // continue without agents that do not report
-	Foreign bool // although Flux or Argo CD keeps it
+	Force   bool // continue if agents do not report
+	Foreign bool // continue if Flux or Argo CD manages the objects
 	CRDs    bool // also delete unused CRDs of the Multi-Cluster Services API
 	Timeout time.Duration
 	Log     func(cluster, what string)
@@ -32,12 +32,12 @@ type Options struct {
 
 func (r *Options) log(what string) { r.Log(r.cluster, what) }
 
-// ErrManagedByGitOps is returned if Flux or Argo CD would restore the deleted objects.
+// ErrManagedByGitOps is returned if Flux or Argo CD would recreate the deleted objects.
 var ErrManagedByGitOps = errors.New("it would be brought back")
 
-// Run removes Hawser from a cluster. The agents undo their changes on the nodes and in the
-// API, then Run deletes all objects of Hawser, the namespace last. Foreign objects are never
-// touched. An interrupted run can be repeated.
+// Run removes Hawser from a cluster. The agents undo their changes on the nodes and in the API.
+// Then Run deletes all objects of Hawser, the namespace last. Foreign objects are never touched. An
+// interrupted run can be repeated.
 func Run(ctx context.Context, c *kubeclient.Client, r Options) (*apply.Plan, error) {
 	r.cluster = c.Name
 	if err := c.Ping(ctx); err != nil {
@@ -58,7 +58,7 @@ func Run(ctx context.Context, c *kubeclient.Client, r Options) (*apply.Plan, err
 	return p, execute(ctx, c, p, &r)
 }
 
-// planRemoval finds all that is Hawser's, in the order in which it is deleted.
+// planRemoval plans the deletion of all objects of Hawser, in order.
 func planRemoval(ctx context.Context, c *kubeclient.Client, r Options) (*apply.Plan, error) {
 	p := &apply.Plan{Changes: []apply.Change{}}
 	for _, find := range finders(r) {
@@ -81,7 +81,8 @@ func planRemoval(ctx context.Context, c *kubeclient.Client, r Options) (*apply.P
 	return p, nil
 }
 
-// addObject puts an object where it belongs in the plan.
+// addObject adds the deletion of an object to the plan. CRDs of other API groups are retained
+// unless r.CRDs is set.
 func addObject(p *apply.Plan, o unstructured.Unstructured, r Options) {
 	id := kubeclient.IDOf(&o)
 	same := func(change apply.Change) bool { return change.Key() == id.Key() }
@@ -131,7 +132,7 @@ func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Option
 	}); err != nil {
 		return err
 	}
-	// What agents wrote on ServiceExports, should an agent not have taken it back itself.
+	// Remove the annotations of agents on ServiceExports that an agent did not remove itself.
 	list, err := c.List(ctx, kubeclient.MCSKind(kubeclient.KindServiceExport), "", "")
 	if err != nil {
 		return err
@@ -190,7 +191,7 @@ func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan,
 	return nil
 }
 
-// waitDeleted waits until count returns 0; what describes the objects.
+// waitDeleted waits until count returns 0. what describes the objects.
 func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, what string, count func(context.Context) (int, error)) error {
 	said := false
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {

@@ -1,5 +1,5 @@
-// Package clusterdump collects Hawser's objects and logs from a cluster for a support bundle.
-// It leaves out everything that may be a secret.
+// Package clusterdump collects Hawser's objects and logs from a cluster for a support bundle. It
+// omits all data that may be secret.
 package clusterdump
 
 import (
@@ -25,16 +25,16 @@ import (
 // Sink receives one gathered file, an error, or both if a part is missing. It must be safe for concurrent use.
 type Sink func(file string, text []byte, err error)
 
-// Gather reads the state of Hawser from a cluster's API, for readers without access to it: versions, objects,
-// and the agents' logs of the last since (0 = all). It requests no Secrets, and omits fields of other
-// objects that may contain one.
+// Gather reads the state of Hawser from a cluster's API, for readers without access to the cluster:
+// versions, objects, and the agents' logs of the duration since (0 = all). It does not request
+// Secrets. It omits fields of other objects that may contain a secret.
 func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put Sink) {
 	version, err := c.Version(ctx)
 	put("version.json", version, err)
 	var group sync.WaitGroup
 	group.Go(func() { gatherLogs(ctx, c, since, put) })
 	group.Go(func() {
-		tree := render.Tree{} // of what Published reads the part without keys
+		tree := render.Tree{} // only the fabric, without the keys that Published reads too
 		err := clusterstatus.ReadFabric(ctx, c, tree)
 		if err != nil {
 			put("fabric.json", nil, err)
@@ -71,13 +71,13 @@ type dumpFile struct {
 
 // scope limits a list of objects to a namespace or a name.
 type scope struct {
-	namespace string // empty = all, or the kind has none
+	namespace string // empty = all, or the kind is cluster-scoped
 	selector  string
-	name      string // of the only one; empty = all
+	name      string // of the only object; empty = all
 	only      func(*unstructured.Unstructured) bool
 }
 
-// dumpFiles returns all files of objects.
+// dumpFiles returns the files of objects.
 func dumpFiles() []dumpFile {
 	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
 	system, everywhere := []scope{{namespace: render.Namespace}}, []scope{{}}
@@ -100,8 +100,8 @@ func dumpFiles() []dumpFile {
 	}
 }
 
-// fromAgents are events that agents write about their HawserNodes, which have no
-// namespace, so that these are in the one named default.
+// fromAgents matches the events that agents write about their HawserNodes. HawserNodes are
+// cluster-scoped, so the events are in the namespace default.
 func fromAgents(o *unstructured.Unstructured) bool {
 	by, _, _ := unstructured.NestedString(o.Object, "reportingComponent")
 	return strings.HasPrefix(by, "hawser.dev/")
@@ -131,7 +131,7 @@ func collect(ctx context.Context, c *kubeclient.Client, s dumpFile) ([]unstructu
 		}
 	}
 	slices.SortStableFunc(out, func(a, b unstructured.Unstructured) int {
-		if s.file == "events" { // they are read as a log
+		if s.file == "events" { // events are formatted like a log
 			if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c != 0 {
 				return c
 			}
@@ -141,7 +141,7 @@ func collect(ctx context.Context, c *kubeclient.Client, s dumpFile) ([]unstructu
 	return out, nil
 }
 
-// documents writes objects as YAML, one behind the other.
+// documents encodes objects as a YAML stream.
 func documents(list []unstructured.Unstructured, shown func(*unstructured.Unstructured) map[string]any) []byte {
 	var out bytes.Buffer
 	for i := range list {

@@ -18,12 +18,12 @@ import (
 const (
 	// MaxLog is the maximum size of a log in bytes. Older lines are dropped.
 	MaxLog     = 20 << 20
-	logTimeout = time.Minute // for one log
-	logsAtOnce = 2           // of a cluster, as each may take MaxLog of memory
+	logTimeout = time.Minute // timeout for one log
+	logsAtOnce = 2           // per cluster, because each may use MaxLog of memory
 )
 
-// gatherLogs reads the logs of the agents' pods, those too that do not run, and what
-// their containers said before they were started again.
+// gatherLogs reads the logs of the agents' pods, including pods that do not run, and the previous
+// logs of restarted containers.
 func gatherLogs(ctx context.Context, c *kubeclient.Client, since time.Duration, put Sink) {
 	list, err := c.List(ctx, kubeclient.PodKind(), render.Namespace, "")
 	if err != nil {
@@ -33,7 +33,7 @@ func gatherLogs(ctx context.Context, c *kubeclient.Client, since time.Duration, 
 	var group errgroup.Group
 	group.SetLimit(logsAtOnce)
 	for i := range list {
-		// The log of the page has a token in it, and is no agent's.
+		// Skip the pod of the web page: its log contains a token, and it is no agent.
 		if !strings.HasPrefix(list[i].GetLabels()["app.kubernetes.io/name"], "hawser-") || kubeclient.IsUIPod(&list[i]) {
 			continue
 		}
@@ -54,7 +54,7 @@ func gatherLogs(ctx context.Context, c *kubeclient.Client, since time.Duration, 
 	_ = group.Wait() // every function returns nil
 }
 
-// restarted reports whether the agent's container was started more than once.
+// restarted reports whether the agent's container was restarted.
 func restarted(pod *unstructured.Unstructured) bool {
 	list, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
 	for _, item := range list {
@@ -66,7 +66,7 @@ func restarted(pod *unstructured.Unstructured) bool {
 	return false
 }
 
-// log reads the log of an agent's container. A truncated log begins with a line that says so.
+// log reads the log of an agent's container. The first line of a truncated log says so.
 func log(ctx context.Context, c *kubeclient.Client, pod string, since time.Duration, previous bool) ([]byte, error) {
 	request, err := c.Request(logTimeout)
 	if err != nil {
@@ -87,7 +87,7 @@ func log(ctx context.Context, c *kubeclient.Client, pod string, since time.Durat
 	return NewestLog(supportbundle.Tail(body, MaxLog))
 }
 
-// NewestLog says in the first line of a log how much was left out before it.
+// NewestLog adds a first line to a truncated log with the number of omitted bytes.
 func NewestLog(text []byte, left int64, err error) ([]byte, error) {
 	if left > 0 {
 		text = append(fmt.Appendf(nil, "(hawser gather: %d bytes before this were left out)\n", left), text...)

@@ -10,11 +10,11 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// notShown stands where something may be a secret.
+// notShown replaces values that may be secret.
 const notShown = "(not shown)"
 
-// whole is an object without what says who wrote what, and without the copy of it that
-// kubectl keeps.
+// whole returns an object without its managed fields and without the last-applied-configuration
+// annotation of kubectl, which is a copy of the object.
 func whole(o *unstructured.Unstructured) map[string]any {
 	o = o.DeepCopy()
 	o.SetManagedFields(nil)
@@ -44,8 +44,8 @@ func workload(o *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// hideIn leaves of a container that is not the agent's only which it is, and of the
-// agent's environment only what Hawser sets.
+// hideIn redacts a container. For the agent's container it hides the environment except the
+// variables of Hawser. For other containers it only keeps name and image.
 func hideIn(container map[string]any) {
 	if container["name"] != kubeclient.AgentContainer {
 		for field := range container {
@@ -65,7 +65,7 @@ func hideIn(container map[string]any) {
 	}
 }
 
-// machine is what matters of a Node.
+// machine returns the relevant fields of a Node.
 func machine(o *unstructured.Unstructured) map[string]any {
 	out := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": o.GetName()}}
 	for _, at := range [][]string{
@@ -73,7 +73,7 @@ func machine(o *unstructured.Unstructured) map[string]any {
 		{"status", "addresses"}, {"status", "conditions"}, {"status", "nodeInfo"},
 	} {
 		if value, there, _ := unstructured.NestedFieldCopy(o.Object, at...); there {
-			_ = unstructured.SetNestedField(out, value, at...) // parents on the path are maps of this function
+			_ = unstructured.SetNestedField(out, value, at...) // cannot fail: this function created the parents
 		}
 	}
 	return out
@@ -94,8 +94,7 @@ func settings(o *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// nameServer is a ConfigMap of the cluster's own DNS, without the lines of plugins that
-// hold credentials.
+// nameServer returns a ConfigMap of the cluster's DNS without the credentials of plugins.
 func nameServer(o *unstructured.Unstructured) map[string]any {
 	out := whole(o)
 	data, _ := out["data"].(map[string]any)
@@ -107,9 +106,9 @@ func nameServer(o *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// withoutCredentials takes them out of a Corefile. These are the words of the plugins
-// that come with CoreDNS (azure, clouddns, etcd, k8s_external, route53, tsig), and of
-// others that may be built in.
+// withoutCredentials hides the credentials in a Corefile. It matches the options of plugins that
+// are part of CoreDNS (azure, clouddns, etcd, k8s_external, route53, tsig), and of others that may
+// be built in.
 func withoutCredentials(text string) string {
 	words := regexp.MustCompile(`(?mi)^([ \t]*\w*(?:secret|password|passwd|token|credentials?|access_?key|private_?key|api_?key)\w*[ \t]+)\S.*$`)
 	return words.ReplaceAllString(text, "${1}"+notShown)

@@ -29,7 +29,7 @@ func HawserNodeKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "hawser.dev", Version: "v1alpha1", Kind: "HawserNode"}
 }
 
-// Nodes reads the HawserNodes of a cluster, by name.
+// Nodes returns the HawserNodes of a cluster, sorted by name.
 func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 	items, err := c.List(ctx, HawserNodeKind(), "", "")
 	if err != nil {
@@ -100,7 +100,7 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 	return out, nil
 }
 
-// problems returns the problems in a HawserNode. A field that violates the CRD stays empty.
+// problems returns the problems of a HawserNode. A field that violates the CRD is ignored.
 func problems(o *unstructured.Unstructured) []status.Problem {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "problems")
 	var out []status.Problem
@@ -161,7 +161,7 @@ func nodeObjects(ctx context.Context, c *kubeclient.Client) (map[string]nodeObje
 	return out, nil
 }
 
-// gateways returns the gateways of a cluster that are on a fixed node.
+// gateways returns the gateways of a cluster that have a fixed node.
 func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []health.Gateway {
 	own := f.Cluster(cluster)
 	if own == nil {
@@ -186,7 +186,7 @@ func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []h
 	return out
 }
 
-// agentPods returns the pods of agents that do not run, with the reason of their containers, and
+// agentPods returns the pods of agents that do not run, with the reasons of their containers, and
 // the pods of agents that run and are not ready, with the time since when.
 func agentPods(ctx context.Context, c *kubeclient.Client) (stopped, notReady []health.Pod, err error) {
 	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, render.Namespace, "")
@@ -249,18 +249,18 @@ func stoppedReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// rollout is the progress of a DaemonSet's rollout.
+// rollout is the rollout progress of a DaemonSet.
 type rollout struct {
 	name                       string
 	wanted, updated, available int64
-	observed                   bool // the controller saw the newest version
+	observed                   bool // whether the controller observed the newest version
 }
 
 func DaemonSetKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kubeclient.KindDaemonSet}
 }
 
-// rollouts reads the DaemonSets of Hawser.
+// rollouts returns the rollouts of Hawser's DaemonSets.
 func rollouts(ctx context.Context, c *kubeclient.Client) ([]rollout, error) {
 	items, err := c.List(ctx, DaemonSetKind(), render.Namespace, "")
 	if err != nil {
@@ -280,14 +280,14 @@ func rollouts(ctx context.Context, c *kubeclient.Client) ([]rollout, error) {
 	return out, nil
 }
 
-// WaitReady waits until the agents run and are ready with the fabric of a digest. It
-// returns the last progress, also with an error.
+// WaitReady waits until the agents run and are ready with the fabric of a digest. It returns the
+// last progress, even on an error.
 func WaitReady(ctx context.Context, c *kubeclient.Client, digest string, timeout time.Duration, say func(string)) (string, error) {
 	last := ""
 	err := kubeclient.Poll(ctx, timeout, func(ctx context.Context) (bool, error) {
 		now, done, err := progress(ctx, c, digest)
 		if err != nil {
-			return false, nil // an API server that restarts meanwhile is no reason to give up
+			return false, nil // ignore errors: the API server may restart meanwhile
 		}
 		if now != last && !done {
 			say(now)
@@ -301,7 +301,7 @@ func WaitReady(ctx context.Context, c *kubeclient.Client, digest string, timeout
 	return last, nil
 }
 
-// progress says how far a cluster is on the way to a fabric.
+// progress returns the progress of a cluster towards a fabric, and whether it is complete.
 func progress(ctx context.Context, c *kubeclient.Client, digest string) (string, bool, error) {
 	sets, err := rollouts(ctx, c)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// InventoryConfigMap, in the namespace hawser-system, records the last apply: the clusterset, the cluster, the
-// fabric's digest, and one object per line.
+// InventoryConfigMap is the name of the ConfigMap in hawser-system that records the last apply: the
+// clusterset, the cluster, the fabric's digest, and one object per line.
 const InventoryConfigMap = "hawser-inventory"
 
 // Inventory is the record of the last apply.
 type Inventory struct {
 	Clusterset string
 	Cluster    string
-	Digest     string // of the fabric
+	Digest     string // digest of the fabric
 	Objects    []kubeclient.ID
 }
 
-// ReadInventory reads it; empty when nothing was applied yet.
+// ReadInventory reads the inventory. It is empty if nothing was applied yet.
 func ReadInventory(ctx context.Context, c *kubeclient.Client) (Inventory, error) {
 	o, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: InventoryConfigMap})
 	if err != nil || o == nil {

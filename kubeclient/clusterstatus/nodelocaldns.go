@@ -14,11 +14,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// nodeLocal is the name of NodeLocal DNSCache's ConfigMap and of its DaemonSet.
+// nodeLocal is the name of the ConfigMap and of the DaemonSet of NodeLocal DNSCache.
 const nodeLocal = "node-local-dns"
 
-// checkNodeLocalDNS returns a problem if NodeLocal DNSCache does not forward the domain to the agents and the
-// topology does not set dns: none. tree has the fabric.
+// checkNodeLocalDNS returns a problem if NodeLocal DNSCache does not forward the domain to the
+// agents, unless the topology sets dns: none. tree contains the fabric.
 func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client, tree render.Tree) (string, error) {
 	cache, err := cache(ctx, c)
 	if err != nil || cache == nil {
@@ -26,7 +26,7 @@ func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client, tree render.Tr
 	}
 	f, err := render.FabricOf(tree)
 	if err != nil {
-		return "", nil // reported elsewhere
+		return "", nil // other checks report it
 	}
 	own := f.Cluster(c.Name)
 	if own == nil || cmp.Or(own.ClusterDNS, fabric.DNSNone) == fabric.DNSNone {
@@ -45,8 +45,8 @@ func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client, tree render.Tr
 		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), do), nil
 }
 
-// cache returns the ConfigMap of NodeLocal DNSCache, by its name or by its DaemonSet's volumes; nil if it does
-// not exist or access is forbidden.
+// cache returns the ConfigMap of NodeLocal DNSCache. It finds it by name, or by the volumes of the
+// DaemonSet. It returns nil if the ConfigMap does not exist or access is forbidden.
 func cache(ctx context.Context, c *kubeclient.Client) (*unstructured.Unstructured, error) {
 	settings := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: nodeLocal}
 	found, err := c.Get(ctx, settings)

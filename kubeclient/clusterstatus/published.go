@@ -15,9 +15,9 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Published returns the parts of a cluster's objects that the next rendering reuses, at their paths
-// of a rendered tree: the fabric, the cluster's sealed keys and the agents' image. So unchanged keys
-// are not sealed again, and another version of Hawser does not restart the agents.
+// Published returns the objects of a cluster that the next rendering reuses, at their paths in a
+// rendered tree: the fabric, the cluster's sealed keys and the agents' image. Then unchanged keys
+// are not sealed again, and a different version of Hawser does not restart the agents.
 func Published(ctx context.Context, c *kubeclient.Client) (render.Tree, error) {
 	tree := render.Tree{}
 	keys := kubeclient.ID{Version: "v1", Kind: kubeclient.KindSecret, Namespace: render.Namespace, Name: render.KeysSecret}
@@ -40,7 +40,7 @@ func PublishedIn(ctx context.Context, clusters []*kubeclient.Client) (render.Tre
 		}
 	})
 	out := render.Tree{}
-	images := map[string]string{} // the first cluster that has each
+	images := map[string]string{} // first cluster with each image
 	for i, tree := range trees {
 		if image := render.ImageOf(tree); image != "" && images[image] == "" {
 			images[image] = clusters[i].Name
@@ -63,7 +63,7 @@ func PublishedIn(ctx context.Context, clusters []*kubeclient.Client) (render.Tre
 		strings.Join(texts, ", "))
 }
 
-// copyImage copies of the gateways' DaemonSet what render.ImageOf reads.
+// copyImage copies the fields of the gateways' DaemonSet that render.ImageOf reads.
 func copyImage(ctx context.Context, c *kubeclient.Client, tree render.Tree) error {
 	id := kubeclient.ID{Group: "apps", Version: "v1", Kind: kubeclient.KindDaemonSet, Namespace: render.Namespace, Name: render.GatewayName}
 	o, err := c.Get(ctx, id)
@@ -81,7 +81,7 @@ func copyImage(ctx context.Context, c *kubeclient.Client, tree render.Tree) erro
 	return nil
 }
 
-// ReadFabric copies all parts of the fabric.
+// ReadFabric adds all parts of the fabric to the tree.
 func ReadFabric(ctx context.Context, c *kubeclient.Client, tree render.Tree) error {
 	for i := 0; ; i++ {
 		id, file := FabricPart(i), "base/fabric.yaml"
@@ -94,7 +94,7 @@ func ReadFabric(ctx context.Context, c *kubeclient.Client, tree render.Tree) err
 	}
 }
 
-// FabricPart names the ConfigMaps that hold the fabric.
+// FabricPart returns the ID of the ConfigMap with the ith part of the fabric.
 func FabricPart(i int) kubeclient.ID {
 	id := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: render.Namespace, Name: render.FabricConfigMap}
 	if i > 0 {

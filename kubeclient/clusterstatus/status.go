@@ -1,5 +1,5 @@
-// Package clusterstatus reads what a cluster's API reports about Hawser: agents, exports,
-// the inventory of hawser apply and the published fabric.
+// Package clusterstatus reads the state of Hawser from a cluster's API: agents, exports, the
+// inventory of hawser apply and the published fabric.
 package clusterstatus
 
 import (
@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Read returns the state of a cluster. Errors of single reads are fields of it.
+// Read returns the state of a cluster. Errors of single reads are in its fields.
 func Read(ctx context.Context, c *kubeclient.Client) health.State {
 	s := health.State{Cluster: c.Name, Context: c.Context, At: time.Now().UTC(), Nodes: []health.Node{}, Exports: []health.Export{}}
 	if err := read(ctx, c, &s); err != nil {
@@ -68,7 +68,7 @@ func read(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 		return err
 	}
 	if f, err := render.FabricOf(tree); err == nil {
-		s.Delivered, _ = render.FabricDigest(tree) // it is readable
+		s.Delivered, _ = render.FabricDigest(tree) // cannot fail: it was decoded before
 		s.Gateways = gateways(f, c.Name, objects)
 	}
 	if err := copyImage(ctx, c, tree); err != nil {

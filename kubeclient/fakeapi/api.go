@@ -1,4 +1,4 @@
-// Package fakeapi has a small API server for tests, and trees to apply to it.
+// Package fakeapi has a minimal API server for tests, and trees to apply to it.
 package fakeapi
 
 import (
@@ -21,20 +21,20 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// API is as much of an API server as apply needs: discovery, objects by path,
-// and server-side apply that takes the fields given over and notes who holds the
-// object. A definition is served from the request after it on.
+// API is an API server with the features that apply needs: discovery, objects by path, and
+// server-side apply. An apply stores the given fields and the field manager of the object. The kind
+// of a CRD is served from the next request on.
 type API struct {
 	Mu       sync.Mutex
 	Objects  map[string]map[string]any // by path
 	Kinds    map[string][]Resource     // by group/version
-	Log      []string                  // what changed
-	Requests []string                  // every request
-	Fail     string                    // a path whose changes are refused
-	Ahead    time.Duration             // of its clock
+	Log      []string                  // changes
+	Requests []string                  // all requests
+	Fail     string                    // path whose changes are refused
+	Ahead    time.Duration             // how far its clock is ahead
 }
 
-// ServeTrees makes the API serve every kind of a rendered tree that needs no definition.
+// ServeTrees makes the API serve every kind of a rendered tree that has no CRD.
 func (f *API) ServeTrees() {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -57,7 +57,7 @@ type Resource struct {
 	Verbs      []string `json:"verbs"`
 }
 
-// New starts an API server and returns a client for it, of a cluster with this name.
+// New starts an API server and returns a client for it. The cluster has the given name.
 func New(t testing.TB, name string) (*API, *kubeclient.Client) {
 	t.Helper()
 	f := &API{Objects: map[string]map[string]any{}, Kinds: map[string][]Resource{
@@ -167,7 +167,7 @@ func (f *API) apply(w http.ResponseWriter, r *http.Request, path string) {
 	reply(w, given)
 }
 
-// define serves the kind of a definition.
+// define serves the kind of a CRD.
 func (f *API) define(o map[string]any) {
 	spec, _ := o["spec"].(map[string]any)
 	names, _ := spec["names"].(map[string]any)

@@ -13,8 +13,8 @@ import (
 
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// Tree renders a topology with clusters on top of a published tree. The first cluster exports
-// the services, each NAMESPACE/NAME.
+// Tree renders a topology with clusters on top of a published tree. The first cluster exports the
+// Services, named NAMESPACE/NAME.
 func Tree(t testing.TB, published render.Tree, clusters []string, exports ...string) render.Tree {
 	t.Helper()
 	var out strings.Builder

@@ -20,9 +20,9 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// Selecting returns the policies that select a pod for a direction, sorted by name. Such a policy
-// drops all packets of that direction that no rule of any selecting policy admits. Pods in
-// the host network have no policies.
+// Selecting returns the policies that select a pod for a direction, sorted by name. These policies
+// drop all packets of that direction that none of their rules allows. Pods in the host network have
+// no policies.
 func Selecting(pod *corev1.Pod, direction networkingv1.PolicyType, policies []networkingv1.NetworkPolicy) ([]string, error) {
 	var out []string
 	for i := range policies {
@@ -42,8 +42,8 @@ func Selecting(pod *corev1.Pod, direction networkingv1.PolicyType, policies []ne
 	return out, nil
 }
 
-// hasDirection reports whether a policy is for a direction. Without policyTypes it is for ingress,
-// and for egress if it has egress rules.
+// hasDirection reports whether a policy applies to a direction. Without policyTypes it applies to
+// ingress, and also to egress if it has egress rules.
 func hasDirection(p *networkingv1.NetworkPolicy, direction networkingv1.PolicyType) bool {
 	if len(p.Spec.PolicyTypes) > 0 {
 		return slices.Contains(p.Spec.PolicyTypes, direction)
@@ -51,9 +51,9 @@ func hasDirection(p *networkingv1.NetworkPolicy, direction networkingv1.PolicyTy
 	return direction == networkingv1.PolicyTypeIngress || len(p.Spec.Egress) > 0
 }
 
-// OfAddr returns the policies for packets to the pod with an address (ingress), or from it. Each
-// result is a phrase. They are empty if no pod has the address, or if the user may not list pods or
-// policies.
+// OfAddr returns the policies for packets to the pod with an address (ingress), or from it
+// (egress). Each result is a phrase. The results are empty if no pod has the address, or if the
+// user may not list pods or policies.
 func OfAddr(ctx context.Context, c *kubeclient.Client, addr netip.Addr, direction networkingv1.PolicyType) ([]string, error) {
 	at, err := c.Resource(kubeclient.PodKind(), "")
 	if err != nil {
@@ -96,8 +96,9 @@ func OfService(ctx context.Context, c *kubeclient.Client, namespace, name string
 	return ofPods(ctx, c, pods, networkingv1.PolicyTypeIngress)
 }
 
-// ofPods returns the policies of pods. A policy that selects several of them is named with the
-// first one. CiliumNetworkPolicies of the pods' namespaces are named without a look at their rules.
+// ofPods returns the policies of pods. A policy that selects several of them is listed with the
+// first one. CiliumNetworkPolicies of the pods' namespaces are listed without an evaluation of
+// their rules.
 func ofPods(ctx context.Context, c *kubeclient.Client, pods []unstructured.Unstructured, direction networkingv1.PolicyType) ([]string, error) {
 	var out []string
 	seen := map[string]bool{} // policies and namespaces
@@ -139,7 +140,7 @@ func ofPods(ctx context.Context, c *kubeclient.Client, pods []unstructured.Unstr
 	return out, nil
 }
 
-// inNamespace returns the NetworkPolicies of a namespace; not nil without an error.
+// inNamespace returns the NetworkPolicies of a namespace. Without an error the result is not nil.
 func inNamespace(ctx context.Context, c *kubeclient.Client, namespace string) ([]networkingv1.NetworkPolicy, error) {
 	items, err := c.List(ctx, networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), namespace, "")
 	out := make([]networkingv1.NetworkPolicy, len(items))

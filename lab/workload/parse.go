@@ -162,8 +162,7 @@ func fill(file string, node *yaml.Node, into any) error {
 	return nil
 }
 
-// check returns the first problem that the API server would reject, or that the lab does not
-// support.
+// check returns a problem that the API server would reject, or that the lab does not support.
 func (o *Object) check() string {
 	switch {
 	case o.Deployment != nil:

@@ -15,7 +15,7 @@ const byId = (id) => document.getElementById(id);
 
 const there = () => Object.keys(views).filter((name) => !lacks(name));
 
-/** The view and its settings, as the part of the URL behind # has them: #/map?q=fra */
+/** Returns the view and its settings from the fragment of the URL, such as #/map?q=fra. */
 export function where() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
   return { view: views[path] && !lacks(path) ? path : there()[0], query: new URLSearchParams(query) };
@@ -26,7 +26,7 @@ export function link(view, settings = {}) {
   return `#/${view}${query.size ? `?${query}` : ''}`;
 }
 
-/** Changes settings of the view that is shown; back in the browser undoes what is not quiet. */
+/** Changes settings of the current view. Quiet changes add no entry to the browser's history. */
 export function set(settings, quiet = false) {
   const at = where();
   for (const [name, value] of Object.entries(settings)) {
@@ -38,7 +38,7 @@ export function set(settings, quiet = false) {
 }
 
 const page = { set, link, where };
-/** The title of the tab, with the number of problems. */
+/** Returns the title of the tab with the number of problems. */
 const heading = (view) => `${store.head?.problems?.length ? `(${store.head.problems.length}) ` : ''}${titles[view]} - ${store.head?.clusterset || 'Hawser'}`;
 
 let shown = null; // {name, view, close}
@@ -58,7 +58,7 @@ function show() {
 
 const LINES = 3; // of the headline
 
-/** Where a line of the headline leads: to what it names. */
+/** Returns the link of a line of the headline, to the object that it names. */
 function target(p) {
   if (p.link) return link('map', { sel: `link:${p.link.join('/')}` });
   if (p.node && p.cluster && !lacks('node') && store.clusters.get(p.cluster)?.nodes?.some((n) => n.name === p.node)) return link('node', { cluster: p.cluster, node: p.node });
@@ -72,7 +72,7 @@ const headline = (p) => h('p', { class: `problem ${p.severity}` }, h('a', { href
 
 let headlineKey = '';
 
-/** Shows what is wrong in words, with links to it: first of all that this page is not up to date. */
+/** Shows the problems as text with links. A page that is out of date is the first problem. */
 function headlines(lost) {
   const { head } = store, problems = head?.problems ?? [];
   const key = JSON.stringify([lost && store.heard, problems, head?.summary, [...store.clusters.keys()].length]);
@@ -131,7 +131,7 @@ byId('save-svg').addEventListener('click', () => {
   copy.setAttribute('height', box[3]);
   save(`${store.head?.clusterset || 'hawser'}-${shown.name}.svg`, 'image/svg+xml', new XMLSerializer().serializeToString(copy));
 });
-/** Fills the paper with all views. In a file nothing has to be waited for, so that beforeprint is soon enough. */
+/** Fills the printed page with all views. In a file all data is available at once, so beforeprint is early enough. */
 async function paper() {
   const { head } = store;
   const about = h('p', {}, `${time(head.at)}, by hawser ${head.version}. ${(head.sources ?? []).join('; ')}${head.live || lacks('map') ? '' : '. No agent was asked.'}`);

@@ -5,7 +5,7 @@ import { embedded, request } from './session.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** Removes what would hide characters or change their order. */
+/** Removes characters that would hide other characters or change their order. */
 export const clean = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ');
 
 function fill(el, attrs, children) {
@@ -18,19 +18,19 @@ function fill(el, attrs, children) {
   return el;
 }
 
-/** An element of HTML: attributes, handlers of events by their names, children. */
+/** Creates an HTML element with attributes, event handlers by event name, and children. */
 export const h = (tag, attrs, ...children) => fill(document.createElement(tag), attrs, children);
 
-/** An element of SVG. */
+/** Creates an SVG element. */
 export const s = (tag, attrs, ...children) => fill(document.createElementNS(SVG, tag), attrs, children);
 
-/** Puts children, which may be lists of them, in the place of what was in an element. */
+/** Replaces the children of an element. Children may be nested lists. */
 export function put(el, ...children) { el.replaceChildren(); return fill(el, {}, children); }
 
 // Do not break names, times and numbers across lines.
 const whole = (c) => typeof c === 'string' && c.length <= 44 && (!/\s/.test(c) || /^[\d.]+ \S+$/.test(c));
 
-/** A table: heads, and rows of cells, which are texts or elements. */
+/** Creates a table from headings and rows of cells, which are texts or elements. */
 export function table(caption, heads, rows) {
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption }, h('table', {},
     h('thead', {}, h('tr', {}, heads.map((t) => h('th', { scope: 'col' }, t)))),
@@ -41,23 +41,23 @@ export const state = (of) => h('span', { class: `state ${of || ''}`, role: 'img'
 
 export const plural = (n, thing) => (n === 1 ? `1 ${thing}` : `${n} ${thing}s`);
 
-/** Microseconds as people say them. */
+/** Formats microseconds for users. */
 export const millis = (us) => (us > 0 ? `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms` : '');
 
-/** A time as the commands print it: RFC 3339, UTC, whole seconds. */
+/** Formats a time like the commands: RFC 3339, UTC, whole seconds. */
 export const time = (t) => (Number.isNaN(new Date(t ?? NaN).getTime()) ? String(t ?? '') : new Date(t).toISOString().replace(/\.\d+Z$/, 'Z'));
 
-/** A time of today without its date. */
+/** Formats a time; without the date if it is today. */
 export const clock = (t) => (time(t).slice(0, 10) === time(Date.now()).slice(0, 10) ? time(t).slice(11) : time(t));
 
-/** How long ago a time was. */
+/** Formats the age of a time. */
 export function ago(t) {
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(t)) / 1000));
   if (seconds < 120) return `${seconds} s ago`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min ago` : seconds < 172800 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
 }
 
-/** A duration of Go, such as 25.162827ms, rounded for people. */
+/** Rounds a duration of Go, such as 25.162827ms, for users. */
 export function duration(text) {
   const unit = { ns: 1e-6, us: 1e-3, 'µs': 1e-3, ms: 1, s: 1e3, m: 6e4, h: 3.6e6 };
   let ms = 0;
@@ -66,10 +66,10 @@ export function duration(text) {
   return ms >= 1e3 ? `${(ms / 1e3).toFixed(1)} s` : ms >= 9.95 ? `${Math.round(ms)} ms` : ms >= 0.1 ? `${ms.toFixed(1)} ms` : 'less than 0.1 ms';
 }
 
-/** A place in a file by the file's name, the whole path on demand. */
+/** Creates a position in a file: the file's name, with the whole path as tooltip. */
 export const place = (text) => h('code', { class: 'place', title: text }, String(text ?? '').split('/').pop());
 
-/** A text such as a key that is shortened until it is chosen. */
+/** Creates a text, such as a key, that is abbreviated until the user opens it. */
 export function brief(text, most = 80) {
   const word = Math.max(...String(text).split(/\s/).map((w) => w.length));
   if (text.length <= most && word <= 28) return h('code', {}, text);
@@ -82,7 +82,7 @@ export function brief(text, most = 80) {
   } }, code);
 }
 
-/** Bytes a second as people say them. */
+/** Formats bytes per second for users. */
 export function rate(n) {
   if (!n) return '0 B/s';
   const units = ['B/s', 'kB/s', 'MB/s', 'GB/s'];
@@ -95,7 +95,7 @@ export const percent = (f) => `${(f * 100).toFixed(f > 0 && f < 0.1 ? 1 : 0)}%`;
 
 export const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** Returns a part of a file's snapshot, by the path under which hawser ui serves it. */
+/** Returns a part of a file's snapshot by its path in the API of hawser ui. */
 function part(path) {
   const [name, query = ''] = path.split('?'), q = new URLSearchParams(query);
   const { findings, versions, verified, matrix, paths, nodes } = embedded;
@@ -108,7 +108,7 @@ function part(path) {
   throw new Error('this file does not have it: hawser ui shows it');
 }
 
-/** Returns an answer of the server, or throws an error with its reason. */
+/** Returns the response of the server, or throws an error with its text. */
 export async function ask(path, options) {
   if (embedded) return part(path);
   const response = await request(path, options);
@@ -117,7 +117,7 @@ export async function ask(path, options) {
   return value;
 }
 
-/** Makes the elements of a drawing: its geometry comes from the server. */
+/** Creates the elements of a drawing. The server computes its geometry. */
 export function drawing(d) {
   const tone = (x, ...more) => [...more, x.tone].filter(Boolean).join(' ');
   const about = (x) => x.about && s('title', {}, x.about);

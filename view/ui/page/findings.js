@@ -29,7 +29,7 @@ function verification(v) {
   h('p', { class: 'faint' }, 'SHA-256 of the results: ', h('code', {}, v.sha256))];
 }
 
-/** All of the view, for paper. */
+/** Returns the whole view for printing. */
 export const printed = async () => content(await ask('api/findings'));
 
 export function open(main, query) {

@@ -8,7 +8,7 @@ const CARD = { w: 220, h: 92 };
 const CLOSEST = 1.5; // maximum automatic zoom of cards
 const LARGE = 64; // more clusters than this are first drawn in groups
 
-/** Parts names into at most 32 groups: by their parts between dashes, or by how they begin. */
+/** Divides names into at most 32 groups, by their parts between dashes or by their prefixes. */
 export function groupsOf(names) {
   const by = (key) => {
     const out = new Map();
@@ -31,7 +31,7 @@ export function groupsOf(names) {
 const order = ['down', 'silent', 'partly', 'unknown', 'up', ''];
 const worst = (states) => states.reduce((a, b) => (order.indexOf(b || '') < order.indexOf(a) ? b || '' : a), '');
 
-/** The state of several things: down only if all are, partly if some are. */
+/** Returns the combined state of several objects: down if all are down, partly if some are. */
 function together(states) {
   if (states.every((x) => x === states[0])) return states[0] || '';
   return states.some((x) => x === 'down' || x === 'partly') ? 'partly' : worst(states);
@@ -40,10 +40,10 @@ function together(states) {
 const gateways = (c, of) => c.gateways.filter((g) => g.state === of);
 const silent = (c) => Math.max((c.nodes ?? []).filter((n) => n.lastAnswer).length, gateways(c, 'silent').length);
 
-/** The state that a cluster is drawn in: that of its worst part, as a cause is what to look at. */
+/** Returns the drawn state of a cluster: the state of its worst part, because it is the cause. */
 const toneOf = (c) => (gateways(c, 'down').length ? 'down' : silent(c) ? 'silent' : c.problems ? 'partly' : c.state);
 
-/** What is wrong in a cluster, in a few words; empty if nothing is. */
+/** Returns a short text about the problems of a cluster; empty if there are none. */
 function troubleOf(c) {
   const down = gateways(c, 'down').length;
   if (down) return `${c.gateways.length - down} of ${plural(c.gateways.length, 'gateway')}`;
@@ -61,7 +61,7 @@ function ring(names, step, left, top) {
   return { places, width: 2 * (left + rx), height: 2 * (top + ry) };
 }
 
-/** What is shown: which nodes and links, and where. */
+/** Returns the visible nodes and links with their positions. */
 function sceneOf(view) {
   const { head, clusters, links } = store;
   const names = [...clusters.keys()];
@@ -109,7 +109,7 @@ function sceneOf(view) {
   };
 }
 
-/** How far to move cards apart, so that labels have room and the map has the shape of its canvas. The layout of hawser graph has no labels. */
+/** Returns the factors by which to move cards apart, so that labels have space and the map has the aspect ratio of its canvas. The layout of hawser graph has no labels. */
 function roomFor(all, head, aspect) {
   const least = { x: 1.4, y: 1.25 }, most = 3;
   const span = (of) => Math.max(...all.map(of)) - Math.min(...all.map(of));
@@ -143,10 +143,10 @@ function aboutCluster(c) {
   return [`cluster ${c.name}`, c.hub && 'hub', toneOf(c), troubleOf(c) || plural(c.gateways.length, 'gateway'), down.length && `down: ${down.join(' ')}`, plural(c.exports, 'export')].filter(Boolean).join(', ');
 }
 
-/** A state in words: of another cluster's gateways the page of a cluster hears nothing. */
+/** Returns the text of a state. The page of a cluster has no reports about other clusters' gateways. */
 const said = (of) => ({ partly: 'has a problem', silent: 'agent does not answer', unknown: store.head.liveCluster ? 'not reported here' : 'unknown' }[of] ?? of);
 
-/** All of the view, for paper: the picture and a table of the links. */
+/** Returns the whole view for printing: the picture and a table of the links. */
 export function printed(page) {
   const view = open(h('div'), new URLSearchParams({ as: 'clusters' }), page), picture = view.svg();
   view.close();

@@ -7,12 +7,12 @@ const words = { own: 'own', no: 'no', fails: 'fails now', unresolved: 'no name',
 const tones = { own: 'yes', no: 'no', fails: 'fails', unresolved: 'fails', some: 'some', yes: 'yes' };
 const classes = { yes: 'good', own: 'good', fails: 'bad', unresolved: 'bad', some: 'fair', no: 'fair' };
 
-/** Addresses that the far side sees as source. */
+/** Returns the source addresses that the servers see. */
 const sees = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.sources ?? []))].sort();
 
 const parts = (e) => e.parts.map((p) => `${p.cluster}${p.endpoints?.length ? ` (${p.endpoints.length} ready)` : { yes: ' (ready)', no: ' (none ready)', unknown: ' (not known)' }[p.ready] ?? ''}`).join(', ');
 
-/** All of the view, for paper: a row for each cell, with the line that decides it. */
+/** Returns the whole view for printing: a row for each cell, with the line that decides it. */
 export async function printed() {
   const got = await ask('api/matrix');
   const asks = (c) => [...new Set((c.destinations ?? []).filter((t) => t.allowed).flatMap((t) => t.requested ?? []))].join(', ');

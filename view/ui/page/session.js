@@ -6,7 +6,7 @@
 
 const snapshot = document.getElementById('snapshot');
 
-/** The snapshot of a file, as hawser report -o json prints it; null on the page of hawser ui. */
+/** The snapshot of a report file, as hawser report -o json prints it; null on the page of hawser ui. */
 export const embedded = snapshot ? JSON.parse(snapshot.textContent) : null;
 
 const name = 'hawser-token';
@@ -16,7 +16,7 @@ const replyTimeout = 300; // ms, for other tabs of this page
 let tabs = null; // of this origin only
 let token = '';
 
-/** Returns the token of another tab that shows this page; empty if none answers. */
+/** Returns the token of another tab that shows this page; empty if no tab responds. */
 function tokenOfTabs() {
   return new Promise((resolve) => {
     tabs.addEventListener('message', (e) => { if (typeof e.data?.token === 'string') resolve(e.data.token); });
@@ -35,7 +35,7 @@ export async function start() {
   if (token) sessionStorage.setItem(name, token);
 }
 
-/** fetch with the token. An ingress may add a token of its own, so it is sent only if known. */
+/** fetch with the token. An ingress may add its own token, so the header is sent only if the token is known. */
 export function request(path, options = {}) {
   return fetch(path, { ...options, headers: { ...options.headers, ...(token && { [header]: token }) } });
 }

@@ -6,15 +6,15 @@ export const store = { head: null, clusters: new Map(), links: new Map(), heard:
 
 export const linkKey = (l) => `${l.between[0]}/${l.between[1]}`;
 
-/** Reports whether this page does not show a view, or a half of the trace view: explain, follow. */
+/** Reports whether this page does not show a view, or a part of the trace view: explain, follow. */
 export const lacks = (what) => (store.head?.hiddenViews ?? []).includes(what);
 
-/** Reports whether answers of the server may change: poll it. */
+/** Reports whether responses of the server may change, so that the page must poll. */
 export const polling = () => Boolean(store.head?.live) && !embedded;
 
 const listeners = new Set();
 
-/** Calls back with what changed: {whole, clusters, links, gone}. Gives what ends that. */
+/** Calls what after each change, with {whole, clusters, links, gone}. Returns a function that ends this. */
 export function listen(what) {
   listeners.add(what);
   return () => listeners.delete(what);
@@ -65,7 +65,7 @@ async function readEvents() {
 
 const retryInterval = 500; // ms
 
-/** Reads events, and again when the stream breaks, until the server refuses the token. */
+/** Reads events. After a lost connection it connects again, until the server refuses the token. */
 export async function connect() {
   if (embedded) { take(embedded, true); return; }
   await start();

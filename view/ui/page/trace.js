@@ -8,7 +8,7 @@ const lanes = (label, d) => h('div', { class: 'lanes', tabindex: 0, role: 'regio
 
 const ok = (t) => t.outcome === 'arrived' || t.outcome === 'unclear';
 
-/** What nodes saw: the traces, and how many packets each node followed. */
+/** Returns the result of a diagnosis: the traces, and the number of packets that each node followed. */
 function report(r) {
   const packets = r.nodes.reduce((sum, n) => sum + n.packets, 0), seconds = Math.max(0, ...r.nodes.map((n) => n.seconds));
   const followed = (n) => [plural(n.packets, 'packet'), n.sampled ? ', more came than are followed' : ''];
@@ -25,7 +25,7 @@ function report(r) {
       ...(r.unreachable ?? []).map((u) => [u.agent, h('span', { class: 'bad' }, 'no answer'), '', u.error])])];
 }
 
-/** All of the view, for paper. */
+/** Returns the whole view for printing. */
 export const printed = () => (embedded?.traces ? report(embedded.traces) : []);
 
 export function open(main, query, page) {
