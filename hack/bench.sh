@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures and writes docs/benchmarks.md. Without arguments everything; with names
-# (converge, tunnel, hops, stall, stall-fast, survive, move, scale) only those sections.
-# Needs root and bin/ (make build); hops needs ipset. REPS=n repeats what has faults n times only;
-# OUT=file writes another page, KEEP=folder keeps raw measurements and logs.
+# Runs the measurements and writes docs/benchmarks.md. Arguments select sections: converge, tunnel,
+# hops, stall, stall-fast, survive, move, scale. Without arguments it runs all of them. It requires
+# root and bin/ (make build); hops requires ipset. REPS=n sets the repetitions of sections with
+# faults. OUT=file writes another page. KEEP=folder keeps raw measurements and logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d /tmp/hwbench-XXXXXX)

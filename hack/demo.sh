@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tour of the README on this machine: three clusters with the same CIDRs, in
-# network namespaces, with the real reconciler and one real agent a node.
+# Runs the tour of the README on this machine: three clusters with the same CIDRs in network
+# namespaces, with the real reconciler and one real agent per node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -13,7 +13,7 @@ bold=''; plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m'; plain=$'\e[0m'; fi
 say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
 run() { printf '%s$ %s%s\n' "$bold" "$*" "$plain"; "$@"; }
-# Runs a command until its output matches, then shows it; 20 seconds at most.
+# Runs a command until its output matches, for 20 seconds at most, and then shows it.
 until_seen() {
   local pattern=$1 out shown deadline=$((SECONDS + 20)); shift
   shown=$*

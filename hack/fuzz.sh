@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs each fuzz target for the time given in seconds (default 30s): hack/fuzz.sh 60s.
-# Fails with the names of targets that found something, and of slow ones: a target that runs
-# less than 170 times in a second of CPU time searches nothing. CPU time, because other
-# programs on the machine do not change it.
+# Runs each fuzz target for a duration (default 30s): hack/fuzz.sh 60s. Fails with the names of
+# targets that found something, and of targets that are too slow: a target with less than 170 runs
+# per second of CPU time searches nothing. CPU time does not depend on other programs on the
+# machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-30s}
@@ -12,9 +12,9 @@ least=170
 out=$(mktemp /tmp/hwfuzz-XXXXXX)
 trap 'rm -f "$out"' EXIT
 
-# fuzz runs one target for a time or number of runs.
+# fuzz runs one target for a duration or a number of runs.
 fuzz() {
-  # By default Go spends up to a minute on making one input smaller.
+  # By default Go spends up to a minute on minimizing an input.
   go test -vet=off -run '^$' -fuzz "^$2\$" -fuzztime "$3" -fuzzminimizetime 10x "$1" 2>&1
 }
 
@@ -22,7 +22,7 @@ bad=()
 while IFS=: read -r file target; do
   package=./$(dirname "$file")
   echo "== $package $target"
-  fuzz "$package" "$target" 1x >/dev/null || true # builds it, which is not measured
+  fuzz "$package" "$target" 1x >/dev/null || true # builds the target, so that the build is not measured
   TIMEFORMAT='cpu: %U %S'
   if ! { time fuzz "$package" "$target" "${seconds}s"; } 2>&1 | tee "$out"; then
     bad+=("$package $target: failed")

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Builds the agent's image for each architecture named: hack/image.sh amd64 arm64.
-# The same sources, Go and VERSION give the same bytes. With IPSEC=1 the images have
-# strongSwan's charon too, as this machine has it (hack/setup.sh), and its name
-# ends in -ipsec; that is for this machine's architecture alone. Beside each archive is
-# what it is made of (SPDX), and beside all of them their checksums; with SIGN=KEY these
-# have a signature of that SSH key.
+# Builds the agent's image for each given architecture: hack/image.sh amd64 arm64. The same sources,
+# Go and VERSION produce the same bytes. With IPSEC=1 the images also contain the strongSwan charon
+# of this machine (hack/setup.sh), and their names end in -ipsec; this only works for this machine's
+# architecture. Next to each archive is its SBOM (SPDX), and one file with the checksums of all of
+# them. SIGN=KEY signs the checksums with an SSH key.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${VERSION:-dev}

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# How the set-up scripts bring Debian packages onto a machine; they source it.
+# Functions that install Debian packages, sourced by the setup scripts.
 
-# absent NAME=PACKAGE... prints the packages whose NAME is not there: a program, or a
-# file if it begins with a slash.
+# absent NAME=PACKAGE... prints the packages whose NAME is missing: a program, or a file if NAME
+# starts with a slash.
 absent() {
   local pair
   for pair in "$@"; do
@@ -13,9 +13,9 @@ absent() {
   done
 }
 
-# packages_for WHO UNITS PACKAGE... installs the packages, for the script WHO. None of
-# them starts a service, now or at the next boot: UNITS are those that they bring.
-# It does nothing without packages, and prints nothing on stdout.
+# packages_for WHO UNITS PACKAGE... installs the packages for the script WHO. UNITS are the systemd
+# units of the packages. None of them starts, now or at the next boot. Without packages it does
+# nothing. It prints nothing to stdout.
 packages_for() (
   who=$1 units=$2
   shift 2
@@ -24,15 +24,15 @@ packages_for() (
     echo "$who: please install: $*" >&2
     exit 1
   fi
-  # invoke-rc.d and deb-systemd-invoke ask this program whether a package may start
-  # its service (/usr/share/doc/init-system-helpers/README.policy-rc.d.gz); 101 = no.
+  # invoke-rc.d and deb-systemd-invoke run this program to check whether a package may start its
+  # service (/usr/share/doc/init-system-helpers/README.policy-rc.d.gz); 101 = no.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
     trap 'rm -f "$policy"' EXIT
   fi
-  # What is on the host already is left as it is.
+  # Do not change existing units and masks.
   for unit in $units; do
     mask=/etc/systemd/system/$unit
     if [ ! -e "/lib/systemd/system/$unit" ] && [ ! -e "$mask" ] && [ ! -L "$mask" ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that can be said of the code without running it.
+# Runs all static checks of the code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,8 @@ go vet ./...
 go vet -tags vm ./e2e/vm
 go vet -tags kube ./e2e/kube/...
 go tool staticcheck ./...
-(cd e2e/ui && go vet ./...) # a module of its own
-# The command line runs on macOS, too.
+(cd e2e/ui && go vet ./...) # a separate module
+# The command line also runs on macOS.
 GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/hawser
 go test -count=1 ./internal/importcheck
 go test -count=1 ./schema/internal/gen ./e2e/kube/cni/record -run '^TestCurrent$'

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Lists the packages whose unit tests need the race detector, or the others:
+#
 # hack/packages.sh concurrent|sequential PATTERN...
-# A package is concurrent if its own code, tests aside, starts a goroutine, imports sync
-# or uses a channel. All other code has no data races, and -race slows it down up to
-# tenfold. A concurrent package is in both lists if it has test files with the build constraint
-# !race: long tests that run in one goroutine.
+#
+# A package is concurrent if its non-test code starts a goroutine, imports sync or uses a channel.
+# Other code has no data races, and -race makes it up to ten times slower. A concurrent package is
+# in both lists if it has test files with the build constraint !race: long tests in a single
+# goroutine.
 set -euo pipefail
 want=${1:?concurrent or sequential}
 shift

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes a release of this tree in a folder: hack/release.sh v0.2.0 dist/v0.2.0. The same
-# commit, Go and Debian packages give the same bytes, signatures with the same key
-# included. Needs nothing but Go's module proxy. docs/install.md says what is in the folder
-# and how to check it.
+# Creates a release of this tree in a folder: hack/release.sh v0.2.0 dist/v0.2.0. The same commit,
+# Go and Debian packages produce the same bytes, including signatures with the same key. It only
+# needs the Go module proxy. docs/install.md describes the files in the folder and how to verify
+# them.
 #
-#   SIGN       key file as cosign makes it, with the password of COSIGN_PASSWORD; without it
-#              a key is made beside the folder, which nobody else trusts
-#   REGISTRY   where the images will be, hawser.dev
-#   URL        where the archives will be, for the krew manifest
-#   IPSEC      0 leaves out the image with strongSwan, which consists of this machine's packages
-#   PLATFORMS  fewer of them, for tests: linux/amd64
+#   SIGN       cosign key file with the password COSIGN_PASSWORD; by default the script creates
+#              a key next to the folder, which no user trusts
+#   REGISTRY   future registry of the images, by default hawser.dev
+#   URL        future address of the archives, for the krew manifest
+#   IPSEC      0 omits the image with strongSwan, which contains this machine's packages
+#   PLATFORMS  a subset of the platforms, for tests: linux/amd64
 set -euo pipefail
 version=${1:?usage: hack/release.sh VERSION FOLDER}
 mkdir -p "${2:?usage: hack/release.sh VERSION FOLDER}"
@@ -20,7 +20,7 @@ if ! [[ $version =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Z
   exit 2
 fi
 plain=${version#v}
-# A prerelease, such as v0.2.0-rc.1, has the section "Unreleased".
+# A prerelease, such as v0.2.0-rc.1, uses the section "Unreleased".
 if [[ $version != *-* ]] && ! grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md; then
   echo "release: CHANGELOG.md has no section \"## $version - $(date +%Y-%m-%d)\": say there what is new" >&2
   exit 2
@@ -30,7 +30,7 @@ url=${URL:-https://hawser.dev/releases/$version}
 commit=$(git rev-parse HEAD)
 tree() { git rev-parse HEAD && git diff HEAD | sha256sum; }
 begun=$(tree)
-# Times in archives are those of the commit.
+# Times in archives are the time of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC CGO_ENABLED=0
 umask 022
@@ -39,14 +39,14 @@ trap 'rm -rf "$work"' EXIT
 [ -z "$(ls -A "$dist")" ] || { echo "release: $dist is not empty" >&2; exit 2; }
 say() { echo "release: $*" >&2; }
 
-# pack ARCHIVE FOLDER packs what is in a folder, reproducibly.
+# pack ARCHIVE FOLDER packs a folder reproducibly.
 pack() {
   tar --create --directory "$2" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
     --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" $(cd "$2" && ls -A) | gzip -n >"$1"
 }
 
 go_build() { go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$version" "$@"; }
-# -trimpath shares the compiled packages with the programs below.
+# With -trimpath the programs below reuse the compiled packages.
 (cd hack/release && go build -trimpath -o "$work/release" .)
 go build -trimpath -o "$work/image" ./hack/image
 
@@ -60,7 +60,7 @@ for platform in $platforms; do
   GOOS=$os GOARCH=$arch go_build -o "$work/hawser-$os-$arch/hawser" ./cmd/hawser
   [ "$os" = darwin ] || GOOS=$os GOARCH=$arch go_build -o "$work/hawser-agent-$os-$arch/hawser-agent" ./cmd/hawser-agent
 done
-# The manual and the completion of each platform are the same; those of this machine's build are taken.
+# Manual and completion are the same on each platform, so they come from this machine's build.
 for program in hawser hawser-agent; do
   host=$work/$program-$(go env GOHOSTOS)-$(go env GOHOSTARCH)/$program
   [ -e "$host" ] || { host=$work/host/$program && go_build -o "$host" "./cmd/$program"; }
@@ -72,14 +72,14 @@ for program in hawser hawser-agent; do
   "$host" completion fish >"$work/doc-$program/completion/$program.fish"
   cp LICENSE CHANGELOG.md "$work/doc-$program/"
 done
-# All that messages and links of these documents name (TestArchiveLinks).
+# All targets of messages and links in these documents (TestArchiveLinks).
 cp -r README.md CONTRIBUTING.md clusterset.example.yaml docs examples "$work/doc-hawser/"
 mkdir "$work/doc-hawser/e2e" && cp e2e/README.md "$work/doc-hawser/e2e/"
 # kubectl runs this program to complete kubectl hawser.
 printf '#!/bin/sh\nexec kubectl-hawser __complete "$@"\n' >"$work/doc-hawser/completion/kubectl_complete-hawser"
 chmod 755 "$work/doc-hawser/completion/kubectl_complete-hawser"
 for folder in "$work"/hawser-{linux,darwin,agent-linux}-*; do
-  [ -d "$folder" ] || continue # a platform that was not asked for
+  [ -d "$folder" ] || continue # a platform that was not requested
   name=${folder##*/}
   program=$(ls "$folder")
   platform=${name#"$program-"}
@@ -89,7 +89,7 @@ for folder in "$work"/hawser-{linux,darwin,agent-linux}-*; do
 done
 
 say "packages of Debian"
-# The package's changelog names the version; the sections of CHANGELOG.md are beside it.
+# The package's changelog names the version; the sections of CHANGELOG.md are next to it.
 for program in hawser hawser-agent; do
   printf '%s (%s) stable; urgency=medium\n\n  * Release %s: see CHANGELOG.md.\n\n -- Hawser <hello@hawser.dev>  %s\n' \
     "$program" "$plain" "$version" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$work/$program.changelog.gz"
@@ -149,12 +149,12 @@ if [ -z "$key" ]; then
   [ -e "$key" ] || "$work/release" key "${key%.key}"
   say "signed with ${key}, a key of this machine: SIGN=FILE takes yours"
 fi
-# The public key is in the folder so that it can be compared with the one that users have.
+# The public key is in the folder so that users can compare it with theirs.
 cp "${key%.key}.pub" "$dist/cosign.pub"
 [ "$(tree)" = "$begun" ] || { echo "release: the tree changed meanwhile: no commit gives these files" >&2; exit 1; }
 git diff --quiet HEAD || say "changes that are not committed are in it: $commit does not give these files"
 (cd "$dist" && sha256sum $(ls | grep -v '^cosign.pub$') >SHA256SUMS && "$work/release" sign "$key" SHA256SUMS)
-# For sites without a network: all of it in one file.
+# For sites without network access: all files in one archive.
 tar --create --directory "$dist" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
   --file "$work/all.tar" $(ls "$dist")
 mv "$work/all.tar" "$dist/hawser_${version}_airgap.tar"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What a network of e2e/kube/cni needs on this machine: Debian packages, none of whose
-# services is started, and its programs, built once from the Go module proxy and kept
-# under the user's cache. Prints the folder of the programs, if it has any.
-# With --find before the name it only looks: exit code 3 and the names of what is missing.
+# Installs the requirements of a network of e2e/kube/cni on this machine: Debian packages, without
+# starting their services, and programs, built once from the Go module proxy and stored in the
+# user's cache. Prints the folder of the programs, if there is one. With --find before the name it
+# only checks: exit code 3 and the names of missing requirements.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/install.sh
@@ -52,8 +52,8 @@ packages_for setup-cni "$units" $missing
 [ -n "$dir" ] || exit 0
 
 from='' modfile='' # where the module's source is, and how the build takes another
-# changed FILE SED...: has the build take a copy of the module in which sed has changed a
-# file: Go replaces single files of its module cache for nobody.
+# changed FILE SED... makes the build use a copy of the module with a file that sed has changed,
+# because Go cannot replace single files of its module cache.
 changed() {
   local file=$1
   shift
@@ -77,7 +77,7 @@ build() { # PROGRAM PACKAGE FLAGS...
 strip='-s -w'
 mkdir -p "${dir%/*}"
 exec 9>"${dir%/*}/lock"
-flock 9 # two set-ups at once build once
+flock 9 # concurrent setups build only once
 if [ ! -d "$dir" ]; then
   rm -rf "$dir.new"
   mkdir "$dir.new"
@@ -86,7 +86,7 @@ if [ ! -d "$dir" ]; then
   from=$(go mod download -json "$module@$(go list -m -f '{{.Version}}' "$module")" | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')
   case $name in
   flannel)
-    # The backends of clouds need modules that a proxy may not have.
+    # The cloud backends need modules that a proxy may not have.
     changed main.go '/backend\/\(tencentvpc\|ipip\|ipsec\|udp\|wireguard\)"/d'
     build flanneld github.com/flannel-io/flannel -ldflags "$strip"
     ;;
@@ -95,8 +95,8 @@ if [ ! -d "$dir" ]; then
     build kube-ovn-daemon github.com/kubeovn/kube-ovn/cmd/daemon -ldflags "$strip"
     build kube-ovn-controller ./kube-ovn-controller -ldflags "$strip"
     cp "$from/charts/kube-ovn/templates/kube-ovn-crd.yaml" "$dir.new/crds.yaml"
-    # Kube-OVN refuses databases without the columns of a newer OVN than Debian's, whose
-    # programs do not look at columns that they do not know.
+    # Kube-OVN rejects databases without the columns of a newer OVN than Debian's. The OVN programs
+    # ignore columns that they do not know.
     strings='{"type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}}'
     jq ".tables.ACL.columns.tier = {type: \"integer\"}
       | .tables.DNS.columns.options = $strings
@@ -111,8 +111,8 @@ if [ ! -d "$dir" ]; then
       /usr/share/ovn/ovn-sb.ovsschema >"$dir.new/sb.ovsschema"
     ;;
   cilium)
-    # A kernel without modules has no /proc/modules, and the agent ends there; node.sh
-    # writes /run/modules.
+    # A kernel without modules has no /proc/modules, and the agent would exit. node.sh writes
+    # /run/modules.
     changed pkg/datapath/linux/modules/modules_linux.go 's|= "/proc/modules"|= "/run/modules"|'
     stamp="$strip -X github.com/cilium/cilium/pkg/version.ciliumVersion=$(go list -m -f '{{slice .Version 1}}' "$module")"
     build cilium-agent github.com/cilium/cilium/daemon -ldflags "$stamp"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The controllers of Flux (hack/setup-gitops.sh flux) or of Argo CD (argo) for the tests
-# of e2e/kube/gitops, built once from the Go module proxy and kept under the user's
-# cache. Prints the folder of the programs; beside it is crds, their definitions.
+# Builds the controllers of Flux (hack/setup-gitops.sh flux) or of Argo CD (argo) for the tests of
+# e2e/kube/gitops, once, from the Go module proxy, and stores them in the user's cache. Prints the
+# folder of the programs; the folder crds next to it has their CRDs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:?flux or argo}
@@ -12,7 +12,7 @@ dir=$cache/$what-$hash
 
 mkdir -p "$cache"
 exec 9>"$cache/$what.lock"
-flock 9 # two set-ups at once build once
+flock 9 # concurrent setups build only once
 build() { CGO_ENABLED=0 nice -n 10 go build -p 2 -trimpath -ldflags '-s -w' -o "$dir.new/bin/" "$@"; }
 # definitions MODULE@VERSION FOLDER
 definitions() { cp "$(cd / && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')/$2"/*.yaml "$dir.new/crds/"; }
@@ -27,7 +27,7 @@ if [ ! -d "$dir" ]; then
     flux=github.com/fluxcd/kustomize-controller
     build $flux
     definitions "$flux@$(version $flux)" config/crd/bases
-    # The controller of sources itself cannot be had: the module proxy does not give a module that it needs.
+    # The source controller cannot be built, because the module proxy lacks one of its modules.
     definitions github.com/fluxcd/source-controller@v1.9.5 config/crd/bases
     ;;
   argo)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What make e2e-kube needs beyond make setup: a container runtime of Debian's, and
-# every program of Kubernetes and CoreDNS, built once from the Go module proxy and
-# kept under the user's cache. Starts no service. Prints the folder of the programs.
-# With --find it only looks: exit code 3 and the names of what is missing.
+# Installs the requirements of make e2e-kube in addition to make setup: Debian's container runtime,
+# and all programs of Kubernetes and CoreDNS, built once from the Go module proxy and stored in the
+# user's cache. Starts no service. Prints the folder of the programs. With --find it only checks:
+# exit code 3 and the names of missing requirements.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -23,14 +23,14 @@ if [ "${1:-}" = --find ]; then
 fi
 "$root/hack/setup.sh" >&2
 missing=$(absent "${needs[@]}")
-# The nodes of the lab start containerds of their own.
+# The nodes of the lab start their own containerds.
 # shellcheck disable=SC2086
 packages_for setup-kube containerd.service $missing
 
 version=$(sed -n 's#^\tk8s.io/kubernetes v##p' e2e/kube/tools/go.mod)
 mkdir -p "$bin"
 exec 9>"$cache/lock"
-flock 9 # two set-ups at once build once
+flock 9 # concurrent setups build only once
 if [ ! -x "$bin/hyperkube" ]; then
   echo "setup-kube: building Kubernetes $version: 6 minutes and 3 GB of memory the first time on two cores" >&2
   stamp=k8s.io/component-base/version

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What make verify-release and tests of releases need of others: helm, krew, crane and
-# kubectl, or those of them that are named, built once from the Go module proxy and kept
-# under the user's cache, and a program that compares manifests. Prints the folder of the
-# programs.
+# Builds the third-party tools of make verify-release and of the release tests: helm, krew, crane
+# and kubectl, or only the named ones, once, from the Go module proxy, and a program that compares
+# manifests. Stores them in the user's cache and prints their folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=(helm.sh/helm/v3/cmd/helm@v3.22.0 sigs.k8s.io/krew/cmd/krew@v0.4.3 github.com/google/go-containerregistry/cmd/crane@v0.21.5)
@@ -10,7 +9,7 @@ hash=$(printf '%s\n' "${tools[@]}" | sha256sum | cut -c1-16)
 dir=${XDG_CACHE_HOME:-$HOME/.cache}/hawser/release/$hash
 mkdir -p "$dir"
 exec 9>"$dir/lock"
-flock 9 # two set-ups at once build once
+flock 9 # concurrent setups build only once
 for tool in "${tools[@]}"; do
   name=${tool##*/} name=${name%@*}
   [ -x "$dir/$name" ] && continue

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the browser tests of e2e/ui need: Debian's chromium, and axe-core, which finds what
-# people with a screen reader or weak sight would miss, by a fixed hash. Prints the path of
-# axe-core's script, which is kept under the user's cache.
+# Installs the requirements of the browser tests of e2e/ui: Debian's chromium, and axe-core with a
+# fixed hash, which finds accessibility problems. Prints the path of axe-core's script, which is
+# stored in the user's cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/install.sh
@@ -16,7 +16,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/hawser/ui
 script=$cache/axe-$version.min.js
 mkdir -p "$cache"
 exec 9>"$cache/lock"
-flock 9 # two set-ups at once fetch once
+flock 9 # concurrent setups download only once
 if [ ! -f "$script" ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT

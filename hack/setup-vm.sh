@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What make e2e-vm needs: QEMU, kmod, a static busybox, and a Debian kernel with its
-# modules, unpacked under the user's cache and not installed. Prints that folder.
+# Installs the requirements of make e2e-vm: QEMU, kmod, a static busybox, and a Debian kernel with
+# its modules, which is unpacked in the user's cache and not installed. Prints that folder.
 set -euo pipefail
 export LC_ALL=C
 . "$(dirname "$0")/install.sh"

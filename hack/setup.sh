@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the lab, the tests and the benchmarks run.
-# Does nothing when all of them are there, and starts no service.
+# Installs the Debian packages that the lab, the tests and the benchmarks need. Does nothing if all
+# of them are installed, and starts no service.
 set -euo pipefail
 . "$(dirname "$0")/install.sh"
 
@@ -13,6 +13,6 @@ missing=$(absent \
   /usr/lib/ipsec/plugins/libstrongswan-vici.so=strongswan-swanctl \
   /usr/lib/ipsec/plugins/libstrongswan-openssl.so=libstrongswan-standard-plugins \
   /usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so=libcharon-extra-plugins)
-# Our agent starts a charon of its own, and tests start a Prometheus and an sshd.
+# The agent starts its own charon, and tests start a Prometheus and an sshd.
 # shellcheck disable=SC2086
 packages_for setup "strongswan.service prometheus.service ssh.service ssh.socket" $missing

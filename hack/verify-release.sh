@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Checks a release as somebody would who got the folder and installs from it:
-# hack/verify-release.sh v0.2.0 dist/v0.2.0. Needs no source but its own tools; changes
-# nothing outside of a folder of its own. Prints one line for each thing that holds, and
-# ends at the first that does not.
+# Checks a release like a user who received the folder and installs from it:
 #
-#   KEY     the public key that the release has to be signed with; the one in the folder otherwise
-#   TOOLS=0 leaves out helm and krew, which are built from the module proxy the first time
+# hack/verify-release.sh v0.2.0 dist/v0.2.0
+#
+# It only needs its own tools, and changes nothing outside of its own folder. It prints one line per
+# successful check, and exits at the first failure.
+#
+#   KEY     public key of the release's signatures; by default the key in the folder
+#   TOOLS=0 omits the checks with helm and krew, which the first run builds from the module proxy
 set -euo pipefail
 version=${1:?usage: hack/verify-release.sh VERSION FOLDER}
 dist=$(cd "${2:?usage: hack/verify-release.sh VERSION FOLDER}" && pwd)
@@ -21,7 +23,7 @@ ok() { echo "ok: $*"; }
 fail() { echo "verify-release: $*" >&2; exit 1; }
 same() { [ "$1" = "$2" ] || fail "$3: have $1, want $2"; }
 
-# What docs/install.md tells users to do before anything else.
+# The first steps for users in docs/install.md.
 key=${KEY:-$dist/cosign.pub}
 signed() {
   base64 -d "$1.sig" >"$work/sig" && openssl dgst -sha256 -verify "$key" -signature "$work/sig" "$1" >/dev/null || fail "$1 is not signed by $key"
@@ -59,7 +61,7 @@ for program in hawser hawser-agent; do
     same "$(sed -n 's/^\tbuild\tGOOS=//p' "$at/info")/$(sed -n 's/^\tbuild\tGOARCH=//p' "$at/info")" "$platform" "$archive"
     same "$(sed -n 's/^\tbuild\tCGO_ENABLED=//p' "$at/info")" 0 "$archive: cgo"
     if [ "${platform%/*}" = linux ] && readelf -l "$at/$program" | grep INTERP >/dev/null; then fail "$archive: the program is not static"; fi
-    # Every module that is in it is in the list of what it is made of.
+    # The SBOM must list every module of the program.
     sed -n 's/^\tdep\t\([^\t]*\)\t\([^\t]*\).*/pkg:golang\/\1@\2/p' "$at/info" | sort >"$at/modules"
     [ -s "$at/modules" ] || fail "$archive: the program does not say its modules"
     jq -r '.packages[].externalRefs[]?.referenceLocator' "$dist/${program}_$version.spdx.json" | sort >"$at/bill"
@@ -86,12 +88,12 @@ for program in hawser hawser-agent; do
   "$in/$program" man "$work/man-$program"
   same "$(ls "$in/man/man1" | sed 's/\.gz$//')" "$(ls "$work/man-$program")" "manual pages of $program"
 done
-# bash really completes with it.
+# Completion works in a real bash.
 same "$(bash -c '. /usr/share/bash-completion/bash_completion; PATH='"$at"':$PATH; . '"$at"'/completion/hawser.bash
   COMP_WORDS=(hawser valid) COMP_CWORD=1 COMP_LINE="hawser valid" COMP_POINT=12; __start_hawser; echo "${COMPREPLY[*]}" | xargs' 2>/dev/null)" validate "bash completes hawser valid"
 ok "completion of bash, zsh and fish, and $(ls "$work/man-hawser" "$work/man-hawser-agent" | grep -c 1$) manual pages"
 
-# Packages of Debian, in a root of their own.
+# Debian packages, in a separate root.
 for program in hawser hawser-agent; do
   for a in amd64 arm64; do
     deb=$dist/${program}_${plain}_$a.deb
@@ -102,7 +104,7 @@ done
 sysroot=$work/root
 mkdir -p "$sysroot/var/lib/dpkg/info" "$sysroot/var/lib/dpkg/updates" "$sysroot/usr/lib" "$sysroot/bin"
 touch "$sysroot/var/lib/dpkg/status"
-# The scripts of the packages find no shell in there, and no systemd to tell anything.
+# The package scripts find no shell in this root, and no running systemd.
 dpkg --root="$sysroot" --force-script-chrootless --force-not-root --log="$work/dpkg.log" \
   -i "$dist/hawser_${plain}_$arch.deb" "$dist/hawser-agent_${plain}_$arch.deb" >"$work/dpkg.out" 2>&1 || fail "dpkg: $(cat "$work/dpkg.out")"
 same "$(dpkg-query --admindir="$sysroot/var/lib/dpkg" -W -f '${Package} ${db:Status-Status};')" "hawser installed;hawser-agent installed;" "packages"
@@ -145,12 +147,13 @@ while IFS=@ read -r name digest; do
   done
   ok "image $name@$digest: $(blob "$digest" | jq -r '[.manifests[].platform.architecture] | join(", ")')"
 done <"$dist/images.txt"
-# The image is enough to run: nothing of the host is there.
+# The image needs no file of the host.
 if [ "$(id -u)" = 0 ]; then
   chroot "$work/oci/hawser:$version/root-$arch" /hawser version >/dev/null || fail "the reconciler's image does not run by itself"
   ipsec=$work/oci/hawser-agent-ipsec:$version/root-$arch
   if [ -d "$ipsec" ]; then
-    # charon itself would start a daemon on this machine; the loader says whether it could.
+    # Do not start charon, which would be a daemon on this machine; the loader reports whether it
+    # could start.
     loader=$(cd "$ipsec" && ls lib*/ld-linux-*)
     for f in usr/sbin/charon-systemd $(cd "$ipsec" && ls usr/lib/ipsec/plugins/*.so); do
       chroot "$ipsec" "/$loader" --list "/$f" >/dev/null || fail "/$f of the IPsec image lacks a library"
@@ -173,13 +176,13 @@ if [ "${TOOLS:-1}" = 0 ]; then exit; fi
 tools=$(hack/setup-release.sh)
 PATH=$tools:$PATH
 
-# A clusterset, to install from.
+# A clusterset to install.
 mkdir "$work/net"
 cp clusterset.example.yaml "$work/net/clusterset.yaml"
 (cd "$work/net" && "$at/hawser" keys root root.key && "$at/hawser" allocate && "$at/hawser" render --out rendered --root-key root.key --image "$(sed -n 's/^\(.*hawser-agent:.*\)$/\1/p' "$dist/images.txt")") >"$work/render" 2>&1 || fail "render: $(cat "$work/render")"
 "$at/hawser" keys identity "$work/net/fra.identity" >/dev/null
 kubectl kustomize "$work/net/rendered/clusters/fra" >"$work/fra.yaml"
-# objects FILE prints what a stream of manifests has, in an order of its own.
+# objects FILE prints the objects of a stream of manifests, sorted.
 objects() { "$tools/objects" <"$1"; }
 helm template hawser "$dist/hawser-cluster-$plain.tgz" --set-file "rendered=$work/fra.yaml" >"$work/chart.yaml"
 same "$(objects "$work/chart.yaml" | sha256sum)" "$(objects "$work/fra.yaml" | sha256sum)" "objects of the chart hawser-cluster and of hawser render"
@@ -205,7 +208,7 @@ grep -q "image: \"mirror.example.org/hawser/hawser:$version\"" "$work/chart.yaml
 grep -A20 '^kind: NetworkPolicy' "$work/chart.yaml" | grep 'hawser.dev/reconciler-access' >/dev/null || fail "everyone reaches the reconciler's port"
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git --set-json 'networkPolicy.from=[]' |
   grep -A12 '^kind: NetworkPolicy' | grep -x '  ingress: \[\]' >/dev/null || fail "with no peers the policy is not one that admits none"
-# Its arguments are ones that the program has.
+# The program has all flags that the chart uses.
 helm template hawser "$dist/hawser-reconciler-$plain.tgz" --set repo=https://git.example.org/net.git,path=a,publishRepo=b,rootIdentity.secret=c,gitToken.secret=d,gitToken.username=e,gitSSH.secret=f,webhook.secret=g |
   sed -n 's/^        - "\?\(--[a-z-]*\)=.*/\1/p' | sort -u >"$work/flags"
 "$at/hawser" reconcile --help >"$work/help"
@@ -220,7 +223,7 @@ krew install --manifest="$work/hawser.yaml" --archive="$dist/hawser_${version}_l
 same "$(PATH=$KREW_ROOT/bin:$PATH kubectl hawser version -o json | jq -r .version)" "$version" "kubectl hawser version"
 ok "kubectl hawser, as krew installs it"
 
-# The same commit gives the same bytes in another folder.
+# The same commit produces the same bytes in another folder.
 same "$revision" "$(git rev-parse HEAD)" "commit that the release is of, and that of this tree, from which it is made once more"
 git clone -q "$root" "$work/again"
 sign=${SIGN:-${dist%/*}/cosign.key}
