@@ -3,8 +3,8 @@
 #
 # hack/verify-release.sh v0.2.0 dist/v0.2.0
 #
-# It only needs its own tools, and changes nothing outside of its own folder. It prints one line per
-# successful check, and exits at the first failure.
+# It needs no source code except its own tools, and changes nothing outside of its own folder. It
+# prints one line per successful check, and exits at the first failure.
 #
 #   KEY     public key of the release's signatures; by default the key in the folder
 #   TOOLS=0 omits the checks with helm and krew, which the first run builds from the module proxy

@@ -32,7 +32,7 @@ const FieldManager = "hawser-apply"
 const (
 	requestTimeout = 30 * time.Second // for one request to an API server
 	RequestsAtOnce = 8
-	// A read of a cluster takes several hundred requests. The API server has its own limits
+	// A read of a cluster needs several hundred requests. The API server has its own limits
 	// (priority and fairness).
 	requestRate  = 100
 	requestBurst = 200

@@ -68,8 +68,8 @@ func direction(ahead time.Duration) string {
 	return "behind"
 }
 
-// clock returns how far the clock of the API server is ahead of this machine's clock, from the Date
-// header of a response (RFC 9110, section 6.6.1).
+// clock returns how far the clock of the API server is ahead of this machine's clock. It reads the
+// Date header of a response (RFC 9110, section 6.6.1).
 func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {

@@ -40,8 +40,8 @@ func (l Layout) hasRepo() bool {
 	return err == nil
 }
 
-// makeRepo creates the topology's repository with the given file, the recipients of the lab, and
-// the lock file next to the given file if it exists.
+// makeRepo creates the topology's repository with the given file and the recipients of the lab. If
+// a lock file is next to the given file, it copies that file too.
 func (l Layout) makeRepo(file string) error {
 	raw, err := checkout.ReadNamed(file)
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	SideLAN = "lan"
 )
 
-// underlay connects the nodes. It is one namespace with a bridge for the wide area, where gateways
-// have their endpoints, and one bridge per cluster for its nodes' network. It does not forward.
+// underlay connects the nodes. It is one namespace without forwarding. A bridge is the wide area,
+// where gateways have their endpoints. One bridge per cluster is its nodes' network.
 type underlay struct {
 	*netNS
 	lans   map[int]bool          // bridges by cluster number

@@ -15,8 +15,7 @@ import (
 )
 
 // Execute applies a plan. It continues after an error. It writes the inventory before the first
-// object and after the last one, so that the next apply knows all objects and retries the failed
-// ones.
+// object and after the last one. So the next apply knows all objects and retries the failed ones.
 func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	upserts, deletes := p.split()
 	spaces, rest := SplitKind(upserts, kubeclient.KindNamespace)

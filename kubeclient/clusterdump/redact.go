@@ -106,9 +106,9 @@ func nameServer(o *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// withoutCredentials hides the credentials in a Corefile. It matches the options of plugins that
-// are part of CoreDNS (azure, clouddns, etcd, k8s_external, route53, tsig), and of others that may
-// be built in.
+// withoutCredentials hides the credentials in a Corefile. It matches the options of CoreDNS's own
+// plugins (azure, clouddns, etcd, k8s_external, route53, tsig), and of plugins that may be built
+// in.
 func withoutCredentials(text string) string {
 	words := regexp.MustCompile(`(?mi)^([ \t]*\w*(?:secret|password|passwd|token|credentials?|access_?key|private_?key|api_?key)\w*[ \t]+)\S.*$`)
 	return words.ReplaceAllString(text, "${1}"+notShown)

@@ -186,8 +186,8 @@ func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []h
 	return out
 }
 
-// agentPods returns the pods of agents that do not run, with the reasons of their containers, and
-// the pods of agents that run and are not ready, with the time since when.
+// agentPods returns the agents' pods that do not run, with the reasons of their containers. It also
+// returns the running pods that are not ready, with the time since when.
 func agentPods(ctx context.Context, c *kubeclient.Client) (stopped, notReady []health.Pod, err error) {
 	items, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, render.Namespace, "")
 	if err != nil {

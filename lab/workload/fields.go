@@ -98,8 +98,8 @@ func unused(file string, manifest *yaml.Node, key Key) diag.List {
 	return out
 }
 
-// harmless reports whether a field needs no warning. If known has no entry for the field, it decides
-// by the entry PARENT.*.
+// harmless reports whether a field needs no warning. If known has no entry for the field, it
+// decides by the entry PARENT.*.
 func harmless(known []string, parent, at, value string) bool {
 	for _, k := range known {
 		name, values, limited := strings.Cut(k, "=")

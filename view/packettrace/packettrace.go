@@ -1,5 +1,5 @@
 // Package packettrace joins the observations of nodes in several clusters into traces of packets
-// from client to server, and formats traces as text and as swimlanes. It is pure.
+// from client to server. It formats traces as text and as swimlanes. It is pure.
 package packettrace
 
 import (
