@@ -64,8 +64,8 @@ type Agent struct {
 	Ready    bool   `json:"ready"`
 	Digest   string `json:"digest,omitempty"`  // digest of the fabric that it applied
 	Problem  string `json:"problem,omitempty"` // why it is not ready
-	// NotHeardFrom lists the clusters with exports whose feed has not arrived: the agent does not
-	// have their pods yet.
+	// MissingFeeds lists the clusters with exports whose feed has not arrived. The agent does
+	// not have the addresses of their pods yet.
 	MissingFeeds []string `json:"missingFeeds,omitempty"`
 }
 

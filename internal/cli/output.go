@@ -23,7 +23,7 @@ const JSONPathPrefix = "jsonpath="
 // FormatsAnnotation is the annotation of -o that lists the formats of a command.
 const FormatsAnnotation = "formats"
 
-// OutputFlag adds -o to a command; if below, also to its subcommands. checkOutput refuses other
+// OutputFlag adds -o to a command; if below, also to its subcommands. CheckFormat refuses other
 // values. The first format is the default. A format may have a description after a tab.
 func OutputFlag(cmd *cobra.Command, below bool, into *string, formats ...string) {
 	flags := cmd.Flags()

@@ -122,7 +122,7 @@ func linkSince(link map[string]any) time.Time {
 	return at
 }
 
-// nodeObject is the part of a Node object that State needs.
+// nodeObject has the fields of a Node object that Read needs.
 type nodeObject struct {
 	off   string
 	addrs []netip.Addr

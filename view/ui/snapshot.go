@@ -48,7 +48,7 @@ type head struct {
 	Cards       bool                 `json:"cards"`                 // clusters are cards; otherwise they are dots
 	Live        bool                 `json:"live"`                  // agents are queried
 	LiveCluster string               `json:"liveCluster,omitempty"` // the only cluster whose agents are queried
-	HiddenViews []string             `json:"hiddenViews,omitempty"` // see NewSnapshot
+	HiddenViews []string             `json:"hiddenViews,omitempty"` // see Input
 	Unreachable []status.Unreachable `json:"unreachable"`
 	Error       string               `json:"error,omitempty"` // why the files or the agents could not be read
 	Problems    []Problem            `json:"problems"`        // the headline, the worst first

@@ -54,7 +54,7 @@ func Sockets(named []string, labDir string) ([]string, error) {
 		return nil, err
 	}
 	var found []string
-	// A lab keeps nodes by cluster, a plain folder of nodes does not.
+	// A lab groups nodes by cluster; a plain folder of nodes does not.
 	for _, level := range []string{"*", filepath.Join("*", "*")} {
 		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a folder name that is not a valid pattern has no lab
 		found = append(found, sockets...)

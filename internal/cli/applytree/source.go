@@ -25,7 +25,7 @@ type TreeFlags struct {
 	Repo   string
 	Branch string
 	Ref    string // topology branch of Repo
-	// Signers is the file of --signers, for repo.
+	// Signers is the file of --signers, for Repo.
 	Signers string
 }
 
@@ -36,7 +36,7 @@ type treeSource struct {
 	topology topofile.File
 	set      *schema.ClusterSet  // of topology
 	from     *baseline.Published // commit of tree; nil = no commit
-	origin   baseline.Origin     // describes from
+	origin   baseline.Origin     // description of from
 	newer    *baseline.Unpublished
 }
 

@@ -28,7 +28,7 @@ const None = "none"
 // remoteTimeout bounds the request to a remote repository if the clone has the branch.
 const remoteTimeout = 10 * time.Second
 
-// Published is the content of a publish branch or a folder. It is empty, with the name againstNone, if no
+// Published is the content of a publish branch or a folder. It is empty, with the name None, if no
 // commit was published.
 type Published struct {
 	Tree  render.Tree
