@@ -38,7 +38,7 @@ func measureMove(ctx context.Context, _ config) (s section, err error) {
 		how: fmt.Sprintf(`
 A gateway in clustersets of 20 and of 1000 clusters with three gateways each; one cluster's traffic moves to another of its
 gateways. *Routes* is the pure part: fabric and choices to desired routes. *To the kernel* is the engine in a namespace: from the
-trigger, through the comparison with the kernel's routes, to the kernel's acknowledgement. The reference is the whole desired
+trigger, through the comparison with the written routes, to the kernel's acknowledgement. The reference is the whole desired
 state of the node, which the next pass computes. %d moves.`, moveRounds),
 	}
 	for _, clusters := range []int{20, 1000} {
