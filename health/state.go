@@ -67,8 +67,8 @@ type Node struct {
 	// Off describes the Node object if it is not ready, such as "NotReady since 10:41:12Z". The
 	// report is then old. Empty = ready, or not readable.
 	Off string `json:"off,omitempty"`
-	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY. The
-	// reason follows in parentheses if it is known.
+	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY. A known
+	// reason follows in parentheses.
 	LinksDown []string `json:"linksDown,omitempty"`
 	// Endpoints are the addresses at which remote gateways are reached, by CLUSTER/GATEWAY.
 	Endpoints map[string][]netip.Addr `json:"endpoints,omitempty"`

@@ -197,7 +197,7 @@ s. Connections are %d sequential TCP handshakes and resets. %d rounds in turn. R
 	}
 	s.after = fmt.Sprintf(`
 Direct packets save two of three hops, and the reference has two. By these figures a path with one hop and no rules would reach %.2f
-of the reference's throughput and %.2f of its new connections. What is missing to that are Hawser's rules.`,
+of the reference's throughput and %.2f of its new connections. The rest is probably the cost of Hawser's rules.`,
 		oneHop(median(direct.throughput), median(tunnel.throughput), median(reference.throughput)),
 		oneHop(median(direct.rate), median(tunnel.rate), median(reference.rate)))
 	return s

@@ -162,7 +162,7 @@ func (b *chaosLab) globalPrefixes(ctx context.Context) (map[string][]netip.Prefi
 }
 
 // directPaths returns the numbers of paths between nodes and gateways that are direct now, and that
-// are direct if all networks carry such packets. Each pair counts for both ends and each family.
+// are direct if no network drops such packets. Each pair counts for both ends and each family.
 func (b *chaosLab) directPaths(ctx context.Context) (direct, all int, err error) {
 	raw, err := b.hawser(ctx, "show", "nodes", "-o", "json")
 	if err != nil {

@@ -80,11 +80,11 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 }
 
 // changedParts returns the desired and the existing objects that may differ. Usually most of
-// thousands have not changed since the last clean pass. The desired objects of that pass, former,
-// then replace the observed ones, unless the kernel fills in fields.
+// thousands have not changed since the last clean pass. former has the desired objects of that
+// pass. They replace the observed ones, unless the kernel fills in fields.
 func (s *stage[D, S]) changedParts(desired, former, observed []S) (want, have []S) {
 	_, normalizes := s.kind.(Normalizer[S])
-	if _, comparable := any(*new(S)).(Equaler[S]); normalizes || !comparable {
+	if _, hasEqual := any(*new(S)).(Equaler[S]); normalizes || !hasEqual {
 		return desired, observed
 	}
 	want, have = dropEqual(desired, former)
@@ -100,8 +100,9 @@ func (s *stage[D, S]) changedParts(desired, former, observed []S) (want, have []
 	return want, have
 }
 
-// rememberWritten stores the objects of an urgent stage as a pass left them: the desired ones, and
-// deletes that are not made yet. complete reports whether all other changes were made.
+// rememberWritten stores the objects of an urgent stage that exist after its changes: the desired
+// objects, and those that deletes will remove later. If complete is false, some changes were not
+// made, so the objects are unknown.
 func (s *stage[D, S]) rememberWritten(p *pass[D], deletes []diff.Change[S], complete bool) {
 	if !s.urgent {
 		return

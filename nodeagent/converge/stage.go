@@ -36,7 +36,7 @@ type stage[D any, S diff.Spec] struct {
 	desired   func(D) []S
 	origin    func(S) string
 	urgent    bool
-	written   []S                  // existing objects of an urgent stage, as this engine left them; nil = unknown
+	written   []S                  // existing objects of an urgent stage after the last write; nil = unknown
 	fights    map[string]*fight    // of keys that changed in the pass before
 	deferrals map[string]*deferral // of a Deferrer
 	cache     observedCache[S]
@@ -61,7 +61,7 @@ func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {
 		p.removed = append(p.removed, s.showAll(deletes))
 		return
 	}
-	if !p.trustWritten {
+	if !p.trustWritten { // without reading, a change that another program reverts looks settled
 		s.forgetSettledFights(changes)
 	}
 	s.trackDeferrals(changes, p.now)

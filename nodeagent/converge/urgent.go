@@ -67,8 +67,8 @@ func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 
 // runUrgentPass runs one urgent pass, and stores the number of objects of its stages. It
 // returns false if the urgent source has no state. Its changes appear in the report of the full
-// pass that it preempts, or that follows. With trustWritten, stages do not read their objects if
-// the engine wrote all of them.
+// pass that it preempts, or that follows. With trustWritten, stages whose objects are known from
+// the last write do not read them.
 func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int, trustWritten bool) bool {
 	start := time.Now()
 	e.schedule.startUrgent()

@@ -80,8 +80,9 @@ func TestNftUnsolicited(t *testing.T) {
 	}
 }
 
-// TestNftUnsolicitedToNodes: packets of an unknown connection pass to the pods of other nodes without
-// VXLAN, as in VXLAN. The gateway may have replaced another one, and the client may send nothing.
+// TestNftUnsolicitedToNodes checks that packets of an unknown connection reach the pods of other
+// nodes without VXLAN, as they do in VXLAN. The gateway may have replaced a failed gateway, and the
+// client may send nothing.
 func TestNftUnsolicitedToNodes(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

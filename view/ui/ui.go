@@ -28,7 +28,7 @@ import (
 // the JSON output of the command in parentheses.
 type Source interface {
 	// Clusterset returns the clusterset of the current files. With an error it returns the last
-	// readable clusterset; nil if there is none. The pointer changes only if the files change.
+	// readable clusterset, or nil. The pointer changes only if the files change.
 	Clusterset(ctx context.Context) (*Clusterset, error)
 	// Agents returns the agents' reports. It waits for a silent agent for about a second.
 	// HasAgents is false if there are no agents to query.

@@ -170,7 +170,7 @@ func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File,
 	return topofile.File{}, names, all, err
 }
 
-// statusText returns the problems, or a line that there are none, and the tables.
+// statusText returns the problems, or a line that reports no problems, and the tables.
 func statusText(states []health.State, problems []health.Problem, wide bool) string {
 	var out strings.Builder
 	// Texts that need no action follow the verdict.

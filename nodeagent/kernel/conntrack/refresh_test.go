@@ -42,7 +42,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshWithoutVXLAN: packets to the gateway do not use the VXLAN, but refresh packets do.
+// TestRefreshWithoutVXLAN checks that refresh packets use VXLAN if the packets of the flow do not. It
+// also checks that no refresh packet follows a route to a router that is not a gateway.
 func TestRefreshWithoutVXLAN(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp4", "udp4"} {
