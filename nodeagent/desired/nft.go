@@ -106,7 +106,7 @@ const (
 	SetShared        = "shared"
 	SetReverse       = "reverse"
 	SetAmbiguous     = "ambiguous"
-	SetKeepSource    = "own"
+	SetKeepSource    = "keep_source"
 	SetDirect        = "direct"
 	SetRemote        = "remote"
 	SetPodBlocks     = "podblocks"
@@ -115,7 +115,7 @@ const (
 	SetRestricted    = "restricted"
 	SetAllowed       = "allowed"
 	SetOffers        = "offers"
-	SetMultiPod      = "fronts"
+	SetMultiPod      = "multi_pod"
 	SetNodes         = "nodes"
 	SetHairpin       = "hairpin"
 	SetTunnels       = "tunnels"
@@ -125,9 +125,9 @@ const (
 	SetSent          = "sent"
 	SetSplitHorizon4 = "split_horizon4in"
 	SetSplitHorizon6 = "split_horizon6in"
-	SetNoTrack       = "through"
+	SetTransit       = "transit"
 	SetSiblings      = "siblings"
-	SetReturn        = "homes"
+	SetNodeMarks     = "node_marks"
 	SetServed        = "served"
 	SetPods          = "pods"
 	SetPeers         = "peers"
@@ -140,13 +140,13 @@ const (
 	SetOverQuota     = "over_quota"
 	SetCountAll      = "count_all"
 	SetRates         = "rates"
-	SetOldEndpoints  = "former"
+	SetOldEndpoints  = "old_endpoints"
 	SetMachines      = "machines"
 	SetNetworks      = "networks"
 	SetConnected     = "connected"
 	SetSenders       = "senders"
-	SetNextHops      = "hops"
-	SetNodeHops      = "nodehops"
+	SetGatewayHops   = "gateway_hops"
+	SetNodeHops      = "node_hops"
 )
 
 // Sets returns all of them. docs/datapath.md describes the rules that use them.
@@ -181,7 +181,7 @@ func Sets() []Set {
 		{Name: SetSiblings, Doc: "other gateways of this cluster, which may send VXLAN with transit traffic", Key: address},
 		{Name: SetMachines, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
 		{Name: SetSenders, Doc: "last four bytes of the hardware address of a node that may hand over packets without VXLAN, and the device: the same bytes of its address on hw-vx0", Key: []Type{TypeMark, TypeLink}, Data: []Type{TypeMark}},
-		{Name: SetNextHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
+		{Name: SetGatewayHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
 		{Name: SetNodeHops, Doc: "other nodes that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
 		{Name: SetHairpin, Doc: "a local backend as source and destination: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
@@ -191,7 +191,7 @@ func Sets() []Set {
 		{Name: SetSent, Doc: "destinations of VXLAN to other clusters", Key: []Type{TypeAddr, TypePort}, Counter: true},
 		{Name: SetSplitHorizon4, Doc: "gateway of a neighbouring cluster, and destinations that it must not send here (IPv4): this cluster reaches them only through that cluster", Key: []Type{TypeAddr, TypeAddr4}, Interval: true},
 		{Name: SetSplitHorizon6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}, Interval: true},
-		{Name: SetReturn, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
+		{Name: SetNodeMarks, Doc: "last four bytes of a node's hardware address on hw-vx0: the mark that leads to the node", Key: []Type{TypeMark}, Data: []Type{TypeMark}},
 		{Name: SetServed, Doc: "UDP backends of this cluster's exports: they receive no unsolicited packets", Key: service},
 		{Name: SetPods, Doc: "prefixes of this cluster's pods, which may reach clusterset IPs and other clusters", Key: address, Interval: true},
 		{Name: SetPeers, Doc: "addresses of other clusters' gateways inside the tunnels", Key: address},
@@ -200,7 +200,7 @@ func Sets() []Set {
 		{Name: SetSelf4, Doc: "each node's outer address and its own inner address (IPv4): no node can use another node's source", Key: []Type{TypeAddr, TypeAddr4}},
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
 		{Name: SetVXLAN, Doc: "where nodes and gateways receive VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
-		{Name: SetNoTrack, Doc: "prefixes that are forwarded without connection tracking", Key: address, Interval: true},
+		{Name: SetTransit, Doc: "prefixes that are forwarded without connection tracking", Key: address, Interval: true},
 		{Name: SetQuota, Doc: "pod: its connections, or a part of them, counted by the rules", Key: address, Dynamic: true},
 		{Name: SetOverQuota, Doc: "pod that was refused recently and has no other count", Key: address, Dynamic: true, Expires: true},
 		{Name: SetCountAll, Doc: "pod that was refused: all its new connections are counted until it is below the limit", Key: address, Dynamic: true, Expires: true},
@@ -253,18 +253,18 @@ type Drop struct {
 
 // Reasons of drops.
 const (
-	DropUnknownSource = "stranger"
+	DropUnknownSource = "unknown_source"
 	DropTunnel        = "tunnel"
 	DropVXLAN         = "vxlan"
 	DropOverlay       = "overlay"
-	DropUnoffered     = "unoffered"
-	DropExcluded      = "excluded"
-	DropUnsolicited   = "unasked"
+	DropNotExported   = "not_exported"
+	DropNotAllowed    = "not_allowed"
+	DropUnsolicited   = "unsolicited"
 	DropTransit       = "transit"
 	DropLeak          = "leak"
 	DropQuota         = "quota"
 	DropFlood         = "flood"
-	DropOldEndpoint   = "former"
+	DropOldEndpoint   = "old_endpoint"
 	DropError         = "error"
 	DropResolver      = "resolver"
 	DropConnected     = "connected"
@@ -281,8 +281,8 @@ func Drops() []Drop {
 			"nodes are known by their addresses: hawser-agent status on both nodes names the unknown ones"},
 		{DropOverlay, "VXLAN of another cluster, not from an address of its gateways, or with an inner source outside that cluster",
 			"endpoints of the gateways in the topology are where their packets come from"},
-		{DropUnoffered, "out of a tunnel, for a destination that this cluster does not export", "exports of the topology list the exports"},
-		{DropExcluded, "between a cluster and an export whose allow list does not name it, requests and replies", "exports[].allow of the topology lists the permitted clusters"},
+		{DropNotExported, "out of a tunnel, for a destination that this cluster does not export", "exports of the topology list the exports"},
+		{DropNotAllowed, "between a cluster and an export whose allow list does not name it, requests and replies", "exports[].allow of the topology lists the permitted clusters"},
 		{DropUnsolicited, "out of a tunnel, for a pod that did not open the connection and is not exported", "export the service, or let the pod open the connection"},
 		{DropTransit, "out of a tunnel, into another tunnel", "clusters forward transit traffic only if the topology's shape says so"},
 		{DropLeak, "for another cluster, through a device that is not a tunnel", "hawser-agent status lists links that are down; if the link is up, a routing rule of another program comes before rule 7300: ip rule"},

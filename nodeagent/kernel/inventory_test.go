@@ -173,7 +173,7 @@ func TestInventoryAsNft(t *testing.T) {
 		add chain arp a out { type filter hook output priority -7; }
 		add table netdev n
 		add chain netdev n in { type filter hook ingress device "lo" priority 0; }
-		add element inet hawser own4 { 10.77.0.3-10.77.0.9 }
+		add element inet hawser keep_source4 { 10.77.0.3-10.77.0.9 }
 		add rule inet hawser forward accept
 	`)
 	var printed []byte

@@ -10,7 +10,7 @@ import (
 func TestRemotePackets(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	remote := []string{"remote4 241.0.0.0/16", "remote4 242.2.0.0/16", "remote4 242.3.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/32"}
+	remote := []string{"remote4 241.0.0.0/16", "remote4 242.2.0.0/16", "remote4 242.3.0.0/16", "remote6 fd00:42:2::/48", "keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/32"}
 	l.elements(append(remote, "tunnels4 "+nftTun, "tunnels6 "+nftTun6)...)
 	ns, err := Open("")
 	if err != nil {

@@ -36,8 +36,8 @@ func TestNftDirectSender(t *testing.T) {
 	mac := desired.ReturnID(worker.link("eth0").Attrs().HardwareAddr.String())
 	id := desired.ReturnID(desired.HardwareAddr("node/worker"))
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
-	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",
-		"shared4 0 | 242.1.0.1", "homes4 " + id + " | " + mark, "homes6 " + id + " | " + mark}
+	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/48",
+		"shared4 0 | 242.1.0.1", "node_marks4 " + id + " | " + mark, "node_marks6 " + id + " | " + mark}
 	for i := 1; i < desired.SharedSlots; i++ {
 		own = append(own, "shared4 "+strconv.Itoa(i)+" | 242.1.0.1")
 	}
@@ -73,13 +73,13 @@ func TestNftNextHop(t *testing.T) {
 	gateway.ip("address add 192.0.2.1/24 dev eth0", "address add 242.2.9.9/32 dev lo", "route add default via 192.0.2.2")
 	gateway.serve("tcp", "242.2.9.9:9000")
 	l.node.ip("route add 242.2.9.9/32 via 192.0.2.1 dev lan0")
-	own := []string{"remote4 242.2.0.0/16", "own4 10.7.0.0/16"}
-	l.elements(append(own, "hops4 192.0.2.1 . lan0")...)
+	own := []string{"remote4 242.2.0.0/16", "keep_source4 10.7.0.0/16"}
+	l.elements(append(own, "gateway_hops4 192.0.2.1 . lan0")...)
 	l.sees(l.pod, "tcp", nftPod+":0", "242.2.9.9:9000")
 	l.sees(l.node, "tcp", "192.0.2.2:0", "242.2.9.9:9000")
 	l.dropped(l.pod, "tcp", stranger+":0", "242.2.9.9:9000")
 	l.drops(desired.DropUnknownSource, 1)
-	for _, hop := range []string{"hops4 192.0.2.9 . lan0", "hops4 192.0.2.1 . lan1"} {
+	for _, hop := range []string{"gateway_hops4 192.0.2.9 . lan0", "gateway_hops4 192.0.2.1 . lan1"} {
 		l.elements(append(slices.Clone(own), hop)...)
 		l.dropped(l.pod, "tcp", nftPod+":0", "242.2.9.9:9000")
 		l.dropped(l.node, "tcp", "192.0.2.2:0", "242.2.9.9:9000")

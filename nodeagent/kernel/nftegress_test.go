@@ -21,15 +21,15 @@ func TestNftEgressPrecedence(t *testing.T) {
 	}{
 		{
 			"own address of the pod",
-			[]string{"egress4 10.7.1.2 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"},
+			[]string{"egress4 10.7.1.2 | 242.1.0.77", "keep_source4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"},
 			[]string{"242.1.0.77"},
 		},
 		{
 			"kept",
-			[]string{"egress4 10.7.1.3 | 242.1.0.77", "own4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"},
+			[]string{"egress4 10.7.1.3 | 242.1.0.77", "keep_source4 10.7.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"},
 			[]string{nftPod},
 		},
-		{"mapped", []string{"own4 10.8.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{"242.4.1.2"}},
+		{"mapped", []string{"keep_source4 10.8.0.0/16", "mapped4 10.7.0.0/16 | 242.4.0.0/16"}, []string{"242.4.1.2"}},
 		{"mapped to another size of block", []string{"mapped4 10.7.1.0/24 | 242.5.9.0/24"}, []string{"242.5.9.2"}},
 		{"shared", []string{"mapped4 10.8.0.0/16 | 242.4.0.0/16"}, []string{"242.1.0.1", "242.1.0.2", "242.1.0.3"}},
 	}
@@ -73,7 +73,7 @@ func TestNftEgress6(t *testing.T) {
 	l.remote.serve("udp", to)
 	tests := []struct{ line, want string }{
 		{"egress6 fd00:7:1::2 | fd00:42:1::77", "fd00:42:1::77"},
-		{"own6 fd00:7::/32", nftPod6},
+		{"keep_source6 fd00:7::/32", nftPod6},
 		{"mapped6 fd00:7:1::/48 | fd00:42:4::/48", "fd00:42:4::2"},
 		{"shared6 SLOTS | fd00:42:1::1", "fd00:42:1::1"},
 	}
@@ -118,7 +118,7 @@ table ip foo {
 }`)
 	l.remote.serve("udp", nftFlat+":9000", nftRemote+":9000")
 	l.pod.serve("udp", nftPod+":9000")
-	l.elements("own4 10.7.0.0/16", "direct4 10.7.0.0/16", "remote4 10.9.0.0/16")
+	l.elements("keep_source4 10.7.0.0/16", "direct4 10.7.0.0/16", "remote4 10.9.0.0/16")
 	if said := l.sees(l.pod, "udp", nftPod+":0", nftFlat+":9000"); said.client != nftPod {
 		t.Errorf("out: seen as %q, want %s", said.client, nftPod)
 	}

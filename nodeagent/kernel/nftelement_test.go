@@ -130,10 +130,10 @@ func TestNftElementChanges(t *testing.T) {
 			[]desired.Element{element("services", "243.0.0.1 . tcp . 80", "pick_many4")}},
 		{"the data of a prefix", []desired.Element{element("mapped", "10.7.0.0/16", "242.4.0.0/16")},
 			[]desired.Element{element("mapped", "10.7.0.0/16", "242.5.0.0/16")}},
-		{"one of two neighbours", []desired.Element{element("own", "10.7.0.0/24", ""), element("own", "10.7.1.0/24", "")},
-			[]desired.Element{element("own", "10.7.1.0/24", "")}},
-		{"a neighbour on each side", []desired.Element{element("own", "10.7.1.0/24", "")},
-			[]desired.Element{element("own", "10.7.0.0/24", ""), element("own", "10.7.1.0/24", ""), element("own", "10.7.2.0/24", "")}},
+		{"one of two neighbours", []desired.Element{element("keep_source", "10.7.0.0/24", ""), element("keep_source", "10.7.1.0/24", "")},
+			[]desired.Element{element("keep_source", "10.7.1.0/24", "")}},
+		{"a neighbour on each side", []desired.Element{element("keep_source", "10.7.1.0/24", "")},
+			[]desired.Element{element("keep_source", "10.7.0.0/24", ""), element("keep_source", "10.7.1.0/24", ""), element("keep_source", "10.7.2.0/24", "")}},
 		{"an allowed source", []desired.Element{element("allowed", "242.1.0.0/24 . 242.2.0.5", "")},
 			[]desired.Element{element("allowed", "242.3.0.0/24 . 242.2.0.5", "")}},
 	}
@@ -163,11 +163,11 @@ func TestNftElementTexts(t *testing.T) {
 		{"echo", "fd00::1", "242.2.0.5", "is no IPv4 address"},
 		{"echo", "243.0.0.0/24", "242.2.0.5", "243.0.0.0/24"},
 		{"echo", "243.0.0.1", "", "unable to parse"},
-		{"own", "10.7.1.0/16", "", "has host bits set"},
-		{"own", "10.7.1.0/32", "", `must be written "10.7.1.0"`},
-		{"own", "10.7.0.0-10.7.255.255", "", `must be written "10.7.0.0/16"`},
-		{"own", "10.7.0.0/16", "x", "a set has no values"},
-		{"own", "10.7.0.0/33", "", "prefix length"},
+		{"keep_source", "10.7.1.0/16", "", "has host bits set"},
+		{"keep_source", "10.7.1.0/32", "", `must be written "10.7.1.0"`},
+		{"keep_source", "10.7.0.0-10.7.255.255", "", `must be written "10.7.0.0/16"`},
+		{"keep_source", "10.7.0.0/16", "x", "a set has no values"},
+		{"keep_source", "10.7.0.0/33", "", "prefix length"},
 		{"mapped", "10.7.0.0/16", "242.4.1.0/16", "has host bits set"},
 		{"nothing", "10.7.0.0/16", "", "no set nothing for IPv4"},
 	}
@@ -187,17 +187,17 @@ func TestNftElementFaultsStandAlone(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
 	nftApplyTable(t, ns, nftSampleTable())
-	outer := desired.Element{Set: "own", Family: 4, ID: "10.0.0.0/8"}
+	outer := desired.Element{Set: "keep_source", Family: 4, ID: "10.0.0.0/8"}
 	nftMustConverge(t, ns, []desired.Element{outer})
-	inner := desired.Element{Set: "own", Family: 4, ID: "10.7.0.0/16"}
-	wrong := desired.Element{Set: "own", Family: 4, ID: "10.7.0.1/16"}
+	inner := desired.Element{Set: "keep_source", Family: 4, ID: "10.7.0.0/16"}
+	wrong := desired.Element{Set: "keep_source", Family: 4, ID: "10.7.0.1/16"}
 	var want []desired.Element
 	for i := range 600 {
 		id := netip.AddrFrom4([4]byte{172, 16, byte(i / 250), byte(i % 250)}).String()
-		want = append(want, desired.Element{Set: "own", Family: 4, ID: id}, desired.Element{Set: "nodes", Family: 4, ID: id})
+		want = append(want, desired.Element{Set: "keep_source", Family: 4, ID: id}, desired.Element{Set: "nodes", Family: 4, ID: id})
 	}
 	_, err := nftConverge(t, ns, append([]desired.Element{outer, inner, wrong}, want...))
-	for _, part := range []string{"own4 10.7.0.0/16: overlaps another element of own4", "own4 10.7.0.1/16: set own4: key", "host bits"} {
+	for _, part := range []string{"keep_source4 10.7.0.0/16: overlaps another element of keep_source4", "keep_source4 10.7.0.1/16: set keep_source4: key", "host bits"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v, want one with %q", err, part)
 		}

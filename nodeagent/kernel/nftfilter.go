@@ -53,7 +53,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	}
 	for _, f := range nftFamilies() {
 		// A connection to a clusterset IP without a backend is rejected at once.
-		outgoing.rules = append(outgoing.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("answer"))
+		outgoing.rules = append(outgoing.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("reject_packet"))
 	}
 	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("revoked"))
 	for _, f := range nftFamilies() {
@@ -153,26 +153,26 @@ func nftSpoofed(f, inner nftFamily) *nftRule {
 // chains, and a match on a device's name costs more than most others.
 func nftForwardChains() []nftChain {
 	forward := nftChain{name: "forward", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
-		nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("outside"),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("handover"),
+		nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("from_tunnel"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("to_hawser"),
 	}}
-	outside := nftChain{name: "outside", rules: []*nftRule{
+	fromTunnel := nftChain{name: "from_tunnel", rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.NodeDevice).notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
 		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("transit"),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
 	}}
-	handover := nftChain{name: "handover", rules: []*nftRule{
+	toHawser := nftChain{name: "to_hawser", rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("within"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("check_source"),
 		// Packets that conntrack cannot assign to a flow bypass NAT. They would leave with an
 		// address that has another meaning in the remote cluster.
 		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
-		nftNew().jump("refuse"),
+		nftNew().jump("check_pool"),
 	}}
 	// To another node, or to an unassigned address that is routed there.
-	within := nftChain{name: "within"}
-	refuse, refused := nftChain{name: "refuse"}, nftChain{name: "refused"}
+	checkSource := nftChain{name: "check_source"}
+	checkPool, noBackend := nftChain{name: "check_pool"}, nftChain{name: "no_backend"}
 	revoked := nftChain{name: "revoked"}
 	for _, f := range nftFamilies() {
 		// Pods, and hosts that route through this node, must not send VXLAN to peers that
@@ -183,39 +183,39 @@ func nftForwardChains() []nftChain {
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
 			nftFromConnected(f).dropAs(desired.DropConnected),
 			// To a gateway without VXLAN: as to another node in VXLAN.
-			nftNew().nextHop(f).in(desired.SetNextHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("within"))
+			nftNew().nextHop(f).in(desired.SetGatewayHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("check_source"))
 		// The rules of other nodes decide about packets to their pods, with VXLAN and without it.
-		outside.rules = append(outside.rules, nftUnsolicited(f).nextHop(f).notIn(desired.SetNodeHops, f).drop(),
+		fromTunnel.rules = append(fromTunnel.rules, nftUnsolicited(f).nextHop(f).notIn(desired.SetNodeHops, f).drop(),
 			nftFromConnected(f).nextHop(f).notIn(desired.SetNodeHops, f).dropAs(desired.DropConnected))
 		// Packets that another gateway translated to its own egress address before it handed
 		// them over. No node sends from those addresses. A conntrack entry for one would use
 		// the address and port that the same flow is about to get here.
-		handover.rules = append(handover.rules, nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop())
+		toHawser.rules = append(toHawser.rules, nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop())
 		// Replies to a client that was removed from an allow list are dropped: a server that
 		// only sends needs no packet from its client.
 		revoked.rules = append(revoked.rules, nftOriginalDst(f, desired.SetRestricted).family(f).daddr(f).
-			ctOriginalDst(f, f.behind(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropExcluded))
-		within.rules = append(within.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("refuse"))
-		refuse.rules = append(refuse.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("refused"))
-		refused.rules = append(refused.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("answer"))
+			ctOriginalDst(f, f.behind(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropNotAllowed))
+		checkSource.rules = append(checkSource.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("check_pool"))
+		checkPool.rules = append(checkPool.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("no_backend"))
+		noBackend.rules = append(noBackend.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("reject_packet"))
 	}
-	within.rules = append(within.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("refuse"),
-		nftAnswers().goTo("refuse"),
+	checkSource.rules = append(checkSource.rules,
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("check_pool"),
+		nftAnswers().goTo("check_pool"),
 		nftNew().dropAs(desired.DropUnknownSource),
 	)
-	refused.rules = append(refused.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("answer"),
+	noBackend.rules = append(noBackend.rules,
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("reject_packet"),
 		nftNew().dropAs(desired.DropUnknownSource),
 	)
-	handover.rules = append(handover.rules, nftAnswers().goTo("revoked"))
-	answer := nftChain{name: "answer", rules: []*nftRule{
+	toHawser.rules = append(toHawser.rules, nftAnswers().goTo("revoked"))
+	reject := nftChain{name: "reject_packet", rules: []*nftRule{
 		nftNew().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
 		nftNew().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
 	}}
-	outside.rules = append(outside.rules, nftNew().goTo("inbound"))
-	forward.rules = append(forward.rules, nftNew().jump("refuse"))
-	return []nftChain{forward, outside, nftTransitForward(), handover, revoked, within, refuse, refused, answer}
+	fromTunnel.rules = append(fromTunnel.rules, nftNew().goTo("inbound"))
+	forward.rules = append(forward.rules, nftNew().jump("check_pool"))
+	return []nftChain{forward, fromTunnel, nftTransitForward(), toHawser, revoked, checkSource, checkPool, noBackend, reject}
 }
 
 // nftAnswers matches packets in the reply direction of a connection.
@@ -237,11 +237,11 @@ func nftOriginalDst(f nftFamily, set string) *nftRule {
 func nftLeaving() []nftChain {
 	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
 		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).accept(),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("sending"),
+		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("count_tunnel"),
 	}}
 	// The lookup counts the packets that enter a tunnel, per prefix of another cluster. The agent probes the
 	// links of clusters with packets more often.
-	sending := nftChain{name: "sending"}
+	countTunnel := nftChain{name: "count_tunnel"}
 	c := nftChain{name: "connected", rules: []*nftRule{
 		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an xfrm
 		// interface. Postrouting has the underlay's device for the latter, so the rule checks the xfrm state.
@@ -250,10 +250,10 @@ func nftLeaving() []nftChain {
 		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
 	for _, f := range nftFamilies() {
-		c.rules = append(c.rules, nftNew().nextHop(f).in(desired.SetNextHops, f).verdict(expr.VerdictReturn, ""))
+		c.rules = append(c.rules, nftNew().nextHop(f).in(desired.SetGatewayHops, f).verdict(expr.VerdictReturn, ""))
 	}
 	for _, f := range nftFamilies() {
-		sending.rules = append(sending.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).accept())
+		countTunnel.rules = append(countTunnel.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).accept())
 		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
 		c.rules = append(c.rules,
 			nftOriginalDst(f, desired.SetPools).dropAs(desired.DropLeak),
@@ -261,7 +261,7 @@ func nftLeaving() []nftChain {
 		)
 	}
 	c.rules = append(c.rules, nftNew().dropAs(desired.DropLeak))
-	return []nftChain{leaving, sending, c}
+	return []nftChain{leaving, countTunnel, c}
 }
 
 // nftFromConnected matches packets from another cluster whose source belongs to a network that the
@@ -346,7 +346,7 @@ func nftInbound() nftChain {
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
 			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind(0)).in(desired.SetAllowed, f).accept(),
-			nftOriginalDst(f, desired.SetRestricted).dropAs(desired.DropExcluded),
+			nftOriginalDst(f, desired.SetRestricted).dropAs(desired.DropNotAllowed),
 			nftOriginalDst(f, desired.SetPodBlocks).goTo("return_only"),
 			nftOriginalDst(f, desired.SetDirect).accept(),
 			// Other programs also translate: kube-proxy has ClusterIPs and node ports, which
@@ -355,7 +355,7 @@ func nftInbound() nftChain {
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropUnoffered))
+	c.rules = append(c.rules, nftNew().dropAs(desired.DropNotExported))
 	return c
 }
 

@@ -58,7 +58,7 @@ func TestNftServerFirst(t *testing.T) {
 func TestNftUnsolicited(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	l.elements("fronts4 "+nftRemote, "direct4 10.7.0.0/16")
+	l.elements("multi_pod4 "+nftRemote, "direct4 10.7.0.0/16")
 	tests := []struct {
 		name, from string
 		flags      byte
@@ -92,9 +92,9 @@ func TestNftUnsolicitedToNodes(t *testing.T) {
 	l.node.ip("address add 192.0.2.2/24 dev lan0", "route add 10.7.2.0/24 via 192.0.2.1 dev lan0")
 	node.ip("address add 192.0.2.1/24 dev eth0", "address add 10.7.2.9/32 dev lo", "route add default via 192.0.2.2")
 	from, pod := netip.MustParseAddrPort(nftRemote+":80"), netip.MustParseAddrPort("10.7.2.9:6555")
-	server := []string{"fronts4 " + nftRemote, "direct4 10.7.0.0/16"}
+	server := []string{"multi_pod4 " + nftRemote, "direct4 10.7.0.0/16"}
 	for hop, passes := range map[string]bool{"192.0.2.1 . lan0": true, "192.0.2.9 . lan0": false, "192.0.2.1 . lan1": false} {
-		l.elements(append(slices.Clone(server), "nodehops4 "+hop)...)
+		l.elements(append(slices.Clone(server), "node_hops4 "+hop)...)
 		if got := l.send(l.remote, node, nftSegmentOf{from: from, to: pod, flags: flagAck}); (got == from) != passes {
 			t.Errorf("next hop %s: came from %v, want that it passes: %v", hop, got, passes)
 		}
@@ -161,7 +161,7 @@ func TestNftWindowMoved(t *testing.T) {
 			t.Parallel()
 			l := nftNewLab(t)
 			l.node.sysctl("netfilter/nf_conntrack_tcp_be_liberal", liberal)
-			l.elements(append(nftShared("242.1.0.1"), "own4 10.7.0.0/16")...)
+			l.elements(append(nftShared("242.1.0.1"), "keep_source4 10.7.0.0/16")...)
 			l.quiet()
 			pod, remote := netip.MustParseAddrPort(nftPod+":40000"), netip.MustParseAddrPort(nftRemote+":80")
 			steps := []struct {
@@ -190,7 +190,7 @@ func TestNftWindowMoved(t *testing.T) {
 func TestNftSegmentsFitTheRoute(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	l.elements("own4 10.7.0.0/16", "own6 fd00:7::/32", "direct4 10.7.0.0/16", "direct6 fd00:7::/32")
+	l.elements("keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/32", "direct4 10.7.0.0/16", "direct6 fd00:7::/32")
 	for prefix, via := range map[string]string{"242.0.0.0/8": nftPeer, "fd00:42::/32": nftPeer6} {
 		_, dst, err := net.ParseCIDR(prefix)
 		l.node.must(err, prefix)

@@ -188,10 +188,10 @@ func TestNftEcho(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.ping(l.pod, nftVIP, false)
-	l.elements("echo4 "+nftVIP+" | "+nftRemote, "own4 10.7.0.0/16")
+	l.elements("echo4 "+nftVIP+" | "+nftRemote, "keep_source4 10.7.0.0/16")
 	l.ping(l.pod, nftVIP, true)
 	l.ping(l.node, nftVIP, true)
-	l.elements("echo4 242.1.0.5 | "+nftPod, "own4 10.7.0.0/16")
+	l.elements("echo4 242.1.0.5 | "+nftPod, "keep_source4 10.7.0.0/16")
 	l.ping(l.remote, "242.1.0.5", true)
 }
 
@@ -244,7 +244,7 @@ func TestNftTransitIsDropped(t *testing.T) {
 	l.node.route("10.11.0.0/16", "241.0.1.2")
 	third.route("0.0.0.0/0", "241.0.1.1")
 	third.serve("udp", "10.11.0.9:9000")
-	l.elements("direct4 10.11.0.0/16", "own4 10.0.0.0/8")
+	l.elements("direct4 10.11.0.0/16", "keep_source4 10.0.0.0/8")
 	l.dropped(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
 	if said := l.sees(l.pod, "udp", nftPod+":0", "10.11.0.9:9000"); said.client != nftPod {
 		t.Errorf("the pod was seen as %q", said.client)
@@ -375,7 +375,7 @@ func TestNftUnknownHosts(t *testing.T) {
 		l.dropped(beside, "tcp", "", to)
 	}
 	l.dropped(beside, "udp", "192.168.9.2:0", nftRemote+":9000")
-	l.drops("stranger", 4)
+	l.drops("unknown_source", 4)
 	l.node.serve("udp", nftTun+":4804", "["+nftTun6+"]:4804")
 	for _, a := range [][3]string{{nftPod, nftTun, nftPeer}, {"[" + nftPod6 + "]", "[" + nftTun6 + "]", "[" + nftPeer6 + "]"}} {
 		pod, own, peer := a[0], a[1], a[2]

@@ -21,7 +21,7 @@ table inet hawser2 {
 	chain forward { accept; }
 }
 table ip hawser {
-	set own4 { type ipv4_addr; elements = { 1.2.3.4 }; }
+	set keep_source4 { type ipv4_addr; elements = { 1.2.3.4 }; }
 	chain forward { accept; }
 }
 `
@@ -86,9 +86,9 @@ func TestNftElementLaws(t *testing.T) {
 			"element changed": "delete element inet hawser echo4 { 243.0.0.1 }; add element inet hawser echo4 { 243.0.0.1 : 6.6.6.6 }",
 			"verdict changed": "delete element inet hawser services4 { 243.0.0.1 . tcp . 80 };" +
 				"add element inet hawser services4 { 243.0.0.1 . tcp . 80 : accept }",
-			"element added":               "add element inet hawser own4 { 10.66.0.3-10.66.0.9 }; add element inet hawser nodes6 { fd66::1 }",
+			"element added":               "add element inet hawser keep_source4 { 10.66.0.3-10.66.0.9 }; add element inet hawser nodes6 { fd66::1 }",
 			"concatenated range added":    "add element inet hawser allowed4 { 10.66.0.3-10.66.0.9 . 242.2.0.1-242.2.0.3 }",
-			"ranges flushed":              "flush set inet hawser own4",
+			"ranges flushed":              "flush set inet hawser keep_source4",
 			"concatenated ranges flushed": "flush set inet hawser allowed6",
 			"set flushed":                 "flush map inet hawser slots4",
 		}),

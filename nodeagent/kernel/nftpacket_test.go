@@ -309,7 +309,7 @@ func TestNftSegmentsAreClamped(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	nftApplyTable(t, l.node, desired.Table{Name: desired.TableName, MSS4: 1000, MSS6: 900})
-	l.elements("own4 10.7.0.0/16", "own6 fd00:7::/32", "direct4 10.7.0.0/16", "direct6 fd00:7::/32")
+	l.elements("keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/32", "direct4 10.7.0.0/16", "direct6 fd00:7::/32")
 	l.remote.serve("tcp", nftRemote+":80", "["+nftRemote6+"]:80")
 	l.pod.serve("tcp", nftPod+":80", "["+nftPod6+"]:80")
 	tests := []struct {

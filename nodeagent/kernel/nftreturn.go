@@ -33,35 +33,35 @@ func nftReturnChains() []nftChain {
 	}
 	// A mark that another program set is not changed.
 	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
-	home := nftChain{name: "home", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityReturn), rules: []*nftRule{
-		nftNew().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("begun"),
+	returnPath := nftChain{name: "return_path", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityReturn), rules: []*nftRule{
+		nftNew().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("non_tunnel"),
 		// The remaining packets come from a gateway to which this one handed over the flow.
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("handed"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("mark_node"),
 		nftNew().link(expr.MetaKeyIIFNAME, desired.SiblingDevice).accept(),
 	}}
-	begun, handed := nftChain{name: "begun"}, nftChain{name: "handed"}
+	nonTunnel, markNode := nftChain{name: "non_tunnel"}, nftChain{name: "mark_node"}
 	for _, f := range nftFamilies() {
-		// A node handed over the packet without VXLAN. The mark is the same as in the chain handed.
-		begun.rules = append(begun.rules, nftNew().sender(f).family(f).daddr(f).in(desired.SetRemote, f).
+		// A node handed over the packet without VXLAN. The mark is the same as in mark_node.
+		nonTunnel.rules = append(nonTunnel.rules, nftNew().sender(f).family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftRegSpare}).accept())
-		handed.rules = append(handed.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
+		markNode.rules = append(markNode.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
 		// A local pod with an address that a pod of another node had before.
-		begun.rules = append(begun.rules, setCtMark(nftNew().
+		nonTunnel.rules = append(nonTunnel.rules, setCtMark(nftNew().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: nftHostOrder(0)}).
 			family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)})))
-		home.rules = append(home.rules, unmarked().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
-			mapped(desired.SetReturn, f).markFrom(nftReg).accept())
+		returnPath.rules = append(returnPath.rules, unmarked().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
+			mapped(desired.SetNodeMarks, f).markFrom(nftReg).accept())
 	}
-	home.rules = append(home.rules, unmarked().
+	returnPath.rules = append(returnPath.rules, unmarked().
 		add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).
 		add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(desired.MarkReturn)}).markFrom(nftReg))
-	begun.rules = append(begun.rules, nftNew().
+	nonTunnel.rules = append(nonTunnel.rules, nftNew().
 		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).jump("backends"))
-	clean := nftChain{name: "clean", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityClear), rules: []*nftRule{
+	clearMark := nftChain{name: "clear_mark", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityClear), rules: []*nftRule{
 		nftNew().load(expr.MetaKeyMARK, nftReg).
 			add(&expr.Bitwise{
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,
@@ -70,12 +70,12 @@ func nftReturnChains() []nftChain {
 			equal(nftHostOrder(desired.MarkReturn)...).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
 	}}
-	return append(nftBypassChains(), handed, begun, home, clean)
+	return append(nftBypassChains(), markNode, nonTunnel, returnPath, clearMark)
 }
 
 // nftHandedOver matches a flow that another node handed over.
 func nftHandedOver(f nftFamily) *nftRule {
-	return nftNew().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).in(desired.SetReturn, f)
+	return nftNew().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).in(desired.SetNodeMarks, f)
 }
 
 // nftMetaIIFKind is the kind of the device that a packet came in by (NFT_META_IIFKIND).
@@ -92,12 +92,12 @@ const nftShortcut = 0x68770001
 // node's address as source, as in kube-proxy. Bridges are excluded: Kubernetes requires that
 // bridged packets pass the node's rules (br_netfilter).
 func nftBypassChains() []nftChain {
-	backends, shortcut := nftChain{name: "backends"}, nftChain{name: "shortcut"}
+	backends, masquerade := nftChain{name: "backends"}, nftChain{name: "mark_masquerade"}
 	for _, f := range nftFamilies() {
 		backends.rules = append(backends.rules,
 			nftNew().family(f).daddr(f).in(desired.SetRemote, f).verdict(expr.VerdictReturn, ""),
-			nftNew().ctOriginalDst(f, nftReg).in(desired.SetPools, f).goTo("shortcut"),
-			nftNew().ctOriginalDst(f, nftReg).in(desired.SetBlocks, f).goTo("shortcut"),
+			nftNew().ctOriginalDst(f, nftReg).in(desired.SetPools, f).goTo("mark_masquerade"),
+			nftNew().ctOriginalDst(f, nftReg).in(desired.SetBlocks, f).goTo("mark_masquerade"),
 		)
 	}
 	mark := func(r *nftRule) *nftRule {
@@ -106,7 +106,7 @@ func nftBypassChains() []nftChain {
 	}
 	bridge := make([]byte, unix.IFNAMSIZ)
 	copy(bridge, "bridge")
-	shortcut.rules = []*nftRule{
+	masquerade.rules = []*nftRule{
 		mark(nftNew().load(nftMetaIIFKind, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: bridge}).
 			add(&expr.Fib{Register: nftReg, FlagDADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true}).
 			equal(nftHostOrder(1)...)),
@@ -114,5 +114,5 @@ func nftBypassChains() []nftChain {
 			add(&expr.Fib{Register: nftReg, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true}).
 			equal(nftHostOrder(0)...)),
 	}
-	return []nftChain{shortcut, backends}
+	return []nftChain{masquerade, backends}
 }

@@ -68,8 +68,8 @@ func TestNftReturn(t *testing.T) {
 
 	id := desired.ReturnID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
-	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48"}
-	home := append(own, "homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
+	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/48"}
+	home := append(own, "node_marks4 "+id+" | "+mark, "node_marks6 "+id+" | "+mark)
 	l.elements(home...)
 	l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
 
@@ -118,8 +118,8 @@ func TestNftReturnThroughTwo(t *testing.T) {
 	l.node.returnTo(0x123, desired.NodeDevice, "192.0.2.2", "fe80::2")
 	id := desired.ReturnID(worker.link(desired.NodeDevice).Attrs().HardwareAddr.String())
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
-	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "own4 10.7.0.0/16", "own6 fd00:7::/48",
-		"homes4 "+id+" | "+mark, "homes6 "+id+" | "+mark)
+	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/48",
+		"node_marks4 "+id+" | "+mark, "node_marks6 "+id+" | "+mark)
 	l.sees(worker, "tcp", client+":0", server+":9000")
 	l.sees(worker, "udp", client+":0", server+":9000")
 	l.sees(worker, "tcp", "["+client6+"]:0", "["+server6+"]:9000")

@@ -35,11 +35,11 @@ reverse4 10.7.1.9 . tcp . 8080 | 242.2.0.5 . 80
 reverse6 fd00:7::9 . udp . 8080 | fd00:42::5 . 80
 ambiguous4 10.7.1.9 . tcp . 8081
 ambiguous6 fd00:7::9 . udp . 8081
-own4 10.8.0.0/24
-own4 10.8.1.0/24
-own4 10.8.2.7
-own4 10.8.2.8
-own6 fd00:8::/64
+keep_source4 10.8.0.0/24
+keep_source4 10.8.1.0/24
+keep_source4 10.8.2.7
+keep_source4 10.8.2.8
+keep_source6 fd00:8::/64
 direct4 0.0.0.0/8
 direct4 255.0.0.0/8
 direct6 ::/1
@@ -66,16 +66,16 @@ allowed4 242.3.0.7 . 242.2.0.5
 allowed6 fd00:42:1::/64 . fd00:42::5
 offers4 242.3.0.5 . udp . 53
 offers6 fd00:42:3::5 . udp . 53
-fronts4 242.3.0.5
-fronts6 fd00:42:3::5
+multi_pod4 242.3.0.5
+multi_pod6 fd00:42:3::5
 nodes4 192.168.0.11
 nodes6 fd00:1::11
 senders4 305419896 . eth0 | 1879048193
 senders6 305419896 . eth0 | 1879048193
-hops4 172.18.0.2 . eth0
-hops6 fd00:18::2 . eth0
-nodehops4 172.18.0.3 . eth0
-nodehops6 fd00:18::3 . eth0
+gateway_hops4 172.18.0.2 . eth0
+gateway_hops6 fd00:18::2 . eth0
+node_hops4 172.18.0.3 . eth0
+node_hops6 fd00:18::3 . eth0
 machines4 172.18.0.200 . tcp . 5432
 machines6 fd00:18::200 . tcp . 5432
 hairpin4 10.7.1.9 . 10.7.1.9
@@ -96,8 +96,8 @@ split_horizon4in4 241.0.0.9 . 242.4.0.0/15
 split_horizon6in4 241.0.0.9 . fd00:9::/48
 split_horizon4in6 fd00:41::9 . 242.4.0.0/15
 split_horizon6in6 fd00:41::9 . fd00:9::/48
-homes4 305419896 | 1879048193
-homes6 2271560481 | 2130702351
+node_marks4 305419896 | 1879048193
+node_marks6 2271560481 | 2130702351
 served4 10.7.1.9 . udp . 53
 served6 fd00:7::9 . udp . 53
 pods4 10.7.0.0/16
@@ -117,8 +117,8 @@ vxlan4 192.168.0.11 . 4803
 vxlan6 fd00:1::11 . 4803
 siblings4 192.168.0.11
 siblings6 fd00:1::11
-through4 242.4.0.0/15
-through6 fd00:9::/48 |`
+transit4 242.4.0.0/15
+transit6 fd00:9::/48 |`
 
 func nftSampleElements() []desired.Element {
 	return nftParse(strings.Split(strings.TrimSpace(nftSample), "\n")...)

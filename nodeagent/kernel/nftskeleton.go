@@ -111,7 +111,7 @@ func (r *nftRule) endpoint(f nftFamily, address, port uint32) *nftRule {
 
 func nftNATChains(t desired.Table) []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
-	egress, spokeFirst, share := nftChain{name: "egress"}, nftChain{name: "spoke_first"}, nftChain{name: "share"}
+	egress, serverFirst, sharedEgress := nftChain{name: "egress"}, nftChain{name: "server_first"}, nftChain{name: "shared_egress"}
 	var counts []nftChain
 	// Clusterset IPs and exports are for packets from our own devices and from pods. Other hosts
 	// of the nodes' network cannot use them.
@@ -149,16 +149,16 @@ func nftNATChains(t desired.Table) []nftChain {
 		prerouting.rules = append(prerouting.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("services"))
 		egress.rules = append(egress.rules, nftEgress(f, t)...)
 		counts = append(counts, nftCount(f, t.Connections))
-		share.rules = append(share.rules, nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false).
+		sharedEgress.rules = append(sharedEgress.rules, nftNew().saveMark().family(f).slot(f, desired.SharedSlots, false).
 			load(expr.MetaKeyMARK, nftReg).restoreMark().mapped(desired.SetShared, f).nat(expr.NATTypeSourceNAT, f, 0))
-		spokeFirst.rules = append(spokeFirst.rules, nftServerFirst(f)...)
+		serverFirst.rules = append(serverFirst.rules, nftServerFirst(f)...)
 	}
 	egress.rules = append(egress.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("share"),
-		nftHandedOver(nftFamilies()[0]).goTo("share"),
-		nftHandedOver(nftFamilies()[1]).goTo("share"),
+		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("shared_egress"),
+		nftHandedOver(nftFamilies()[0]).goTo("shared_egress"),
+		nftHandedOver(nftFamilies()[1]).goTo("shared_egress"),
 		nftNew().add(&expr.Fib{Register: nftReg, FlagSADDR: true, ResultADDRTYPE: true}).
-			equal(nftHostOrder(unix.RTN_LOCAL)...).goTo("share"),
+			equal(nftHostOrder(unix.RTN_LOCAL)...).goTo("shared_egress"),
 		nftNew().dropAs(desired.DropUnknownSource),
 	)
 	return append([]nftChain{
@@ -170,8 +170,8 @@ func nftNATChains(t desired.Table) []nftChain {
 			nftNew().jump("services"),
 		}},
 		postrouting,
-		spokeFirst,
-		share,
+		serverFirst,
+		sharedEgress,
 		egress,
 	}, counts...)
 }
@@ -224,13 +224,13 @@ func nftEgress(f nftFamily, t desired.Table) []*nftRule {
 		rules = append(rules, nftQuota(f, t.Connections)...)
 	}
 	return append(rules,
-		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("spoke_first"),
-		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("spoke_first"),
+		nftNew().family(f).tcpFlags(nftSynOrRst, expr.CmpOpEq).jump("server_first"),
+		nftNew().family(f).l4proto(unix.IPPROTO_UDP).jump("server_first"),
 		nftNew().family(f).saddr(f).mapped(desired.SetEgress, f).nat(expr.NATTypeSourceNAT, f, 0),
 		nftNew().family(f).saddr(f).in(desired.SetKeepSource, f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0),
 		// As in nftKeepSource. nft(8) can list the port, but not write it.
 		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).mapped(desired.SetMapped, f).natPrefixPort(expr.NATTypeSourceNAT, f),
 		nftNew().family(f).saddr(f).mapped(desired.SetMapped, f).natPrefix(expr.NATTypeSourceNAT, f),
-		nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("share"),
+		nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("shared_egress"),
 	)
 }

@@ -25,17 +25,17 @@ func nftTransitNoTrackChains() []nftChain {
 		return untracked(nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).family(f).
 			saddr(f).in(desired.SetNodes, f).daddr(f).in(desired.SetNodes, f)).accept()
 	}
-	in := nftChain{name: "passed", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw)}
-	out := nftChain{name: "passing", base: nftBase("filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw)}
+	in := nftChain{name: "raw_prerouting", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityRaw)}
+	out := nftChain{name: "raw_output", base: nftBase("filter", unix.NF_INET_LOCAL_OUT, nftPriorityRaw)}
 	for _, f := range nftFamilies() {
 		in.rules, out.rules = append(in.rules, between(f)), append(out.rules, between(f))
 	}
-	in.rules = append(in.rules, nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("passed_inside"))
+	in.rules = append(in.rules, nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("raw_tunnel"))
 	out.rules = append(out.rules, outer(expr.MetaKeyOIFNAME))
-	inside := nftChain{name: "passed_inside", rules: []*nftRule{outer(expr.MetaKeyIIFNAME)}}
+	inside := nftChain{name: "raw_tunnel", rules: []*nftRule{outer(expr.MetaKeyIIFNAME)}}
 	for _, f := range nftFamilies() {
 		inside.rules = append(inside.rules,
-			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.TransitPrefix).daddr(f).in(desired.SetNoTrack, f)),
+			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.TransitPrefix).daddr(f).in(desired.SetTransit, f)),
 			untracked(nftNew().family(f).link(expr.MetaKeyIIFNAME, desired.SiblingDevice).daddr(f).notIn(desired.SetTunnels, f)),
 		)
 	}

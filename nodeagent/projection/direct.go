@@ -50,7 +50,7 @@ func (v *builder) addDirect() {
 			continue
 		}
 		if v.gateway == nil {
-			v.elements.add(desired.Element{Set: desired.SetNextHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})
+			v.elements.add(desired.Element{Set: desired.SetGatewayHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})
 			continue
 		}
 		v.elements.add(desired.Element{Set: desired.SetNodeHops, Family: fam, ID: d.Addr.String() + " . " + d.Device, Origin: origin})

@@ -33,7 +33,7 @@ func TestBadInputs(t *testing.T) {
 			[]string{
 				"sysctl net/ipv4/conf/hw-wg1", "link hw-wg1", "wireguard", "peer", "address hw-wg1",
 				"rule ipv4/7301", "route 7300/241.0.0.2", "route 7300/242.2.0.0", "route 7301", "route 7302",
-				"rule ipv4/7289", "rule ipv4/7365", "rule ipv4/33", "route 10945", "homes4",
+				"rule ipv4/7289", "rule ipv4/7365", "rule ipv4/33", "route 10945", "node_marks4",
 			},
 		},
 		{
@@ -104,7 +104,7 @@ func TestBadInputs(t *testing.T) {
 			status.NodeAddress,
 			[]string{"nodes6 fd00::2", "self66 fd00::2 . fd00::2", "vxlan6 fd00::2 . 4803"},
 			[]string{
-				"nodes4 192.168.1.2", "self44 192.168.1.2", "neighbour hw-vx0/192.168.1.2", "homes4", "rule ipv4/33",
+				"nodes4 192.168.1.2", "self44 192.168.1.2", "neighbour hw-vx0/192.168.1.2", "node_marks4", "rule ipv4/33",
 				"route 7301/10.7.1.0/24", "route 7301/192.168.1.2/32", "route 10945",
 			},
 		},

@@ -259,7 +259,7 @@ func (v *builder) addStray() {
 	has := "podCIDRs " + humanize.Join(v.own.PodCIDRs, ", ")
 	if len(here) > 0 {
 		v.problem(path, status.PodsOutside, "pods of node "+v.in.Node+" are outside of "+has+" ("+strings.Join(shorten(here), ", ")+
-			"), so their packets to other clusters are dropped (stranger)"+fix)
+			"), so their packets to other clusters are dropped (unknown_source)"+fix)
 	}
 	if len(all) > 0 {
 		v.problem(path, status.EndpointsOutside, "endpoints of exports are outside of "+has+" ("+strings.Join(shorten(all), ", ")+

@@ -51,7 +51,7 @@ func (v *builder) addReturnPaths() {
 	for _, h := range v.returnPaths() {
 		v.state.Rules = append(v.state.Rules, desired.ReturnRules(h.number, h.table(), h.family == 6, origin)...)
 		v.elements.add(desired.Element{
-			Set: desired.SetReturn, Family: h.family, ID: desired.ReturnID(hardwareAddr(h.node)),
+			Set: desired.SetNodeMarks, Family: h.family, ID: desired.ReturnID(hardwareAddr(h.node)),
 			Value: strconv.FormatUint(uint64(desired.ReturnMark(h.number)), 10), Origin: origin,
 		})
 	}

@@ -130,7 +130,7 @@ func (t *tracer) visit(h hop) (hop, string) {
 	return t.forward(translated, route)
 }
 
-// owner evaluates the chain "home". It returns the new mark of the flow in conntrack.
+// owner evaluates the chain "return_path". It returns the new mark of the flow in conntrack.
 func (t *tracer) owner(h *hop, known string) string {
 	_, there := t.has(h, desired.SetRemote, h.dst)
 	switch {
@@ -139,7 +139,7 @@ func (t *tracer) owner(h *hop, known string) string {
 	case h.iif != desired.NodeDevice && !t.tunnel(h.iif) && there:
 		return ""
 	}
-	if mark, ok := t.get(h, desired.SetReturn, known); ok && t.tunnel(h.iif) {
+	if mark, ok := t.get(h, desired.SetNodeMarks, known); ok && t.tunnel(h.iif) {
 		fmt.Sscan(mark, &h.mark)
 	} else if t.tunnel(h.iif) && h.answer {
 		h.mark = desired.MarkReturn

@@ -36,7 +36,7 @@ func everyMetric() *Metrics {
 				{Name: "metrics on 203.0.113.1:8474", Error: "address already in use"}, {Name: "metrics on 127.0.0.1:4806", OK: true},
 			},
 			Problems: []status.Problem{{Code: status.ImportForeign, Severity: status.Warning}, {Code: status.ImportForeign, Severity: status.Warning}},
-			Dropped:  []status.Dropped{{Reason: "stranger", Packets: 7}}, Conntrack: &status.Conntrack{Entries: 5, Limit: 9},
+			Dropped:  []status.Dropped{{Reason: "unknown_source", Packets: 7}}, Conntrack: &status.Conntrack{Entries: 5, Limit: 9},
 			Paths: []status.Path{{Cluster: "g2", Rank: "good"}, {Cluster: "g3", Rank: "down"}},
 			Connections: []status.Connection{
 				{Gateway: "a", RemoteCluster: "g2", RemoteGateway: "a", Status: status.Connected, Rank: "good", RTT: &status.RTT{Avg: 1500}},
@@ -87,7 +87,7 @@ func TestMetricsOfTheState(t *testing.T) {
 		`hawser_input_ok{` + of + `input="fabric",node="n1"} 1`,
 		`hawser_input_ok{` + of + `input="keys",node="n1"} 0`,
 		`hawser_input_ok{` + of + `input="metrics",node="n1"} 0`,
-		`hawser_dropped_packets_total{` + of + `node="n1",reason="stranger"} 7`,
+		`hawser_dropped_packets_total{` + of + `node="n1",reason="unknown_source"} 7`,
 		`hawser_conntrack_entries{` + of + `node="n1"} 5`,
 		`hawser_conntrack_limit{` + of + `node="n1"} 9`,
 		`hawser_path_up{` + of + `node="n1",remote_cluster="g2"} 1`,
