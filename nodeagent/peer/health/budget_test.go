@@ -9,24 +9,25 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// singleLink is a gateway with n tunnels and no network: each probe gets a reply at once, except those
-// to a dead target.
-type singleLink struct {
+// gatewaySim is a gateway with n tunnels and no network. Each probe gets a reply at once, unless
+// its target is dead.
+type gatewaySim struct {
 	*Prober
 	now  time.Time
 	dead map[netip.Addr]bool
 	sent map[netip.Addr]int
-	// traffic has the remote gateways that report traffic; list is the list of the siblings.
+	// traffic has the remote gateways that report traffic. list has the link states of the
+	// sibling.
 	traffic map[netip.Addr]bool
-	list    *reachList
+	list    *linkStateList
 }
 
 func remoteAddr(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-func newSingleLink(n int, s Settings) *singleLink {
-	l := &singleLink{now: epoch, dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{}}
+func newGatewaySim(n int, s Settings) *gatewaySim {
+	l := &gatewaySim{now: epoch, dead: map[netip.Addr]bool{}, sent: map[netip.Addr]int{}}
 	l.Prober = New(Config{Cluster: "a", Gateway: "a1", Port: 4804, Settings: s})
 	l.clock = func() time.Time { return l.now }
 	var targets []Target
@@ -43,34 +44,34 @@ func peerOf(i int) GatewayID {
 }
 
 // run advances the simulated time.
-func (l *singleLink) run(d time.Duration) {
-	for end := l.now.Add(d); l.now.Before(end); {
-		packets, wait := l.Tick(l.now)
+func (g *gatewaySim) run(d time.Duration) {
+	for end := g.now.Add(d); g.now.Before(end); {
+		packets, wait := g.Tick(g.now)
 		for _, o := range packets {
-			l.sent[o.To.Addr()]++
-			if !l.dead[o.To.Addr()] {
-				l.reply(o)
+			g.sent[o.To.Addr()]++
+			if !g.dead[o.To.Addr()] {
+				g.reply(o)
 			}
 		}
-		l.now = l.now.Add(wait)
+		g.now = g.now.Add(wait)
 	}
 }
 
-func (l *singleLink) reply(o outgoing) {
+func (g *gatewaySim) reply(o outgoing) {
 	m, _ := decode(o.Raw)
 	has := m.generation
-	m.reply, m.from, m.to, m.generation, m.linkAdvert = true, m.to, m.from, 0, linkAdvert{rank: Good, traffic: l.traffic[o.To.Addr()]}
+	m.reply, m.from, m.to, m.generation, m.linkAdvert = true, m.to, m.from, 0, linkAdvert{rank: Good, traffic: g.traffic[o.To.Addr()]}
 	replies := []message{m}
-	if o.From.Device != "" && l.list != nil {
-		replies = l.list.replies(has, m)
+	if o.From.Device != "" && g.list != nil {
+		replies = g.list.replies(has, m)
 	}
 	for _, m := range replies {
-		l.receive(l.now.Add(time.Millisecond), o.From, o.To, m.encode())
+		g.receive(g.now.Add(time.Millisecond), o.From, o.To, m.encode())
 	}
 }
 
-func (l *singleLink) total() (n int) {
-	for _, sent := range l.sent {
+func (g *gatewaySim) total() (n int) {
+	for _, sent := range g.sent {
 		n += sent
 	}
 	return n
@@ -91,7 +92,7 @@ func TestBudget(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := newSingleLink(tt.targets, calm)
+			l := newGatewaySim(tt.targets, defaultSettings)
 			l.run(10 * time.Second)
 			clear(l.sent)
 			l.run(10 * time.Second)
@@ -102,11 +103,12 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestIdleLinksShareTicks: many idle links cause no more wake-ups than the groups of an interval.
+// TestIdleLinksShareTicks checks that many idle links cause at most groupsPerInterval wake-ups in
+// an interval.
 func TestIdleLinksShareTicks(t *testing.T) {
 	t.Parallel()
 	for _, targets := range []int{40, 1000} {
-		l := newSingleLink(targets, calm)
+		l := newGatewaySim(targets, defaultSettings)
 		l.run(20 * time.Second)
 		ticks, largest := 0, 0
 		for end := l.now.Add(10 * time.Second); l.now.Before(end); {
@@ -120,8 +122,8 @@ func TestIdleLinksShareTicks(t *testing.T) {
 			largest = max(largest, len(packets))
 			l.now = l.now.Add(wait)
 		}
-		// Packets at an odd time are those of a link that changes its group.
-		if limit := 10 * int(time.Second/calm.Interval) * groupsPerInterval; ticks > limit+limit/10 {
+		// A link that changes its group sends packets between the ticks of the groups.
+		if limit := 10 * int(time.Second/defaultSettings.Interval) * groupsPerInterval; ticks > limit+limit/10 {
 			t.Errorf("%d targets: %d ticks with packets in 10 s, want at most %d", targets, ticks, limit)
 		}
 		if largest > 20 {
@@ -133,7 +135,7 @@ func TestIdleLinksShareTicks(t *testing.T) {
 // TestTrafficIsProbedAtFullRate sends traffic at this gateway, at the peer and at a sibling.
 func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	t.Parallel()
-	l := newSingleLink(3000, calm)
+	l := newGatewaySim(3000, defaultSettings)
 	own, sibling := netip.AddrFrom4([4]byte{192, 0, 2, 1}), netip.AddrFrom4([4]byte{192, 0, 2, 2})
 	targets := []Target{{Peer: GatewayID{"a", "a2"}, Source: own, Addr: sibling, Device: vxlan}}
 	for _, o := range l.sorted {
@@ -145,9 +147,10 @@ func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	l.SetTraffic(map[string]bool{peerOf(7).Cluster: true})
 	l.traffic = map[netip.Addr]bool{remoteAddr(9): true}
 	advert := message{from: peerOf(9).hash(), to: l.self, linkAdvert: linkAdvert{rank: Good, traffic: true}}
-	advert.token = l.byFlow[flow{at: Listen{Addr: own}, from: remoteAddr(9)}].token
+	advert.token = l.byFlow[flow{local: Listen{Addr: own}, remote: remoteAddr(9)}].token
 	l.receive(l.now, Listen{Addr: own}, netip.AddrPortFrom(remoteAddr(9), 4804), advert.encode())
-	list := newReachList([]entry{{peerOf(10).hash(), linkAdvert{rank: Good, traffic: true}}})
+	busy := linkAdvert{rank: Good, traffic: true}
+	list := newLinkStateList([]entry{{peerOf(10).hash(), busy}})
 	l.list = &list
 	l.run(time.Second)
 	clear(l.sent)
@@ -158,7 +161,7 @@ func TestTrafficIsProbedAtFullRate(t *testing.T) {
 		}
 	}
 	// Only packets of this gateway count in its own reports.
-	for _, e := range l.reach.entries {
+	for _, e := range l.linkStates.entries {
 		if want := e.hash == peerOf(7).hash(); e.traffic != want {
 			t.Errorf("entry %x reports traffic %v", e.hash, e.traffic)
 		}
@@ -167,7 +170,8 @@ func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	l.SetTraffic(nil)
 	changes := 0
 	l.config.OnChange = func() { changes++ }
-	list = newReachList([]entry{{peerOf(10).hash(), linkAdvert{rank: Good}}}).withDelta(list)
+	idle := linkAdvert{rank: Good}
+	list = newLinkStateList([]entry{{peerOf(10).hash(), idle}}).withDelta(list)
 	l.traffic = nil
 	l.run(10 * time.Second)
 	clear(l.sent)
@@ -182,18 +186,19 @@ func TestTrafficIsProbedAtFullRate(t *testing.T) {
 	}
 }
 
-// TestIdleLinkDies kills a link without traffic. From the first packet on, its cluster moves as fast as
-// from a link with traffic. The other cluster receives nothing over the dead link, and needs as long again.
+// TestIdleLinkDies kills a link without traffic. From the first packet on, its cluster moves as
+// fast as from a link with traffic. The other cluster receives nothing over the dead link and needs
+// the same time again.
 func TestIdleLinkDies(t *testing.T) {
 	t.Parallel()
 	for round := range 4 {
-		m := newSim(t, calm, 3, 3)
+		m := newSim(t, defaultSettings, 3, 3)
 		m.idle = true
 		for _, n := range m.nodes {
 			m.forward(n)
 		}
-		m.run(time.Minute + time.Duration(round)*calm.Interval/4)
-		before := m.agreed("a", "b")
+		m.run(time.Minute + time.Duration(round)*defaultSettings.Interval/4)
+		before := m.activeLink("a", "b")
 		m.cut(func(from, to string) bool {
 			return from == before.Local && to == before.Remote || from == before.Remote && to == before.Local
 		})
@@ -201,7 +206,8 @@ func TestIdleLinkDies(t *testing.T) {
 		m.idle = false
 		m.forward(m.node("a", before.Local))
 		m.run(2 * time.Second)
-		if after := m.agreed("a", "b"); after.Path == before.Path || after.Rank != Good {
+		after := m.activeLink("a", "b")
+		if after.Path == before.Path || after.Rank != Good {
 			t.Fatalf("round %d: from %+v to %+v", round, before, after)
 		}
 		if took := m.lastMove("a", "b", begin); took > 2*820*time.Millisecond {
@@ -214,10 +220,10 @@ func TestIdleLinkDies(t *testing.T) {
 // link in use.
 func TestStandbyDeath(t *testing.T) {
 	t.Parallel()
-	l := newSingleLink(3000, calm)
+	l := newGatewaySim(3000, defaultSettings)
 	l.run(10 * time.Second)
 	l.dead[remoteAddr(5)] = true
-	l.run(maxIdle + 900*time.Millisecond)
+	l.run(maxIdleInterval + 900*time.Millisecond)
 	link := func() Link {
 		s := l.Snapshot()
 		return s.Links[s.byPeer[peerOf(5)][0]]
@@ -231,7 +237,7 @@ func TestStandbyDeath(t *testing.T) {
 		t.Errorf("a dead link got %d probes in 10 s", n)
 	}
 	delete(l.dead, remoteAddr(5))
-	l.run(maxIdle + 600*time.Millisecond)
+	l.run(maxIdleInterval + 600*time.Millisecond)
 	if have := link(); have.State() != status.Connected {
 		t.Errorf("replies again, but the link is %+v", have)
 	}
@@ -240,7 +246,7 @@ func TestStandbyDeath(t *testing.T) {
 // TestUpdatesAreBounded changes the adverts of many links repeatedly.
 func TestUpdatesAreBounded(t *testing.T) {
 	t.Parallel()
-	l := newSingleLink(500, calm)
+	l := newGatewaySim(500, defaultSettings)
 	l.run(5 * time.Second)
 	begin := l.Snapshot().Stats.Updates
 	for i := range 100 {
@@ -259,11 +265,11 @@ func TestUpdatesAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnansweredUpdate checks that an unanswered triggered update is repeated a few times, and then
-// left to the probes.
+// TestUnansweredUpdate checks that an unanswered triggered update is repeated only a few times.
+// After that, only regular probes report the change.
 func TestUnansweredUpdate(t *testing.T) {
 	t.Parallel()
-	l := newSingleLink(1, calm)
+	l := newGatewaySim(1, defaultSettings)
 	l.SetTraffic(map[string]bool{peerOf(0).Cluster: true})
 	l.run(5 * time.Second)
 	l.dead[remoteAddr(0)] = true
@@ -281,7 +287,7 @@ func TestUnansweredUpdate(t *testing.T) {
 
 func TestSubscribersAreBounded(t *testing.T) {
 	t.Parallel()
-	l := newSingleLink(1, calm)
+	l := newGatewaySim(1, defaultSettings)
 	l.run(time.Second)
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}
 	probe := message{sequence: 1, nonce: 2, from: GatewayID{"a", ""}.hash(), to: l.self}
@@ -315,7 +321,7 @@ func TestSubscribersAreBounded(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	l := newSingleLink(2, calm)
+	l := newGatewaySim(2, defaultSettings)
 	l.run(time.Second)
 	f.Add((&message{from: peerOf(0).hash(), to: l.self, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}}).encode(), true)
 	f.Add((&message{to: l.self, generation: 1}).encode(), false)
@@ -338,7 +344,7 @@ func FuzzReceive(f *testing.F) {
 // BenchmarkTick simulates one second of a gateway with 3000 tunnels that all reply: the probes, the
 // replies, and the updates.
 func BenchmarkTick(b *testing.B) {
-	l := newSingleLink(3000, calm)
+	l := newGatewaySim(3000, defaultSettings)
 	l.run(10 * time.Second)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -347,7 +353,7 @@ func BenchmarkTick(b *testing.B) {
 }
 
 func BenchmarkSnapshot(b *testing.B) {
-	l := newSingleLink(3000, calm)
+	l := newGatewaySim(3000, defaultSettings)
 	l.run(10 * time.Second)
 	for b.Loop() {
 		l.Snapshot()
@@ -355,21 +361,22 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 func BenchmarkAnnounce(b *testing.B) {
-	l := newSingleLink(3000, calm)
+	l := newGatewaySim(3000, defaultSettings)
 	l.run(10 * time.Second)
 	for b.Loop() {
 		l.publishChanges(nil, l.now)
 	}
 }
 
-// TestOvertakenUpdate delivers an older reply after a change: the next triggered update corrects it.
+// TestOvertakenUpdate delivers an older reply after a change: the next triggered update corrects
+// it.
 func TestOvertakenUpdate(t *testing.T) {
 	t.Parallel()
-	m := newSim(t, calm, 1, 1)
+	m := newSim(t, defaultSettings, 1, 1)
 	a, b := m.node("a", "a-gw0"), m.node("b", "b-gw0")
 	a.SetDraining(true)
 	m.run(10 * time.Millisecond)
-	received := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
+	received := b.byFlow[flow{local: Listen{Addr: b.tunnel}, remote: a.tunnel}]
 	if received.peerAdvert.rank != Draining {
 		t.Fatalf("b has the advert %v", received.peerAdvert)
 	}
@@ -379,7 +386,7 @@ func TestOvertakenUpdate(t *testing.T) {
 	if received.peerAdvert.rank != Good {
 		t.Fatal("the old advert did not arrive")
 	}
-	m.run(calm.Interval / 3)
+	m.run(defaultSettings.Interval / 3)
 	if received.peerAdvert.rank != Draining {
 		t.Error("b still has the old advert")
 	}

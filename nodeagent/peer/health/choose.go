@@ -6,18 +6,18 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// ActiveLink is the link for the traffic of a pair of clusters. Its Down is set if its rank is Down.
+// ActiveLink is the link for the traffic of a pair of clusters. Path.Down is set if Rank is Down.
 type ActiveLink struct {
 	model.Path
 	Rank   Rank
 	Reason string // such as "best of 9", "follows g1", "best of the live links", "all links down"
 }
 
-// Pick returns the first link of the highest rank, or the first link if all are Down. It reports false if
-// the order is empty.
-func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank Rank, ok bool) {
+// Pick returns the first link of the highest rank, or the first link if all are Down. It returns
+// false if order is empty.
+func Pick(order []model.Path, rankOf func(model.Path) Rank) (path model.Path, rank Rank, ok bool) {
 	for i, p := range order {
-		if r := fit(p); i == 0 || r > rank {
+		if r := rankOf(p); i == 0 || r > rank {
 			path, rank, ok = p, r, true
 		}
 		if rank == Good {
@@ -27,103 +27,106 @@ func Pick(order []model.Path, fit func(model.Path) Rank) (path model.Path, rank 
 	return path, rank, ok
 }
 
-// ChooseLinks returns the active link to every neighbour in the table, for all nodes of one
-// cluster. Of two clusters, the one with the lower name selects by the table, and the other
-// uses the same link as the first one. So both agree even if their observations differ.
-func ChooseLinks(t *Preferences, cluster string, s Snapshot) map[string]ActiveLink {
-	own := t.find(cluster)
-	if own < 0 {
+// ChooseLinks returns the active link to every neighbour, for all nodes of one cluster. Of two
+// clusters, the cluster with the lower name leads: it selects by the preferences. The other cluster
+// follows the leading cluster. Thus both agree even if their observations differ.
+func ChooseLinks(prefs *Preferences, cluster string, s Snapshot) map[string]ActiveLink {
+	local := prefs.find(cluster)
+	if local < 0 {
 		return nil
 	}
-	paths := make(map[string]ActiveLink, len(t.sides))
-	for i := range t.sides {
-		remote := t.sides[i].cluster
-		if remote == cluster || !t.net.Linked(cluster, remote) {
+	paths := make(map[string]ActiveLink, len(prefs.clusters))
+	for i := range prefs.clusters {
+		remote := prefs.clusters[i].cluster
+		if remote == cluster || !prefs.net.Linked(cluster, remote) {
 			continue
 		}
-		v := view{snapshot: &s, cluster: cluster, remote: remote}
-		// Most pairs use their first choice: it needs no order of the others.
-		if first := t.firstOf(own, i); cluster < remote && v.rank(first) == Good {
-			paths[remote] = v.choice(first, Good, "best of "+strconv.Itoa(t.links(own, i)))
+		pair := clusterPair{snapshot: &s, local: cluster, remote: remote}
+		// Most pairs use their first choice, which needs no order of the other links.
+		if first := prefs.firstOf(local, i); cluster < remote && pair.rank(first) == Good {
+			paths[remote] = pair.activeLink(first, Good, "best of "+strconv.Itoa(prefs.links(local, i)))
 			continue
 		}
-		paths[remote] = v.choose(t.Order(cluster, remote))
+		paths[remote] = pair.choose(prefs.Order(cluster, remote))
 	}
 	return paths
 }
 
-// GatewayLinks returns, for each neighbour, the link of one gateway for traffic that other nodes hand
-// to it. If all links are Down it returns one of them: agents may be dead while their tunnels
-// still forward.
-func GatewayLinks(t *Preferences, cluster, gateway string, s Snapshot) map[string]model.Path {
-	paths := make(map[string]model.Path, len(t.sides))
-	side := t.find(cluster)
-	for i := range t.sides {
-		remote := t.sides[i].cluster
-		if side < 0 || remote == cluster || !t.net.Linked(cluster, remote) {
+// GatewayLinks returns, for each neighbour, the link over which one gateway forwards the traffic of
+// other nodes. If all links are Down it returns one of them: tunnels may still forward after their
+// agents died.
+func GatewayLinks(prefs *Preferences, cluster, gateway string, s Snapshot) map[string]model.Path {
+	paths := make(map[string]model.Path, len(prefs.clusters))
+	local := prefs.find(cluster)
+	for i := range prefs.clusters {
+		remote := prefs.clusters[i].cluster
+		if local < 0 || remote == cluster || !prefs.net.Linked(cluster, remote) {
 			continue
 		}
-		v := view{snapshot: &s, cluster: cluster, remote: remote}
+		pair := clusterPair{snapshot: &s, local: cluster, remote: remote}
 		// The only link of a pair, and a healthy first choice, need no order.
-		if first := t.firstOf(side, i); first.Local == gateway {
-			rank := v.rank(first)
-			if t.links(side, i) == 1 || cluster < remote && rank == Good {
-				paths[remote] = v.choice(first, rank, "").Path
+		if first := prefs.firstOf(local, i); first.Local == gateway {
+			rank := pair.rank(first)
+			if prefs.links(local, i) == 1 || cluster < remote && rank == Good {
+				paths[remote] = pair.activeLink(first, rank, "").Path
 				continue
 			}
 		}
-		var own []model.Path
-		for _, p := range t.Order(cluster, remote) {
+		var candidates []model.Path
+		for _, p := range prefs.Order(cluster, remote) {
 			if p.Local == gateway {
-				own = append(own, p)
+				candidates = append(candidates, p)
 			}
 		}
-		if len(own) > 0 {
-			paths[remote] = v.choose(own).Path
+		if len(candidates) > 0 {
+			paths[remote] = pair.choose(candidates).Path
 		}
 	}
 	return paths
 }
 
-// view has the ranks of the links of one pair of clusters.
-type view struct {
-	snapshot        *Snapshot
-	cluster, remote string
+// clusterPair has the ranks of the links of one pair of clusters.
+type clusterPair struct {
+	snapshot      *Snapshot
+	local, remote string
 }
 
-func (v *view) peer(p model.Path) GatewayID { return GatewayID{Cluster: v.remote, Gateway: p.Remote} }
-
-func (v *view) rank(p model.Path) Rank {
-	rank := v.snapshot.Rank(p.Local, v.peer(p))
-	return v.snapshot.capRank(rank, GatewayID{Cluster: v.cluster, Gateway: p.Local}, v.peer(p))
+func (c *clusterPair) peer(p model.Path) GatewayID {
+	return GatewayID{Cluster: c.remote, Gateway: p.Remote}
 }
 
-// choose returns the best link of an order, or of the links that the leading cluster uses.
-func (v *view) choose(order []model.Path) ActiveLink {
-	if v.cluster > v.remote {
+func (c *clusterPair) rank(p model.Path) Rank {
+	rank := c.snapshot.Rank(p.Local, c.peer(p))
+	return c.snapshot.capRank(rank, GatewayID{Cluster: c.local, Gateway: p.Local}, c.peer(p))
+}
+
+// choose returns the best link of an order. In the following cluster, it prefers the links that the
+// leading cluster uses.
+func (c *clusterPair) choose(order []model.Path) ActiveLink {
+	if c.local > c.remote {
 		var used []model.Path
 		for _, p := range order {
-			if v.snapshot.PeerUses(p.Local, v.peer(p)) {
+			if c.snapshot.PeerUses(p.Local, c.peer(p)) {
 				used = append(used, p)
 			}
 		}
-		if p, rank, ok := Pick(used, v.rank); ok && rank > Down {
-			return v.choice(p, rank, "follows "+v.remote)
+		if p, rank, ok := Pick(used, c.rank); ok && rank > Down {
+			return c.activeLink(p, rank, "follows "+c.remote)
 		}
 	}
-	p, rank, ok := Pick(order, v.rank)
+	p, rank, ok := Pick(order, c.rank)
 	switch {
 	case !ok:
 		return ActiveLink{Path: model.Path{Down: true}}
 	case rank == Down:
-		return v.choice(p, rank, "all links down")
+		return c.activeLink(p, rank, "all links down")
 	case rank == Good && p == order[0]:
-		return v.choice(p, rank, "best of "+strconv.Itoa(len(order)))
+		return c.activeLink(p, rank, "best of "+strconv.Itoa(len(order)))
 	}
-	return v.choice(p, rank, "best of the live links")
+	return c.activeLink(p, rank, "best of the live links")
 }
 
-func (v *view) choice(p model.Path, rank Rank, why string) ActiveLink {
+func (c *clusterPair) activeLink(p model.Path, rank Rank, reason string) ActiveLink {
 	p.Down = rank == Down
-	return ActiveLink{Path: p, Rank: rank, Reason: why}
+	return ActiveLink{Path: p, Rank: rank, Reason: reason}
 }

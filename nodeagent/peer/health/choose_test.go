@@ -114,8 +114,8 @@ func TestGatewayLinksFollowTheOrder(t *testing.T) {
 		want := map[string]model.Path{}
 		for _, c := range f.Clusters {
 			order := slices.DeleteFunc(table.Order(own.Name, c.Name), func(p model.Path) bool { return p.Local != gateway })
-			if v := (view{snapshot: &s, cluster: own.Name, remote: c.Name}); len(order) > 0 {
-				want[c.Name] = v.choose(order).Path
+			if pair := (clusterPair{snapshot: &s, local: own.Name, remote: c.Name}); len(order) > 0 {
+				want[c.Name] = pair.choose(order).Path
 			}
 		}
 		if have := GatewayLinks(table, own.Name, gateway, s); !maps.Equal(have, want) {

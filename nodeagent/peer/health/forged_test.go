@@ -21,28 +21,30 @@ func (m *sim) forge(as, to *simNode, advert linkAdvert, d time.Duration) {
 func TestForgedAdverts(t *testing.T) {
 	t.Parallel()
 	for _, advert := range []linkAdvert{{rank: Down}, {rank: Isolated, inUse: true}, {rank: Draining}} {
-		m := newSim(t, calm, 2, 2)
-		before := m.agreed("a", "b")
+		m := newSim(t, defaultSettings, 2, 2)
+		before := m.activeLink("a", "b")
 		a, b := m.node("a", before.Local), m.node("b", before.Remote)
 		for _, n := range m.nodes {
-			n.moves = nil
+			n.pathChanges = nil
 		}
-		link := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
+		link := b.byFlow[flow{local: Listen{Addr: b.tunnel}, remote: a.tunnel}]
 		sent := m.sent
 		m.forge(a, b, advert, time.Second)
 		forged := 1000
 		if link.peerAdvert.rank != Good {
 			t.Errorf("the forged advert %v is accepted", advert)
 		}
-		if after := m.agreed("a", "b"); after != before {
+		if after := m.activeLink("a", "b"); after != before {
 			t.Errorf("the forged advert %v moved the traffic from %+v to %+v", advert, before, after)
 		}
 		for _, n := range m.nodes {
-			if len(n.moves) > 0 {
-				t.Errorf("%v moved for a forged %v: %+v", n.name, advert, n.moves)
+			if len(n.pathChanges) > 0 {
+				t.Errorf("%v moved for a forged %v: %+v",
+					n.name, advert, n.pathChanges)
 			}
 		}
-		// forged probes, replies to them, verifying probes, and regular traffic
+		// The limit covers forged probes, replies to them, verifying probes and regular
+		// traffic.
 		if n := m.sent - sent; n > 3*forged {
 			t.Errorf("%d packets after %d forged ones", n, forged)
 		}
@@ -55,14 +57,14 @@ func TestForgedAdverts(t *testing.T) {
 	}
 }
 
-// TestOlderAgent checks that the adverts of an agent without tokens still count at once.
+// TestOlderAgent checks that the adverts of an agent without tokens count at once.
 func TestOlderAgent(t *testing.T) {
 	t.Parallel()
-	m := newSim(t, calm, 2, 2)
-	before := m.agreed("a", "b")
+	m := newSim(t, defaultSettings, 2, 2)
+	before := m.activeLink("a", "b")
 	a, b := m.node("a", before.Local), m.node("b", before.Remote)
-	link := b.byFlow[flow{at: Listen{Addr: b.tunnel}, from: a.tunnel}]
-	m.older = a
+	link := b.byFlow[flow{local: Listen{Addr: b.tunnel}, remote: a.tunnel}]
+	m.withoutTokens = a
 	m.run(time.Second)
 	if link.peerToken != 0 {
 		t.Fatal("a still has tokens: the test is void")
@@ -77,7 +79,7 @@ func TestOlderAgent(t *testing.T) {
 // TestFlood checks that probes of unknown senders use neither the reply budget of known ones nor
 // memory. It is not parallel: allocations of other tests would count.
 func TestFlood(t *testing.T) {
-	l := newSingleLink(3, calm)
+	l := newGatewaySim(3, defaultSettings)
 	node := remoteAddr(1 << 20)
 	l.SetNodes([][]netip.Addr{{node}})
 	l.run(time.Second)
@@ -88,7 +90,7 @@ func TestFlood(t *testing.T) {
 		return len(l.receive(l.now, at, netip.AddrPortFrom(from, 4804), m.encode()))
 	}
 	honest := func(i int) message {
-		return message{from: peerOf(i).hash(), token: l.byFlow[flow{at: tunnel, from: remoteAddr(i)}].token, linkAdvert: linkAdvert{rank: Good}}
+		return message{from: peerOf(i).hash(), token: l.byFlow[flow{local: tunnel, remote: remoteAddr(i)}].token, linkAdvert: linkAdvert{rank: Good}}
 	}
 	heap := func() int64 {
 		runtime.GC()
@@ -123,11 +125,11 @@ func TestFlood(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestUnknownSendersAreNoSiblings checks that a sender that is no node of the cluster does not end
-// isolation and gets no updates.
+// TestUnknownSendersAreNoSiblings checks that packets from outside the cluster do not end isolation
+// and that their senders get no updates.
 func TestUnknownSendersAreNoSiblings(t *testing.T) {
 	t.Parallel()
-	l := newSingleLink(1, calm)
+	l := newGatewaySim(1, defaultSettings)
 	node, stranger := remoteAddr(1<<20), remoteAddr(1<<21)
 	l.SetNodes([][]netip.Addr{{node}})
 	at := Listen{Addr: netip.AddrFrom4([4]byte{192, 0, 2, 1}), Device: vxlan}

@@ -22,29 +22,29 @@ type GatewayID struct {
 }
 
 // String returns cluster/gateway.
-func (p GatewayID) String() string { return p.Cluster + "/" + p.Gateway }
+func (id GatewayID) String() string { return id.Cluster + "/" + id.Gateway }
 
 // Target is one gateway to probe. A target keeps its state as long as all its fields stay equal.
 type Target struct {
 	Peer GatewayID
-	// Source is the local address of the probes: the own tunnel address for a
-	// gateway of another cluster, the node's own address for one of this cluster.
+	// Source is the local address of the probes: the local tunnel address for a gateway of
+	// another cluster, the node's address for a gateway of this cluster.
 	Source netip.Addr
-	// Addr is the peer's tunnel address, or its node's own address.
+	// Addr is the tunnel address of the peer, or the address of its node.
 	Addr netip.Addr
 	// Device binds the probes to an interface: desired.NodeLink for gateways of
 	// this cluster, empty for tunnels.
 	Device string
 }
 
-// Listen is an address at which the prober answers: the own tunnel address, or the node's own address
+// Listen is an address at which the prober replies: the local tunnel address, or the node's address
 // with the device of Target.
 type Listen = socket.Bind
 
-// Settings can change at run time.
+// Settings configure the detection of dead links. They can change at run time.
 type Settings struct {
 	Interval time.Duration // between two probes of a target
-	Misses   int           // consecutive probes without a reply until a link is dead
+	Misses   int           // consecutive probes without a reply after which a link is dead
 }
 
 // Config is the fixed configuration of a Prober.
@@ -56,15 +56,15 @@ type Config struct {
 	Settings Settings
 	// Wake fires if a tick is due earlier than the last one reported.
 	Wake trigger.Trigger
-	// OnChange runs after a link or the link states of a sibling changed. It must not block;
-	// nil = none.
+	// OnChange runs after a link or the link states of a sibling changed. It must not block. It
+	// may be nil.
 	OnChange func()
 }
 
 // Link is the state of one target. Its counters cover the last window of probes.
 type Link struct {
 	Target   Target
-	Liveness Liveness  `json:"-"` // recordedLink has it
+	Liveness Liveness  `json:"-"` // recordedLink encodes it
 	Since    time.Time // of State
 	// Answered is the time of the last probe that got a reply; zero = none in the window.
 	Answered time.Time
@@ -73,8 +73,8 @@ type Link struct {
 	// Reason is the reason for a Rank below Good; otherwise empty.
 	Rank   Rank
 	Reason string
-	// Flaps is the number of failures within the last minute. After too many, the link is
-	// Unsteady until Held, which is otherwise zero.
+	// Flaps is the number of failures within the last minute. After too many failures the link
+	// is Unsteady until Held. Otherwise Held is zero.
 	Flaps int
 	Held  time.Time
 	// Standby reports that neither end uses the link.
@@ -101,13 +101,14 @@ type Snapshot struct {
 	// Stats counts packets since the start.
 	Stats Stats
 
-	self    GatewayID
-	byPeer  map[GatewayID][]int // indexes in Links
-	leaving []GatewayID
+	self     GatewayID
+	byPeer   map[GatewayID][]int // indexes in Links
+	retiring []GatewayID
 }
 
-// Rank returns the rank of a link from a gateway of this cluster to one of another. It comes from own
-// probes for the gateway of this node, and from the report of the gateway otherwise.
+// Rank returns the rank of a link from a gateway of this cluster to a gateway of another cluster.
+// It comes from probes of this node for this node's gateway, and from the report of the gateway
+// otherwise.
 func (s Snapshot) Rank(local string, remote GatewayID) Rank { return s.advert(local, remote).rank }
 
 // PeerUses reports whether the remote cluster uses the link between two gateways.
@@ -118,8 +119,8 @@ func (s Snapshot) AcceptsTransit(local string, remote GatewayID) bool {
 	return s.advert(local, remote).acceptsTransit
 }
 
-// Complete reports whether nothing is assumed: each link has a reply or is dead, and
-// each live gateway of this cluster has reported its links.
+// Complete reports whether each link has had a reply or is dead, and each live gateway of this
+// cluster has reported its links.
 func (s Snapshot) Complete() bool {
 	for i := range s.Links {
 		l := &s.Links[i]
@@ -130,7 +131,7 @@ func (s Snapshot) Complete() bool {
 	return len(s.Links) > 0
 }
 
-// advert returns the best advert of the links between two gateways, which may have two links.
+// advert returns the best advert of the links between two gateways. They may have two links.
 func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
 	var out linkAdvert
 	if local == s.self.Gateway {
@@ -142,8 +143,8 @@ func (s Snapshot) advert(local string, remote GatewayID) linkAdvert {
 	}
 	hash := remote.hash()
 	for _, i := range s.byPeer[GatewayID{Cluster: s.self.Cluster, Gateway: local}] {
-		w := s.Links[i].advertTo(hash)
-		out = linkAdvert{rank: max(out.rank, w.rank), inUse: out.inUse || w.inUse, acceptsTransit: out.acceptsTransit || w.acceptsTransit}
+		a := s.Links[i].advertTo(hash)
+		out = linkAdvert{rank: max(out.rank, a.rank), inUse: out.inUse || a.inUse, acceptsTransit: out.acceptsTransit || a.acceptsTransit}
 	}
 	return out
 }
@@ -163,9 +164,9 @@ func (l *Link) advertTo(hash uint64) linkAdvert {
 type Stats struct {
 	Sent     uint64
 	Answered uint64 // replies that matched a probe
-	Replied  uint64 // probes that were answered here
-	Foreign  uint64 // probes and replies of other senders or receivers
-	Limited  uint64 // probes above the rate limit, which get no reply
+	Replied  uint64 // replies to probes
+	Foreign  uint64 // probes and replies with an unknown sender or another receiver
+	Limited  uint64 // probes that got no reply because of the rate limit
 	Failed   uint64 // packets that the kernel refused to send
 	Updates  uint64 // triggered updates
 	Pushes   uint64 // updates to nodes of this cluster
@@ -201,11 +202,11 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 		r := recordedLink{
 			Link: *l, State: l.State(), HasReach: l.linkStates != nil, Granted: l.Liveness.assumesReports(), Uses: l.peerUses, AcceptsTransit: l.transitOK,
 		}
-		for hash, w := range l.linkStates {
+		for hash, advert := range l.linkStates {
 			if r.Reach == nil {
 				r.Reach = make(map[uint64]recordedAdvert, len(l.linkStates))
 			}
-			r.Reach[hash] = recordedAdvert{Rank: w.rank, Uses: w.inUse, AcceptsTransit: w.acceptsTransit}
+			r.Reach[hash] = recordedAdvert{Rank: advert.rank, Uses: advert.inUse, AcceptsTransit: advert.acceptsTransit}
 		}
 		out.Links[i] = r
 	}
@@ -225,8 +226,8 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 		if r.HasReach {
 			l.linkStates = make(map[uint64]linkAdvert, len(r.Reach))
 		}
-		for hash, w := range r.Reach {
-			l.linkStates[hash] = linkAdvert{rank: w.Rank, inUse: w.Uses, acceptsTransit: w.AcceptsTransit}
+		for hash, advert := range r.Reach {
+			l.linkStates[hash] = linkAdvert{rank: advert.Rank, inUse: advert.Uses, acceptsTransit: advert.AcceptsTransit}
 		}
 		links[i] = l
 	}
@@ -234,7 +235,7 @@ func (s *Snapshot) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Merge returns this snapshot with the state of known for links that both have.
+// Merge returns this snapshot, with the links of known for targets that both have.
 func (s Snapshot) Merge(known Snapshot) Snapshot {
 	links := slices.Clone(s.Links)
 	for i := range links {

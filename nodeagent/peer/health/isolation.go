@@ -2,88 +2,89 @@ package health
 
 import "time"
 
-// isolationDetector detects a gateway that receives no packets from its own cluster: neither probes
-// of nodes nor replies of siblings. If packets stop for as long as a link takes to die, the gateway
-// is isolated: its tunnels may work, but no other node can use it. It recovers after it received
-// packets for isolationRecovery. Draining siblings do not count: their silence is planned, and the
-// last remaining gateway must not be ranked lower for it.
+// isolationDetector detects a gateway that receives neither probes of nodes nor replies of
+// siblings. The gateway is isolated once packets are missing for as long as detection of a dead
+// link takes. Its tunnels may work, but no other node can use it. The gateway recovers after it has
+// received packets for isolationRecovery. Silence of draining siblings is planned and does not
+// count: it must not lower the rank of the last remaining gateway.
 type isolationDetector struct {
-	others     int       // other nodes of the cluster
-	draining   int       // others that drain
-	lastPacket time.Time // last packet of any of them; zero = none yet
-	isolated   bool
-	since      time.Time // while isolated: first packet after the silence; zero = none
-	excused    bool      // the check ran late and was postponed once
+	otherNodes      int       // other nodes of the cluster
+	draining        int       // other gateways of the cluster that drain
+	lastPacket      time.Time // last packet of another node; zero = none yet
+	isolated        bool
+	recoveringSince time.Time // while isolated: first packet after the silence; zero = none
+	postponed       bool      // the check was late and was postponed once
 }
 
-// isolationRecovery is how long an isolated gateway must receive packets before it counts like the
-// others. It may not reach every node yet: the kernel repeats neighbour discovery only once a
-// second (net.ipv4.neigh.*.retrans_time_ms).
+// isolationRecovery is how long an isolated gateway must receive packets before it recovers. At
+// first it may not reach every node: the kernel repeats neighbour discovery only once a second
+// (net.ipv4.neigh.*.retrans_time_ms).
 const isolationRecovery = 1500 * time.Millisecond
 
-// rank returns the rank of the gateway for other nodes. A gateway that recovers ranks below all that
-// were never isolated, even with an unsteady link, because it may not reach its whole cluster
-// yet. It ranks above an isolated one: after an outage of all (a switch restart) the two must
-// differ.
-func (m *isolationDetector) rank() Rank {
+// rank returns the rank of the gateway for other nodes. A recovering gateway ranks below every
+// gateway that was not isolated, even below one with an unsteady link. It may not reach its whole
+// cluster yet. It ranks above an isolated gateway: after an outage of all gateways, such as a
+// switch restart, the two must differ.
+func (d *isolationDetector) rank() Rank {
 	switch {
-	case !m.isolated:
+	case !d.isolated:
 		return Good
-	case m.since.IsZero():
+	case d.recoveringSince.IsZero():
 		return Isolated
 	}
 	return Draining
 }
 
-// expect sets the number of other nodes. It reports whether the rank changed.
-func (m *isolationDetector) expect(others int) bool {
-	was := m.rank()
-	if m.others = others; others == 0 {
-		*m = isolationDetector{draining: m.draining}
+// setOtherNodes sets the number of other nodes. It reports whether the rank changed.
+func (d *isolationDetector) setOtherNodes(others int) bool {
+	before := d.rank()
+	if d.otherNodes = others; others == 0 {
+		*d = isolationDetector{draining: d.draining}
 	}
-	return was != m.rank()
+	return before != d.rank()
 }
 
 // onPacket records a packet from another node and reports whether the rank changed.
-func (m *isolationDetector) onPacket(now time.Time, s Settings) bool {
-	was := m.rank()
-	if m.isolated && (m.since.IsZero() || now.Sub(m.lastPacket) > silence(s)) {
-		m.since = now
+func (d *isolationDetector) onPacket(now time.Time, s Settings) bool {
+	before := d.rank()
+	silent := now.Sub(d.lastPacket) > isolationTimeout(s)
+	if d.isolated && (d.recoveringSince.IsZero() || silent) {
+		d.recoveringSince = now
 	}
-	m.lastPacket, m.excused = now, false
-	if m.isolated && now.Sub(m.since) >= isolationRecovery {
-		m.isolated, m.since = false, time.Time{}
+	d.lastPacket, d.postponed = now, false
+	if d.isolated && now.Sub(d.recoveringSince) >= isolationRecovery {
+		d.isolated, d.recoveringSince = false, time.Time{}
 	}
-	return was != m.rank()
+	return before != d.rank()
 }
 
-// silence returns the time without packets after which the gateway is isolated.
-func silence(s Settings) time.Duration {
+// isolationTimeout returns the time without packets after which the gateway is isolated.
+func isolationTimeout(s Settings) time.Duration {
 	return s.Interval*time.Duration(s.Misses) + s.Interval/16
 }
 
-// deadline returns when the gateway becomes isolated without a packet. Each node probes once per
-// interval, so as many probes are missing by then as for a dead link.
-func (m *isolationDetector) deadline(s Settings) (time.Time, bool) {
-	if m.others <= m.draining || m.lastPacket.IsZero() || m.rank() == Isolated {
+// deadline returns when the gateway becomes isolated if it receives no packet. Each node probes
+// once per interval, so by then as many probes are missing as for a dead link.
+func (d *isolationDetector) deadline(s Settings) (time.Time, bool) {
+	if d.otherNodes <= d.draining || d.lastPacket.IsZero() || d.rank() == Isolated {
 		return time.Time{}, false
 	}
-	return m.lastPacket.Add(silence(s)), true
+	return d.lastPacket.Add(isolationTimeout(s)), true
 }
 
 // check reports whether the gateway became isolated or recovered.
-func (m *isolationDetector) check(now time.Time, s Settings) bool {
-	at, ok := m.deadline(s)
-	if !ok || now.Before(at) {
+func (d *isolationDetector) check(now time.Time, s Settings) bool {
+	deadline, ok := d.deadline(s)
+	if !ok || now.Before(deadline) {
 		return false
 	}
-	if now.Sub(at) > s.Interval/4 && !m.excused {
-		// This process did not run for a while; unread probes may be queued.
-		m.excused = true
-		m.lastPacket = m.lastPacket.Add(now.Sub(at) + s.Interval/8)
+	if now.Sub(deadline) > s.Interval/4 && !d.postponed {
+		// This process did not run for a while. Unread probes may be queued.
+		d.postponed = true
+		d.lastPacket = d.lastPacket.Add(now.Sub(deadline) + s.Interval/8)
 		return false
 	}
-	m.isolated, m.since = true, time.Time{}
+	d.isolated, d.recoveringSince = true, time.Time{}
 	return true
 }
 

@@ -12,7 +12,7 @@ func TestIsolationRecovery(t *testing.T) {
 	t.Parallel()
 	s := Settings{Interval: 250 * time.Millisecond, Misses: 3}
 	now := time.Unix(1_000_000, 0)
-	m := isolationDetector{others: 2}
+	m := isolationDetector{otherNodes: 2}
 	packet := func(after time.Duration) bool {
 		now = now.Add(after)
 		return m.onPacket(now, s)
@@ -20,7 +20,7 @@ func TestIsolationRecovery(t *testing.T) {
 	if packet(0) || m.isolated {
 		t.Fatal("isolated at first")
 	}
-	if now = now.Add(silence(s)); !m.check(now, s) {
+	if now = now.Add(isolationTimeout(s)); !m.check(now, s) {
 		t.Fatal("not isolated after a silence as long as detection of a death")
 	}
 	if m.rank() != Isolated || !packet(0) || m.rank() != Draining {
@@ -32,10 +32,10 @@ func TestIsolationRecovery(t *testing.T) {
 			t.Fatalf("recovered after %v", elapsed)
 		}
 	}
-	if now = now.Add(silence(s)); !m.check(now, s) || m.rank() != Isolated {
+	if now = now.Add(isolationTimeout(s)); !m.check(now, s) || m.rank() != Isolated {
 		t.Fatalf("%v after another silence", m.rank())
 	}
-	if packet(silence(s)); m.rank() != Draining {
+	if packet(isolationTimeout(s)); m.rank() != Draining {
 		t.Fatalf("%v after a break", m.rank())
 	}
 	for elapsed = 0; m.isolated && elapsed < 2*isolationRecovery; elapsed += 250 * time.Millisecond {
@@ -53,21 +53,21 @@ func TestIsolationRecovery(t *testing.T) {
 // loses its cluster again before they recovered. The others then rank above it.
 func TestAllWereIsolated(t *testing.T) {
 	t.Parallel()
-	m := newSim(t, calm, 3, 3)
+	m := newSim(t, defaultSettings, 3, 3)
 	inside := func(from, to *simNode) bool { return from.name.Cluster == "b" && to.name.Cluster == "b" }
 	m.lost = func(from, to *simNode, tunnel bool) bool { return !tunnel && inside(from, to) }
 	m.run(time.Second)
 	m.lost = nil
 	m.run(isolationRecovery / 2)
-	before := m.agreed("a", "b")
+	before := m.activeLink("a", "b")
 	if before.Rank != Draining {
 		t.Fatalf("%+v shortly after the outage", before)
 	}
-	gone := m.node("b", before.Remote)
+	isolated := m.node("b", before.Remote)
 	m.lost = func(from, to *simNode, tunnel bool) bool {
-		return !tunnel && inside(from, to) && (from == gone || to == gone)
+		return !tunnel && inside(from, to) && (from == isolated || to == isolated)
 	}
-	m.run(silence(calm) + 50*time.Millisecond)
+	m.run(isolationTimeout(defaultSettings) + 50*time.Millisecond)
 	if c := m.node("a", "worker").paths["b"]; c.Remote == before.Remote {
 		t.Errorf("still at the isolated %+v", c)
 	}
@@ -77,8 +77,8 @@ func TestAllWereIsolated(t *testing.T) {
 // which may not reach its whole cluster yet.
 func TestRecoveringBelowUnsteady(t *testing.T) {
 	t.Parallel()
-	m := isolationDetector{others: 2, isolated: true}
-	m.onPacket(epoch, calm)
+	m := isolationDetector{otherNodes: 2, isolated: true}
+	m.onPacket(epoch, defaultSettings)
 	if r := m.rank(); r >= Unsteady || r <= Isolated {
 		t.Errorf("a recovering gateway is %v", r)
 	}

@@ -6,18 +6,18 @@ import "hawser.dev/hawser/nodeagent/status"
 type Liveness uint8
 
 const (
-	// Unproven is a link that was added after the start of the agent and has no reply
-	// yet. It does not count as alive.
+	// Unproven is a link that was added after the start of the agent and has had no reply yet.
+	// It does not count as alive.
 	Unproven Liveness = iota
-	// Assumed is a link that the agent has had since its start and that has no reply
-	// yet. It counts as alive until it proves dead, so that a restart moves nothing.
+	// Assumed is a link that existed when the agent started and has had no reply yet. It counts
+	// as alive until it is dead, so that a restart moves no traffic.
 	Assumed
-	// Unbroken is a link that the agent has had since its start and that never died. What
-	// its gateway has not reported yet counts as good, for the same reason.
+	// Unbroken is a link that existed when the agent started and never died. Links that its
+	// gateway has not reported yet count as good, for the same reason.
 	Unbroken
-	// Proven is a link that became alive later. Its gateway has to report first.
+	// Proven is a link that came up later. Links of its gateway count only after a report.
 	Proven
-	// Dead is a link whose probes get no replies any longer.
+	// Dead is a link whose probes no longer get replies.
 	Dead
 )
 

@@ -7,26 +7,26 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// window is the number of probes in the statistics. recent is the number of latest probes; their
-// shortest round trip determines the timeout of a probe.
+// window is the number of probes in the statistics. recentProbes is the number of latest probes
+// whose shortest round trip determines the timeout of a probe.
 const (
-	window = 64
-	recent = 32
+	windowSize   = 64
+	recentProbes = 32
 )
 
 // probe is one slot of the window.
 type probe struct {
-	nonce uint64
-	at    time.Time // zero = never used
-	rtt   time.Duration
-	done  bool
+	nonce    uint64
+	sentAt   time.Time // zero = never used
+	rtt      time.Duration
+	answered bool
 }
 
 // minRTT returns the shortest round trip of the recent probes; 0 without replies.
 func (t *target) minRTT() time.Duration {
 	low := time.Duration(math.MaxInt64)
-	for back := range uint64(min(recent, t.sequence)) {
-		if p := &t.probes[(t.sequence-back)%window]; p.done {
+	for age := range uint64(min(recentProbes, t.sequence)) {
+		if p := &t.probes[(t.sequence-age)%windowSize]; p.answered {
 			low = min(low, p.rtt)
 		}
 	}
@@ -36,7 +36,7 @@ func (t *target) minRTT() time.Duration {
 	return low
 }
 
-// measurement caches the last result of measure, because most links change seldom.
+// measurement caches the last result of measure.
 type measurement struct {
 	valid bool
 	rtt   *status.RTT
@@ -52,7 +52,7 @@ func (t *target) summary(now time.Time, deadline time.Duration) (*status.RTT, fl
 	return t.measured.rtt, t.measured.loss
 }
 
-// measure computes the statistics of the window. It ignores probes that still may get a reply.
+// measure computes the statistics of the window. It ignores probes whose reply may still arrive.
 func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, float64) {
 	var answered, lost int
 	var sum, squares float64
@@ -60,13 +60,13 @@ func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, fl
 	for i := range t.probes {
 		p := &t.probes[i]
 		switch {
-		case p.done:
+		case p.answered:
 			answered++
 			micros := float64(p.rtt) / float64(time.Microsecond)
 			sum += micros
 			squares += micros * micros
 			low, high = min(low, p.rtt), max(high, p.rtt)
-		case !p.at.IsZero() && now.Sub(p.at) >= deadline:
+		case !p.sentAt.IsZero() && now.Sub(p.sentAt) >= deadline:
 			lost++
 		}
 	}
@@ -79,7 +79,7 @@ func (t *target) measure(now time.Time, deadline time.Duration) (*status.RTT, fl
 	}
 	mean := sum / float64(answered)
 	return &status.RTT{
-		Last:   t.last.Microseconds(),
+		Last:   t.lastRTT.Microseconds(),
 		Min:    low.Microseconds(),
 		Avg:    int64(mean),
 		Max:    high.Microseconds(),

@@ -12,9 +12,9 @@ func TestMessageRoundTrip(t *testing.T) {
 	tests := []message{
 		{sequence: 1, nonce: 2, from: 4, to: 5, generation: 6, linkAdvert: linkAdvert{rank: Unsteady, inUse: true}, triggered: true},
 		{sequence: 1, nonce: 2, from: 4, to: 5, token: 3, linkAdvert: linkAdvert{rank: Good, acceptsTransit: true}},
-		{reply: true, sequence: 1<<32 - 1, page: 1, pages: 2, unsolicited: true, reach: []entry{{hash: 1}, {1<<64 - 1, linkAdvert{rank: Good, inUse: true}}}},
+		{reply: true, sequence: 1<<32 - 1, page: 1, pages: 2, unsolicited: true, entries: []entry{{hash: 1}, {1<<64 - 1, linkAdvert{rank: Good, inUse: true}}}},
 		{reply: true, pages: 1, base: 7, linkAdvert: linkAdvert{rank: Isolated}},
-		{reply: true, pages: 1, reach: make([]entry, maxPage)},
+		{reply: true, pages: 1, entries: make([]entry, maxPageEntries)},
 	}
 	for _, want := range tests {
 		raw := want.encode()
@@ -57,7 +57,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add((&message{sequence: 1}).encode())
-	f.Add((&message{reply: true, pages: 2, page: 1, reach: []entry{{hash: 1, linkAdvert: linkAdvert{rank: Good, inUse: true}}, {hash: 2}}}).encode())
+	f.Add((&message{reply: true, pages: 2, page: 1, entries: []entry{{hash: 1, linkAdvert: linkAdvert{rank: Good, inUse: true}}, {hash: 2}}}).encode())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := decode(raw)
 		if err != nil {

@@ -48,7 +48,7 @@ func TestOffPath(t *testing.T) {
 	}
 	late := a.NewOffPathProbe(GatewayID{"b", "gw"}, func() { count++ })
 	replies = b.receive(now, Listen{Addr: there}, netip.AddrPortFrom(here, 4804), late)
-	now = now.Add(2 * offPathTime)
+	now = now.Add(2 * offPathTimeout)
 	a.receive(now, Listen{Addr: here}, from, replies[0].Raw)
 	if count != 1 {
 		t.Error("a late reply counts")

@@ -25,7 +25,7 @@ type Prober struct {
 
 	mu          sync.Mutex
 	gateway     string
-	self        uint64 // hash of the own name
+	self        uint64 // hash of the name of this gateway or node
 	settings    Settings
 	listen      []Listen
 	targets     map[Target]*target
@@ -35,8 +35,8 @@ type Prober struct {
 	byFlow      map[flow]*target
 	clusterOf   map[uint64]string // of a remote gateway, by its hash
 	schedule    timerqueue.Queue[*target]
-	until       time.Time // next check of the schedule
-	moved       bool      // targets or listen changed; sockets may have to change
+	nextTick    time.Time // next check of the schedule
+	rebind      bool      // targets or listen changed; sockets may have to change
 	started     bool      // SetTargets was called
 	startedAt   time.Time // of the first target
 	stats       Stats
@@ -53,10 +53,10 @@ type Prober struct {
 	draining       bool
 	acceptsTransit bool // this gateway accepts transit traffic
 	isolation      isolationDetector
-	stretch        int       // intervals between two probes of an idle link
-	stale          bool      // the published state may be outdated
-	announced      time.Time // of the last publication
-	reach          reachList
+	idleIntervals  int       // intervals between two probes of an idle link
+	dirty          bool      // the published state may be outdated
+	publishedAt    time.Time // of the last publication
+	linkStates     linkStateList
 	subscribers    subscribers
 	offPaths       map[uint64]offPath // by nonce
 }
@@ -64,37 +64,37 @@ type Prober struct {
 // New returns a prober without targets.
 func New(config Config) *Prober {
 	return &Prober{
-		config:      config,
-		clock:       time.Now,
-		gateway:     config.Gateway,
-		self:        GatewayID{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
-		settings:    config.Settings.bounded(),
-		wake:        config.Wake,
-		targets:     map[Target]*target{},
-		byFlow:      map[flow]*target{},
-		stretch:     1,
-		reach:       newReachList(nil),
-		subscribers: subscribers{},
-		offPaths:    map[uint64]offPath{},
+		config:        config,
+		clock:         time.Now,
+		gateway:       config.Gateway,
+		self:          GatewayID{Cluster: config.Cluster, Gateway: config.Gateway}.hash(),
+		settings:      config.Settings.bounded(),
+		wake:          config.Wake,
+		targets:       map[Target]*target{},
+		byFlow:        map[flow]*target{},
+		idleIntervals: 1,
+		linkStates:    newLinkStateList(nil),
+		subscribers:   subscribers{},
+		offPaths:      map[uint64]offPath{},
 	}
 }
 
 // outgoing is a packet to send.
 type outgoing = socket.Datagram
 
-// flow identifies the target of a packet by socket and sender address.
+// flow identifies the target of a packet by its socket and its sender address.
 type flow struct {
-	at   Listen
-	from netip.Addr
+	local  Listen
+	remote netip.Addr
 }
 
 func (t Target) bind() Listen { return Listen{Addr: t.Source, Device: t.Device} }
 
-func (t Target) flow() flow { return flow{at: t.bind(), from: t.Addr} }
+func (t Target) flow() flow { return flow{local: t.bind(), remote: t.Addr} }
 
 // SetTargets replaces the targets. Targets in both sets keep their state.
 func (p *Prober) SetTargets(targets []Target) {
-	p.change(func(now time.Time) bool {
+	p.update(func(now time.Time) bool {
 		changed := false
 		wanted := make(map[Target]bool, len(targets))
 		for _, want := range targets {
@@ -121,7 +121,7 @@ func (p *Prober) SetTargets(targets []Target) {
 
 // sort builds the sorted lists and indexes of the targets.
 func (p *Prober) sort() {
-	p.moved = true
+	p.rebind = true
 	p.sorted = slices.SortedFunc(maps.Values(p.targets), compareTargets)
 	p.tunnels, p.byPeer, p.clusterOf = nil, make(map[GatewayID][]int, len(p.sorted)), map[uint64]string{}
 	for i, t := range p.sorted {
@@ -135,15 +135,15 @@ func (p *Prober) sort() {
 }
 
 func (p *Prober) add(want Target, now time.Time) {
-	// If the tunnels did not exist when the agent started, no link was in use.
+	// Tunnels that did not exist when the agent started carried no traffic.
 	t := newTarget(want, now, !p.started && (p.ready || want.Device != ""))
 	if p.startedAt.IsZero() {
 		p.startedAt = now
 	}
 	t.next = now.Add(rand.N(max(p.settings.Interval/4, 1)))
-	t.plan(now, p.settings)
+	t.setWake(now, p.settings)
 	t.sentAdvert = p.advertFor(t, now)
-	t.shown = p.shownOf(t, now)
+	t.published = p.publishedStateOf(t, now)
 	p.targets[want], p.byFlow[want.flow()] = t, t
 	p.schedule.Schedule(t, t.wake)
 }
@@ -166,11 +166,11 @@ func compareTargets(a, b *target) int {
 	)
 }
 
-// change runs do under the mutex. do reports whether ranks of links may have changed.
-func (p *Prober) change(do func(now time.Time) bool) {
+// update runs do under the mutex. do reports whether ranks of links may have changed.
+func (p *Prober) update(do func(now time.Time) bool) {
 	p.mu.Lock()
 	changed := do(p.clock())
-	p.stale = true
+	p.dirty = true
 	p.mu.Unlock()
 	p.wake.Fire()
 	if changed {
@@ -180,17 +180,17 @@ func (p *Prober) change(do func(now time.Time) bool) {
 
 // SetGateway sets the gateway on this node; empty = none.
 func (p *Prober) SetGateway(gateway string) {
-	p.change(func(time.Time) bool {
+	p.update(func(time.Time) bool {
 		changed := p.gateway != gateway
 		p.gateway, p.self = gateway, GatewayID{Cluster: p.config.Cluster, Gateway: gateway}.hash()
 		return changed
 	})
 }
 
-// SetNodes sets the addresses of each other node of this cluster. A gateway that receives no packet from
-// any of them reports that it is isolated. Without other nodes it is never isolated.
+// SetNodes sets the addresses of each other node of this cluster. A gateway that receives no packet
+// from these nodes reports that it is isolated. Without other nodes it is never isolated.
 func (p *Prober) SetNodes(others [][]netip.Addr) {
-	p.change(func(time.Time) bool {
+	p.update(func(time.Time) bool {
 		nodes := map[netip.Addr]*transport.RateLimiter{}
 		for _, addrs := range others {
 			for _, addr := range addrs {
@@ -200,14 +200,14 @@ func (p *Prober) SetNodes(others [][]netip.Addr) {
 			}
 		}
 		p.nodes = nodes
-		return p.isolation.expect(len(others))
+		return p.isolation.setOtherNodes(len(others))
 	})
 }
 
 // SetListen replaces the addresses at which the prober replies.
 func (p *Prober) SetListen(listen []Listen) {
-	p.change(func(time.Time) bool {
-		p.moved = p.moved || !slices.Equal(p.listen, listen)
+	p.update(func(time.Time) bool {
+		p.rebind = p.rebind || !slices.Equal(p.listen, listen)
 		p.listen = slices.Clone(listen)
 		return false
 	})
@@ -215,27 +215,28 @@ func (p *Prober) SetListen(listen []Listen) {
 
 // SetSettings sets the interval and misses.
 func (p *Prober) SetSettings(settings Settings) {
-	p.change(func(now time.Time) bool {
+	p.update(func(now time.Time) bool {
 		p.settings = settings.bounded()
 		for _, t := range p.sorted {
-			if soon := now.Add(p.settings.Interval); soon.Before(t.next) {
-				t.next = soon
+			if due := now.Add(p.settings.Interval); due.Before(t.next) {
+				t.next = due
 			}
-			p.replan(t, now)
+			p.reschedule(t, now)
 		}
 		return false
 	})
 }
 
-// bounded bounds the settings, so that wrong ones cause no busy loop.
+// bounded returns the settings within bounds that prevent a busy loop.
 func (s Settings) bounded() Settings {
 	return Settings{Interval: max(s.Interval, time.Millisecond), Misses: max(s.Misses, 1)}
 }
 
-// SetReady sets whether this node forwards traffic as a gateway. Before the first SetTargets it
-// means that the previous agent left tunnels. A gateway that is not ready ranks its links Draining.
+// SetReady sets whether this node forwards traffic as a gateway. Before the first SetTargets, true
+// means that tunnels of the previous agent exist. A gateway that is not ready ranks its links
+// Draining.
 func (p *Prober) SetReady(ready bool) {
-	p.change(func(time.Time) bool {
+	p.update(func(time.Time) bool {
 		changed := p.ready != ready
 		p.ready = ready
 		return changed
@@ -244,7 +245,7 @@ func (p *Prober) SetReady(ready bool) {
 
 // SetDraining sets whether this gateway drains.
 func (p *Prober) SetDraining(draining bool) {
-	p.change(func(time.Time) bool {
+	p.update(func(time.Time) bool {
 		changed := p.draining != draining
 		p.draining = draining
 		return changed
@@ -253,15 +254,15 @@ func (p *Prober) SetDraining(draining bool) {
 
 // SetAcceptsTransit sets whether this gateway accepts transit traffic.
 func (p *Prober) SetAcceptsTransit(acceptsTransit bool) {
-	p.change(func(time.Time) bool {
+	p.update(func(time.Time) bool {
 		changed := p.acceptsTransit != acceptsTransit
 		p.acceptsTransit = acceptsTransit
 		return changed
 	})
 }
 
-// SetActiveLinks sets the link to each remote cluster that this node uses. The links of this gateway among
-// them are reported to the peer.
+// SetActiveLinks sets the link to each remote cluster that this node uses. The prober reports to a
+// peer whether its link is in use.
 func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	p.mu.Lock()
 	same := maps.Equal(p.activeLinks, use)
@@ -269,16 +270,17 @@ func (p *Prober) SetActiveLinks(use map[string]model.Path) {
 	if same {
 		return
 	}
-	p.change(func(now time.Time) bool {
+	p.update(func(now time.Time) bool {
 		p.activeLinks = maps.Clone(use)
 		return false
 	})
 }
 
-// SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently forwarded
-// packets. Their links are probed at the full rate, here and at the remote gateways and the siblings.
+// SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently
+// forwarded packets. This gateway, the remote gateways and the siblings probe their links at the
+// full rate.
 func (p *Prober) SetTraffic(clusters map[string]bool) {
-	p.change(func(time.Time) bool {
+	p.update(func(time.Time) bool {
 		p.traffic = maps.Clone(clusters)
 		return false
 	})
@@ -288,11 +290,11 @@ func (p *Prober) SetTraffic(clusters map[string]bool) {
 func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, own := p.clock(), p.condition()
-	own.acceptsTransit = p.acceptsTransit
+	now, local := p.clock(), p.condition()
+	local.acceptsTransit = p.acceptsTransit
 	links := make([]Link, len(p.sorted))
 	for i, t := range p.sorted {
-		links[i] = t.link(now, p.settings, own)
+		links[i] = t.link(now, p.settings, local)
 		links[i].Standby = t.isRemote() && !p.inUse(t)
 	}
 	return Snapshot{

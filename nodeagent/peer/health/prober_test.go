@@ -101,7 +101,7 @@ func port(t *testing.T) uint16 {
 	return uint16(conn.LocalAddr().(*net.UDPAddr).Port)
 }
 
-func to(from, peer *testProber, name GatewayID) Target {
+func targetTo(from, peer *testProber, name GatewayID) Target {
 	return Target{Peer: name, Source: from.addr, Addr: peer.addr}
 }
 
@@ -109,7 +109,7 @@ func TestProberLinkState(t *testing.T) {
 	t.Parallel()
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(1), p), start(t, "b", "b1", loopback(2), p)
-	target := to(a, b, GatewayID{"b", "b1"})
+	target := targetTo(a, b, GatewayID{"b", "b1"})
 	a.SetTargets([]Target{target})
 	s := a.await(t, "the connection", state(status.Connected))
 	if link := s.Links[0]; link.RTT == nil || link.RTT.Min <= 0 && link.RTT.Max <= 0 || link.Since.IsZero() {
@@ -159,7 +159,7 @@ func TestProberIgnoresUnknownSenders(t *testing.T) {
 	p := port(t)
 	a, b := start(t, "a", "a1", loopback(21), p), start(t, "b", "b1", loopback(22), p)
 	// b has another name than a expects, so it must not reply.
-	a.SetTargets([]Target{to(a, b, GatewayID{"b", "b2"})})
+	a.SetTargets([]Target{targetTo(a, b, GatewayID{"b", "b2"})})
 	a.await(t, "the loss", state(status.Disconnected))
 	b.await(t, "the count of foreign probes", func(s Snapshot) bool { return s.Stats.Foreign > 0 && s.Stats.Replied == 0 })
 	conn, err := net.Dial("udp4", netip.AddrPortFrom(b.addr, p).String())
@@ -211,10 +211,10 @@ func TestThousandTargets(t *testing.T) {
 		listen = append(listen, Listen{Addr: netip.AddrFrom4([4]byte{127, 73, 2, byte(i + 1)})})
 	}
 	b.SetListen(listen)
-	for _, place := range listen {
+	for _, bind := range listen {
 		for i := range 20 {
 			source := netip.AddrFrom4([4]byte{127, 73, 3, byte(i)})
-			targets = append(targets, Target{Peer: GatewayID{"b", "b1"}, Source: source, Addr: place.Addr})
+			targets = append(targets, Target{Peer: GatewayID{"b", "b1"}, Source: source, Addr: bind.Addr})
 		}
 	}
 	a.SetTargets(targets)

@@ -32,10 +32,10 @@ func (r Rank) String() string {
 	return "good"
 }
 
-// ownRank returns the rank of the link by its own probes.
-func (t *target) ownRank(now time.Time) Rank {
+// localRank returns the rank of the link from its probes alone.
+func (t *target) localRank(now time.Time) Rank {
 	switch {
-	case !t.live.IsAlive():
+	case !t.liveness.IsAlive():
 		return Down
 	case t.damper.isActive(now):
 		return Unsteady
@@ -43,32 +43,33 @@ func (t *target) ownRank(now time.Time) Rank {
 	return Good
 }
 
-// rank returns the lowest of three ranks: by own probes, of this gateway, and of the peer.
-func (t *target) rank(now time.Time, own condition) Rank {
+// rank returns the lowest rank of the link's probes, this gateway and the peer.
+func (t *target) rank(now time.Time, gateway condition) Rank {
 	if !t.isRemote() {
-		return t.ownRank(now)
+		return t.localRank(now)
 	}
-	return min(t.ownRank(now), own.rank, t.effectiveAdvert().rank)
+	return min(t.localRank(now), gateway.rank, t.effectiveAdvert().rank)
 }
 
-func (t *target) why(now time.Time, own condition) string {
-	rank := t.rank(now, own)
+func (t *target) reason(now time.Time, gateway condition) string {
+	rank := t.rank(now, gateway)
 	switch {
 	case rank == Good:
 		return ""
-	case t.live == Unproven:
+	case t.liveness == Unproven:
 		return "no reply yet"
-	case t.live == Dead:
+	case t.liveness == Dead:
 		return "no reply"
-	case t.ownRank(now) == rank:
-		return t.damper.why()
-	case own.rank == rank:
-		return own.why
+	case t.localRank(now) == rank:
+		return t.damper.reason()
+	case gateway.rank == rank:
+		return gateway.reason
 	}
 	return "the peer reports " + t.effectiveAdvert().rank.String()
 }
 
-// A link that failed flapsAllowed times within flapWindow is Unsteady until it was up for holdTime.
+// A link that failed flapsAllowed times within flapWindow is Unsteady until it has been up for
+// holdTime.
 const (
 	flapsAllowed = 3
 	flapWindow   = time.Minute
@@ -77,10 +78,10 @@ const (
 
 // flapDamper counts the failures of a link.
 type flapDamper struct {
-	failures [8]time.Time // ring of the last failures
-	next     int
-	held     time.Time // Unsteady until then; zero = never
-	count    int       // failures within flapWindow when held was set
+	failures  [8]time.Time // ring of the last failures
+	next      int
+	heldUntil time.Time // Unsteady until then; zero = never
+	heldFlaps int       // failures within flapWindow when held was set
 }
 
 func (d *flapDamper) onFailure(now time.Time) {
@@ -89,15 +90,15 @@ func (d *flapDamper) onFailure(now time.Time) {
 	d.restartHold(now)
 }
 
-// restartHold restarts the hold time, after a failure and when the link returns.
+// restartHold restarts the hold time if the link failed too often.
 func (d *flapDamper) restartHold(now time.Time) {
-	if n := d.recent(now); n >= flapsAllowed {
-		d.held, d.count = now.Add(holdTime), n
+	if n := d.recentFailures(now); n >= flapsAllowed {
+		d.heldUntil, d.heldFlaps = now.Add(holdTime), n
 	}
 }
 
 // recent returns the number of failures within flapWindow, up to the size of the ring.
-func (d *flapDamper) recent(now time.Time) int {
+func (d *flapDamper) recentFailures(now time.Time) int {
 	n := 0
 	for _, at := range d.failures {
 		if !at.IsZero() && now.Sub(at) < flapWindow {
@@ -107,8 +108,8 @@ func (d *flapDamper) recent(now time.Time) int {
 	return n
 }
 
-func (d *flapDamper) isActive(now time.Time) bool { return now.Before(d.held) }
+func (d *flapDamper) isActive(now time.Time) bool { return now.Before(d.heldUntil) }
 
-func (d *flapDamper) why() string {
-	return fmt.Sprintf("%d flaps in 60 s, held until %s", d.count, d.held.UTC().Format(time.TimeOnly))
+func (d *flapDamper) reason() string {
+	return fmt.Sprintf("%d flaps in 60 s, held until %s", d.heldFlaps, d.heldUntil.UTC().Format(time.TimeOnly))
 }

@@ -8,13 +8,13 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 )
 
-// reachList is the list of link states that this gateway sends to the nodes of its cluster: links that are
-// not down or that the peer uses, sorted by hash.
-type reachList struct {
+// linkStateList has the link states that this gateway sends to the nodes of its cluster. It has the
+// links that are not down or that the peer uses, sorted by hash.
+type linkStateList struct {
 	entries    []entry
 	generation uint64 // of the content; never 0, which means no list
-	// base is the previous generation. changes has the difference to it, with a Down entry for a
-	// link that left the list; nil if the difference is too large.
+	// base is the previous generation. changes has the difference to base, with a Down entry
+	// for each removed link; nil if the difference is too large.
 	base    uint64
 	changes []entry
 }
@@ -22,7 +22,7 @@ type reachList struct {
 // maxPages is the largest value of the page counter of a message.
 const maxPages = 255
 
-func newReachList(entries []entry) reachList {
+func newLinkStateList(entries []entry) linkStateList {
 	byHash := func(a, b entry) int { return cmp.Compare(a.hash, b.hash) }
 	if !slices.IsSortedFunc(entries, byHash) {
 		slices.SortFunc(entries, byHash)
@@ -30,16 +30,16 @@ func newReachList(entries []entry) reachList {
 	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.hash == b.hash })
 	sum := uint64(len(entries))
 	for _, e := range entries {
-		sum = stablehash.Mix64(sum ^ e.hash + e.number())
+		sum = stablehash.Mix64(sum ^ e.hash + e.bits())
 	}
-	return reachList{entries: entries, generation: max(sum, 1)}
+	return linkStateList{entries: entries, generation: max(sum, 1)}
 }
 
 // withDelta returns the list with its difference to the previous one.
-func (r reachList) withDelta(before reachList) reachList {
+func (l linkStateList) withDelta(previous linkStateList) linkStateList {
 	var changes []entry
-	old := before.entries
-	for _, e := range r.entries {
+	old := previous.entries
+	for _, e := range l.entries {
 		for ; len(old) > 0 && old[0].hash < e.hash; old = old[1:] {
 			changes = append(changes, entry{hash: old[0].hash})
 		}
@@ -53,13 +53,13 @@ func (r reachList) withDelta(before reachList) reachList {
 	for _, e := range old {
 		changes = append(changes, entry{hash: e.hash})
 	}
-	if len(changes) > 0 && len(changes) <= maxPage {
-		r.base, r.changes = before.generation, changes
+	if len(changes) > 0 && len(changes) <= maxPageEntries {
+		l.base, l.changes = previous.generation, changes
 	}
-	return r
+	return l
 }
 
-func reachMap(entries []entry) map[uint64]linkAdvert {
+func advertsByHash(entries []entry) map[uint64]linkAdvert {
 	out := make(map[uint64]linkAdvert, len(entries))
 	for _, e := range entries {
 		out[e.hash] = e.linkAdvert
@@ -67,76 +67,78 @@ func reachMap(entries []entry) map[uint64]linkAdvert {
 	return out
 }
 
-// replies returns the packets that update a node from its generation to this one. Each has the fields of
-// head.
-func (r reachList) replies(has uint64, head message) []message {
-	head.generation = r.generation
+// replies returns the messages that update a node from its generation to this one. Each has the
+// fields of header.
+func (l linkStateList) replies(haveGeneration uint64, header message) []message {
+	header.generation = l.generation
 	switch {
-	case has == r.generation:
-		return []message{head}
-	case has == r.base && r.changes != nil:
-		head.base, head.pages, head.reach = r.base, 1, r.changes
-		return []message{head}
+	case haveGeneration == l.generation:
+		return []message{header}
+	case haveGeneration == l.base && l.changes != nil:
+		header.base, header.pages, header.entries = l.base, 1, l.changes
+		return []message{header}
 	}
-	cut := slices.Collect(slices.Chunk(r.entries, maxPage))
-	if len(cut) == 0 {
-		cut = [][]entry{nil}
+	pages := slices.Collect(slices.Chunk(l.entries, maxPageEntries))
+	if len(pages) == 0 {
+		pages = [][]entry{nil}
 	}
-	cut = cut[:min(len(cut), maxPages)]
-	out := make([]message, len(cut))
-	for i := range cut {
-		out[i] = head
-		out[i].page, out[i].pages, out[i].reach = byte(i), byte(len(cut)), cut[i]
+	pages = pages[:min(len(pages), maxPages)]
+	out := make([]message, len(pages))
+	for i := range pages {
+		out[i] = header
+		out[i].page, out[i].pages, out[i].entries = byte(i), byte(len(pages)), pages[i]
 	}
 	return out
 }
 
-// receivedList is the list of link states of a sibling. The map is never changed in place: snapshots share
-// it.
-type receivedList struct {
-	reach      map[uint64]linkAdvert // nil before the first list
-	generation uint64
-	gathering  uint64    // generation of the pages in got
-	got        [][]entry // pages; nil = missing
+// receivedLinkStates has the link states that a sibling sent. The map is never changed in place,
+// because snapshots share it.
+type receivedLinkStates struct {
+	linkStates        map[uint64]linkAdvert // nil before the first list
+	generation        uint64
+	pendingGeneration uint64    // generation of the pages in got
+	pages             [][]entry // pages; nil = missing
 }
 
-// addPage adds a page or applies changes. changed reports a list that differs in more than the traffic;
-// lost reports that the changes are for a list that this node does not have.
-func (h *receivedList) addPage(m *message) (changed, lost bool) {
-	if m.pages == 0 || m.generation == h.generation {
+// addPage adds a page or applies changes. changed reports whether more than the traffic bits
+// differ. missingBase reports that the changes are for a list that this node does not have.
+func (r *receivedLinkStates) addPage(m *message) (changed, missingBase bool) {
+	if m.pages == 0 || m.generation == r.generation {
 		return false, false
 	}
 	if m.base != 0 {
-		return h.change(m)
+		return r.applyChanges(m)
 	}
-	if h.gathering != m.generation || len(h.got) != int(m.pages) {
-		h.gathering, h.got = m.generation, make([][]entry, m.pages)
+	if r.pendingGeneration != m.generation || len(r.pages) != int(m.pages) {
+		r.pendingGeneration, r.pages = m.generation, make([][]entry, m.pages)
 	}
-	if h.got[m.page] == nil {
-		h.got[m.page] = append([]entry{}, m.reach...)
+	if r.pages[m.page] == nil {
+		r.pages[m.page] = append([]entry{}, m.entries...)
 	}
-	if slices.ContainsFunc(h.got, func(page []entry) bool { return page == nil }) {
+	if slices.ContainsFunc(r.pages, func(page []entry) bool { return page == nil }) {
 		return false, false
 	}
-	*h = receivedList{reach: reachMap(slices.Concat(h.got...)), generation: m.generation}
+	*r = receivedLinkStates{
+		linkStates: advertsByHash(slices.Concat(r.pages...)), generation: m.generation,
+	}
 	return true, false
 }
 
-func (h *receivedList) change(m *message) (changed, lost bool) {
-	if m.base != h.generation || len(h.reach) > maxPage*maxPages {
+func (r *receivedLinkStates) applyChanges(m *message) (changed, missingBase bool) {
+	if m.base != r.generation || len(r.linkStates) > maxPageEntries*maxPages {
 		return false, true
 	}
-	reach := maps.Clone(h.reach)
-	for _, e := range m.reach {
-		before, now := reach[e.hash], e.linkAdvert
+	linkStates := maps.Clone(r.linkStates)
+	for _, e := range m.entries {
+		before, now := linkStates[e.hash], e.linkAdvert
 		before.traffic, now.traffic = false, false
 		changed = changed || before != now
 		if e.linkAdvert == (linkAdvert{}) {
-			delete(reach, e.hash)
+			delete(linkStates, e.hash)
 		} else {
-			reach[e.hash] = e.linkAdvert
+			linkStates[e.hash] = e.linkAdvert
 		}
 	}
-	*h = receivedList{reach: reach, generation: m.generation}
+	*r = receivedLinkStates{linkStates: linkStates, generation: m.generation}
 	return changed, false
 }

@@ -9,18 +9,18 @@ import (
 
 // incoming is a received packet.
 type incoming struct {
-	from netip.AddrPort
-	at   Listen
+	from  netip.AddrPort
+	local Listen
 	*message
 }
 
 // Receive handles a packet and returns the packets to send.
-func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) {
-	m, ok := decodeMessage(came.Message)
+func (p *Prober) Receive(now time.Time, packet transport.Packet) (out []outgoing) {
+	m, ok := decodeMessage(packet.Message)
 	if !ok {
 		return nil
 	}
-	in := incoming{came.From, came.At, &m}
+	in := incoming{packet.From, packet.At, &m}
 	changed := false
 	p.mu.Lock()
 	if m.reply {
@@ -28,8 +28,8 @@ func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) 
 	} else {
 		out, changed = p.onProbe(now, in)
 	}
-	first, any := p.schedule.First()
-	early := p.stale || any && first.wake.Before(p.until)
+	first, scheduled := p.schedule.First()
+	early := p.dirty || scheduled && first.wake.Before(p.nextTick)
 	p.mu.Unlock()
 	if early {
 		p.wake.Fire()
@@ -40,29 +40,30 @@ func (p *Prober) Receive(now time.Time, came transport.Packet) (out []outgoing) 
 	return out
 }
 
-// onReply handles a reply. Its addresses identify the target, and it must have the nonce of a probe.
+// onReply handles a reply. The addresses identify the target. The reply must have the nonce of a
+// probe.
 func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 	if p.handleOffPathReply(now, m.message) {
 		return false
 	}
-	t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]
+	t := p.byFlow[flow{local: m.local, remote: m.from.Addr()}]
 	if t == nil || m.message.from != t.hash || m.to != p.self {
 		p.stats.Foreign++
 		return false
 	}
-	genuine := m.triggered && t.triggered.nonce == m.nonce && m.nonce != 0
+	valid := m.triggered && t.triggered.nonce == m.nonce && m.nonce != 0
 	if !m.triggered {
-		_, genuine = t.matchProbe(m.message)
+		_, valid = t.matchProbe(m.message)
 	}
-	if !genuine {
+	if !valid {
 		return false
 	}
 	switch {
 	case m.unsolicited:
-	case m.triggered && t.triggered.again:
+	case m.triggered && t.triggered.second:
 		t.triggered.nonce = 0
 	case m.triggered:
-		t.triggered = triggeredUpdate{nonce: nonce(), again: true, at: now.Add(p.settings.Interval / 4), sent: t.triggered.sent}
+		t.triggered = triggeredUpdate{nonce: newNonce(), second: true, at: now.Add(p.settings.Interval / 4), sent: t.triggered.sent}
 	default:
 		if matched, _ := t.onReply(now, m.message, p.settings); matched {
 			p.stats.Answered++
@@ -73,70 +74,70 @@ func (p *Prober) onReply(now time.Time, m incoming) (changed bool) {
 		t.setPeerAdvert(m.linkAdvert)
 		t.peerToken = m.token
 	} else {
-		back := p.onSiblingReply(now, t, m.rank)
-		p.stale = p.stale || back
-		known := t.received.generation
-		updated, lost := t.received.addPage(m.message)
-		p.stale = p.stale || t.received.generation != known
-		if lost {
+		rankChanged := p.onSiblingReply(now, t, m.rank)
+		p.dirty = p.dirty || rankChanged
+		before := t.received.generation
+		updated, missingBase := t.received.addPage(m.message)
+		p.dirty = p.dirty || t.received.generation != before
+		if missingBase {
 			p.scheduleUpdate(t, now)
 		}
-		changed = updated || back
+		changed = updated || rankChanged
 	}
 	changed = p.detectChange(t, now) || changed
-	p.probeSooner(t, now)
-	p.replan(t, now)
+	p.expediteProbe(t, now)
+	p.reschedule(t, now)
 	return changed
 }
 
-// onProbe returns the reply to a probe for this gateway. Only probes over the VXLAN between the nodes of this
-// cluster get the link states.
+// onProbe returns the replies to a probe for this gateway. Only probes over the VXLAN between the
+// nodes of this cluster get the link states.
 func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed bool) {
 	if p.gateway == "" || m.to != p.self {
 		p.stats.Foreign++
 		return nil, false
 	}
-	head := message{
+	header := message{
 		reply: true, triggered: m.triggered, sequence: m.sequence, nonce: m.nonce,
 		from: m.to, to: m.message.from, linkAdvert: linkAdvert{rank: p.condition().rank},
 	}
-	replies, budget := []message{head}, &p.unknownSenders
-	if m.at.Device != "" {
-		replies = p.reach.replies(m.generation, head)
-		if own := p.nodes[m.from.Addr()]; own != nil {
-			budget = own
+	replies, limiter := []message{header}, &p.unknownSenders
+	if m.local.Device != "" {
+		replies = p.linkStates.replies(m.generation, header)
+		if nodeLimiter := p.nodes[m.from.Addr()]; nodeLimiter != nil {
+			limiter = nodeLimiter
 			changed = p.isolation.onPacket(now, p.settings)
-			p.stale = p.stale || changed
+			p.dirty = p.dirty || changed
 			p.subscribe(m, now)
 		}
-	} else if t := p.byFlow[flow{at: m.at, from: m.from.Addr()}]; t != nil && t.hash == m.message.from {
-		budget = &t.unproven
+	} else if t := p.byFlow[flow{local: m.local, remote: m.from.Addr()}]; t != nil && t.hash == m.message.from {
+		limiter = &t.unverifiedLimit
 		if m.token == t.token {
-			budget = &t.replyLimit
+			limiter = &t.replyLimit
 		}
 		changed = p.onPeerAdvert(t, m, now)
 		replies[0].linkAdvert, replies[0].token = p.advertFor(t, now), t.token
 	}
 	for i := range replies {
-		if !p.allow(budget, now) {
+		if !p.allow(limiter, now) {
 			break
 		}
 		p.stats.Replied++
-		out = append(out, outgoing{From: m.at, To: m.from, Raw: replies[i].encode()})
+		out = append(out, outgoing{From: m.local, To: m.from, Raw: replies[i].encode()})
 	}
 	return out, changed
 }
 
-// onPeerAdvert handles the advert in a probe. The source address may be forged, so without the token this end
-// probes the peer instead.
+// onPeerAdvert handles the advert in a probe. The source address may be forged. If the token is
+// missing, this end probes the peer instead.
 func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed bool) {
 	if t.onPacketWhileDead(now, p.settings) {
-		p.replan(t, now)
+		p.reschedule(t, now)
 	}
 	if m.token == t.token {
 		t.setPeerAdvert(m.linkAdvert)
 		changed = p.detectChange(t, now)
-		p.probeSooner(t, now)
+		p.expediteProbe(t, now)
 	} else if t.effectiveAdvert() != m.linkAdvert && t.triggered.nonce == 0 && p.verifyLimit.Allow(now, verifyRate) {
 		p.scheduleUpdate(t, now)
 	}
@@ -146,23 +147,24 @@ func (p *Prober) onPeerAdvert(t *target, m incoming, now time.Time) (changed boo
 // subscribe records the sender of a probe for later updates.
 func (p *Prober) subscribe(m incoming, now time.Time) {
 	if m.triggered {
-		p.subscribers.recordSent(m.from.Addr(), p.reach.generation)
+		p.subscribers.recordSent(m.from.Addr(), p.linkStates.generation)
 		return
 	}
 	p.subscribers.record(subscriber{
-		to: m.from, at: m.at, sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
-		generation: p.reach.generation, seen: now,
+		addr: m.from, local: m.local,
+		sequence: m.sequence, nonce: m.nonce, hash: m.message.from,
+		generation: p.linkStates.generation, lastProbe: now,
 	})
 }
 
-// replyRate limits the replies per second, and in one burst, to one source. A peer with the shortest
-// interval and all triggered updates stays below it. All unknown senders share one limit. So a
-// flood harms neither other peers nor the owner of a forged address.
+// replyRate limits the replies to one source per second and in one burst. A peer with the shortest
+// interval and all triggered updates stays below it. All unknown senders share one limit. Thus a
+// flood affects neither other peers nor the owner of a forged address.
 const replyRate = 2000
 
-// allow reports whether the rate limit of a source permits a reply, and counts a probe without one.
-func (p *Prober) allow(budget *transport.RateLimiter, now time.Time) bool {
-	if !budget.Allow(now, replyRate) {
+// allow reports whether a rate limit permits a reply. Otherwise it counts the probe as limited.
+func (p *Prober) allow(limiter *transport.RateLimiter, now time.Time) bool {
+	if !limiter.Allow(now, replyRate) {
 		p.stats.Limited++
 		return false
 	}

@@ -17,42 +17,43 @@ import (
 )
 
 // sim runs the probers of a whole clusterset in one goroutine in simulated time. Packets take
-// delay; agents react to changes at once.
+// delay. Agents react to changes at once.
 type sim struct {
-	t      *testing.T
-	now    time.Time
-	fabric *fabric.Fabric
-	table  *Preferences
-	delay  time.Duration
-	nodes  []*simNode
-	byAddr map[netip.Addr]*simNode
-	wire   air
-	sent   int
-	older  *simNode // agent without tokens
+	t             *testing.T
+	now           time.Time
+	fabric        *fabric.Fabric
+	table         *Preferences
+	delay         time.Duration
+	nodes         []*simNode
+	byAddr        map[netip.Addr]*simNode
+	inFlight      packetHeap
+	sent          int
+	withoutTokens *simNode // agent without tokens
 	// lost reports whether a packet is lost; nil = never.
 	lost func(from, to *simNode, tunnel bool) bool
-	// idle means that pods send nothing. Otherwise each gateway forwards packets over its selected links.
+	// idle means that pods send nothing. Otherwise each gateway forwards packets over its
+	// active links.
 	idle bool
 }
 
 // simNode is one agent.
 type simNode struct {
 	*Prober
-	name    GatewayID // gateway or name of the node
-	tunnel  netip.Addr
-	addr    netip.Addr
-	next    time.Time
-	off     bool
-	changed bool
-	paths   map[string]ActiveLink
-	moves   []move
+	name        GatewayID // gateway or name of the node
+	tunnel      netip.Addr
+	addr        netip.Addr
+	next        time.Time
+	stopped     bool
+	changed     bool
+	paths       map[string]ActiveLink
+	pathChanges []pathChange
 }
 
-// move is one change of the path of a node.
-type move struct {
+// pathChange is one change of the path of a node.
+type pathChange struct {
 	at      time.Time
 	cluster string
-	choice  ActiveLink
+	link    ActiveLink
 }
 
 type packet struct {
@@ -61,18 +62,18 @@ type packet struct {
 	outgoing
 }
 
-type air []packet
+type packetHeap []packet
 
-func (w air) Len() int { return len(w) }
-func (w air) Less(i, j int) bool {
-	return cmp.Or(w[i].at.Compare(w[j].at), cmp.Compare(w[i].seq, w[j].seq)) < 0
+func (h packetHeap) Len() int { return len(h) }
+func (h packetHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].seq, h[j].seq)) < 0
 }
-func (w air) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
-func (w *air) Push(x any)   { *w = append(*w, x.(packet)) }
-func (w *air) Pop() any {
-	old := *w
+func (h packetHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *packetHeap) Push(x any)   { *h = append(*h, x.(packet)) }
+func (h *packetHeap) Pop() any {
+	old := *h
 	last := old[len(old)-1]
-	*w = old[:len(old)-1]
+	*h = old[:len(old)-1]
 	return last
 }
 
@@ -117,7 +118,7 @@ func (m *sim) start(n *simNode, s Settings) {
 	if gateway == "worker" {
 		gateway = ""
 	}
-	n.off = false
+	n.stopped = false
 	n.Prober = New(Config{
 		Cluster: n.name.Cluster, Gateway: gateway, Port: 4804, Settings: s, Wake: trigger.New(),
 		OnChange: func() { n.changed = true },
@@ -151,12 +152,12 @@ func (m *sim) run(d time.Duration) {
 		}
 		at := end
 		for _, n := range m.nodes {
-			if !n.off && n.next.Before(at) {
+			if !n.stopped && n.next.Before(at) {
 				at = n.next
 			}
 		}
-		if len(m.wire) > 0 && m.wire[0].at.Before(at) {
-			at = m.wire[0].at
+		if len(m.inFlight) > 0 && m.inFlight[0].at.Before(at) {
+			at = m.inFlight[0].at
 		}
 		if at.After(m.now) {
 			m.now = at
@@ -164,15 +165,15 @@ func (m *sim) run(d time.Duration) {
 		if !m.now.Before(end) {
 			return
 		}
-		for len(m.wire) > 0 && !m.wire[0].at.After(m.now) {
-			m.deliver(heap.Pop(&m.wire).(packet))
+		for len(m.inFlight) > 0 && !m.inFlight[0].at.After(m.now) {
+			m.deliver(heap.Pop(&m.inFlight).(packet))
 		}
 	}
 }
 
 // step runs the due actions of one agent.
 func (m *sim) step(n *simNode) {
-	if n.off {
+	if n.stopped {
 		return
 	}
 	select {
@@ -196,7 +197,7 @@ func (m *sim) choose(n *simNode) {
 	use := map[string]model.Path{}
 	for cluster, c := range paths {
 		if c.Path != n.paths[cluster].Path {
-			n.moves = append(n.moves, move{m.now, cluster, c})
+			n.pathChanges = append(n.pathChanges, pathChange{m.now, cluster, c})
 		}
 		use[cluster] = c.Path
 	}
@@ -219,19 +220,19 @@ func (m *sim) forward(n *simNode) {
 func (m *sim) send(packets []outgoing) {
 	for _, o := range packets {
 		m.sent++
-		if from := m.byAddr[o.From.Addr]; m.older != nil && from == m.older && o.From.Device == "" {
+		if from := m.byAddr[o.From.Addr]; m.withoutTokens != nil && from == m.withoutTokens && o.From.Device == "" {
 			older, _ := decode(o.Raw)
 			older.token = 0
 			o.Raw = older.encode()
 		}
-		heap.Push(&m.wire, packet{m.now.Add(m.delay), m.sent, o})
+		heap.Push(&m.inFlight, packet{m.now.Add(m.delay), m.sent, o})
 	}
 }
 
 func (m *sim) deliver(p packet) {
 	from, to := m.byAddr[p.From.Addr], m.byAddr[p.To.Addr()]
 	tunnel := p.From.Device == ""
-	if to == nil || to.off || from.off || m.lost != nil && m.lost(from, to, tunnel) {
+	if to == nil || to.stopped || from.stopped || m.lost != nil && m.lost(from, to, tunnel) {
 		return
 	}
 	at := Listen{Addr: p.To.Addr(), Device: p.From.Device}
@@ -268,13 +269,13 @@ func (m *sim) node(cluster, gateway string) *simNode {
 	return m.nodes[i]
 }
 
-// agreed returns the common active link of all live nodes of both clusters, as a sees it. It fails
-// if they differ.
-func (m *sim) agreed(a, b string) ActiveLink {
+// activeLink returns the common active link of all running nodes of both clusters, as seen from a.
+// The test fails if they differ.
+func (m *sim) activeLink(a, b string) ActiveLink {
 	m.t.Helper()
 	var found *ActiveLink
 	for _, n := range m.nodes {
-		if n.off || n.name.Cluster != a && n.name.Cluster != b {
+		if n.stopped || n.name.Cluster != a && n.name.Cluster != b {
 			continue
 		}
 		var c ActiveLink
@@ -293,29 +294,29 @@ func (m *sim) agreed(a, b string) ActiveLink {
 	return *found
 }
 
-// lastMove returns when the last live node of two clusters moved for the pair after a time. It
-// fails if one did not move.
+// lastMove returns when the last running node of two clusters changed its path after a time. The
+// test fails if a node did not change its path.
 func (m *sim) lastMove(a, b string, since time.Time) time.Duration {
 	m.t.Helper()
 	var last time.Duration
 	for _, n := range m.nodes {
-		if n.off || n.name.Cluster != a && n.name.Cluster != b {
+		if n.stopped || n.name.Cluster != a && n.name.Cluster != b {
 			continue
 		}
 		remote := b
 		if n.name.Cluster == b {
 			remote = a
 		}
-		own := time.Duration(-1)
-		for _, move := range n.moves {
+		latest := time.Duration(-1)
+		for _, move := range n.pathChanges {
 			if move.cluster == remote && !move.at.Before(since) {
-				own = move.at.Sub(since)
+				latest = move.at.Sub(since)
 			}
 		}
-		if own < 0 {
+		if latest < 0 {
 			m.t.Fatalf("%v did not move: %+v", n.name, n.paths[remote])
 		}
-		last = max(last, own)
+		last = max(last, latest)
 	}
 	return last
 }

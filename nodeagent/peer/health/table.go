@@ -12,41 +12,43 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Preferences has the order of the links of each pair of clusters. The order depends only on the names
-// of clusters and gateways, so all nodes of both clusters compute the same one. No gateway has more
-// first choices than its fair share plus a quarter, rounded up. Preferences is immutable.
+// Preferences has the order of the links of each pair of clusters. The order depends only on the
+// names of clusters and gateways, so all nodes of both clusters compute the same order. No gateway
+// has more first choices than its fair share plus a quarter, rounded up. Preferences is immutable.
 type Preferences struct {
-	names []string // of clusters and gateways in the fabric, for Same
-	net   projection.Topology
-	sides []side // by cluster
-	first []link // of each pair of sides, see index
+	names    []string // of clusters and gateways in the fabric, for Same
+	net      projection.Topology
+	clusters []clusterGateways // by cluster
+	first    []gatewayPair     // of each pair of clusters, see index
 }
 
-// side is a cluster and its gateways, by name.
-type side struct {
+// clusterGateways is a cluster and its gateways, by name.
+type clusterGateways struct {
 	cluster  string
 	gateways []string
 	hashes   []uint64 // of cluster/gateway, mixed
 }
 
-// link is a pair of gateways: of the cluster with the lower name, and of the other.
-type link struct{ low, high uint16 }
+// gatewayPair has the index of a gateway of the cluster with the lower name, and of the other
+// cluster.
+type gatewayPair struct{ low, high uint16 }
 
-// headroom is the percentage by which a gateway may exceed its fair share. With more headroom, more
-// pairs use their best link, and fewer move when a cluster is added or removed. With less headroom,
-// shares are more equal.
-const headroom = 25
+// headroomPercent is the percentage by which a gateway may exceed its fair share. With more
+// headroom, more pairs use their best link, and fewer pairs move when a cluster is added or
+// removed. With less headroom, shares are more equal.
+const headroomPercent = 25
 
-// NewTable computes the preferences of a fabric. before is the former shape of its clusters, or nil.
-// The cost grows with the square of the number of clusters: keep the result while Same is true.
+// NewTable computes the preferences of a fabric. before is the previous shape of its clusters, or
+// nil. The cost grows with the square of the number of clusters, so reuse the result while Same is
+// true.
 func NewTable(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 	t := &Preferences{names: appendNames(nil, f), net: projection.NewNet(f, before)}
 	for i := range f.Clusters {
 		if len(f.Clusters[i].Gateways) > 0 {
-			t.sides = append(t.sides, newSide(&f.Clusters[i]))
+			t.clusters = append(t.clusters, newClusterGateways(&f.Clusters[i]))
 		}
 	}
-	slices.SortFunc(t.sides, func(a, b side) int { return strings.Compare(a.cluster, b.cluster) })
+	slices.SortFunc(t.clusters, func(a, b clusterGateways) int { return strings.Compare(a.cluster, b.cluster) })
 	t.assign()
 	return t
 }
@@ -54,8 +56,8 @@ func NewTable(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 // Net returns the topology of the preferences.
 func (t *Preferences) Net() projection.Topology { return t.net }
 
-func newSide(c *fabric.Cluster) side {
-	s := side{cluster: c.Name}
+func newClusterGateways(c *fabric.Cluster) clusterGateways {
+	s := clusterGateways{cluster: c.Name}
 	for _, g := range c.Gateways {
 		s.gateways = append(s.gateways, g.Name)
 	}
@@ -66,8 +68,8 @@ func newSide(c *fabric.Cluster) side {
 	return s
 }
 
-// appendNames lists the names that the preferences depend on. Each cluster ends with an empty text,
-// which is no DNS label.
+// appendNames appends the names that the preferences depend on. An empty string, which is not a DNS
+// label, ends each cluster.
 func appendNames(out []string, f *fabric.Fabric) []string {
 	for i := range f.Clusters {
 		out = append(out, f.Clusters[i].Name)
@@ -79,59 +81,60 @@ func appendNames(out []string, f *fabric.Fabric) []string {
 	return out
 }
 
-// Same reports whether NewTable would return equal preferences. It is cheap.
+// Same reports whether NewTable would return equal preferences. It costs much less than NewTable.
 func (t *Preferences) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if !t.net.Same(f, before) {
 		return false
 	}
-	rest := t.names
-	next := func(name string) bool {
-		if len(rest) == 0 || rest[0] != name {
+	remaining := t.names
+	matches := func(name string) bool {
+		if len(remaining) == 0 || remaining[0] != name {
 			return false
 		}
-		rest = rest[1:]
+		remaining = remaining[1:]
 		return true
 	}
 	for i := range f.Clusters {
-		if !next(f.Clusters[i].Name) {
+		if !matches(f.Clusters[i].Name) {
 			return false
 		}
 		for _, g := range f.Clusters[i].Gateways {
-			if !next(g.Name) {
+			if !matches(g.Name) {
 				return false
 			}
 		}
-		if !next("") {
+		if !matches("") {
 			return false
 		}
 	}
-	return len(rest) == 0
+	return len(remaining) == 0
 }
 
-// assign sets the first choice of each pair of clusters: the link with the highest score whose
-// gateways are both below their bound. The order of pairs depends only on their own names, so an
-// added cluster affects only the pairs that its own pairs displace.
+// assign sets the first choice of each pair of clusters. It is the link with the highest score
+// whose gateways are both below their bound. The order of pairs depends only on their names, so an
+// added cluster affects only the pairs that its pairs displace.
 func (t *Preferences) assign() {
-	n := len(t.sides)
-	t.first = make([]link, n*(n-1)/2)
+	n := len(t.clusters)
+	t.first = make([]gatewayPair, n*(n-1)/2)
 	load, bound := make([][]int, n), make([]int, n)
 	width := bits.Len(uint(n))
 	pairs, degree := t.contestedPairs(width)
-	for i, s := range t.sides {
+	for i, s := range t.clusters {
 		load[i] = make([]int, len(s.gateways))
 		bound[i] = shareBound(degree[i], len(s.gateways))
 	}
 	for _, key := range pairs {
 		i, j := int(key>>width&(1<<width-1)), int(key&(1<<width-1))
-		best, top := link{}, uint64(0)
-		for x, hx := range t.sides[i].hashes {
+		best, bestScore := gatewayPair{}, uint64(0)
+		for x, hx := range t.clusters[i].hashes {
 			if load[i][x] >= bound[i] {
 				continue
 			}
-			for y, hy := range t.sides[j].hashes {
-				// A score of 0 means unset, so a score has at least one bit.
-				if score := scoreOf(hx, hy) | 1; load[j][y] < bound[j] && score > top {
-					best, top = link{uint16(x), uint16(y)}, score
+			for y, hy := range t.clusters[j].hashes {
+				// bestScore 0 means that no link is selected yet, so a score is at
+				// least 1.
+				if score := linkScore(hx, hy) | 1; load[j][y] < bound[j] && score > bestScore {
+					best, bestScore = gatewayPair{uint16(x), uint16(y)}, score
 				}
 			}
 		}
@@ -141,62 +144,66 @@ func (t *Preferences) assign() {
 	}
 }
 
-// shareBound returns the number of pairs of a cluster that one of its gateways may have. The sum of all
-// bounds is at least the number of pairs, so each pair finds a gateway below its bound at both ends.
+// shareBound returns the maximum number of pairs of a cluster for one of its gateways. The sum of
+// all bounds is at least the number of pairs, so each pair finds a gateway below its bound at both
+// ends.
 func shareBound(pairs, gateways int) int {
 	part := 100 * gateways
-	return (pairs*(100+headroom) + part - 1) / part
+	return (pairs*(100+headroomPercent) + part - 1) / part
 }
 
-// contestedPairs returns the linked pairs of sides that have several links, in the order in which they
-// choose, and the number of all linked pairs per side. The only link of a pair is its first choice, and
-// a single gateway never reaches its bound. The key of a pair is a part of its hash and the indexes of
-// both sides: numbers sort several times faster than structures.
+// contestedPairs returns the linked pairs of clusters that have several links, in the order in
+// which they choose, and the number of linked pairs of each cluster. Pairs with one link need no
+// choice, and a single gateway never reaches its bound. The key of a pair has a part of its hash
+// and the indexes of both clusters. Numbers sort several times faster than structures.
 func (t *Preferences) contestedPairs(width int) (keys []uint64, degree []int) {
-	n := len(t.sides)
+	n := len(t.clusters)
 	mesh := t.net.Mesh()
 	low := uint64(1)<<(2*width) - 1
 	hashes := make([]uint64, n)
-	for i, s := range t.sides {
+	for i, s := range t.clusters {
 		hashes[i] = stablehash.Mix64(stablehash.Sum64(s.cluster))
 	}
 	degree = make([]int, n)
 	for i := range n {
 		for j := i + 1; j < n; j++ {
-			if !mesh && !t.net.Linked(t.sides[i].cluster, t.sides[j].cluster) {
+			if !mesh && !t.net.Linked(t.clusters[i].cluster, t.clusters[j].cluster) {
 				continue
 			}
 			degree[i]++
 			degree[j]++
-			if len(t.sides[i].gateways) == 1 && len(t.sides[j].gateways) == 1 {
+			if len(t.clusters[i].gateways) == 1 && len(t.clusters[j].gateways) == 1 {
 				continue
 			}
-			keys = append(keys, scoreOf(hashes[i], hashes[j])&^low|uint64(i)<<width|uint64(j))
+			keys = append(keys, linkScore(hashes[i], hashes[j])&^low|uint64(i)<<width|uint64(j))
 		}
 	}
 	slices.Sort(keys)
 	return keys, degree
 }
 
-// scoreOf combines two mixed hashes. The order of its arguments matters.
-func scoreOf(low, high uint64) uint64 { return stablehash.Mix64(low + bits.RotateLeft64(high, 32)) }
+// linkScore combines two mixed hashes. The order of its arguments matters.
+func linkScore(low, high uint64) uint64 {
+	return stablehash.Mix64(low + bits.RotateLeft64(high, 32))
+}
 
-// index returns the index of the pair of sides i < j in first.
-func (t *Preferences) index(i, j int) int { return i*(2*len(t.sides)-i-1)/2 + j - i - 1 }
+// index returns the index of the pair of clusters i < j in first.
+func (t *Preferences) index(i, j int) int { return i*(2*len(t.clusters)-i-1)/2 + j - i - 1 }
 
 // find returns the index of a cluster; -1 if it has no gateway or does not exist.
 func (t *Preferences) find(cluster string) int {
-	i, found := slices.BinarySearchFunc(t.sides, cluster, func(s side, name string) int {
-		return strings.Compare(s.cluster, name)
-	})
+	byName := func(c clusterGateways, name string) int {
+		return strings.Compare(c.cluster, name)
+	}
+	i, found := slices.BinarySearchFunc(t.clusters, cluster, byName)
 	if !found {
 		return -1
 	}
 	return i
 }
 
-// First returns the first choice of a pair, as seen from local. ok is false if a side has no gateway or
-// the two have no link.
+// First returns the first choice of a pair of clusters, as seen from local. It returns false if a
+// cluster has no gateway or the clusters have no link.
 func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	i, j := t.find(local), t.find(remote)
 	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
@@ -205,17 +212,19 @@ func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	return t.firstOf(i, j), true
 }
 
-// firstOf returns the first choice of two linked sides, as seen from side i.
+// firstOf returns the first choice of two linked clusters, as seen from cluster i.
 func (t *Preferences) firstOf(i, j int) model.Path {
 	l := t.first[t.index(min(i, j), max(i, j))]
 	if i > j {
 		l.low, l.high = l.high, l.low
 	}
-	return model.Path{Local: t.sides[i].gateways[l.low], Remote: t.sides[j].gateways[l.high]}
+	local, remote := &t.clusters[i], &t.clusters[j]
+	return model.Path{Local: local.gateways[l.low], Remote: remote.gateways[l.high]}
 }
 
-// Order returns all links of a pair of clusters, as seen from local: the first choice, then the others
-// by score. It is nil if a side has no gateway.
+// Order returns all links of a pair of clusters, as seen from local. The first choice precedes the
+// other links, which are sorted by score. Order returns nil if a cluster has no gateway or the
+// clusters have no link.
 func (t *Preferences) Order(local, remote string) []model.Path {
 	first, ok := t.First(local, remote)
 	if !ok {
@@ -225,13 +234,13 @@ func (t *Preferences) Order(local, remote string) []model.Path {
 		model.Path
 		score uint64
 	}
-	here, there := &t.sides[t.find(local)], &t.sides[t.find(remote)]
-	all := make([]scored, 0, len(here.gateways)*len(there.gateways))
-	for x, hx := range here.hashes {
-		for y, hy := range there.hashes {
-			s := scored{Path: model.Path{Local: here.gateways[x], Remote: there.gateways[y]}}
-			if s.score = scoreOf(hx, hy); local > remote {
-				s.score = scoreOf(hy, hx)
+	from, to := &t.clusters[t.find(local)], &t.clusters[t.find(remote)]
+	all := make([]scored, 0, len(from.gateways)*len(to.gateways))
+	for x, hx := range from.hashes {
+		for y, hy := range to.hashes {
+			s := scored{Path: model.Path{Local: from.gateways[x], Remote: to.gateways[y]}}
+			if s.score = linkScore(hx, hy); local > remote {
+				s.score = linkScore(hy, hx)
 			}
 			if s.Path != first {
 				all = append(all, s)
@@ -246,5 +255,7 @@ func (t *Preferences) Order(local, remote string) []model.Path {
 	return order
 }
 
-// links returns the number of links of two sides.
-func (t *Preferences) links(i, j int) int { return len(t.sides[i].gateways) * len(t.sides[j].gateways) }
+// links returns the number of links of two clusters.
+func (t *Preferences) links(i, j int) int {
+	return len(t.clusters[i].gateways) * len(t.clusters[j].gateways)
+}

@@ -27,7 +27,7 @@ func randomFabric(r *rand.Rand, n int, count func() int) *fabric.Fabric {
 	return f
 }
 
-func three() int { return 3 }
+func threeGateways() int { return 3 }
 
 func shuffle(r *rand.Rand, f *fabric.Fabric) *fabric.Fabric {
 	out := &fabric.Fabric{Clusters: slices.Clone(f.Clusters)}
@@ -106,17 +106,17 @@ func TestShares(t *testing.T) {
 	most, least := 0, 19
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		f := randomFabric(r, 20, three)
+		f := randomFabric(r, 20, threeGateways)
 		table := NewTable(f, nil)
-		carries := map[string]int{}
+		pairs := map[string]int{}
 		eachPair(f, func(a, b string) {
 			p, _ := table.First(a, b)
-			carries[a+"/"+p.Local]++
-			carries[b+"/"+p.Remote]++
+			pairs[a+"/"+p.Local]++
+			pairs[b+"/"+p.Remote]++
 		})
 		for _, c := range f.Clusters {
 			for _, g := range c.Gateways {
-				most, least = max(most, carries[c.Name+"/"+g.Name]), min(least, carries[c.Name+"/"+g.Name])
+				most, least = max(most, pairs[c.Name+"/"+g.Name]), min(least, pairs[c.Name+"/"+g.Name])
 			}
 		}
 	}
@@ -133,20 +133,20 @@ func TestOneMoreClusterMovesFewPairs(t *testing.T) {
 	moved, pairs, worst := 0, 0, 0.0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		f := randomFabric(r, 21, three)
+		f := randomFabric(r, 21, threeGateways)
 		after := NewTable(f, nil)
 		f.Clusters = f.Clusters[:20]
 		before := NewTable(f, nil)
-		here := 0
+		movedPairs := 0
 		eachPair(f, func(a, b string) {
 			pairs++
 			old, _ := before.First(a, b)
 			if now, _ := after.First(a, b); now != old {
-				here++
+				movedPairs++
 			}
 		})
-		moved += here
-		worst = max(worst, float64(here)/190)
+		moved += movedPairs
+		worst = max(worst, float64(movedPairs)/190)
 	}
 	share := float64(moved) / float64(pairs)
 	t.Logf("the 21st cluster moves %.1f %% of the pairs of the others, %.1f %% at worst", 100*share, 100*worst)
@@ -159,36 +159,36 @@ func TestOneMoreClusterMovesFewPairs(t *testing.T) {
 func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 4))
-	f := randomFabric(r, 20, three)
+	f := randomFabric(r, 20, threeGateways)
 	table := NewTable(f, nil)
-	gone := f.Clusters[5].Gateways[1].Name
-	moved, took := 0, map[string]int{}
+	removed := f.Clusters[5].Gateways[1].Name
+	moved, gained := 0, map[string]int{}
 	eachPair(f, func(a, b string) {
 		order := table.Order(a, b)
-		fit := func(p model.Path) Rank {
-			if p.Local == gone || p.Remote == gone {
+		rankOf := func(p model.Path) Rank {
+			if p.Local == removed || p.Remote == removed {
 				return Down
 			}
 			return Good
 		}
-		now, rank, ok := Pick(order, fit)
+		now, rank, ok := Pick(order, rankOf)
 		if !ok || rank != Good {
 			t.Fatalf("%s to %s: %v %v", a, b, now, rank)
 		}
-		if fit(order[0]) == Good && now != order[0] {
-			t.Errorf("%s to %s moved from %v to %v although only %s died", a, b, order[0], now, gone)
+		if rankOf(order[0]) == Good && now != order[0] {
+			t.Errorf("%s to %s moved from %v to %v although only %s died", a, b, order[0], now, removed)
 		}
 		if now != order[0] {
 			moved++
-			took[now.Local]++
-			took[now.Remote]++
+			gained[now.Local]++
+			gained[now.Remote]++
 		}
 	})
 	if moved == 0 || moved > 8 {
 		t.Errorf("%d pairs moved, a gateway has at most 8", moved)
 	}
 	for _, g := range f.Clusters[5].Gateways {
-		if g.Name != gone && took[g.Name] == 0 {
+		if g.Name != removed && gained[g.Name] == 0 {
 			t.Errorf("%s takes over none of %d pairs", g.Name, moved)
 		}
 	}

@@ -23,7 +23,7 @@ func run(t *target, begin time.Time, script string) (states []string) {
 		}
 		t.checkDead(now.Add(3*time.Millisecond), testSettings)
 		now = now.Add(10 * time.Millisecond)
-		states = append(states, t.live.State()[:4])
+		states = append(states, t.liveness.State()[:4])
 	}
 	return states
 }
@@ -45,9 +45,9 @@ func TestTargetStates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			one := newTarget(Target{}, epoch, true)
-			if have := run(one, epoch, tt.script); !slices.Equal(have, tt.want) || one.live.State() != tt.state {
-				t.Errorf("got %v and %s, want %v and %s", have, one.live.State(), tt.want, tt.state)
+			target := newTarget(Target{}, epoch, true)
+			if have := run(target, epoch, tt.script); !slices.Equal(have, tt.want) || target.liveness.State() != tt.state {
+				t.Errorf("got %v and %s, want %v and %s", have, target.liveness.State(), tt.want, tt.state)
 			}
 		})
 	}
@@ -69,30 +69,30 @@ func TestVerdict(t *testing.T) {
 		{"short round trip: a quarter of the interval", time.Millisecond, 25 * time.Millisecond},
 		{"long round trip: twice the round trip", 80 * time.Millisecond, 160 * time.Millisecond},
 		{"longer than the interval", 130 * time.Millisecond, 260 * time.Millisecond},
-		{"no reply", 0, unknownTimeout},
+		{"no reply", 0, firstReplyTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			one, now := newTarget(Target{}, epoch, true), epoch
+			target, now := newTarget(Target{}, epoch, true), epoch
 			if tt.rtt > 0 {
-				sequence := one.probe(now.Add(-time.Second), 1, s)
-				one.onReply(now.Add(-time.Second+tt.rtt), &message{sequence: sequence, nonce: 1}, s)
+				sequence := target.probe(now.Add(-time.Second), 1, s)
+				target.onReply(now.Add(-time.Second+tt.rtt), &message{sequence: sequence, nonce: 1}, s)
 			}
 			final := now.Add(2 * s.Interval)
 			for i := range 6 {
 				if at := now.Add(time.Duration(i) * s.Interval); at.Before(final.Add(tt.timeout)) {
-					one.probe(at, 2, s)
+					target.probe(at, 2, s)
 				}
 			}
-			one.next = now.Add(time.Hour)
-			if one.plan(final, s); !one.wake.Equal(final.Add(tt.timeout)) {
-				t.Errorf("checks %v after the last probe, want %v", one.wake.Sub(final), tt.timeout)
+			target.next = now.Add(time.Hour)
+			if target.setWake(final, s); !target.wake.Equal(final.Add(tt.timeout)) {
+				t.Errorf("checks %v after the last probe, want %v", target.wake.Sub(final), tt.timeout)
 			}
-			if one.checkDead(final.Add(tt.timeout-1), s) {
+			if target.checkDead(final.Add(tt.timeout-1), s) {
 				t.Error("dead too early")
 			}
-			if !one.checkDead(final.Add(tt.timeout), s) || one.live.State() != status.Disconnected {
+			if !target.checkDead(final.Add(tt.timeout), s) || target.liveness.State() != status.Disconnected {
 				t.Error("not dead")
 			}
 		})
@@ -103,137 +103,138 @@ func TestVerdict(t *testing.T) {
 // missing.
 func TestLongRoundTrip(t *testing.T) {
 	t.Parallel()
-	one := newTarget(Target{}, epoch, true)
+	target := newTarget(Target{}, epoch, true)
 	const behind = 8 // round trip in intervals
 	for i := range 200 {
 		now := epoch.Add(time.Duration(i) * testSettings.Interval)
-		if one.checkDead(now, testSettings) {
+		if target.checkDead(now, testSettings) {
 			t.Fatalf("dead at probe %d", i)
 		}
-		one.probe(now, uint64(i), testSettings)
+		target.probe(now, uint64(i), testSettings)
 		if i >= behind {
-			one.onReply(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
+			target.onReply(now, &message{sequence: uint32(i - behind + 1), nonce: uint64(i - behind)}, testSettings)
 		}
 	}
-	if one.live.State() != status.Connected || one.minRTT() != behind*testSettings.Interval {
-		t.Errorf("%s, %v", one.live.State(), one.minRTT())
+	rtt := behind * testSettings.Interval
+	if target.liveness.State() != status.Connected || target.minRTT() != rtt {
+		t.Errorf("%s, %v", target.liveness.State(), target.minRTT())
 	}
 }
 
 // TestStarvedProcess pauses the process: unread replies must not count as lost.
 func TestStarvedProcess(t *testing.T) {
 	t.Parallel()
-	one := newTarget(Target{}, epoch, true)
-	run(one, epoch, "..xx")
-	one.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
+	target := newTarget(Target{}, epoch, true)
+	run(target, epoch, "..xx")
+	target.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
 	late := epoch.Add(time.Second)
-	if one.checkDead(late, testSettings) {
+	if target.checkDead(late, testSettings) {
 		t.Fatal("dead before the replies were read")
 	}
-	if one.checkDead(late.Add(time.Millisecond), testSettings) {
+	if target.checkDead(late.Add(time.Millisecond), testSettings) {
 		t.Fatal("the extra time is too short")
 	}
-	if !one.checkDead(late.Add(5*time.Millisecond), testSettings) {
+	if !target.checkDead(late.Add(5*time.Millisecond), testSettings) {
 		t.Error("postponed more than once")
 	}
-	two := newTarget(Target{}, epoch, true)
-	run(two, epoch, "..xx")
-	sequence := two.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
-	two.checkDead(late, testSettings)
-	if matched, _ := two.onReply(late, &message{sequence: sequence, nonce: 99}, testSettings); !matched || two.checkDead(late.Add(time.Minute), testSettings) {
+	other := newTarget(Target{}, epoch, true)
+	run(other, epoch, "..xx")
+	sequence := other.probe(epoch.Add(40*time.Millisecond), 99, testSettings)
+	other.checkDead(late, testSettings)
+	if matched, _ := other.onReply(late, &message{sequence: sequence, nonce: 99}, testSettings); !matched || other.checkDead(late.Add(time.Minute), testSettings) {
 		t.Error("dead in spite of the reply")
 	}
 }
 
 func TestDamping(t *testing.T) {
 	t.Parallel()
-	one := newTarget(Target{}, epoch, true)
+	target := newTarget(Target{}, epoch, true)
 	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 	good := condition{rank: Good}
-	fall := func(now time.Time) { run(one, now, "xxx") }
-	rise := func(now time.Time) { run(one, now, "...") }
+	fall := func(now time.Time) { run(target, now, "xxx") }
+	rise := func(now time.Time) { run(target, now, "...") }
 	rise(at(0))
 	for i, begin := range []int{10, 20, 30} {
-		if r := one.rank(at(begin), good); r != Good {
+		if r := target.rank(at(begin), good); r != Good {
 			t.Fatalf("before failure %d the link is %v", i+1, r)
 		}
 		fall(at(begin))
-		if r := one.rank(at(begin+1), good); r != Down || one.why(at(begin+1), good) != "no reply" {
+		if r := target.rank(at(begin+1), good); r != Down || target.reason(at(begin+1), good) != "no reply" {
 			t.Fatalf("after failure %d the link is %v", i+1, r)
 		}
 		rise(at(begin + 5))
 	}
 	// The third failure was at 30 and the recovery at 35.
-	if r, why := one.rank(at(36), good), one.why(at(36), good); r != Unsteady || why != "3 flaps in 60 s, held until 12:01:05" {
+	if r, why := target.rank(at(36), good), target.reason(at(36), good); r != Unsteady || why != "3 flaps in 60 s, held until 12:01:05" {
 		t.Errorf("got %v, %q", r, why)
 	}
-	one.next = at(1000)
-	if one.plan(at(36), testSettings); one.wake.Sub(at(65)) > time.Second || one.wake.Before(at(65)) {
-		t.Errorf("next check at %v", one.wake)
+	target.next = at(1000)
+	if target.setWake(at(36), testSettings); target.wake.Sub(at(65)) > time.Second || target.wake.Before(at(65)) {
+		t.Errorf("next check at %v", target.wake)
 	}
-	if r := one.rank(at(66), good); r != Good {
+	if r := target.rank(at(66), good); r != Good {
 		t.Errorf("after the hold time the link is %v", r)
 	}
 	fall(at(67))
 	rise(at(68))
-	if l := one.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Reason, "4 flaps") {
+	if l := target.link(at(70), testSettings, good); l.Rank != Unsteady || l.Flaps != 4 || l.Held.Before(at(98)) || !strings.HasPrefix(l.Reason, "4 flaps") {
 		t.Errorf("after one more failure: %+v", l)
 	}
 	fall(at(200))
 	rise(at(201))
-	if r := one.rank(at(202), good); r != Good {
+	if r := target.rank(at(202), good); r != Good {
 		t.Errorf("a single failure much later makes it %v", r)
 	}
-	inside := newTarget(Target{Device: "hw-vx0"}, epoch, true)
+	sibling := newTarget(Target{Device: "hw-vx0"}, epoch, true)
 	for i := range 5 {
-		run(inside, at(10*i), "...xxx...")
+		run(sibling, at(10*i), "...xxx...")
 	}
-	if r := inside.rank(at(51), good); r != Good {
+	if r := sibling.rank(at(51), good); r != Good {
 		t.Errorf("a link inside the cluster is %v", r)
 	}
 }
 
 func TestTargetMeasures(t *testing.T) {
 	t.Parallel()
-	one := newTarget(Target{}, epoch, true)
+	target := newTarget(Target{}, epoch, true)
 	for i, rtt := range []time.Duration{2, 4, 4, 4, 5, 5, 7, 9} {
 		now := epoch.Add(time.Duration(i) * 10 * time.Millisecond)
-		sequence := one.probe(now, 1, testSettings)
-		one.onReply(now.Add(rtt*time.Millisecond), &message{sequence: sequence, nonce: 1}, testSettings)
+		sequence := target.probe(now, 1, testSettings)
+		target.onReply(now.Add(rtt*time.Millisecond), &message{sequence: sequence, nonce: 1}, testSettings)
 	}
-	one.probe(epoch.Add(80*time.Millisecond), 1, testSettings) // lost
-	one.probe(epoch.Add(190*time.Millisecond), 1, testSettings)
-	rtt, loss := one.measure(epoch.Add(200*time.Millisecond), 50*time.Millisecond)
+	target.probe(epoch.Add(80*time.Millisecond), 1, testSettings) // lost
+	target.probe(epoch.Add(190*time.Millisecond), 1, testSettings)
+	rtt, loss := target.measure(epoch.Add(200*time.Millisecond), 50*time.Millisecond)
 	want := status.RTT{Last: 9000, Min: 2000, Avg: 5000, Max: 9000, StdDev: 2000}
 	if rtt == nil || *rtt != want || loss != 1.0/9 {
 		t.Errorf("got %+v and loss %v, want %+v and 1/9", rtt, loss, want)
 	}
-	if one.minRTT() != 2*time.Millisecond {
-		t.Errorf("least round trip %v", one.minRTT())
+	if target.minRTT() != 2*time.Millisecond {
+		t.Errorf("least round trip %v", target.minRTT())
 	}
-	run(one, epoch.Add(time.Second), string(slices.Repeat([]byte("x"), window)))
-	if rtt, loss := one.measure(epoch.Add(time.Hour), time.Second); rtt != nil || loss != 1 || one.minRTT() != 0 {
+	run(target, epoch.Add(time.Second), string(slices.Repeat([]byte("x"), windowSize)))
+	if rtt, loss := target.measure(epoch.Add(time.Hour), time.Second); rtt != nil || loss != 1 || target.minRTT() != 0 {
 		t.Errorf("after a window without replies: got %+v and loss %v", rtt, loss)
 	}
 }
 
 func TestTargetMatchesReplies(t *testing.T) {
 	t.Parallel()
-	one := newTarget(Target{}, epoch, true)
-	one.probe(epoch, 7, testSettings)
+	target := newTarget(Target{}, epoch, true)
+	target.probe(epoch, 7, testSettings)
 	foreign := []message{
-		{sequence: 1, nonce: 8}, {sequence: 2, nonce: 7}, {sequence: 0, nonce: 0}, {sequence: 1<<32 + 1 - window, nonce: 7},
+		{sequence: 1, nonce: 8}, {sequence: 2, nonce: 7}, {sequence: 0, nonce: 0}, {sequence: 1<<32 + 1 - windowSize, nonce: 7},
 	}
 	for _, m := range foreign {
-		if matched, _ := one.onReply(epoch, &m, testSettings); matched {
+		if matched, _ := target.onReply(epoch, &m, testSettings); matched {
 			t.Errorf("%+v was accepted", m)
 		}
 	}
 	m := message{sequence: 1, nonce: 7}
-	if matched, changed := one.onReply(epoch, &m, testSettings); !matched || !changed {
+	if matched, changed := target.onReply(epoch, &m, testSettings); !matched || !changed {
 		t.Error("the reply was not accepted")
 	}
-	if matched, _ := one.onReply(epoch, &m, testSettings); matched {
+	if matched, _ := target.onReply(epoch, &m, testSettings); matched {
 		t.Error("the same reply was accepted twice")
 	}
 }

@@ -7,47 +7,47 @@ import (
 )
 
 const (
-	// idle is the longest time between two ticks.
-	idle = 10 * time.Second
-	// coalesceTime is the minimum time between two ticks, so that one wake-up serves many targets.
-	// It is shorter for short intervals.
+	// maxTickInterval is the longest time between two ticks.
+	maxTickInterval = 10 * time.Second
+	// coalesceTime is the minimum time between two ticks. It lets one wake-up handle many
+	// targets. It is shorter for short intervals.
 	coalesceTime = 2 * time.Millisecond
-	// publishInterval and publishPerTunnel are the minimum time between two publications; the
-	// second one is added for each tunnel.
+	// publishInterval is the minimum time between two publications. It is at least
+	// publishPerTunnel for each tunnel.
 	publishInterval  = 5 * time.Millisecond
 	publishPerTunnel = 5 * time.Microsecond
-	// idleRate limits the probes per second of all idle links together. The time between two probes of an
-	// idle link is at least minStretch intervals, and otherwise at most maxIdle.
-	idleRate   = 100
-	minStretch = 4
-	maxIdle    = 10 * time.Second
-	// groupsPerInterval is the number of times in an interval at which idle links are probed: one wake-up
-	// serves many links.
+	// idleRate limits the probes per second of all idle links together. The time between two
+	// probes of an idle link is at least minIdleIntervals intervals, even above
+	// maxIdleInterval. Otherwise it is at most maxIdleInterval.
+	idleRate         = 100
+	minIdleIntervals = 4
+	maxIdleInterval  = 10 * time.Second
+	// groupsPerInterval is the number of times in an interval at which idle links are probed.
+	// One wake-up probes many links.
 	groupsPerInterval = 5
-	// updateRate limits triggered updates per second and in one burst.
+	// updateRate limits triggered updates, per second and in one burst.
 	updateRate = 2000
-	// verifyRate limits the updates that only verify a probe, so that forged probes do not delay
-	// other updates.
+	// verifyRate limits the triggered updates that only verify a probe. Forged probes thus do
+	// not delay other updates.
 	verifyRate = updateRate / 4
 )
 
-// Sockets returns the sockets for listening and probing. Unless forced, it returns nil if they did not
-// change.
+// Sockets implements transport.Protocol.
 func (p *Prober) Sockets(force bool) map[Listen]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.moved && !force {
+	if !p.rebind && !force {
 		return nil
 	}
-	p.moved = false
-	places := make(map[Listen]bool, len(p.listen)+2)
-	for _, place := range p.listen {
-		places[place] = true
+	p.rebind = false
+	binds := make(map[Listen]bool, len(p.listen)+2)
+	for _, bind := range p.listen {
+		binds[bind] = true
 	}
 	for t := range p.targets {
-		places[t.bind()] = true
+		binds[t.bind()] = true
 	}
-	return places
+	return binds
 }
 
 // Tick returns the packets that are due and the time until the next tick.
@@ -56,16 +56,16 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	var out []outgoing
 	changed := false
 	if p.isolation.check(now, p.settings) {
-		p.stale, changed = true, true
+		p.dirty, changed = true, true
 	}
-	out, news := p.steps(out, now)
-	if p.stale && now.Sub(p.announced) >= p.gap() {
+	out, targetsChanged := p.runDue(out, now)
+	if p.dirty && now.Sub(p.publishedAt) >= p.minPublishInterval() {
 		out = p.publishChanges(out, now)
-		out, _ = p.steps(out, now) // triggered updates
+		out, _ = p.runDue(out, now) // triggered updates
 	}
-	changed = changed || news
-	wait := p.rest(now)
-	p.until = now.Add(wait)
+	changed = changed || targetsChanged
+	wait := p.untilNextTick(now)
+	p.nextTick = now.Add(wait)
 	p.mu.Unlock()
 	if changed {
 		p.notify()
@@ -73,26 +73,26 @@ func (p *Prober) Tick(now time.Time) ([]outgoing, time.Duration) {
 	return out, wait
 }
 
-// gap returns the shortest time between two publications.
-func (p *Prober) gap() time.Duration {
+// minPublishInterval returns the shortest time between two publications.
+func (p *Prober) minPublishInterval() time.Duration {
 	return max(publishInterval, publishPerTunnel*time.Duration(len(p.tunnels)))
 }
 
-// steps runs the actions that are due for all targets, and reports whether a state changed.
-func (p *Prober) steps(out []outgoing, now time.Time) ([]outgoing, bool) {
+// runDue runs the actions that are due for all targets. It reports whether a state changed.
+func (p *Prober) runDue(out []outgoing, now time.Time) ([]outgoing, bool) {
 	changed := false
 	for t, ok := p.schedule.Next(now); ok; t, ok = p.schedule.Next(now) {
-		out = p.step(out, t, now)
+		out = p.runTarget(out, t, now)
 		changed = p.detectChange(t, now) || changed
 	}
 	return out, changed
 }
 
-// rest returns the time until the next action.
-func (p *Prober) rest(now time.Time) time.Duration {
-	wait := p.schedule.UntilNext(now, idle)
-	if p.stale {
-		wait = min(wait, p.announced.Add(p.gap()).Sub(now))
+// rest returns the time until the next tick.
+func (p *Prober) untilNextTick(now time.Time) time.Duration {
+	wait := p.schedule.UntilNext(now, maxTickInterval)
+	if p.dirty {
+		wait = min(wait, p.publishedAt.Add(p.minPublishInterval()).Sub(now))
 	}
 	if at, ok := p.isolation.deadline(p.settings); ok {
 		wait = min(wait, at.Sub(now))
@@ -100,10 +100,10 @@ func (p *Prober) rest(now time.Time) time.Duration {
 	return max(wait, min(coalesceTime, p.settings.Interval/50))
 }
 
-// step runs the actions that are due for one target.
-func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
+// runTarget runs the actions that are due for one target.
+func (p *Prober) runTarget(out []outgoing, t *target, now time.Time) []outgoing {
 	t.checkDead(now, p.settings)
-	if t.stretch > 1 && t.live != Dead && t.overdue(now, p.settings) {
+	if t.intervals > 1 && t.liveness != Dead && t.overdue(now, p.settings) {
 		t.next = now // an idle link missed a reply: probe at the full rate
 	}
 	if t.triggered.nonce != 0 && !t.triggered.at.After(now) {
@@ -111,12 +111,12 @@ func (p *Prober) step(out []outgoing, t *target, now time.Time) []outgoing {
 	}
 	if !t.next.After(now) {
 		m := p.probe(t, now)
-		m.nonce = nonce()
+		m.nonce = newNonce()
 		m.sequence = t.probe(now, m.nonce, p.settings)
-		out = append(out, p.outgoing(t, &m))
-		t.next = p.next(t, now)
+		out = append(out, p.datagram(t, &m))
+		t.next = p.nextProbe(t, now)
 	}
-	p.replan(t, now)
+	p.reschedule(t, now)
 	return out
 }
 
@@ -131,8 +131,8 @@ func (p *Prober) Sent(sent, failed uint64) {
 	p.stats.Failed += failed
 }
 
-// nonce returns an unpredictable number other than 0.
-func nonce() uint64 { return max(rand.Uint64(), 1) }
+// newNonce returns an unpredictable number other than 0.
+func newNonce() uint64 { return max(rand.Uint64(), 1) }
 
 func (p *Prober) sendUpdate(out []outgoing, t *target, now time.Time) []outgoing {
 	if !p.updateLimit.Allow(now, updateRate) {
@@ -147,7 +147,7 @@ func (p *Prober) sendUpdate(out []outgoing, t *target, now time.Time) []outgoing
 		t.triggered.nonce = 0
 	}
 	p.stats.Updates++
-	return append(out, p.outgoing(t, &m))
+	return append(out, p.datagram(t, &m))
 }
 
 // probe returns a message with the common fields of all probes of a target.
@@ -157,41 +157,41 @@ func (p *Prober) probe(t *target, now time.Time) message {
 	}
 }
 
-func (p *Prober) outgoing(t *target, m *message) outgoing {
+func (p *Prober) datagram(t *target, m *message) outgoing {
 	return outgoing{From: t.bind(), To: netip.AddrPortFrom(t.Addr, p.config.Port), Raw: m.encode()}
 }
 
-// next returns the time of the following probe: an interval with jitter, so that targets that started
-// together drift apart. Jitter only shortens the interval, so that it delays no detection. Idle targets
-// start at random times and then stay in their group. After a pause (a suspended machine) missed probes
-// are not repeated.
-func (p *Prober) next(t *target, now time.Time) time.Time {
-	before := t.stretch
-	t.stretch = p.rate(t, now)
-	wait := p.settings.Interval * time.Duration(t.stretch)
+// next returns the time of the next probe. Jitter lets targets that started together drift apart.
+// It only shortens the interval, so that it delays no detection. Idle targets start at random times
+// and then stay in their group. After a pause, such as a suspended machine, missed probes are not
+// repeated.
+func (p *Prober) nextProbe(t *target, now time.Time) time.Time {
+	previous := t.intervals
+	t.intervals = p.intervalsFor(t, now)
+	wait := p.settings.Interval * time.Duration(t.intervals)
 	switch {
-	case before == 1 && t.stretch > 1:
+	case previous == 1 && t.intervals > 1:
 		// A thousand links that come up together must drift apart soon.
 		wait -= rand.N(wait - p.settings.Interval)
-	case t.stretch == 1:
+	case t.intervals == 1:
 		wait -= rand.N(wait/20 + 1)
 	}
 	due := t.next.Add(wait)
 	if due.Before(now) {
 		return now.Add(p.settings.Interval)
 	}
-	if t.stretch > 1 {
+	if t.intervals > 1 {
 		due = due.Add(-(due.Sub(p.startedAt) % (p.settings.Interval / groupsPerInterval)))
 	}
 	return due
 }
 
-// rate returns the number of intervals between two probes of a target.
-func (p *Prober) rate(t *target, now time.Time) int {
+// intervalsFor returns the number of intervals between two probes of a target.
+func (p *Prober) intervalsFor(t *target, now time.Time) int {
 	if !t.isRemote() || p.busy[t.Peer.Cluster] || t.needsFullRate(now, p.settings) {
 		return 1
 	}
-	return p.stretch
+	return p.idleIntervals
 }
 
 // inUse reports whether an end uses the link.
@@ -203,18 +203,18 @@ func (p *Prober) uses(remote GatewayID) bool {
 	return used && p.gateway != "" && path.Local == p.gateway && path.Remote == remote.Gateway
 }
 
-// probeSooner advances the next probe if the target needs the full rate.
-func (p *Prober) probeSooner(t *target, now time.Time) {
-	if t.stretch == 1 || p.rate(t, now) > 1 {
+// expediteProbe moves the next probe forward if the target needs the full rate.
+func (p *Prober) expediteProbe(t *target, now time.Time) {
+	if t.intervals == 1 || p.intervalsFor(t, now) > 1 {
 		return
 	}
-	t.stretch = 1
-	t.sooner(now, p.settings.Interval)
-	p.replan(t, now)
+	t.intervals = 1
+	t.advanceProbe(now, p.settings.Interval)
+	p.reschedule(t, now)
 }
 
-// replan updates the target in the schedule.
-func (p *Prober) replan(t *target, now time.Time) {
-	t.plan(now, p.settings)
+// reschedule updates the target in the schedule.
+func (p *Prober) reschedule(t *target, now time.Time) {
+	t.setWake(now, p.settings)
 	p.schedule.Schedule(t, t.wake)
 }

@@ -14,11 +14,11 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
+func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, runNode)) }
 
-// beNode runs a prober in the namespace of the process and prints its links when they change. The
+// runNode runs a prober in the namespace of the process and prints its links when they change. The
 // role is gateway or node, followed by the addresses of both nodes.
-func beNode(role []string) error {
+func runNode(role []string) error {
 	kind, own, other := role[0], role[1], role[2]
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
@@ -33,12 +33,12 @@ func beNode(role []string) error {
 			}
 		},
 	}
-	here := netip.MustParseAddr(own)
+	local := netip.MustParseAddr(own)
 	if kind == "gateway" {
-		return beGateway(ctx, config, here, netip.MustParseAddr(other))
+		return runGateway(ctx, config, local, netip.MustParseAddr(other))
 	}
 	p := New(config)
-	p.SetTargets([]Target{{Peer: GatewayID{"g1", "gw"}, Source: here, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
+	p.SetTargets([]Target{{Peer: GatewayID{"g1", "gw"}, Source: local, Addr: netip.MustParseAddr(other), Device: "hw-vx0"}})
 	done := make(chan error, 1)
 	go func() { done <- newTransport(p).Run(ctx) }()
 	for {
@@ -52,17 +52,17 @@ func beNode(role []string) error {
 	}
 }
 
-// beGateway replies on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
-func beGateway(ctx context.Context, config Config, here, node netip.Addr) error {
-	far := config
-	far.Wake = trigger.New()
-	far.Cluster, far.Gateway = "g2", "b1"
-	b := New(far)
+// runGateway replies on hw-vx0, reaches g2/b1 (which runs here too) and not g3/c1.
+func runGateway(ctx context.Context, config Config, local, node netip.Addr) error {
+	remoteConfig := config
+	remoteConfig.Wake = trigger.New()
+	remoteConfig.Cluster, remoteConfig.Gateway = "g2", "b1"
+	b := New(remoteConfig)
 	b.SetListen([]Listen{{Addr: loopback(2)}})
 	b.SetReady(true)
 	config.Gateway = "gw"
 	p := New(config)
-	p.SetListen([]Listen{{Addr: here, Device: "hw-vx0"}})
+	p.SetListen([]Listen{{Addr: local, Device: "hw-vx0"}})
 	p.SetReady(true)
 	p.SetNodes([][]netip.Addr{{node}})
 	p.SetTargets([]Target{

@@ -11,21 +11,21 @@ func TestComplete(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"worker", "a-gw1"} {
 		for _, dead := range []string{"", "a-gw0"} {
-			m := newSim(t, calm, 3, 3)
+			m := newSim(t, defaultSettings, 3, 3)
 			if dead != "" {
-				m.node("a", dead).off = true
+				m.node("a", dead).stopped = true
 				m.run(2 * time.Second)
 			}
 			n := m.node("a", name)
-			m.start(n, calm)
+			m.start(n, defaultSettings)
 			if n.Snapshot().Complete() {
 				t.Errorf("%s: complete at the start", name)
 			}
-			m.run(2 * calm.Interval)
+			m.run(2 * defaultSettings.Interval)
 			if dead == "" != n.Snapshot().Complete() {
 				t.Errorf("%s: complete %t after two intervals, dead %q", name, n.Snapshot().Complete(), dead)
 			}
-			m.run(4 * calm.Interval)
+			m.run(4 * defaultSettings.Interval)
 			if !n.Snapshot().Complete() {
 				t.Errorf("%s: not complete, dead %q: %+v", name, dead, n.Snapshot().Links)
 			}
