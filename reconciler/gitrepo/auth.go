@@ -17,8 +17,8 @@ import (
 // Auth is the login for the remote repositories of one host. Files are read at every use, so a
 // token can be rotated in place.
 type Auth struct {
-	// Host is host or host:port of the only server that receives the login. Empty means none.
-	// Repositories and redirects can name other servers.
+	// Host is the host or host:port of the only server that receives the login, because
+	// repositories and redirects can name other servers. Empty means none.
 	Host           string
 	Username       string // HTTPS; with a token most servers accept any name
 	Password       string // HTTPS password or token
@@ -28,17 +28,17 @@ type Auth struct {
 	SSHKeyPassword string // of an encrypted key
 }
 
-// HostOf returns the server of a repository address, as Auth.Host has it; empty for a path.
+// HostOf returns the host of a repository address in the format of Auth.Host; empty for a path.
 func HostOf(address string) string {
 	ep, err := transport.NewEndpoint(address)
 	if err != nil || ep.Protocol == "file" {
 		return ""
 	}
-	return hostOf(ep)
+	return hostPort(ep)
 }
 
-// hostOf returns the host of an address, with the port unless it is the protocol's default.
-func hostOf(ep *transport.Endpoint) string {
+// hostPort returns the host of an address, with the port unless it is the protocol's default.
+func hostPort(ep *transport.Endpoint) string {
 	host := strings.ToLower(ep.Host)
 	defaults := map[string]int{"https": 443, "http": 80, "ssh": 22}
 	if ep.Port == 0 || ep.Port == defaults[ep.Protocol] {
@@ -50,18 +50,18 @@ func hostOf(ep *transport.Endpoint) string {
 // method returns the login for an address; nil = use the login of the URL, if any. A password is
 // not sent over http.
 func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
-	own := a.Host != "" && strings.EqualFold(a.Host, hostOf(ep))
+	matchesHost := a.Host != "" && strings.EqualFold(a.Host, hostPort(ep))
 	switch ep.Protocol {
 	case "http", "https":
 		password := a.Password
-		if own && a.PasswordFile != "" {
+		if matchesHost && a.PasswordFile != "" {
 			raw, err := os.ReadFile(a.PasswordFile)
 			if err != nil {
 				return nil, fmt.Errorf("read git token: %w", err)
 			}
 			password = strings.TrimSpace(string(raw))
 		}
-		if !own || password == "" && a.Username == "" {
+		if !matchesHost || password == "" && a.Username == "" {
 			return nil, nil
 		}
 		if ep.Protocol == "http" {
@@ -73,8 +73,8 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 		}
 		return &http.BasicAuth{Username: username, Password: password}, nil
 	case "ssh":
-		if a.SSHKeyFile != "" && !own {
-			return nil, fmt.Errorf("the SSH key %s is for %s and not for %s: set HAWSER_GIT_HOST=%[3]s if it is", a.SSHKeyFile, cmp.Or(a.Host, "no host"), hostOf(ep))
+		if a.SSHKeyFile != "" && !matchesHost {
+			return nil, fmt.Errorf("the SSH key %s is for %s and not for %s: set HAWSER_GIT_HOST=%[3]s if it is", a.SSHKeyFile, cmp.Or(a.Host, "no host"), hostPort(ep))
 		}
 		if a.SSHKeyFile == "" {
 			if os.Getenv("SSH_AUTH_SOCK") == "" {
@@ -105,20 +105,21 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	}
 }
 
-// loginHint returns what to add to an error of a server that wants a login: the login is for
-// another host.
+// loginHint returns a suffix for the error of a server that requires a login, if the configured
+// password is for another host; otherwise empty.
 func (a Auth) loginHint(ep *transport.Endpoint, err error) string {
 	refused := errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrAuthorizationFailed)
-	if !refused || a.Password == "" && a.PasswordFile == "" || strings.EqualFold(a.Host, hostOf(ep)) {
+	noPassword := a.Password == "" && a.PasswordFile == ""
+	if !refused || noPassword || strings.EqualFold(a.Host, hostPort(ep)) {
 		return ""
 	}
 	if a.Host == "" {
-		return fmt.Sprintf(" (the token is sent to no host that a clone names: set HAWSER_GIT_HOST=%s if it is for this one)", hostOf(ep))
+		return fmt.Sprintf(" (the token is sent to no host that a clone names: set HAWSER_GIT_HOST=%s if it is for this one)", hostPort(ep))
 	}
 	return fmt.Sprintf(" (the token is for %s alone)", a.Host)
 }
 
-// secrets returns texts that messages must not contain.
+// secrets returns the passwords that messages must not contain. Some may be empty.
 func (a Auth) secrets(ep *transport.Endpoint, method transport.AuthMethod) []string {
 	out := []string{a.Password, ep.Password, a.SSHKeyPassword}
 	if basic, ok := method.(*http.BasicAuth); ok {

@@ -13,24 +13,23 @@ import (
 
 const password = "s3cret-of-the-test"
 
-// TestLoginGoesToOneHost: the login is sent to the host that it is for, over https, and to
-// no other server.
+// TestLoginGoesToOneHost checks that only Auth.Host receives the login, over https.
 func TestLoginGoesToOneHost(t *testing.T) {
 	t.Parallel()
-	var heard atomic.Pointer[string]
-	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var receivedLogin atomic.Pointer[string]
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, pass, _ := r.BasicAuth()
 		text := user + ":" + pass
-		heard.Store(&text)
+		receivedLogin.Store(&text)
 		http.Error(w, "log in, "+pass, http.StatusUnauthorized)
 	})
-	plain, tls := httptest.NewServer(answer), httptest.NewTLSServer(answer)
+	plain, tls := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	t.Cleanup(plain.Close)
 	t.Cleanup(tls.Close)
-	away := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	redirector := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, tls.URL+r.URL.String(), http.StatusFound)
 	}))
-	t.Cleanup(away.Close)
+	t.Cleanup(redirector.Close)
 	hostOf := func(address string) string {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -39,19 +38,19 @@ func TestLoginGoesToOneHost(t *testing.T) {
 		return u.Host
 	}
 	tests := []struct {
-		name, address, host string
-		heard, message      string
+		name, address, host    string
+		receivedLogin, message string
 	}{
 		{"its host", tls.URL, hostOf(tls.URL), "git:" + password, "authentication required"},
 		{"no host", tls.URL, "", ":", "HAWSER_GIT_HOST=" + hostOf(tls.URL)},
 		{"another host", tls.URL, "git.example.org", ":", "the token is for git.example.org alone"},
-		{"another port", tls.URL, hostOf(away.URL), ":", "the token is for " + hostOf(away.URL) + " alone"},
+		{"another port", tls.URL, hostOf(redirector.URL), ":", "the token is for " + hostOf(redirector.URL) + " alone"},
 		{"http", plain.URL, hostOf(plain.URL), "", "use an https address"},
 		{"http, not its host", plain.URL, "git.example.org", ":", "alone"},
-		{"a redirect", away.URL, hostOf(away.URL), ":", ""},
+		{"a redirect", redirector.URL, hostOf(redirector.URL), ":", ""},
 	}
 	for _, tt := range tests {
-		heard.Store(nil)
+		receivedLogin.Store(nil)
 		s, err := gitrepo.Open(gitrepo.Config{URL: tt.address + "/net.git", Auth: gitrepo.Auth{Host: tt.host, Password: password}})
 		if err != nil {
 			t.Fatal(err)
@@ -61,11 +60,11 @@ func TestLoginGoesToOneHost(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.message)
 		}
 		have := ""
-		if p := heard.Load(); p != nil {
+		if p := receivedLogin.Load(); p != nil {
 			have = *p
 		}
-		if have != tt.heard {
-			t.Errorf("%s: the server heard %q, want %q", tt.name, have, tt.heard)
+		if have != tt.receivedLogin {
+			t.Errorf("%s: the server heard %q, want %q", tt.name, have, tt.receivedLogin)
 		}
 	}
 }

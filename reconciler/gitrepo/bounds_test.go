@@ -30,7 +30,7 @@ type pack struct {
 	count uint32
 }
 
-// add adds an object, and returns its offset. size goes into the header, base follows the header.
+// add adds an object and returns its offset. The header has size; base follows the header.
 func (p *pack) add(kind byte, size uint64, base, content []byte) (offset int) {
 	const header = 12
 	offset = header + p.Len()
@@ -54,7 +54,7 @@ func (p *pack) add(kind byte, size uint64, base, content []byte) (offset int) {
 	return offset
 }
 
-// finish returns the pack. count goes into its header.
+// finish returns the pack with count in its header.
 func (p *pack) finish(count uint32) []byte {
 	out := []byte("PACK")
 	out = binary.BigEndian.AppendUint32(out, 2)
@@ -64,7 +64,7 @@ func (p *pack) finish(count uint32) []byte {
 	return append(out, sum[:]...)
 }
 
-// delta is a delta for a base of one byte, with a result of a size.
+// delta returns a delta for a base of one byte. result is the size of its result.
 func delta(result uint64) []byte {
 	out := binary.AppendUvarint([]byte{1}, result)
 	return append(out, 0x90, 1) // copies the byte
@@ -80,8 +80,8 @@ func encodeOffset(distance int) []byte {
 	return out
 }
 
-// TestHostilePacks: a pack that would fill memory or disk is refused by the sizes in its headers,
-// and a malformed one is an error. Neither leaves a file, and the next commit is fetched.
+// TestHostilePacks checks that a fetch rejects a pack whose headers exceed a limit, and a malformed
+// pack. Neither leaves a file, and the next commit is fetched.
 func TestHostilePacks(t *testing.T) {
 	t.Parallel()
 	const bound = " are fetched"
@@ -149,10 +149,10 @@ func checkHostile(t *testing.T, raw []byte, unusable bool, want string) {
 		select {
 		case <-hostile:
 			_, _ = fmt.Fprint(w, "0008NAK\n")
-			for rest := raw; len(rest) > 0; {
-				n := min(len(rest), 60_000)
-				_, _ = fmt.Fprintf(w, "%04x\x01%s", n+5, rest[:n])
-				rest = rest[n:]
+			for remaining := raw; len(remaining) > 0; {
+				n := min(len(remaining), 60_000)
+				_, _ = fmt.Fprintf(w, "%04x\x01%s", n+5, remaining[:n])
+				remaining = remaining[n:]
 			}
 			_, _ = fmt.Fprint(w, "0000")
 		default:
@@ -189,7 +189,7 @@ func checkHostile(t *testing.T, raw []byte, unusable bool, want string) {
 	}
 }
 
-// TestEndlessPack: a fetch ends at its bound, and leaves no file.
+// TestEndlessPack checks that a fetch fails at its limit and leaves no file.
 func TestEndlessPack(t *testing.T) {
 	t.Parallel()
 	dir, url := serve(t)
@@ -213,7 +213,7 @@ func TestEndlessPack(t *testing.T) {
 	}
 }
 
-// TestLocalBombs: objects of a repository on this machine are measured before they are read.
+// TestLocalBombs checks that the size of an object on this machine is checked before it is read.
 func TestLocalBombs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -242,7 +242,7 @@ func TestLocalBombs(t *testing.T) {
 	}
 }
 
-// putPack puts a pack into a repository, with an index of one object: git would not index it.
+// putPack writes a pack into a repository, with an index of one object. git would not index it.
 func putPack(t *testing.T, work string, raw []byte, hash string, offset int) {
 	t.Helper()
 	name := fmt.Sprintf(".git/objects/pack/pack-%x", raw[len(raw)-20:])

@@ -15,7 +15,7 @@ import (
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// git runs the real git, so that what the package writes is judged by it.
+// git runs the git program, and returns its output.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
@@ -79,7 +79,7 @@ func head(t *testing.T, s *gitrepo.Store, branch string) gitrepo.Hash {
 	return hash
 }
 
-// serve makes a bare repository, and returns it with its HTTP address.
+// serve creates a bare repository. It returns the path and the HTTP address.
 func serve(t *testing.T) (dir, url string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "set.git")
@@ -99,8 +99,8 @@ func serveAt(t *testing.T, dir string) (url string) {
 	return srv.URL + "/" + filepath.Base(dir)
 }
 
-// eachKind runs a test on a work tree, a bare repository and one over HTTP. push
-// pushes commits of the work tree to the repository under test
+// eachKind runs a test on a work tree, a bare repository and a repository over HTTP. push pushes
+// commits of the work tree to the repository under test.
 func eachKind(t *testing.T, run func(t *testing.T, work, url string, push func(args ...string))) {
 	t.Run("work tree", func(t *testing.T) {
 		t.Parallel()

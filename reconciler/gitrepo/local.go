@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	lockWait = 2 * time.Second       // how long to wait for another process's lock of a branch
-	lockPoll = 10 * time.Millisecond // between two tries
+	lockTimeout      = 2 * time.Second       // for another process to release a branch's lock
+	lockPollInterval = 10 * time.Millisecond // between two attempts
 )
 
 // local is a repository on this machine.
 type local struct {
-	path  string // what the user wrote: a work tree, a folder in it, or a git folder
-	named bool   // as Config.Named
-	dirs  gitDirs
-	store *bounded
+	path      string // from the user: a work tree, a folder in it, or a git folder
+	allowBare bool   // as Config.Named
+	dirs      gitDirs
+	store     *boundedStorage
 }
 
 // gitDirs are the folders of a repository (gitrepository-layout(5)).
@@ -37,16 +37,16 @@ type gitDirs struct {
 	work   string // top of the work tree; empty for a bare repository
 }
 
-// locate finds the repository that holds path, as git does: the nearest .git on the way
-// up. Anyone can commit the files of a bare repository, so only a path that a user named
-// is one (as with git's safe.bareRepository=explicit). The folder "." names nothing inside
-// a work tree, because it is the default of --repo.
-func locate(path string, named bool) (gitDirs, error) {
+// locate finds the repository that contains path, as git does: it uses the nearest .git in path
+// and its parents. Anyone can commit the files of a bare repository. So path is a bare repository
+// only if a user named it (as with git's safe.bareRepository=explicit). The path "." is never a
+// bare repository inside a work tree, because it is the default of --repo.
+func locate(path string, allowBare bool) (gitDirs, error) {
 	start, err := filepath.Abs(path)
 	if err != nil {
 		return gitDirs{}, fmt.Errorf("find the repository of %s: %w", path, err)
 	}
-	bare := named && isGitDir(start) && filepath.Base(start) != ".git"
+	bare := allowBare && isGitDir(start) && filepath.Base(start) != ".git"
 	for dir := start; ; dir = filepath.Dir(dir) {
 		dot := filepath.Join(dir, ".git")
 		git, err := gitDirAt(dot)
@@ -54,29 +54,29 @@ func locate(path string, named bool) (gitDirs, error) {
 			return gitDirs{}, err
 		}
 		if git != "" && (dir == start || !bare || filepath.Clean(path) == ".") {
-			if err := notPlanted(dir); err != nil {
+			if err := checkNotEmbedded(dir); err != nil {
 				return gitDirs{}, err
 			}
-			return withCommon(gitDirs{git: git, work: dir})
+			return resolveCommonDir(gitDirs{git: git, work: dir})
 		}
 		if dir != filepath.Dir(dir) {
 			continue
 		}
 		if bare {
-			return withCommon(gitDirs{git: start})
+			return resolveCommonDir(gitDirs{git: start})
 		}
 		return gitDirs{}, fmt.Errorf("%s: %w (git init makes one)", path, ErrNoRepository)
 	}
 }
 
-// gitDirAt returns the git folder that dot, a path that ends in .git, is or names; empty
-// if absent. A file may not name a folder inside a work tree: a commit can contain
-// that folder.
+// gitDirAt returns the git folder at dot, a path that ends in .git, or the git folder that the file
+// dot names; empty if absent. It is an error if the file names a folder inside a work tree, because
+// a commit can contain that folder.
 func gitDirAt(dot string) (string, error) {
 	if isGitDir(dot) {
 		return dot, nil
 	}
-	raw, err := readSmall(dot)
+	raw, err := readSmallFile(dot)
 	if err != nil {
 		return "", nil
 	}
@@ -84,7 +84,7 @@ func gitDirAt(dot string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	target, err = filepath.EvalSymlinks(absolute(filepath.Dir(dot), target))
+	target, err = filepath.EvalSymlinks(absolutePath(filepath.Dir(dot), target))
 	if err != nil {
 		return "", fmt.Errorf("open the repository that %s names: %w", dot, err)
 	}
@@ -105,33 +105,33 @@ func gitDirAt(dot string) (string, error) {
 	return target, nil
 }
 
-// notPlanted refuses a work tree in a folder whose files the repository around it has
-// committed. git never checks out a .git, and records a repository inside a work tree as
-// a submodule: such a .git came with a build or an archive.
-func notPlanted(dir string) error {
+// checkNotEmbedded returns an error if an outer repository has committed the files of the work
+// tree dir. git never checks out a .git, and records a repository inside a work tree as a
+// submodule. So a .git in dir came with a build or an archive.
+func checkNotEmbedded(dir string) error {
 	for top := filepath.Dir(dir); top != filepath.Dir(top); top = filepath.Dir(top) {
 		git, err := gitDirAt(filepath.Join(top, ".git"))
 		if err != nil || git == "" {
 			continue
 		}
-		dirs, err := withCommon(gitDirs{git: git, work: top})
+		dirs, err := resolveCommonDir(gitDirs{git: git, work: top})
 		if err != nil {
 			return err
 		}
 		store, err := openStorage(dirs)
 		if err != nil {
-			return nil // it has no commit that this program reads
+			return nil // Hawser reads no commit of this repository
 		}
-		head, err := resolve(store, plumbing.HEAD)
+		head, err := resolveRef(store, plumbing.HEAD)
 		if err != nil {
 			return nil
 		}
-		below, err := filepath.Rel(top, dir)
+		relPath, err := filepath.Rel(top, dir)
 		if err != nil {
 			return err
 		}
 		s := &Store{name: top, backend: &local{dirs: dirs, store: store}}
-		entry, err := s.lookup(head, filepath.ToSlash(below))
+		entry, err := s.lookup(head, filepath.ToSlash(relPath))
 		if err == nil && entry.Mode == filemode.Dir {
 			return fmt.Errorf("%s is inside the work tree %s, whose commits contain the files of that folder: remove it, "+
 				"or name the repository with --repo", filepath.Join(dir, ".git"), top)
@@ -141,17 +141,17 @@ func notPlanted(dir string) error {
 	return nil
 }
 
-// maxSmall bounds files of a git folder that are a line long, in bytes.
-const maxSmall = 64 << 10
+// maxSmallFile is the maximum size of a file in a git folder that has one line, in bytes.
+const maxSmallFile = 64 << 10
 
-// readSmall reads a regular file of a git folder.
-func readSmall(path string) ([]byte, error) {
+// readSmallFile reads a regular file of at most maxSmallFile bytes.
+func readSmallFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxSmall {
-		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxSmall)
+	if !info.Mode().IsRegular() || info.Size() > maxSmallFile {
+		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxSmallFile)
 	}
 	return os.ReadFile(path)
 }
@@ -165,7 +165,7 @@ func isGitDir(dir string) bool {
 	return true
 }
 
-func withCommon(d gitDirs) (gitDirs, error) {
+func resolveCommonDir(d gitDirs) (gitDirs, error) {
 	raw, err := os.ReadFile(filepath.Join(d.git, "commondir"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -173,21 +173,21 @@ func withCommon(d gitDirs) (gitDirs, error) {
 	case err != nil:
 		return d, fmt.Errorf("open git folder %s: %w", d.git, err)
 	default:
-		d.common = absolute(d.git, strings.TrimSpace(string(raw)))
+		d.common = absolutePath(d.git, strings.TrimSpace(string(raw)))
 	}
 	return d, nil
 }
 
-func absolute(base, path string) string {
+func absolutePath(base, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(base, path)
 }
 
-// sync opens the repository again, to see packs that another process wrote since.
+// sync opens the repository again, to see new packs of other processes.
 func (l *local) sync(context.Context, []string) error {
-	dirs, err := locate(l.path, l.named)
+	dirs, err := locate(l.path, l.allowBare)
 	if err != nil {
 		return err
 	}
@@ -206,17 +206,17 @@ func (l *local) objects() storage.Storer {
 	return l.store
 }
 
-func (l *local) ref(branch string) plumbing.ReferenceName {
+func (l *local) branchRef(branch string) plumbing.ReferenceName {
 	return plumbing.NewBranchReferenceName(branch)
 }
 
-func (l *local) candidates(name string) []plumbing.ReferenceName {
+func (l *local) candidateRefs(name string) []plumbing.ReferenceName {
 	return []plumbing.ReferenceName{
-		l.ref(name), plumbing.ReferenceName("refs/remotes/" + name), plumbing.NewRemoteReferenceName(remoteName, name),
+		l.branchRef(name), plumbing.ReferenceName("refs/remotes/" + name), plumbing.NewRemoteReferenceName(remoteName, name),
 	}
 }
 
-func (l *local) seen() (storer.ReferenceIter, error) { return l.store.IterReferences() }
+func (l *local) listRefs() (storer.ReferenceIter, error) { return l.store.IterReferences() }
 
 // remotes returns the repository's remotes. Relative paths are resolved against the
 // repository, as git does.
@@ -236,7 +236,7 @@ func (l *local) remotes() ([]Remote, error) {
 			if base == "" {
 				base = l.dirs.common
 			}
-			address = absolute(base, address)
+			address = absolutePath(base, address)
 		}
 		out = append(out, Remote{Name: name, URL: address})
 	}
@@ -247,39 +247,38 @@ func (l *local) remoteHead(ctx context.Context, branch string) (Hash, error) {
 	if err := l.sync(ctx, nil); err != nil {
 		return Hash{}, err
 	}
-	hash, err := resolve(l.store, l.ref(branch))
+	hash, err := resolveRef(l.store, l.branchRef(branch))
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
 		return Hash{}, nil
 	}
 	return hash, err
 }
 
-// advance follows git's own protocol for a loose ref: create <ref>.lock, which
-// only one process can, compare, write, rename. go-git's compare-and-set locks
-// in a way that git does not honour.
+// advance uses git's protocol for a loose ref: create <ref>.lock, which only one process can do,
+// compare, write, rename. git does not honour the locks of go-git's compare-and-set.
 func (l *local) advance(ctx context.Context, branch string, from, to Hash) error {
-	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.ref(branch).String()))
+	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.branchRef(branch).String()))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	lock, err := takeLock(ctx, path+".lock")
+	lock, err := acquireLock(ctx, path+".lock")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(lock.Name()) }() // gone already after the rename
-	err = l.compare(branch, from)
+	defer func() { _ = os.Remove(lock.Name()) }() // fails after the rename
+	err = l.checkRef(branch, from)
 	if err == nil {
 		_, err = fmt.Fprintln(lock, to)
 	}
 	if err := errors.Join(err, lock.Close()); err != nil {
 		return err
 	}
-	removeEmpty(path) // git leaves the folder of a deleted branch
+	removeEmptyDirs(path) // git leaves the folder of a deleted branch
 	return os.Rename(lock.Name(), path)
 }
 
-// removeEmpty removes the folders below a path, and the one at the path, that have no files.
-func removeEmpty(path string) {
+// removeEmptyDirs removes the folder at path and the folders below it if they contain no files.
+func removeEmptyDirs(path string) {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return
 	}
@@ -289,27 +288,27 @@ func removeEmpty(path string) {
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			removeEmpty(filepath.Join(path, e.Name()))
+			removeEmptyDirs(filepath.Join(path, e.Name()))
 		}
 	}
 	_ = os.Remove(path) // fails if it has a file
 }
 
-func (l *local) compare(branch string, from Hash) error {
-	have, err := resolve(l.store, l.ref(branch))
+func (l *local) checkRef(branch string, from Hash) error {
+	current, err := resolveRef(l.store, l.branchRef(branch))
 	if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
 		return err
 	}
-	if have != from {
+	if current != from {
 		return ErrRefChanged
 	}
 	return nil
 }
 
-func takeLock(ctx context.Context, path string) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+func acquireLock(ctx context.Context, path string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	tick := time.NewTicker(lockPoll)
+	tick := time.NewTicker(lockPollInterval)
 	defer tick.Stop()
 	for {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -324,7 +323,7 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// checkedOut looks at the HEAD of the main work tree and of all linked ones.
+// checkedOut compares the branch with HEAD of the main work tree and of all linked ones.
 func (l *local) checkedOut(branch string) (bool, error) {
 	conf, err := l.store.Config()
 	if err != nil {
@@ -342,15 +341,15 @@ func (l *local) checkedOut(branch string) (bool, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, fmt.Errorf("read %s: %w", head, err)
 		}
-		if strings.TrimSpace(string(raw)) == "ref: "+l.ref(branch).String() {
+		if strings.TrimSpace(string(raw)) == "ref: "+l.branchRef(branch).String() {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// resolve follows symbolic references to a commit.
-func resolve(st storage.Storer, name plumbing.ReferenceName) (Hash, error) {
+// resolveRef returns the hash of a ref. It follows symbolic refs.
+func resolveRef(st storage.Storer, name plumbing.ReferenceName) (Hash, error) {
 	ref, err := storer.ResolveReference(st, name)
 	if err != nil {
 		return Hash{}, err

@@ -67,9 +67,10 @@ func TestLinkedWorkTree(t *testing.T) {
 	}
 }
 
-// watching starts the watch of a repository that may have changed. It returns the channel of
-// changes, and a function that ends the watch.
-func watching(t *testing.T, s *gitrepo.Store, polls func(error)) (changed <-chan struct{}, end func()) {
+// startWatch starts Watch. It returns the channel of changes, and a function that stops the watch.
+func startWatch(
+	t *testing.T, s *gitrepo.Store, onPolling func(error),
+) (changed <-chan struct{}, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	tokens, done := make(chan struct{}, 1), make(chan struct{})
@@ -80,9 +81,9 @@ func watching(t *testing.T, s *gitrepo.Store, polls func(error)) (changed <-chan
 			case tokens <- struct{}{}:
 			default:
 			}
-		}, polls)
+		}, onPolling)
 	}()
-	<-tokens // the watch stands
+	<-tokens // Watch has started
 	return tokens, func() { cancel(); <-done }
 }
 
@@ -90,40 +91,41 @@ func TestWatchSeesCommit(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
 	commitFile(t, work, "f", "one")
-	changed, end := watching(t, open(t, work), func(err error) { t.Log(err) })
-	defer end()
+	changed, stop := startWatch(t, open(t, work), func(err error) { t.Log(err) })
+	defer stop()
 	commitFile(t, work, "f", "two")
 	wait(t, changed, "a commit")
 	git(t, work, "branch", "-f", "deep/er/branch")
 	wait(t, changed, "a branch in a new folder")
 }
 
-// TestWatchPolls has no instance of inotify at first.
+// TestWatchPolls checks that Watch polls without an inotify instance, and later uses inotify.
 func TestWatchPolls(t *testing.T) {
 	t.Parallel()
 	if !inotifytest.RunIsolated(t) {
 		return
 	}
-	give := inotifytest.Exhaust(t)
+	releaseInstances := inotifytest.Exhaust(t)
 	work := workTree(t)
 	commitFile(t, work, "f", "one")
-	var told []error
-	changed, end := watching(t, open(t, work), func(err error) { told = append(told, err) })
+	var pollErrors []error
+	onPolling := func(err error) { pollErrors = append(pollErrors, err) }
+	changed, stop := startWatch(t, open(t, work), onPolling)
 	commitFile(t, work, "f", "two")
 	wait(t, changed, "a commit")
 	git(t, work, "branch", "-f", "deep/er/branch")
 	wait(t, changed, "a branch in a new folder")
 	git(t, work, "pack-refs", "--all")
 	wait(t, changed, "packed refs")
-	give()
+	releaseInstances()
 	for inotifytest.Instances(t) != 1 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	wait(t, changed, "the first look with a watch")
+	wait(t, changed, "the first event after inotify was available")
 	commitFile(t, work, "f", "three")
 	wait(t, changed, "an inotify event for a commit")
-	end()
-	if len(told) != 1 || !errors.Is(told[0], syscall.EMFILE) {
-		t.Errorf("errors %v", told)
+	stop()
+	if len(pollErrors) != 1 || !errors.Is(pollErrors[0], syscall.EMFILE) {
+		t.Errorf("errors %v", pollErrors)
 	}
 }

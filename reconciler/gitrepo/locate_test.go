@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TestDiscovery: a folder finds the repository that git finds, and never a repository
-// that a commit can contain.
+// TestDiscovery checks that a path resolves to the repository that git finds, and never to a
+// repository that a commit can contain.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	top := workTree(t)
@@ -48,7 +48,7 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
-	// At the top, next to the topology, and in a folder between them.
+	// The top folder, the folder of the topology, and a folder between them.
 	for _, dir := range []string{"", "net/envs", "net"} {
 		forge(dir)
 	}
@@ -57,14 +57,14 @@ func TestDiscovery(t *testing.T) {
 	finds(filepath.Join(top, "net/envs"), false, honest)
 	finds(filepath.Join(top, ".git"), true, honest)
 	git(t, top, "worktree", "add", "-q", filepath.Join(t.TempDir(), "linked"), "-b", "linked")
-	// A user may name a bare repository that lies in a work tree.
+	// A user may name a bare repository inside a work tree.
 	finds(filepath.Join(top, "net"), true, git(t, top, "rev-parse", "HEAD~1"))
 
-	// A file .git may name a repository elsewhere, and not one in a work tree.
+	// A file .git may name a repository outside of a work tree only.
 	put(t, top, "data/.git", "gitdir: ../net\n")
 	refuses(filepath.Join(top, "data"), false, "inside the work tree")
 	refuses(filepath.Join(top, "data"), true, "inside the work tree")
-	// Nor does a folder .git count whose files the repository around it has.
+	// A folder .git is refused if the outer repository has its files.
 	if err := errors.Join(os.Remove(filepath.Join(top, "data/.git")), os.CopyFS(filepath.Join(top, "data/.git"), os.DirFS(evil))); err != nil {
 		t.Fatal(err)
 	}
@@ -76,17 +76,17 @@ func TestDiscovery(t *testing.T) {
 	git(t, top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", evil, "module")
 	git(t, top, "commit", "-q", "-m", "submodule")
 	finds(filepath.Join(top, "module"), false, honest)
-	apart := t.TempDir()
-	git(t, apart, "clone", "-q", "--separate-git-dir", filepath.Join(apart, "git"), evil, filepath.Join(apart, "work"))
-	finds(filepath.Join(apart, "work"), false, honest)
-	// Without a .git only a path that is named is bare.
+	gitDirParent := t.TempDir()
+	git(t, gitDirParent, "clone", "-q", "--separate-git-dir", filepath.Join(gitDirParent, "git"), evil, filepath.Join(gitDirParent, "work"))
+	finds(filepath.Join(gitDirParent, "work"), false, honest)
+	// Without a .git, only a named path is a bare repository.
 	refuses(evil, false, "not in a git repository")
 	finds(evil, true, honest)
 	refuses(filepath.Join(evil, "refs"), true, "not in a git repository")
 }
 
-// TestDefaultNamesNothing: the folder "." is the default of --repo, so that it does not
-// name a bare repository inside a work tree.
+// TestDefaultNamesNothing checks that ".", the default of --repo, is not a bare repository inside a
+// work tree.
 func TestDefaultNamesNothing(t *testing.T) {
 	top := workTree(t)
 	honest := commitFile(t, top, "net/clusterset.yaml", "honest")

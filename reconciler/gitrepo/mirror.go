@@ -25,23 +25,23 @@ import (
 
 const (
 	remoteName = "origin"
-	// maxSilence is the default time without a byte from a server that ends a transfer. A
-	// transfer with progress may take any time.
-	maxSilence = 2 * time.Minute
+	// defaultIdleTimeout is the default time without a byte from the server after which a transfer
+	// fails. The total time of a transfer is not limited.
+	defaultIdleTimeout = 2 * time.Minute
 )
 
 // mirror is the local copy of a remote repository's branches.
 type mirror struct {
-	auth    Auth
-	silence time.Duration
-	limit   int64 // bytes of a pack
-	at      *transport.Endpoint
-	store   *bounded
-	remote  *git.Remote
-	depth   int
-	folder  string                // of a mirror on disk; empty = it is in memory
-	refs    []*plumbing.Reference // of the remote repository, as last asked for
-	// unusable has the commits that are not fetched again, by branch.
+	auth          Auth
+	idleTimeout   time.Duration
+	maxFetchBytes int64 // bytes of a pack
+	endpoint      *transport.Endpoint
+	store         *boundedStorage
+	remote        *git.Remote
+	depth         int
+	dir           string                // of a mirror on disk; empty = it is in memory
+	refs          []*plumbing.Reference // of the remote repository, as last listed
+	// unusable contains the commits that are not fetched again, by branch.
 	unusable map[string]*UnusableBranch
 }
 
@@ -57,15 +57,15 @@ func (u *UnusableBranch) Error() string {
 }
 func (u *UnusableBranch) Unwrap() error { return u.Err }
 
-func newMirror(cfg Config, at *transport.Endpoint) (*mirror, error) {
-	m := &mirror{auth: cfg.Auth, silence: cmp.Or(cfg.Silence, maxSilence), limit: cmp.Or(cfg.MaxFetch, maxFetch), at: at, depth: cfg.Depth, folder: cfg.Cache, unusable: map[string]*UnusableBranch{}}
+func newMirror(cfg Config, endpoint *transport.Endpoint) (*mirror, error) {
+	m := &mirror{auth: cfg.Auth, idleTimeout: cmp.Or(cfg.Silence, defaultIdleTimeout), maxFetchBytes: cmp.Or(cfg.MaxFetch, maxFetch), endpoint: endpoint, depth: cfg.Depth, dir: cfg.Cache, unusable: map[string]*UnusableBranch{}}
 	var store storage.Storer = memory.NewStorage()
 	if cfg.Cache != "" {
 		if err := os.MkdirAll(cfg.Cache, 0o700); err != nil {
 			return nil, fmt.Errorf("make cache folder: %w", err)
 		}
 		objects := cache.NewObjectLRU(cacheSize)
-		store = &packed{Storage: filesystem.NewStorage(osfs.New(cfg.Cache), objects), objects: filepath.Join(cfg.Cache, "objects")}
+		store = &packedStorage{Storage: filesystem.NewStorage(osfs.New(cfg.Cache), objects), objectsDir: filepath.Join(cfg.Cache, "objects")}
 		if err := m.removePartial(); err != nil {
 			return nil, err
 		}
@@ -73,19 +73,19 @@ func newMirror(cfg Config, at *transport.Endpoint) (*mirror, error) {
 	if _, err := git.Init(store, nil); err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return nil, fmt.Errorf("make mirror in %q: %w", cfg.Cache, err)
 	}
-	m.store = &bounded{Storer: store}
+	m.store = &boundedStorage{Storer: store}
 	m.remote = git.NewRemote(m.store, &config.RemoteConfig{Name: remoteName, URLs: []string{cfg.URL}})
 	return m, nil
 }
 
-// removePartial removes packs that a broken transfer left in the mirror's folder, which has
-// no other user.
+// removePartial removes the packs of interrupted transfers. No other process uses the mirror's
+// folder.
 func (m *mirror) removePartial() error {
-	if m.folder == "" {
+	if m.dir == "" {
 		return nil
 	}
-	left, err := filepath.Glob(filepath.Join(m.folder, "objects", "pack", "tmp_*"))
-	for _, file := range left {
+	partial, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "tmp_*"))
+	for _, file := range partial {
 		err = errors.Join(err, os.Remove(file))
 	}
 	if err != nil {
@@ -96,15 +96,15 @@ func (m *mirror) removePartial() error {
 
 func (m *mirror) objects() storage.Storer { return m.store }
 
-func (m *mirror) ref(branch string) plumbing.ReferenceName {
+func (m *mirror) branchRef(branch string) plumbing.ReferenceName {
 	return plumbing.NewRemoteReferenceName(remoteName, branch)
 }
 
-func (m *mirror) candidates(name string) []plumbing.ReferenceName {
-	return []plumbing.ReferenceName{m.ref(name)}
+func (m *mirror) candidateRefs(name string) []plumbing.ReferenceName {
+	return []plumbing.ReferenceName{m.branchRef(name)}
 }
 
-func (m *mirror) seen() (storer.ReferenceIter, error) {
+func (m *mirror) listRefs() (storer.ReferenceIter, error) {
 	return storer.NewReferenceSliceIter(m.refs), nil
 }
 
@@ -115,7 +115,7 @@ func (m *mirror) watch(ctx context.Context, _ func(), _ func(error)) { <-ctx.Don
 // sync reads the hashes of the branches and fetches new commits. It accepts rewritten branches
 // and removes deleted ones.
 func (m *mirror) sync(ctx context.Context, branches []string) error {
-	return m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, heard *listener) error {
+	return m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, monitor *transferMonitor) error {
 		heads, err := m.branchHeads(ctx, auth)
 		if err != nil {
 			return err
@@ -125,23 +125,23 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 		}
 		var unusable error
 		for _, branch := range slices.Compact(slices.Sorted(slices.Values(branches))) {
-			want, exists := heads[branch]
-			have, err := resolve(m.store, m.ref(branch))
+			remoteHash, exists := heads[branch]
+			localHash, err := resolveRef(m.store, m.branchRef(branch))
 			if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
 				return err
 			}
-			if !exists || have == want {
+			if !exists || localHash == remoteHash {
 				continue
 			}
-			if bad := m.unusable[branch]; bad == nil || bad.Commit != want {
+			if failed := m.unusable[branch]; failed == nil || failed.Commit != remoteHash {
 				m.unusable[branch] = nil
-				err = m.fetch(ctx, auth, heard, branch)
+				err = m.fetch(ctx, auth, monitor, branch)
 				if errors.Is(err, ErrUnusable) {
-					m.unusable[branch] = &UnusableBranch{Branch: branch, Commit: want, Err: err}
+					m.unusable[branch] = &UnusableBranch{Branch: branch, Commit: remoteHash, Err: err}
 				}
 			}
-			if bad := m.unusable[branch]; bad != nil {
-				unusable = errors.Join(unusable, bad)
+			if failed := m.unusable[branch]; failed != nil {
+				unusable = errors.Join(unusable, failed)
 			} else if err != nil {
 				return err
 			}
@@ -150,12 +150,12 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 	})
 }
 
-// fetch fetches one branch, so that the branch is known if the pack is over a bound.
-func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, heard *listener, branch string) error {
-	heard.reset()
-	spec := config.RefSpec(fmt.Sprintf("+%s:%s", plumbing.NewBranchReferenceName(branch), m.ref(branch)))
-	into := git.NewRemote(&receiver{bounded: m.store, folder: m.folder, limit: m.limit, listener: heard}, m.remote.Config())
-	err := into.FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: heard})
+// fetch fetches one branch. One branch per fetch shows which branch exceeds a limit.
+func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, monitor *transferMonitor, branch string) error {
+	monitor.reset()
+	spec := config.RefSpec(fmt.Sprintf("+%s:%s", plumbing.NewBranchReferenceName(branch), m.branchRef(branch)))
+	receivingRemote := git.NewRemote(&receiver{boundedStorage: m.store, dir: m.dir, maxFetchBytes: m.maxFetchBytes, monitor: monitor}, m.remote.Config())
+	err := receivingRemote.FetchContext(ctx, &git.FetchOptions{RefSpecs: []config.RefSpec{spec}, Auth: auth, Tags: git.NoTags, Force: true, Depth: m.depth, Progress: monitor})
 	if errors.Is(err, git.NoErrAlreadyUpToDate) {
 		return nil
 	}
@@ -165,50 +165,50 @@ func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, heard *li
 	return err
 }
 
-// prune forgets the branches that the remote repository lacks. The name of one can be in the
-// way of a new one, such as team of team/main.
+// prune removes the refs of branches that the remote repository no longer has. Such a ref can
+// conflict with a new branch, such as team with team/main.
 func (m *mirror) prune(heads map[string]Hash) error {
 	refs, err := m.store.IterReferences()
 	if err != nil {
 		return err
 	}
-	var gone []plumbing.ReferenceName
+	var deleted []plumbing.ReferenceName
 	err = refs.ForEach(func(ref *plumbing.Reference) error {
-		branch, ours := strings.CutPrefix(ref.Name().String(), m.ref("").String())
-		if _, exists := heads[branch]; ours && !exists {
-			gone = append(gone, ref.Name())
+		branch, isMirrored := strings.CutPrefix(ref.Name().String(), m.branchRef("").String())
+		if _, exists := heads[branch]; isMirrored && !exists {
+			deleted = append(deleted, ref.Name())
 		}
 		return nil
 	})
-	for _, name := range gone {
+	for _, name := range deleted {
 		err = errors.Join(err, m.store.RemoveReference(name))
 	}
-	if m.folder != "" && len(gone) > 0 {
-		removeEmpty(filepath.Join(m.folder, "refs", "remotes"))
+	if m.dir != "" && len(deleted) > 0 {
+		removeEmptyDirs(filepath.Join(m.dir, "refs", "remotes"))
 	}
 	return err
 }
 
-// exchange calls do with the login. It ends the exchange if the server is silent for too
-// long, and puts what the server said into the error.
-func (m *mirror) exchange(ctx context.Context, do func(context.Context, transport.AuthMethod, *listener) error) error {
-	auth, err := m.auth.method(m.at)
+// exchange calls do with the login. It cancels the context of do if the server sends nothing for
+// idleTimeout. Its error contains the server's messages.
+func (m *mirror) exchange(ctx context.Context, do func(context.Context, transport.AuthMethod, *transferMonitor) error) error {
+	auth, err := m.auth.method(m.endpoint)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	heard := newListener(m.silence, func() { cancel(errSilent{m.silence}) })
-	defer heard.stop()
-	err = do(ctx, auth, heard)
+	monitor := newTransferMonitor(m.idleTimeout, func() { cancel(idleError{m.idleTimeout}) })
+	defer monitor.stop()
+	err = do(ctx, auth, monitor)
 	if err == nil || errors.Is(err, ErrRefChanged) {
 		return err
 	}
-	if cause := context.Cause(ctx); errors.As(cause, &errSilent{}) {
+	if cause := context.Cause(ctx); errors.As(cause, &idleError{}) {
 		err = cause
 	}
-	text := oneLine(err.Error(), maxMessage) + m.auth.loginHint(m.at, err) + heard.text()
-	for _, secret := range m.auth.secrets(m.at, auth) {
+	text := oneLine(err.Error(), maxMessage) + m.auth.loginHint(m.endpoint, err) + monitor.text()
+	for _, secret := range m.auth.secrets(m.endpoint, auth) {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
@@ -216,7 +216,7 @@ func (m *mirror) exchange(ctx context.Context, do func(context.Context, transpor
 	return &exchangeError{text: text, cause: err}
 }
 
-// exchangeError is a failed exchange with a server. Its text has no secret.
+// exchangeError is the error of an exchange with a server. Its text contains no secret.
 type exchangeError struct {
 	text  string
 	cause error
@@ -225,21 +225,22 @@ type exchangeError struct {
 func (e *exchangeError) Error() string { return e.text }
 func (e *exchangeError) Unwrap() error { return e.cause }
 
-// errSilent ends an exchange.
-type errSilent struct{ after time.Duration }
+// idleError is the error of an exchange in which the server sent nothing for timeout.
+type idleError struct{ timeout time.Duration }
 
-func (e errSilent) Error() string {
-	return fmt.Sprintf("the server sent nothing for %s", e.after)
+func (e idleError) Error() string {
+	return fmt.Sprintf("the server sent nothing for %s", e.timeout)
 }
 
 func (m *mirror) remotes() ([]Remote, error) { return nil, nil }
 
 func (m *mirror) remoteHead(ctx context.Context, branch string) (hash Hash, err error) {
-	err = m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, _ *listener) error {
+	list := func(ctx context.Context, auth transport.AuthMethod, _ *transferMonitor) error {
 		heads, err := m.branchHeads(ctx, auth)
 		hash = heads[branch]
 		return err
-	})
+	}
+	err = m.exchange(ctx, list)
 	return hash, err
 }
 
@@ -261,14 +262,14 @@ func (m *mirror) branchHeads(ctx context.Context, auth transport.AuthMethod) (ma
 	return heads, nil
 }
 
-// advance pushes. The server compares the branch with the hash that it advertised. After a
-// refusal, advance reads the branch again to learn whether it moved, because the texts of
-// servers differ.
+// advance pushes a commit to a branch. The server compares the branch with the hash that it
+// advertised. If the server rejects the push, advance reads the branch again to detect a move: the
+// error texts of servers differ.
 func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) error {
 	target := plumbing.NewBranchReferenceName(branch)
 	spec := fmt.Sprintf("%s:%s", to, target)
-	err := m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, heard *listener) error {
-		opts := &git.PushOptions{RemoteName: remoteName, Auth: auth, Atomic: true, RefSpecs: []config.RefSpec{config.RefSpec(spec)}, Progress: heard}
+	err := m.exchange(ctx, func(ctx context.Context, auth transport.AuthMethod, monitor *transferMonitor) error {
+		opts := &git.PushOptions{RemoteName: remoteName, Auth: auth, Atomic: true, RefSpecs: []config.RefSpec{config.RefSpec(spec)}, Progress: monitor}
 		if !from.IsZero() {
 			opts.RequireRemoteRefs = []config.RefSpec{config.RefSpec(fmt.Sprintf("%s:%s", from, target))}
 		}
@@ -285,5 +286,5 @@ func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) erro
 	if err != nil {
 		return err
 	}
-	return m.store.SetReference(plumbing.NewHashReference(m.ref(branch), to))
+	return m.store.SetReference(plumbing.NewHashReference(m.branchRef(branch), to))
 }

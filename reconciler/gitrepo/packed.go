@@ -16,26 +16,26 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// packed is a storage in files whose objects can be measured before they are read. go-git
-// inflates an object, its delta and each base in memory first: a pack of a few kilobytes
-// can hold gigabytes.
-type packed struct {
+// packedStorage is a storage on disk that can check the size of an object before reading it. go-git
+// inflates an object, its delta and each base in memory. A pack of a few kilobytes can inflate to
+// gigabytes.
+type packedStorage struct {
 	*filesystem.Storage
-	objects string // folder
-	packs   []string
-	listed  bool
+	objectsDir  string // folder
+	packs       []string
+	packsListed bool
 }
 
-// maxChain is the longest chain of deltas. git packs at most 250 by default
-// (pack.depth is at most 4095).
-const maxChain = 4095
+// maxDeltaChain is the maximum length of a chain of deltas: the maximum of pack.depth. git's
+// default is 250.
+const maxDeltaChain = 4095
 
-// check returns nil if reading an object takes at most limit bytes for the object itself,
-// and at most maxObject for each base and each delta of it. plumbing.ErrObjectNotFound
-// means that the object is not in this folder.
-func (p *packed) check(hash Hash, limit int64) error {
+// checkSize returns nil if an object has at most limit bytes, and each of its bases and the sum of
+// its deltas at most maxObject bytes. It returns plumbing.ErrObjectNotFound if the object is not in
+// this folder.
+func (p *packedStorage) checkSize(hash Hash, limit int64) error {
 	name := hash.String()
-	f, err := os.Open(filepath.Join(p.objects, name[:2], name[2:]))
+	f, err := os.Open(filepath.Join(p.objectsDir, name[:2], name[2:]))
 	if err == nil {
 		defer func() { _ = f.Close() }()
 		return checkLoose(f, hash, limit)
@@ -43,10 +43,10 @@ func (p *packed) check(hash Hash, limit int64) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for again := range 2 {
-		if !p.listed || again == 1 {
+	for attempt := range 2 {
+		if !p.packsListed || attempt == 1 {
 			// Another process may have packed the objects meanwhile.
-			if err := p.list(); err != nil {
+			if err := p.listPacks(); err != nil {
 				return err
 			}
 		}
@@ -56,7 +56,7 @@ func (p *packed) check(hash Hash, limit int64) error {
 				return err
 			}
 			if found {
-				if again == 1 {
+				if attempt == 1 {
 					p.Reindex()
 				}
 				return checkPacked(pack, offset, hash, limit)
@@ -66,34 +66,34 @@ func (p *packed) check(hash Hash, limit int64) error {
 	return plumbing.ErrObjectNotFound
 }
 
-func (p *packed) list() error {
-	names, err := filepath.Glob(filepath.Join(p.objects, "pack", "pack-*.idx"))
+func (p *packedStorage) listPacks() error {
+	names, err := filepath.Glob(filepath.Join(p.objectsDir, "pack", "pack-*.idx"))
 	if err != nil {
 		return err
 	}
-	p.packs, p.listed = nil, true
+	p.packs, p.packsListed = nil, true
 	for _, name := range names {
 		p.packs = append(p.packs, strings.TrimSuffix(name, ".idx"))
 	}
 	return nil
 }
 
-// checkLoose reads the header of a loose object: its type, a space, its size and a zero.
+// checkLoose checks the size in the header of a loose object: type, space, size, zero byte.
 func checkLoose(f *os.File, hash Hash, limit int64) error {
 	z, err := zlib.NewReader(f)
 	if err != nil {
 		return fmt.Errorf("read object %s: %w", hash, err)
 	}
-	head := make([]byte, 32)
-	n, err := io.ReadFull(z, head)
+	header := make([]byte, 32)
+	n, err := io.ReadFull(z, header)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("read object %s: %w", hash, err)
 	}
 	var kind string
 	var size int64
-	if end := bytes.IndexByte(head[:n], 0); end < 0 {
+	if end := bytes.IndexByte(header[:n], 0); end < 0 {
 		return fmt.Errorf("read object %s: it has no header", hash)
-	} else if _, err := fmt.Sscanf(string(head[:end]), "%s %d", &kind, &size); err != nil {
+	} else if _, err := fmt.Sscanf(string(header[:end]), "%s %d", &kind, &size); err != nil {
 		return fmt.Errorf("read object %s: %w", hash, err)
 	}
 	if size > limit {
@@ -102,7 +102,7 @@ func checkLoose(f *os.File, hash Hash, limit int64) error {
 	return nil
 }
 
-// findOffset looks a hash up in the index of a pack (gitformat-pack(5), version 2).
+// findOffset searches the index of a pack (gitformat-pack(5), version 2) for a hash.
 func findOffset(index string, hash Hash) (offset int64, found bool, err error) {
 	f, err := os.Open(index)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,29 +112,31 @@ func findOffset(index string, hash Hash) (offset int64, found bool, err error) {
 		return 0, false, err
 	}
 	defer func() { _ = f.Close() }()
-	const head, fan = 8, 256 * 4
-	var table [head + fan]byte
+	const headerSize, fanoutSize = 8, 256 * 4
+	var table [headerSize + fanoutSize]byte
 	if _, err := f.ReadAt(table[:], 0); err != nil {
 		return 0, false, fmt.Errorf("read %s: %w", index, err)
 	}
-	if !bytes.Equal(table[:head], []byte{0xff, 't', 'O', 'c', 0, 0, 0, 2}) {
+	if !bytes.Equal(table[:headerSize], []byte{0xff, 't', 'O', 'c', 0, 0, 0, 2}) {
 		return 0, false, fmt.Errorf("read %s: not an index of version 2 (git -c pack.indexVersion=2 repack -ad writes one)", index)
 	}
-	upTo := func(first byte) int64 { return int64(binary.BigEndian.Uint32(table[head+4*int(first):])) }
-	count, low, high := upTo(255), int64(0), upTo(hash[0])
-	if hash[0] > 0 {
-		low = upTo(hash[0] - 1)
+	countUpTo := func(first byte) int64 {
+		return int64(binary.BigEndian.Uint32(table[headerSize+4*int(first):]))
 	}
-	var at int64 = -1
+	count, low, high := countUpTo(255), int64(0), countUpTo(hash[0])
+	if hash[0] > 0 {
+		low = countUpTo(hash[0] - 1)
+	}
+	var position int64 = -1
 	for low < high {
 		middle := (low + high) / 2
-		var have Hash
-		if _, err := f.ReadAt(have[:], head+fan+middle*int64(len(have))); err != nil {
+		var entry Hash
+		if _, err := f.ReadAt(entry[:], headerSize+fanoutSize+middle*int64(len(entry))); err != nil {
 			return 0, false, fmt.Errorf("read %s: %w", index, err)
 		}
-		switch bytes.Compare(have[:], hash[:]) {
+		switch bytes.Compare(entry[:], hash[:]) {
 		case 0:
-			at = middle
+			position = middle
 			low = high
 		case -1:
 			low = middle + 1
@@ -142,27 +144,28 @@ func findOffset(index string, hash Hash) (offset int64, found bool, err error) {
 			high = middle
 		}
 	}
-	if at < 0 {
+	if position < 0 {
 		return 0, false, nil
 	}
-	const large = 1 << 31
-	offsets := head + fan + count*int64(len(hash)+4) // behind the hashes and checksums
-	var short [4]byte
-	if _, err := f.ReadAt(short[:], offsets+4*at); err != nil {
+	const longOffsetFlag = 1 << 31
+	offsets := headerSize + fanoutSize + count*int64(len(hash)+4) // after the hashes and checksums
+	var offset32 [4]byte
+	if _, err := f.ReadAt(offset32[:], offsets+4*position); err != nil {
 		return 0, false, fmt.Errorf("read %s: %w", index, err)
 	}
-	value := binary.BigEndian.Uint32(short[:])
-	if value < large {
+	value := binary.BigEndian.Uint32(offset32[:])
+	if value < longOffsetFlag {
 		return int64(value), true, nil
 	}
-	var long [8]byte
-	if _, err := f.ReadAt(long[:], offsets+4*count+8*int64(value-large)); err != nil {
+	var offset64 [8]byte
+	if _, err := f.ReadAt(offset64[:], offsets+4*count+8*int64(value-longOffsetFlag)); err != nil {
 		return 0, false, fmt.Errorf("read %s: %w", index, err)
 	}
-	return int64(binary.BigEndian.Uint64(long[:])), true, nil
+	return int64(binary.BigEndian.Uint64(offset64[:])), true, nil
 }
 
-// checkPacked follows an object of a pack to the base of its deltas, and reads sizes only.
+// checkPacked checks the sizes of an object of a pack, of its deltas and of their bases. It reads
+// headers only.
 func checkPacked(pack string, offset int64, hash Hash, limit int64) error {
 	f, err := os.Open(pack + ".pack")
 	if err != nil {
@@ -170,7 +173,7 @@ func checkPacked(pack string, offset int64, hash Hash, limit int64) error {
 	}
 	defer func() { _ = f.Close() }()
 	var deltas int64
-	for range maxChain {
+	for range maxDeltaChain {
 		e, err := readEntryHeader(f, offset)
 		if err != nil {
 			return fmt.Errorf("read object %s of %s.pack: %w", hash, pack, err)
@@ -180,41 +183,41 @@ func checkPacked(pack string, offset int64, hash Hash, limit int64) error {
 		}
 		limit = maxObject // of a base
 		// go-git has all deltas of a chain in memory at once.
-		if deltas += e.delta; deltas > maxObject {
+		if deltas += e.deltaSize; deltas > maxObject {
 			return tooLarge("object %s needs deltas of %d bytes: at most %d are read", hash, deltas, maxObject)
 		}
 		switch {
-		case e.base == 0 && e.ref.IsZero():
+		case e.baseOffset == 0 && e.baseHash.IsZero():
 			return nil
-		case e.base > 0:
-			offset = e.base
+		case e.baseOffset > 0:
+			offset = e.baseOffset
 		default:
 			var found bool
-			if offset, found, err = findOffset(pack+".idx", e.ref); err != nil || !found {
-				return errors.Join(err, fmt.Errorf("read object %s of %s.pack: its base %s is missing", hash, pack, e.ref))
+			if offset, found, err = findOffset(pack+".idx", e.baseHash); err != nil || !found {
+				return errors.Join(err, fmt.Errorf("read object %s of %s.pack: its base %s is missing", hash, pack, e.baseHash))
 			}
 		}
 	}
-	return tooLarge("object %s has a chain of more than %d deltas", hash, maxChain)
+	return tooLarge("object %s has a chain of more than %d deltas", hash, maxDeltaChain)
 }
 
-// packEntry is what the beginning of an object in a pack says.
+// packEntry is the decoded header of an object in a pack.
 type packEntry struct {
-	size  int64 // of the object
-	delta int64 // of its delta; 0 = it has none
-	base  int64 // offset of the base; 0 = none, or ref names it
-	ref   Hash
+	size       int64 // of the object
+	deltaSize  int64 // of its delta; 0 = it has none
+	baseOffset int64 // offset of the base; 0 = none, or baseHash names it
+	baseHash   Hash
 }
 
-// readEntryHeader reads the beginning of an object in a pack (gitformat-pack(5)).
+// readEntryHeader reads the header of an object in a pack (gitformat-pack(5)).
 func readEntryHeader(f io.ReaderAt, offset int64) (packEntry, error) {
-	const longest = 64 // of the numbers and the hash
-	head := make([]byte, longest)
-	n, err := f.ReadAt(head, offset)
+	const maxHeaderSize = 64 // of the numbers and the hash
+	header := make([]byte, maxHeaderSize)
+	n, err := f.ReadAt(header, offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return packEntry{}, err
 	}
-	r := bytes.NewReader(head[:n])
+	r := bytes.NewReader(header[:n])
 	b, err := r.ReadByte()
 	if err != nil {
 		return packEntry{}, io.ErrUnexpectedEOF
@@ -231,27 +234,27 @@ func readEntryHeader(f io.ReaderAt, offset int64) (packEntry, error) {
 	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject:
 		return e, nil
 	case plumbing.REFDeltaObject:
-		if _, err := io.ReadFull(r, e.ref[:]); err != nil {
+		if _, err := io.ReadFull(r, e.baseHash[:]); err != nil {
 			return e, err
 		}
 	case plumbing.OFSDeltaObject:
 		if b, err = r.ReadByte(); err != nil {
 			return e, err
 		}
-		back := int64(b & 0x7f)
+		distance := int64(b & 0x7f)
 		for b&0x80 != 0 {
-			if b, err = r.ReadByte(); err != nil || back > 1<<48 {
+			if b, err = r.ReadByte(); err != nil || distance > 1<<48 {
 				return e, errors.New("the place of its base is malformed")
 			}
-			back = (back+1)<<7 | int64(b&0x7f)
+			distance = (distance+1)<<7 | int64(b&0x7f)
 		}
-		if e.base = offset - back; e.base <= 0 || e.base >= offset {
+		if e.baseOffset = offset - distance; e.baseOffset <= 0 || e.baseOffset >= offset {
 			return e, errors.New("the place of its base is malformed")
 		}
 	default:
 		return e, fmt.Errorf("its type %d is unknown", kind)
 	}
-	e.delta = e.size
+	e.deltaSize = e.size
 	z, err := zlib.NewReader(io.NewSectionReader(f, offset+int64(n-r.Len()), 1<<62))
 	if err != nil {
 		return e, err
@@ -262,14 +265,14 @@ func readEntryHeader(f io.ReaderAt, offset int64) (packEntry, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return e, err
 	}
-	_, first := binary.Uvarint(sizes[:n])
-	if first <= 0 {
+	_, baseSizeLen := binary.Uvarint(sizes[:n])
+	if baseSizeLen <= 0 {
 		return e, errors.New("its delta is malformed")
 	}
-	result, second := binary.Uvarint(sizes[first:n])
-	if second <= 0 || result > 1<<62 {
+	resultSize, resultSizeLen := binary.Uvarint(sizes[baseSizeLen:n])
+	if resultSizeLen <= 0 || resultSize > 1<<62 {
 		return e, errors.New("its delta is malformed")
 	}
-	e.size = int64(result)
+	e.size = int64(resultSize)
 	return e, nil
 }

@@ -19,21 +19,21 @@ import (
 	"hawser.dev/hawser/internal/yamlsize"
 )
 
-// Bounds for reading one commit.
+// Limits for reading one commit.
 const (
-	maxDepth   = 64      // folders in each other
-	maxEntries = 100_000 // files and folders of one call
-	maxBytes   = 128 << 20
-	maxHistory = 1_000_000 // commits of one call
-	maxSubject = 200       // characters
+	maxDepth     = 64      // nested folders
+	maxEntries   = 100_000 // files and folders of one call
+	maxTreeBytes = 128 << 20
+	maxHistory   = 1_000_000 // commits of one call
+	maxSubject   = 200       // characters
 )
 
-// tooLarge returns an ErrUnusable about a bound.
+// tooLarge returns an error that wraps ErrUnusable and describes the exceeded limit.
 func tooLarge(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrUnusable, fmt.Sprintf(format, args...))
 }
 
-// commit reads a commit; ErrNoCommit when it is not here.
+// commit reads a commit. It returns ErrNoCommit if the repository lacks the commit.
 func (s *Store) commit(hash Hash) (*object.Commit, error) {
 	c, err := object.GetCommit(s.objects(), hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
@@ -45,13 +45,13 @@ func (s *Store) commit(hash Hash) (*object.Commit, error) {
 	return c, nil
 }
 
-// oneLine returns the beginning of a text that someone else wrote, for logs and terminals:
-// at most the given number of characters, without control characters.
-func oneLine(text string, most int) string {
+// oneLine returns the first maxChars characters of an untrusted text, for logs and terminals. It
+// replaces control characters by spaces.
+func oneLine(text string, maxChars int) string {
 	var out strings.Builder
 	count := 0
 	for _, r := range text {
-		if count++; count > most {
+		if count++; count > maxChars {
 			return out.String() + "..."
 		}
 		if !unicode.IsPrint(r) {
@@ -62,8 +62,8 @@ func oneLine(text string, most int) string {
 	return out.String()
 }
 
-// Subject returns the first line of a commit's message, at most maxSubject characters of
-// it, without control characters.
+// Subject returns the first maxSubject characters of the first line of a commit's message, without
+// control characters.
 func (s *Store) Subject(commit Hash) (string, error) {
 	c, err := s.commit(commit)
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *Store) Trailer(commit Hash, name string) (string, error) {
 	return "", nil
 }
 
-// IsAncestor reports whether to has from among its ancestors (or is from). A
-// commit that the repository no longer holds has no descendants.
+// IsAncestor reports whether from is an ancestor of to, or the same commit. A commit that the
+// repository no longer contains has no descendants.
 func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 	if from == to {
 		return true, nil
@@ -118,13 +118,13 @@ func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 	} else if err != nil {
 		return false, err
 	}
-	seen, next := map[Hash]bool{to: true}, []Hash{to}
-	for len(next) > 0 {
-		at := next[0]
-		next = next[1:]
-		c, err := s.commit(at)
-		if errors.Is(err, ErrNoCommit) && at != to {
-			continue // a shallow clone ends here
+	seen, queue := map[Hash]bool{to: true}, []Hash{to}
+	for len(queue) > 0 {
+		hash := queue[0]
+		queue = queue[1:]
+		c, err := s.commit(hash)
+		if errors.Is(err, ErrNoCommit) && hash != to {
+			continue // end of a shallow clone
 		}
 		if err != nil {
 			return false, err
@@ -134,7 +134,7 @@ func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 				return true, nil
 			}
 			if !seen[parent] {
-				seen[parent], next = true, append(next, parent)
+				seen[parent], queue = true, append(queue, parent)
 			}
 		}
 		if len(seen) > maxHistory {
@@ -152,7 +152,7 @@ func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Has
 	if err != nil {
 		return nil, "", Hash{}, err
 	}
-	if raw, err = unsigned(c); err != nil {
+	if raw, err = bytesToSign(c); err != nil {
 		return nil, "", Hash{}, fmt.Errorf("read commit %s of %s: %w", commit, s.name, err)
 	}
 	if len(c.ParentHashes) > 0 {
@@ -164,12 +164,12 @@ func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Has
 // Changed returns the paths of the files in which two commits differ, sorted. The zero
 // hash means a commit without files.
 func (s *Store) Changed(from, to Hash) ([]string, error) {
-	w := walk{store: s}
-	before, err := s.root(from)
+	w := treeWalk{store: s}
+	before, err := s.rootTree(from)
 	if err != nil {
 		return nil, err
 	}
-	after, err := s.root(to)
+	after, err := s.rootTree(to)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	if err == nil {
 		if entry.Mode == filemode.Dir {
 			err = fmt.Errorf("%w: it is a folder", ErrNoFile)
-		} else if err = s.regular(entry, path.Clean(name)); err == nil {
+		} else if err = s.checkRegular(entry, path.Clean(name)); err == nil {
 			raw, readErr := s.blob(entry.Hash, checkout.MaxFile)
 			if readErr == nil {
 				return raw, nil
@@ -198,35 +198,35 @@ func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	return nil, fmt.Errorf("read %s in commit %s of %s: %w", name, commit, s.name, err)
 }
 
-// FileHash returns the hash of a file's content, without reading the content. It fails as File
-// does.
+// FileHash returns the hash of a file's content, without reading the content. It returns the same
+// errors as File for a missing file.
 func (s *Store) FileHash(commit Hash, name string) (Hash, error) {
 	entry, err := s.lookup(commit, name)
 	return entry.Hash, err
 }
 
-// Tree returns all files of a commit by path, at most maxBytes, and YAML within
-// yamlsize.MaxValues. Symbolic links and submodules are left out. ErrNoCommit means that the
-// commit is not here.
+// Tree returns all files of a commit by path. The files have at most maxTreeBytes, and each YAML
+// file at most yamlsize.MaxValues values. Symbolic links and submodules are skipped. It returns
+// ErrNoCommit if the repository lacks the commit.
 func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
-	return s.folder(commit, "", walk{store: s, entries: maxEntries, bytes: maxBytes})
+	return s.readDir(commit, "", treeWalk{store: s, entryCount: maxEntries, bytesLeft: maxTreeBytes})
 }
 
-// Folder returns all files below a folder of a commit, by path below it, within
-// the limits of checkout.Patches and yamlsize.MaxValues. A folder that does not exist is empty.
-// A symbolic link or a submodule in it, or on the path to it, is ErrUnusable.
+// Folder returns all files below a folder of a commit, by path relative to the folder, within the
+// limits of checkout.Patches and yamlsize.MaxValues. A missing folder is empty. It returns
+// ErrUnusable for a symbolic link or a submodule in the folder or on its path.
 func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
-	return s.folder(commit, dir, walk{store: s, entries: checkout.Patches().Entries, bytes: int64(checkout.Patches().Bytes), strict: true})
+	return s.readDir(commit, dir, treeWalk{store: s, entryCount: checkout.Patches().Entries, bytesLeft: int64(checkout.Patches().Bytes), strict: true})
 }
 
-func (s *Store) folder(commit Hash, dir string, w walk) (map[string][]byte, error) {
+func (s *Store) readDir(commit Hash, dir string, w treeWalk) (map[string][]byte, error) {
 	w.files = map[string][]byte{}
 	entry, err := s.lookup(commit, dir)
 	if errors.Is(err, ErrNoFile) {
 		return w.files, nil
 	}
 	if err == nil && entry.Mode != filemode.Dir {
-		if err = s.regular(entry, path.Clean(dir)); err == nil {
+		if err = s.checkRegular(entry, path.Clean(dir)); err == nil {
 			return w.files, nil // a file of that name is not a folder
 		}
 	}
@@ -234,8 +234,8 @@ func (s *Store) folder(commit Hash, dir string, w walk) (map[string][]byte, erro
 		err = w.read(dir, "", entry.Hash, 0)
 	}
 	for name, raw := range w.files {
-		if at, found := yamlsize.Excess(name, raw); found && err == nil && path.Ext(name) == ".yaml" {
-			err = tooLarge("%s: %s", at, yamlsize.Summary())
+		if place, found := yamlsize.Excess(name, raw); found && err == nil && path.Ext(name) == ".yaml" {
+			err = tooLarge("%s: %s", place, yamlsize.Summary())
 		}
 	}
 	if err != nil {
@@ -248,8 +248,8 @@ func (s *Store) folder(commit Hash, dir string, w walk) (map[string][]byte, erro
 	return w.files, nil
 }
 
-// root returns the top folder of a commit; the zero hash for none.
-func (s *Store) root(commit Hash) (Hash, error) {
+// rootTree returns the hash of a commit's top tree; the zero hash for the zero commit.
+func (s *Store) rootTree(commit Hash) (Hash, error) {
 	if commit.IsZero() {
 		return Hash{}, nil
 	}
@@ -260,71 +260,71 @@ func (s *Store) root(commit Hash) (Hash, error) {
 	return c.TreeHash, nil
 }
 
-// lookup finds the entry of a path in a commit. It reads only the folders on the way.
+// lookup returns the tree entry of a path in a commit. It reads only the folders on that path.
 func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
-	root, err := s.root(commit)
+	root, err := s.rootTree(commit)
 	if err != nil {
 		return object.TreeEntry{}, err
 	}
-	at := object.TreeEntry{Mode: filemode.Dir, Hash: root}
+	entry := object.TreeEntry{Mode: filemode.Dir, Hash: root}
 	if name = path.Clean("/" + name)[1:]; name == "" {
-		return at, nil
+		return entry, nil
 	}
 	parts := strings.Split(name, "/")
 	if len(parts) > maxDepth {
-		return at, tooLarge("more than %d folders in each other", maxDepth)
+		return entry, tooLarge("more than %d folders in each other", maxDepth)
 	}
 	for i, part := range parts {
-		above := strings.Join(parts[:i], "/")
-		if at.Mode != filemode.Dir {
-			if err := s.regular(at, above); err != nil {
-				return at, err
+		parentPath := strings.Join(parts[:i], "/")
+		if entry.Mode != filemode.Dir {
+			if err := s.checkRegular(entry, parentPath); err != nil {
+				return entry, err
 			}
-			return at, fmt.Errorf("%w: %s is a file", ErrNoFile, above)
+			return entry, fmt.Errorf("%w: %s is a file", ErrNoFile, parentPath)
 		}
-		entries, err := s.entries(at.Hash)
+		entries, err := s.readEntries(entry.Hash)
 		if err != nil {
-			return at, err
+			return entry, err
 		}
 		var found bool
-		if at, found = entries[part]; !found {
-			return at, ErrNoFile
+		if entry, found = entries[part]; !found {
+			return entry, ErrNoFile
 		}
 	}
-	return at, nil
+	return entry, nil
 }
 
-// entries reads one folder. A name that it has twice, or that is no name of a file,
-// which git does not write, is ErrUnusable: two readers could see different files.
-func (s *Store) entries(tree Hash) (map[string]object.TreeEntry, error) {
+// readEntries reads one folder. It returns ErrUnusable for a duplicate or invalid file name, which
+// git does not write: two readers could see different files.
+func (s *Store) readEntries(tree Hash) (map[string]object.TreeEntry, error) {
 	if tree.IsZero() {
 		return nil, nil
 	}
 	t, err := object.GetTree(s.objects(), tree)
 	if err != nil {
-		return nil, s.missing(tree, err)
+		return nil, s.missingError(tree, err)
 	}
 	out := make(map[string]object.TreeEntry, len(t.Entries))
 	for _, e := range t.Entries {
 		if e.Name == "." || e.Name == ".." || strings.EqualFold(e.Name, ".git") || strings.Contains(e.Name, "/") {
-			return nil, fmt.Errorf("%w: folder %s has the invalid path %q", ErrUnusable, tree, oneLine(e.Name, maxQuoted))
+			return nil, fmt.Errorf("%w: folder %s has the invalid path %q", ErrUnusable, tree, oneLine(e.Name, maxQuotedChars))
 		}
-		if _, twice := out[e.Name]; twice {
-			return nil, fmt.Errorf("%w: folder %s has the name %q twice", ErrUnusable, tree, oneLine(e.Name, maxQuoted))
+		if _, duplicate := out[e.Name]; duplicate {
+			return nil, fmt.Errorf("%w: folder %s has the name %q twice", ErrUnusable, tree, oneLine(e.Name, maxQuotedChars))
 		}
 		out[e.Name] = e
 	}
 	return out, nil
 }
 
-// maxQuoted is the most characters that an error quotes of a name from a commit.
-const maxQuoted = 40
+// maxQuotedChars is the maximum number of characters of a file name that an error quotes.
+const maxQuotedChars = 40
 
-// regular returns an error unless the entry is a regular file.
-func (s *Store) regular(entry object.TreeEntry, name string) error {
+// checkRegular returns an error unless the entry is a regular file.
+func (s *Store) checkRegular(entry object.TreeEntry, name string) error {
 	switch {
 	case entry.Mode == filemode.Symlink:
-		target, err := s.blob(entry.Hash, maxSmall)
+		target, err := s.blob(entry.Hash, maxSmallFile)
 		if err != nil {
 			return err
 		}
@@ -339,7 +339,7 @@ func (s *Store) regular(entry object.TreeEntry, name string) error {
 func (s *Store) blob(hash Hash, limit int64) ([]byte, error) {
 	blob, err := object.GetBlob(s.objects(), hash)
 	if err != nil {
-		return nil, s.missing(hash, err)
+		return nil, s.missingError(hash, err)
 	}
 	if blob.Size > limit {
 		return nil, tooLarge("it has %d bytes: at most %d are read", blob.Size, limit)
@@ -352,103 +352,103 @@ func (s *Store) blob(hash Hash, limit int64) ([]byte, error) {
 	return raw, errors.Join(err, r.Close())
 }
 
-// missing explains why a file or folder of a commit is not here.
-func (s *Store) missing(hash Hash, err error) error {
+// missingError returns the error for a missing object of a commit, with the reason and next step.
+func (s *Store) missingError(hash Hash, err error) error {
 	if !errors.Is(err, plumbing.ErrObjectNotFound) {
 		return err
 	}
-	if b, ok := s.objects().(*bounded); ok && b.partial() {
+	if b, ok := s.objects().(*boundedStorage); ok && b.isPartialClone() {
 		return fmt.Errorf("object %s is missing, as this is a partial clone (git clone --filter): "+
 			"git fetch --refetch --no-filter fetches all objects", hash)
 	}
 	return fmt.Errorf("object %s is missing (git fsck lists what the repository lacks): %w", hash, err)
 }
 
-// walk reads or compares folders within bounds.
-type walk struct {
-	store   *Store
-	entries int   // that may still be listed
-	bytes   int64 // of files that may still be read
-	strict  bool  // refuse links and submodules instead of leaving them out
-	files   map[string][]byte
-	changed []string
+// treeWalk reads or compares trees within limits.
+type treeWalk struct {
+	store      *Store
+	entryCount int   // read: entries that may still be listed; compare: entries that were listed
+	bytesLeft  int64 // bytes of files that may still be read
+	strict     bool  // links and submodules are errors; otherwise they are skipped
+	files      map[string][]byte
+	changed    []string
 }
 
-// read adds the files below a folder to files. dir and below name it in the commit and in
+// read adds the files below a folder to files. dir is its path in the commit, relDir its path in
 // files.
-func (w *walk) read(dir, below string, tree Hash, depth int) error {
+func (w *treeWalk) read(dir, relDir string, tree Hash, depth int) error {
 	if depth > maxDepth {
 		return tooLarge("more than %d folders in each other", maxDepth)
 	}
-	entries, err := w.store.entries(tree)
+	entries, err := w.store.readEntries(tree)
 	if err != nil {
 		return err
 	}
-	if w.entries -= len(entries); w.entries < 0 {
+	if w.entryCount -= len(entries); w.entryCount < 0 {
 		return tooLarge("too many files and folders")
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		e, at, in := entries[name], path.Join(dir, name), path.Join(below, name)
+		e, fullPath, relPath := entries[name], path.Join(dir, name), path.Join(relDir, name)
 		switch {
 		case e.Mode == filemode.Dir:
-			err = w.read(at, in, e.Hash, depth+1)
+			err = w.read(fullPath, relPath, e.Hash, depth+1)
 		case e.Mode == filemode.Regular || e.Mode == filemode.Executable:
 			var raw []byte
-			if raw, err = w.store.blob(e.Hash, min(w.bytes, maxObject)); err == nil {
-				w.bytes -= int64(len(raw))
-				w.files[in] = raw
+			if raw, err = w.store.blob(e.Hash, min(w.bytesLeft, maxObject)); err == nil {
+				w.bytesLeft -= int64(len(raw))
+				w.files[relPath] = raw
 			}
 		case w.strict:
-			return w.store.regular(e, at)
+			return w.store.checkRegular(e, fullPath)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", oneLine(name, maxQuoted), err)
+			return fmt.Errorf("%s: %w", oneLine(name, maxQuotedChars), err)
 		}
 	}
 	return nil
 }
 
-// compare adds the paths of the files in which two folders differ to changed. A zero hash
-// is a folder without files.
-func (w *walk) compare(dir string, before, after Hash) error {
+// compare adds the paths of the files in which two folders differ to changed. The zero hash means
+// an empty folder.
+func (w *treeWalk) compare(dir string, before, after Hash) error {
 	if before == after {
 		return nil
 	}
 	if strings.Count(dir, "/") > maxDepth {
 		return tooLarge("more than %d folders in each other", maxDepth)
 	}
-	have, err := w.store.entries(before)
+	oldEntries, err := w.store.readEntries(before)
 	if err != nil {
 		return err
 	}
-	want, err := w.store.entries(after)
+	newEntries, err := w.store.readEntries(after)
 	if err != nil {
 		return err
 	}
-	if w.entries += len(have) + len(want); w.entries > maxEntries {
+	if w.entryCount += len(oldEntries) + len(newEntries); w.entryCount > maxEntries {
 		return tooLarge("more than %d files and folders differ", maxEntries)
 	}
-	names := maps.Clone(have)
+	names := maps.Clone(oldEntries)
 	if names == nil {
 		names = map[string]object.TreeEntry{}
 	}
-	maps.Copy(names, want)
+	maps.Copy(names, newEntries)
 	for name := range names {
-		a, b := have[name], want[name]
+		a, b := oldEntries[name], newEntries[name]
 		if a.Hash == b.Hash && a.Mode == b.Mode {
 			continue
 		}
-		var folders [2]Hash
+		var subtrees [2]Hash
 		for i, e := range []object.TreeEntry{a, b} {
 			if e.Mode == filemode.Dir {
-				folders[i] = e.Hash
+				subtrees[i] = e.Hash
 			}
 		}
-		at := path.Join(dir, name)
+		changedPath := path.Join(dir, name)
 		if (a.Mode != filemode.Dir && !a.Hash.IsZero()) || (b.Mode != filemode.Dir && !b.Hash.IsZero()) {
-			w.changed = append(w.changed, at)
+			w.changed = append(w.changed, changedPath)
 		}
-		if err := w.compare(at, folders[0], folders[1]); err != nil {
+		if err := w.compare(changedPath, subtrees[0], subtrees[1]); err != nil {
 			return err
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
-// Bounds of one fetch. go-git inflates each object of a pack in memory.
+// Limits of one fetch. go-git inflates each object of a pack in memory.
 const (
 	maxPackObject  = 100 << 20 // bytes of one object in the pack
-	maxPackDelta   = 64 << 20  // bytes of a delta, and of its result: go-git has several copies
+	maxPackDelta   = 64 << 20  // bytes of a delta, and of its result: go-git makes several copies
 	maxPackBytes   = 64 << 30  // bytes of all objects: a delta of a few bytes can make a large one
 	maxPackObjects = 1_000_000
 	maxFetch       = 4 << 30 // bytes of a pack
@@ -26,42 +26,42 @@ const (
 	maxMessage     = 1000    // characters of an error, and of the server's messages
 )
 
-// listener detects a silent server, and records its messages to the user (the sideband of
-// gitprotocol-pack(5)).
-type listener struct {
-	silence time.Duration
-	timer   *time.Timer
+// transferMonitor detects that a server sends nothing. It records the server's messages to the user
+// (the sideband of gitprotocol-pack(5)).
+type transferMonitor struct {
+	idleTimeout time.Duration
+	timer       *time.Timer
 
-	mu     sync.Mutex
-	buffer bytes.Buffer
+	mu       sync.Mutex
+	messages bytes.Buffer
 }
 
-func newListener(silence time.Duration, silent func()) *listener {
-	return &listener{silence: silence, timer: time.AfterFunc(silence, silent)}
+func newTransferMonitor(idleTimeout time.Duration, onIdle func()) *transferMonitor {
+	return &transferMonitor{idleTimeout: idleTimeout, timer: time.AfterFunc(idleTimeout, onIdle)}
 }
 
-func (l *listener) reset() { l.timer.Reset(l.silence) }
-func (l *listener) stop()  { l.timer.Stop() }
+func (l *transferMonitor) reset() { l.timer.Reset(l.idleTimeout) }
+func (l *transferMonitor) stop()  { l.timer.Stop() }
 
 // Write implements io.Writer for the server's messages.
-func (l *listener) Write(p []byte) (int, error) {
+func (l *transferMonitor) Write(p []byte) (int, error) {
 	l.reset()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if room := 4*maxMessage - l.buffer.Len(); room > 0 {
-		l.buffer.Write(p[:min(room, len(p))])
+	if remaining := 4*maxMessage - l.messages.Len(); remaining > 0 {
+		l.messages.Write(p[:min(remaining, len(p))])
 	}
 	return len(p), nil
 }
 
-// text returns the server's messages, for the end of an error.
-func (l *listener) text() string {
+// text returns the server's messages as a suffix for an error.
+func (l *transferMonitor) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var lines []string
-	for line := range strings.Lines(l.buffer.String()) {
-		if at := strings.LastIndexByte(strings.TrimRight(line, "\r\n"), '\r'); at >= 0 {
-			line = line[at+1:] // a counter that the server writes over itself
+	for line := range strings.Lines(l.messages.String()) {
+		if lastReturn := strings.LastIndexByte(strings.TrimRight(line, "\r\n"), '\r'); lastReturn >= 0 {
+			line = line[lastReturn+1:] // a progress counter overwrites its line
 		}
 		if line = strings.TrimSpace(oneLine(line, maxMessage)); line != "" {
 			lines = append(lines, line)
@@ -73,21 +73,21 @@ func (l *listener) text() string {
 	return "; remote: " + oneLine(strings.Join(lines, "; remote: "), maxMessage)
 }
 
-// receiver is the storage of a mirror during a fetch. It checks a pack before go-git reads
-// it.
+// receiver is the storage of a mirror during a fetch. It checks a pack before go-git reads the
+// pack.
 type receiver struct {
-	*bounded
-	folder   string // of a mirror on disk; empty = it is in memory
-	limit    int64  // bytes of a pack
-	listener *listener
+	*boundedStorage
+	dir           string // of a mirror on disk; empty = it is in memory
+	maxFetchBytes int64  // bytes of a pack
+	monitor       *transferMonitor
 }
 
 // PackfileWriter implements storer.PackfileWriter.
 func (r *receiver) PackfileWriter() (io.WriteCloser, error) {
 	dir := ""
-	if r.folder != "" {
-		if dir = filepath.Join(r.folder, "objects", "pack"); os.MkdirAll(dir, 0o700) != nil {
-			dir = r.folder
+	if r.dir != "" {
+		if dir = filepath.Join(r.dir, "objects", "pack"); os.MkdirAll(dir, 0o700) != nil {
+			dir = r.dir
 		}
 	}
 	file, err := os.CreateTemp(dir, "tmp_received_")
@@ -106,9 +106,9 @@ type packWriter struct {
 
 // Write implements io.Writer.
 func (r *packWriter) Write(p []byte) (int, error) {
-	r.listener.reset()
-	if r.size += int64(len(p)); r.size > r.limit {
-		return 0, tooLarge("the server sends more than %d bytes: no more are fetched at once. Move the topology to a repository of its own", r.limit)
+	r.monitor.reset()
+	if r.size += int64(len(p)); r.size > r.maxFetchBytes {
+		return 0, tooLarge("the server sends more than %d bytes: no more are fetched at once. Move the topology to a repository of its own", r.maxFetchBytes)
 	}
 	return r.file.Write(p)
 }
@@ -116,36 +116,36 @@ func (r *packWriter) Write(p []byte) (int, error) {
 // Close checks the pack and stores its objects.
 func (r *packWriter) Close() error {
 	defer func() { _ = os.Remove(r.file.Name()) }()
-	r.listener.stop() // the transfer is complete
+	r.monitor.stop() // the transfer is complete
 	var err error
-	if r.size <= r.limit {
-		err = r.store()
+	if r.size <= r.maxFetchBytes {
+		err = r.storeObjects()
 	}
 	return errors.Join(err, r.file.Close())
 }
 
-func (r *packWriter) store() error {
+func (r *packWriter) storeObjects() error {
 	if r.size == 0 {
 		return nil
 	}
-	limit, hint := int64(maxPackBytes), "Move the topology to a repository of its own"
-	if r.folder == "" {
-		limit, hint = maxMemory, hint+", or keep the mirror in a folder (hawser reconcile --cache)"
+	maxTotal, hint := int64(maxPackBytes), "Move the topology to a repository of its own"
+	if r.dir == "" {
+		maxTotal, hint = maxMemory, hint+", or keep the mirror in a folder (hawser reconcile --cache)"
 	}
-	if err := checkPack(r.file, limit, hint); err != nil {
+	if err := checkPack(r.file, maxTotal, hint); err != nil {
 		return err
 	}
 	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if into, onDisk := r.Storer.(storer.PackfileWriter); onDisk {
-		return packfile.WritePackfileToObjectStorage(into, r.file)
+	if packStore, onDisk := r.Storer.(storer.PackfileWriter); onDisk {
+		return packfile.WritePackfileToObjectStorage(packStore, r.file)
 	}
 	return packfile.UpdateObjectStorage(r.Storer, r.file)
 }
 
-// checkPack reads the headers of a pack's objects and the sizes in its deltas. It needs no
-// more memory than one buffer. limit bounds the bytes of all objects; the error for a larger
+// checkPack checks the sizes in the headers of a pack's objects and in its deltas. It needs the
+// memory of one buffer. limit is the maximum size of all objects in bytes. The error for a larger
 // pack contains hint.
 func checkPack(file *os.File, limit int64, hint string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

@@ -218,8 +218,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestShallow: of a remote branch as many commits are fetched as are asked for, and
-// everything in the newest one can be read.
+// TestShallow checks that Config.Depth limits the fetched commits, and that all files of the newest
+// commit can be read.
 func TestShallow(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
@@ -232,10 +232,10 @@ func TestShallow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at, err := s.RemoteHead(t.Context(), "rendered"); err != nil || at.String() != last {
-		t.Errorf("asked: %s, %v", at, err)
+		t.Errorf("head of rendered: %s, %v", at, err)
 	}
 	if at, err := s.RemoteHead(t.Context(), "nothing"); err != nil || !at.IsZero() {
-		t.Errorf("asked for nothing: %s, %v", at, err)
+		t.Errorf("head of nothing: %s, %v", at, err)
 	}
 	sync(t, s, "rendered")
 	tree, err := s.Tree(head(t, s, "rendered"))
@@ -298,7 +298,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestBranchInTheWay: git cannot hold two branches of which one's name is a folder of the other.
+// TestBranchInTheWay checks that CheckNew rejects a branch whose name is a folder of another
+// branch, or the other way around.
 func TestBranchInTheWay(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, work, url string, push func(...string)) {
@@ -336,7 +337,7 @@ func TestBranchInTheWay(t *testing.T) {
 	})
 }
 
-// TestFoldersOfDeletedBranches: empty folders of refs are not in the way of a branch.
+// TestFoldersOfDeletedBranches checks that empty folders of refs do not block a new branch.
 func TestFoldersOfDeletedBranches(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
@@ -350,7 +351,7 @@ func TestFoldersOfDeletedBranches(t *testing.T) {
 	git(t, work, "rev-parse", "--verify", "refs/heads/rendered")
 }
 
-// TestMirrorFollowsNames: a mirror on disk follows a branch whose name is a folder of an
+// TestMirrorFollowsNames checks that a mirror on disk fetches a branch whose name is a folder of an
 // earlier one, and the other way around.
 func TestMirrorFollowsNames(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 const topology = "net/clusterset.yaml"
 
-// shape is a repository as git makes it.
+// shape is a kind of repository that git creates.
 type shape struct {
 	name string
 	// build makes the repository from an origin with two commits on main, in an empty folder,
@@ -22,8 +22,8 @@ type shape struct {
 	named   bool // the path is a value of --repo
 }
 
-// TestShapes: each kind of repository is supported: read, published to and then checked by git.
-// Or it is refused with the reason and the way out, and nothing is written.
+// TestShapes checks each kind of repository. A supported one is read, published to and checked with
+// git. For another one, the error has the reason and the next step, and nothing is written.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	clone := func(args ...string) func(*testing.T, string, string, *string) string {

@@ -21,7 +21,7 @@ import (
 )
 
 // slowServer serves a repository over HTTP. send writes the responses to requests whose URL
-// contains a text; all others are git's own.
+// contains text. git writes all other responses.
 func slowServer(t *testing.T, text string, send func(w http.ResponseWriter, r *http.Request, body []byte)) (dir, url string) {
 	t.Helper()
 	core := git(t, t.TempDir(), "--exec-path")
@@ -35,13 +35,13 @@ func slowServer(t *testing.T, text string, send func(w http.ResponseWriter, r *h
 			backend.ServeHTTP(w, r)
 			return
 		}
-		answer := httptest.NewRecorder()
-		backend.ServeHTTP(answer, r)
-		for name, values := range answer.Header() {
+		recorder := httptest.NewRecorder()
+		backend.ServeHTTP(recorder, r)
+		for name, values := range recorder.Header() {
 			w.Header()[name] = slices.Clone(values)
 		}
-		w.WriteHeader(answer.Code)
-		send(w, r, answer.Body.Bytes())
+		w.WriteHeader(recorder.Code)
+		send(w, r, recorder.Body.Bytes())
 	}))
 	t.Cleanup(srv.Close)
 	return dir, srv.URL + "/set.git"
@@ -85,7 +85,7 @@ func unfinished(t *testing.T, cache string) []string {
 	return out
 }
 
-// TestSlowServer: a transfer may take longer than the server may be silent.
+// TestSlowServer checks that a transfer may take longer than Config.Silence.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	for name, cache := range map[string]string{"memory": "", "disk": filepath.Join(t.TempDir(), "cache")} {
@@ -105,7 +105,7 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 	const chunks = 40
 	var late atomic.Bool
 	var last atomic.Pointer[time.Time]
-	sent := func() { // notes that the server sent something, and if it was late
+	sent := func() { // records the time of the server's last bytes, and whether they were late
 		now := time.Now()
 		if before := last.Swap(&now); before != nil && now.Sub(*before) > silence/4 {
 			late.Store(true)
@@ -142,8 +142,8 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 	return true
 }
 
-// TestSilentServer: an exchange ends if the server sends nothing for too long, at any point, and
-// leaves no part of a pack. The next one works.
+// TestSilentServer checks that an exchange fails if the server sends nothing for Config.Silence, at
+// any point. It leaves no part of a pack, and the next exchange succeeds.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	const silence = 300 * time.Millisecond
@@ -226,7 +226,7 @@ func pushFirst(t *testing.T, s *gitrepo.Store) error {
 	return s.FastForward(t.Context(), "rendered", gitrepo.Hash{}, hash)
 }
 
-// TestUnfinishedPacksOfAKilledProcess: the next process removes them, and nothing else.
+// TestUnfinishedPacksOfAKilledProcess checks that the next process removes only unfinished packs.
 func TestUnfinishedPacksOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	dir, url := serve(t)
@@ -245,8 +245,8 @@ func TestUnfinishedPacksOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestHookMessage: an error of a push contains what the server's hook says, bounded and
-// without control characters or the password.
+// TestHookMessage checks that the error of a push contains the output of the server's hook: limited
+// in length, without control characters and without the password.
 func TestHookMessage(t *testing.T) {
 	t.Parallel()
 	dir, url := serve(t)

@@ -20,26 +20,26 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
 )
 
-// Bounds of one object, in bytes.
+// Limits of one object, in bytes.
 const (
 	maxObject = 32 << 20
 	maxCommit = 1 << 20 // commits and tags, with message and signature
 	maxTree   = 8 << 20 // about 200,000 entries of one folder
 )
 
-// maxAlternates is the most repositories that lend objects to a repository, with their own
-// alternates. git follows five in a row.
+// maxAlternates is the maximum number of alternates of a repository, including alternates of
+// alternates. git follows a chain of five.
 const maxAlternates = 16
 
-// bounded is the storage of a repository. It reads no object that is over its bound.
-type bounded struct {
+// boundedStorage is the storage of a repository. It reads no object that is over its size limit.
+type boundedStorage struct {
 	storage.Storer
 	alternates []storage.Storer // objects/info/alternates, in order
 }
 
-// EncodedObject implements storer.EncodedObjectStorer. An object over its bound is
-// ErrUnusable.
-func (b *bounded) EncodedObject(kind plumbing.ObjectType, hash Hash) (plumbing.EncodedObject, error) {
+// EncodedObject implements storer.EncodedObjectStorer. It returns ErrUnusable for an object over
+// its size limit.
+func (b *boundedStorage) EncodedObject(kind plumbing.ObjectType, hash Hash) (plumbing.EncodedObject, error) {
 	limit := int64(maxObject)
 	switch kind {
 	case plumbing.CommitObject, plumbing.TagObject:
@@ -47,8 +47,8 @@ func (b *bounded) EncodedObject(kind plumbing.ObjectType, hash Hash) (plumbing.E
 	case plumbing.TreeObject:
 		limit = maxTree
 	}
-	for _, store := range b.all() {
-		err := boundedSize(store, hash, limit)
+	for _, store := range b.stores() {
+		err := checkObjectSize(store, hash, limit)
 		if errors.Is(err, plumbing.ErrObjectNotFound) {
 			continue
 		}
@@ -60,9 +60,9 @@ func (b *bounded) EncodedObject(kind plumbing.ObjectType, hash Hash) (plumbing.E
 	return nil, plumbing.ErrObjectNotFound
 }
 
-func boundedSize(store storage.Storer, hash Hash, limit int64) error {
-	if p, onDisk := store.(*packed); onDisk {
-		return p.check(hash, limit)
+func checkObjectSize(store storage.Storer, hash Hash, limit int64) error {
+	if p, onDisk := store.(*packedStorage); onDisk {
+		return p.checkSize(hash, limit)
 	}
 	size, err := store.EncodedObjectSize(hash)
 	if err == nil && size > limit {
@@ -72,8 +72,8 @@ func boundedSize(store storage.Storer, hash Hash, limit int64) error {
 }
 
 // HasEncodedObject implements storer.EncodedObjectStorer.
-func (b *bounded) HasEncodedObject(hash Hash) error {
-	for _, store := range b.all() {
+func (b *boundedStorage) HasEncodedObject(hash Hash) error {
+	for _, store := range b.stores() {
 		if err := store.HasEncodedObject(hash); !errors.Is(err, plumbing.ErrObjectNotFound) {
 			return err
 		}
@@ -81,21 +81,23 @@ func (b *bounded) HasEncodedObject(hash Hash) error {
 	return plumbing.ErrObjectNotFound
 }
 
-func (b *bounded) all() []storage.Storer { return append([]storage.Storer{b.Storer}, b.alternates...) }
+func (b *boundedStorage) stores() []storage.Storer {
+	return append([]storage.Storer{b.Storer}, b.alternates...)
+}
 
-// commits returns the commits whose hash begins with prefix.
-func (b *bounded) commits(prefix string) ([]Hash, error) {
+// commitsWithPrefix returns the commits whose hash begins with prefix.
+func (b *boundedStorage) commitsWithPrefix(prefix string) ([]Hash, error) {
 	seen := map[Hash]bool{}
-	for _, store := range b.all() {
-		p, onDisk := store.(*packed)
+	for _, store := range b.stores() {
+		p, onDisk := store.(*packedStorage)
 		if !onDisk {
 			continue // a mirror in memory has no objects that a user names by hash
 		}
-		start, err := hex.DecodeString(prefix[:len(prefix)/2*2])
+		prefixBytes, err := hex.DecodeString(prefix[:len(prefix)/2*2])
 		if err != nil {
 			return nil, err
 		}
-		found, err := p.HashesWithPrefix(start)
+		found, err := p.HashesWithPrefix(prefixBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -114,10 +116,10 @@ func (b *bounded) commits(prefix string) ([]Hash, error) {
 	return out, nil
 }
 
-// openStorage opens the objects and refs of a repository on this machine. A format that
-// Hawser cannot read is an error that names it.
-func openStorage(dirs gitDirs) (*bounded, error) {
-	store := newPacked(dirs.git, dirs.common)
+// openStorage opens the objects and refs of a repository on this machine. The error for an
+// unsupported format names the format.
+func openStorage(dirs gitDirs) (*boundedStorage, error) {
+	store := newPackedStorage(dirs.git, dirs.common)
 	conf, err := store.Config()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", filepath.Join(dirs.common, "config"), err)
@@ -129,24 +131,24 @@ func openStorage(dirs gitDirs) (*bounded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bounded{Storer: store, alternates: alternates}, nil
+	return &boundedStorage{Storer: store, alternates: alternates}, nil
 }
 
-func newPacked(git, common string) *packed {
-	folder := dotgit.NewRepositoryFilesystem(osfs.New(git), osfs.New(common))
-	return &packed{Storage: filesystem.NewStorageWithOptions(folder, cache.NewObjectLRU(cacheSize), filesystem.Options{}), objects: filepath.Join(common, "objects")}
+func newPackedStorage(git, common string) *packedStorage {
+	gitFS := dotgit.NewRepositoryFilesystem(osfs.New(git), osfs.New(common))
+	return &packedStorage{Storage: filesystem.NewStorageWithOptions(gitFS, cache.NewObjectLRU(cacheSize), filesystem.Options{}), objectsDir: filepath.Join(common, "objects")}
 }
 
-// cacheSize is the memory for objects that were read, per repository.
+// cacheSize is the size of the object cache of one repository.
 const cacheSize = 32 * cache.MiByte
 
 var errSHA256 = errors.New("the repository has SHA-256 objects: Hawser reads SHA-1 only. Make another repository with git init --object-format=sha1, " +
 	"and commit the files there")
 
-// checkFormat refuses repositories whose format Hawser cannot read
+// checkFormat returns an error if Hawser cannot read the repository's format
 // (gitrepository-layout(5), git-config(1) extensions.*).
 func checkFormat(conf *config.Config) error {
-	version := conf.Raw.Section("core").Option("repositoryformatversion") // go-git knows 1 alone
+	version := conf.Raw.Section("core").Option("repositoryformatversion") // go-git supports only 1
 	if version != "" && version != "0" && version != "1" {
 		return fmt.Errorf("the repository has format version %s: Hawser reads 0 and 1", version)
 	}
@@ -166,14 +168,14 @@ func checkFormat(conf *config.Config) error {
 	return nil
 }
 
-// openAlternates opens the object folders that a repository names
-// (gitrepository-layout(5), objects/info/alternates), and their own alternates.
+// openAlternates opens the alternates of a repository (gitrepository-layout(5),
+// objects/info/alternates), and the alternates of these.
 func openAlternates(objects string) ([]storage.Storer, error) {
 	var out []storage.Storer
-	seen, next := map[string]bool{objects: true}, []string{objects}
-	for len(next) > 0 {
-		objects, next = next[0], next[1:]
-		raw, err := readSmall(filepath.Join(objects, "info", "alternates"))
+	seen, queue := map[string]bool{objects: true}, []string{objects}
+	for len(queue) > 0 {
+		objects, queue = queue[0], queue[1:]
+		raw, err := readSmallFile(filepath.Join(objects, "info", "alternates"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -185,7 +187,7 @@ func openAlternates(objects string) ([]storage.Storer, error) {
 			if line == "" || strings.HasPrefix(line, "#") {
 				continue
 			}
-			dir := absolute(objects, line)
+			dir := absolutePath(objects, line)
 			if seen[dir] {
 				continue
 			}
@@ -197,15 +199,15 @@ func openAlternates(objects string) ([]storage.Storer, error) {
 				return nil, fmt.Errorf("the repository has more than %d alternates: git repack -ad makes it independent", maxAlternates)
 			}
 			git := filepath.Dir(dir)
-			out, next = append(out, newPacked(git, git)), append(next, dir)
+			out, queue = append(out, newPackedStorage(git, git)), append(queue, dir)
 		}
 	}
 	return out, nil
 }
 
-// partial reports whether the repository is a partial clone (git clone --filter), which
-// lacks objects that git fetches when it needs them.
-func (b *bounded) partial() bool {
+// isPartialClone reports whether the repository is a partial clone (git clone --filter). git
+// fetches missing objects of a partial clone on demand.
+func (b *boundedStorage) isPartialClone() bool {
 	conf, err := b.Config()
 	if err != nil {
 		return false

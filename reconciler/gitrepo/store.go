@@ -42,13 +42,13 @@ var (
 // Hash names a git object.
 type Hash = plumbing.Hash
 
-// Config says where a repository is and how to reach it.
+// Config configures the access to a repository.
 type Config struct {
 	// URL is a path, or any URL that git understands (https, ssh, git, file,
 	// user@host:path).
 	URL string
-	// Named means that a user named URL as the repository (--repo), so that it may be a bare
-	// one. Otherwise URL is a folder with files, and its repository has a work tree.
+	// Named means that a user named URL as the repository (--repo). Then it may be a bare
+	// repository. Otherwise URL is a folder with files, and its repository has a work tree.
 	Named bool
 	Auth  Auth
 	// Cache is the folder of the mirror of a remote repository; empty keeps the
@@ -56,13 +56,14 @@ type Config struct {
 	Cache string
 	// Depth is the number of commits to fetch of a remote branch; 0 fetches all.
 	Depth int
-	// Silence is the time without a byte from a server that ends a transfer; 0 = two minutes.
+	// Silence is the time without a byte from the server after which a transfer fails; 0 = two
+	// minutes.
 	Silence time.Duration
 	// MaxFetch limits the bytes that one fetch receives; 0 means 4 GiB.
 	MaxFetch int64
 }
 
-// Store is one repository. It is for one goroutine, except Watch.
+// Store is one repository. Its methods are not safe for concurrent use, except Watch.
 type Store struct {
 	name string // for messages, without credentials
 	backend
@@ -72,24 +73,25 @@ type Store struct {
 type backend interface {
 	// sync makes the named branches of the repository readable.
 	sync(ctx context.Context, branches []string) error
-	// objects is the storage that sync filled.
+	// objects returns the storage as of the last sync.
 	objects() storage.Storer
-	// ref is the local name of a branch of the repository.
-	ref(branch string) plumbing.ReferenceName
-	// seen returns the refs as of the last sync.
-	seen() (storer.ReferenceIter, error)
-	// remotes lists where a clone is from.
+	// branchRef returns the local ref of a branch of the repository.
+	branchRef(branch string) plumbing.ReferenceName
+	// listRefs returns the refs as of the last sync.
+	listRefs() (storer.ReferenceIter, error)
+	// remotes returns the remotes of a clone.
 	remotes() ([]Remote, error)
-	// remoteHead returns the current commit of a branch of the repository, zero if absent. It fetches nothing.
+	// remoteHead returns the current commit of a branch of the repository; zero if absent. It
+	// fetches nothing.
 	remoteHead(ctx context.Context, branch string) (Hash, error)
-	// candidates are the refs that a person may mean by name, best first.
-	candidates(name string) []plumbing.ReferenceName
-	// advance moves a branch, or returns ErrRefChanged if it is not at from. Unless forced, to
-	// must descend from from if a server checks that.
+	// candidateRefs returns the refs that name can mean, best first.
+	candidateRefs(name string) []plumbing.ReferenceName
+	// advance moves a branch, or returns ErrRefChanged if the branch is not at from. A server may
+	// require that to descends from from.
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
 	checkedOut(branch string) (bool, error)
-	watch(ctx context.Context, changed func(), polls func(error))
+	watch(ctx context.Context, changed func(), onPolling func(error))
 }
 
 // Open returns a repository. It does no I/O apart from its cache folder: the first Fetch
@@ -101,15 +103,15 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{name: Redact(cfg.URL)}
 	if ep.Protocol == "file" {
-		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://"), named: cfg.Named}
+		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://"), allowBare: cfg.Named}
 		return s, nil
 	}
 	s.backend, err = newMirror(cfg, ep)
 	return s, err
 }
 
-// Branch returns the short name of a branch that a user wrote (main,
-// refs/heads/main). It is an error if the name is invalid.
+// Branch returns the short name of a branch name from a user (main, refs/heads/main). It returns an
+// error if the name is invalid.
 func Branch(text string) (string, error) {
 	short := strings.TrimPrefix(text, "refs/heads/")
 	if err := plumbing.NewBranchReferenceName(short).Validate(); err != nil || short == "" {
@@ -150,11 +152,11 @@ func Redact(address string) string {
 	return u.Redacted()
 }
 
-// Name is the repository's address without credentials.
+// Name returns the repository's address without credentials.
 func (s *Store) Name() string { return s.name }
 
-// Fetch reads the current commits of the named branches. A missing branch is no error
-// here; Head then returns ErrNoBranch.
+// Fetch reads the current commits of the named branches. It returns no error for a missing branch;
+// Head then returns ErrNoBranch.
 func (s *Store) Fetch(ctx context.Context, branches ...string) error {
 	if err := s.sync(ctx, branches); err != nil {
 		return fmt.Errorf("read repository %s: %w", s.name, err)
@@ -167,9 +169,10 @@ func (s *Store) Head(branch string) (Hash, error) {
 	if s.objects() == nil {
 		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, ErrNoBranch)
 	}
-	ref, err := resolve(s.objects(), s.ref(branch))
+	ref, err := resolveRef(s.objects(), s.branchRef(branch))
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
-		return Hash{}, fmt.Errorf("branch %s of %s: %w%s", branch, s.name, ErrNoBranch, s.others(branch))
+		existing := s.existingBranches(branch)
+		return Hash{}, fmt.Errorf("branch %s of %s: %w%s", branch, s.name, ErrNoBranch, existing)
 	}
 	if err != nil {
 		return Hash{}, fmt.Errorf("branch %s of %s: %w", branch, s.name, err)
@@ -189,18 +192,18 @@ type Resolved struct {
 // seven digits. It returns ErrNoBranch if the name matches nothing.
 func (s *Store) Resolve(name string) (Resolved, error) {
 	if s.objects() != nil {
-		for _, ref := range append(s.candidates(name), plumbing.NewTagReferenceName(name)) {
-			hash, err := resolve(s.objects(), ref)
+		for _, ref := range append(s.candidateRefs(name), plumbing.NewTagReferenceName(name)) {
+			hash, err := resolveRef(s.objects(), ref)
 			if errors.Is(err, plumbing.ErrReferenceNotFound) {
 				continue
 			}
 			if err == nil {
-				hash, err = s.commitOf(hash)
+				hash, err = s.peelTag(hash)
 			}
 			return Resolved{Commit: hash, Ref: ref.String()}, err
 		}
-		if hashText.MatchString(name) {
-			if hash, err := s.byHash(name); err == nil {
+		if hashPattern.MatchString(name) {
+			if hash, err := s.resolveHash(name); err == nil {
 				return Resolved{Commit: hash}, nil
 			}
 		}
@@ -208,22 +211,22 @@ func (s *Store) Resolve(name string) (Resolved, error) {
 	return Resolved{}, fmt.Errorf("branch %s of %s: %w", name, s.name, ErrNoBranch)
 }
 
-// hashText is what may be the hash of a commit, or its beginning.
-var hashText = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
+// hashPattern matches a commit hash or a prefix of one.
+var hashPattern = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 
-func (s *Store) byHash(text string) (Hash, error) {
+func (s *Store) resolveHash(text string) (Hash, error) {
 	if len(text) == len(Hash{})*2 {
-		hash, err := s.commitOf(plumbing.NewHash(text))
+		hash, err := s.peelTag(plumbing.NewHash(text))
 		if err == nil {
 			_, err = s.commit(hash)
 		}
 		return hash, err
 	}
-	b, ok := s.objects().(*bounded)
+	b, ok := s.objects().(*boundedStorage)
 	if !ok {
 		return Hash{}, ErrNoCommit
 	}
-	found, err := b.commits(text)
+	found, err := b.commitsWithPrefix(text)
 	if err != nil {
 		return Hash{}, err
 	}
@@ -233,8 +236,8 @@ func (s *Store) byHash(text string) (Hash, error) {
 	return found[0], nil
 }
 
-// commitOf follows an annotated tag to its commit.
-func (s *Store) commitOf(hash Hash) (Hash, error) {
+// peelTag returns the commit of an annotated tag. It returns any other hash unchanged.
+func (s *Store) peelTag(hash Hash) (Hash, error) {
 	tag, err := object.GetTag(s.objects(), hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return hash, nil
@@ -249,13 +252,13 @@ func (s *Store) commitOf(hash Hash) (Hash, error) {
 	return commit.Hash, nil
 }
 
-// Remote is a repository that a clone knows.
+// Remote is a configured remote of a clone.
 type Remote struct{ Name, URL string }
 
-// Names returns the branches as of the last Fetch, and a clone's branches of remotes
+// Names returns the branches as of the last Fetch and the remote-tracking branches of a clone
 // (origin/main), sorted.
 func (s *Store) Names() ([]string, error) {
-	refs, err := s.seen()
+	refs, err := s.listRefs()
 	var names []string
 	if err == nil {
 		err = refs.ForEach(func(ref *plumbing.Reference) error {
@@ -272,8 +275,8 @@ func (s *Store) Names() ([]string, error) {
 	return names, nil
 }
 
-// Remotes lists the repositories that a clone knows, origin first; none of a repository
-// that is not on this machine.
+// Remotes returns the remotes of a clone, origin first. A repository that is not on this machine
+// has none.
 func (s *Store) Remotes() ([]Remote, error) {
 	remotes, err := s.remotes()
 	if err != nil {
@@ -289,8 +292,8 @@ func (s *Store) Remotes() ([]Remote, error) {
 	return remotes, nil
 }
 
-// RemoteHead returns the current commit of a branch of the repository, zero if absent. It
-// fetches nothing.
+// RemoteHead returns the current commit of a branch of the repository; zero if absent. It fetches
+// nothing.
 func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
 	hash, err := s.remoteHead(ctx, branch)
 	if err != nil {
@@ -300,7 +303,7 @@ func (s *Store) RemoteHead(ctx context.Context, branch string) (Hash, error) {
 }
 
 // FastForward moves a branch from one commit to another, or creates it if from is the zero
-// hash. If the branch is elsewhere, it returns ErrRefChanged and moves nothing.
+// hash. If the branch is at another commit, it returns ErrRefChanged and moves nothing.
 func (s *Store) FastForward(ctx context.Context, branch string, from, to Hash) error {
 	if err := s.advance(ctx, branch, from, to); err != nil {
 		return fmt.Errorf("move branch %s of %s to %s: %w", branch, s.name, to, err)
@@ -308,17 +311,17 @@ func (s *Store) FastForward(ctx context.Context, branch string, from, to Hash) e
 	return nil
 }
 
-// CheckNew returns an error if the repository cannot hold a branch that it does not have. git
-// cannot hold both rendered and rendered/a, for example.
+// CheckNew returns an error if the name of a new branch conflicts with an existing branch, as
+// rendered does with rendered/a.
 func (s *Store) CheckNew(branch string) error {
-	refs, err := s.seen()
+	refs, err := s.listRefs()
 	if err != nil {
 		return fmt.Errorf("list branches of %s: %w", s.name, err)
 	}
 	return refs.ForEach(func(ref *plumbing.Reference) error {
-		if have := ref.Name().Short(); ref.Name().IsBranch() && (strings.HasPrefix(have, branch+"/") || strings.HasPrefix(branch, have+"/")) {
+		if existing := ref.Name().Short(); ref.Name().IsBranch() && (strings.HasPrefix(existing, branch+"/") || strings.HasPrefix(branch, existing+"/")) {
 			return fmt.Errorf("%s cannot hold branch %s, because it has branch %s: name another branch, or delete %[3]s (git branch -D %[3]s)",
-				s.name, branch, have)
+				s.name, branch, existing)
 		}
 		return nil
 	})
@@ -329,19 +332,19 @@ func (s *Store) CheckNew(branch string) error {
 func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
 
 // Watch calls changed whenever a branch may have moved, until ctx is done. For a remote
-// repository it only waits for ctx. If the kernel cannot watch the files, Watch calls
-// polls with the reason and reads them once a second.
-func (s *Store) Watch(ctx context.Context, changed func(), polls func(error)) {
-	s.watch(ctx, changed, polls)
+// repository it only waits for ctx. If the kernel cannot watch the files, Watch calls onPolling
+// with the reason and reads the files once a second.
+func (s *Store) Watch(ctx context.Context, changed func(), onPolling func(error)) {
+	s.watch(ctx, changed, onPolling)
 }
 
-// maxNamed is the maximum number of branches in a message.
-const maxNamed = 8
+// maxListedBranches is the maximum number of branches in a message.
+const maxListedBranches = 8
 
-// others returns the end of an error message for a missing branch: the existing branches,
-// or nothing.
-func (s *Store) others(branch string) string {
-	refs, err := s.seen()
+// existingBranches returns the suffix of an error message for a missing branch: the existing
+// branches; empty if there are none.
+func (s *Store) existingBranches(branch string) string {
+	refs, err := s.listRefs()
 	if err != nil {
 		return ""
 	}
@@ -356,8 +359,8 @@ func (s *Store) others(branch string) string {
 	})
 	slices.Sort(branches)
 	more := ""
-	if n := len(branches) - maxNamed; n > 0 {
-		branches, more = branches[:maxNamed], fmt.Sprintf(" and %d more", n)
+	if n := len(branches) - maxListedBranches; n > 0 {
+		branches, more = branches[:maxListedBranches], fmt.Sprintf(" and %d more", n)
 	}
 	text := ""
 	if tag {

@@ -14,19 +14,18 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchAgain is the interval of checks for a missing repository, and of reads of a
+// watchRetryInterval is the interval of checks for a missing repository, and of polls of a
 // repository that the kernel does not watch.
-const watchAgain = time.Second
+const watchRetryInterval = time.Second
 
-// watch reports every write to HEAD, packed-refs and the branches. The receiver reads the refs
-// itself. If inotify has no instances or watches left (inotify(7)), watch polls the files and
-// retries inotify.
-func (l *local) watch(ctx context.Context, changed func(), polls func(error)) {
-	w := &watcher{path: l.path, named: l.named, polls: polls}
+// watch calls changed after every write to HEAD, packed-refs and the branches. If inotify has no
+// instances or watches left (inotify(7)), watch polls the files and retries inotify.
+func (l *local) watch(ctx context.Context, changed func(), onPolling func(error)) {
+	w := &watcher{path: l.path, allowBare: l.allowBare, onPolling: onPolling}
 	defer w.close()
-	tick := time.NewTicker(watchAgain)
+	tick := time.NewTicker(watchRetryInterval)
 	defer tick.Stop()
-	w.renew()
+	w.addWatches()
 	changed() // covers changes before the watch began
 	for {
 		events, errs := w.channels()
@@ -34,52 +33,52 @@ func (l *local) watch(ctx context.Context, changed func(), polls func(error)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if w.renew() {
+			if w.addWatches() {
 				changed()
 			}
 		case event := <-events:
-			if event.Has(fsnotify.Create) && w.renew() || concerns(event.Name) {
+			if event.Has(fsnotify.Create) && w.addWatches() || isRefPath(event.Name) {
 				changed()
 			}
-		case <-errs: // an overflow, for one: events were lost
+		case <-errs: // such as an overflow, which loses events
 			changed()
 		}
 	}
 }
 
-// watcher watches the refs of the repository that is at a path.
+// watcher watches the refs of the repository at a path.
 type watcher struct {
-	path  string
-	named bool
-	polls func(error)
+	path      string
+	allowBare bool
+	onPolling func(error)
 
-	events  *fsnotify.Watcher // nil = inotify is not available
-	watched int               // folders
-	refused bool              // polls was called
-	seen    string            // of the refs, while they are not watched
+	events          *fsnotify.Watcher // nil = inotify is not available
+	watchedDirs     int               // folders
+	pollingReported bool              // onPolling was called for the current error
+	fingerprint     string            // of the refs, while inotify does not watch them
 }
 
-// renew adds missing watches, and reports whether the refs may have changed unnoticed.
-func (w *watcher) renew() bool {
+// addWatches adds missing watches. It reports whether the refs may have changed without an event.
+func (w *watcher) addWatches() bool {
 	var err error
 	if w.events == nil {
 		w.events, err = fsnotify.NewWatcher()
 	}
-	known := w.watched
+	previousDirs := w.watchedDirs
 	if err == nil {
-		w.watched, err = watchDirs(w.events, w.path, w.named)
+		w.watchedDirs, err = watchDirs(w.events, w.path, w.allowBare)
 	}
 	if err == nil {
-		w.refused = false
-		return w.watched != known
+		w.pollingReported = false
+		return w.watchedDirs != previousDirs
 	}
-	if !w.refused {
-		w.refused = true
-		w.polls(fmt.Errorf("watch %s: %w", w.path, err))
+	if !w.pollingReported {
+		w.pollingReported = true
+		w.onPolling(fmt.Errorf("watch %s: %w", w.path, err))
 	}
-	before := w.seen
-	w.seen = refsFingerprint(w.path, w.named)
-	return w.seen != before || w.watched != known
+	previousFingerprint := w.fingerprint
+	w.fingerprint = refsFingerprint(w.path, w.allowBare)
+	return w.fingerprint != previousFingerprint || w.watchedDirs != previousDirs
 }
 
 func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
@@ -96,14 +95,14 @@ func (w *watcher) close() {
 }
 
 // refsFingerprint returns a text that differs if any ref differs.
-func refsFingerprint(path string, named bool) string {
-	dirs, err := locate(path, named)
+func refsFingerprint(path string, allowBare bool) string {
+	dirs, err := locate(path, allowBare)
 	if err != nil {
 		return ""
 	}
 	var out strings.Builder
-	note := func(name string, info fs.FileInfo) {
-		var inode uint64 // git writes a ref as a new file, maybe within one tick of the clock
+	writeFileInfo := func(name string, info fs.FileInfo) {
+		var inode uint64 // git writes a ref as a new file, perhaps within one clock tick
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 			inode = stat.Ino
 		}
@@ -111,26 +110,26 @@ func refsFingerprint(path string, named bool) string {
 	}
 	for _, file := range []string{filepath.Join(dirs.git, "HEAD"), filepath.Join(dirs.common, "packed-refs")} {
 		if info, err := os.Stat(file); err == nil {
-			note(file, info)
+			writeFileInfo(file, info)
 		}
 	}
 	_ = filepath.WalkDir(filepath.Join(dirs.common, "refs", "heads"), func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // gone meanwhile
+			return nil // removed meanwhile
 		}
-		if info, err := entry.Info(); err == nil && concerns(name) {
-			note(name, info)
+		if info, err := entry.Info(); err == nil && isRefPath(name) {
+			writeFileInfo(name, info)
 		}
 		return nil
 	})
 	return out.String()
 }
 
-// watchDirs watches the git folder and the folders of its branches, and returns their
-// number. Watching a folder twice has no effect. An error means that the kernel has
-// reached its limit of watches.
-func watchDirs(w *fsnotify.Watcher, path string, named bool) (watched int, full error) {
-	dirs, err := locate(path, named)
+// watchDirs watches the git folder and the folders of its branches. It returns their number.
+// Watching a folder twice has no effect. limitErr means that the kernel's limit of watches is
+// reached.
+func watchDirs(w *fsnotify.Watcher, path string, allowBare bool) (watched int, limitErr error) {
+	dirs, err := locate(path, allowBare)
 	if err != nil {
 		return 0, nil
 	}
@@ -139,7 +138,7 @@ func watchDirs(w *fsnotify.Watcher, path string, named bool) (watched int, full 
 		case err == nil:
 			watched++
 		case errors.Is(err, syscall.ENOSPC):
-			full = err
+			limitErr = err
 		}
 	}
 	for _, dir := range []string{dirs.git, dirs.common, filepath.Join(dirs.common, "refs")} {
@@ -155,10 +154,10 @@ func watchDirs(w *fsnotify.Watcher, path string, named bool) (watched int, full 
 		}
 		return nil
 	})
-	return watched, full
+	return watched, limitErr
 }
 
-func concerns(path string) bool {
+func isRefPath(path string) bool {
 	if strings.HasSuffix(path, ".lock") {
 		return false
 	}

@@ -18,15 +18,15 @@ import (
 // WorkTree is a work tree of a repository.
 type WorkTree struct {
 	Top    string // folder
-	Branch string // that HEAD is on; empty = none, it is detached
+	Branch string // of HEAD; empty = HEAD is detached
 	Head   Hash   // zero = nothing is committed yet
 }
 
-// WorkTree returns the work tree that contains the repository's path; false for a bare or
-// remote repository. Call Fetch first.
+// WorkTree returns the work tree that contains the repository's path. It returns false for a bare
+// or remote repository. Call Fetch first.
 func (s *Store) WorkTree() (WorkTree, bool, error) {
-	l, here := s.backend.(*local)
-	if !here || l.dirs.work == "" {
+	l, isLocal := s.backend.(*local)
+	if !isLocal || l.dirs.work == "" {
 		return WorkTree{}, false, nil
 	}
 	raw, err := os.ReadFile(filepath.Join(l.dirs.git, "HEAD"))
@@ -34,26 +34,25 @@ func (s *Store) WorkTree() (WorkTree, bool, error) {
 		return WorkTree{}, false, fmt.Errorf("read HEAD of %s: %w", s.name, err)
 	}
 	head, w := strings.TrimSpace(string(raw)), WorkTree{Top: l.dirs.work}
-	ref, named := strings.CutPrefix(head, "ref: ")
-	if !named {
+	ref, isSymbolic := strings.CutPrefix(head, "ref: ")
+	if !isSymbolic {
 		w.Head = plumbing.NewHash(head)
 		return w, true, nil
 	}
 	w.Branch = plumbing.ReferenceName(ref).Short()
-	w.Head, err = resolve(l.store, plumbing.ReferenceName(ref))
+	w.Head, err = resolveRef(l.store, plumbing.ReferenceName(ref))
 	if err != nil && !errors.Is(err, plumbing.ErrReferenceNotFound) {
 		return w, true, fmt.Errorf("read HEAD of %s: %w", s.name, err)
 	}
 	return w, true, nil
 }
 
-// Uncommitted returns the files, by path in the repository, whose text in the work tree
-// differs from a commit. Line ends do not count (checkout.Text), nor do files that a sparse
-// checkout leaves out.
+// Uncommitted returns the paths of the files whose text in the work tree differs from a commit. It
+// ignores line ends (checkout.Text) and files that a sparse checkout excludes.
 func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string, error) {
 	var out []string
 	for _, name := range files {
-		have, err := checkout.ReadFile(filepath.Join(w.Top, filepath.FromSlash(name)))
+		content, err := checkout.ReadFile(filepath.Join(w.Top, filepath.FromSlash(name)))
 		missing := errors.Is(err, fs.ErrNotExist)
 		if err != nil && !missing {
 			return nil, fmt.Errorf("read work tree: %w", err)
@@ -67,28 +66,28 @@ func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string,
 			}
 		}
 		if missing && !absent {
-			sparse, err := s.leftOut(name)
+			sparse, err := s.isSkipWorktree(name)
 			if err != nil {
 				return nil, err
 			}
-			missing, have = !sparse, committed
+			missing, content = !sparse, committed
 		}
-		if missing != absent || !bytes.Equal(checkout.Text(have), checkout.Text(committed)) {
+		if missing != absent || !bytes.Equal(checkout.Text(content), checkout.Text(committed)) {
 			out = append(out, name)
 		}
 	}
 	return out, nil
 }
 
-// leftOut reports whether a sparse checkout leaves a file out of the work tree
-// (git-read-tree(1), skip-worktree bit).
-func (s *Store) leftOut(name string) (bool, error) {
-	files, err := s.objects().Index()
+// isSkipWorktree reports whether a sparse checkout excludes a file (git-read-tree(1), skip-worktree
+// bit).
+func (s *Store) isSkipWorktree(name string) (bool, error) {
+	gitIndex, err := s.objects().Index()
 	if err != nil {
 		return false, fmt.Errorf("read the index of %s: %w (git sparse-checkout reapply --no-sparse-index "+
 			"and git update-index --no-split-index write a plain one)", s.name, err)
 	}
-	entry, err := files.Entry(name)
+	entry, err := gitIndex.Entry(name)
 	if errors.Is(err, index.ErrEntryNotFound) {
 		return false, nil
 	}
@@ -97,6 +96,6 @@ func (s *Store) leftOut(name string) (bool, error) {
 
 // Remote reports whether the repository is not on this machine.
 func (s *Store) Remote() bool {
-	_, here := s.backend.(*local)
-	return !here
+	_, isLocal := s.backend.(*local)
+	return !isLocal
 }

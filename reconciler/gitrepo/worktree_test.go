@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCleanWorkTree: a work tree without changes has no uncommitted files, also if git converts
-// files at checkout. A changed file is listed.
+// TestCleanWorkTree checks that a work tree without changes has no uncommitted files, even if git
+// converts files at checkout. A changed file is listed.
 func TestCleanWorkTree(t *testing.T) {
 	t.Parallel()
 	const name, other = "net/clusterset.yaml", "apps/other.yaml"
@@ -62,7 +62,8 @@ func TestCleanWorkTree(t *testing.T) {
 	}
 }
 
-// TestSparseWorkTree: files that a sparse checkout leaves out are not changes, deleted files are.
+// TestSparseWorkTree checks that files excluded by a sparse checkout are not changes, and that
+// deleted files are.
 func TestSparseWorkTree(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
@@ -89,7 +90,7 @@ func TestSparseWorkTree(t *testing.T) {
 	checkUncommitted(t, work, files[:1])
 }
 
-// TestUncommittedIsBounded: a work tree can contain what no commit does.
+// TestUncommittedIsBounded checks files that a work tree can contain, but no commit.
 func TestUncommittedIsBounded(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)

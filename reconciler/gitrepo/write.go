@@ -14,29 +14,28 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// Commit is a commit to be made.
+// Commit describes a new commit.
 type Commit struct {
-	// Parent is the commit to build on; zero makes a first commit.
+	// Parent is the parent commit; zero for a root commit.
 	Parent Hash
-	// Files are the contents by path. Without KeepFiles the commit holds these files alone, with
-	// mode 0644: nothing else that Parent has gets a signature. With KeepFiles everything else
-	// of Parent stays, and so do the modes of Files.
+	// Files contains the file contents by path. Without KeepFiles the commit contains only these
+	// files, with mode 0644: no other file of Parent is signed. With KeepFiles the other files of
+	// Parent and the modes of Files do not change.
 	Files     map[string][]byte
 	KeepFiles bool
-	// Name and Email are author and committer, When the time of both.
+	// Name and Email are of the author and the committer, and When is the time of both.
 	Name, Email string
 	When        time.Time
 	Message     string
-	// SignTrailer returns a line to append to Message, for the commit's bytes without that
-	// line; nil appends nothing. It is called before Sign.
+	// SignTrailer returns a line to append to Message. raw is the commit without that line. Nil
+	// appends nothing. SignTrailer is called before Sign.
 	SignTrailer func(raw []byte) (string, error)
-	// Sign returns the signature of a commit's bytes for git's header gpgsig; nil does not
-	// sign.
+	// Sign returns the signature of the commit raw for git's header gpgsig. Nil does not sign.
 	Sign func(raw []byte) (string, error)
 }
 
-// Write stores a commit with its trees and blobs, and returns its hash. It moves no
-// branch: Advance does.
+// Write stores a commit with its trees and blobs, and returns its hash. It moves no branch; use
+// FastForward.
 func (s *Store) Write(c Commit) (Hash, error) {
 	hash, err := s.write(c)
 	if err != nil {
@@ -49,7 +48,7 @@ func (s *Store) write(c Commit) (Hash, error) {
 	var base Hash
 	if c.KeepFiles {
 		var err error
-		if base, err = s.root(c.Parent); err != nil {
+		if base, err = s.rootTree(c.Parent); err != nil {
 			return Hash{}, err
 		}
 	}
@@ -57,13 +56,13 @@ func (s *Store) write(c Commit) (Hash, error) {
 	if err != nil {
 		return Hash{}, err
 	}
-	who := object.Signature{Name: c.Name, Email: c.Email, When: c.When}
-	commit := &object.Commit{Author: who, Committer: who, Message: c.Message, TreeHash: root}
+	author := object.Signature{Name: c.Name, Email: c.Email, When: c.When}
+	commit := &object.Commit{Author: author, Committer: author, Message: c.Message, TreeHash: root}
 	if !c.Parent.IsZero() {
 		commit.ParentHashes = []Hash{c.Parent}
 	}
 	if c.SignTrailer != nil {
-		raw, err := unsigned(commit)
+		raw, err := bytesToSign(commit)
 		if err != nil {
 			return Hash{}, err
 		}
@@ -74,7 +73,7 @@ func (s *Store) write(c Commit) (Hash, error) {
 		commit.Message += line + "\n"
 	}
 	if c.Sign != nil {
-		raw, err := unsigned(commit)
+		raw, err := bytesToSign(commit)
 		if err != nil {
 			return Hash{}, err
 		}
@@ -89,8 +88,8 @@ func (s *Store) write(c Commit) (Hash, error) {
 	return s.objects().SetEncodedObject(obj)
 }
 
-// unsigned returns the bytes that a commit's signature covers.
-func unsigned(c *object.Commit) ([]byte, error) {
+// bytesToSign returns the bytes that a commit's signature covers.
+func bytesToSign(c *object.Commit) ([]byte, error) {
 	var obj plumbing.MemoryObject
 	if err := c.EncodeWithoutSignature(&obj); err != nil {
 		return nil, err
@@ -102,46 +101,46 @@ func unsigned(c *object.Commit) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// putTree stores a folder, which is base with some files replaced, and the folders below
-// it. It reads only the folders that change. A file keeps the mode that it has in base; a
-// symbolic link becomes a file.
+// putTree stores the tree base with some files replaced, and returns its hash. It reads only
+// folders that change. A file retains its mode in base; a symbolic link becomes a file.
 func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
-	entries, err := s.entries(base)
+	entries, err := s.readEntries(base)
 	if err != nil {
 		return Hash{}, err
 	}
 	if entries == nil {
 		entries = map[string]object.TreeEntry{}
 	}
-	below := map[string]map[string][]byte{}
+	subdirs := map[string]map[string][]byte{}
 	for name, raw := range files {
-		dir, rest, nested := strings.Cut(name, "/")
+		dir, subPath, nested := strings.Cut(name, "/")
 		if dir == "" || dir == "." || dir == ".." || strings.EqualFold(dir, ".git") {
 			return Hash{}, fmt.Errorf("%q is not a path that git stores", name)
 		}
-		have := entries[dir]
-		if _, file := files[dir]; nested && file || nested != (have.Mode == filemode.Dir) && !have.Hash.IsZero() {
+		existing := entries[dir]
+		if _, file := files[dir]; nested && file || nested != (existing.Mode == filemode.Dir) && !existing.Hash.IsZero() {
 			return Hash{}, fmt.Errorf("%s is both a file and a folder", dir)
 		}
 		if nested {
-			if below[dir] == nil {
-				below[dir] = map[string][]byte{}
+			if subdirs[dir] == nil {
+				subdirs[dir] = map[string][]byte{}
 			}
-			below[dir][rest] = raw
+			subdirs[dir][subPath] = raw
 			continue
 		}
-		hash, err := s.put(plumbing.BlobObject, raw)
+		hash, err := s.putRaw(plumbing.BlobObject, raw)
 		if err != nil {
 			return Hash{}, err
 		}
 		mode := filemode.Regular
-		if have.Mode == filemode.Executable || have.Mode == filemode.Symlink && have.Hash == hash {
-			mode = have.Mode
+		sameLink := existing.Mode == filemode.Symlink && existing.Hash == hash
+		if existing.Mode == filemode.Executable || sameLink {
+			mode = existing.Mode
 		}
 		entries[dir] = object.TreeEntry{Name: dir, Mode: mode, Hash: hash}
 	}
-	for dir, inside := range below {
-		hash, err := s.putTree(entries[dir].Hash, inside)
+	for dir, subFiles := range subdirs {
+		hash, err := s.putTree(entries[dir].Hash, subFiles)
 		if err != nil {
 			return Hash{}, fmt.Errorf("%s/: %w", dir, err)
 		}
@@ -155,7 +154,7 @@ func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
 	return s.putObject(obj)
 }
 
-// compareEntries is git's order: a folder sorts as if its name ended in a slash.
+// compareEntries compares entries in git's order: a folder sorts as if its name ended in a slash.
 func compareEntries(a, b object.TreeEntry) int {
 	key := func(e object.TreeEntry) string {
 		if e.Mode == filemode.Dir {
@@ -166,7 +165,7 @@ func compareEntries(a, b object.TreeEntry) int {
 	return strings.Compare(key(a), key(b))
 }
 
-func (s *Store) put(kind plumbing.ObjectType, raw []byte) (Hash, error) {
+func (s *Store) putRaw(kind plumbing.ObjectType, raw []byte) (Hash, error) {
 	obj := &plumbing.MemoryObject{}
 	obj.SetType(kind)
 	if _, err := obj.Write(raw); err != nil {
@@ -175,7 +174,7 @@ func (s *Store) put(kind plumbing.ObjectType, raw []byte) (Hash, error) {
 	return s.putObject(obj)
 }
 
-// putObject stores an object if it is absent; most objects of a tree did not change.
+// putObject stores an object if it is absent. Most objects of a tree do not change.
 func (s *Store) putObject(obj plumbing.EncodedObject) (Hash, error) {
 	err := s.objects().HasEncodedObject(obj.Hash())
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TestOthers: who names a branch that there is not learns which there are.
+// TestOthers checks that the error for a missing branch lists the existing branches.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, work, url string, push func(...string)) {
