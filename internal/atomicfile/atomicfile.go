@@ -13,7 +13,7 @@ import (
 // Write replaces the file at path with content and the given mode. It syncs the content to disk
 // before the rename, so that a crash leaves the old or the new content. The folder must exist.
 func Write(path string, content []byte, mode os.FileMode) error {
-	return Fill(path, func(f *os.File) error {
+	return WriteFunc(path, func(f *os.File) error {
 		_, err := f.Write(content)
 		return errors.Join(err, f.Chmod(mode), f.Sync())
 	})
@@ -21,7 +21,7 @@ func Write(path string, content []byte, mode os.FileMode) error {
 
 // Replace is like Write, but does not sync to disk. Use it for content that can be generated again.
 func Replace(path string, content []byte, mode os.FileMode) error {
-	return Fill(path, func(f *os.File) error {
+	return WriteFunc(path, func(f *os.File) error {
 		_, err := f.Write(content)
 		return errors.Join(err, f.Chmod(mode))
 	})
@@ -34,15 +34,15 @@ func Rewrite(path string, content []byte) error {
 	if err != nil {
 		return fmt.Errorf("rewrite file: %w", err)
 	}
-	if err := Fill(path, func(f *os.File) error {
+	if err := WriteFunc(path, func(f *os.File) error {
 		_, err := f.Write(content)
 		return errors.Join(copyModeAndOwner(f, path), err, f.Sync())
 	}); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(path))
+	dir, err := os.Open(filepath.Dir(path))
 	if err == nil {
-		err = errors.Join(folder.Sync(), folder.Close()) // persists the rename
+		err = errors.Join(dir.Sync(), dir.Close()) // persists the rename
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -52,24 +52,24 @@ func Rewrite(path string, content []byte) error {
 
 // copyModeAndOwner sets the mode and the owner of an open file to the values of the file at path.
 func copyModeAndOwner(f *os.File, path string) error {
-	was, err := os.Stat(path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if sys, ok := was.Sys().(*syscall.Stat_t); ok {
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		err = f.Chown(int(sys.Uid), int(sys.Gid))
 	}
-	return errors.Join(err, f.Chmod(was.Mode().Perm()))
+	return errors.Join(err, f.Chmod(info.Mode().Perm()))
 }
 
-// Fill atomically replaces the file at path with the content that fill writes. The file has mode
-// 0600 unless fill changes it. On an error nothing changes.
-func Fill(path string, fill func(*os.File) error) error {
+// WriteFunc atomically replaces the file at path with the content that write writes. The file has
+// mode 0600 unless write changes it. On an error nothing changes.
+func WriteFunc(path string, write func(*os.File) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // with mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	err = errors.Join(fill(temp), temp.Close())
+	err = errors.Join(write(temp), temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), path)
 	}

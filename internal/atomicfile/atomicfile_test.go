@@ -83,7 +83,7 @@ func TestFillThatFailsChangesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	broken := errors.New("broken")
-	err := atomicfile.Fill(filepath.Join(dir, "file"), func(f *os.File) error {
+	err := atomicfile.WriteFunc(filepath.Join(dir, "file"), func(f *os.File) error {
 		_, err := f.WriteString("half")
 		return errors.Join(err, broken)
 	})

@@ -62,30 +62,30 @@ func SubmoduleError(name string) error {
 
 // ReadNamed returns the content of a file that the user named. It applies the rules of the package.
 func ReadNamed(path string) ([]byte, error) {
-	at, err := locate(path)
+	loc, err := locate(path)
 	if err != nil {
 		return nil, err
 	}
-	if !at.own {
-		return at.read()
+	if !loc.absolute {
+		return loc.read()
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return bounded(file, path, MaxFile)
+	return readLimited(file, path, MaxFile)
 }
 
 // ReadFile returns the content of a file whose name Hawser derived, such as the lock of a
 // topology. Outside of a repository it follows links that stay in the file's own folder, which
 // a mounted ConfigMap needs.
 func ReadFile(path string) ([]byte, error) {
-	at, err := locate(path)
+	loc, err := locate(path)
 	if err != nil {
 		return nil, err
 	}
-	return at.read()
+	return loc.read()
 }
 
 // ReadFolder returns all files below a folder, by slash-separated path relative to the folder. A
@@ -100,24 +100,24 @@ func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
 			return err
 		}
 		for _, entry := range list {
-			below := filepath.Join(name, entry.Name())
+			rel := filepath.Join(name, entry.Name())
 			if entries++; entries > limits.Entries {
 				return fmt.Errorf("%s has more than %d files and folders", dir, limits.Entries)
 			}
 			if entry.IsDir() {
-				if err := walk(below); err != nil {
+				if err := walk(rel); err != nil {
 					return err
 				}
 				continue
 			}
-			raw, err := ReadFile(filepath.Join(dir, below))
+			raw, err := ReadFile(filepath.Join(dir, rel))
 			if err != nil {
 				return err
 			}
 			if total += len(raw); total > limits.Bytes {
 				return fmt.Errorf("%s has more than %d MiB of files", dir, limits.Bytes>>20)
 			}
-			files[filepath.ToSlash(below)] = raw
+			files[filepath.ToSlash(rel)] = raw
 		}
 		return nil
 	}
@@ -164,14 +164,14 @@ func readDir(dir string, limit int) ([]fs.DirEntry, error) {
 // Git cannot change the working tree between the check and the write. CheckWrite does not protect
 // against other programs that write to the same working tree at the same time.
 func CheckWrite(path string) error {
-	at, err := locate(path)
+	loc, err := locate(path)
 	if err != nil {
 		return err
 	}
-	if at.own {
+	if loc.absolute {
 		return nil
 	}
-	root, info, err := at.inspect()
+	root, info, err := loc.inspect()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -179,7 +179,7 @@ func CheckWrite(path string) error {
 		return err
 	}
 	defer root.Close()
-	return regular(info, path)
+	return checkRegular(info, path)
 }
 
 // Replace writes a file with atomicfile.Replace, with the rules of CheckWrite.
@@ -217,27 +217,27 @@ func MakeFolder(dir string, mode fs.FileMode) error {
 // openFolder opens the top of a folder's location, and returns the folder's path relative to the
 // top.
 func openFolder(dir string) (*os.Root, string, error) {
-	at, err := locate(filepath.Join(dir, "x")) // the folder can be the top itself
+	loc, err := locate(filepath.Join(dir, "x")) // the folder can be the top itself
 	if err != nil {
 		return nil, "", err
 	}
-	at.name, at.shown = filepath.Dir(at.name), dir
-	root, info, err := at.inspect()
+	loc.name, loc.userPath = filepath.Dir(loc.name), dir
+	root, info, err := loc.inspect()
 	if err != nil {
 		return nil, "", err
 	}
 	if !info.IsDir() {
 		return nil, "", errors.Join(fmt.Errorf("%s is not a folder", dir), root.Close())
 	}
-	return root, at.name, nil
+	return root, loc.name, nil
 }
 
 // location is a file below a top folder, which links must not leave.
 type location struct {
-	top   string // folder
-	name  string // of the file, relative to top
-	shown string // path as the caller wrote it
-	own   bool   // an absolute path outside of a repository
+	top      string // folder
+	name     string // of the file, relative to top
+	userPath string // path as the caller wrote it
+	absolute bool   // an absolute path outside of a repository
 }
 
 // locate returns the location of the file at path. In a repository the top is the outermost parent
@@ -247,21 +247,21 @@ func locate(path string) (location, error) {
 	if err != nil {
 		return location{}, err
 	}
-	tries := []string{abs}
+	candidates := []string{abs}
 	// A link outside of the repository may lead to the folder.
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-		tries = append(tries, filepath.Join(dir, filepath.Base(abs)))
+		candidates = append(candidates, filepath.Join(dir, filepath.Base(abs)))
 	}
-	for _, abs := range tries {
+	for _, abs := range candidates {
 		if top := repository(abs); top != "" {
 			name, err := filepath.Rel(top, abs)
-			return location{top: top, name: name, shown: path}, err
+			return location{top: top, name: name, userPath: path}, err
 		}
 	}
 	if filepath.IsLocal(path) {
-		return location{top: ".", name: filepath.Clean(path), shown: path}, nil
+		return location{top: ".", name: filepath.Clean(path), userPath: path}, nil
 	}
-	return location{top: filepath.Dir(abs), name: filepath.Base(abs), shown: path, own: filepath.IsAbs(path)}, nil
+	return location{top: filepath.Dir(abs), name: filepath.Base(abs), userPath: path, absolute: filepath.IsAbs(path)}, nil
 }
 
 // repository returns the outermost parent folder of an absolute path that has a .git entry, or "".
@@ -293,53 +293,53 @@ func (l location) inspect() (*os.Root, fs.FileInfo, error) {
 }
 
 func (l location) lookup(root *os.Root) (fs.FileInfo, error) {
-	if l.own {
+	if l.absolute {
 		info, err := root.Stat(l.name)
-		if link, wrong := root.Lstat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) && wrong == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return nil, fmt.Errorf("%s is a symbolic link that leads out of its folder: put the file itself there, or name it by its path", l.shown)
+		if link, lstatErr := root.Lstat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) && lstatErr == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return nil, fmt.Errorf("%s is a symbolic link that leads out of its folder: put the file itself there, or name it by its path", l.userPath)
 		}
-		return info, l.renamed(err)
+		return info, l.withUserPath(err)
 	}
 	parts := strings.Split(l.name, string(filepath.Separator))
 	var info fs.FileInfo
 	for i, part := range parts {
 		if strings.EqualFold(part, ".git") { // some file systems ignore case
-			return nil, fmt.Errorf("%s is in the folder .git, which is not part of the repository's content", l.shown)
+			return nil, fmt.Errorf("%s is in the folder .git, which is not part of the repository's content", l.userPath)
 		}
 		name := filepath.Join(parts[:i+1]...)
 		var err error
 		if info, err = root.Lstat(name); err != nil {
-			return nil, l.renamed(err)
+			return nil, l.withUserPath(err)
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
 			target, err := root.Readlink(name)
 			if err != nil {
-				return nil, l.renamed(err)
+				return nil, l.withUserPath(err)
 			}
-			return nil, LinkError(l.above(len(parts)-1-i), target)
+			return nil, LinkError(l.userPathUp(len(parts)-1-i), target)
 		}
 	}
 	return info, nil
 }
 
-// above returns the caller's path without its last n elements. If the caller's path has fewer
+// userPathUp returns the caller's path without its last n elements. If the caller's path has fewer
 // elements, it uses the absolute path.
-func (l location) above(n int) string {
-	at := filepath.Clean(l.shown)
-	if strings.Count(at, string(filepath.Separator)) < n || strings.Contains(at, "..") {
-		at = filepath.Join(l.top, l.name)
+func (l location) userPathUp(n int) string {
+	path := filepath.Clean(l.userPath)
+	if strings.Count(path, string(filepath.Separator)) < n || strings.Contains(path, "..") {
+		path = filepath.Join(l.top, l.name)
 	}
 	for range n {
-		at = filepath.Dir(at)
+		path = filepath.Dir(path)
 	}
-	return at
+	return path
 }
 
-// renamed replaces the path in an error of os.Root by the caller's path.
-func (l location) renamed(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return &fs.PathError{Op: "open", Path: l.shown, Err: at.Err}
+// withUserPath replaces the path in an error of os.Root by the caller's path.
+func (l location) withUserPath(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return &fs.PathError{Op: "open", Path: l.userPath, Err: pathErr.Err}
 	}
 	return err
 }
@@ -351,26 +351,26 @@ func (l location) read() ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	if err := regular(info, l.shown); err != nil {
+	if err := checkRegular(info, l.userPath); err != nil {
 		return nil, err
 	}
 	file, err := root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block if a FIFO replaced the file
 	if err != nil {
-		return nil, l.renamed(err)
+		return nil, l.withUserPath(err)
 	}
 	defer file.Close()
 	opened, err := file.Stat()
 	if err != nil {
-		return nil, l.renamed(err)
+		return nil, l.withUserPath(err)
 	}
 	if !os.SameFile(info, opened) {
-		return nil, fmt.Errorf("%s was replaced while it was opened: run the command again", l.shown)
+		return nil, fmt.Errorf("%s was replaced while it was opened: run the command again", l.userPath)
 	}
-	return bounded(file, l.shown, MaxFile)
+	return readLimited(file, l.userPath, MaxFile)
 }
 
-// regular returns an error unless the file is regular.
-func regular(info fs.FileInfo, path string) error {
+// checkRegular returns an error unless the file is regular.
+func checkRegular(info fs.FileInfo, path string) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}
@@ -395,14 +395,14 @@ func kind(mode fs.FileMode) string {
 // core.eol or .gitattributes can make it write CRLF to the working tree. Like git, Text does not
 // change a file that contains a NUL or a CR without a following LF.
 func Text(raw []byte) []byte {
-	if ends := bytes.Count(raw, []byte("\r\n")); ends == 0 || ends != bytes.Count(raw, []byte("\r")) || bytes.IndexByte(raw, 0) >= 0 {
+	if crlf := bytes.Count(raw, []byte("\r\n")); crlf == 0 || crlf != bytes.Count(raw, []byte("\r")) || bytes.IndexByte(raw, 0) >= 0 {
 		return raw
 	}
 	return bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n"))
 }
 
-// bounded reads a file to its end. It fails if the file is larger than limit bytes.
-func bounded(file io.Reader, path string, limit int64) ([]byte, error) {
+// readLimited reads a file to its end. It fails if the file is larger than limit bytes.
+func readLimited(file io.Reader, path string, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(raw)) > limit {
 		return nil, fmt.Errorf("%s is larger than %d MiB, the most that Hawser reads of one file", path, limit>>20)

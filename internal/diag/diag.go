@@ -80,8 +80,8 @@ func (d Diagnostic) Error() string {
 		text += printable(d.Path) + ": "
 	}
 	text += printable(d.Summary)
-	if at := d.Pos.String(); at != "" {
-		text = at + ": " + text
+	if pos := d.Pos.String(); pos != "" {
+		text = pos + ": " + text
 	}
 	return text
 }
@@ -130,8 +130,8 @@ type Tally map[Severity]int
 // Full reports whether further findings of a severity are counted but not reported.
 func (t Tally) Full(s Severity) bool { return t[s] >= MaxFindings }
 
-// Rest returns one finding per severity, with the number of findings beyond MaxFindings.
-func (t Tally) Rest() (out List) {
+// Overflow returns one finding per severity, with the number of findings beyond MaxFindings.
+func (t Tally) Overflow() (out List) {
 	for severity, n := range t {
 		if n > MaxFindings {
 			out = append(out, Diagnostic{Severity: severity, Code: "too-many-findings",
@@ -147,24 +147,24 @@ type Findings struct {
 	Tally Tally
 }
 
-// Fail adds an error. The parameters are fields of Diagnostic; others are the paths of Related. The
-// hint may be empty.
-func (f *Findings) Fail(code, path, summary, hint string, others ...string) {
-	f.add(Error, code, path, summary, hint, others)
+// Fail adds an error. The parameters are fields of Diagnostic; relatedPaths are the paths of
+// Related. The hint may be empty.
+func (f *Findings) Fail(code, path, summary, hint string, relatedPaths ...string) {
+	f.add(Error, code, path, summary, hint, relatedPaths)
 }
 
 // Warn adds a warning. It has the same parameters as Fail.
-func (f *Findings) Warn(code, path, summary, hint string, others ...string) {
-	f.add(Warning, code, path, summary, hint, others)
+func (f *Findings) Warn(code, path, summary, hint string, relatedPaths ...string) {
+	f.add(Warning, code, path, summary, hint, relatedPaths)
 }
 
-func (f *Findings) add(severity Severity, code, path, summary, hint string, others []string) {
+func (f *Findings) add(severity Severity, code, path, summary, hint string, relatedPaths []string) {
 	if f.Tally == nil {
 		f.Tally = Tally{}
 	}
 	if !f.Tally.Full(severity) {
 		d := Diagnostic{Severity: severity, Code: code, Path: path, Summary: summary, Hint: hint}
-		for _, p := range others {
+		for _, p := range relatedPaths {
 			d.Related = append(d.Related, Related{Path: p})
 		}
 		f.List = append(f.List, d)

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	maxRelated = 3   // related positions printed for one finding
-	maxSnippet = 120 // printed characters of a source line
-	leadIn     = 40  // printed characters before the finding, in a longer line
-	tabWidth   = 4   // cells of a tab
+	maxRelated    = 3   // related positions printed for one finding
+	maxSnippet    = 120 // printed characters of a source line
+	contextBefore = 40  // printed characters before the finding, in a longer line
+	tabWidth      = 4   // cells of a tab
 )
 
 // ANSI escape sequences, used only if Print gets color.
@@ -34,7 +34,7 @@ func Print(w io.Writer, l List, sources map[string][]byte, color bool) error {
 		p.lines[name] = bytes.Split(raw, []byte("\n"))
 	}
 	for _, d := range l {
-		p.finding(d)
+		p.writeFinding(d)
 	}
 	if _, err := w.Write(p.out.Bytes()); err != nil {
 		return fmt.Errorf("print findings: %w", err)
@@ -48,21 +48,21 @@ type printer struct {
 	lines map[string][][]byte
 }
 
-func (p *printer) finding(d Diagnostic) {
+func (p *printer) writeFinding(d Diagnostic) {
 	d = d.Clipped()
-	if at := d.Pos.String(); at != "" {
-		p.out.WriteString(p.paint(bold, at+":") + " ")
+	if pos := d.Pos.String(); pos != "" {
+		p.out.WriteString(p.colorize(bold, pos+":") + " ")
 	}
 	mark := red
 	if d.Severity == Warning {
 		mark = yellow
 	}
-	p.out.WriteString(p.paint(mark, string(d.Severity)+":") + " ")
+	p.out.WriteString(p.colorize(mark, string(d.Severity)+":") + " ")
 	if d.Path != "" {
 		p.out.WriteString(printable(d.Path) + ": ")
 	}
 	p.out.WriteString(printable(d.Summary) + "\n")
-	p.snippet(d.Pos, mark)
+	p.writeSnippet(d.Pos, mark)
 	for i, r := range d.Related {
 		if i == maxRelated {
 			fmt.Fprintf(&p.out, "   also in %d more places\n", len(d.Related)-maxRelated)
@@ -79,46 +79,46 @@ func (p *printer) finding(d Diagnostic) {
 	}
 }
 
-// snippet writes the source line of a position, and underlines the position.
-func (p *printer) snippet(at Pos, mark string) {
-	lines := p.lines[at.File]
-	if at.Line < 1 || at.Line > len(lines) {
+// writeSnippet writes the source line of a position, and underlines the position.
+func (p *printer) writeSnippet(pos Pos, mark string) {
+	lines := p.lines[pos.File]
+	if pos.Line < 1 || pos.Line > len(lines) {
 		return
 	}
-	text := bytes.TrimSuffix(lines[at.Line-1], []byte("\r"))
-	before, under, after := split(text, around(text, at))
+	text := bytes.TrimSuffix(lines[pos.Line-1], []byte("\r"))
+	before, under, after := splitAt(text, widenToSecret(text, pos))
 	if body := strings.TrimLeft(under, "- "); strings.HasPrefix(body, "[") || strings.HasPrefix(body, "{") {
 		under = clipValues(under) // a collection of values
 	} else if clipped := Clip(under); clipped != under {
 		under, after = clipped, "" // the rest of the line can belong to the same value
 	}
-	line := cells(before) + cells(under) + cells(after)
+	line := expandTabs(before) + expandTabs(under) + expandTabs(after)
 	if strings.TrimSpace(line) == "" {
 		return
 	}
-	fmt.Fprintf(&p.out, "%5d | %s\n", at.Line, strings.TrimRight(line, " "))
-	carets := strings.Repeat("^", max(width(cells(under)), 1))
-	fmt.Fprintf(&p.out, "%s%s\n", strings.Repeat(" ", len("    1 | ")+width(cells(before))), p.paint(mark, carets))
+	fmt.Fprintf(&p.out, "%5d | %s\n", pos.Line, strings.TrimRight(line, " "))
+	carets := strings.Repeat("^", max(width(expandTabs(under)), 1))
+	fmt.Fprintf(&p.out, "%s%s\n", strings.Repeat(" ", len("    1 | ")+width(expandTabs(before))), p.colorize(mark, carets))
 }
 
 // maxSecret is the number of bytes before and after a position that are searched for a secret.
 const maxSecret = 2048
 
-// around widens a position to the whole secret that it overlaps. A part of a secret would not match
-// identity.
-func around(line []byte, at Pos) Pos {
-	start := runesLength(line, at.Column-1)
-	end := start + runesLength(line[start:], max(at.Width, 1))
+// widenToSecret widens a position to the whole secret that it overlaps. A part of a secret would
+// not match identity.
+func widenToSecret(line []byte, pos Pos) Pos {
+	start := runesLength(line, pos.Column-1)
+	end := start + runesLength(line[start:], max(pos.Width, 1))
 	// A long line can have many findings: search only near the position.
 	low, high := max(start-maxSecret, 0), min(end+maxSecret, len(line))
 	for _, m := range identity.FindAllIndex(line[low:high], -1) {
 		from, to := low+m[0], low+m[1]
 		if from < end && start < to {
 			start, end = min(from, start), max(to, end)
-			at.Column, at.Width = utf8.RuneCount(line[:start])+1, utf8.RuneCount(line[start:end])
+			pos.Column, pos.Width = utf8.RuneCount(line[:start])+1, utf8.RuneCount(line[start:end])
 		}
 	}
-	return at
+	return pos
 }
 
 // runesLength returns the length of the first n characters of a line, in bytes.
@@ -131,13 +131,13 @@ func runesLength(line []byte, n int) int {
 	return length
 }
 
-// split cuts a line into the parts before, at and after a position. It shortens a long line to the
-// text around the position.
-func split(line []byte, at Pos) (before, under, after string) {
-	length, from := utf8.RuneCount(line), max(at.Column-1, 0)
+// splitAt cuts a line into the parts before, at and after a position. It shortens a long line to
+// the text around the position.
+func splitAt(line []byte, pos Pos) (before, under, after string) {
+	length, from := utf8.RuneCount(line), max(pos.Column-1, 0)
 	cutLeft, cutRight := "", ""
 	if length > maxSnippet {
-		if first := max(min(from, length)-leadIn, 0); first > 0 {
+		if first := max(min(from, length)-contextBefore, 0); first > 0 {
 			cutLeft, from = "…", from-first
 			length -= first
 			cut := runesLength(line, first)
@@ -153,7 +153,7 @@ func split(line []byte, at Pos) (before, under, after string) {
 	runes := []rune(string(line))
 	runes = runes[:min(len(runes), maxSnippet)]
 	from = min(from, len(runes))
-	to := min(from+max(at.Width, 1), len(runes))
+	to := min(from+max(pos.Width, 1), len(runes))
 	return cutLeft + clipValues(string(runes[:from])), string(runes[from:to]), strings.TrimSuffix(clipValues(string(runes[to:])), cutRight) + cutRight
 }
 
@@ -172,8 +172,8 @@ func cutIdentity(line []byte, cut int) int {
 	return 0
 }
 
-// cells returns a part of a line as printable text, with tabs as spaces.
-func cells(text string) string {
+// expandTabs returns a part of a line as printable text, with tabs as spaces.
+func expandTabs(text string) string {
 	return printable(strings.ReplaceAll(text, "\t", strings.Repeat(" ", tabWidth)))
 }
 
@@ -206,7 +206,7 @@ func width(text string) int {
 	for _, r := range text {
 		switch {
 		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		case wide(r):
+		case isWide(r):
 			n += 2
 		default:
 			n++
@@ -215,15 +215,15 @@ func width(text string) int {
 	return n
 }
 
-// wide reports whether a character occupies two terminal cells: East Asian ideographs and
+// isWide reports whether a character occupies two terminal cells: East Asian ideographs and
 // syllables, their full-width forms, and pictographs (Unicode Annex 11, reduced to whole scripts
 // and blocks).
-func wide(r rune) bool {
+func isWide(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
 		r >= 0x3000 && r <= 0x303e || r >= 0xff01 && r <= 0xff60 || r >= 0x1f300 && r <= 0x1faff
 }
 
-func (p *printer) paint(sequence, text string) string {
+func (p *printer) colorize(sequence, text string) string {
 	if !p.color {
 		return text
 	}

@@ -17,9 +17,9 @@ func Clip(value string) string {
 		return value
 	}
 	n := 0
-	for at := range value {
+	for i := range value {
 		if n++; n > MaxQuoted {
-			return value[:at] + "…"
+			return value[:i] + "…"
 		}
 	}
 	return value

@@ -57,11 +57,11 @@ type Change[S Spec] struct {
 
 // Delta is a field of a change with both values.
 type Delta struct {
-	Name   string
-	Have   string
-	Want   string
-	Secret bool
-	Forces bool // this field forces the replacement
+	Name          string
+	Have          string
+	Want          string
+	Secret        bool
+	ForcesReplace bool // this field forces the replacement
 }
 
 // Deltas returns the fields that differ, in field order. For Create and Delete it returns all
@@ -90,7 +90,7 @@ func (c Change[S]) Deltas() []Delta {
 			continue
 		}
 		d.Have, d.Want = h.Text(), w.Text()
-		d.Forces = c.Op == Replace && (h.Immutable || w.Immutable)
+		d.ForcesReplace = c.Op == Replace && (h.Immutable || w.Immutable)
 		out = append(out, d)
 	}
 	return out
@@ -99,21 +99,21 @@ func (c Change[S]) Deltas() []Delta {
 // Compute returns the changes that turn have into want, ordered by key. It fails if a key occurs
 // twice in one list, because no changes could then lead to want.
 func Compute[S Spec](want, have []S) ([]Change[S], error) {
-	places := make(map[string]int, len(have))
-	for at, h := range have {
+	indexByKey := make(map[string]int, len(have))
+	for i, h := range have {
 		key := h.Key()
-		if _, dup := places[key]; dup {
+		if _, dup := indexByKey[key]; dup {
 			return nil, fmt.Errorf("have holds %q twice", key)
 		}
-		places[key] = at
+		indexByKey[key] = i
 	}
 	wanted := make([]bool, len(have))
 	created := map[string]bool{}
 	var changes []Change[S]
 	for _, w := range want {
 		key := w.Key()
-		at, exists := places[key]
-		if created[key] || exists && wanted[at] {
+		i, exists := indexByKey[key]
+		if created[key] || exists && wanted[i] {
 			return nil, fmt.Errorf("want holds %q twice", key)
 		}
 		if !exists {
@@ -121,13 +121,13 @@ func Compute[S Spec](want, have []S) ([]Change[S], error) {
 			changes = append(changes, Change[S]{Op: Create, Key: key, Want: w})
 			continue
 		}
-		wanted[at] = true
-		if op := compare(w.Fields(), have[at].Fields()); op != "" {
-			changes = append(changes, Change[S]{Op: op, Key: key, Want: w, Have: have[at]})
+		wanted[i] = true
+		if op := compare(w.Fields(), have[i].Fields()); op != "" {
+			changes = append(changes, Change[S]{Op: op, Key: key, Want: w, Have: have[i]})
 		}
 	}
-	for at, h := range have {
-		if !wanted[at] {
+	for i, h := range have {
+		if !wanted[i] {
 			changes = append(changes, Change[S]{Op: Delete, Key: h.Key(), Have: h})
 		}
 	}

@@ -21,9 +21,9 @@ import (
 const (
 	// debounce is the time to collect the events of one edit, which always causes several.
 	debounce = 10 * time.Millisecond
-	// retry is the interval between attempts to watch a missing folder. Folders that the kernel
-	// does not watch are polled at the same interval.
-	retry = time.Second
+	// retryInterval is the interval between attempts to watch a missing folder. Folders that the
+	// kernel does not watch are polled at the same interval.
+	retryInterval = time.Second
 )
 
 // Dir is a folder with the function to call after a change. Changed must not block; one call may
@@ -40,9 +40,9 @@ type Dir struct {
 // watch has started, because earlier changes cause no event. It follows a folder that appears, is
 // replaced by a rename, or is a symbolic link to another target. All folders share one instance of
 // inotify. The kernel refuses a watch if instances or watches are used up (inotify(7)). Watch then
-// polls once a second, calls polls with the reason, and keeps trying. polls may be nil.
-func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
-	w := &watcher{polls: polls, open: fsnotify.NewWatcher, ids: map[string]id{}}
+// polls once a second, calls onPolling with the reason, and keeps trying. onPolling may be nil.
+func Watch(ctx context.Context, onPolling func(error), dirs ...Dir) {
+	w := &watcher{onPolling: onPolling, newWatcher: fsnotify.NewWatcher, ids: map[string]fileID{}}
 	defer w.close()
 	for _, d := range dirs {
 		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), files: d.Files, changed: d.Changed})
@@ -52,12 +52,12 @@ func Watch(ctx context.Context, polls func(error), dirs ...Dir) {
 }
 
 type watcher struct {
-	folders       []*folder
-	polls         func(error)
-	open          func() (*fsnotify.Watcher, error)
-	events        *fsnotify.Watcher // nil without inotify
-	ids           map[string]id     // watched folders, by path
-	loggedPolling bool              // polls was called
+	folders         []*folder
+	onPolling       func(error)
+	newWatcher      func() (*fsnotify.Watcher, error)
+	events          *fsnotify.Watcher // nil without inotify
+	ids             map[string]fileID // watched folders, by path
+	pollingReported bool              // onPolling was called
 }
 
 type folder struct {
@@ -70,19 +70,19 @@ type folder struct {
 	fingerprint string // at the last poll; used while the folder is not attached
 }
 
-// id distinguishes folders at the same path.
-type id struct{ device, inode uint64 }
+// fileID distinguishes folders at the same path.
+type fileID struct{ device, inode uint64 }
 
-func identity(path string) id {
+func statID(path string) fileID {
 	info, err := os.Stat(path)
 	if err != nil {
-		return id{}
+		return fileID{}
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return id{}
+		return fileID{}
 	}
-	return id{device: stat.Dev, inode: stat.Ino}
+	return fileID{device: stat.Dev, inode: stat.Ino}
 }
 
 func (w *watcher) start() {
@@ -96,7 +96,7 @@ func (w *watcher) start() {
 func (w *watcher) attach(f *folder) {
 	f.attached, f.refused = false, false
 	if w.events == nil {
-		events, err := w.open()
+		events, err := w.newWatcher()
 		if err != nil {
 			w.fallBackToPolling(f, err)
 			return
@@ -117,21 +117,21 @@ func (w *watcher) attach(f *folder) {
 // add watches a path. Adding it again moves the watch to the current target of the path: it removes
 // an outdated watch first, and a current watch continues without a gap.
 func (w *watcher) add(path string) error {
-	now := identity(path)
-	if w.ids[path] != now {
+	current := statID(path)
+	if w.ids[path] != current {
 		_ = w.events.Remove(path)
 	}
-	w.ids[path] = now
+	w.ids[path] = current
 	return w.events.Add(path)
 }
 
-// fallBackToPolling records that the kernel refused a watch, and calls polls once.
+// fallBackToPolling records that the kernel refused a watch, and calls onPolling once.
 func (w *watcher) fallBackToPolling(f *folder, err error) {
 	f.refused = true
-	if !w.loggedPolling && w.polls != nil {
-		w.polls(fmt.Errorf("watch folder %s: %w", f.dir, err))
+	if !w.pollingReported && w.onPolling != nil {
+		w.onPolling(fmt.Errorf("watch folder %s: %w", f.dir, err))
 	}
-	w.loggedPolling = true
+	w.pollingReported = true
 }
 
 func (w *watcher) close() {
@@ -141,14 +141,14 @@ func (w *watcher) close() {
 }
 
 func (w *watcher) loop(ctx context.Context) {
-	settle, again := time.NewTimer(debounce), time.NewTicker(retry)
-	defer settle.Stop()
-	defer again.Stop()
+	debounceTimer, retryTicker := time.NewTimer(debounce), time.NewTicker(retryInterval)
+	defer debounceTimer.Stop()
+	defer retryTicker.Stop()
 	for {
 		events, errs := w.channels()
 		var retries <-chan time.Time // nil if all folders are watched: an idle process must not wake up
 		if slices.ContainsFunc(w.folders, func(f *folder) bool { return !f.attached }) {
-			retries = again.C
+			retries = retryTicker.C
 		}
 		select {
 		case <-ctx.Done():
@@ -160,16 +160,16 @@ func (w *watcher) loop(ctx context.Context) {
 			} else if !w.handleEvent(event) {
 				continue
 			}
-			settle.Reset(debounce)
+			debounceTimer.Reset(debounce)
 		case err := <-errs:
 			// The event queue overflowed, and events may be lost.
 			w.markAllDirty(err == nil || errors.Is(err, fsnotify.ErrEventOverflow))
-			settle.Reset(debounce)
-		case <-settle.C:
-			w.call()
+			debounceTimer.Reset(debounce)
+		case <-debounceTimer.C:
+			w.notify()
 		case <-retries:
-			if w.retry() {
-				settle.Reset(debounce)
+			if w.reattach() {
+				debounceTimer.Reset(debounce)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func (w *watcher) markAllDirty(attached bool) {
 	}
 }
 
-func (w *watcher) call() {
+func (w *watcher) notify() {
 	for _, f := range w.folders {
 		if f.dirty {
 			f.dirty = false
@@ -199,9 +199,9 @@ func (w *watcher) call() {
 	}
 }
 
-// retry attaches missing watches again, and reports whether anything may have changed
+// reattach attaches missing watches again, and reports whether anything may have changed
 // since the previous call.
-func (w *watcher) retry() bool {
+func (w *watcher) reattach() bool {
 	changed, refused := false, false
 	for _, f := range w.folders {
 		if f.attached {
@@ -211,15 +211,15 @@ func (w *watcher) retry() bool {
 		f.dirty = f.dirty || f.attached || f.pollChanged()
 		changed, refused = changed || f.dirty, refused || f.refused
 	}
-	w.loggedPolling = w.loggedPolling && refused
+	w.pollingReported = w.pollingReported && refused
 	return changed
 }
 
 // pollChanged reads the folder, and reports whether it changed since the last poll.
 func (f *folder) pollChanged() bool {
-	seen := f.computeFingerprint()
-	changed := seen != f.fingerprint
-	f.fingerprint = seen
+	current := f.computeFingerprint()
+	changed := current != f.fingerprint
+	f.fingerprint = current
 	return changed
 }
 
@@ -232,7 +232,7 @@ func (f *folder) computeFingerprint() string {
 	var out strings.Builder
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !f.counts(e.Name()) {
+		if err != nil || !f.watches(e.Name()) {
 			continue
 		}
 		target, _ := os.Readlink(filepath.Join(f.dir, e.Name())) // empty if it is not a link
@@ -245,23 +245,23 @@ func (f *folder) computeFingerprint() string {
 	return out.String()
 }
 
-func (f *folder) counts(name string) bool {
+func (f *folder) watches(name string) bool {
 	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
 }
 
 // handleEvent reports whether an event may indicate new content. It watches a replaced folder
 // again.
 func (w *watcher) handleEvent(event fsnotify.Event) bool {
-	any := false
+	relevant := false
 	for _, f := range w.folders {
 		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0
 		if replaced {
 			delete(w.ids, f.dir) // the new folder may reuse the inode number
 			w.attach(f)
 		}
-		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod && f.counts(filepath.Base(event.Name)) {
-			f.dirty, any = true, true
+		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod && f.watches(filepath.Base(event.Name)) {
+			f.dirty, relevant = true, true
 		}
 	}
-	return any
+	return relevant
 }

@@ -124,7 +124,8 @@ func TestFolderSeesItsFilesOnly(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "counts"), "1")
 		f := &folder{dir: dir, files: []string{"counts"}}
-		w := &watcher{folders: []*folder{f}, open: fsnotify.NewWatcher, ids: map[string]id{}}
+		w := &watcher{folders: []*folder{f}, newWatcher: fsnotify.NewWatcher,
+			ids: map[string]fileID{}}
 		defer w.close()
 		w.start()
 		f.dirty = false

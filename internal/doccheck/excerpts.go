@@ -18,7 +18,7 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read document: %w", err)
 	}
-	known, err := tests(repository)
+	known, err := listTests(repository)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 	}
 	var out []string
 	excerpts, number, file := 0, 0, ""
-	var left []string // lines of file that are not shown yet
+	var remaining []string // lines of file that are not shown yet
 	begins := regexp.MustCompile(`^// ([a-z0-9_/-]+\.go)$`)
 	for line := range strings.Lines(string(text)) {
 		number++
@@ -40,7 +40,7 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 			file = ""
 			continue
 		}
-		for _, name := range run(code) {
+		for _, name := range targetsOf(code) {
 			if !known[name] {
 				out = append(out, fmt.Sprintf("%s:%d: there is no %s", page, number, name))
 			}
@@ -51,18 +51,18 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s:%d: read excerpt: %w", page, number, err)
 			}
-			file, left, excerpts = m[1], strings.Split(string(raw), "\n"), excerpts+1
-			left = append([]string{"..."}, left...)
+			file, remaining, excerpts = m[1], strings.Split(string(raw), "\n"), excerpts+1
+			remaining = append([]string{"..."}, remaining...)
 		case file == "":
 		case code == "...":
-			left = append([]string{"..."}, left...)
+			remaining = append([]string{"..."}, remaining...)
 		default:
-			after := shown(left, code)
+			after := linesAfter(remaining, code)
 			if after == nil {
 				out = append(out, fmt.Sprintf("%s:%d: not in %s, or not there: %s", page, number, file, code))
 				file = ""
 			}
-			left = after
+			remaining = after
 		}
 	}
 	if excerpts == 0 {
@@ -71,9 +71,9 @@ func CheckExcerpts(repository, page string) ([]string, error) {
 	return out, nil
 }
 
-// shown returns the lines after want, ignoring differences in white space. It returns nil unless
-// want is the first line, or any line after a leading "...".
-func shown(lines []string, want string) []string {
+// linesAfter returns the lines after want, ignoring differences in white space. It returns nil
+// unless want is the first line, or any line after a leading "...".
+func linesAfter(lines []string, want string) []string {
 	same := func(line string) bool {
 		return strings.Join(strings.Fields(line), " ") == strings.Join(strings.Fields(want), " ")
 	}
@@ -92,8 +92,8 @@ func shown(lines []string, want string) []string {
 	return nil
 }
 
-// run returns the make targets, tests and scripts that a command line runs.
-func run(command string) []string {
+// targetsOf returns the make targets, tests and scripts that a command line runs.
+func targetsOf(command string) []string {
 	var out []string
 	if target, ok := strings.CutPrefix(command, "make "); ok {
 		for _, word := range strings.Fields(target) {

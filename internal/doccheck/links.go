@@ -19,7 +19,7 @@ var (
 // each with file and line. Pages are paths below repository. It fails if a page cannot be read, or
 // if the pages have no link.
 func CheckLinks(repository string, pages []string) ([]string, error) {
-	var wrong []string
+	var problems []string
 	links := 0
 	anchors := map[string]map[string]bool{} // per page
 	// problem returns the fault of a link from a page; empty if it is valid.
@@ -62,7 +62,7 @@ func CheckLinks(repository string, pages []string) ([]string, error) {
 					return nil, err
 				}
 				if text != "" {
-					wrong = append(wrong, fmt.Sprintf("%s:%d: %s", page, number, text))
+					problems = append(problems, fmt.Sprintf("%s:%d: %s", page, number, text))
 				}
 			}
 		}
@@ -70,7 +70,7 @@ func CheckLinks(repository string, pages []string) ([]string, error) {
 	if links == 0 {
 		return nil, fmt.Errorf("no link in %s", strings.Join(pages, ", "))
 	}
-	return wrong, nil
+	return problems, nil
 }
 
 // headings returns the anchors of a page, as GitHub and GitLab form them.

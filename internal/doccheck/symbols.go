@@ -74,8 +74,8 @@ func blocks(text string) []block {
 	return out
 }
 
-// declarations adds the functions of a Go file to into, and methods as Type.Method.
-func declarations(file string, into map[string]bool) error {
+// declarations adds the functions of a Go file to names, and methods as Type.Method.
+func declarations(file string, names map[string]bool) error {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
 		return fmt.Errorf("read Go file: %w", err)
@@ -89,7 +89,7 @@ func declarations(file string, into map[string]bool) error {
 		if f.Recv != nil {
 			name = typeName(f.Recv.List[0].Type) + "." + name
 		}
-		into[name] = true
+		names[name] = true
 	}
 	return nil
 }

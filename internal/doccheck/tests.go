@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// limits is the heading of the section about known limits.
-const limits = "## Known limits"
+// limitsHeading is the heading of the section about known limits.
+const limitsHeading = "## Known limits"
 
 // testName matches a citation of a test function or script.
 var testName = regexp.MustCompile("`([A-Za-z0-9_-]+)`")
@@ -25,63 +25,63 @@ func CheckTests(repository, page string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read document: %w", err)
 	}
-	known, err := tests(repository)
+	known, err := listTests(repository)
 	if err != nil {
 		return nil, err
 	}
-	var wrong []string
-	say := func(b block, what string) { wrong = append(wrong, fmt.Sprintf("%s:%d: %s", page, b.line, what)) }
-	cites := false   // the document names a test
-	last := 0        // line of the previous block
-	within := false  // in a table with a column "test"
-	limited := false // below the heading of the known limits
+	var problems []string
+	report := func(b block, what string) { problems = append(problems, fmt.Sprintf("%s:%d: %s", page, b.line, what)) }
+	anyTest := false     // the document names a test
+	last := 0            // line of the previous block
+	inTestTable := false // in a table with a column "test"
+	inLimits := false    // below the heading of the known limits
 	for _, b := range blocks(string(text)) {
 		names := b.text
 		row := strings.HasPrefix(b.text, "|")
-		within = within && row && b.line == last+1
+		inTestTable = inTestTable && row && b.line == last+1
 		last = b.line
 		switch {
 		case row:
 			cells := strings.Split(strings.TrimSuffix(b.text, "|"), "|")
 			if names = strings.TrimSpace(cells[len(cells)-1]); names == "test" {
-				within = true
+				inTestTable = true
 				continue
 			}
-			if !within || strings.Trim(names, "-") == "" {
+			if !inTestTable || strings.Trim(names, "-") == "" {
 				continue
 			}
 		case strings.HasPrefix(b.text, "#"):
-			limited = b.text == limits
+			inLimits = b.text == limitsHeading
 			continue
 		}
-		named := !row && (limited || strings.HasSuffix(b.text, "Tests: none."))
+		namesTest := !row && (inLimits || strings.HasSuffix(b.text, "Tests: none."))
 		for _, n := range testName.FindAllStringSubmatch(names, -1) {
-			named = named || row || known[n[1]]
-			cites = cites || known[n[1]]
+			namesTest = namesTest || row || known[n[1]]
+			anyTest = anyTest || known[n[1]]
 			if !known[n[1]] && (row || isTest.MatchString(n[1])) {
-				say(b, "there is no test "+n[1])
-				named = true
+				report(b, "there is no test "+n[1])
+				namesTest = true
 			}
 		}
 		switch {
-		case named:
+		case namesTest:
 		case row:
-			say(b, "the row names no test")
+			report(b, "the row names no test")
 		default:
-			say(b, "this names no test")
+			report(b, "this names no test")
 		}
 	}
-	if !cites {
+	if !anyTest {
 		return nil, fmt.Errorf("%s names no test", page)
 	}
-	return wrong, nil
+	return problems, nil
 }
 
 // isTest matches names of test functions.
 var isTest = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`)
 
-// tests returns the names of all test functions and scripts.
-func tests(repository string) (map[string]bool, error) {
+// listTests returns the names of all test functions and scripts.
+func listTests(repository string) (map[string]bool, error) {
 	out := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	err := filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {

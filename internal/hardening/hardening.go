@@ -14,7 +14,7 @@ func HardenProcess() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core dumps: %w", err)
 	}
-	if err := hide(); err != nil {
+	if err := denyTracing(); err != nil {
 		return fmt.Errorf("forbid others to read this process: %w", err)
 	}
 	return nil

@@ -18,15 +18,15 @@ import (
 // nobodyUID owns the processes if the test runs as root: root may read everything.
 const nobodyUID = 65534
 
-func as(cmd *exec.Cmd) *exec.Cmd {
+func asNobody(cmd *exec.Cmd) *exec.Cmd {
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyUID, Gid: nobodyUID}}
 	}
 	return cmd
 }
 
-// TestProcess: no process of the same user reads the memory of the built programs,
-// or what their environment holds, and they leave no core dumps.
+// TestProcess checks that processes of the same user cannot read the memory or the environment of
+// the built programs, and that they leave no core dumps.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "hwprivate")
@@ -62,7 +62,7 @@ func TestProcess(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			cmd := as(exec.CommandContext(ctx, tt.args[0], tt.args[1:]...))
+			cmd := asNobody(exec.CommandContext(ctx, tt.args[0], tt.args[1:]...))
 			cmd.Dir = "/"
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
@@ -77,7 +77,7 @@ func TestProcess(t *testing.T) {
 				_ = cmd.Wait()
 			}()
 			read := func(file string) string {
-				out, _ := as(exec.CommandContext(ctx, "head", "-c", "1", fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, file))).CombinedOutput()
+				out, _ := asNobody(exec.CommandContext(ctx, "head", "-c", "1", fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, file))).CombinedOutput()
 				return string(out)
 			}
 			for tt.private && !strings.Contains(read("environ"), "Permission denied") {

@@ -22,18 +22,18 @@ func Join[T fmt.Stringer](list []T, separator string) string {
 }
 
 // Plural returns a count with its noun, such as "1 link" or "2 links".
-func Plural(n int, thing string) string {
+func Plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + thing
+		return "1 " + noun
 	}
-	return strconv.Itoa(n) + " " + thing + "s"
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// FirstN joins up to most names with commas, and appends the number of the remaining names.
-func FirstN(names []string, most int) string {
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+// FirstN joins up to limit names with commas, and appends the number of the remaining names.
+func FirstN(names []string, limit int) string {
+	text := strings.Join(names[:min(len(names), limit)], ", ")
+	if remaining := len(names) - limit; remaining > 0 {
+		text += fmt.Sprintf(" and %d more", remaining)
 	}
 	return text
 }

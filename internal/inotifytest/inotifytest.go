@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// env is the environment variable that marks a test process in its own user namespace.
-const env = "HAWSER_TEST_INOTIFY"
+// envVar is the environment variable that marks a test process in its own user namespace.
+const envVar = "HAWSER_TEST_INOTIFY"
 
 // RunIsolated reports whether the test runs in its own user namespace, which has its own inotify
 // limits. Otherwise it runs the test again in a new user namespace. Without user namespaces the
 // test is skipped, or fails if REQUIRE_KERNEL=1.
 func RunIsolated(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(env) != "" {
+	if os.Getenv(envVar) != "" {
 		return true
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), env+"=1")
+	cmd.Env = append(os.Environ(), envVar+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -46,8 +46,8 @@ func RunIsolated(t *testing.T) bool {
 	return false
 }
 
-// Exhaust creates all inotify instances that the user namespace allows. give closes them.
-func Exhaust(t *testing.T) (give func()) {
+// Exhaust creates all inotify instances that the user namespace allows. release closes them.
+func Exhaust(t *testing.T) (release func()) {
 	t.Helper()
 	const limit = 4
 	if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(fmt.Sprint(limit)), 0o600); err != nil {

@@ -22,14 +22,14 @@ func Command() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
-			return write(cmd.Root(), args[0])
+			return writePages(cmd.Root(), args[0])
 		},
 	}
 }
 
-// write writes one page per command into dir, with the date of SOURCE_DATE_EPOCH or today's. It
-// modifies the texts of the commands.
-func write(root *cobra.Command, dir string) error {
+// writePages writes one page per command into dir, with the date of SOURCE_DATE_EPOCH or today's.
+// It modifies the texts of the commands.
+func writePages(root *cobra.Command, dir string) error {
 	root.InitDefaultCompletionCmd()
 	root.DisableAutoGenTag = true // the tag contains the current date
 	var escape func(*cobra.Command)

@@ -10,30 +10,30 @@ import (
 // Columns is the maximum length of a line of a document, in characters.
 const Columns = 100
 
-// special matches words that start a list, a heading or a quotation if they begin a line
+// blockMarker matches words that start a list, a heading or a quotation if they begin a line
 // (CommonMark 0.31, sections 4.2, 5.1 and 5.2).
-var special = regexp.MustCompile(`^([-+*>]|#{1,6}|[0-9]{1,9}[.)])$`)
+var blockMarker = regexp.MustCompile(`^([-+*>]|#{1,6}|[0-9]{1,9}[.)])$`)
 
 // Paragraph returns text as a paragraph, wrapped at Columns. A longer word has its own line.
-func Paragraph(text string) string { return fill(text, "", "") }
+func Paragraph(text string) string { return wrap(text, "", "") }
 
 // Item returns text as a list item, wrapped at Columns.
-func Item(text string) string { return fill(text, "- ", "  ") }
+func Item(text string) string { return wrap(text, "- ", "  ") }
 
-func fill(text, first, rest string) string {
+func wrap(text, firstIndent, indent string) string {
 	words := strings.Fields(text)
 	var out strings.Builder
-	line := first
+	line := firstIndent
 	for i := 0; i < len(words); i++ {
 		word := words[i]
-		for i+1 < len(words) && special.MatchString(words[i+1]) {
+		for i+1 < len(words) && blockMarker.MatchString(words[i+1]) {
 			i++
 			word += " " + words[i]
 		}
-		if line != first && line != rest {
+		if line != firstIndent && line != indent {
 			if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > Columns {
 				out.WriteString(line + "\n")
-				line = rest
+				line = indent
 			} else {
 				line += " "
 			}

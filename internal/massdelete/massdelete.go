@@ -10,12 +10,12 @@ import (
 // maxShown is the maximum number of names in the error.
 const maxShown = 5
 
-// Check returns an error if gone is more than half of have. The message starts with did,
-// the numbers and what: "the commit removes 3 of 4 clusters".
-func Check(did, what string, have int, gone []string) error {
-	if 2*len(gone) <= have {
+// Check returns an error if more than half of total objects are deleted. The message starts with
+// action, the numbers and kind: "the commit removes 3 of 4 clusters".
+func Check(action, kind string, total int, deleted []string) error {
+	if 2*len(deleted) <= total {
 		return nil
 	}
 	return fmt.Errorf("%s %d of %d %s (%s), which looks like a mistake: "+
-		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", did, len(gone), have, what, humanize.FirstN(gone, maxShown))
+		"set spec.decommission: true, or pass --allow-mass-delete, if it is meant", action, len(deleted), total, kind, humanize.FirstN(deleted, maxShown))
 }

@@ -55,7 +55,7 @@ func Read(file, section string) ([]Metric, error) {
 // Exposed returns the metrics of a registry sorted by name, without the given labels and without
 // the metrics of libraries. A metric without a value is an error, because its type and labels are
 // then unknown. Tests must therefore set every metric.
-func Exposed(registry *prometheus.Registry, without ...string) ([]Metric, error) {
+func Exposed(registry *prometheus.Registry, ignoredLabels ...string) ([]Metric, error) {
 	families, err := registry.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gather metrics: %w", err)
@@ -67,7 +67,7 @@ func Exposed(registry *prometheus.Registry, without ...string) ([]Metric, error)
 		}
 		m := Metric{Name: f.GetName(), Type: strings.ToLower(f.GetType().String()), Labels: []string{}}
 		for _, l := range f.GetMetric()[0].GetLabel() {
-			if !slices.Contains(without, l.GetName()) {
+			if !slices.Contains(ignoredLabels, l.GetName()) {
 				m.Labels = append(m.Labels, l.GetName())
 			}
 		}

@@ -10,18 +10,18 @@ import (
 	"hawser.dev/hawser/internal/metricdoc"
 )
 
-// listed returns the labels of each metric in the document, under each name that
+// documentedLabels returns the labels of each metric in the document, under each name that
 // Prometheus stores it by.
-func listed(t *testing.T) map[string][]string {
+func documentedLabels(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	for section, more := range map[string][]string{"Agents": {"cluster", "node"}, "The reconciler": nil} {
+	for section, targetLabels := range map[string][]string{"Agents": {"cluster", "node"}, "The reconciler": nil} {
 		list, err := metricdoc.Read(document, section)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range list {
-			labels := slices.Concat(m.Labels, more)
+			labels := slices.Concat(m.Labels, targetLabels)
 			if m.Type != "histogram" {
 				out[m.Name] = labels
 				continue
@@ -33,49 +33,49 @@ func listed(t *testing.T) map[string][]string {
 	return out
 }
 
-// gather collects what a dashboard asks for, with the legends of the answers.
-func gather(node any, asked map[string][]string) {
+// collectQueries adds the queries of a dashboard to queries, with their legends.
+func collectQueries(node any, queries map[string][]string) {
 	switch n := node.(type) {
 	case []any:
 		for _, item := range n {
-			gather(item, asked)
+			collectQueries(item, queries)
 		}
 	case map[string]any:
 		for _, key := range []string{"expr", "query", "definition"} {
 			if expr, is := n[key].(string); is && strings.Contains(expr, "hawser_") {
 				legend, _ := n["legendFormat"].(string)
-				asked[expr] = append(asked[expr], legend)
+				queries[expr] = append(queries[expr], legend)
 			}
 		}
 		for _, item := range n {
-			gather(item, asked)
+			collectQueries(item, queries)
 		}
 	}
 }
 
 var (
-	metricName = regexp.MustCompile(`\bhawser_[a-z_]+`)
-	selector   = regexp.MustCompile(`\b(hawser_[a-z_]+)\{([^}]*)\}`)
-	matcher    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
-	grouping   = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([a-z_, ]*)\)`)
-	variable   = regexp.MustCompile(`label_values\(hawser_[a-z_]+, ([a-z_]+)\)`)
-	shown      = regexp.MustCompile(`\{\{ ?(?:\$labels\.)?([a-z_]+) ?\}\}`)
+	metricName     = regexp.MustCompile(`\bhawser_[a-z_]+`)
+	selector       = regexp.MustCompile(`\b(hawser_[a-z_]+)\{([^}]*)\}`)
+	matcher        = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
+	grouping       = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([a-z_, ]*)\)`)
+	variable       = regexp.MustCompile(`label_values\(hawser_[a-z_]+, ([a-z_]+)\)`)
+	labelReference = regexp.MustCompile(`\{\{ ?(?:\$labels\.)?([a-z_]+) ?\}\}`)
 )
 
-// unknown returns words of an expression, and of texts about its results, that look like metrics
-// or labels and do not exist. It parses only the PromQL that the rules use.
-func unknown(known map[string][]string, expr string, texts []string) []string {
+// unknownNames returns words of an expression, and of texts about its results, that look like
+// metrics or labels and do not exist. It parses only the PromQL that the rules use.
+func unknownNames(known map[string][]string, expr string, texts []string) []string {
 	var out, labels []string
 	for _, name := range metricName.FindAllString(expr, -1) {
-		of, is := known[name]
+		metricLabels, is := known[name]
 		if !is {
 			out = append(out, "there is no metric "+name)
 		}
-		labels = append(labels, of...)
+		labels = append(labels, metricLabels...)
 	}
 	for _, found := range selector.FindAllStringSubmatch(expr, -1) {
 		for _, m := range matcher.FindAllStringSubmatch(found[2], -1) {
-			if of, is := known[found[1]]; is && !slices.Contains(of, m[1]) {
+			if metricLabels, is := known[found[1]]; is && !slices.Contains(metricLabels, m[1]) {
 				out = append(out, fmt.Sprintf("%s has no label %s", found[1], m[1]))
 			}
 		}
@@ -87,7 +87,7 @@ func unknown(known map[string][]string, expr string, texts []string) []string {
 		}
 	}
 	for _, text := range texts {
-		for _, found := range shown.FindAllStringSubmatch(text, -1) {
+		for _, found := range labelReference.FindAllStringSubmatch(text, -1) {
 			used = append(used, found[1])
 		}
 	}

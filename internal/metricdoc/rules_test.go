@@ -73,7 +73,7 @@ func read(t *testing.T, name string) []byte {
 	return raw
 }
 
-// TestRules: promtool takes the alerts, and each fires when it should and not otherwise.
+// TestRules checks that promtool accepts the alerts, and that each fires only when it should.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	_, dir := rules(t)
@@ -84,14 +84,14 @@ func TestRules(t *testing.T) {
 	metricdoc.Promtool(t, dir, "", "test", "rules", "test.yml")
 }
 
-// TestRulesTested: there is a test that makes each alert fire, and one of which none may.
+// TestRulesTested checks that a test makes each alert fire, and that one test expects no alert.
 func TestRulesTested(t *testing.T) {
 	t.Parallel()
 	list, _ := rules(t)
 	var file struct {
 		Tests []struct {
-			Name  string `json:"name"`
-			Asked []struct {
+			Name    string `json:"name"`
+			Queries []struct {
 				Expr    string   `json:"expr"`
 				Samples []sample `json:"exp_samples"`
 			} `json:"promql_expr_test"`
@@ -100,22 +100,22 @@ func TestRulesTested(t *testing.T) {
 	if err := yaml.Unmarshal(read(t, "testdata/rules_test.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
-	fired, silent := map[string]bool{}, false
+	fired, hasSilentTest := map[string]bool{}, false
 	for _, test := range file.Tests {
-		none := true
-		for _, e := range test.Asked {
+		noAlert := true
+		for _, e := range test.Queries {
 			if e.Expr != `ALERTS{alertstate="firing"}` {
-				t.Errorf("%s: asks for %s, and not for all alerts", test.Name, e.Expr)
+				t.Errorf("%s: queries %s instead of all alerts", test.Name, e.Expr)
 			}
 			for _, s := range e.Samples {
-				none = false
+				noAlert = false
 				fired[regexp.MustCompile(`alertname="([^"]+)"`).FindStringSubmatch(s.Labels)[1]] = true
 			}
 		}
-		silent = silent || none
+		hasSilentTest = hasSilentTest || noAlert
 	}
-	if !silent {
-		t.Error("no test in which all is well")
+	if !hasSilentTest {
+		t.Error("no test without a firing alert")
 	}
 	for _, r := range list {
 		if !fired[r.Alert] {
@@ -128,8 +128,8 @@ type sample struct {
 	Labels string `json:"labels"`
 }
 
-// TestRulesDocumented: each alert says what it is about and leads to a paragraph about itself,
-// and there are no others.
+// TestRulesDocumented checks that each alert has a summary, a description and a runbook section,
+// and that the document has no other alerts.
 func TestRulesDocumented(t *testing.T) {
 	t.Parallel()
 	list, _ := rules(t)
@@ -157,29 +157,29 @@ func TestRulesDocumented(t *testing.T) {
 		}
 	}
 	for _, gone := range headings {
-		t.Errorf("%s is no alert", gone)
+		t.Errorf("%s is not an alert", gone)
 	}
 }
 
-// TestNames: what rules and dashboard ask for is what the document lists.
+// TestNames checks that the document lists all metrics and labels in the rules and the dashboard.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	known := listed(t)
+	known := documentedLabels(t)
 	list, _ := rules(t)
-	asked := map[string][]string{} // expressions, and the texts that use labels of their results
+	queries := map[string][]string{} // expressions, and the texts that use labels of their results
 	for _, r := range list {
-		asked[r.Expr] = []string{r.Annotations["summary"], r.Annotations["description"]}
+		queries[r.Expr] = []string{r.Annotations["summary"], r.Annotations["description"]}
 	}
-	var board any
-	if err := json.Unmarshal(read(t, filepath.Join(examples, "dashboard.json")), &board); err != nil {
+	var dashboard any
+	if err := json.Unmarshal(read(t, filepath.Join(examples, "dashboard.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	gather(board, asked)
-	if len(asked) < len(list)+20 {
-		t.Fatalf("%d expressions in %d alerts and the dashboard", len(asked), len(list))
+	collectQueries(dashboard, queries)
+	if len(queries) < len(list)+20 {
+		t.Fatalf("%d expressions in %d alerts and the dashboard", len(queries), len(list))
 	}
-	for expr, texts := range asked {
-		for _, wrong := range unknown(known, expr, texts) {
+	for expr, texts := range queries {
+		for _, wrong := range unknownNames(known, expr, texts) {
 			t.Errorf("%s: %s", expr, wrong)
 		}
 	}
@@ -188,7 +188,7 @@ func TestNames(t *testing.T) {
 // TestUnknown checks that missing metrics and labels are found.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
-	known := listed(t)
+	known := documentedLabels(t)
 	for expr, want := range map[string]int{
 		`hawser_link_up{gateway="a"} == 0`:                                               0,
 		`hawser_links_up == 0`:                                                           1,
@@ -198,11 +198,11 @@ func TestUnknown(t *testing.T) {
 		`label_values(hawser_agent_info, cluster)`:                                       0,
 		`label_values(hawser_agent_info, digest)`:                                        1,
 	} {
-		if have := unknown(known, expr, nil); len(have) != want {
+		if have := unknownNames(known, expr, nil); len(have) != want {
 			t.Errorf("%s: %v", expr, have)
 		}
 	}
-	if have := unknown(known, "hawser_ready", []string{"{{ $labels.node }} {{node}} {{ $labels.gateway }} {{input}} {{ $value | humanize }}"}); len(have) != 2 {
+	if have := unknownNames(known, "hawser_ready", []string{"{{ $labels.node }} {{node}} {{ $labels.gateway }} {{input}} {{ $value | humanize }}"}); len(have) != 2 {
 		t.Error(have)
 	}
 }

@@ -39,17 +39,17 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(vague)
 	check := func(at string, id *ast.Ident) {
-		wrong := ""
+		problem := ""
 		if slices.Contains(words, strings.ToLower(id.Name)) {
-			wrong = "the name needs an object"
+			problem = "the name needs an object"
 		}
 		for _, part := range camelWord.FindAllString(roundTrip.ReplaceAllString(id.Name, ""), -1) {
 			if better, ok := retired[strings.ToLower(part)]; ok {
-				wrong = "the glossary has: " + better
+				problem = "the glossary has: " + better
 			}
 		}
-		if wrong != "" {
-			t.Errorf("%s:%s: %s", at, id.Name, wrong)
+		if problem != "" {
+			t.Errorf("%s:%s: %s", at, id.Name, problem)
 		}
 	}
 	root := os.DirFS(filepath.Join("..", ".."))
@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 			return fmt.Errorf("parse %s: %w", path, err)
 		}
 		for _, decl := range file.Decls {
-			for _, id := range declared(decl) {
+			for _, id := range declaredNames(decl) {
 				check(path, id)
 			}
 		}
@@ -82,9 +82,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// declared returns the names that a declaration adds to its package, with the fields
+// declaredNames returns the names that a declaration adds to its package, with the fields
 // and methods of its types.
-func declared(decl ast.Decl) []*ast.Ident {
+func declaredNames(decl ast.Decl) []*ast.Ident {
 	var names []*ast.Ident
 	switch decl := decl.(type) {
 	case *ast.FuncDecl:

@@ -27,11 +27,11 @@ type Space struct {
 func New(t testing.TB, tools ...string) *Space {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		missing(t, "root")
+		skipMissing(t, "root")
 	}
 	for _, tool := range append(tools, "ip") {
 		if _, err := exec.LookPath(tool); err != nil {
-			missing(t, tool)
+			skipMissing(t, tool)
 		}
 	}
 	raw := make([]byte, 4)
@@ -48,7 +48,7 @@ func New(t testing.TB, tools ...string) *Space {
 	return s
 }
 
-func missing(t testing.TB, what string) {
+func skipMissing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("REQUIRE_KERNEL") == "1" {
 		t.Fatal("needs " + what)
@@ -92,16 +92,16 @@ func (s *Space) Inside(f func()) {
 	s.t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	home, err := netns.Get()
+	original, err := netns.Get()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer home.Close()
+	defer original.Close()
 	if err := netns.Set(s.handle); err != nil {
 		s.t.Fatal(err)
 	}
 	defer func() {
-		if err := netns.Set(home); err != nil {
+		if err := netns.Set(original); err != nil {
 			panic("go back to the first network namespace: " + err.Error())
 		}
 	}()

@@ -46,11 +46,11 @@ func Write(w io.Writer, img Image) error {
 		Config   string
 		RepoTags []string
 		Layers   []string
-	}{{blob(b.config), img.Names, []string{blob(b.layer)}}})
+	}{{blobPath(b.config), img.Names, []string{blobPath(b.layer)}}})
 	if err != nil {
 		return fmt.Errorf("write manifest.json: %w", err)
 	}
-	return layout(w, img.Names, describe(manifestType, b.manifest), b.blobs(), File{Path: "manifest.json", Mode: 0o644, Data: docker})
+	return writeLayout(w, img.Names, describe(manifestType, b.manifest), b.blobs(), File{Path: "manifest.json", Mode: 0o644, Data: docker})
 }
 
 // WriteIndex writes an archive with one image for several architectures, and returns the digest of
@@ -73,17 +73,17 @@ func WriteIndex(w io.Writer, images []Image) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write index: %w", err)
 	}
-	blobs = append(blobs, File{Path: blob(raw), Mode: 0o644, Data: raw})
-	return digest(raw), layout(w, images[0].Names, describe(indexType, raw), blobs)
+	blobs = append(blobs, File{Path: blobPath(raw), Mode: 0o644, Data: raw})
+	return digest(raw), writeLayout(w, images[0].Names, describe(indexType, raw), blobs)
 }
 
-// built has the blobs of an image.
-type built struct{ manifest, config, layer []byte }
+// imageBlobs has the blobs of an image.
+type imageBlobs struct{ manifest, config, layer []byte }
 
-func build(img Image) (built, error) {
-	layer, diff, err := layerOf(img.Files)
+func build(img Image) (imageBlobs, error) {
+	layer, diff, err := buildLayer(img.Files)
 	if err != nil {
-		return built{}, err
+		return imageBlobs{}, err
 	}
 	config, err := json.Marshal(imageConfig{
 		Created: "1970-01-01T00:00:00Z", Architecture: img.Arch, OS: "linux",
@@ -94,29 +94,29 @@ func build(img Image) (built, error) {
 		RootFS: rootFS{Type: "layers", DiffIDs: []string{diff}},
 	})
 	if err != nil {
-		return built{}, fmt.Errorf("write image configuration: %w", err)
+		return imageBlobs{}, fmt.Errorf("write image configuration: %w", err)
 	}
 	manifest, err := json.Marshal(ociManifest{
 		SchemaVersion: 2, MediaType: manifestType,
 		Config: describe(configType, config), Layers: []descriptor{describe(layerType, layer)},
 	})
 	if err != nil {
-		return built{}, fmt.Errorf("write image manifest: %w", err)
+		return imageBlobs{}, fmt.Errorf("write image manifest: %w", err)
 	}
-	return built{manifest, config, layer}, nil
+	return imageBlobs{manifest, config, layer}, nil
 }
 
-func (b built) blobs() []File {
+func (b imageBlobs) blobs() []File {
 	return []File{
-		{Path: blob(b.config), Mode: 0o644, Data: b.config},
-		{Path: blob(b.layer), Mode: 0o644, Data: b.layer},
-		{Path: blob(b.manifest), Mode: 0o644, Data: b.manifest},
+		{Path: blobPath(b.config), Mode: 0o644, Data: b.config},
+		{Path: blobPath(b.layer), Mode: 0o644, Data: b.layer},
+		{Path: blobPath(b.manifest), Mode: 0o644, Data: b.manifest},
 	}
 }
 
-// layout writes blobs as an OCI image layout. named describes the blob that index.json lists, once
-// for each name.
-func layout(w io.Writer, names []string, named descriptor, blobs []File, more ...File) error {
+// writeLayout writes blobs as an OCI image layout. named describes the blob that index.json lists,
+// once for each name.
+func writeLayout(w io.Writer, names []string, named descriptor, blobs []File, extra ...File) error {
 	index := ociIndex{SchemaVersion: 2, MediaType: indexType}
 	for _, name := range names {
 		d := named
@@ -134,8 +134,8 @@ func layout(w io.Writer, names []string, named descriptor, blobs []File, more ..
 	}
 	files := append([]File{{Path: "blobs", Mode: 0o755}, {Path: "blobs/sha256", Mode: 0o755}}, blobs...)
 	files = append(files, File{Path: "index.json", Mode: 0o644, Data: raw})
-	files = append(files, more...)
-	return archive(w, append(files, File{Path: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)}))
+	files = append(files, extra...)
+	return writeTar(w, append(files, File{Path: "oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)}))
 }
 
 const (
@@ -192,9 +192,9 @@ type imageConfig struct {
 	RootFS       rootFS    `json:"rootfs"`
 }
 
-// layerOf returns the compressed layer, and the digest of the uncompressed layer. The layer
+// buildLayer returns the compressed layer, and the digest of the uncompressed layer. The layer
 // contains the files sorted by path, with their parent folders.
-func layerOf(files []File) (layer []byte, diff string, err error) {
+func buildLayer(files []File) (layer []byte, diff string, err error) {
 	all := map[string]File{}
 	for _, f := range files {
 		all[f.Path] = f
@@ -205,26 +205,26 @@ func layerOf(files []File) (layer []byte, diff string, err error) {
 		}
 	}
 	sorted := slices.SortedFunc(maps.Values(all), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	var plain, packed bytes.Buffer
-	if err := archive(&plain, sorted); err != nil {
+	var uncompressed, compressed bytes.Buffer
+	if err := writeTar(&uncompressed, sorted); err != nil {
 		return nil, "", err
 	}
-	zip, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	gz, err := gzip.NewWriterLevel(&compressed, gzip.BestSpeed)
 	if err == nil {
-		_, err = zip.Write(plain.Bytes())
+		_, err = gz.Write(uncompressed.Bytes())
 	}
 	if err == nil {
-		err = zip.Close()
+		err = gz.Close()
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("compress layer: %w", err)
 	}
-	return packed.Bytes(), digest(plain.Bytes()), nil
+	return compressed.Bytes(), digest(uncompressed.Bytes()), nil
 }
 
-// archive writes a tar archive of files that root owns, without times. A file with neither data nor
-// a link target is a folder.
-func archive(w io.Writer, files []File) error {
+// writeTar writes a tar archive of files that root owns, without times. A file with neither data
+// nor a link target is a folder.
+func writeTar(w io.Writer, files []File) error {
 	out := tar.NewWriter(w)
 	for _, f := range files {
 		header := &tar.Header{Name: f.Path, Mode: f.Mode, Size: int64(len(f.Data)), Typeflag: tar.TypeReg, Format: tar.FormatPAX}
@@ -256,6 +256,6 @@ func digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func blob(data []byte) string {
+func blobPath(data []byte) string {
 	return "blobs/sha256/" + strings.TrimPrefix(digest(data), "sha256:")
 }

@@ -9,20 +9,20 @@ import (
 )
 
 // Programs returns programs and libraries of this machine as files of an image. It adds the loader
-// and all libraries that they need. to maps paths on this machine to paths in the image. Libraries
-// keep their paths, because programs name the loader by its full path, and the loader searches the
-// same folders. to must also name the files that a program opens at run time, such as plugins and
-// settings.
-func Programs(to map[string]string) ([]File, error) {
+// and all libraries that they need. paths maps paths on this machine to paths in the image.
+// Libraries keep their paths, because programs name the loader by its full path, and the loader
+// searches the same folders. paths must also have the files that a program opens at run time, such
+// as plugins and settings.
+func Programs(paths map[string]string) ([]File, error) {
 	var out []File
 	libraries := map[string]bool{}
-	for from, at := range to {
-		f, err := read(at, from)
+	for source, path := range paths {
+		f, err := readFile(path, source)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, f)
-		for _, l := range needed(from) {
+		for _, l := range neededLibraries(source) {
 			libraries[l] = true
 			// glibc loads it at run time to end a thread (pthread_cancel(3)).
 			unwinder := filepath.Join(filepath.Dir(l), "libgcc_s.so.1")
@@ -32,10 +32,10 @@ func Programs(to map[string]string) ([]File, error) {
 		}
 	}
 	for l := range libraries {
-		if to[l] == l {
+		if paths[l] == l {
 			continue
 		}
-		f, err := read(l, l)
+		f, err := readFile(l, l)
 		if err != nil {
 			return nil, err
 		}
@@ -44,16 +44,17 @@ func Programs(to map[string]string) ([]File, error) {
 	return out, nil
 }
 
-func read(at, from string) (File, error) {
-	data, err := os.ReadFile(from)
+func readFile(path, source string) (File, error) {
+	data, err := os.ReadFile(source)
 	if err != nil {
-		return File{}, fmt.Errorf("take %s into an image: %w", at, err)
+		return File{}, fmt.Errorf("add %s to the image: %w", path, err)
 	}
-	return File{Path: strings.TrimPrefix(at, "/"), Mode: 0o755, Data: data}, nil
+	return File{Path: strings.TrimPrefix(path, "/"), Mode: 0o755, Data: data}, nil
 }
 
-// needed returns the libraries that ldd(1) lists. For a static program ldd lists none and fails.
-func needed(program string) (libraries []string) {
+// neededLibraries returns the libraries that ldd(1) lists. For a static program ldd lists none and
+// fails.
+func neededLibraries(program string) (libraries []string) {
 	out, _ := exec.Command("ldd", program).Output()
 	for word := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(word, "/") && strings.Contains(word, ".so") {

@@ -16,7 +16,7 @@ func TestPrograms(t *testing.T) {
 	if err != nil {
 		t.Skip("no sh")
 	}
-	if len(needed(shell)) == 0 {
+	if len(neededLibraries(shell)) == 0 {
 		t.Skip("sh is static")
 	}
 	files, err := Programs(map[string]string{shell: "/bin/shell"})
@@ -45,7 +45,7 @@ func TestProgramsMissing(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "program")
 	_, err := Programs(map[string]string{missing: "/bin/program"})
-	if err == nil || !strings.Contains(err.Error(), "take /bin/program into an image") {
+	if err == nil || !strings.Contains(err.Error(), "add /bin/program to the image") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -33,9 +33,9 @@ func (w *DeviceWatch) run(changed func()) {
 	for {
 		pause := time.Duration(0)
 		if w.events == nil {
-			pause = reopen
+			pause = reopenInterval
 		} else if _, err := w.events.Receive(); err != nil && !errors.Is(err, unix.ENOBUFS) {
-			pause = reopen
+			pause = reopenInterval
 		}
 		select {
 		case <-w.done:

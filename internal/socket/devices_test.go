@@ -14,23 +14,23 @@ import (
 // socket as soon as its Set is updated after Changed.
 func TestReplacedDevice(t *testing.T) {
 	t.Parallel()
-	space := netnstest.New(t)
+	ns := netnstest.New(t)
 	const name = "hw-one"
-	place := Bind{Addr: netip.MustParseAddr("192.0.2.1"), Device: name}
+	bind := Bind{Addr: netip.MustParseAddr("192.0.2.1"), Device: name}
 	changed := trigger.New()
 	set := NewSet(SetConfig{
-		Log: slog.New(slog.DiscardHandler), Largest: 100, Changed: changed.Fire,
+		Log: slog.New(slog.DiscardHandler), MaxDatagram: 100, Changed: changed.Fire,
 		Read: func(Arrival, []byte) []Datagram { return nil },
 	})
 	defer set.Close()
 	// The time never passes, so that only Changed leads to a check.
 	now := time.Now()
 	update := func() (device, bound int) {
-		space.Inside(func() {
-			set.Update(now, func(bool) map[Bind]bool { return map[Bind]bool{place: true} })
+		ns.Inside(func() {
+			set.Update(now, func(bool) map[Bind]bool { return map[Bind]bool{bind: true} })
 			device = DeviceIndex(name)
 		})
-		if c := set.open[place]; c != nil {
+		if c := set.open[bind]; c != nil {
 			bound = c.device
 		}
 		return device, bound
@@ -40,7 +40,7 @@ func TestReplacedDevice(t *testing.T) {
 	}
 	last := 0
 	for range 3 {
-		space.IP("link add " + name + " type bridge")
+		ns.IP("link add " + name + " type bridge")
 		for device, bound := update(); bound == last || bound != device; device, bound = update() {
 			select {
 			case <-changed:
@@ -49,6 +49,6 @@ func TestReplacedDevice(t *testing.T) {
 			}
 		}
 		_, last = update()
-		space.IP("link del " + name)
+		ns.IP("link del " + name)
 	}
 }

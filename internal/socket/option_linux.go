@@ -28,17 +28,17 @@ func (o Options) apply(network string, fd int) error {
 		}
 	}
 	if o.DontFragment {
-		level, discover, probe, tell := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, unix.IP_PKTINFO
+		level, discover, probe, packetInfo := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, unix.IP_PKTINFO
 		if strings.HasSuffix(network, "6") {
-			level, discover, probe, tell = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, unix.IPV6_RECVPKTINFO
+			level, discover, probe, packetInfo = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, unix.IPV6_RECVPKTINFO
 		}
 		if err := unix.SetsockoptInt(fd, level, discover, probe); err != nil {
 			return fmt.Errorf("forbid to split packets: %w", err)
 		}
-		if err := unix.SetsockoptInt(fd, level, tell, 1); err != nil {
+		if err := unix.SetsockoptInt(fd, level, packetInfo, 1); err != nil {
 			return fmt.Errorf("ask for the interface of packets: %w", err)
 		}
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) // if it fails, the host's default also works
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) // if it fails, the host's default also works
 	}
 	if o.Device != "" {
 		if err := unix.BindToDevice(fd, o.Device); err != nil {
@@ -67,9 +67,9 @@ func DeviceIndex(device string) int {
 	return int(request.Uint32())
 }
 
-// buffer is the size of the receive buffer of a socket with DontFragment, in bytes: a few hundred
-// packets of full size (socket(7), SO_RCVBUFFORCE).
-const buffer = 1 << 20
+// receiveBuffer is the size of the receive buffer of a socket with DontFragment, in bytes: a few
+// hundred packets of full size (socket(7), SO_RCVBUFFORCE).
+const receiveBuffer = 1 << 20
 
 // controlLength returns the buffer size for the control message of a datagram: address and
 // interface.
@@ -114,8 +114,8 @@ func DeviceName(index int) string {
 // sendOnly configures a raw UDP socket (raw(7)) to receive nothing, because it would receive every
 // datagram of the device. It also makes the kernel compute checksums over IPv6.
 func sendOnly(network string, fd int) error {
-	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
-	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	dropAll := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &dropAll[0]})
 	if err == nil && strings.HasPrefix(network, "ip6") {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6)
 	}

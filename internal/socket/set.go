@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// reopen is the interval between attempts to open a socket.
-	reopen = 250 * time.Millisecond
+	// reopenInterval is the interval between attempts to open a socket.
+	reopenInterval = 250 * time.Millisecond
 	// checkInterval is the interval between checks of all sockets. A change of a device causes
 	// a check at once.
 	checkInterval = 10 * time.Second
@@ -37,8 +37,8 @@ func (p Bind) canBindEarly() bool { return p.Addr.Is4() || p.Device != "" }
 type SetConfig struct {
 	Port uint16 // UDP port of all sockets
 	Log  *slog.Logger
-	// Largest is the size of the largest datagram in bytes; longer datagrams are truncated.
-	Largest int
+	// MaxDatagram is the size of the largest datagram in bytes; longer datagrams are truncated.
+	MaxDatagram int
 	// Read handles a datagram and returns the replies. A reply without a Device is sent from
 	// the receiving socket. It must be safe for concurrent use, and must not keep raw.
 	Read func(in Arrival, raw []byte) []Datagram
@@ -49,7 +49,7 @@ type SetConfig struct {
 
 // Arrival describes how a datagram was received.
 type Arrival struct {
-	At    Bind
+	Local Bind
 	From  netip.AddrPort
 	Index int // of the receiving interface; 0 if unknown
 }
@@ -75,7 +75,7 @@ type Set struct {
 	open    map[Bind]*conn // nil if it could not be opened
 	checked time.Time
 	readers sync.WaitGroup
-	past    rawSender
+	raw     rawSender
 	devices *DeviceWatch // nil before the first Update
 	changed atomic.Bool  // a device changed since the last check
 }
@@ -91,10 +91,10 @@ func NewSet(config SetConfig) *Set {
 	return &Set{config: config, open: map[Bind]*conn{}}
 }
 
-// Update opens and closes sockets to match places. places may return nil if nothing changed, unless
+// Update opens and closes sockets to match binds. binds may return nil if nothing changed, unless
 // all is true. Update returns the maximum time until the next call. All calls must be made in one
 // network namespace.
-func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) time.Duration {
+func (s *Set) Update(now time.Time, binds func(all bool) map[Bind]bool) time.Duration {
 	if s.devices == nil {
 		s.devices = WatchDevices(func() {
 			s.changed.Store(true)
@@ -106,9 +106,9 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) time.Du
 	check := s.changed.Swap(false) || now.Sub(s.checked) >= s.interval()
 	if check {
 		s.checked = now
-		s.past.sweep(now)
+		s.raw.sweep(now)
 	}
-	if want := places(check); want != nil {
+	if want := binds(check); want != nil {
 		s.update(want, check)
 	}
 	return s.checked.Add(s.interval()).Sub(now)
@@ -118,7 +118,7 @@ func (s *Set) Update(now time.Time, places func(all bool) map[Bind]bool) time.Du
 func (s *Set) interval() time.Duration {
 	for _, c := range s.open {
 		if c == nil {
-			return reopen
+			return reopenInterval
 		}
 	}
 	return checkInterval
@@ -127,32 +127,32 @@ func (s *Set) interval() time.Duration {
 // update opens and closes sockets until they match want. With check, it also compares existing
 // sockets with their devices.
 func (s *Set) update(want map[Bind]bool, check bool) {
-	for place, c := range s.open {
-		stale := check && c != nil && DeviceIndex(place.Device) != c.device
-		if !want[place] || stale {
-			s.drop(place, c)
+	for bind, c := range s.open {
+		stale := check && c != nil && DeviceIndex(bind.Device) != c.device
+		if !want[bind] || stale {
+			s.drop(bind, c)
 		}
 	}
-	for place := range want {
-		if c, known := s.open[place]; !known || c == nil && check {
-			s.open[place] = s.listen(place)
+	for bind := range want {
+		if c, known := s.open[bind]; !known || c == nil && check {
+			s.open[bind] = s.listen(bind)
 		}
 	}
 }
 
 // listen opens a socket; nil if this is not possible yet.
-func (s *Set) listen(place Bind) *conn {
-	options := Options{Freebind: place.canBindEarly(), Device: place.Device, HopLimit: 1, DontFragment: place.Device == ""}
+func (s *Set) listen(bind Bind) *conn {
+	options := Options{Freebind: bind.canBindEarly(), Device: bind.Device, HopLimit: 1, DontFragment: bind.Device == ""}
 	config := net.ListenConfig{Control: options.Control}
-	address := net.JoinHostPort(place.Addr.String(), strconv.Itoa(int(s.config.Port)))
-	index := DeviceIndex(place.Device)
-	packets, err := config.ListenPacket(context.Background(), Network("udp", place.Addr), address)
+	address := net.JoinHostPort(bind.Addr.String(), strconv.Itoa(int(s.config.Port)))
+	index := DeviceIndex(bind.Device)
+	packets, err := config.ListenPacket(context.Background(), Network("udp", bind.Addr), address)
 	if err != nil {
-		s.config.Log.Debug("socket not open yet", "addr", place.Addr, "device", place.Device, "err", err)
+		s.config.Log.Debug("socket not open yet", "addr", bind.Addr, "device", bind.Device, "err", err)
 		return nil
 	}
 	c := &conn{UDPConn: packets.(*net.UDPConn), device: index}
-	s.readers.Go(func() { s.read(c.UDPConn, place) })
+	s.readers.Go(func() { s.read(c.UDPConn, bind) })
 	return c
 }
 
@@ -170,7 +170,7 @@ func (s *Set) Send(datagrams []Datagram) (sent, failed uint64) {
 
 func (s *Set) send(d Datagram) error {
 	if d.Device != "" {
-		return s.past.send(d, s.config.Port)
+		return s.raw.send(d, s.config.Port)
 	}
 	c := s.open[d.From]
 	if c == nil {
@@ -181,10 +181,10 @@ func (s *Set) send(d Datagram) error {
 }
 
 // read handles datagrams until the socket is closed.
-func (s *Set) read(c *net.UDPConn, place Bind) {
-	buffer, control := make([]byte, s.config.Largest+1), make([]byte, controlLength())
+func (s *Set) read(c *net.UDPConn, bind Bind) {
+	buffer, control := make([]byte, s.config.MaxDatagram+1), make([]byte, controlLength())
 	for {
-		n, extra, _, from, err := c.ReadMsgUDPAddrPort(buffer, control)
+		n, controlLen, _, from, err := c.ReadMsgUDPAddrPort(buffer, control)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -194,12 +194,12 @@ func (s *Set) read(c *net.UDPConn, place Bind) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		in := Arrival{At: place, From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), Index: inDeviceIndex(control[:extra])}
+		in := Arrival{Local: bind, From: netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), Index: inDeviceIndex(control[:controlLen])}
 		for _, d := range s.config.Read(in, buffer[:n]) {
 			// A reply that the kernel refuses counts as lost: the sender repeats its
 			// request.
 			if d.Device != "" {
-				_ = s.past.send(d, s.config.Port)
+				_ = s.raw.send(d, s.config.Port)
 			} else {
 				_, _ = c.WriteToUDPAddrPort(d.Raw, d.To)
 			}
@@ -207,8 +207,8 @@ func (s *Set) read(c *net.UDPConn, place Bind) {
 	}
 }
 
-func (s *Set) drop(place Bind, c *conn) {
-	delete(s.open, place)
+func (s *Set) drop(bind Bind, c *conn) {
+	delete(s.open, bind)
 	if c != nil {
 		_ = c.Close()
 	}
@@ -216,13 +216,13 @@ func (s *Set) drop(place Bind, c *conn) {
 
 // Close closes all sockets and waits for their readers.
 func (s *Set) Close() {
-	for place, c := range s.open {
-		s.drop(place, c)
+	for bind, c := range s.open {
+		s.drop(bind, c)
 	}
 	s.readers.Wait()
 	if s.devices != nil {
 		_ = s.devices.Close()
 		s.devices = nil
 	}
-	s.past.sweep(time.Time{})
+	s.raw.sweep(time.Time{})
 }

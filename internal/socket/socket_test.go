@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestFreebindTakesAnAddressThatDoesNotExist(t *testing.T) {
+func TestFreebindBindsMissingAddress(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"192.0.2.73", "2001:db8::73"} {
 		addr := netip.AddrPortFrom(netip.MustParseAddr(address), 0)
@@ -33,11 +33,11 @@ func TestFreebindTakesAnAddressThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// silentSet makes a Set that answers nothing, for as long as the test runs.
+// silentSet returns a Set that sends no replies. It is closed at the end of the test.
 func silentSet(t *testing.T) *Set {
 	t.Helper()
 	set := NewSet(SetConfig{
-		Log: slog.New(slog.DiscardHandler), Largest: 100,
+		Log: slog.New(slog.DiscardHandler), MaxDatagram: 100,
 		Read: func(Arrival, []byte) []Datagram { return nil },
 	})
 	t.Cleanup(set.Close)
@@ -60,10 +60,10 @@ func TestSetSendsFromOwnAddressesOnly(t *testing.T) {
 	} {
 		from := Bind{Addr: netip.MustParseAddr(tt.from)}
 		to := netip.AddrPortFrom(netip.MustParseAddr(tt.to), 9)
-		if own, err := net.ListenPacket("udp", net.JoinHostPort(tt.to, "0")); err != nil {
+		if conn, err := net.ListenPacket("udp", net.JoinHostPort(tt.to, "0")); err != nil {
 			continue // the host does not have this family
 		} else {
-			_ = own.Close()
+			_ = conn.Close()
 		}
 		set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{from: true} })
 		if sent, failed := set.Send([]Datagram{{From: from, To: to, Raw: []byte("x")}}); sent != tt.sent || sent+failed != 1 {
@@ -98,7 +98,7 @@ func TestSetStaysOnTheLink(t *testing.T) {
 		from := Bind{Addr: netip.MustParseAddr(tt.addr)}
 		set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{from: true} })
 		set.Send([]Datagram{{From: from, To: there.LocalAddr().(*net.UDPAddr).AddrPort(), Raw: []byte("x")}})
-		if have := hops(t, there); have != 1 {
+		if have := nextHopLimit(t, there); have != 1 {
 			t.Errorf("from %s: hop limit %d, want 1", tt.addr, have)
 		}
 	}
@@ -118,14 +118,14 @@ func TestSetPastRoutes(t *testing.T) {
 	lo := DeviceIndex("lo")
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		addr := netip.MustParseAddr(address)
-		if own, err := net.ListenPacket("udp", net.JoinHostPort(address, "0")); err != nil {
+		if conn, err := net.ListenPacket("udp", net.JoinHostPort(address, "0")); err != nil {
 			continue // the host does not have this family
 		} else {
-			_ = own.Close()
+			_ = conn.Close()
 		}
 		arrived := make(chan Arrival, 4)
 		set := NewSet(SetConfig{
-			Port: port, Log: slog.New(slog.DiscardHandler), Largest: 100,
+			Port: port, Log: slog.New(slog.DiscardHandler), MaxDatagram: 100,
 			Read: func(in Arrival, raw []byte) []Datagram {
 				arrived <- in
 				if string(raw) == "ask" {
@@ -136,21 +136,21 @@ func TestSetPastRoutes(t *testing.T) {
 		})
 		defer set.Close()
 		set.Update(time.Now(), func(bool) map[Bind]bool { return map[Bind]bool{{Addr: addr}: true} })
-		ask := Datagram{From: Bind{Addr: addr}, Device: "lo", To: netip.AddrPortFrom(addr, port), Raw: []byte("ask")}
-		if sent, failed := set.Send([]Datagram{ask}); sent != 1 || failed != 0 {
+		request := Datagram{From: Bind{Addr: addr}, Device: "lo", To: netip.AddrPortFrom(addr, port), Raw: []byte("ask")}
+		if sent, failed := set.Send([]Datagram{request}); sent != 1 || failed != 0 {
 			t.Fatalf("%s: sent %d, failed %d", address, sent, failed)
 		}
 		for range 2 {
 			select {
 			case in := <-arrived:
-				if in.From != ask.To || in.At != ask.From || in.Index != lo || DeviceName(in.Index) != "lo" {
+				if in.From != request.To || in.Local != request.From || in.Index != lo || DeviceName(in.Index) != "lo" {
 					t.Errorf("%s: arrived as %+v", address, in)
 				}
 			case <-time.After(time.Minute):
 				t.Fatalf("%s: nothing arrives", address)
 			}
 		}
-		if sent, _ := set.Send([]Datagram{{From: ask.From, Device: "hw-none", To: ask.To, Raw: ask.Raw}}); sent != 0 {
+		if sent, _ := set.Send([]Datagram{{From: request.From, Device: "hw-none", To: request.To, Raw: request.Raw}}); sent != 0 {
 			t.Errorf("%s: sent over a device that does not exist", address)
 		}
 	}
@@ -166,7 +166,7 @@ func TestPortIsTaken(t *testing.T) {
 	address := free.LocalAddr().(*net.UDPAddr).AddrPort()
 	_ = free.Close()
 	set := NewSet(SetConfig{
-		Port: address.Port(), Log: slog.New(slog.DiscardHandler), Largest: 100,
+		Port: address.Port(), Log: slog.New(slog.DiscardHandler), MaxDatagram: 100,
 		Read: func(Arrival, []byte) []Datagram { return nil },
 	})
 	defer set.Close()
@@ -184,8 +184,8 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// hops returns the hop limit with which the next datagram came.
-func hops(t *testing.T, conn *net.UDPConn) int {
+// nextHopLimit returns the hop limit of the next received datagram.
+func nextHopLimit(t *testing.T, conn *net.UDPConn) int {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	data, control := make([]byte, 10), make([]byte, 100)

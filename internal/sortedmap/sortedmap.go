@@ -11,9 +11,9 @@ import (
 // Map maps keys of the form name or namespace/name to values. The zero Map is empty. It is not safe
 // for concurrent use.
 type Map[T any] struct {
-	values map[string]T
-	list   []T
-	listed bool // list is current
+	values      map[string]T
+	list        []T
+	listCurrent bool // list is current
 }
 
 // Get returns the value of a key, and whether it exists.
@@ -31,7 +31,7 @@ func (s *Map[T]) Put(key string, value T) bool {
 		s.values = map[string]T{}
 	}
 	s.values[key] = value
-	s.listed = false
+	s.listCurrent = false
 	return true
 }
 
@@ -41,16 +41,16 @@ func (s *Map[T]) Delete(key string) bool {
 		return false
 	}
 	delete(s.values, key)
-	s.listed = false
+	s.listCurrent = false
 	return true
 }
 
-// Retain removes the keys for which wanted returns false, and reports whether it removed any.
-func (s *Map[T]) Retain(wanted func(key string) bool) bool {
+// Retain removes the keys for which keep returns false, and reports whether it removed any.
+func (s *Map[T]) Retain(keep func(key string) bool) bool {
 	before := len(s.values)
-	maps.DeleteFunc(s.values, func(key string, _ T) bool { return !wanted(key) })
+	maps.DeleteFunc(s.values, func(key string, _ T) bool { return !keep(key) })
 	removed := len(s.values) != before
-	s.listed = s.listed && !removed
+	s.listCurrent = s.listCurrent && !removed
 	return removed
 }
 
@@ -60,10 +60,10 @@ func (s *Map[T]) Keys() []string { return slices.SortedFunc(maps.Keys(s.values),
 // List returns the values in the order of their keys; nil if empty. Without a change it returns the
 // same slice again. The caller must not modify it.
 func (s *Map[T]) List() []T {
-	if s.listed {
+	if s.listCurrent {
 		return s.list
 	}
-	s.list, s.listed = nil, true
+	s.list, s.listCurrent = nil, true
 	for _, key := range s.Keys() {
 		s.list = append(s.list, s.values[key])
 	}
@@ -71,10 +71,10 @@ func (s *Map[T]) List() []T {
 }
 
 func byPart(a, b string) int {
-	an, aname, _ := strings.Cut(a, "/")
-	bn, bname, _ := strings.Cut(b, "/")
-	if an != bn {
-		return strings.Compare(an, bn)
+	aNamespace, aName, _ := strings.Cut(a, "/")
+	bNamespace, bName, _ := strings.Cut(b, "/")
+	if aNamespace != bNamespace {
+		return strings.Compare(aNamespace, bNamespace)
 	}
-	return strings.Compare(aname, bname)
+	return strings.Compare(aName, bName)
 }

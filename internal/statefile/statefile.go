@@ -25,10 +25,10 @@ type File[T any] struct {
 	path string
 	wake trigger.Trigger
 
-	mu     sync.Mutex
-	raw    []byte // content on disk; nil if not read or absent
-	looked bool   // raw is current
-	failed error  // error of the last save
+	mu      sync.Mutex
+	raw     []byte // content on disk; nil if not read or absent
+	current bool   // raw is current
+	saveErr error  // error of the last save
 }
 
 // New returns a File in a folder. It does not read or write the file.
@@ -38,19 +38,19 @@ func New[T any](dir, name string) *File[T] {
 
 // Load returns the saved value; the zero value if absent.
 func (f *File[T]) Load() (T, error) {
-	var value, none T
+	var value, zero T
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	raw, err := os.ReadFile(f.path)
-	f.raw, f.looked = raw, err == nil
+	f.raw, f.current = raw, err == nil
 	if errors.Is(err, fs.ErrNotExist) {
-		return none, nil
+		return zero, nil
 	}
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := json.Unmarshal(raw, &value); err != nil {
-		return none, fmt.Errorf("read %s: %w", f.path, err)
+		return zero, fmt.Errorf("read %s: %w", f.path, err)
 	}
 	return value, nil
 }
@@ -60,7 +60,7 @@ func (f *File[T]) Load() (T, error) {
 func (f *File[T]) LoadOrZero(log *slog.Logger) T {
 	value, err := f.Load()
 	if err != nil {
-		log.Warn("not read what the run before kept", "err", err)
+		log.Warn("state file not read", "err", err)
 	}
 	return value
 }
@@ -69,13 +69,13 @@ func (f *File[T]) LoadOrZero(log *slog.Logger) T {
 func (f *File[T]) Save(value T) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed = f.save(value)
-	return f.failed
+	f.saveErr = f.save(value)
+	return f.saveErr
 }
 
 func (f *File[T]) save(value T) error {
 	if v := reflect.ValueOf(value); v.Kind() == reflect.Map && v.Len() == 0 {
-		f.raw, f.looked = nil, true
+		f.raw, f.current = nil, true
 		if err := os.Remove(f.path); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -85,15 +85,15 @@ func (f *File[T]) save(value T) error {
 	if err != nil {
 		return fmt.Errorf("save %s: %w", f.path, err)
 	}
-	if !f.looked {
+	if !f.current {
 		f.raw, _ = os.ReadFile(f.path) // replace an unreadable file
-		f.looked = true
+		f.current = true
 	}
 	if f.raw != nil && bytes.Equal(f.raw, raw) {
 		return nil
 	}
 	if err := atomicfile.Write(f.path, raw, 0o600); err != nil {
-		f.looked = false
+		f.current = false
 		return err
 	}
 	f.raw = raw
@@ -104,27 +104,27 @@ func (f *File[T]) save(value T) error {
 func (f *File[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failed
+	return f.saveErr
 }
 
 // MarkDirty makes Run save the value soon. It never blocks.
 func (f *File[T]) MarkDirty() { f.wake.Fire() }
 
-// Run saves the value of source after MarkDirty, at most once per every, until ctx is done. It
+// Run saves the result of value after MarkDirty, at most once per period, until ctx is done. It
 // needs its own goroutine, because I/O on a disk may hang.
-func (f *File[T]) Run(ctx context.Context, every time.Duration, source func() T, log *slog.Logger) {
+func (f *File[T]) Run(ctx context.Context, period time.Duration, value func() T, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-f.wake:
 		}
-		if err := f.Save(source()); err != nil {
-			log.Debug("not kept for the next start", "err", err)
+		if err := f.Save(value()); err != nil {
+			log.Debug("state not saved", "err", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(every):
+		case <-time.After(period):
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || !info.ModTime().Equal(old) {
-		t.Errorf("the same was written again: %v, %v", info.ModTime(), err)
+		t.Errorf("an equal value was written again: %v, %v", info.ModTime(), err)
 	}
 	if err := again.Save(map[string]int{}); err != nil {
 		t.Fatal(err)
@@ -51,9 +51,9 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestTrouble checks that a read error names the path, and that a failed write is repeated
+// TestErrors checks that a read error names the path, and that a failed write is repeated
 // and reported by Err until it succeeds.
-func TestTrouble(t *testing.T) {
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "later")
 	f := statefile.New[map[string]int](dir, "ages.json")
@@ -86,18 +86,18 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestRun saves the newest after a change, and not more often than it may.
+// TestRun checks that Run saves the newest value, at most once per period.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := statefile.New[int](dir, "n.json")
-		var value, asked atomic.Int64
+		var value, calls atomic.Int64
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			f.Run(ctx, time.Second, func() int { asked.Add(1); return int(value.Load()) }, slog.New(slog.DiscardHandler))
+			f.Run(ctx, time.Second, func() int { calls.Add(1); return int(value.Load()) }, slog.New(slog.DiscardHandler))
 		}()
 		for i := range int64(5) {
 			value.Store(i)
@@ -106,8 +106,8 @@ func TestRun(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if have, err := f.Load(); err != nil || have != 4 || asked.Load() != 2 {
-			t.Errorf("%d after %d saves, %v", have, asked.Load(), err)
+		if have, err := f.Load(); err != nil || have != 4 || calls.Load() != 2 {
+			t.Errorf("%d after %d saves, %v", have, calls.Load(), err)
 		}
 		cancel()
 		<-done

@@ -31,10 +31,10 @@ const (
 type Bundle struct {
 	dir string
 
-	mu     sync.Mutex
-	files  map[string]string // path of the text on disk, by name in the archive
-	failed []string
-	broken error // first error of a write to disk
+	mu       sync.Mutex
+	files    map[string]string // path of the text on disk, by name in the archive
+	failed   []string
+	writeErr error // first error of a write to disk
 }
 
 // New returns an empty Bundle. Close removes its files on disk.
@@ -58,13 +58,13 @@ func (b *Bundle) Add(name string, text []byte) {
 		b.failed = append(b.failed, fmt.Sprintf("%q: not a name for a file", name))
 		return
 	}
-	at := filepath.Join(b.dir, strconv.Itoa(len(b.files)))
-	if known, twice := b.files[name]; twice {
-		at = known
+	path := filepath.Join(b.dir, strconv.Itoa(len(b.files)))
+	if previous, exists := b.files[name]; exists {
+		path = previous
 	}
-	b.files[name] = at
-	if err := os.WriteFile(at, text, 0o600); err != nil {
-		b.broken = cmp.Or(b.broken, fmt.Errorf("keep %s: %w", name, err))
+	b.files[name] = path
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		b.writeErr = cmp.Or(b.writeErr, fmt.Errorf("keep %s: %w", name, err))
 	}
 }
 
@@ -95,24 +95,24 @@ func (b *Bundle) Len() int {
 func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.broken != nil {
-		return b.broken
+	if b.writeErr != nil {
+		return b.writeErr
 	}
-	packed := gzip.NewWriter(w)
-	archive := tar.NewWriter(packed)
+	compressed := gzip.NewWriter(w)
+	archive := tar.NewWriter(compressed)
 	first := []string{Errors, Summary} // in reverse order of the archive
 	inOrder := func(a, b string) int {
 		return cmp.Or(slices.Index(first, b)-slices.Index(first, a), strings.Compare(a, b))
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(b.files), inOrder) {
-		if err := entry(archive, folder+"/"+name, b.files[name], at); err != nil {
+		if err := writeEntry(archive, folder+"/"+name, b.files[name], at); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	return errors.Join(archive.Close(), packed.Close())
+	return errors.Join(archive.Close(), compressed.Close())
 }
 
-func entry(archive *tar.Writer, name, from string, at time.Time) error {
+func writeEntry(archive *tar.Writer, name, from string, at time.Time) error {
 	file, err := os.Open(from)
 	if err != nil {
 		return err
@@ -130,25 +130,25 @@ func entry(archive *tar.Writer, name, from string, at time.Time) error {
 	return err
 }
 
-// hidden replaces secrets.
-const hidden = "(not shown)"
+// redacted replaces secrets.
+const redacted = "(not shown)"
 
 // Redact removes text that looks like a secret: texts in a recognisable format, and WireGuard keys
 // after the name of a private key. Without the name a private key looks like a public key: such
 // keys must not reach a bundle.
 func Redact(text []byte) []byte {
 	for _, secret := range []struct {
-		pattern *regexp.Regexp
-		instead string
+		pattern     *regexp.Regexp
+		replacement string
 	}{
-		{regexp.MustCompile(`AGE-SECRET-KEY-[A-Z0-9-]+`), hidden},
-		{regexp.MustCompile(`-----BEGIN (?s:[A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z))`), hidden},
-		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), hidden}, // JWT, such as the token of a service account
-		{regexp.MustCompile(`Bearer [A-Za-z0-9._~+/=-]{8,}`), "Bearer " + hidden},
-		{regexp.MustCompile(`://[^\s/@:"']*:[^\s/@"']+@`), "://" + hidden + "@"}, // user:password@host
-		{regexp.MustCompile(`(?i)((?:private|preshared)[-_ ]?key"?\s*[:=]\s*"?)[A-Za-z0-9+/]{32,}=*`), "${1}" + hidden},
+		{regexp.MustCompile(`AGE-SECRET-KEY-[A-Z0-9-]+`), redacted},
+		{regexp.MustCompile(`-----BEGIN (?s:[A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z))`), redacted},
+		{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`), redacted}, // JWT, such as the token of a service account
+		{regexp.MustCompile(`Bearer [A-Za-z0-9._~+/=-]{8,}`), "Bearer " + redacted},
+		{regexp.MustCompile(`://[^\s/@:"']*:[^\s/@"']+@`), "://" + redacted + "@"}, // user:password@host
+		{regexp.MustCompile(`(?i)((?:private|preshared)[-_ ]?key"?\s*[:=]\s*"?)[A-Za-z0-9+/]{32,}=*`), "${1}" + redacted},
 	} {
-		text = secret.pattern.ReplaceAll(text, []byte(secret.instead))
+		text = secret.pattern.ReplaceAll(text, []byte(secret.replacement))
 	}
 	return text
 }

@@ -25,7 +25,7 @@ func CheckNew(path string) error {
 
 // Create creates a file that only its owner can read, atomically. It fails if the file exists.
 func Create(path string, write func(io.Writer) error) error {
-	return atomicfile.Fill(path, func(f *os.File) error {
+	return atomicfile.WriteFunc(path, func(f *os.File) error {
 		if err := errors.Join(write(f), f.Sync()); err != nil {
 			return err
 		}
@@ -36,16 +36,16 @@ func Create(path string, write func(io.Writer) error) error {
 // slack is the number of bytes beyond its limit that Tail reads before it drops the oldest bytes.
 const slack = 1 << 20
 
-// Tail reads to the end and returns the last bytes, up to most, from the beginning of a line. left
-// is the number of dropped bytes. On an error it also returns the bytes read before it.
-func Tail(r io.Reader, most int) (text []byte, left int64, err error) {
+// Tail reads to the end and returns the last bytes, up to limit, from the beginning of a line.
+// dropped is the number of dropped bytes. On an error it also returns the bytes read before it.
+func Tail(r io.Reader, limit int) (text []byte, dropped int64, err error) {
 	var kept bytes.Buffer
 	for {
 		var n int64
 		n, err = io.CopyN(&kept, r, slack)
-		if over := kept.Len() - most; over > 0 {
+		if over := kept.Len() - limit; over > 0 {
 			kept.Next(over)
-			left += int64(over)
+			dropped += int64(over)
 		}
 		if err != nil || n == 0 {
 			break
@@ -55,11 +55,11 @@ func Tail(r io.Reader, most int) (text []byte, left int64, err error) {
 		err = nil
 	}
 	text = kept.Bytes()
-	if left > 0 {
+	if dropped > 0 {
 		if end := bytes.IndexByte(text, '\n'); end >= 0 {
-			left += int64(end + 1)
+			dropped += int64(end + 1)
 			text = text[end+1:]
 		}
 	}
-	return text, left, err
+	return text, dropped, err
 }

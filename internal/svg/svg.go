@@ -27,7 +27,7 @@ const (
 type Drawing struct {
 	Width  float64 `json:"width"`
 	Height float64 `json:"height"`
-	About  string  `json:"about"`           // text for screen readers
+	Title  string  `json:"about"`           // text for screen readers
 	Thin   bool    `json:"thin,omitempty"`  // thin lines; thick lines would hide everything
 	Bands  []Box   `json:"bands,omitempty"` // behind everything
 	Lines  []Line  `json:"lines,omitempty"`
@@ -47,7 +47,7 @@ type Line struct {
 	Y2    float64 `json:"y2"`
 	Tone  Tone    `json:"tone,omitzero"`
 	Arrow bool    `json:"arrow,omitempty"` // at X2, Y2
-	About string  `json:"about,omitempty"` // tooltip
+	Title string  `json:"about,omitempty"` // tooltip
 }
 
 // Box is a rectangle; X and Y are its upper left corner.
@@ -57,7 +57,7 @@ type Box struct {
 	W     float64 `json:"w"`
 	H     float64 `json:"h"`
 	Tone  Tone    `json:"tone,omitzero"`
-	About string  `json:"about,omitempty"`
+	Title string  `json:"about,omitempty"`
 }
 
 // Dot is a disc.
@@ -66,7 +66,7 @@ type Dot struct {
 	Y     float64 `json:"y"`
 	R     float64 `json:"r"`
 	Tone  Tone    `json:"tone,omitzero"`
-	About string  `json:"about,omitempty"`
+	Title string  `json:"about,omitempty"`
 }
 
 // Text is one line of text; Y is its baseline.
@@ -103,8 +103,8 @@ text{fill:#f0f6fc}.faint{fill:#9198a1}.back{fill:#0d1117}.box{fill:#151b23;strok
 }
 `
 
-// More is the CSS of elements that only some drawings have.
-const More = `
+// ExtraStyle is the CSS of elements that only some drawings have.
+const ExtraStyle = `
 .band{fill:#f6f8fa}.mono{font-family:ui-monospace,SFMono-Regular,Menlo,monospace}
 .bad.box{stroke-dasharray:none}text.bad{fill:#cf222e}text.good{fill:#1a7f37}text.fair{fill:#9a6700}
 .step.box{fill:#fff}.tip{fill:#8c959f}.bad.tip{fill:#cf222e}.good.tip{fill:#1a7f37}.fair.tip{fill:#9a6700}
@@ -118,10 +118,10 @@ const More = `
 func (d *Drawing) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
-		d.Width, d.Height, d.Width, d.Height, Escape(d.About))
+		d.Width, d.Height, d.Width, d.Height, Escape(d.Title))
 	out.WriteString("<style>" + Style + "</style>\n")
-	if d.more() {
-		out.WriteString("<style>" + More + "</style>\n")
+	if d.needsExtraStyle() {
+		out.WriteString("<style>" + ExtraStyle + "</style>\n")
 	}
 	fmt.Fprintf(&out, `<rect class="back" width="%.0f" height="%.0f"/>`+"\n", d.Width, d.Height)
 	d.elements(&out)
@@ -129,8 +129,8 @@ func (d *Drawing) String() string {
 	return out.String()
 }
 
-// more reports whether the drawing needs More.
-func (d *Drawing) more() bool {
+// needsExtraStyle reports whether the drawing needs ExtraStyle.
+func (d *Drawing) needsExtraStyle() bool {
 	for i := range d.Lines {
 		if d.Lines[i].Arrow {
 			return true
@@ -144,23 +144,23 @@ func (d *Drawing) elements(out *strings.Builder) {
 	if d.Thin {
 		thin = "thin "
 	}
-	if d.more() {
+	if d.needsExtraStyle() {
 		step = "step "
 	}
 	for _, b := range d.Bands {
 		fmt.Fprintf(out, `<rect class="band" x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="8"/>`+"\n", b.X, b.Y, b.W, b.H)
 	}
 	for _, l := range d.Lines {
-		fmt.Fprintf(out, `<line class="%s%slink" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f">%s</line>`+"\n", thin, l.Tone.class(), l.X1, l.Y1, l.X2, l.Y2, title(l.About))
+		fmt.Fprintf(out, `<line class="%s%slink" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f">%s</line>`+"\n", thin, l.Tone.class(), l.X1, l.Y1, l.X2, l.Y2, title(l.Title))
 		if l.Arrow {
 			out.WriteString(arrowHead(l))
 		}
 	}
 	for _, b := range d.Boxes {
-		fmt.Fprintf(out, `<rect class="%s%sbox" x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="8">%s</rect>`+"\n", step, b.Tone.class(), b.X, b.Y, b.W, b.H, title(b.About))
+		fmt.Fprintf(out, `<rect class="%s%sbox" x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="8">%s</rect>`+"\n", step, b.Tone.class(), b.X, b.Y, b.W, b.H, title(b.Title))
 	}
 	for _, c := range d.Dots {
-		fmt.Fprintf(out, `<circle class="%sdot" cx="%.1f" cy="%.1f" r="%.0f">%s</circle>`+"\n", c.Tone.class(), c.X, c.Y, c.R, title(c.About))
+		fmt.Fprintf(out, `<circle class="%sdot" cx="%.1f" cy="%.1f" r="%.0f">%s</circle>`+"\n", c.Tone.class(), c.X, c.Y, c.R, title(c.Title))
 	}
 	for _, t := range d.Texts {
 		t.write(out)
@@ -168,7 +168,7 @@ func (d *Drawing) elements(out *strings.Builder) {
 }
 
 func (t *Text) write(out *strings.Builder) {
-	class, weight, turn := strings.TrimSpace(t.Tone.class()), "", ""
+	class, weight, transform := strings.TrimSpace(t.Tone.class()), "", ""
 	if t.Faint {
 		class = strings.TrimSpace(class + " faint")
 	}
@@ -182,26 +182,26 @@ func (t *Text) write(out *strings.Builder) {
 		weight = ` font-weight="600"`
 	}
 	if t.Rotation != 0 {
-		turn = fmt.Sprintf(` transform="rotate(%.1f %.1f %.1f)"`, t.Rotation, t.X, t.Y)
+		transform = fmt.Sprintf(` transform="rotate(%.1f %.1f %.1f)"`, t.Rotation, t.X, t.Y)
 	}
 	fmt.Fprintf(out, `<text%s x="%.1f" y="%.1f" font-size="%.0f"%s text-anchor="%s"%s>%s</text>`+"\n",
-		class, t.X, t.Y, t.Size, weight, t.Anchor, turn, Escape(t.Text))
+		class, t.X, t.Y, t.Size, weight, t.Anchor, transform, Escape(t.Text))
 }
 
 // arrowHead returns the head of a horizontal or vertical arrow.
 func arrowHead(l Line) string {
-	const long, half = 9.0, 4.5
+	const head, half = 9.0, 4.5
 	x, y := l.X2, l.Y2
 	points := ""
 	switch {
 	case l.X2 > l.X1 && l.Y1 == l.Y2:
-		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x-long, y-half, x-long, y+half)
+		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x-head, y-half, x-head, y+half)
 	case l.X2 < l.X1 && l.Y1 == l.Y2:
-		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x+long, y-half, x+long, y+half)
+		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x+head, y-half, x+head, y+half)
 	case l.Y2 < l.Y1:
-		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x-half, y+long, x+half, y+long)
+		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x-half, y+head, x+half, y+head)
 	default:
-		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x-half, y-long, x+half, y-long)
+		points = fmt.Sprintf("%.1f,%.1f %.1f,%.1f %.1f,%.1f", x, y, x-half, y-head, x+half, y-head)
 	}
 	return fmt.Sprintf(`<polygon class="%stip" points="%s"/>`+"\n", l.Tone.class(), points)
 }
@@ -211,11 +211,11 @@ func (t Tone) MarshalText() ([]byte, error) { return []byte(strings.TrimSpace(t.
 
 func (t Tone) class() string { return [...]string{"", "good ", "fair ", "bad ", "dim "}[t] }
 
-func title(about string) string {
-	if about == "" {
+func title(text string) string {
+	if text == "" {
 		return ""
 	}
-	return "<title>" + Escape(about) + "</title>"
+	return "<title>" + Escape(text) + "</title>"
 }
 
 // Escape escapes a text for HTML. Characters that are invalid in XML, that change the direction of

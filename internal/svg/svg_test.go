@@ -12,8 +12,8 @@ const evil = "</text><script>alert(1)</script>\"'&\x1b[31m\x00\u202eabc\u200b\xf
 
 // hostile has it wherever a drawing takes a text.
 func hostile() *Drawing {
-	return &Drawing{Width: 10, Height: 10, About: evil, Bands: []Box{{About: evil}}, Lines: []Line{{Arrow: true, About: evil, Tone: Bad}},
-		Boxes: []Box{{About: evil, Tone: Good}}, Dots: []Dot{{About: evil, Tone: Fair}}, Texts: []Text{{Text: evil, Anchor: "start", Mono: true, Faint: true, Tone: Dim}}}
+	return &Drawing{Width: 10, Height: 10, Title: evil, Bands: []Box{{Title: evil}}, Lines: []Line{{Arrow: true, Title: evil, Tone: Bad}},
+		Boxes: []Box{{Title: evil, Tone: Good}}, Dots: []Dot{{Title: evil, Tone: Fair}}, Texts: []Text{{Text: evil, Anchor: "start", Mono: true, Faint: true, Tone: Dim}}}
 }
 
 // TestHostileTexts: what a drawing is given stays text in a document.

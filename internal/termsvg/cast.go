@@ -26,36 +26,36 @@ const (
 	rows       = 30
 	charWidth  = 8.0
 	lineHeight = 18.0
-	border     = 16.0
-	bar        = 30.0 // title bar above the text
+	padding    = 16.0
+	titleBar   = 30.0 // title bar above the text
 )
 
 const (
-	// longestPause limits the pauses of a recording.
-	longestPause = 1200 * time.Millisecond
-	// eachLine is the time between lines that were written at once.
-	eachLine = 60 * time.Millisecond
-	// afterCommand is the pause after a command, for the reader.
-	afterCommand = 450 * time.Millisecond
-	// afterHeading is the pause after a heading.
-	afterHeading = 900 * time.Millisecond
-	// atTheEnd is the pause before the animation restarts.
-	atTheEnd = 5 * time.Second
+	// maxPause limits the pauses of a recording.
+	maxPause = 1200 * time.Millisecond
+	// lineInterval is the time between lines that were written at once.
+	lineInterval = 60 * time.Millisecond
+	// commandPause is the pause after a command, for the reader.
+	commandPause = 450 * time.Millisecond
+	// headingPause is the pause after a heading.
+	headingPause = 900 * time.Millisecond
+	// endPause is the pause before the animation restarts.
+	endPause = 5 * time.Second
 )
 
-// paced returns the lines at a readable pace: long pauses are shortened, and lines that were
+// adjustPace returns the lines at a readable pace: long pauses are shortened, and lines that were
 // written at once appear one by one.
-func paced(lines []Line) []Line {
+func adjustPace(lines []Line) []Line {
 	out := make([]Line, len(lines))
 	var at time.Duration
 	for i, l := range lines {
 		if i > 0 {
-			pause := min(max(l.At-lines[i-1].At, eachLine), longestPause)
+			pause := min(max(l.At-lines[i-1].At, lineInterval), maxPause)
 			switch {
 			case strings.HasPrefix(lines[i-1].Text, "$ "):
-				pause = max(pause, afterCommand)
+				pause = max(pause, commandPause)
 			case strings.HasPrefix(lines[i-1].Text, "# "):
-				pause = max(pause, afterHeading)
+				pause = max(pause, headingPause)
 			}
 			at += pause
 		}
@@ -73,22 +73,22 @@ text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mon
 // SVG returns a picture that shows the lines one after another in a loop. With
 // prefers-reduced-motion it shows only the first lines.
 func SVG(title string, lines []Line) string {
-	lines = paced(lines)
-	width, height := columns*charWidth+2*border, rows*lineHeight+2*border+bar
-	var all time.Duration
+	lines = adjustPace(lines)
+	width, height := columns*charWidth+2*padding, rows*lineHeight+2*padding+titleBar
+	var total time.Duration
 	if len(lines) > 0 {
-		all = lines[len(lines)-1].At + atTheEnd
+		total = lines[len(lines)-1].At + endPause
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`+"\n",
 		width, height, width, height, svg.Escape(title))
 	out.WriteString("<style>" + style)
-	fmt.Fprintf(&out, "@media (prefers-reduced-motion:no-preference){.roll{animation:roll %.2fs step-end infinite}}\n@keyframes roll{\n", all.Seconds())
+	fmt.Fprintf(&out, "@media (prefers-reduced-motion:no-preference){.roll{animation:roll %.2fs step-end infinite}}\n@keyframes roll{\n", total.Seconds())
 	last := -1.0
 	for i, l := range lines {
 		at := 0.0
-		if all > 0 {
-			at = 100 * l.At.Seconds() / all.Seconds()
+		if total > 0 {
+			at = 100 * l.At.Seconds() / total.Seconds()
 		}
 		if i == 0 || at-last >= 0.001 {
 			fmt.Fprintf(&out, "%.3f%%{transform:translateY(%.0fpx)}\n", at, (rows-float64(i+1))*lineHeight)
@@ -96,12 +96,12 @@ func SVG(title string, lines []Line) string {
 		}
 	}
 	out.WriteString("}\n</style>\n")
-	fmt.Fprintf(&out, `<clipPath id="screen"><rect x="0" y="%.0f" width="%.0f" height="%.0f"/></clipPath>`+"\n", bar+border, width, rows*lineHeight)
-	fmt.Fprintf(&out, `<rect class="screen" width="%.0f" height="%.0f" rx="8"/><rect class="bar" width="%.0f" height="%.0f" rx="8"/>`+"\n", width, height, width, bar)
+	fmt.Fprintf(&out, `<clipPath id="screen"><rect x="0" y="%.0f" width="%.0f" height="%.0f"/></clipPath>`+"\n", titleBar+padding, width, rows*lineHeight)
+	fmt.Fprintf(&out, `<rect class="screen" width="%.0f" height="%.0f" rx="8"/><rect class="bar" width="%.0f" height="%.0f" rx="8"/>`+"\n", width, height, width, titleBar)
 	fmt.Fprintf(&out, `<text class="title" x="%.0f" y="20" text-anchor="middle">%s</text>`+"\n", width/2, svg.Escape(title))
 	out.WriteString(`<g clip-path="url(#screen)"><g class="roll">` + "\n")
 	for i, l := range lines {
-		text := cut(strings.ReplaceAll(l.Text, "\t", "    "), columns)
+		text := truncate(strings.ReplaceAll(l.Text, "\t", "    "), columns)
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
@@ -112,21 +112,21 @@ func SVG(title string, lines []Line) string {
 		case strings.HasPrefix(text, "$ "):
 			class = ` class="cmd"`
 		}
-		fmt.Fprintf(&out, `<text%s x="%.0f" y="%.0f" xml:space="preserve">%s</text>`+"\n", class, border, bar+border+float64(i+1)*lineHeight-5, svg.Escape(text))
+		fmt.Fprintf(&out, `<text%s x="%.0f" y="%.0f" xml:space="preserve">%s</text>`+"\n", class, padding, titleBar+padding+float64(i+1)*lineHeight-5, svg.Escape(text))
 	}
 	out.WriteString("</g></g>\n</svg>\n")
 	return out.String()
 }
 
-func cut(text string, most int) string {
+func truncate(text string, limit int) string {
 	runes := []rune(text)
-	if len(runes) <= most {
+	if len(runes) <= limit {
 		return text
 	}
-	return string(runes[:most-1]) + "…"
+	return string(runes[:limit-1]) + "…"
 }
 
-var shown = regexp.MustCompile(`<text class="(?:say|cmd)"[^>]*>([^<]*)</text>`)
+var stepText = regexp.MustCompile(`<text class="(?:say|cmd)"[^>]*>([^<]*)</text>`)
 
 // MissingStep returns the first step of a script that a picture does not show after the steps
 // before it; empty if it shows all. Steps that functions of the script print are only in the
@@ -146,7 +146,7 @@ func MissingStep(script, picture []string) string {
 // width.
 func PictureSteps(picture string) []string {
 	var out []string
-	for _, m := range shown.FindAllStringSubmatch(picture, -1) {
+	for _, m := range stepText.FindAllStringSubmatch(picture, -1) {
 		out = append(out, html.UnescapeString(m[1]))
 	}
 	return out
@@ -165,16 +165,16 @@ var (
 func ScriptSteps(script string) []string {
 	var out []string
 	values := map[string]string{}
-	inside := false // a multi-line function
+	inFunction := false // a multi-line function
 	joined := strings.ReplaceAll(script, "\\\n", "")
 	for line := range strings.Lines(joined) {
 		line = strings.TrimRight(line, "\n")
 		switch {
-		case inside:
-			inside = line != "}"
+		case inFunction:
+			inFunction = line != "}"
 			continue
 		case function.MatchString(line):
-			inside = !strings.Contains(line, "}")
+			inFunction = !strings.Contains(line, "}")
 			continue
 		case strings.HasPrefix(strings.TrimSpace(line), "#"):
 			continue
@@ -189,21 +189,21 @@ func ScriptSteps(script string) []string {
 		} else if line == "plan" {
 			text = "$ hawser diff"
 		} else if m := command.FindStringSubmatch(line); m != nil {
-			of := strings.TrimSuffix(m[1], ") || true")
-			if pipeline, ok := strings.CutPrefix(of, "sh -c '"); ok {
-				of = strings.TrimSuffix(pipeline, "'")
+			commandLine := strings.TrimSuffix(m[1], ") || true")
+			if pipeline, ok := strings.CutPrefix(commandLine, "sh -c '"); ok {
+				commandLine = strings.TrimSuffix(pipeline, "'")
 			}
 			for name, value := range values {
-				of = strings.ReplaceAll(of, "$"+name, value)
+				commandLine = strings.ReplaceAll(commandLine, "$"+name, value)
 			}
-			text = "$ " + of
-			if of == "plan" { // it prints its commands too
+			text = "$ " + commandLine
+			if commandLine == "plan" { // it prints its commands too
 				out = append(out, text)
 				text = "$ hawser diff"
 			}
 		}
 		if text != "" {
-			out = append(out, cut(text, columns))
+			out = append(out, truncate(text, columns))
 		}
 	}
 	return out

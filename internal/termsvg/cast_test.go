@@ -99,9 +99,9 @@ func TestSVG(t *testing.T) {
 	if d := cmp.Diff([]string{"# A heading <b>", "$ run it [31m"}, PictureSteps(text)); d != "" {
 		t.Error(d)
 	}
-	at := paced(lines)
+	at := adjustPace(lines)
 	for i := range at {
-		if i > 0 && (at[i].At <= at[i-1].At || at[i].At-at[i-1].At > longestPause) {
+		if i > 0 && (at[i].At <= at[i-1].At || at[i].At-at[i-1].At > maxPause) {
 			t.Errorf("line %d comes at %s, the one before at %s", i, at[i].At, at[i-1].At)
 		}
 	}

@@ -10,25 +10,25 @@ import (
 // Entry is the due time of a value, and its position in a Queue. The zero value is due at
 // once and in no queue. Queued values embed it.
 type Entry struct {
-	at    time.Time
+	due   time.Time
 	index int // in the queue, from 1; 0 if in none
 }
 
 // Due returns the due time.
-func (s *Entry) Due() time.Time { return s.at }
+func (s *Entry) Due() time.Time { return s.due }
 
-func (s *Entry) slot() *Entry { return s }
+func (s *Entry) entry() *Entry { return s }
 
 // Item is an element of a Queue: a pointer to a struct that embeds Entry.
-type Item interface{ slot() *Entry }
+type Item interface{ entry() *Entry }
 
 // Queue orders values by due time. The zero value is an empty queue.
-type Queue[T Item] struct{ heap order[T] }
+type Queue[T Item] struct{ heap itemHeap[T] }
 
 // Schedule sets the due time of a value, and adds the value to the queue if absent.
 func (q *Queue[T]) Schedule(t T, at time.Time) {
-	s := t.slot()
-	s.at = at
+	s := t.entry()
+	s.due = at
 	if s.index == 0 {
 		heap.Push(&q.heap, t)
 		return
@@ -38,7 +38,7 @@ func (q *Queue[T]) Schedule(t T, at time.Time) {
 
 // Remove removes a value from the queue if present.
 func (q *Queue[T]) Remove(t T) {
-	if s := t.slot(); s.index > 0 {
+	if s := t.entry(); s.index > 0 {
 		heap.Remove(&q.heap, s.index-1)
 	}
 }
@@ -54,44 +54,44 @@ func (q *Queue[T]) First() (first T, ok bool) {
 // Next returns the value that is due first, if it is due at now.
 func (q *Queue[T]) Next(now time.Time) (next T, ok bool) {
 	first, ok := q.First()
-	if !ok || first.slot().at.After(now) {
+	if !ok || first.entry().due.After(now) {
 		return next, false
 	}
 	return first, true
 }
 
-// UntilNext returns the time until a value is due, limited to most.
-func (q *Queue[T]) UntilNext(now time.Time, most time.Duration) time.Duration {
+// UntilNext returns the time until a value is due, up to limit.
+func (q *Queue[T]) UntilNext(now time.Time, limit time.Duration) time.Duration {
 	if first, ok := q.First(); ok {
-		return min(max(first.slot().at.Sub(now), 0), most)
+		return min(max(first.entry().due.Sub(now), 0), limit)
 	}
-	return most
+	return limit
 }
 
-// order implements heap.Interface.
-type order[T Item] []T
+// itemHeap implements heap.Interface.
+type itemHeap[T Item] []T
 
-func (o order[T]) Len() int           { return len(o) }
-func (o order[T]) Less(i, j int) bool { return o[i].slot().at.Before(o[j].slot().at) }
+func (o itemHeap[T]) Len() int           { return len(o) }
+func (o itemHeap[T]) Less(i, j int) bool { return o[i].entry().due.Before(o[j].entry().due) }
 
-func (o order[T]) Swap(i, j int) {
+func (o itemHeap[T]) Swap(i, j int) {
 	o[i], o[j] = o[j], o[i]
-	o[i].slot().index, o[j].slot().index = i+1, j+1
+	o[i].entry().index, o[j].entry().index = i+1, j+1
 }
 
-func (o *order[T]) Push(x any) {
+func (o *itemHeap[T]) Push(x any) {
 	t := x.(T)
 	*o = append(*o, t)
-	t.slot().index = len(*o)
+	t.entry().index = len(*o)
 }
 
-func (o *order[T]) Pop() any {
+func (o *itemHeap[T]) Pop() any {
 	old := *o
 	t := old[len(old)-1]
-	var none T
-	old[len(old)-1] = none
+	var zero T
+	old[len(old)-1] = zero
 	*o = old[:len(old)-1]
-	t.slot().index = 0
+	t.entry().index = 0
 	return t
 }
 

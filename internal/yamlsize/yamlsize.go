@@ -19,10 +19,10 @@ const MaxValues = 1_000_000
 // parse the text, so call it before the parser.
 func Excess(file string, raw []byte) (diag.Pos, bool) {
 	n := 0
-	for at := range indicators(raw) {
+	for i := range indicators(raw) {
 		if n++; n > MaxValues {
-			before := raw[:at]
-			return diag.Pos{File: file, Line: bytes.Count(before, []byte("\n")) + 1, Column: at - bytes.LastIndexByte(before, '\n'), Width: 1}, true
+			before := raw[:i]
+			return diag.Pos{File: file, Line: bytes.Count(before, []byte("\n")) + 1, Column: i - bytes.LastIndexByte(before, '\n'), Width: 1}, true
 		}
 	}
 	return diag.Pos{}, false
@@ -45,21 +45,21 @@ func Values(raw []byte) int {
 // hyphens, question marks, and opening brackets and braces. Bytes within a plain text, as in
 // "exports[a/b-c]", do not count.
 func indicators(raw []byte) iter.Seq[int] {
-	inText := func(at int) bool {
-		return at >= 0 && at < len(raw) && raw[at] > ' ' && raw[at] < 0x7f && !strings.ContainsRune(`,[]{}:-?"'`, rune(raw[at]))
+	inText := func(i int) bool {
+		return i >= 0 && i < len(raw) && raw[i] > ' ' && raw[i] < 0x7f && !strings.ContainsRune(`,[]{}:-?"'`, rune(raw[i]))
 	}
 	return func(yield func(int) bool) {
-		for at, c := range raw {
+		for i, c := range raw {
 			found := false
 			switch c {
 			case ',':
 				found = true
 			case '[', '{':
-				found = !inText(at - 1)
+				found = !inText(i - 1)
 			case ':', '-', '?':
-				found = !inText(at+1) || at > 0 && (raw[at-1] == '"' || raw[at-1] == '\'')
+				found = !inText(i+1) || i > 0 && (raw[i-1] == '"' || raw[i-1] == '\'')
 			}
-			if found && !yield(at) {
+			if found && !yield(i) {
 				return
 			}
 		}

@@ -32,7 +32,7 @@ func (c Change) String() string {
 		default:
 			fmt.Fprintf(&b, "%s: %s -> %s", d.Name, orNone(d.Have), orNone(d.Want))
 		}
-		if d.Forces {
+		if d.ForcesReplace {
 			b.WriteString(" (forces replacement)")
 		}
 	}

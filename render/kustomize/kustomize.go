@@ -76,7 +76,7 @@ func Check(tree map[string][]byte, dir string) diag.List {
 		}
 	}
 	c.folder(path.Clean("./"+dir), 1)
-	c.list = append(c.list, c.tally.Rest()...)
+	c.list = append(c.list, c.tally.Overflow()...)
 	c.list.Sort()
 	return c.list
 }

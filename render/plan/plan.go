@@ -193,7 +193,7 @@ func (p *Plan) add(c diff.Change[item]) {
 	e := Entry{Op: c.Op, Kind: subject.kind, Key: subject.name, Cluster: subject.cluster, Path: subject.path,
 		Remark: subject.remark, Disruptive: subject.broken}
 	for _, d := range c.Deltas() {
-		e.Fields = append(e.Fields, Field{Name: d.Name, Have: d.Have, Want: d.Want, Forces: d.Forces})
+		e.Fields = append(e.Fields, Field{Name: d.Name, Have: d.Have, Want: d.Want, Forces: d.ForcesReplace})
 	}
 	if subject.kind == kindClusterset && c.Op == diff.Update {
 		e.Path = e.Fields[0].Name

@@ -85,7 +85,7 @@ func Document(file string, raw []byte, into any, check func() diag.List) diag.Li
 
 // all returns the findings, sorted.
 func (d *decoder) all() diag.List {
-	for _, more := range d.tally.Rest() {
+	for _, more := range d.tally.Overflow() {
 		d.list = append(d.list, d.src.WithPos(more))
 	}
 	d.list.Sort()

@@ -53,7 +53,7 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
 		r.document(doc.Content[0])
 	}
-	return r.lock, append(r.list, r.tally.Rest()...)
+	return r.lock, append(r.list, r.tally.Overflow()...)
 }
 
 type reader struct {

@@ -51,7 +51,7 @@ func Topology(s *schema.ClusterSet) diag.List {
 	c.exports()
 	c.allowPaths()
 	capacity.Check(&c.Findings, s, c.clusterPaths)
-	c.List = append(c.List, c.Tally.Rest()...)
+	c.List = append(c.List, c.Tally.Overflow()...)
 	c.List.Sort()
 	return c.List
 }
@@ -160,5 +160,5 @@ func (c *checker) bounds(f tags.Field, v reflect.Value, path string) {
 func Tags(v reflect.Value, book tags.Cache) diag.List {
 	c := checker{fields: book}
 	c.rules(v, "")
-	return append(c.List, c.Tally.Rest()...)
+	return append(c.List, c.Tally.Overflow()...)
 }

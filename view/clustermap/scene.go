@@ -103,7 +103,7 @@ func (m *Map) Drawing() *svg.Drawing {
 	places, cards := l.Places, l.Cards
 	title := "Clusterset " + m.Clusterset
 	s := &scene{svg.Drawing{Width: l.Width, Height: l.Height, Thin: len(m.Clusters) > maxCards,
-		About: fmt.Sprintf("%s: %s, %s", title, humanize.Plural(len(m.Clusters), "cluster"), humanize.Plural(len(m.Links), "link"))}}
+		Title: fmt.Sprintf("%s: %s, %s", title, humanize.Plural(len(m.Clusters), "cluster"), humanize.Plural(len(m.Links), "link"))}}
 	s.Texts = append(s.Texts, svg.Text{X: margin, Y: margin, Size: 18, Bold: true, Anchor: "start", Text: title})
 	at := make(map[string]int, len(m.Clusters))
 	for i := range m.Clusters {
@@ -141,7 +141,7 @@ func (s *scene) link(l *Link, from, to Position, labelled bool) {
 		over = "over " + strings.Join(l.Uses, " and ")
 	}
 	about := appendSome([]string{l.Between[0] + " - " + l.Between[1] + ": " + l.Driver}, l.Change, l.State, over, l.measured())
-	s.Lines = append(s.Lines, svg.Line{X1: from.X, Y1: from.Y, X2: to.X, Y2: to.Y, Tone: tone(l.Change, l.State), About: strings.Join(about, ", ")})
+	s.Lines = append(s.Lines, svg.Line{X1: from.X, Y1: from.Y, X2: to.X, Y2: to.Y, Tone: tone(l.Change, l.State), Title: strings.Join(about, ", ")})
 	if label := l.label(); label != "" && labelled {
 		s.Texts = append(s.Texts, lineLabel(from, to, label))
 	}
@@ -165,7 +165,7 @@ func lineLabel(from, to Position, label string) svg.Text {
 
 func (s *scene) card(c *Cluster, at Position) {
 	x, y := at.X-cardWidth/2, at.Y-cardHeight/2
-	s.Boxes = append(s.Boxes, svg.Box{X: x, Y: y, W: cardWidth, H: cardHeight, Tone: tone(c.Change, c.State), About: c.about()})
+	s.Boxes = append(s.Boxes, svg.Box{X: x, Y: y, W: cardWidth, H: cardHeight, Tone: tone(c.Change, c.State), Title: c.about()})
 	lines := c.lines()
 	s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22, Size: 14, Bold: true, Anchor: "start", Text: cut(lines[0], 18)})
 	for i, l := range lines[1:] {
@@ -181,7 +181,7 @@ func (s *scene) card(c *Cluster, at Position) {
 			break
 		}
 		gx, gy := x+18+float64(i)*pitch, y+cardHeight-14
-		s.Dots = append(s.Dots, svg.Dot{X: gx, Y: gy, R: 5, Tone: tone(g.Change, g.State), About: g.about()})
+		s.Dots = append(s.Dots, svg.Dot{X: gx, Y: gy, R: 5, Tone: tone(g.Change, g.State), Title: g.about()})
 		s.Texts = append(s.Texts, svg.Text{X: gx + 9, Y: gy + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(Identifier(g.Name), 5)})
 	}
 }
@@ -192,7 +192,7 @@ func (s *scene) spot(c *Cluster, at Position) {
 	if c.Hub {
 		r = 9
 	}
-	s.Dots = append(s.Dots, svg.Dot{X: at.X, Y: at.Y, R: r, Tone: tone(c.Change, c.State), About: c.about()})
+	s.Dots = append(s.Dots, svg.Dot{X: at.X, Y: at.Y, R: r, Tone: tone(c.Change, c.State), Title: c.about()})
 	if c.Hub { // on the inner ellipse, where there is space above
 		s.Texts = append(s.Texts, svg.Text{X: at.X, Y: at.Y - r - 5, Size: 14, Bold: true, Anchor: "middle", Text: cut(Identifier(c.Name), maxName)})
 		return

@@ -42,9 +42,9 @@ const (
 
 // Draw draws the paths one below the other.
 func Draw(title string, paths []Path) *svg.Drawing {
-	d := &svg.Drawing{About: fmt.Sprintf("%s: %d paths", title, len(paths))}
+	d := &svg.Drawing{Title: fmt.Sprintf("%s: %d paths", title, len(paths))}
 	if len(paths) == 1 {
-		d.About = title + ": 1 way"
+		d.Title = title + ": 1 way"
 	}
 	y := margin
 	if title != "" {
@@ -105,7 +105,7 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 		if from != "" {
 			arrow(d, left(from)+width/2, bottom, left(s.Swimlane)+width/2, y, s)
 		}
-		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: high, Tone: s.Tone, About: strings.Join(s.Texts, "; ")})
+		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: high, Tone: s.Tone, Title: strings.Join(s.Texts, "; ")})
 		tone := svg.Plain
 		if s.Tone == svg.Bad {
 			tone = svg.Bad
@@ -127,12 +127,12 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 // arrow draws an arrow from an event to the next event, with its Via as label.
 func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 	if x1 == x2 {
-		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.Via})
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, Title: to.Via})
 	} else {
 		half := y1 + (y2-y1)*0.6
-		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: half, Tone: to.Tone, About: to.Via},
-			svg.Line{X1: x1, Y1: half, X2: x2, Y2: half, Tone: to.Tone, About: to.Via},
-			svg.Line{X1: x2, Y1: half, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, About: to.Via})
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: half, Tone: to.Tone, Title: to.Via},
+			svg.Line{X1: x1, Y1: half, X2: x2, Y2: half, Tone: to.Tone, Title: to.Via},
+			svg.Line{X1: x2, Y1: half, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, Title: to.Via})
 	}
 	if to.Via == "" {
 		return

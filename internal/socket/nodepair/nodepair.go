@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// roleVariable is the environment variable with which a test binary acts as a node instead of
+// roleEnvVar is the environment variable with which a test binary acts as a node instead of
 // running its tests.
-const roleVariable = "HAWSER_TEST_NODE"
+const roleEnvVar = "HAWSER_TEST_NODE"
 
 // Pair has two namespaces, 0 and 1, which are deleted at the end of the test.
 type Pair struct {
@@ -34,7 +34,7 @@ type Pair struct {
 // Main runs the tests and returns their exit code. In a process of Start it runs node with the role
 // instead. TestMain must call it.
 func Main(m *testing.M, node func(role []string) error) int {
-	role := os.Getenv(roleVariable)
+	role := os.Getenv(roleEnvVar)
 	if role == "" {
 		return m.Run()
 	}
@@ -129,7 +129,7 @@ func (p *Pair) RouteIPv6(i int) {
 func (p *Pair) Start(i int, role string) <-chan string {
 	p.t.Helper()
 	cmd := exec.Command("ip", "netns", "exec", p.name[i], os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Env = append(os.Environ(), roleEnvVar+"="+role)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)

@@ -62,7 +62,7 @@ func New(config Config) *Transport {
 // Run sends and receives until ctx is done. It returns after all its goroutines have ended. It
 // opens the sockets in the network namespace of the calling thread.
 func (t *Transport) Run(ctx context.Context) error {
-	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, Largest: wire.Largest, Read: t.receive, Changed: t.config.Wake.Fire})
+	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, MaxDatagram: wire.Largest, Read: t.receive, Changed: t.config.Wake.Fire})
 	defer sockets.Close()
 	t.config.Wake.Run(ctx, func() time.Duration {
 		wait := sockets.Update(time.Now(), t.wanted)
@@ -106,7 +106,7 @@ func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagra
 		t.malformed.Add(1)
 		return nil
 	}
-	in := Packet{At: arrival.At, From: arrival.From, Message: m}
+	in := Packet{At: arrival.Local, From: arrival.From, Message: m}
 	if m.Tunnels != nil {
 		in.Device = socket.DeviceName(arrival.Index)
 	}

@@ -28,8 +28,8 @@ func CheckAllDocs(root *cobra.Command, repository string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read document: %w", err)
 		}
-		for _, wrong := range CheckCommands(root, string(text)) {
-			out = append(out, page+":"+wrong)
+		for _, problem := range CheckCommands(root, string(text)) {
+			out = append(out, page+":"+problem)
 		}
 	}
 	return out, nil
@@ -46,8 +46,8 @@ func CheckCommands(root *cobra.Command, text string) []string {
 	for line := range strings.Lines(text) {
 		number++
 		for _, command := range commands(root.Name(), line) {
-			if wrong := check(root, strings.Fields(command)[1:]); wrong != "" {
-				out = append(out, fmt.Sprintf("%d: %s: %s", number, command, wrong))
+			if problem := checkWords(root, strings.Fields(command)[1:]); problem != "" {
+				out = append(out, fmt.Sprintf("%d: %s: %s", number, command, problem))
 			}
 		}
 	}
@@ -73,11 +73,11 @@ func commands(program, line string) []string {
 	return out
 }
 
-// check returns an error text for the first subcommand or flag that cmd does not have; empty if it
-// has all.
-func check(cmd *cobra.Command, words []string) string {
-	for len(words) > 0 && below(cmd, words[0]) != nil {
-		cmd, words = below(cmd, words[0]), words[1:]
+// checkWords returns an error text for the first subcommand or flag that cmd does not have; empty
+// if it has all.
+func checkWords(cmd *cobra.Command, words []string) string {
+	for len(words) > 0 && subcommand(cmd, words[0]) != nil {
+		cmd, words = subcommand(cmd, words[0]), words[1:]
 	}
 	if cmd.HasAvailableSubCommands() && len(words) > 0 && regexp.MustCompile(`^[a-z]+$`).MatchString(words[0]) {
 		return "there is no command " + words[0]
@@ -87,14 +87,14 @@ func check(cmd *cobra.Command, words []string) string {
 			break
 		}
 		flag := regexp.MustCompile(`^\[?(--?[a-z][a-z-]*)`).FindStringSubmatch(word)
-		if flag != nil && !has(cmd, flag[1]) {
+		if flag != nil && !hasFlag(cmd, flag[1]) {
 			return "there is no flag " + flag[1]
 		}
 	}
 	return ""
 }
 
-func below(cmd *cobra.Command, name string) *cobra.Command {
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		if c.Name() == name {
 			return c
@@ -103,7 +103,7 @@ func below(cmd *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-func has(cmd *cobra.Command, flag string) bool {
+func hasFlag(cmd *cobra.Command, flag string) bool {
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()
 	if name, long := strings.CutPrefix(flag, "--"); long {

@@ -17,12 +17,12 @@ func TestHashIsFNV(t *testing.T) {
 	}
 }
 
-// TestMixSpreads holds Mix to its promise, and to its constants: nodes of
-// different releases must agree.
+// TestMixSpreads checks that each input bit flips about half of the output bits. It also checks one
+// result, because nodes of different releases must agree.
 func TestMixSpreads(t *testing.T) {
 	t.Parallel()
 	if have := Mix64(1); have != 0x5692161d100b05e5 {
-		t.Errorf("Mix(1) is %#x", have)
+		t.Errorf("Mix64(1) = %#x", have)
 	}
 	for bit := range 64 {
 		flips := 0

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// unused is the time after the last use at which a raw socket is closed.
-const unused = 10 * time.Second
+// rawIdleTimeout is the time after the last use at which a raw socket is closed.
+const rawIdleTimeout = 10 * time.Second
 
-// udpHeader is the length of the UDP header, in bytes.
-const udpHeader = 8
+// udpHeaderLen is the length of the UDP header, in bytes.
+const udpHeaderLen = 8
 
 // rawSender sends datagrams through devices regardless of routes, from the port of a Set. It probes
 // both tunnels of a pair, of which only one is in use. The sockets are raw, because the UDP socket
@@ -33,18 +33,18 @@ type rawConn struct {
 }
 
 func (r *rawSender) send(d Datagram, port uint16) error {
-	place := Bind{Addr: d.From.Addr, Device: d.Device}
+	bind := Bind{Addr: d.From.Addr, Device: d.Device}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := r.socket(place)
+	c, err := r.socket(bind)
 	if err != nil {
 		return err
 	}
 	c.used = time.Now()
-	head := make([]byte, udpHeader, udpHeader+len(d.Raw))
+	head := make([]byte, udpHeaderLen, udpHeaderLen+len(d.Raw))
 	binary.BigEndian.PutUint16(head, port)
 	binary.BigEndian.PutUint16(head[2:], d.To.Port())
-	binary.BigEndian.PutUint16(head[4:], uint16(udpHeader+len(d.Raw)))
+	binary.BigEndian.PutUint16(head[4:], uint16(udpHeaderLen+len(d.Raw)))
 	// The checksum is 0. Over IPv4 this means none (RFC 768); over IPv6 the kernel computes it.
 	if _, err := c.WriteTo(append(head, d.Raw...), &net.IPAddr{IP: d.To.Addr().AsSlice()}); err != nil {
 		return fmt.Errorf("send over %s to %s: %w", d.Device, d.To, err)
@@ -53,15 +53,15 @@ func (r *rawSender) send(d Datagram, port uint16) error {
 }
 
 // socket returns the socket of an address and a device. The caller must hold r.mu.
-func (r *rawSender) socket(place Bind) (*rawConn, error) {
-	index := DeviceIndex(place.Device)
-	if c := r.open[place]; c != nil {
+func (r *rawSender) socket(bind Bind) (*rawConn, error) {
+	index := DeviceIndex(bind.Device)
+	if c := r.open[bind]; c != nil {
 		if c.index == index {
 			return c, nil
 		}
-		r.close(place)
+		r.close(bind)
 	}
-	options := Options{Freebind: true, Device: place.Device, HopLimit: 1}
+	options := Options{Freebind: true, Device: bind.Device, HopLimit: 1}
 	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
 		if err := options.Control(network, address, raw); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (r *rawSender) socket(place Bind) (*rawConn, error) {
 		}
 		return failed
 	}}
-	conn, err := config.ListenPacket(context.Background(), Network("ip", place.Addr)+":udp", place.Addr.String())
+	conn, err := config.ListenPacket(context.Background(), Network("ip", bind.Addr)+":udp", bind.Addr.String())
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +80,13 @@ func (r *rawSender) socket(place Bind) (*rawConn, error) {
 		r.open = map[Bind]*rawConn{}
 	}
 	c := &rawConn{PacketConn: conn, index: index}
-	r.open[place] = c
+	r.open[bind] = c
 	return c, nil
 }
 
-func (r *rawSender) close(place Bind) {
-	_ = r.open[place].Close()
-	delete(r.open, place)
+func (r *rawSender) close(bind Bind) {
+	_ = r.open[bind].Close()
+	delete(r.open, bind)
 }
 
 // sweep closes the sockets whose last use was more than unused ago. If now is zero, it closes all
@@ -94,9 +94,9 @@ func (r *rawSender) close(place Bind) {
 func (r *rawSender) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for place, c := range r.open {
-		if now.IsZero() || now.Sub(c.used) > unused {
-			r.close(place)
+	for bind, c := range r.open {
+		if now.IsZero() || now.Sub(c.used) > rawIdleTimeout {
+			r.close(bind)
 		}
 	}
 }

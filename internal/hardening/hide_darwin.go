@@ -1,7 +1,0 @@
-package hardening
-
-import "golang.org/x/sys/unix"
-
-// hide prevents debuggers from attaching (ptrace(2), PT_DENY_ATTACH). On macOS only root may call
-// task_for_pid.
-func hide() error { return unix.PtraceDenyAttach() }
