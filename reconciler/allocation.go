@@ -46,30 +46,30 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 		return Allocation{}, list
 	}
 	published, list := lockfile.Read("published "+LockFile, in.Published)
-	if list.HasErrors() { // without the published lock, published addresses might move
+	if list.HasErrors() { // without the published lock, published addresses may move
 		return Allocation{}, list
 	}
-	base, found := committed, diag.List(nil)
+	merged, mergeFindings := committed, diag.List(nil)
 	if len(in.Published) > 0 {
-		base, found = lockmerge.OntoPublished(committed, in.Set, published)
+		merged, mergeFindings = lockmerge.OntoPublished(committed, in.Set, published)
 	}
-	if found.HasErrors() && !in.FixMoves {
-		return Allocation{}, found
+	if mergeFindings.HasErrors() && !in.FixMoves {
+		return Allocation{}, mergeFindings
 	}
-	mended := slices.Clone(found)
-	for i := range found {
-		found[i].Severity = diag.Warning
+	moveErrors := slices.Clone(mergeFindings)
+	for i := range mergeFindings {
+		mergeFindings[i].Severity = diag.Warning
 	}
-	lock, list, stale := allocate.AllocateAndCheck(in.Set, base)
+	lock, list, stale := allocate.AllocateAndCheck(in.Set, merged)
 	var resized []string
 	if !in.PublishedUnknown {
-		resized = base.Resized(in.Set, lock, published)
+		resized = merged.Resized(in.Set, lock, published)
 	}
 	if len(resized) > 0 {
-		lock, list = allocate.Allocate(in.Set, base.WithoutClusters(resized))
+		lock, list = allocate.Allocate(in.Set, merged.WithoutClusters(resized))
 	}
 	if list.HasErrors() {
-		return Allocation{}, append(found, list...)
+		return Allocation{}, append(mergeFindings, list...)
 	}
 	switch {
 	case len(resized) > 0:
@@ -78,21 +78,21 @@ func Allocate(in LockInput) (Allocation, diag.List) {
 	case len(in.Published) > 0: // stale is about base, which includes the published allocations
 		stale = allocate.Check(in.Set, committed)
 	}
-	if len(stale) == 0 && mended.HasErrors() {
-		stale = mended
+	if len(stale) == 0 && moveErrors.HasErrors() {
+		stale = moveErrors
 	}
 	if len(stale) == 0 {
-		if lost := committed.MissingFrom(lock); len(lost) > 0 {
+		if missing := committed.MissingFrom(lock); len(missing) > 0 {
 			stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
-				Summary: "the lock is stale: it lacks published allocations of " + humanize.FirstN(lost, 3),
+				Summary: "the lock is stale: it lacks published allocations of " + humanize.FirstN(missing, 3),
 				Hint:    "run hawser allocate, and commit the lock"}}
 		}
 	}
 	if len(stale) == 0 {
-		return Allocation{Lock: committed, Warnings: found}, nil
+		return Allocation{Lock: committed, Warnings: mergeFindings}, nil
 	}
 	if len(in.Published) > 0 {
 		lock = lock.PruneReleased(published)
 	}
-	return Allocation{Lock: lock, Stale: stale, Warnings: append(found, list...)}, nil
+	return Allocation{Lock: lock, Stale: stale, Warnings: append(mergeFindings, list...)}, nil
 }

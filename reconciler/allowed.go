@@ -22,27 +22,27 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// signer is a key of an allowed_signers file, with its principals.
-type signer struct {
-	key        string // as authorized_keys has it, or openpgp: and the fingerprint
-	principals []string
-	line       int
-	commits    bool            // its namespaces allow signatures of commits
-	openPGP    *openpgp.Entity // nil for a key of SSH
+// allowedSigner is a key of an allowed_signers file, with its principals.
+type allowedSigner struct {
+	key          string // in authorized_keys format, or openpgp: and the fingerprint
+	principals   []string
+	line         int
+	signsCommits bool            // its namespaces allow signatures of commits
+	openPGP      *openpgp.Entity // nil for an SSH key
 }
 
-// Lines around a key of OpenPGP, and what they begin with for another kind of block.
+// Prefixes of the first and last line of an armored block, and the key type of OpenPGP keys.
 const (
 	armorBegin = "-----BEGIN PGP "
 	armorEnd   = "-----END PGP "
-	pgpKeyType = "openpgp" // in the place of KEYTYPE KEY, before a block
+	pgpKeyType = "openpgp" // replaces KEYTYPE KEY in the line before a block
 )
 
-// maxClockSkew is the most time by which the clock of a signer may be ahead.
+// maxClockSkew is the maximum time by which a signer's clock may be ahead.
 const maxClockSkew = 5 * time.Minute
 
 // readSigners reads the allowed_signers file of a commit.
-func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]signer, error) {
+func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]allowedSigner, error) {
 	raw, err := source.File(commit, file)
 	if err != nil {
 		return nil, err
@@ -54,18 +54,18 @@ func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]sig
 	return signers, nil
 }
 
-// parseSigners reads an allowed_signers file (ssh-keygen(1)), in which a key may have
-// several lines, an armored OpenPGP key ring (RFC 9580, section 6.2), or both in one file. A
-// line with the key type openpgp names the principals of the block that follows. Without such
-// a line the principal of a key is its fingerprint, because the owner of a key can choose any
-// user ID. The option namespaces is supported; other options are an error, because they would
-// have no effect. Errors name the line.
-func parseSigners(raw []byte) ([]signer, error) {
+// parseSigners parses an allowed_signers file (ssh-keygen(1)), in which a key may have several
+// lines. It also accepts armored OpenPGP key rings (RFC 9580, section 6.2), alone or in the same
+// file. A line with the key type openpgp names the principals of the next block. Without such a
+// line the principal of a key is its fingerprint, because the owner of a key can choose any user
+// ID. The option namespaces is supported; other options are an error, because they would have no
+// effect. Errors name the line.
+func parseSigners(raw []byte) ([]allowedSigner, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not text: gpg --armor --export KEYID writes an OpenPGP key ring as text")
 	}
-	var out []signer
-	var of *signer // the line that belongs to the next block
+	var out []allowedSigner
+	var blockLine *allowedSigner // the openpgp line before the next block
 	lines := strings.Split(string(raw), "\n")
 	for i := 0; i < len(lines); i++ {
 		line := strings.TrimSpace(lines[i])
@@ -79,25 +79,26 @@ func parseSigners(raw []byte) ([]signer, error) {
 				return nil, fmt.Errorf("line %d: %w", i+1, err)
 			}
 			for _, key := range keys {
-				s := signer{principals: []string{fmt.Sprintf("%X", key.PrimaryKey.Fingerprint)}, line: i + 1,
-					commits: true}
-				if of != nil {
-					s = *of
+				s := allowedSigner{principals: []string{fmt.Sprintf("%X", key.PrimaryKey.Fingerprint)},
+					line: i + 1, signsCommits: true}
+				if blockLine != nil {
+					s = *blockLine
 				}
-				s.key, s.openPGP = openPGPName(key), key
-				if at := slices.IndexFunc(out, func(o signer) bool { return o.key == s.key }); at >= 0 {
+				s.key, s.openPGP = openPGPKeyID(key), key
+				sameKey := func(o allowedSigner) bool { return o.key == s.key }
+				if earlier := slices.IndexFunc(out, sameKey); earlier >= 0 {
 					return nil, fmt.Errorf("line %d: %s is in line %d already: keep the newer export only, "+
-						"with all principals in one line before it", i+1, s.key, out[at].line)
+						"with all principals in one line before it", i+1, s.key, out[earlier].line)
 				}
 				out = append(out, s)
 			}
-			i, of = i+length-1, nil
+			i, blockLine = i+length-1, nil
 			continue
 		}
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if of != nil {
+		if blockLine != nil {
 			break
 		}
 		s, err := parseSigner(line)
@@ -106,36 +107,36 @@ func parseSigners(raw []byte) ([]signer, error) {
 		}
 		s.line = i + 1
 		if s.key == pgpKeyType {
-			of = &s
+			blockLine = &s
 			continue
 		}
 		out = append(out, s)
 	}
-	if of != nil {
-		return nil, fmt.Errorf("line %d: no OpenPGP block follows: gpg --armor --export KEYID writes one", of.line)
+	if blockLine != nil {
+		return nil, fmt.Errorf("line %d: no OpenPGP block follows: gpg --armor --export KEYID writes one", blockLine.line)
 	}
-	if !slices.ContainsFunc(out, func(s signer) bool { return s.commits }) {
+	if !slices.ContainsFunc(out, func(s allowedSigner) bool { return s.signsCommits }) {
 		return nil, errors.New("no key in it may sign commits")
 	}
 	return out, nil
 }
 
-// parseSigner reads a line. Its key is pgpKeyType where a block has the key.
-func parseSigner(line string) (signer, error) {
-	names, rest, _ := strings.Cut(line, " ")
-	s := signer{key: pgpKeyType, principals: strings.Split(names, ","), commits: true}
+// parseSigner parses a line. The key of the result is pgpKeyType if the next block has the key.
+func parseSigner(line string) (allowedSigner, error) {
+	names, keyFields, _ := strings.Cut(line, " ")
+	s := allowedSigner{key: pgpKeyType, principals: strings.Split(names, ","), signsCommits: true}
 	var options []string
-	if fields := strings.Fields(rest); len(fields) > 0 && fields[len(fields)-1] == pgpKeyType {
+	if fields := strings.Fields(keyFields); len(fields) > 0 && fields[len(fields)-1] == pgpKeyType {
 		options = fields[:len(fields)-1]
 	} else {
-		key, _, found, _, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(rest)))
+		key, _, keyOptions, _, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(keyFields)))
 		if err != nil {
 			return s, fmt.Errorf("want PRINCIPALS [namespaces=\"git\"] KEYTYPE KEY: %w", err)
 		}
 		if err := trust.CheckKey(key); err != nil {
 			return s, fmt.Errorf("the key cannot sign: %w", err)
 		}
-		s.key, options = trust.Line(key), found
+		s.key, options = trust.Line(key), keyOptions
 	}
 	for _, o := range options {
 		name, value, _ := strings.Cut(o, "=")
@@ -143,13 +144,13 @@ func parseSigner(line string) (signer, error) {
 			return s, fmt.Errorf("option %s is not used here: remove it, and the key when its time is over", name)
 		}
 		list := strings.Split(strings.Trim(value, `"`), ",")
-		s.commits = slices.Contains(list, gitNamespace)
+		s.signsCommits = slices.Contains(list, gitNamespace)
 	}
 	return s, nil
 }
 
-// parseBlock reads the public keys of an armored block. An unusable key is an error: if it were
-// ignored, its commits would be refused without a reason.
+// parseBlock returns the public keys of an armored block. An unusable key is an error. If it were
+// ignored, the reconciler would refuse its commits without a reason.
 func parseBlock(text string) (openpgp.EntityList, error) {
 	block, err := armor.Decode(strings.NewReader(text))
 	if err != nil {
@@ -190,16 +191,16 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 			count-len(keys), count)
 	}
 	for _, key := range keys {
-		all := []*packet.PublicKey{key.PrimaryKey}
+		publicKeys := []*packet.PublicKey{key.PrimaryKey}
 		for _, sub := range key.Subkeys {
-			all = append(all, sub.PublicKey)
+			publicKeys = append(publicKeys, sub.PublicKey)
 		}
-		for _, k := range all {
+		for _, k := range publicKeys {
 			switch bits, err := k.BitLength(); {
 			case k.PubKeyAlgo == packet.PubKeyAlgoDSA:
-				return nil, fmt.Errorf("%s is a DSA key, which OpenPGP gave up: use Ed25519 or RSA", openPGPName(key))
+				return nil, fmt.Errorf("%s is a DSA key, which OpenPGP gave up: use Ed25519 or RSA", openPGPKeyID(key))
 			case k.PubKeyAlgo == packet.PubKeyAlgoRSA && (err != nil || bits < trust.MinRSABits):
-				return nil, fmt.Errorf("%s has an RSA key of %d bits: at least %d are needed", openPGPName(key), bits, trust.MinRSABits)
+				return nil, fmt.Errorf("%s has an RSA key of %d bits: at least %d are needed", openPGPKeyID(key), bits, trust.MinRSABits)
 			}
 		}
 	}
@@ -207,10 +208,10 @@ func parseBlock(text string) (openpgp.EntityList, error) {
 }
 
 // principalsOf returns the principals of a signing key, sorted.
-func principalsOf(signers []signer, key string) []string {
+func principalsOf(signers []allowedSigner, key string) []string {
 	var out []string
 	for _, s := range signers {
-		if s.key == key && s.commits {
+		if s.key == key && s.signsCommits {
 			out = append(out, s.principals...)
 		}
 	}
@@ -218,16 +219,16 @@ func principalsOf(signers []signer, key string) []string {
 	return slices.Compact(out)
 }
 
-// whoSigned returns the key that signed a text in a namespace. An SSH key may be any key: the
-// caller looks it up. An OpenPGP key is one of signers and neither expired nor revoked today.
-// A signature that claims to be older than the expiry of its key does not count either: the
-// holder of the key can choose the date.
-func whoSigned(signers []signer, namespace string, text []byte, armored string, now time.Time) (string, error) {
+// verifySignature returns the key that signed a text in a namespace. An SSH key may be any key; the
+// caller must check that it is allowed. An OpenPGP key is one of signers, and is neither expired
+// nor revoked today. The date of a signature does not matter for an expired key: the owner of the
+// key can choose the date.
+func verifySignature(signers []allowedSigner, namespace string, text []byte, armored string, now time.Time) (string, error) {
 	if armored == "" {
 		return "", errors.New("it has no signature")
 	}
 	if strings.HasPrefix(armored, armorBegin) {
-		return whoSignedOpenPGP(signers, openPGPText(namespace, string(text)), armored, now)
+		return verifyOpenPGPSignature(signers, openPGPText(namespace, string(text)), armored, now)
 	}
 	signature, err := sshsig.Unarmor([]byte(armored))
 	switch {
@@ -251,7 +252,9 @@ func openPGPText(namespace, text string) string {
 	return namespace + " " + text
 }
 
-func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (string, error) {
+func verifyOpenPGPSignature(
+	signers []allowedSigner, text, armored string, now time.Time,
+) (string, error) {
 	block, err := armor.Decode(strings.NewReader(armored))
 	if err == nil && block.Type != openpgp.SignatureType {
 		err = fmt.Errorf("it is a %s", block.Type)
@@ -269,19 +272,19 @@ func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (st
 			ring = append(ring, s.openPGP)
 		}
 	}
-	// A signature with a future date counts as expired, and so does its key. The signer's clock may
-	// be ahead, and now may be the start of a pass in which gpg signed later.
+	// The library rejects a signature or key with a future date as expired. The signer's clock may
+	// be ahead, and gpg may have signed after now, the start of the pass.
 	latest := now.Add(maxClockSkew)
-	signature, by, err := openpgp.VerifyDetachedSignature(ring, strings.NewReader(text), bytes.NewReader(raw),
+	signature, signedBy, err := openpgp.VerifyDetachedSignature(ring, strings.NewReader(text), bytes.NewReader(raw),
 		&packet.Config{Time: func() time.Time { return latest }})
 	switch {
-	case signature != nil && by != nil && signature.CreationTime.After(latest):
+	case signature != nil && signedBy != nil && signature.CreationTime.After(latest):
 		return "", fmt.Errorf("its OpenPGP signature has the date %s, but the time here is %s: set the clocks of both machines",
 			signature.CreationTime.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
-		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is not there", issuer(raw))
+		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is not there", issuerKeyID(raw))
 	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrSignatureExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
-		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is no longer valid: %w", issuer(raw), err)
+		return "", fmt.Errorf("it is signed by OpenPGP key %s, which is no longer valid: %w", issuerKeyID(raw), err)
 	case err != nil:
 		return "", fmt.Errorf("its signature does not hold: %w", err)
 	case signature.SigType != packet.SigTypeBinary:
@@ -289,16 +292,16 @@ func whoSignedOpenPGP(signers []signer, text, armored string, now time.Time) (st
 	case !slices.Contains([]crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}, signature.Hash):
 		return "", fmt.Errorf("its signature has the hash %s, which can be forged: sign with SHA-256 or better", signature.Hash)
 	}
-	return openPGPName(by), nil
+	return openPGPKeyID(signedBy), nil
 }
 
-// openPGPName is the key of a signer of OpenPGP.
-func openPGPName(key *openpgp.Entity) string {
+// openPGPKeyID returns the text that identifies an OpenPGP key in allowedSigner.key.
+func openPGPKeyID(key *openpgp.Entity) string {
 	return fmt.Sprintf("%s:%X", pgpKeyType, key.PrimaryKey.Fingerprint)
 }
 
-// issuer returns the key ID that the first signature names, for messages.
-func issuer(raw []byte) string {
+// issuerKeyID returns the key ID in the first signature packet, for messages.
+func issuerKeyID(raw []byte) string {
 	p, err := packet.NewReader(bytes.NewReader(raw)).Next()
 	if s, ok := p.(*packet.Signature); ok && err == nil && s.IssuerKeyId != nil {
 		return fmt.Sprintf("%016X", *s.IssuerKeyId)

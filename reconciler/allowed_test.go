@@ -176,7 +176,7 @@ func TestOpenPGPSigners(t *testing.T) {
 
 	signers, err := parseSigners([]byte("# ours\na@b,c openpgp\n\n" + block + "d namespaces=\"git\" openpgp\n" + publicBlock(t, bob)))
 	if err != nil || len(signers) != 2 || signers[0].key != "openpgp:"+id || signers[0].line != 2 ||
-		strings.Join(signers[0].principals, " ") != "a@b c" || !signers[0].commits || !signers[1].commits {
+		strings.Join(signers[0].principals, " ") != "a@b c" || !signers[0].signsCommits || !signers[1].signsCommits {
 		t.Errorf("got %+v, %v", signers, err)
 	}
 	if signers, err = parseSigners([]byte(publicBlock(t, ann, bob))); err != nil || len(signers) != 2 || signers[0].principals[0] != id {
@@ -218,9 +218,9 @@ func TestWeakCommitSignatures(t *testing.T) {
 	good, future := key(at(now.Add(-time.Hour))), key(at(now.Add(time.Hour)))
 	young := key(at(now.Add(time.Second))) // made after the pass began
 	short := key(&packet.Config{RSABits: 1024, Algorithm: packet.PubKeyAlgoRSA, Time: func() time.Time { return now }})
-	var ring []signer
+	var ring []allowedSigner
 	for _, k := range []*openpgp.Entity{good, future, young, short} {
-		ring = append(ring, signer{key: openPGPName(k), openPGP: k, commits: true})
+		ring = append(ring, allowedSigner{key: openPGPKeyID(k), openPGP: k, signsCommits: true})
 	}
 	byPGP := func(k *openpgp.Entity, config *packet.Config) string {
 		t.Helper()
@@ -285,7 +285,7 @@ func TestWeakCommitSignatures(t *testing.T) {
 		{"SSH, RSA with SHA-1", bySSH(2048, ssh.KeyAlgoRSA), `its SSH signature does not count: invalid signature format "ssh-rsa": expected "rsa-sha2-256" or "rsa-sha2-512"`},
 		{"SSH, a short RSA key", bySSH(1024, ssh.KeyAlgoRSASHA512), "its signature does not hold: its key does not count: it is an RSA key of 1024 bits, at least 2048 are needed: use Ed25519"},
 	} {
-		_, err := whoSigned(ring, gitNamespace, []byte(text), tt.armored, now)
+		_, err := verifySignature(ring, gitNamespace, []byte(text), tt.armored, now)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}

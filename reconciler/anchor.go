@@ -12,19 +12,18 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// anchor is what a reconciler knows of the last published commit. It is kept outside of the
-// repository, because anyone with push access can put a branch back to an older commit.
-// Its revision never decreases.
+// anchor describes the last published commit. It is stored outside of the repository, because
+// anyone with push access can reset a branch to an older commit. Its revision never decreases.
 type anchor struct {
 	Clusterset string `json:"clusterset"`
 	Published  string `json:"published"` // commit of the publish branch; empty = nothing was published
 	Revision   int64  `json:"revision"`
 	Source     string `json:"source"` // commit of the topology branch
 	Digest     string `json:"digest"` // of the fabric
-	// Signers is the path of the allowed_signers file in Source, from which on commits
-	// have to be signed; empty = trust.commits is not set.
+	// Signers is the path of the allowed_signers file in Source. Commits after Source must be
+	// signed. Empty = trust.commits is not set.
 	Signers string `json:"signers,omitempty"`
-	// Accepted are the values of --accept-commit that were used: each works once.
+	// Accepted contains the used values of --accept-commit. Each value works once.
 	Accepted []string `json:"accepted,omitempty"`
 }
 
@@ -33,53 +32,53 @@ func (a anchor) commit() PublishedCommit {
 	return PublishedCommit{Commit: hash(a.Published), Revision: a.Revision, Source: a.Source, Digest: a.Digest, Signers: a.Signers}
 }
 
-// equal reports whether two anchors are the same.
+// equal reports whether two anchors are equal.
 func (a anchor) equal(b anchor) bool {
 	return a.Clusterset == b.Clusterset && a.commit() == b.commit() && slices.Equal(a.Accepted, b.Accepted)
 }
 
-// restoreAnchor reads the state file, which another reconciler may share. Without a state file the
-// anchor is in memory only.
+// restoreAnchor sets the anchor to the one in the state file if that is newer. Another reconciler
+// may share the file. Without a state file the anchor is in memory only.
 func (r *Reconciler) restoreAnchor() error {
 	if r.cfg.StateFile == "" {
 		return nil
 	}
-	saved, exists, err := r.readState()
+	saved, exists, err := r.readStateFile()
 	if err != nil {
 		return err
 	}
-	if exists && saved.newer(r.anchor) {
+	if exists && saved.newerThan(r.anchor) {
 		r.anchor = saved
 	}
 	return nil
 }
 
 // storeAnchor writes the state file if it is missing or older than the anchor in memory. It fails
-// with errMoved if the file is newer: another reconciler published after this one read the
+// with errBranchMoved if the file is newer: another reconciler published after this one read the
 // branches, which do not contain that commit yet.
 func (r *Reconciler) storeAnchor() error {
 	if r.cfg.StateFile == "" {
 		return nil
 	}
-	saved, exists, err := r.readState()
+	saved, exists, err := r.readStateFile()
 	switch {
 	case err != nil:
 		return err
-	case !exists || !saved.equal(r.anchor) && !saved.newer(r.anchor):
+	case !exists || !saved.equal(r.anchor) && !saved.newerThan(r.anchor):
 		return r.saveAnchor(r.anchor)
-	case saved.newer(r.anchor):
-		return fmt.Errorf("state %s is newer than the branches that were read: %w", r.cfg.StateFile, errMoved)
+	case saved.newerThan(r.anchor):
+		return fmt.Errorf("state %s is newer than the branches that were read: %w", r.cfg.StateFile, errBranchMoved)
 	}
 	return nil
 }
 
-// newer reports whether a follows b.
-func (a anchor) newer(b anchor) bool {
+// newerThan reports whether a has a higher revision than b.
+func (a anchor) newerThan(b anchor) bool {
 	return a.Published != "" && (b.Published == "" || a.Revision > b.Revision)
 }
 
-// readState reads the state file.
-func (r *Reconciler) readState() (saved anchor, exists bool, err error) {
+// readStateFile reads the state file.
+func (r *Reconciler) readStateFile() (saved anchor, exists bool, err error) {
 	raw, err := os.ReadFile(r.cfg.StateFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return saved, false, nil
@@ -88,7 +87,7 @@ func (r *Reconciler) readState() (saved anchor, exists bool, err error) {
 		return saved, false, fmt.Errorf("read state: %w", err)
 	}
 	if err = json.Unmarshal(raw, &saved); err == nil {
-		err = saved.check()
+		err = saved.validate()
 	}
 	if err != nil {
 		return saved, true, fmt.Errorf("read state %s: %w: restore the file from a backup, or remove it and start with --accept-commit "+
@@ -97,8 +96,8 @@ func (r *Reconciler) readState() (saved anchor, exists bool, err error) {
 	return saved, true, nil
 }
 
-// check returns an error unless the anchor is complete or empty.
-func (a anchor) check() error {
+// validate returns an error if the anchor is incomplete. An empty anchor is valid.
+func (a anchor) validate() error {
 	if a.Published == "" && a.Revision == 0 && a.Source == "" {
 		return nil // nothing was published yet
 	}
@@ -113,11 +112,11 @@ func (a anchor) check() error {
 	return nil
 }
 
-// saveAnchor writes the state file, and has the anchor count from then on. A file with a
-// newer revision stays, and counts instead. With an error the old file and anchor stay.
+// saveAnchor writes the state file and sets the anchor. If the file has a newer revision, it does
+// not change and becomes the anchor. After an error neither the file nor the anchor changes.
 func (r *Reconciler) saveAnchor(a anchor) error {
 	if r.cfg.StateFile != "" {
-		saved, exists, err := r.readState()
+		saved, exists, err := r.readStateFile()
 		if err != nil {
 			return err
 		}
@@ -137,8 +136,8 @@ func (r *Reconciler) saveAnchor(a anchor) error {
 	return nil
 }
 
-// accepted reports whether a person accepts the source branch and the current publish branch
-// by AcceptCommit: a commit in the history of the source branch that was not used before.
+// accepted reports whether AcceptCommit accepts the source branch and the current publish branch.
+// It must be a commit in the history of the source branch that was not used before.
 func (r *Reconciler) accepted(in inputs) (bool, error) {
 	if r.cfg.AcceptCommit == "" || slices.Contains(r.anchor.Accepted, r.cfg.AcceptCommit) {
 		return false, nil
@@ -146,71 +145,72 @@ func (r *Reconciler) accepted(in inputs) (bool, error) {
 	return r.source.IsAncestor(hash(r.cfg.AcceptCommit), in.source)
 }
 
-// previous returns the published commit that the next one follows: the newest signed commit
-// of the publish branch if the anchor is in its history, otherwise the anchor. found is that
-// newest signed commit, or zero. lost is why the publish branch does not
-// contain the anchor, or has no signed commit.
-func (r *Reconciler) previous(in inputs, signers []string, clusterset string) (own PublishedCommit, found gitrepo.Hash, lost error, err error) {
+// previousPublished returns the published commit that the next one follows. It is the newest signed
+// commit of the publish branch if the anchor is in its history, otherwise the anchor. newestSigned
+// is the newest signed commit of the branch, or zero. branchErr is the reason why the branch does
+// not contain the anchor, or has no signed commit.
+func (r *Reconciler) previousPublished(in inputs, signers []string, clusterset string) (previous PublishedCommit, newestSigned gitrepo.Hash, branchErr error, err error) {
 	last := r.anchor.commit()
 	newest, skipped, err := NewestPublished(r.publish, clusterset, signers, in.published, last.Commit)
-	none := errors.Is(err, ErrNotPublished)
-	found = newest.Commit
+	notPublished := errors.Is(err, ErrNotPublished)
+	newestSigned = newest.Commit
 	switch {
-	case err != nil && !none:
-		return own, found, nil, err
-	case !none && found == last.Commit:
+	case err != nil && !notPublished:
+		return previous, newestSigned, nil, err
+	case !notPublished && newestSigned == last.Commit:
 		newest = last
 	case last.Commit.IsZero() && in.published.IsZero():
-		return own, found, nil, nil // nothing was published yet
-	case last.Commit.IsZero() && none:
-		return own, found, fmt.Errorf("branch %s of %s has no commit of this reconciler (%w): it is another branch, it was published with another root key "+
+		return previous, newestSigned, nil, nil // nothing was published yet
+	case last.Commit.IsZero() && notPublished:
+		return previous, newestSigned, fmt.Errorf("branch %s of %s has no commit of this reconciler (%w): it is another branch, it was published with another root key "+
 			"(--allow-other-root as well, if the old key is lost), or another writer replaced it", r.cfg.PublishBranch, r.publish.Name(), err), nil
 	case last.Commit.IsZero():
 	default:
 		follows := false
-		if !none && newest.Revision > last.Revision {
-			if follows, err = r.publish.IsAncestor(last.Commit, found); err != nil {
-				return own, found, nil, err
+		if !notPublished && newest.Revision > last.Revision {
+			if follows, err = r.publish.IsAncestor(last.Commit, newestSigned); err != nil {
+				return previous, newestSigned, nil, err
 			}
 		}
 		if !follows {
 			state := "was deleted"
 			switch {
-			case !none:
-				state = fmt.Sprintf("was put back to %s, revision %d", short(found.String()), newest.Revision)
+			case !notPublished:
+				state = fmt.Sprintf("was put back to %s, revision %d",
+					short(newestSigned.String()), newest.Revision)
 			case !in.published.IsZero():
 				state = fmt.Sprintf("was replaced (%v)", err)
 			}
-			return last, found, fmt.Errorf("branch %s of %s %s; commit %s, revision %d, was published last", r.cfg.PublishBranch, r.publish.Name(), state,
+			return last, newestSigned, fmt.Errorf("branch %s of %s %s; commit %s, revision %d, was published last", r.cfg.PublishBranch, r.publish.Name(), state,
 				short(r.anchor.Published), r.anchor.Revision), nil
 		}
 	}
 	if len(skipped) > 0 {
 		r.cfg.Log.Warn("the publish branch has commits that are not signed, undoing them", "branch", r.cfg.PublishBranch,
-			"found", in.published.String(), "signed", found.String(), "commits", len(skipped))
+			"found", in.published.String(), "signed", newestSigned.String(), "commits", len(skipped))
 	}
-	return newest, found, nil, nil
+	return newest, newestSigned, nil, nil
 }
 
-// refuseLost returns the refusal of a publish branch that does not contain the last
+// checkPublishBranch returns the refusal of a publish branch that does not contain the last
 // published commit. Without trust.commits it is repaired instead, from the last published
 // commit, if the repository still has that.
-func (r *Reconciler) refuseLost(in inputs, w *buildState) *Failure {
-	if w.lost == nil || w.accepted {
+func (r *Reconciler) checkPublishBranch(in inputs, w *buildState) *Failure {
+	if w.branchErr == nil || w.accepted {
 		return nil
 	}
-	known := r.anchor.Published != ""
-	if known && r.anchor.Signers == "" && !w.gone {
-		r.cfg.Log.Warn("the publish branch was changed by another writer, publishing on top of it", "branch", r.cfg.PublishBranch, "err", w.lost)
+	hasAnchor := r.anchor.Published != ""
+	if hasAnchor && r.anchor.Signers == "" && !w.baseMissing {
+		r.cfg.Log.Warn("the publish branch was changed by another writer, publishing on top of it", "branch", r.cfg.PublishBranch, "err", w.branchErr)
 		return nil
 	}
 	accept, restore := in.source.String(), ""
-	if known {
+	if hasAnchor {
 		restore = fmt.Sprintf("have the branch put back to %s, or ", r.anchor.Published)
 		// The commits after the trusted one are still checked.
 		if follows, err := r.source.IsAncestor(hash(r.anchor.Source), in.source); err == nil && follows {
 			accept = r.anchor.Source
 		}
 	}
-	return fail(ReasonUntrusted, in.source.String(), fmt.Errorf("%w: %spass --accept-commit %s once, after a look at the branches, to publish again", w.lost, restore, accept))
+	return fail(ReasonUntrusted, in.source.String(), fmt.Errorf("%w: %spass --accept-commit %s once, after a look at the branches, to publish again", w.branchErr, restore, accept))
 }

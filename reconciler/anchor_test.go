@@ -544,7 +544,7 @@ func TestSharedStateFile(t *testing.T) {
 	if err := other.saveAnchor(old); err != nil {
 		t.Fatal(err)
 	}
-	if saved, _, err := g.readState(); err != nil || !saved.equal(newest) || !other.anchor.equal(newest) || newest.Revision <= old.Revision {
+	if saved, _, err := g.readStateFile(); err != nil || !saved.equal(newest) || !other.anchor.equal(newest) || newest.Revision <= old.Revision {
 		t.Errorf("saved %+v (%v), in memory %+v, want %+v", saved, err, other.anchor, newest)
 	}
 	if onlyOutcome(t, other).Changed {
@@ -570,7 +570,7 @@ func TestPublishedMeanwhile(t *testing.T) {
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	g.good()
 	before := other.anchor
-	if err := other.storeAnchor(); !errors.Is(err, errMoved) || !other.anchor.equal(before) {
+	if err := other.storeAnchor(); !errors.Is(err, errBranchMoved) || !other.anchor.equal(before) {
 		t.Errorf("got %v and anchor %+v, want the pass to start again", err, other.anchor)
 	}
 	if onlyOutcome(t, other).Changed {

@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// BuildInput is everything that determines the published tree of a commit.
+// BuildInput contains everything that determines the published tree of a commit.
 type BuildInput struct {
 	File      string // name of the topology file for messages
 	Topology  []byte
@@ -32,8 +32,8 @@ type BuildInput struct {
 	// AllowOtherRoot lets Root replace the root key of the published keys.
 	AllowOtherRoot bool
 	Preview        bool   // without a root key: show new keys as unknown; the result must not be published
-	Image          string // of the agent where the topology names none; empty keeps the published one
-	Version        string // of Hawser, which names the image of a first publication
+	Image          string // of the agent if the topology has none; empty = the published image
+	Version        string // of Hawser, for the image of a first publication
 	Now            time.Time
 
 	RootFile string // name of the root key for messages
@@ -46,14 +46,14 @@ type Built struct {
 	Fabric *fabric.Fabric
 	Digest string // of the fabric
 	Tree   render.Tree
-	Lock   []byte // the lock that the tree was built with; also in the tree
-	// Stale lists what the committed lock lacks; empty = the committed lock equals Lock.
+	Lock   []byte // lock of the tree; also in Tree
+	// Stale lists why the committed lock differs from Lock; empty if they are equal.
 	Stale    diag.List
 	Warnings diag.List
 }
 
-// Build turns a topology into the tree to publish. It is pure, apart from the
-// randomness in new ciphertexts. With errors in the list there is no result.
+// Build returns the tree to publish for a topology. It is pure, except for the randomness of new
+// ciphertexts. The result is nil if the list has errors.
 func Build(in BuildInput) (*Built, diag.List) {
 	set, src, list := load.Topology(in.File, in.Topology)
 	if list.HasErrors() {
@@ -67,7 +67,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, WithPositions(lock.Warnings, src)...)
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
-	patches := render.Tree{} // equal for a commit and a work tree with CRLF
+	patches := render.Tree{} // with LF, so that a work tree with CRLF has the same tree
 	for name, raw := range in.Patches {
 		patches[name] = checkout.Text(raw)
 	}
@@ -76,8 +76,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {
-		// A wrong root key, or a missing key of an epoch that the topology does not write, is not
-		// an error of the topology: such findings name the file of the key.
+		// A wrong root key is not an error of the topology, and neither is a missing key of an
+		// epoch that is not in the file. Such findings name the file of the key.
 		for i := range list {
 			d := &list[i]
 			written := src.Has(d.Path)
@@ -99,8 +99,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 	return b, nil
 }
 
-// complete adds the lock to the tree and reads the fabric back from it, which proves
-// that the published tree is readable.
+// complete adds the lock to the tree. It reads the fabric from the tree, which proves that the tree
+// is readable.
 func (b *Built) complete(lock *lockfile.Lock) error {
 	var err error
 	if b.Lock, err = lock.Marshal(); err != nil {
@@ -114,8 +114,8 @@ func (b *Built) complete(lock *lockfile.Lock) error {
 	return err
 }
 
-// WithPositions returns the findings with their positions in the topology where they have
-// only paths.
+// WithPositions returns the findings, sorted. A finding that has only a path gets its position in
+// the topology.
 func WithPositions(list diag.List, src *document.Source) diag.List {
 	out := make(diag.List, 0, len(list))
 	for _, d := range list {
@@ -136,8 +136,8 @@ func WithPositions(list diag.List, src *document.Source) diag.List {
 	return src.ClipValues(out)
 }
 
-// ReadRootKey reads a root key file; identityFile holds the age identities that
-// open it when it is encrypted, and may be empty. Errors never quote a key.
+// ReadRootKey reads a root key file. identityFile contains the age identities that decrypt it; it
+// may be empty for a plain file. Errors never quote a key.
 func ReadRootKey(file, identityFile string) (*keys.Root, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the metrics of a reconciler, in a registry of their own.
+// metrics contains the metrics of a reconciler and their registry.
 type metrics struct {
 	registry    *prometheus.Registry
 	revision    *prometheus.GaugeVec
@@ -38,7 +38,7 @@ func newMetrics() *metrics {
 	m.render = seconds("render_seconds", "Time from the topology's bytes to the rendered tree.")
 	m.registry.MustRegister(m.revision, m.lastSuccess, m.failing, m.failures, m.publishes, m.passes, m.webhooks,
 		m.fetch, m.render, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	// Start at 0: increase() misses the first event of a series that appears with it.
+	// Create all series with 0: increase() misses the event that creates a series.
 	for _, reason := range reasons() {
 		m.failures.WithLabelValues(string(reason))
 	}
@@ -48,28 +48,28 @@ func newMetrics() *metrics {
 	return m
 }
 
-func name(suffix string) string { return "hawser_reconciler_" + suffix }
+func metricName(suffix string) string { return "hawser_reconciler_" + suffix }
 
 func gauge(suffix, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name(suffix), Help: help})
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: metricName(suffix), Help: help})
 }
 
 func counter(suffix, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: name(suffix), Help: help})
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: metricName(suffix), Help: help})
 }
 
 func counters(suffix, help, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(suffix), Help: help}, []string{label})
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricName(suffix), Help: help}, []string{label})
 }
 
 func seconds(suffix, help string) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: name(suffix), Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
+		Name: metricName(suffix), Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
 	})
 }
 
-// inForce sets the series of the published revision and removes the series of the previous one.
-func (m *metrics) inForce(source, published, digest string) {
+// setRevision sets the series of the published revision and removes the previous one.
+func (m *metrics) setRevision(source, published, digest string) {
 	m.revision.Reset()
 	m.revision.WithLabelValues(source, published, digest).Set(1)
 }

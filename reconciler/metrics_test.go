@@ -16,7 +16,7 @@ import (
 // everyMetric are the metrics of a reconciler to which everything has happened once.
 func everyMetric() *metrics {
 	m := newMetrics()
-	m.inForce("a", "b", "c")
+	m.setRevision("a", "b", "c")
 	m.failures.WithLabelValues(string(ReasonInvalid)).Inc()
 	m.webhooks.WithLabelValues("accepted").Inc()
 	return m

@@ -17,21 +17,21 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TrailerSignature is the trailer with the SSH signature of a published commit that has an
-// OpenPGP signature. The SSH signature, in base64, covers the commit without this line. It
-// alone proves that this reconciler published the commit: OpenPGP signatures are only for
-// other programs, and their keys may change at any time.
+// TrailerSignature is the trailer with the SSH signature, in base64, of a published commit that has
+// an OpenPGP signature. The SSH signature covers the commit without this line. Only the SSH
+// signature proves that this reconciler published the commit. OpenPGP signatures are for other
+// programs, and their keys may change at any time.
 const TrailerSignature = "Hawser-Signature"
 
-// openPGP signs published commits for programs that know no SSH signatures.
+// openPGP signs published commits for programs that do not support SSH signatures.
 type openPGP struct {
 	key         *openpgp.Entity
 	fingerprint string // of the key or subkey that signs, as gpg prints it for a verified commit
 	now         func() time.Time
 }
 
-// readOpenPGP reads the OpenPGP private key that signs published commits in addition; nil
-// without a file. Errors name the file and the next step.
+// readOpenPGP reads the OpenPGP private key that also signs published commits. It returns nil if
+// file is empty. Errors name the file and the next step.
 func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	if file == "" {
 		return nil, nil
@@ -40,31 +40,31 @@ func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read OpenPGP key: %w", err)
 	}
-	wrong := func(what string, args ...any) (*openPGP, error) {
+	fail := func(what string, args ...any) (*openPGP, error) {
 		return nil, fmt.Errorf("read OpenPGP key %s: %w", file, fmt.Errorf(what, args...))
 	}
 	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(raw))
 	if err != nil {
-		return wrong("%w: gpg --armor --export-secret-keys KEYID writes such a file", err)
+		return fail("%w: gpg --armor --export-secret-keys KEYID writes such a file", err)
 	}
 	if len(list) != 1 {
-		return wrong("it holds %d keys: export one", len(list))
+		return fail("it holds %d keys: export one", len(list))
 	}
-	with, ok := list[0].SigningKey(now())
+	signingKey, ok := list[0].SigningKey(now())
 	switch {
 	case !ok:
-		return wrong("no key in it may sign today: it has expired, was revoked, or is for something else")
-	case with.PrivateKey == nil || with.PrivateKey.Dummy():
-		return wrong("the private half of the key that signs is missing: gpg --armor --export-secret-keys KEYID")
-	case with.PrivateKey.Encrypted:
-		return wrong("a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended")
+		return fail("no key in it may sign today: it has expired, was revoked, or is for something else")
+	case signingKey.PrivateKey == nil || signingKey.PrivateKey.Dummy():
+		return fail("the private half of the key that signs is missing: gpg --armor --export-secret-keys KEYID")
+	case signingKey.PrivateKey.Encrypted:
+		return fail("a passphrase protects it: make a key without one for the reconciler alone, as it signs unattended")
 	}
-	return &openPGP{key: list[0], fingerprint: fmt.Sprintf("%X", with.PublicKey.Fingerprint), now: now}, nil
+	return &openPGP{key: list[0], fingerprint: fmt.Sprintf("%X", signingKey.PublicKey.Fingerprint), now: now}, nil
 }
 
-// among returns an error if Argo CD would reject commits that p signs: the topology names keys,
-// and p is not one of them. file is the path of p.
-func (p *openPGP) among(keys []string, file string) error {
+// checkListed returns an error if Argo CD would reject commits that p signs: the topology names
+// keys, and p is not one of them. file is the path of p.
+func (p *openPGP) checkListed(keys []string, file string) error {
 	switch {
 	case len(keys) == 0:
 		return nil
@@ -85,7 +85,7 @@ func (p *openPGP) sign(raw []byte) (string, error) {
 	return out.String() + "\n", nil
 }
 
-// signed reports whether a commit has a signature of the key.
+// signed reports whether a commit has a valid signature by the key.
 func (p *openPGP) signed(s *gitrepo.Store, commit gitrepo.Hash) (bool, error) {
 	raw, signature, _, err := s.Signature(commit)
 	if err != nil {
@@ -96,9 +96,9 @@ func (p *openPGP) signed(s *gitrepo.Store, commit gitrepo.Hash) (bool, error) {
 	return err == nil, nil
 }
 
-// signTrailer returns the trailer with the SSH signature of a commit, for commits whose
-// signature header is of another kind.
-func (s *signatures) signTrailer(raw []byte) (string, error) {
+// signTrailer returns the trailer with the SSH signature of a commit that has an OpenPGP signature
+// in its header.
+func (s *commitSigners) signTrailer(raw []byte) (string, error) {
 	signature, err := sshsig.Sign(bytes.NewReader(raw), s.published, sshsig.HashSHA512, gitNamespace)
 	if err != nil {
 		return "", fmt.Errorf("sign commit: %w", err)
@@ -106,16 +106,16 @@ func (s *signatures) signTrailer(raw []byte) (string, error) {
 	return TrailerSignature + ": " + base64.StdEncoding.EncodeToString(signature.Marshal()), nil
 }
 
-// splitTrailer removes the trailer of signTrailer, which is the last line, from a commit's
-// bytes. It returns the rest and the armored signature of the trailer.
+// splitTrailer removes the last line, which is the trailer of signTrailer, from a commit's bytes.
+// It returns the remaining bytes and the armored signature of the trailer.
 func splitTrailer(raw []byte) (rest []byte, armored string, err error) {
 	name := []byte("\n" + TrailerSignature + ": ")
-	at := bytes.LastIndex(raw, name)
-	if at < 0 {
+	start := bytes.LastIndex(raw, name)
+	if start < 0 {
 		return nil, "", errors.New("it has no trailer " + TrailerSignature)
 	}
-	line, ends := bytes.CutSuffix(raw[at+len(name):], []byte("\n"))
-	if !ends || bytes.ContainsRune(line, '\n') {
+	line, complete := bytes.CutSuffix(raw[start+len(name):], []byte("\n"))
+	if !complete || bytes.ContainsRune(line, '\n') {
 		return nil, "", errors.New("the trailer " + TrailerSignature + " is not its last line")
 	}
 	blob, err := base64.StdEncoding.Strict().DecodeString(string(line))
@@ -126,5 +126,5 @@ func splitTrailer(raw []byte) (rest []byte, armored string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("read trailer %s: %w", TrailerSignature, err)
 	}
-	return bytes.Clone(raw[:at+1]), string(sshsig.Armor(signature)), nil
+	return bytes.Clone(raw[:start+1]), string(sshsig.Armor(signature)), nil
 }

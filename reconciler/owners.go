@@ -21,48 +21,48 @@ import (
 	"hawser.dev/hawser/schema/ownership"
 )
 
-// ownerWalk follows the history of a topology and finds the owners of the changes of each commit.
-type ownerWalk struct {
+// ownerCheck finds the owners of the changes of each commit in the history of a topology.
+type ownerCheck struct {
 	source    *gitrepo.Store
-	folder    string       // of the topology
-	signers   string       // path of the allowed_signers file by which commits are judged
+	folder    string       // folder of the topology
+	signers   string       // path of the allowed_signers file of the checked commits
 	published []byte       // published lock
-	tip       gitrepo.Hash // newest commit: messages name its topology by path alone
+	tip       gitrepo.Hash // newest commit; messages name its topology without the commit
 	// last is the topology of the newest readable commit. A commit whose topology cannot be
 	// read is skipped: the next readable topology is compared with last.
 	last  ownership.Version
-	texts map[string][]byte // of the topologies, for printing findings
+	texts map[string][]byte // texts of the topologies by name, for printing findings
 }
 
-// newOwnerWalk starts after a commit. It does not check the changes of that commit.
-func newOwnerWalk(source *gitrepo.Store, folder, signers string, at gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerWalk, error) {
-	out := &ownerWalk{source: source, folder: folder, signers: signers, published: published, tip: tip,
-		texts: map[string][]byte{}}
-	v, list, err := out.version(at)
+// newOwnerCheck starts after a commit. It does not check the changes of that commit.
+func newOwnerCheck(source *gitrepo.Store, folder, signers string, start gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerCheck, error) {
+	out := &ownerCheck{source: source, folder: folder, signers: signers, published: published,
+		tip: tip, texts: map[string][]byte{}}
+	v, list, err := out.version(start)
 	if err == nil {
 		err = list.Err()
 	}
 	if err != nil {
 		return out, fmt.Errorf("the topology of commit %s, after which owners are checked, cannot be read: %w",
-			short(at.String()), err)
+			short(start.String()), err)
 	}
 	out.last = v
 	return out, nil
 }
 
-// version reads the topology of a commit. Its name in messages is COMMIT:PATH, as git accepts
-// it, or PATH alone if the newest commit has the same content.
-func (r *ownerWalk) version(at gitrepo.Hash) (ownership.Version, diag.List, error) {
+// version reads the topology of a commit. Its name in messages is COMMIT:PATH, which git accepts,
+// or PATH if the newest commit has the same content.
+func (r *ownerCheck) version(at gitrepo.Hash) (ownership.Version, diag.List, error) {
 	raw, err := r.source.File(at, r.path(TopologyFile))
 	if err != nil {
 		return ownership.Version{}, nil, err
 	}
 	name := r.path(TopologyFile)
-	have, err := r.source.FileHash(at, name)
+	blob, err := r.source.FileHash(at, name)
 	if err != nil {
 		return ownership.Version{}, nil, err
 	}
-	if newest, err := r.source.FileHash(r.tip, name); err != nil || newest != have {
+	if newest, err := r.source.FileHash(r.tip, name); err != nil || newest != blob {
 		name = short(at.String()) + ":" + name
 	}
 	r.texts[name] = raw
@@ -70,15 +70,15 @@ func (r *ownerWalk) version(at gitrepo.Hash) (ownership.Version, diag.List, erro
 	return ownership.Version{Set: set, Source: src}, list, nil
 }
 
-func (r *ownerWalk) path(name string) string { return path.Join(r.folder, name) }
+func (r *ownerCheck) path(name string) string { return path.Join(r.folder, name) }
 
 // next returns the changes of a commit that need an owner, and advances to the commit.
-func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error) {
+func (r *ownerCheck) next(parent, commit gitrepo.Hash) ([]ownership.Change, error) {
 	files, err := r.source.Changed(parent, commit)
 	if err != nil {
 		return nil, err
 	}
-	was := r.last
+	before := r.last
 	var out []ownership.Change
 	if slices.Contains(files, r.path(TopologyFile)) {
 		v, list, err := r.version(commit)
@@ -86,16 +86,16 @@ func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error
 			return nil, err
 		}
 		if err == nil && !list.HasErrors() {
-			if found, err := ownership.Diff(was, v); err == nil {
+			if found, err := ownership.Diff(before, v); err == nil {
 				out, r.last = found, v
 			}
 		}
 	}
-	if !was.Set.HasOwners() {
+	if !before.Set.HasOwners() {
 		return nil, nil
 	}
 	for _, name := range files {
-		owners, owned, err := r.file(was.Set, parent, commit, name)
+		owners, owned, err := r.fileOwners(before.Set, parent, commit, name)
 		if err != nil {
 			return nil, err
 		}
@@ -106,9 +106,9 @@ func (r *ownerWalk) next(parent, commit gitrepo.Hash) ([]ownership.Change, error
 	return out, nil
 }
 
-// file reports whether a change of a file needs an owner, and returns its owners without the
-// owners of everything. Files that the reconciler does not read need none.
-func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, name string) (
+// fileOwners reports whether a change of a file needs an owner, and returns its owners without
+// trust.owners. Files that the reconciler does not read need no owner.
+func (r *ownerCheck) fileOwners(set *schema.ClusterSet, parent, commit gitrepo.Hash, name string) (
 	owners []string, owned bool, err error,
 ) {
 	cluster, _, inside := strings.Cut(strings.TrimPrefix(name, r.path(render.PatchesDir)+"/clusters/"), "/")
@@ -116,7 +116,7 @@ func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, na
 	case name == r.signers || set.Spec.Trust.Commits != "" && name == r.path(set.Spec.Trust.Commits):
 		return nil, true, nil
 	case name == r.path(LockFile):
-		allocated, err := r.allocated(parent, commit)
+		allocated, err := r.lockIsAllocated(parent, commit)
 		return nil, !allocated, err
 	case strings.HasPrefix(name, r.path(render.PatchesDir)+"/clusters/") && inside:
 		return set.ClusterOwners(cluster), true, nil
@@ -124,12 +124,12 @@ func (r *ownerWalk) file(set *schema.ClusterSet, parent, commit gitrepo.Hash, na
 	return nil, name == r.path(render.PatchesDir) || strings.HasPrefix(name, r.path(render.PatchesDir)+"/"), nil
 }
 
-// allocated reports whether the lock of a commit is the output of hawser allocate for the lock
-// of its parent. Then the commit neither moves nor removes an address.
-func (r *ownerWalk) allocated(parent, commit gitrepo.Hash) (bool, error) {
+// lockIsAllocated reports whether the lock of a commit is the output of hawser allocate for the
+// lock of its parent. Then the commit neither moves nor removes an address.
+func (r *ownerCheck) lockIsAllocated(parent, commit gitrepo.Hash) (bool, error) {
 	var locks [2]*lockfile.Lock
-	for i, at := range []gitrepo.Hash{parent, commit} {
-		raw, err := r.source.File(at, r.path(LockFile))
+	for i, commitHash := range []gitrepo.Hash{parent, commit} {
+		raw, err := r.source.File(commitHash, r.path(LockFile))
 		if err != nil && !errors.Is(err, gitrepo.ErrNoFile) {
 			return false, err
 		}
@@ -159,8 +159,9 @@ func (r *ownerWalk) allocated(parent, commit gitrepo.Hash) (bool, error) {
 	return allocate.IsAppendOnly(locks[1], merged.WithoutClusters(merged.Resized(set, next, published)), set), nil
 }
 
-// covers reports whether one of the principals may make a change.
-func covers(everything []string, d ownership.Change, principals []string) bool {
+// mayChange reports whether one of the principals owns a change. everything contains the owners of
+// all changes.
+func mayChange(everything []string, d ownership.Change, principals []string) bool {
 	owners := slices.Concat(everything, d.Owners)
 	return slices.ContainsFunc(principals, func(name string) bool {
 		return slices.ContainsFunc(owners, func(pattern string) bool { return fabric.MatchesPattern(pattern, name) })
@@ -170,43 +171,43 @@ func covers(everything []string, d ownership.Change, principals []string) bool {
 // signedCommit is a commit with its signer.
 type signedCommit struct {
 	commit, parent gitrepo.Hash
-	signers        []signer // allowed signers of the parent
-	principals     []string // of the key that signed the commit
+	signers        []allowedSigner // allowed signers of the parent
+	principals     []string        // of the key that signed the commit
 }
 
-// checkOwners refuses a commit that changes what its signer does not own.
-func (r *Reconciler) checkOwners(in inputs, rights *ownerWalk, c signedCommit) *Failure {
-	everything := rights.last.Set.Spec.Trust.Owners
-	changes, err := rights.next(c.parent, c.commit)
+// checkOwners returns a failure if the signer of a commit does not own one of its changes.
+func (r *Reconciler) checkOwners(in inputs, owners *ownerCheck, c signedCommit) *Failure {
+	everything := owners.last.Set.Spec.Trust.Owners
+	changes, err := owners.next(c.parent, c.commit)
 	if err != nil {
 		return fail(ReasonFetch, in.source.String(), err)
 	}
-	refused := slices.DeleteFunc(changes, func(d ownership.Change) bool { return covers(everything, d, c.principals) })
+	refused := slices.DeleteFunc(changes, func(d ownership.Change) bool { return mayChange(everything, d, c.principals) })
 	if len(refused) == 0 {
 		return nil
 	}
-	const most = 20
+	const maxFindings = 20
 	var list diag.List
-	for _, d := range refused[:min(len(refused), most)] {
+	for _, d := range refused[:min(len(refused), maxFindings)] {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner", Path: d.Path, Pos: d.Pos,
 			Summary: fmt.Sprintf("commit %s, signed by %s, %s %s, which its signer does not own",
 				short(c.commit.String()), strings.Join(c.principals, ", "), d.Action, d.Item),
 			Hint: c.approverHint(everything, d)})
 	}
-	if more := len(refused) - most; more > 0 {
+	if more := len(refused) - maxFindings; more > 0 {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: "not-owner",
 			Summary: fmt.Sprintf("commit %s makes %d more changes that its signer does not own",
 				short(c.commit.String()), more)})
 	}
-	return failFindings(ReasonUntrusted, in.source.String(), list, rights.texts)
+	return failWithFindings(ReasonUntrusted, in.source.String(), list, owners.texts)
 }
 
-// approverHint returns the owners of a change and how they approve it.
+// approverHint returns a hint with the owners of a change and how they approve it.
 func (c signedCommit) approverHint(everything []string, d ownership.Change) string {
 	names := map[string]bool{}
 	for _, s := range c.signers {
 		for _, p := range s.principals {
-			if s.commits && covers(everything, d, []string{p}) {
+			if s.signsCommits && mayChange(everything, d, []string{p}) {
 				names[p] = true
 			}
 		}
@@ -240,14 +241,14 @@ func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, er
 			principals = append(principals, p)
 		}
 	}
-	check := func(at string, patterns []string) (known bool) {
+	check := func(path string, patterns []string) (known bool) {
 		for i, pattern := range patterns {
 			if slices.ContainsFunc(principals, func(p string) bool { return fabric.MatchesPattern(pattern, p) }) {
 				known = true
 				continue
 			}
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unknown-owner",
-				Path: fmt.Sprintf("%s[%d]", at, i), Summary: fmt.Sprintf("%s is no principal of %s", pattern, file),
+				Path: fmt.Sprintf("%s[%d]", path, i), Summary: fmt.Sprintf("%s is no principal of %s", pattern, file),
 				Hint: "owners are what the lines of that file begin with"})
 		}
 		return known

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// maxMoves limits how often a pass restarts because a branch moved.
-const maxMoves = 8
+// maxRestarts limits how often a pass restarts because a branch has moved.
+const maxRestarts = 8
 
 // Outcome is the result of a successful pass.
 type Outcome struct {
@@ -26,7 +26,7 @@ type Outcome struct {
 	Digest           string // of the fabric
 	Changed          bool   // a commit was published
 	LockNotCommitted bool   // the lock on the source branch lacks published addresses
-	LockedCommit     string // commit on which the reconciler committed the lock, as Source; empty = it did not
+	LockedCommit     string // source commit on which the reconciler committed the lock, creating Source; empty = none
 	Warnings         diag.List
 	Took             time.Duration
 }
@@ -38,31 +38,32 @@ func (o *Outcome) describe() string {
 	return "nothing to publish"
 }
 
-// lastResult stores the inputs of the last successful pass. Equal inputs need no new pass.
+// lastResult contains the inputs and outcome of the last successful pass. Equal inputs need no new
+// pass.
 type lastResult struct {
 	inputs  inputs
 	outcome *Outcome
 }
 
-// inputs is the input of a pass, in addition to the configuration.
+// inputs contains the input of a pass, in addition to the configuration.
 type inputs struct {
 	source, published gitrepo.Hash
 	keys, openPGP     [32]byte // digests of the key files
 }
 
-// errMoved restarts a pass.
-var errMoved = gitrepo.ErrRefChanged
+// errBranchMoved restarts a pass.
+var errBranchMoved = gitrepo.ErrRefChanged
 
 // reconcile publishes the newest source commit.
 func (r *Reconciler) reconcile(ctx context.Context) (*Outcome, *Failure) {
-	for range maxMoves {
+	for range maxRestarts {
 		out, failure := r.reconcileOnce(ctx)
-		if failure == nil || !errors.Is(failure, errMoved) {
+		if failure == nil || !errors.Is(failure, errBranchMoved) {
 			return out, failure
 		}
 		r.cfg.Log.Info("a branch moved meanwhile, starting again", "commit", failure.Revision)
 	}
-	return nil, fail(ReasonPublish, "", fmt.Errorf("the branches moved %d times while publishing", maxMoves))
+	return nil, fail(ReasonPublish, "", fmt.Errorf("the branches moved %d times while publishing", maxRestarts))
 }
 
 func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
@@ -70,9 +71,9 @@ func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 	if err := r.restoreAnchor(); err != nil {
 		return nil, fail(ReasonState, "", err)
 	}
-	if a := r.anchor; a.Published != "" && !r.board.load().Ready {
-		// Ready after a restart too, so that the Service leads to /status if this pass refuses.
-		r.board.change(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
+	if a := r.anchor; a.Published != "" && !r.statusStore.load().Ready {
+		// Ready after a restart too, so that the Service serves /status if this pass fails.
+		r.statusStore.update(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
 	}
 	in, failure := r.readInputs(ctx)
 	if failure != nil {
@@ -136,27 +137,27 @@ func (r *Reconciler) readInputs(ctx context.Context) (inputs, *Failure) {
 func (r *Reconciler) sync(ctx context.Context) *Failure {
 	if r.publish == r.source {
 		err := r.source.Fetch(ctx, r.cfg.SourceBranch, r.cfg.PublishBranch)
-		return r.notSynced(ReasonFetch, err)
+		return r.fetchFailure(ReasonFetch, err)
 	}
 	if err := r.source.Fetch(ctx, r.cfg.SourceBranch); err != nil {
-		return r.notSynced(ReasonFetch, err)
+		return r.fetchFailure(ReasonFetch, err)
 	}
-	return r.notSynced(ReasonPublish, r.publish.Fetch(ctx, r.cfg.PublishBranch))
+	return r.fetchFailure(ReasonPublish, r.publish.Fetch(ctx, r.cfg.PublishBranch))
 }
 
-// notSynced returns the failure of a Fetch, if any. A source commit that cannot be fetched is
-// refused, because a retry would fail in the same way.
-func (r *Reconciler) notSynced(reason Reason, err error) *Failure {
+// fetchFailure returns the failure for the error of a Fetch; nil if err is nil. A source commit
+// that cannot be fetched is refused, because a retry would fail in the same way.
+func (r *Reconciler) fetchFailure(reason Reason, err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	var bad *gitrepo.UnusableBranch
-	if !errors.As(err, &bad) {
+	var unusable *gitrepo.UnusableBranch
+	if !errors.As(err, &unusable) {
 		return fail(reason, "", err)
 	}
-	if reason == ReasonFetch && bad.Branch == r.cfg.SourceBranch {
-		r.recordLatest(bad.Commit)
-		return fail(ReasonFetch, bad.Commit.String(), err)
+	if reason == ReasonFetch && unusable.Branch == r.cfg.SourceBranch {
+		r.recordLatest(unusable.Commit)
+		return fail(ReasonFetch, unusable.Commit.String(), err)
 	}
 	return fail(ReasonPublish, "", r.withRecovery(err))
 }
@@ -169,36 +170,36 @@ func (r *Reconciler) withRecovery(err error) error {
 	return fmt.Errorf("%w: have branch %s of %s put back to %s", err, r.cfg.PublishBranch, r.publish.Name(), r.anchor.Published)
 }
 
-// recordLatest records the newest source commit. It warns if that commit does not follow from the
-// previous one.
+// recordLatest records the newest source commit. It logs a warning if the commit does not descend
+// from the previous one.
 func (r *Reconciler) recordLatest(commit gitrepo.Hash) {
-	before := r.board.load().Latest
-	if before != nil && before.Commit == commit.String() {
+	previous := r.statusStore.load().Latest
+	if previous != nil && previous.Commit == commit.String() {
 		return
 	}
 	subject, err := r.source.Subject(commit)
 	if err != nil {
 		subject = ""
 	}
-	seen := Revision{Commit: commit.String(), Subject: subject, At: r.cfg.Now()}
-	r.board.change(func(s *Status) { s.Latest = &seen })
-	if before == nil {
+	latest := Revision{Commit: commit.String(), Subject: subject, At: r.cfg.Now()}
+	r.statusStore.update(func(s *Status) { s.Latest = &latest })
+	if previous == nil {
 		return
 	}
-	if follows, err := r.source.IsAncestor(hash(before.Commit), commit); err == nil && !follows {
-		r.cfg.Log.Warn("the source branch was rewritten, following it", "before", before.Commit, "commit", seen.Commit)
+	if follows, err := r.source.IsAncestor(hash(previous.Commit), commit); err == nil && !follows {
+		r.cfg.Log.Warn("the source branch was rewritten, following it", "before", previous.Commit, "commit", latest.Commit)
 	}
 }
 
-// revision describes a source commit.
+// revision returns the Revision of a source commit.
 func (r *Reconciler) revision(commit gitrepo.Hash) Revision {
-	if seen := r.board.load().Latest; seen != nil && seen.Commit == commit.String() {
-		return *seen
+	if latest := r.statusStore.load().Latest; latest != nil && latest.Commit == commit.String() {
+		return *latest
 	}
 	return Revision{Commit: commit.String(), At: r.cfg.Now()}
 }
 
-// Preview is what a pass would publish.
+// Preview is the tree that a pass would publish.
 type Preview struct {
 	Built     *Built
 	Published render.Tree       // currently published tree
@@ -220,31 +221,32 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 	if failure != nil {
 		return nil, failure
 	}
-	return &Preview{Built: w.built, Published: w.have, Files: w.files, Commit: in.source.String(),
-		Changed: w.lastOwnCommit.Commit != in.published || !w.built.Tree.Equal(w.have)}, nil
+	return &Preview{Built: w.built, Published: w.published, Files: w.files, Commit: in.source.String(),
+		Changed: w.previous.Commit != in.published || !w.built.Tree.Equal(w.published)}, nil
 }
 
 // buildState is the state of a build.
 type buildState struct {
-	have  render.Tree // what this reconciler published last
-	built *Built
-	// lastOwnCommit is the published commit that the next one follows; zero = none.
-	lastOwnCommit PublishedCommit
-	// lost is why the publish branch does not contain own; gone = nor does the repository.
-	lost     error
-	gone     bool
-	revision int64 // of the commits to be made
-	// accepted: an operator accepts the current branches (AcceptCommit).
-	accepted bool
-	keys     publicKeys
-	signed   *signatures // nil without a root key
-	pgp      *openPGP    // nil = published commits have SSH signatures
-	// signers is the path of the allowed_signers file by which the next commits are
-	// checked; empty = they are not.
-	signers string
-	// compared is the topology up to which changes were checked for owners; nil = they were not.
-	compared *document.Source
-	files    map[string][]byte // texts for printing findings
+	published render.Tree // last published tree of this reconciler
+	built     *Built
+	// previous is the published commit that the next one follows; zero = none.
+	previous PublishedCommit
+	// branchErr is the reason why the publish branch does not contain previous. baseMissing means
+	// that the repository does not contain it either.
+	branchErr   error
+	baseMissing bool
+	revision    int64 // of the new commits
+	// accepted means that an operator accepts the current branches (AcceptCommit).
+	accepted      bool
+	keys          publicKeys
+	commitSigners *commitSigners // nil without a root key
+	pgp           *openPGP       // nil = published commits have SSH signatures
+	// signersFile is the path of the allowed_signers file for later commits; empty = later commits
+	// need no signature.
+	signersFile string
+	// comparedTopology is the last topology whose changes were checked for owners; nil = none.
+	comparedTopology *document.Source
+	files            map[string][]byte // texts for printing findings
 }
 
 // buildCommit reads the source commit and builds it on top of the published tree.
@@ -258,7 +260,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	if err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	w := &buildState{have: render.Tree{}, pgp: pgp, files: map[string][]byte{}}
+	w := &buildState{published: render.Tree{}, pgp: pgp, files: map[string][]byte{}}
 	if w.accepted, err = r.accepted(in); err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}
@@ -275,16 +277,16 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 			clusterset = set.Metadata.Name
 		}
 	}
-	if failure := r.useSignedBase(in, w, root, clusterset); failure != nil {
+	if failure := r.selectPublished(in, w, root, clusterset); failure != nil {
 		return nil, failure
 	}
 	if failure := r.checkSignatures(in, w); failure != nil {
 		return nil, failure
 	}
-	if failure := r.refuseLost(in, w); failure != nil {
+	if failure := r.checkPublishBranch(in, w); failure != nil {
 		return nil, failure
 	}
-	// The files of the commit are read once its signatures are checked.
+	// Read the files of the commit only after the check of its signatures.
 	if failure := r.readTopology(in, w); failure != nil {
 		return nil, failure
 	}
@@ -305,31 +307,31 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	startedAt := r.cfg.Now()
 	built, list := Build(BuildInput{
 		File: r.topologyPath(), Topology: topology, LockFile: r.lockPath(), Lock: lock, Patches: patches,
-		Published: w.have, Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: startedAt,
+		Published: w.published, Root: root, RootFile: r.cfg.RootKeyFile, AllowOtherRoot: r.cfg.AllowOtherRoot, Image: r.cfg.Image, Version: r.cfg.Version, Now: startedAt,
 	})
 	r.metrics.render.Observe(r.cfg.Now().Sub(startedAt).Seconds())
 	if list.HasErrors() {
-		return nil, failFindings(reasonOf(list), revision, list, w.files)
+		return nil, failWithFindings(findingsReason(list), revision, list, w.files)
 	}
-	if err := pgp.among(built.Set.Spec.Trust.OpenPGPKeys, r.cfg.OpenPGPKeyFile); err != nil {
+	if err := pgp.checkListed(built.Set.Spec.Trust.OpenPGPKeys, r.cfg.OpenPGPKeyFile); err != nil {
 		return nil, fail(ReasonKeys, revision, err)
 	}
-	if w.compared != nil && !bytes.Equal(w.compared.Raw, topology) {
+	if w.comparedTopology != nil && !bytes.Equal(w.comparedTopology.Raw, topology) {
 		return nil, fail(ReasonUntrusted, revision, errors.New("the topology can be built but not compared with the one before, "+
 			"so the owners of the changes are unknown: this is a bug in hawser, please report it with the topology"))
 	}
 	w.built = built
 	if root != nil {
-		if w.signed, err = newSignatures(root, built.Set.Metadata.Name, built.Set.Spec.Keys.Epochs); err != nil {
+		if w.commitSigners, err = newCommitSigners(root, built.Set.Metadata.Name, built.Set.Spec.Keys.Epochs); err != nil {
 			return nil, fail(ReasonKeys, revision, err)
 		}
 	}
 	var failure *Failure
-	if w.signers, failure = r.signersFile(in, built); failure != nil {
+	if w.signersFile, failure = r.checkedSignersPath(in, built); failure != nil {
 		return nil, failure
 	}
 	rules := Rules{WriteLock: r.cfg.WriteLock, AllowMassDelete: r.cfg.AllowMassDelete}
-	return w, built.Check(w.have, rules, revision, w.files)
+	return w, built.Check(w.published, rules, revision, w.files)
 }
 
 // readTopology reads the topology file of the source commit.
@@ -345,30 +347,31 @@ func (r *Reconciler) readTopology(in inputs, w *buildState) *Failure {
 	return nil
 }
 
-// useSignedBase selects the published commit that the next one follows. It reads files of
-// commits only if they are signed or named by the anchor. The returned name of the clusterset is empty
-// if the topology has errors; the build reports them.
-func (r *Reconciler) useSignedBase(in inputs, w *buildState, root *keys.Root, clusterset string) *Failure {
+// selectPublished selects the published commit that the next one follows, and reads its tree. It
+// reads files only of commits that are signed or named by the anchor. It does nothing without a
+// root key, or if clusterset is empty because the topology has errors; the build reports them.
+func (r *Reconciler) selectPublished(in inputs, w *buildState, root *keys.Root, clusterset string) *Failure {
 	revision := in.source.String()
 	if root == nil || clusterset == "" {
 		return nil
 	}
 	var err error
-	var found gitrepo.Hash
+	var newestSigned gitrepo.Hash
 	w.keys, err = newPublicKeys(root, clusterset)
 	if err == nil {
-		w.lastOwnCommit, found, w.lost, err = r.previous(in, w.keys.signers, clusterset)
+		w.previous, newestSigned, w.branchErr, err = r.previousPublished(in, w.keys.signers, clusterset)
 	}
 	// If an operator accepts a branch of another root key, its addresses stay.
-	if err == nil && w.lost != nil && r.anchor.Published == "" && r.cfg.AllowOtherRoot && w.accepted {
-		w.lastOwnCommit, found = PublishedCommit{Commit: in.published}, in.published
+	otherRoot := r.cfg.AllowOtherRoot && w.accepted
+	if err == nil && w.branchErr != nil && r.anchor.Published == "" && otherRoot {
+		w.previous, newestSigned = PublishedCommit{Commit: in.published}, in.published
 	}
-	if err == nil && !w.lastOwnCommit.Commit.IsZero() {
-		w.have, err = r.publish.Tree(w.lastOwnCommit.Commit)
-		if w.gone = errors.Is(err, gitrepo.ErrNoCommit); w.gone {
-			w.have, err = render.Tree{}, nil
-			if !found.IsZero() {
-				w.have, err = r.publish.Tree(found)
+	if err == nil && !w.previous.Commit.IsZero() {
+		w.published, err = r.publish.Tree(w.previous.Commit)
+		if w.baseMissing = errors.Is(err, gitrepo.ErrNoCommit); w.baseMissing {
+			w.published, err = render.Tree{}, nil
+			if !newestSigned.IsZero() {
+				w.published, err = r.publish.Tree(newestSigned)
 			}
 		}
 	}

@@ -17,14 +17,14 @@ import (
 // branch.
 func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState) (*Outcome, *Failure) {
 	out := &Outcome{
-		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.have),
+		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.published),
 	}
 	// Write to no repository unless the state file can be written as well.
 	if err := r.saveAnchor(r.anchor); err != nil {
 		return nil, fail(ReasonState, in.source.String(), err)
 	}
-	// The time, or the previous revision plus one if the clock went back.
-	w.revision = max(w.lastOwnCommit.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
+	// The revision is the time, or the previous revision plus one if the clock went back.
+	w.revision = max(w.previous.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
 	if len(w.built.Stale) > 0 {
 		source, pending, failure := r.commitLock(ctx, in.source, w)
 		if failure != nil {
@@ -39,10 +39,11 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	}
 	out.Source = r.revision(in.source)
 	// A published commit names the source commit after which commits must be signed.
-	out.Changed = out.Changed || w.lastOwnCommit.Signers != w.signers || w.signers != "" && w.lastOwnCommit.Source != in.source.String()
-	// Flux and Argo CD verify the newest commit of the branch, so an unsigned one is replaced.
-	out.Changed = out.Changed || w.lastOwnCommit.Commit != in.published || w.lastOwnCommit.Revision == 0
-	if w.pgp != nil && w.signed != nil && !out.Changed {
+	out.Changed = out.Changed || w.previous.Signers != w.signersFile || w.signersFile != "" && w.previous.Source != in.source.String()
+	// Flux and Argo CD verify the newest commit of the branch, so a new commit follows an unsigned
+	// one.
+	out.Changed = out.Changed || w.previous.Commit != in.published || w.previous.Revision == 0
+	if w.pgp != nil && w.commitSigners != nil && !out.Changed {
 		signed, err := w.pgp.signed(r.publish, in.published)
 		if err != nil {
 			return nil, fail(ReasonPublish, in.source.String(), err)
@@ -59,10 +60,10 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	if !in.published.IsZero() {
 		out.Published = in.published.String()
 	}
-	next := anchor{Clusterset: w.built.Set.Metadata.Name, Published: in.published.String(), Revision: w.lastOwnCommit.Revision, Source: w.lastOwnCommit.Source,
-		Digest: w.lastOwnCommit.Digest, Signers: w.lastOwnCommit.Signers, Accepted: r.anchor.Accepted}
+	next := anchor{Clusterset: w.built.Set.Metadata.Name, Published: in.published.String(), Revision: w.previous.Revision, Source: w.previous.Source,
+		Digest: w.previous.Digest, Signers: w.previous.Signers, Accepted: r.anchor.Accepted}
 	if out.Changed {
-		next.Revision, next.Source, next.Digest, next.Signers = w.revision, in.source.String(), w.built.Digest, w.signers
+		next.Revision, next.Source, next.Digest, next.Signers = w.revision, in.source.String(), w.built.Digest, w.signersFile
 	}
 	if w.accepted {
 		next.Accepted = append(slices.Clone(next.Accepted), r.cfg.AcceptCommit)
@@ -76,9 +77,9 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	return out, nil
 }
 
-// commitLock commits the lock to the source branch and returns the new head. If that is not
-// possible, because a work tree is on the branch or the repository is read-only, the addresses
-// still count: every later pass starts with the lock on the publish branch.
+// commitLock commits the lock to the source branch and returns the new head. It returns true if the
+// lock is not committed, because a work tree is on the branch or the repository is read-only. The
+// addresses are valid nevertheless: every later pass starts with the lock on the publish branch.
 func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *buildState) (gitrepo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {
@@ -95,8 +96,8 @@ func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *bui
 		Message: "allocate addresses\n\nThe committed lock lacked allocations of this topology. Run git pull --rebase before\n" +
 			"the next push. hawser allocate before a commit avoids such commits.\n\n" + signedTrailers(KindLock, w.revision, source.String()),
 	}
-	if w.signed != nil {
-		c.Sign = w.signed.signLock
+	if w.commitSigners != nil {
+		c.Sign = w.commitSigners.signLock
 	}
 	commit, err := r.source.Write(c)
 	if err == nil {
@@ -120,11 +121,11 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) 
 		Name: r.cfg.AuthorName, Email: r.cfg.AuthorEmail, When: r.cfg.Now(),
 		Message: r.message(in.source, w),
 	}
-	if w.signed != nil {
-		c.Sign = w.signed.signPublished
+	if w.commitSigners != nil {
+		c.Sign = w.commitSigners.signPublished
 	}
-	if w.pgp != nil && w.signed != nil {
-		c.SignTrailer, c.Sign = w.signed.signTrailer, w.pgp.sign
+	if w.pgp != nil && w.commitSigners != nil {
+		c.SignTrailer, c.Sign = w.commitSigners.signTrailer, w.pgp.sign
 	}
 	commit, err := r.publish.Write(c)
 	if err == nil {
@@ -133,8 +134,8 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) 
 	if err != nil {
 		return gitrepo.Hash{}, fail(ReasonPublish, in.source.String(), err)
 	}
-	// git refuses a push to a branch that a work tree is on. Such a work tree must not stop the
-	// clusterset; the next pass replaces a commit that was made in it.
+	// git refuses a push to a branch that is checked out. Such a work tree must not block the
+	// clusterset. The next pass replaces commits of the work tree.
 	if inUse, err := r.publish.CheckedOut(r.cfg.PublishBranch); err == nil && inUse {
 		r.cfg.Log.Warn("a work tree is on the publish branch and now looks modified: check out another branch there",
 			"repo", r.publish.Name(), "branch", r.cfg.PublishBranch)
@@ -150,8 +151,8 @@ func (r *Reconciler) message(source gitrepo.Hash, w *buildState) string {
 	text := fmt.Sprintf("%s: publish %s\n\n%s\n\n", w.built.Set.Metadata.Name, short(source.String()), subject) +
 		signedTrailers(KindPublished, w.revision, source.String()) +
 		fmt.Sprintf("%s: %s\n", TrailerDigest, w.built.Digest)
-	if w.signers != "" {
-		text += fmt.Sprintf("%s: %s\n", TrailerSigners, w.signers)
+	if w.signersFile != "" {
+		text += fmt.Sprintf("%s: %s\n", TrailerSigners, w.signersFile)
 	}
 	return text
 }

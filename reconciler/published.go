@@ -13,37 +13,37 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Trailers of the commits that a reconciler makes (git-interpret-trailers(1)). The commit's
-// signature covers them.
+// Trailers of a reconciler's commits (git-interpret-trailers(1)). The commit's signature covers
+// them.
 const (
-	// TrailerKind is published or lock. The two kinds have different keys as well, so that
-	// programs that check the key alone (git verify-commit, Flux) never confuse them.
+	// TrailerKind is published or lock. Commits of the two kinds are signed by different keys, so
+	// that programs that check only the key (git verify-commit, Flux) never confuse them.
 	TrailerKind = "Hawser-Kind"
-	// TrailerRevision is a number that grows with each published commit.
+	// TrailerRevision is a number that increases with each published commit.
 	TrailerRevision = "Hawser-Revision"
 	// TrailerSource is the commit of the topology branch.
 	TrailerSource = "Source-Commit"
 	// TrailerDigest is the digest of the fabric.
 	TrailerDigest = "Fabric-Digest"
 	// TrailerSigners is the path of the allowed_signers file of the source commit, if the
-	// topology asks for signed commits.
+	// topology requires signed commits.
 	TrailerSigners = "Allowed-Signers"
 )
 
-// Kinds of commits, as TrailerKind has them.
+// Values of TrailerKind.
 const (
 	KindPublished = "published"
 	KindLock      = "lock"
 )
 
-// maxSkipped bounds the commits that NewestPublished passes over, so that a push of many
-// unsigned commits costs a bounded time.
-const maxSkipped = 1000
+// maxSkippedCommits limits the commits that NewestPublished skips, so that a push of many unsigned
+// commits takes a limited time.
+const maxSkippedCommits = 1000
 
-// ErrNotPublished is the reason why a commit is not a published commit of the clusterset.
+// ErrNotPublished is the error for a commit that is not a published commit of the clusterset.
 var ErrNotPublished = errors.New("not a published commit")
 
-// PublishedCommit is what the signed text of a published commit states.
+// PublishedCommit is the signed content of a published commit's message.
 type PublishedCommit struct {
 	Commit   gitrepo.Hash
 	Revision int64
@@ -52,12 +52,12 @@ type PublishedCommit struct {
 	Signers  string // path of the allowed_signers file in Source; empty = trust.commits is not set
 }
 
-// VerifyPublished returns the published commit with a hash. It fails with ErrNotPublished
-// unless a reconciler of the clusterset signed the commit as a published one: with a key of
-// signers (public keys in the format of authorized_keys, as hawser keys signers prints
-// them), or with a key to which the chain of signers in that commit leads from them. It
-// reads the commit and at most one file of it. Other errors come from the repository;
-// repo.ErrNoCommit means that the commit is missing.
+// VerifyPublished returns the published commit with a hash. It fails with ErrNotPublished unless a
+// reconciler of the clusterset signed the commit as a published one. The key must be one of signers
+// or the end of a chain of signers in that commit that starts at them. signers are public keys in
+// authorized_keys format, as hawser keys signers prints them. VerifyPublished reads the commit and
+// at most one file of it. Other errors come from the repository; gitrepo.ErrNoCommit means that
+// the commit is missing.
 func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, commit gitrepo.Hash) (PublishedCommit, error) {
 	raw, armored, _, err := store.Signature(commit)
 	if err != nil {
@@ -66,13 +66,13 @@ func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, 
 	refuse := func(err error) (PublishedCommit, error) {
 		return PublishedCommit{}, fmt.Errorf("%w: commit %s: %w", ErrNotPublished, short(commit.String()), err)
 	}
-	// A signature of OpenPGP is for other programs. The signature in the trailer counts.
+	// An OpenPGP signature is for other programs; verify the signature in the trailer.
 	if strings.HasPrefix(armored, armorBegin) {
 		if raw, armored, err = splitTrailer(raw); err != nil {
 			return refuse(err)
 		}
 	}
-	by, err := whoSigned(nil, gitNamespace, raw, armored, time.Time{})
+	signedBy, err := verifySignature(nil, gitNamespace, raw, armored, time.Time{})
 	if err != nil {
 		return refuse(err)
 	}
@@ -80,26 +80,27 @@ func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, 
 	if err != nil {
 		return refuse(err)
 	}
-	if out.Commit = commit; slices.Contains(signers, by) {
+	if out.Commit = commit; slices.Contains(signers, signedBy) {
 		return out, nil
 	}
-	const fabricFile = "base/fabric.yaml" // holds the chain of signers
+	const fabricFile = "base/fabric.yaml" // contains the chain of signers
 	fabric, err := store.File(commit, fabricFile)
 	if err != nil { // anyone can push a commit that cannot be read
-		return refuse(fmt.Errorf("it is signed by %s, and its chain of signers cannot be read: %w", by, err))
+		return refuse(fmt.Errorf("it is signed by %s, and its chain of signers cannot be read: %w", signedBy, err))
 	}
-	if slices.Contains(render.SignersFrom(render.Tree{fabricFile: fabric}, clusterset, signers), by) {
+	tree := render.Tree{fabricFile: fabric}
+	if slices.Contains(render.SignersFrom(tree, clusterset, signers), signedBy) {
 		return out, nil
 	}
-	return refuse(fmt.Errorf("it is signed by %s, which is not a signer of clusterset %s", by, clusterset))
+	return refuse(fmt.Errorf("it is signed by %s, which is not a signer of clusterset %s", signedBy, clusterset))
 }
 
-// NewestPublished returns the newest published commit from a commit back along first parents,
-// and the commits that it passed over, newest first. It fails with ErrNotPublished if it
-// finds none. at, which may be zero, ends the search without a check, because the caller
-// knows that commit; the result then has the hash alone.
+// NewestPublished returns the newest published commit among a commit and its first parents, and the
+// skipped newer commits, newest first. It fails with ErrNotPublished if it finds none. The search
+// ends at the commit at, unless that is zero: the caller trusts it. Then the result contains only
+// the hash.
 func NewestPublished(store *gitrepo.Store, clusterset string, signers []string, from, at gitrepo.Hash) (found PublishedCommit, skipped []gitrepo.Hash, err error) {
-	first := fmt.Errorf("%w: the branch has no commit", ErrNotPublished)
+	firstErr := fmt.Errorf("%w: the branch has no commit", ErrNotPublished)
 	for commit := from; !commit.IsZero(); {
 		if commit == at {
 			return PublishedCommit{Commit: commit}, skipped, nil
@@ -109,13 +110,13 @@ func NewestPublished(store *gitrepo.Store, clusterset string, signers []string, 
 		case err == nil:
 			return found, skipped, nil
 		case errors.Is(err, gitrepo.ErrNoCommit) && len(skipped) > 0:
-			return found, skipped, first // the history is not here as a whole
+			return found, skipped, firstErr // the clone is shallow
 		case !errors.Is(err, ErrNotPublished):
 			return found, skipped, err
 		case len(skipped) == 0:
-			first = err
+			firstErr = err
 		}
-		if skipped = append(skipped, commit); len(skipped) > maxSkipped {
+		if skipped = append(skipped, commit); len(skipped) > maxSkippedCommits {
 			break
 		}
 		_, _, parent, err := store.Signature(commit)
@@ -124,7 +125,7 @@ func NewestPublished(store *gitrepo.Store, clusterset string, signers []string, 
 		}
 		commit = parent
 	}
-	return found, skipped, first
+	return found, skipped, firstErr
 }
 
 // readPublished reads the signed text of a published commit.
@@ -134,18 +135,18 @@ func readPublished(raw []byte) (PublishedCommit, error) {
 		Signers: fields[TrailerSigners]}, err
 }
 
-// readSigned returns the revision and all trailers of a commit's signed text. It fails
-// unless the commit is of a kind.
+// readSigned returns the revision and all trailers of a commit's signed text. It fails unless the
+// commit is of the given kind.
 func readSigned(raw []byte, kind string) (revision int64, fields map[string]string, err error) {
 	_, message, _ := bytes.Cut(raw, []byte("\n\n"))
 	message = bytes.TrimSpace(message)
-	if at := bytes.LastIndex(message, []byte("\n\n")); at >= 0 {
-		message = message[at+2:]
+	if paragraph := bytes.LastIndex(message, []byte("\n\n")); paragraph >= 0 {
+		message = message[paragraph+2:]
 	}
 	fields = map[string]string{}
 	for line := range strings.Lines(string(message)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if _, twice := fields[name]; twice {
+		if _, duplicate := fields[name]; duplicate {
 			return 0, nil, fmt.Errorf("it has two trailers %s", name)
 		}
 		fields[name] = value
@@ -160,7 +161,7 @@ func readSigned(raw []byte, kind string) (revision int64, fields map[string]stri
 	return revision, fields, nil
 }
 
-// signedTrailers returns the trailers of a commit, which end its message.
+// signedTrailers returns the trailers for the end of a commit's message.
 func signedTrailers(kind string, revision int64, source string) string {
 	return fmt.Sprintf("%s: %s\n%s: %d\n%s: %s\n", TrailerKind, kind, TrailerRevision, revision, TrailerSource, source)
 }

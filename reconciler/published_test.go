@@ -179,7 +179,7 @@ func TestLockCommitsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSignatures(root, "demo", []int{1})
+	s, err := newCommitSigners(root, "demo", []int{1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestManyUnsignedCommits(t *testing.T) {
 	published := g.good().Published
 	tip := hash(published)
 	var err error
-	for range maxSkipped + 1 {
+	for range maxSkippedCommits + 1 {
 		tip, err = g.publish.Write(gitrepo.Commit{Parent: tip, Files: map[string][]byte{"x": nil}, Name: "x", Email: "x", When: g.cfg.Now()})
 		if err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func TestManyUnsignedCommits(t *testing.T) {
 	}
 	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, tip.String())
 	signers, _ := g.publishedKeys()
-	if _, skipped, err := NewestPublished(g.publish, "demo", signers, tip, gitrepo.Hash{}); !errors.Is(err, ErrNotPublished) || len(skipped) != maxSkipped+1 {
+	if _, skipped, err := NewestPublished(g.publish, "demo", signers, tip, gitrepo.Hash{}); !errors.Is(err, ErrNotPublished) || len(skipped) != maxSkippedCommits+1 {
 		t.Errorf("%d commits, %v", len(skipped), err)
 	}
 	g.good()

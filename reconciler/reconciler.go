@@ -33,11 +33,11 @@ type Config struct {
 	PublishBranch string
 
 	RootKeyFile      string // root key or keys (keys.ReadRoot), plain or an age file
-	RootIdentityFile string // opens an encrypted root key
-	// OpenPGPKeyFile is an armored private key that signs published commits, for programs
-	// that know no SSH signatures; empty = they have SSH signatures.
+	RootIdentityFile string // age identities that decrypt the root key
+	// OpenPGPKeyFile is an armored private key that signs published commits, for programs that do
+	// not support SSH signatures; empty = published commits have SSH signatures.
 	OpenPGPKeyFile string
-	Image          string // of the agent where the topology names none; empty keeps the published one
+	Image          string // of the agent if the topology has none; empty = the published image
 	Version        string
 
 	Interval time.Duration // between two reads of the repositories
@@ -52,28 +52,28 @@ type Config struct {
 	// current publish branch. It works once. Without a state, commits after it are checked.
 	// Empty = none.
 	AcceptCommit string
-	// AllowOtherRoot lets a root key replace the one that made published keys.
+	// AllowOtherRoot lets a root key replace the root key of the published keys.
 	AllowOtherRoot    bool
-	WebhookSecretFile string // empty switches webhooks off
+	WebhookSecretFile string // empty disables webhooks
 
-	AuthorName, AuthorEmail string // of the commits that are made
+	AuthorName, AuthorEmail string // of the reconciler's commits
 	Log                     *slog.Logger
 	Now                     func() time.Time
 }
 
 // Reconciler publishes one source branch.
 type Reconciler struct {
-	cfg     Config
-	source  *gitrepo.Store
-	publish *gitrepo.Store // the same as source when both are one repository
-	board   statusHolder
-	metrics *metrics
-	trigger chan struct{}
-	last    lastResult
-	anchor  anchor
+	cfg         Config
+	source      *gitrepo.Store
+	publish     *gitrepo.Store // the same as source when both are one repository
+	statusStore atomicStatus
+	metrics     *metrics
+	trigger     chan struct{}
+	last        lastResult
+	anchor      anchor
 }
 
-// New prepares a reconciler. Repositories are not touched before the first pass.
+// New returns a reconciler. It accesses no repository before the first pass.
 func New(cfg Config) (*Reconciler, error) {
 	var err error
 	if cfg.SourceBranch, err = gitrepo.Branch(cfg.SourceBranch); err != nil {
@@ -101,7 +101,7 @@ func New(cfg Config) (*Reconciler, error) {
 			return nil, err
 		}
 	}
-	r.board.current.Store(&Status{
+	r.statusStore.current.Store(&Status{
 		Version: cfg.Version,
 		Source:  BranchRef{Repo: r.source.Name(), Branch: cfg.SourceBranch, Path: cfg.Path},
 		Publish: BranchRef{Repo: r.publish.Name(), Branch: cfg.PublishBranch},
@@ -110,7 +110,7 @@ func New(cfg Config) (*Reconciler, error) {
 }
 
 // Status returns the status that /status serves.
-func (r *Reconciler) Status() Status { return r.board.load() }
+func (r *Reconciler) Status() Status { return r.statusStore.load() }
 
 // Trigger requests a pass. It never blocks. Several calls before the next pass cause one pass.
 func (r *Reconciler) Trigger() {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	firstRetry = time.Second // after a pass that git failed; doubled each time up to the interval
-	maxLogged  = 20          // findings of one commit that are logged one by one
+	minBackoff = time.Second // after a pass that may be retried; doubles up to the interval
+	maxLogged  = 20          // logged findings of one commit
 )
 
 // Run makes a pass at once, at every interval, and after a change of a watched repository or a
@@ -37,21 +37,21 @@ func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 }
 
 func (r *Reconciler) watch(ctx context.Context, store *gitrepo.Store) {
-	polls := func(err error) { r.cfg.Log.Warn("repository is polled", "repo", store.Name(), "err", err) }
-	store.Watch(ctx, r.Trigger, polls)
+	onPolling := func(err error) { r.cfg.Log.Warn("repository is polled", "repo", store.Name(), "err", err) }
+	store.Watch(ctx, r.Trigger, onPolling)
 }
 
 func (r *Reconciler) loop(ctx context.Context) {
-	retry := firstRetry
+	backoff := minBackoff
 	for ctx.Err() == nil {
 		_, err := r.Once(ctx)
 		wait := r.cfg.Interval
 		switch {
 		case err == nil || err.Refused():
-			retry = firstRetry
+			backoff = minBackoff
 		default:
-			wait = min(retry, wait)
-			retry *= 2
+			wait = min(backoff, wait)
+			backoff *= 2
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -66,21 +66,21 @@ func (r *Reconciler) loop(ctx context.Context) {
 // Once makes one pass and reports it in status, metrics and log.
 func (r *Reconciler) Once(ctx context.Context) (*Outcome, *Failure) {
 	r.metrics.passes.Inc()
-	before := r.board.load()
+	before := r.statusStore.load()
 	out, failure := r.reconcile(ctx)
 	if failure != nil && ctx.Err() != nil {
 		return nil, failure // the process ends; there is nothing to report
 	}
 	now := r.cfg.Now()
 	if failure != nil {
-		r.failed(failure, before, now)
+		r.recordFailure(failure, before, now)
 		return nil, failure
 	}
-	r.succeeded(out, before, now)
+	r.recordSuccess(out, before, now)
 	return out, nil
 }
 
-func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
+func (r *Reconciler) recordFailure(f *Failure, before Status, now time.Time) {
 	f.Since = now
 	repeated := before.LastError != nil && before.LastError.Message == f.Message && before.LastError.Revision == f.Revision
 	if repeated {
@@ -88,7 +88,7 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 	}
 	r.metrics.failures.WithLabelValues(string(f.Reason)).Inc()
 	r.metrics.failing.Set(1)
-	r.board.change(func(s *Status) {
+	r.statusStore.update(func(s *Status) {
 		s.LastPass, s.LastError = now, f
 		if f.Revision == "" {
 			return
@@ -97,7 +97,7 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 		if f.Refused() {
 			state = StateFailure
 		}
-		s.sourceRecord(CommitStatus{Commit: f.Revision, State: state, Description: f.Message, At: f.Since})
+		s.recordCommit(CommitStatus{Commit: f.Revision, State: state, Description: f.Message, At: f.Since})
 	})
 	if !repeated {
 		attrs := []any{"reason", string(f.Reason), "commit", f.Revision, "err", f.Message, "kept", before.Published}
@@ -110,16 +110,16 @@ func (r *Reconciler) failed(f *Failure, before Status, now time.Time) {
 	}
 }
 
-func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
+func (r *Reconciler) recordSuccess(out *Outcome, before Status, now time.Time) {
 	r.metrics.failing.Set(0)
 	r.metrics.lastSuccess.Set(float64(now.UnixMilli()) / 1000)
 	if out.Published != "" {
-		r.metrics.inForce(out.Source.Commit, out.Published, out.Digest)
+		r.metrics.setRevision(out.Source.Commit, out.Published, out.Digest)
 	}
 	if out.Changed {
 		r.metrics.publishes.Inc()
 	}
-	r.board.change(func(s *Status) {
+	r.statusStore.update(func(s *Status) {
 		s.LastPass, s.LastSuccess, s.LastError = now, now, nil
 		s.Warnings, s.LockNotCommitted = out.Warnings, out.LockNotCommitted
 		if out.Published == "" {
@@ -127,11 +127,11 @@ func (r *Reconciler) succeeded(out *Outcome, before Status, now time.Time) {
 		}
 		s.Ready, s.Active, s.Published, s.FabricDigest = true, &out.Source, out.Published, out.Digest
 		if out.LockedCommit != "" {
-			s.sourceRecord(CommitStatus{Commit: out.LockedCommit, State: StateSuccess, Description: out.describe(),
+			s.recordCommit(CommitStatus{Commit: out.LockedCommit, State: StateSuccess, Description: out.describe(),
 				Published: out.Published, At: now})
 		}
 		if before.Active == nil || before.Active.Commit != out.Source.Commit {
-			s.sourceRecord(CommitStatus{Commit: out.Source.Commit, State: StateSuccess, Description: out.describe(),
+			s.recordCommit(CommitStatus{Commit: out.Source.Commit, State: StateSuccess, Description: out.describe(),
 				Published: out.Published, At: now})
 		}
 	})

@@ -97,7 +97,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var s Status
 	for i := range 3 * maxCommits {
-		s.sourceRecord(CommitStatus{Commit: string(rune('a' + i%40))})
+		s.recordCommit(CommitStatus{Commit: string(rune('a' + i%40))})
 	}
 	if len(s.Commits) != maxCommits {
 		t.Errorf("%d commits", len(s.Commits))

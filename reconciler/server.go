@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// shutdownWait limits the time until requests in flight complete.
-const shutdownWait = 2 * time.Second
+// shutdownTimeout limits the time until requests in flight complete.
+const shutdownTimeout = 2 * time.Second
 
 // Handler serves /healthz, /readyz, /metrics, /status and POST /webhook.
 func (r *Reconciler) Handler() http.Handler {
@@ -32,7 +32,7 @@ func (r *Reconciler) Handler() http.Handler {
 // readyz returns 200 as long as a good state is published, even if the newest commit is
 // refused: a restart of the reconciler would not help.
 func (r *Reconciler) readyz(w http.ResponseWriter, _ *http.Request) {
-	s := r.board.load()
+	s := r.statusStore.load()
 	switch {
 	case s.Ready && s.LastError == nil:
 		_, _ = fmt.Fprintln(w, "ok")
@@ -51,10 +51,10 @@ func (r *Reconciler) status(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(r.board.load()) // the client went away
+	_ = enc.Encode(r.statusStore.load()) // fails if the client has disconnected
 }
 
-// serve runs the HTTP port until ctx ends.
+// serve serves HTTP until ctx is done.
 func (r *Reconciler) serve(ctx context.Context, listener net.Listener) error {
 	srv := &http.Server{
 		Handler:           r.Handler(),
@@ -62,19 +62,19 @@ func (r *Reconciler) serve(ctx context.Context, listener net.Listener) error {
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       time.Minute,
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(listener) }()
+	serveErr := make(chan error, 1)
+	go func() { serveErr <- srv.Serve(listener) }()
 	select {
-	case err := <-ended:
+	case err := <-serveErr:
 		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if err := srv.Shutdown(stop); err != nil {
+	if err := srv.Shutdown(shutdownCtx); err != nil {
 		_ = srv.Close()
 	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+	if err := <-serveErr; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
 	}
 	return nil

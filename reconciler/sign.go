@@ -14,10 +14,10 @@ import (
 // gitNamespace is the namespace of signatures of commits (git-commit(1), gpg.format=ssh).
 const gitNamespace = "git"
 
-// publicKeys are the keys of valid signatures of a clusterset, in the format of authorized_keys.
+// publicKeys contains the public keys of a clusterset's signers, in authorized_keys format.
 type publicKeys struct {
 	signers []string // of published commits
-	locks   []string // of commits of the lock
+	locks   []string // of lock commits
 }
 
 // newPublicKeys derives the public keys of all root keys.
@@ -38,11 +38,11 @@ func newPublicKeys(root *keys.Root, clusterset string) (publicKeys, error) {
 	return out, nil
 }
 
-// signatures are the keys that sign the commits of a reconciler.
-type signatures struct{ published, lock ssh.Signer }
+// commitSigners contains the keys that sign the commits of a reconciler.
+type commitSigners struct{ published, lock ssh.Signer }
 
-// newSignatures derives the keys that sign for a clusterset with current epochs.
-func newSignatures(root *keys.Root, clusterset string, epochs []int) (*signatures, error) {
+// newCommitSigners derives the signing keys of a clusterset for its newest epoch.
+func newCommitSigners(root *keys.Root, clusterset string, epochs []int) (*commitSigners, error) {
 	published, _, err := root.Signers(clusterset, epochs)
 	if err != nil {
 		return nil, err
@@ -55,16 +55,18 @@ func newSignatures(root *keys.Root, clusterset string, epochs []int) (*signature
 		return nil, fmt.Errorf("clusterset %s has no epoch of keys", clusterset)
 	}
 	// Use the newest key: a rotation drops the others.
-	return &signatures{published: published[len(published)-1], lock: locks[len(locks)-1]}, nil
+	return &commitSigners{published: published[len(published)-1], lock: locks[len(locks)-1]}, nil
 }
 
-func (s *signatures) signPublished(raw []byte) (string, error) { return signCommit(s.published, raw) }
+func (s *commitSigners) signPublished(raw []byte) (string, error) {
+	return signCommit(s.published, raw)
+}
 
-func (s *signatures) signLock(raw []byte) (string, error) { return signCommit(s.lock, raw) }
+func (s *commitSigners) signLock(raw []byte) (string, error) { return signCommit(s.lock, raw) }
 
-// signCommit returns the signature of a commit's bytes, armored.
-func signCommit(with ssh.Signer, raw []byte) (string, error) {
-	signature, err := sshsig.Sign(bytes.NewReader(raw), with, sshsig.HashSHA512, gitNamespace)
+// signCommit returns the armored signature of a commit's bytes.
+func signCommit(signer ssh.Signer, raw []byte) (string, error) {
+	signature, err := sshsig.Sign(bytes.NewReader(raw), signer, sshsig.HashSHA512, gitNamespace)
 	if err != nil {
 		return "", fmt.Errorf("sign commit: %w", err)
 	}

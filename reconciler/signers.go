@@ -12,27 +12,27 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// checkSignatures refuses a source commit without the required signatures, once a topology
-// with trust.commits is published. Each commit after the published one, along first parents,
-// must have a signature by a key in the allowed_signers file of its parent, and its signer
-// must own its changes. The signer of a merge is responsible for all that it merges. Commits of
-// this reconciler are accepted if they change only the lock.
+// checkSignatures returns a failure if the published topology has trust.commits and the source
+// branch lacks required signatures. It checks each commit after the published one, along first
+// parents. A key in the allowed_signers file of the commit's parent must have signed it, and the
+// signer must own its changes. The signer of a merge is responsible for all merged changes. Commits
+// of this reconciler are accepted if they change only the lock.
 func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	revision := in.source.String()
-	file, text := w.lastOwnCommit.Signers, w.lastOwnCommit.Source
+	file, base := w.previous.Signers, w.previous.Source
 	if w.accepted {
 		if revision == r.cfg.AcceptCommit {
 			return nil
 		}
-		older, err := r.source.IsAncestor(hash(r.cfg.AcceptCommit), hash(text))
+		older, err := r.source.IsAncestor(hash(r.cfg.AcceptCommit), hash(base))
 		if err != nil && !errors.Is(err, gitrepo.ErrNoCommit) {
 			return fail(ReasonFetch, revision, err)
 		}
 		if err != nil || !older {
-			if file, err = r.signersNamed(hash(r.cfg.AcceptCommit)); err != nil {
+			if file, err = r.signersPath(hash(r.cfg.AcceptCommit)); err != nil {
 				return fail(ReasonUntrusted, revision, fmt.Errorf("--accept-commit: %w", err))
 			}
-			text = r.cfg.AcceptCommit
+			base = r.cfg.AcceptCommit
 		}
 	}
 	if file == "" {
@@ -43,63 +43,66 @@ func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 		return fail(ReasonUntrusted, revision, fmt.Errorf("%w; the published topology asks for signed commits (trust.commits): have the commit signed, "+
 			"or pass --accept-commit %s once, if this very commit is right", err, revision))
 	}
-	follows, err := r.source.IsAncestor(hash(text), in.source)
+	follows, err := r.source.IsAncestor(hash(base), in.source)
 	if err != nil {
 		return fail(ReasonFetch, revision, err)
 	}
 	if !follows {
-		return refuse("commit %s does not follow from %s, which is published", short(revision), short(text))
+		return refuse("commit %s does not follow from %s, which is published", short(revision), short(base))
 	}
 	var commits []gitrepo.Hash // newest first
-	for at := in.source; at.String() != text; {
-		_, _, parent, err := r.source.Signature(at)
+	for commit := in.source; commit.String() != base; {
+		_, _, parent, err := r.source.Signature(commit)
 		if errors.Is(err, gitrepo.ErrNoCommit) || err == nil && parent.IsZero() {
-			return refuse("commit %s does not follow from %s, which is published, along first parents", short(revision), short(text))
+			return refuse("commit %s does not follow from %s, which is published, along first parents", short(revision), short(base))
 		}
 		if err != nil {
 			return fail(ReasonFetch, revision, err)
 		}
-		commits, at = append(commits, at), parent
+		commits, commit = append(commits, commit), parent
 	}
 	if len(commits) == 0 {
 		return nil
 	}
-	rights, err := newOwnerWalk(r.source, r.cfg.Path, file, hash(text), w.have[LockFile], in.source)
+	lock := w.published[LockFile]
+	owners, err := newOwnerCheck(r.source, r.cfg.Path, file, hash(base), lock, in.source)
 	if err != nil {
 		return refuse("%v", err)
 	}
-	for _, at := range slices.Backward(commits) {
-		raw, signature, parent, err := r.source.Signature(at)
+	for _, commit := range slices.Backward(commits) {
+		raw, signature, parent, err := r.source.Signature(commit)
 		if err != nil {
 			return fail(ReasonFetch, revision, err)
 		}
 		signers, err := readSigners(r.source, parent, file)
 		if err != nil {
-			return refuse("commit %s cannot be checked: %v", short(at.String()), err)
+			return refuse("commit %s cannot be checked: %v", short(commit.String()), err)
 		}
-		switch by, err := whoSigned(signers, gitNamespace, raw, signature, r.cfg.Now()); {
+		signedBy, err := verifySignature(signers, gitNamespace, raw, signature, r.cfg.Now())
+		isSigner := func(s allowedSigner) bool { return s.key == signedBy && s.signsCommits }
+		switch {
 		case err != nil:
-			return refuse("commit %s is not signed by a key of %s: %v", short(at.String()), file, err)
-		case slices.ContainsFunc(signers, func(s signer) bool { return s.key == by && s.commits }):
-			c := signedCommit{commit: at, parent: parent, signers: signers, principals: principalsOf(signers, by)}
-			if failure := r.checkOwners(in, rights, c); failure != nil {
+			return refuse("commit %s is not signed by a key of %s: %v", short(commit.String()), file, err)
+		case slices.ContainsFunc(signers, isSigner):
+			c := signedCommit{commit: commit, parent: parent, signers: signers, principals: principalsOf(signers, signedBy)}
+			if failure := r.checkOwners(in, owners, c); failure != nil {
 				return failure
 			}
-		case slices.Contains(w.keys.locks, by):
-			if err := r.lockCommit(raw, parent, at); err != nil {
-				return refuse("commit %s is signed with the clusterset's key for locks: %v", short(at.String()), err)
+		case slices.Contains(w.keys.locks, signedBy):
+			if err := r.checkLockCommit(raw, parent, commit); err != nil {
+				return refuse("commit %s is signed with the clusterset's key for locks: %v", short(commit.String()), err)
 			}
 		default:
-			return refuse("commit %s is signed by %s, who is not in %s of the commit before", short(at.String()), by, file)
+			return refuse("commit %s is signed by %s, who is not in %s of the commit before", short(commit.String()), signedBy, file)
 		}
 	}
-	w.compared = rights.last.Source
+	w.comparedTopology = owners.last.Source
 	return nil
 }
 
-// signersNamed returns the path of the allowed_signers file that the topology of a commit
+// signersPath returns the path of the allowed_signers file that the topology of a commit
 // names; empty if it names none.
-func (r *Reconciler) signersNamed(commit gitrepo.Hash) (string, error) {
+func (r *Reconciler) signersPath(commit gitrepo.Hash) (string, error) {
 	raw, err := r.source.File(commit, r.topologyPath())
 	if err != nil {
 		return "", err
@@ -111,9 +114,9 @@ func (r *Reconciler) signersNamed(commit gitrepo.Hash) (string, error) {
 	return path.Join(r.cfg.Path, set.Spec.Trust.Commits), nil
 }
 
-// lockCommit returns an error unless a commit with the reconciler's signature changes only the
-// lock.
-func (r *Reconciler) lockCommit(raw []byte, parent, at gitrepo.Hash) error {
+// checkLockCommit returns an error if a commit with the reconciler's signature changes more than
+// the lock.
+func (r *Reconciler) checkLockCommit(raw []byte, parent, at gitrepo.Hash) error {
 	_, fields, err := readSigned(raw, KindLock)
 	if err != nil {
 		return err
@@ -131,10 +134,10 @@ func (r *Reconciler) lockCommit(raw []byte, parent, at gitrepo.Hash) error {
 	return nil
 }
 
-// signersFile returns the path of the allowed_signers file of the built topology, from the top
-// of the repository. It checks the file first: with an unusable file every later commit would
-// be refused.
-func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
+// checkedSignersPath returns the path of the allowed_signers file of the built topology, from the
+// top of the repository. It checks the file first: with an unusable file the reconciler would
+// refuse every later commit.
+func (r *Reconciler) checkedSignersPath(in inputs, b *Built) (string, *Failure) {
 	if b.Set.Spec.Trust.Commits == "" {
 		return "", nil
 	}
@@ -149,7 +152,7 @@ func (r *Reconciler) signersFile(in inputs, b *Built) (string, *Failure) {
 	}
 	list = WithPositions(list, b.Source)
 	if list.HasErrors() {
-		return "", failFindings(ReasonInvalid, in.source.String(), list,
+		return "", failWithFindings(ReasonInvalid, in.source.String(), list,
 			map[string][]byte{r.topologyPath(): b.Source.Raw, file: raw})
 	}
 	b.Warnings = append(b.Warnings, list...)

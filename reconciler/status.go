@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// Reason is a stable word for why a pass failed; a label of the metrics.
+// Reason is the stable code of a failure. It is a label of metrics.
 type Reason string
 
 const (
@@ -20,11 +20,11 @@ const (
 	ReasonFetch Reason = "fetch"
 	// ReasonNoBranch: the source branch does not exist (an empty repository).
 	ReasonNoBranch Reason = "no-branch"
-	// ReasonNoFile: the commit holds no topology file.
+	// ReasonNoFile: the commit has no topology file.
 	ReasonNoFile Reason = "no-file"
 	// ReasonInvalid: the topology or its lock has errors.
 	ReasonInvalid Reason = "invalid"
-	// ReasonStaleLock: the committed lock lacks something and may not be written.
+	// ReasonStaleLock: the committed lock is stale, and the reconciler may not write it.
 	ReasonStaleLock Reason = "stale-lock"
 	// ReasonKeys: the root key could not be read, or differs from the root key of the published keys.
 	ReasonKeys Reason = "keys"
@@ -42,20 +42,20 @@ const (
 	ReasonPublish Reason = "publish"
 )
 
-// reasons are all of them.
+// reasons returns all reasons.
 func reasons() []Reason {
 	return []Reason{ReasonFetch, ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonKeys, ReasonRender, ReasonMassDelete,
 		ReasonMoves, ReasonUntrusted, ReasonState, ReasonPublish}
 }
 
-// Failure is why a pass did not publish. The last good state stays published.
+// Failure is the error of a pass. The last good state stays published.
 type Failure struct {
 	Reason   Reason `json:"reason"`
-	Revision string `json:"revision,omitempty"` // source commit, when it was known
+	Revision string `json:"revision,omitempty"` // source commit, if known
 	Message  string `json:"message"`            // one line
-	// Diagnostics are the findings in the topology, with their places.
+	// Diagnostics contains the findings with their positions in the topology.
 	Diagnostics diag.List `json:"diagnostics,omitempty"`
-	Since       time.Time `json:"since"` // when this failure was first seen
+	Since       time.Time `json:"since"` // first pass with this failure
 	cause       error
 	files       map[string][]byte
 }
@@ -63,30 +63,29 @@ type Failure struct {
 // Error returns the failure on one line.
 func (f *Failure) Error() string { return f.Message }
 
-// Unwrap returns the cause.
+// Unwrap implements errors.Unwrap.
 func (f *Failure) Unwrap() error { return f.cause }
 
 // Revision is a commit of the source branch.
 type Revision struct {
 	Commit  string    `json:"commit"`
 	Subject string    `json:"subject,omitempty"` // first line of its message
-	At      time.Time `json:"at"`                // when the reconciler saw it
+	At      time.Time `json:"at"`                // when the reconciler read it first
 }
 
 // States of a commit.
 const (
 	StateSuccess = "success" // published, or nothing to publish
 	StateFailure = "failure" // refused; nothing changed
-	StateError   = "error"   // failed and is tried again
+	StateError   = "error"   // failed; the next pass retries
 )
 
-// CommitStatus is the result of one source commit, as code hosts show it next to
-// the commit.
+// CommitStatus is the result of one source commit, in the form of a commit status of code hosts.
 type CommitStatus struct {
 	Commit      string    `json:"commit"`
 	State       string    `json:"state"`
 	Description string    `json:"description"`
-	Published   string    `json:"published,omitempty"` // the commit made for it
+	Published   string    `json:"published,omitempty"` // its commit on the publish branch
 	At          time.Time `json:"at"`
 }
 
@@ -97,12 +96,12 @@ type BranchRef struct {
 	Path   string `json:"path,omitempty"` // folder of the topology file
 }
 
-// Status is what a reconciler reports of itself at /status.
+// Status is the response of /status.
 type Status struct {
 	Version string    `json:"version"`
 	Source  BranchRef `json:"source"`
 	Publish BranchRef `json:"publish"`
-	Ready   bool      `json:"ready"` // has published, or found nothing to publish, once
+	Ready   bool      `json:"ready"` // a pass has succeeded, also before a restart
 	// Latest is the newest source commit, Active the published one.
 	Latest *Revision `json:"latest,omitempty"`
 	Active *Revision `json:"active,omitempty"`
@@ -112,38 +111,38 @@ type Status struct {
 	FabricDigest     string         `json:"fabricDigest,omitempty"`
 	LastPass         time.Time      `json:"lastPass,omitzero"`
 	LastSuccess      time.Time      `json:"lastSuccess,omitzero"`
-	LastError        *Failure       `json:"lastError,omitempty"` // absent when the last pass was good
+	LastError        *Failure       `json:"lastError,omitempty"` // absent after a successful pass
 	Warnings         diag.List      `json:"warnings,omitempty"`
 	LockNotCommitted bool           `json:"lockPending,omitempty"` // the lock on the source branch lacks published addresses
 	Commits          []CommitStatus `json:"commits,omitempty"`     // newest first
 }
 
-// maxCommits bounds the history in Status.
+// maxCommits limits Status.Commits.
 const maxCommits = 32
 
-// statusHolder is the status that the loop writes and HTTP handlers read.
-type statusHolder struct{ current atomic.Pointer[Status] }
+// atomicStatus contains the status, which the loop writes and HTTP handlers read.
+type atomicStatus struct{ current atomic.Pointer[Status] }
 
-func (b *statusHolder) load() Status { return *b.current.Load() }
+func (b *atomicStatus) load() Status { return *b.current.Load() }
 
-// change replaces the status by an altered copy. Only the loop calls it.
-func (b *statusHolder) change(alter func(*Status)) {
+// update replaces the status by a changed copy. It is not safe for concurrent use.
+func (b *atomicStatus) update(alter func(*Status)) {
 	next := b.load()
 	next.Commits = slices.Clone(next.Commits)
 	alter(&next)
 	b.current.Store(&next)
 }
 
-// sourceRecord puts the result of a commit at the front of the history and removes the
-// commit's earlier result.
-func (s *Status) sourceRecord(c CommitStatus) {
-	s.Commits = slices.DeleteFunc(s.Commits, func(have CommitStatus) bool { return have.Commit == c.Commit })
+// recordCommit inserts the result of a commit at the front of the history, and removes the commit's
+// earlier result.
+func (s *Status) recordCommit(c CommitStatus) {
+	s.Commits = slices.DeleteFunc(s.Commits, func(old CommitStatus) bool { return old.Commit == c.Commit })
 	s.Commits = slices.Insert(s.Commits, 0, c)
 	s.Commits = s.Commits[:min(len(s.Commits), maxCommits)]
 }
 
-// Refused reports whether the commit itself is at fault: trying again without
-// another commit would not help. Otherwise git, a file or the network is.
+// Refused reports whether the cause is the commit, so that a retry without another commit would
+// fail. Otherwise the cause is git, a file or the network.
 func (f *Failure) Refused() bool {
 	switch f.Reason {
 	case ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonRender, ReasonMassDelete, ReasonMoves, ReasonUntrusted:
@@ -152,8 +151,8 @@ func (f *Failure) Refused() bool {
 	return false
 }
 
-// reasonOf returns the reason of findings: the topology, the lock or the root key is at fault.
-func reasonOf(list diag.List) Reason {
+// findingsReason returns the reason for findings about the topology, the lock or the root key.
+func findingsReason(list diag.List) Reason {
 	reason := ReasonKeys
 	for _, d := range list {
 		switch {
@@ -168,15 +167,15 @@ func reasonOf(list diag.List) Reason {
 }
 
 func fail(reason Reason, revision string, err error) *Failure {
-	// Another try reads the same commit: it is refused.
+	// A retry would read the same unusable commit.
 	if reason == ReasonFetch && revision != "" && errors.Is(err, gitrepo.ErrUnusable) {
 		reason = ReasonInvalid
 	}
 	return &Failure{Reason: reason, Revision: revision, Message: err.Error(), cause: err}
 }
 
-// failFindings reports findings that have places in the topology, the first one in words.
-func failFindings(reason Reason, revision string, list diag.List, files map[string][]byte) *Failure {
+// failWithFindings returns a failure with findings. The message contains the first error.
+func failWithFindings(reason Reason, revision string, list diag.List, files map[string][]byte) *Failure {
 	var errs diag.List
 	for _, d := range list {
 		if d.Severity == diag.Error {
@@ -190,5 +189,5 @@ func failFindings(reason Reason, revision string, list diag.List, files map[stri
 	return &Failure{Reason: reason, Revision: revision, Message: text, Diagnostics: list, cause: errs.Err(), files: files}
 }
 
-// Files returns the texts that Diagnostics point into, by name.
+// Files returns the texts that Diagnostics refer to, by name.
 func (f *Failure) Files() map[string][]byte { return f.files }

@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// maxPayload bounds a webhook's body; push payloads are some hundred kilobytes
-// at most.
+// maxPayload is the maximum size of a webhook's body in bytes. Push payloads have at most some
+// hundred kilobytes.
 const maxPayload = 4 << 20
 
-// push is the part of a push payload that GitHub, GitLab and Gitea share.
-type push struct {
+// pushEvent contains the field of a push payload that GitHub, GitLab and Gitea share.
+type pushEvent struct {
 	Ref string `json:"ref"`
 }
 
-// Results of a request.
+// Values of the label result.
 const (
 	webhookAccepted, webhookIgnored, webhookRefused = "accepted", "ignored", "refused"
 )
@@ -68,14 +68,14 @@ func (h *webhook) handle(w http.ResponseWriter, r *http.Request) (int, string) {
 	if err != nil {
 		return http.StatusInternalServerError, "the webhook secret could not be read"
 	}
-	event, ok := verify(r.Header, body, secret)
+	event, ok := verifySecret(r.Header, body, secret)
 	if !ok {
 		return http.StatusUnauthorized, "missing or wrong secret"
 	}
 	if event != "push" {
 		return http.StatusAccepted, "ignored: not a push event"
 	}
-	var p push
+	var p pushEvent
 	if err := json.Unmarshal(body, &p); err != nil {
 		return http.StatusBadRequest, "the payload is not JSON: set the webhook's content type to application/json"
 	}
@@ -86,12 +86,12 @@ func (h *webhook) handle(w http.ResponseWriter, r *http.Request) (int, string) {
 	return http.StatusOK, "a pass was asked for"
 }
 
-// verify checks the secret as the sending host transmits it, and returns the kind of
-// event. Gitea comes first: it sends GitHub's headers too.
-func verify(header http.Header, body, secret []byte) (event string, ok bool) {
+// verifySecret checks the secret in the format of the sender, and returns the kind of event. Gitea
+// is first because it sends GitHub's headers too.
+func verifySecret(header http.Header, body, secret []byte) (event string, ok bool) {
 	switch {
 	case header.Get("X-Gitea-Event") != "":
-		return header.Get("X-Gitea-Event"), signed(header.Get("X-Gitea-Signature"), body, secret)
+		return header.Get("X-Gitea-Event"), validHMAC(header.Get("X-Gitea-Signature"), body, secret)
 	case header.Get("X-Gitlab-Event") != "":
 		ok := subtle.ConstantTimeCompare(digest([]byte(header.Get("X-Gitlab-Token"))), digest(secret)) == 1
 		if header.Get("X-Gitlab-Event") == "Push Hook" {
@@ -100,12 +100,13 @@ func verify(header http.Header, body, secret []byte) (event string, ok bool) {
 		return header.Get("X-Gitlab-Event"), ok
 	default:
 		signature, found := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
-		return header.Get("X-GitHub-Event"), found && signed(signature, body, secret)
+		return header.Get("X-GitHub-Event"), found && validHMAC(signature, body, secret)
 	}
 }
 
-// signed checks the hex HMAC-SHA256 of the body, in constant time.
-func signed(signature string, body, secret []byte) bool {
+// validHMAC reports whether signature is the hex HMAC-SHA256 of the body. It compares in constant
+// time.
+func validHMAC(signature string, body, secret []byte) bool {
 	have, err := hex.DecodeString(signature)
 	if err != nil {
 		return false
@@ -115,15 +116,15 @@ func signed(signature string, body, secret []byte) bool {
 	return hmac.Equal(have, mac.Sum(nil))
 }
 
-// digest makes two secrets equally long before they are compared, so that the duration
-// does not reveal the length.
+// digest returns the SHA-256 of a secret. Digests have equal lengths, so that the duration of a
+// comparison does not reveal the length of the secret.
 func digest(text []byte) []byte {
 	sum := sha256.Sum256(text)
 	return sum[:]
 }
 
-// readSecret reads the file at every request, so that the secret may be rotated
-// in place. An empty secret is an error.
+// readSecret returns the secret in a file. The caller reads the file at every request, so that the
+// secret can be rotated in place. An empty secret is an error.
 func readSecret(path string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
