@@ -81,11 +81,11 @@ func TestOpenPGPCommits(t *testing.T) {
 	g := newTestEnv(t, true)
 	ring := publicBlock(t, ann, expired) + publicBlock(t, ended[0])
 	g.commit("allowed_signers", ring)
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
 	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
 
-	g.commit(TopologyFile, trusting("g2", "g1"))
+	g.commit(TopologyFile, signedTopology("g2", "g1"))
 	unsigned := git(t, g.work, "rev-parse", "HEAD")
 	again := func() { git(t, g.work, "reset", "-q", "--hard", unsigned) }
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestOpenPGPCommits(t *testing.T) {
 	} {
 		again()
 		g.signOpenPGP(c.key, c.config)
-		g.untrusted(c.says)
+		g.mustDistrust(c.says)
 	}
 	for _, c := range []struct {
 		name string
@@ -132,34 +132,34 @@ func TestOpenPGPCommits(t *testing.T) {
 			err := c.sign(raw, &out)
 			return out.String(), err
 		})
-		g.untrusted(c.says)
+		g.mustDistrust(c.says)
 	}
 
 	// Ann adds Bob and removes herself. The file may have an SSH key as well.
 	again()
 	g.signOpenPGP(ann, nil)
-	g.good()
+	g.mustPass()
 	carol := newPerson(t, "carol")
 	g.pull()
 	g.write("allowed_signers", carol.line()+publicBlock(t, bob))
 	git(t, g.work, "commit", "-q", "-m", "Bob and Carol")
 	unsigned = git(t, g.work, "rev-parse", "HEAD")
 	g.signOpenPGP(bob, nil)
-	g.untrusted("which is not there")
+	g.mustDistrust("which is not there")
 	again()
 	g.signOpenPGP(ann, nil)
-	g.good()
+	g.mustPass()
 	g.commit("README", "one")
 	second := git(t, g.work, "rev-parse", "HEAD~1")
 	g.signOpenPGP(ann, nil)
-	g.untrusted("which is not there")
+	g.mustDistrust("which is not there")
 	git(t, g.work, "reset", "-q", "--hard", second)
 	g.push("-f", "main")
 	g.commit("README", "one")
 	g.signOpenPGP(bob, nil)
 	g.commit("README", "two")
 	g.sign(carol)
-	g.good()
+	g.mustPass()
 }
 
 // TestOpenPGPSigners checks the signers that a key ring defines, and the messages for wrong rings.

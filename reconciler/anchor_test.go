@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// branch sets a branch of the repository, or deletes it if to is empty.
-func (g *testEnv) branch(name, to string) {
+// setBranch sets a branch of the repository, or deletes it if to is empty.
+func (g *testEnv) setBranch(name, to string) {
 	g.t.Helper()
 	if to == "" {
 		git(g.t, g.repo, "update-ref", "-d", "refs/heads/"+name)
@@ -31,7 +31,7 @@ func (g *testEnv) fetch() { git(g.t, g.work, "fetch", "-q", g.repo, DefaultPubli
 func (g *testEnv) reset(to string) {
 	g.t.Helper()
 	git(g.t, g.work, "reset", "-q", "--hard", to)
-	g.branch("main", "HEAD")
+	g.setBranch("main", "HEAD")
 }
 
 func (g *testEnv) head() string {
@@ -39,14 +39,14 @@ func (g *testEnv) head() string {
 	return git(g.t, g.work, "rev-parse", "HEAD")
 }
 
-// signed commits files and signs the commit.
-func (g *testEnv) signed(by person, files map[string]string) string {
+// commitSigned commits files and signs the commit.
+func (g *testEnv) commitSigned(author person, files map[string]string) string {
 	g.t.Helper()
 	for name, text := range files {
 		g.write(name, text)
 	}
 	git(g.t, g.work, "commit", "-q", "-m", "change")
-	hash := g.sign(by)
+	hash := g.sign(author)
 	return hash
 }
 
@@ -64,41 +64,41 @@ var attacks = map[string]func(g *testEnv) attack{
 		ann := newPerson(g.t, "ann")
 		g.commit("allowed_signers", ann.line())
 		g.commit(TopologyFile, topologyOf("g1", "g2"))
-		old := g.good().Published
+		old := g.mustPass().Published
 		g.pull()
-		g.signed(ann, map[string]string{TopologyFile: trusting("g1", "g2")})
-		published := g.good().Published
+		g.commitSigned(ann, map[string]string{TopologyFile: signedTopology("g1", "g2")})
+		published := g.mustPass().Published
 		g.pull()
 		g.fetch()
-		a := attack{g.head(), func() { g.branch(DefaultPublishBranch, published) }}
+		a := attack{g.head(), func() { g.setBranch(DefaultPublishBranch, published) }}
 		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
-		g.branch(DefaultPublishBranch, old)
+		g.setBranch(DefaultPublishBranch, old)
 		return a
 	},
 	"back to a removed signer": func(g *testEnv) attack {
 		ann, bob := newPerson(g.t, "ann"), newPerson(g.t, "bob")
 		g.commit("allowed_signers", ann.line()+bob.line())
-		g.commit(TopologyFile, trusting("g1", "g2"))
-		old := g.good().Published
+		g.commit(TopologyFile, signedTopology("g1", "g2"))
+		old := g.mustPass().Published
 		g.pull()
 		before := g.head()
-		trusted := g.signed(ann, map[string]string{"allowed_signers": ann.line()})
-		published := g.good().Published
+		trusted := g.commitSigned(ann, map[string]string{"allowed_signers": ann.line()})
+		published := g.mustPass().Published
 		g.fetch()
 		g.reset(before)
-		g.signed(bob, map[string]string{TopologyFile: trusting("g1", "g2", "evil")})
-		g.branch(DefaultPublishBranch, old)
-		return attack{trusted, func() { g.branch(DefaultPublishBranch, published); g.reset(trusted) }}
+		g.commitSigned(bob, map[string]string{TopologyFile: signedTopology("g1", "g2", "evil")})
+		g.setBranch(DefaultPublishBranch, old)
+		return attack{trusted, func() { g.setBranch(DefaultPublishBranch, published); g.reset(trusted) }}
 	},
 	"the publish branch is deleted": func(g *testEnv) attack {
 		a := newTrustedTestEnv(g)
 		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
-		g.branch(DefaultPublishBranch, "")
+		g.setBranch(DefaultPublishBranch, "")
 		return a
 	},
 	"the commit of the lock is published": func(g *testEnv) attack {
 		a := newTrustedTestEnv(g)
-		g.branch(DefaultPublishBranch, a.trusted)
+		g.setBranch(DefaultPublishBranch, a.trusted)
 		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
 		return a
 	},
@@ -106,7 +106,7 @@ var attacks = map[string]func(g *testEnv) attack{
 		a := newTrustedTestEnv(g)
 		git(g.t, g.work, "checkout", "-q", "--orphan", "other")
 		git(g.t, g.work, "commit", "-q", "-m", "fresh")
-		g.branch(DefaultPublishBranch, "other")
+		g.setBranch(DefaultPublishBranch, "other")
 		git(g.t, g.work, "checkout", "-q", "main")
 		g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
 		return a
@@ -117,19 +117,19 @@ var attacks = map[string]func(g *testEnv) attack{
 func newTrustedTestEnv(g *testEnv) attack {
 	ann := newPerson(g.t, "ann")
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	published := g.good().Published
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	published := g.mustPass().Published
 	g.pull()
 	g.fetch()
-	return attack{g.head(), func() { g.branch(DefaultPublishBranch, published) }}
+	return attack{g.head(), func() { g.setBranch(DefaultPublishBranch, published) }}
 }
 
-// refusedAs checks that a pass refuses the branches and writes nothing to the publish
+// mustRefuse checks that a pass refuses the branches and writes nothing to the publish
 // branch. It returns the message.
-func (g *testEnv) refusedAs(reason Reason) string {
+func (g *testEnv) mustRefuse(reason Reason) string {
 	g.t.Helper()
 	before := g.published()
-	failure := g.bad(reason)
+	failure := g.mustFail(reason)
 	if after := g.published(); after != before {
 		g.t.Errorf("the publish branch moved from %q to %q", before, after)
 	}
@@ -147,25 +147,25 @@ func TestForgottenTrust(t *testing.T) {
 				g := newTestEnv(t, true)
 				if start == "running without a state file" {
 					g.cfg.StateFile = ""
-					g.Reconciler = g.another()
+					g.Reconciler = g.newReconciler()
 				}
 				a := make(g)
 				switch start {
 				case "restarted":
-					g.Reconciler = g.another()
+					g.Reconciler = g.newReconciler()
 				case "pinned":
 					g.cfg.StateFile, g.cfg.AcceptCommit = "", a.trusted
-					g.Reconciler = g.another()
+					g.Reconciler = g.newReconciler()
 				}
-				t.Log(g.refusedAs(ReasonUntrusted))
-				g.refusedAs(ReasonUntrusted)
+				t.Log(g.mustRefuse(ReasonUntrusted))
+				g.mustRefuse(ReasonUntrusted)
 				a.restore()
 				g.reset(a.trusted)
 				if start == "running" {
-					g.good()
+					g.mustPass()
 				}
-				g.Reconciler = g.another()
-				g.good()
+				g.Reconciler = g.newReconciler()
+				g.mustPass()
 			})
 		}
 	}
@@ -181,7 +181,7 @@ func (g *testEnv) accept(message string) {
 		g.t.Fatalf("the message names no flag: %s", message)
 	}
 	g.cfg.AcceptCommit = flag[1]
-	g.Reconciler = g.another()
+	g.Reconciler = g.newReconciler()
 }
 
 // TestLostPublishBranch checks that a publish branch without the last published commit is
@@ -192,22 +192,22 @@ func TestLostPublishBranch(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	first := g.good().Published
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	first := g.mustPass().Published
 	g.pull()
-	g.signed(ann, map[string]string{"README": "text"})
-	last := g.good().Published
+	g.commitSigned(ann, map[string]string{"README": "text"})
+	last := g.mustPass().Published
 	g.fetch()
 	lost := func(to, says string) string {
 		t.Helper()
-		g.branch(DefaultPublishBranch, to)
+		g.setBranch(DefaultPublishBranch, to)
 		var message string
 		for range 2 { // running, and restarted
-			message = g.refusedAs(ReasonUntrusted)
+			message = g.mustRefuse(ReasonUntrusted)
 			if !strings.Contains(message, says) || !strings.Contains(message, "have the branch put back to "+last) {
 				t.Errorf("got %q, want %q and the commit to restore", message, says)
 			}
-			g.Reconciler = g.another()
+			g.Reconciler = g.newReconciler()
 		}
 		return message
 	}
@@ -218,30 +218,30 @@ func TestLostPublishBranch(t *testing.T) {
 	message := lost("", "was deleted")
 
 	// After a reset of the branch, no flag is needed.
-	g.branch(DefaultPublishBranch, last)
-	if out := g.good(); out.Changed {
+	g.setBranch(DefaultPublishBranch, last)
+	if out := g.mustPass(); out.Changed {
 		t.Error("the restored branch was published again")
 	}
 
 	// With the flag it is published again, once, from the trusted source commit. Later
 	// commits are still checked.
-	g.branch(DefaultPublishBranch, "")
+	g.setBranch(DefaultPublishBranch, "")
 	trusted := g.head()
 	g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
 	g.accept(message)
 	if g.cfg.AcceptCommit != trusted {
 		t.Errorf("the flag names %s, want the trusted commit %s", g.cfg.AcceptCommit, trusted)
 	}
-	g.refusedAs(ReasonUntrusted)
+	g.mustRefuse(ReasonUntrusted)
 	g.reset(trusted)
-	out := g.good()
+	out := g.mustPass()
 	if !out.Changed || g.file(DefaultPublishBranch, LockFile) != git(t, g.work, "show", last+":"+LockFile) {
 		t.Error("the branch was not published as before")
 	}
 	last = out.Published
 	g.fetch()
-	g.Reconciler = g.another()
-	g.good()
+	g.Reconciler = g.newReconciler()
+	g.mustPass()
 	lost(first, "was put back to "+short(first))
 	lost("", "was deleted")
 }
@@ -256,9 +256,9 @@ func TestUnsignedTipIsUndone(t *testing.T) {
 		want := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}")
 		userCommit(g, "clusters/g1/evil.yaml")
 		if restart {
-			g.Reconciler = g.another()
+			g.Reconciler = g.newReconciler()
 		}
-		g.good()
+		g.mustPass()
 		if have := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}"); have != want {
 			t.Errorf("restarted %v: the tree differs", restart)
 		}
@@ -272,27 +272,27 @@ func TestSourceGoesBack(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	old := g.good().Published
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	old := g.mustPass().Published
 	g.pull()
 	before := g.head()
-	g.signed(ann, map[string]string{TopologyFile: strings.Replace(trusting("g1", "g2"), "clusters: [g1]", "clusters: [g2]", 1)})
-	g.good()
+	g.commitSigned(ann, map[string]string{TopologyFile: strings.Replace(signedTopology("g1", "g2"), "clusters: [g1]", "clusters: [g2]", 1)})
+	g.mustPass()
 	g.fetch()
 	g.reset(before)
 	for _, branch := range []string{"", old, DefaultPublishBranch} {
 		if branch != DefaultPublishBranch {
-			g.branch(DefaultPublishBranch, branch)
+			g.setBranch(DefaultPublishBranch, branch)
 		}
-		g.Reconciler = g.another()
-		if message := g.refusedAs(ReasonUntrusted); !strings.Contains(message, "does not follow from") {
+		g.Reconciler = g.newReconciler()
+		if message := g.mustRefuse(ReasonUntrusted); !strings.Contains(message, "does not follow from") {
 			t.Error(message)
 		}
 	}
 
 	// A person accepts it, with the flag that the message names.
-	g.accept(g.refusedAs(ReasonUntrusted))
-	g.good()
+	g.accept(g.mustRefuse(ReasonUntrusted))
+	g.mustPass()
 }
 
 // TestLegitimateChanges checks what needs no flag: a revert, a signer who leaves, another
@@ -302,33 +302,33 @@ func TestLegitimateChanges(t *testing.T) {
 	ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line()+bob.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
 	g.pull()
 	restart := func() {
 		t.Helper()
-		g.good()
-		g.Reconciler = g.another()
-		g.good()
+		g.mustPass()
+		g.Reconciler = g.newReconciler()
+		g.mustPass()
 		g.pull()
 	}
-	g.signed(ann, map[string]string{TopologyFile: strings.Replace(trusting("g1", "g2"), "clusters: [g1]", "clusters: [g2]", 1)})
+	g.commitSigned(ann, map[string]string{TopologyFile: strings.Replace(signedTopology("g1", "g2"), "clusters: [g1]", "clusters: [g2]", 1)})
 	restart()
-	g.signed(bob, map[string]string{TopologyFile: trusting("g1", "g2")})
+	g.commitSigned(bob, map[string]string{TopologyFile: signedTopology("g1", "g2")})
 	restart()
-	g.signed(bob, map[string]string{"allowed_signers": bob.line()})
+	g.commitSigned(bob, map[string]string{"allowed_signers": bob.line()})
 	restart()
-	g.signed(ann, map[string]string{"README": "x"})
-	g.refusedAs(ReasonUntrusted)
+	g.commitSigned(ann, map[string]string{"README": "x"})
+	g.mustRefuse(ReasonUntrusted)
 	g.reset("HEAD^")
 	restart()
 
 	moved := t.TempDir()
 	git(t, g.work, "clone", "-q", "--mirror", g.repo, moved)
 	g.repo, g.cfg.Source.URL = moved, moved
-	g.Reconciler = g.another()
-	g.good()
-	g.signed(bob, map[string]string{"README": "y"})
+	g.Reconciler = g.newReconciler()
+	g.mustPass()
+	g.commitSigned(bob, map[string]string{"README": "y"})
 	restart()
 }
 
@@ -338,34 +338,34 @@ func TestRepairWithoutTrust(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true, func(c *Config) { c.WriteLock = true })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	first := g.good().Published
+	first := g.mustPass().Published
 	g.pull()
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	last := g.good().Published
+	last := g.mustPass().Published
 	g.pull()
 	g.fetch()
 	want := git(t, g.work, "rev-parse", last+"^{tree}")
 	for _, branch := range []string{"", first, g.head()} {
 		for _, restart := range []bool{false, true} {
-			g.branch(DefaultPublishBranch, branch)
+			g.setBranch(DefaultPublishBranch, branch)
 			if restart {
-				g.Reconciler = g.another()
+				g.Reconciler = g.newReconciler()
 			}
-			out := g.good()
+			out := g.mustPass()
 			if have := git(t, g.repo, "rev-parse", DefaultPublishBranch+"^{tree}"); have != want || !out.Changed {
 				t.Errorf("branch at %q, restarted %v: it was not repaired", branch, restart)
 			}
 		}
 	}
-	g.branch(DefaultPublishBranch, "")
+	g.setBranch(DefaultPublishBranch, "")
 	git(t, g.repo, "gc", "-q", "--prune=now")
-	g.Reconciler = g.another()
-	message := g.refusedAs(ReasonUntrusted)
+	g.Reconciler = g.newReconciler()
+	message := g.mustRefuse(ReasonUntrusted)
 	if !strings.Contains(message, "was deleted") {
 		t.Error(message)
 	}
 	g.accept(message)
-	g.good()
+	g.mustPass()
 	if have := git(t, g.repo, "rev-parse", DefaultPublishBranch+":"+LockFile); have != git(t, g.work, "rev-parse", last+":"+LockFile) {
 		t.Error("addresses moved")
 	}
@@ -376,13 +376,13 @@ func TestUnknownPublishBranch(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.branch(DefaultPublishBranch, g.head())
-	message := g.refusedAs(ReasonUntrusted)
+	g.setBranch(DefaultPublishBranch, g.head())
+	message := g.mustRefuse(ReasonUntrusted)
 	if !strings.Contains(message, "has no commit of this reconciler") {
 		t.Error(message)
 	}
 	g.accept(message)
-	g.good()
+	g.mustPass()
 }
 
 // TestPinnedStart checks a start with --accept-commit and no state: the topology branch has
@@ -392,22 +392,22 @@ func TestPinnedStart(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
-	pin := g.commit(TopologyFile, trusting("g1", "g2"))
-	g.commit(TopologyFile, trusting("g1", "g2", "evil"))
+	pin := g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.commit(TopologyFile, signedTopology("g1", "g2", "evil"))
 	g.cfg.AcceptCommit = pin
-	g.Reconciler = g.another()
-	if message := g.refusedAs(ReasonUntrusted); !strings.Contains(message, "it has no signature") {
+	g.Reconciler = g.newReconciler()
+	if message := g.mustRefuse(ReasonUntrusted); !strings.Contains(message, "it has no signature") {
 		t.Error(message)
 	}
 	g.reset(pin)
-	g.signed(ann, map[string]string{"README": "x"})
-	g.good()
+	g.commitSigned(ann, map[string]string{"README": "x"})
+	g.mustPass()
 
 	g = newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.cfg.AcceptCommit = pin
-	g.Reconciler = g.another()
-	if message := g.refusedAs(ReasonUntrusted); !strings.Contains(message, "does not follow from commit "+pin) {
+	g.Reconciler = g.newReconciler()
+	if message := g.mustRefuse(ReasonUntrusted); !strings.Contains(message, "does not follow from commit "+pin) {
 		t.Error(message)
 	}
 	g.cfg.AcceptCommit = pin[:12]
@@ -421,7 +421,7 @@ func TestStateFile(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	good, err := os.ReadFile(g.cfg.StateFile)
 	if err != nil {
 		t.Fatal(err)
@@ -431,7 +431,7 @@ func TestStateFile(t *testing.T) {
 		if err := os.WriteFile(g.cfg.StateFile, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g.Reconciler = g.another()
+		g.Reconciler = g.newReconciler()
 	}
 	for name, c := range map[string]struct{ text, says string }{
 		"empty":              {"", "read state " + g.cfg.StateFile},
@@ -441,7 +441,7 @@ func TestStateFile(t *testing.T) {
 		"another clusterset": {strings.Replace(string(good), `"demo"`, `"prod"`, 1), "of clusterset prod"},
 	} {
 		put(c.text)
-		if message := g.refusedAs(ReasonState); !strings.Contains(message, c.says) {
+		if message := g.mustRefuse(ReasonState); !strings.Contains(message, c.says) {
 			t.Errorf("%s: %s", name, message)
 		}
 		if have, err := os.ReadFile(g.cfg.StateFile); err != nil || string(have) != c.text {
@@ -449,13 +449,13 @@ func TestStateFile(t *testing.T) {
 		}
 	}
 	put(string(good))
-	g.good()
+	g.mustPass()
 
 	// A file that is gone is written again, by a process that knows the state.
 	if err := os.Remove(g.cfg.StateFile); err != nil {
 		t.Fatal(err)
 	}
-	g.good()
+	g.mustPass()
 	if have, err := os.ReadFile(g.cfg.StateFile); err != nil || string(have) != string(good) {
 		t.Errorf("the file was not written again: %v", err)
 	}
@@ -465,14 +465,14 @@ func TestStateFile(t *testing.T) {
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	folder := filepath.Dir(g.cfg.StateFile)
 	g.cfg.StateFile = filepath.Join(folder, "none", "state.json")
-	g.Reconciler = g.another()
-	if message := g.refusedAs(ReasonState); !strings.Contains(message, "(--state)") {
+	g.Reconciler = g.newReconciler()
+	if message := g.mustRefuse(ReasonState); !strings.Contains(message, "(--state)") {
 		t.Error(message)
 	}
 	if err := os.Mkdir(filepath.Join(folder, "none"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	g.good()
+	g.mustPass()
 }
 
 // TestStateIsMonotone checks that a state that is older than the branch, because the process
@@ -484,12 +484,12 @@ func TestStateIsMonotone(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, true, func(c *Config) { c.Now = func() time.Time { return now } })
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
 	g.pull()
 	other := *g
 	other.cfg.StateFile = filepath.Join(t.TempDir(), "other.json")
-	other.Reconciler = other.another()
+	other.Reconciler = other.newReconciler()
 	revision := func(r *Reconciler) int64 {
 		t.Helper()
 		if err := r.restoreAnchor(); err != nil {
@@ -497,33 +497,33 @@ func TestStateIsMonotone(t *testing.T) {
 		}
 		return r.anchor.Revision
 	}
-	last := revision(g.another())
+	last := revision(g.newReconciler())
 	for i, text := range []string{"a", "b", "c", "d"} {
 		old, err := os.ReadFile(g.cfg.StateFile)
 		if err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(-time.Hour)
-		g.signed(ann, map[string]string{"README": text})
+		g.commitSigned(ann, map[string]string{"README": text})
 		by, then := g, &other
 		if i%2 == 1 {
 			by, then = &other, g
 		}
-		if out := by.good(); !out.Changed {
+		if out := by.mustPass(); !out.Changed {
 			t.Error("nothing was published")
 		}
 		if i == 2 { // as if the process had ended before the write
 			if err := os.WriteFile(g.cfg.StateFile, old, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			g.Reconciler = g.another()
-			g.good()
+			g.Reconciler = g.newReconciler()
+			g.mustPass()
 		}
-		then.good()
-		if a, b := revision(g.another()), revision(other.another()); a <= last || a != b {
+		then.mustPass()
+		if a, b := revision(g.newReconciler()), revision(other.newReconciler()); a <= last || a != b {
 			t.Errorf("step %d: revisions %d and %d after %d", i, a, b, last)
 		}
-		last = revision(g.another())
+		last = revision(g.newReconciler())
 	}
 }
 
@@ -533,13 +533,13 @@ func TestSharedStateFile(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	g.pull()
-	other := g.another()
+	other := g.newReconciler()
 	onlyOutcome(t, other)
 	old := other.anchor
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	g.good()
+	g.mustPass()
 	newest := g.anchor
 	if err := other.saveAnchor(old); err != nil {
 		t.Fatal(err)
@@ -558,9 +558,9 @@ func TestPublishedMeanwhile(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	g.pull()
-	other := g.another()
+	other := g.newReconciler()
 	if err := other.restoreAnchor(); err != nil {
 		t.Fatal(err)
 	}
@@ -568,7 +568,7 @@ func TestPublishedMeanwhile(t *testing.T) {
 		t.Fatal(failure)
 	}
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	g.good()
+	g.mustPass()
 	before := other.anchor
 	if err := other.storeAnchor(); !errors.Is(err, errBranchMoved) || !other.anchor.equal(before) {
 		t.Errorf("got %v and anchor %+v, want the pass to start again", err, other.anchor)
@@ -585,27 +585,27 @@ func TestLostRootKey(t *testing.T) {
 	for _, state := range []bool{true, false} {
 		g := newTestEnv(t, true)
 		g.commit(TopologyFile, topologyOf("g1", "g2"))
-		first := g.good().Published
+		first := g.mustPass().Published
 		g.pull()
 		g.cfg.RootKeyFile = filepath.Join(t.TempDir(), "root.key")
 		writeRootKey(t, g.cfg.RootKeyFile)
 		if !state {
 			g.cfg.StateFile = filepath.Join(t.TempDir(), "state.json")
 		}
-		g.Reconciler = g.another()
+		g.Reconciler = g.newReconciler()
 		reason := ReasonUntrusted
 		if state {
 			reason = ReasonKeys
 		}
-		if message := g.refusedAs(reason); !state && !strings.Contains(message, "--allow-other-root") {
+		if message := g.mustRefuse(reason); !state && !strings.Contains(message, "--allow-other-root") {
 			t.Error(message)
 		}
 		g.cfg.AllowOtherRoot = true
-		g.Reconciler = g.another()
+		g.Reconciler = g.newReconciler()
 		if !state {
-			g.accept(g.refusedAs(ReasonUntrusted))
+			g.accept(g.mustRefuse(ReasonUntrusted))
 		}
-		if out := g.good(); !out.Changed || g.file(first, LockFile) != g.file(DefaultPublishBranch, LockFile) {
+		if out := g.mustPass(); !out.Changed || g.file(first, LockFile) != g.file(DefaultPublishBranch, LockFile) {
 			t.Errorf("with a state %v: not published, or an address moved", state)
 		}
 		signers, _ := g.publishedKeys()
@@ -622,13 +622,13 @@ func TestReadyAfterRestart(t *testing.T) {
 	g := newTestEnv(t, true)
 	a := newTrustedTestEnv(g)
 	published := g.published()
-	g.branch(DefaultPublishBranch, "")
+	g.setBranch(DefaultPublishBranch, "")
 	for _, state := range []bool{true, false} {
 		if !state {
 			g.cfg.StateFile, g.cfg.AcceptCommit = "", strings.Repeat("1", len(a.trusted))
 		}
-		g.Reconciler = g.another()
-		g.refusedAs(ReasonUntrusted)
+		g.Reconciler = g.newReconciler()
+		g.mustRefuse(ReasonUntrusted)
 		answer := httptest.NewRecorder()
 		g.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if ready := answer.Code == http.StatusOK && strings.Contains(answer.Body.String(), published); ready != state {

@@ -12,9 +12,9 @@ func TestBrokenCommitChangesNothing(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	out := g.good()
+	out := g.mustPass()
 	broken := g.commit(TopologyFile, strings.Replace(topologyOf("g1", "g2"), "10.7.0.0/16", "10.7.0.1/16", 1))
-	f := g.bad(ReasonInvalid)
+	f := g.mustFail(ReasonInvalid)
 	if !strings.HasPrefix(f.Message, TopologyFile+":7:") || !strings.Contains(f.Message, "podCIDRs") {
 		t.Errorf("message %q", f.Message)
 	}
@@ -26,12 +26,12 @@ func TestBrokenCommitChangesNothing(t *testing.T) {
 		t.Errorf("commit status %+v", c)
 	}
 	since := s.LastError.Since
-	g.bad(ReasonInvalid)
+	g.mustFail(ReasonInvalid)
 	if s := g.Status(); !s.LastError.Since.Equal(since) || len(s.Commits) != 2 || !s.Ready {
 		t.Errorf("status after the same failure %+v", s)
 	}
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	if next := g.good(); !next.Changed || g.Status().LastError != nil {
+	if next := g.mustPass(); !next.Changed || g.Status().LastError != nil {
 		t.Errorf("outcome %+v, status %+v", next, g.Status())
 	}
 }
@@ -53,16 +53,16 @@ func TestBadDays(t *testing.T) {
 		{"branch gone", func(g *testEnv) {
 			git(g.t, g.repo, "update-ref", "-d", "refs/heads/main")
 		}, ReasonNoBranch, func(g *testEnv) { g.commit(TopologyFile, topologyOf("g1", "g2", "g3")+"# again\n") }},
-		{"repository gone", func(g *testEnv) { rename(g.t, g.repo, g.repo+".away") }, ReasonFetch,
-			func(g *testEnv) { rename(g.t, g.repo+".away", g.repo) }},
+		{"repository gone", func(g *testEnv) { moveFile(g.t, g.repo, g.repo+".away") }, ReasonFetch,
+			func(g *testEnv) { moveFile(g.t, g.repo+".away", g.repo) }},
 		{"lock unreadable", func(g *testEnv) { g.commit(LockFile, "clusters: [\n") }, ReasonInvalid,
 			func(g *testEnv) { g.commit(LockFile, "") }},
-		{"root key gone", func(g *testEnv) { rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away") }, ReasonKeys,
-			func(g *testEnv) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
+		{"root key gone", func(g *testEnv) { moveFile(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away") }, ReasonKeys,
+			func(g *testEnv) { moveFile(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
 		{"another root key", func(g *testEnv) {
-			rename(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away")
+			moveFile(g.t, g.cfg.RootKeyFile, g.cfg.RootKeyFile+".away")
 			writeRootKey(g.t, g.cfg.RootKeyFile)
-		}, ReasonKeys, func(g *testEnv) { rename(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
+		}, ReasonKeys, func(g *testEnv) { moveFile(g.t, g.cfg.RootKeyFile+".away", g.cfg.RootKeyFile) }},
 		{"most clusters gone", func(g *testEnv) { g.commit(TopologyFile, topologyOf("g3")) }, ReasonMassDelete,
 			func(g *testEnv) { g.commit(TopologyFile, topologyOf("g2", "g3")) }},
 		{"empty file", func(g *testEnv) { g.commit(TopologyFile, "") }, ReasonInvalid,
@@ -70,20 +70,20 @@ func TestBadDays(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, bare := range []bool{false, true} {
-			t.Run(tt.name+kind(bare), func(t *testing.T) {
+			t.Run(tt.name+repoKind(bare), func(t *testing.T) {
 				t.Parallel()
 				g := newTestEnv(t, bare)
 				g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-				out := g.good()
+				out := g.mustPass()
 				g.pull()
 				tt.spoil(g)
-				g.bad(tt.want)
+				g.mustFail(tt.want)
 				s := g.Status()
 				if s.Published != out.Published || s.LastError == nil || !s.Ready {
 					t.Errorf("status %+v", s)
 				}
 				tt.heal(g)
-				if g.good(); g.Status().LastError != nil || g.published() == "" {
+				if g.mustPass(); g.Status().LastError != nil || g.published() == "" {
 					t.Errorf("status %+v", g.Status())
 				}
 			})
@@ -91,14 +91,14 @@ func TestBadDays(t *testing.T) {
 	}
 }
 
-func kind(bare bool) string {
+func repoKind(bare bool) string {
 	if bare {
 		return ", bare"
 	}
 	return ", work tree"
 }
 
-func rename(t testing.TB, from, to string) {
+func moveFile(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
@@ -108,12 +108,12 @@ func rename(t testing.TB, from, to string) {
 func TestEmptyRepository(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
-	f := g.bad(ReasonNoBranch)
+	f := g.mustFail(ReasonNoBranch)
 	if !strings.Contains(f.Message, "commit a clusterset.yaml there, or name the branch that has it with --ref") || g.Status().Ready {
 		t.Errorf("message %q, status %+v", f.Message, g.Status())
 	}
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 }
 
 func TestForcePush(t *testing.T) {
@@ -121,10 +121,10 @@ func TestForcePush(t *testing.T) {
 	g := newTestEnv(t, false)
 	g.commit("README", "x")
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	first := g.good()
+	first := g.mustPass()
 	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
 	want := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	out := g.good()
+	out := g.mustPass()
 	if out.Source.Commit != want || !out.Changed {
 		t.Errorf("outcome %+v", out)
 	}
@@ -153,13 +153,13 @@ func TestMassDelete(t *testing.T) {
 			t.Parallel()
 			g := newTestEnv(t, false, func(c *Config) { c.AllowMassDelete = tt.allow })
 			g.commit(TopologyFile, tt.before)
-			g.good()
+			g.mustPass()
 			g.commit(TopologyFile, tt.after)
 			if !tt.refused {
-				g.good()
+				g.mustPass()
 				return
 			}
-			if f := g.bad(ReasonMassDelete); !strings.Contains(f.Message, "decommission") {
+			if f := g.mustFail(ReasonMassDelete); !strings.Contains(f.Message, "decommission") {
 				t.Errorf("message %q names no way out", f.Message)
 			}
 		})
@@ -172,7 +172,7 @@ func TestPublishBranchInTheWay(t *testing.T) {
 	t.Parallel()
 	for name, testEnv := range map[string]func(...func(*Config)) *testEnv{
 		"local":  func(alter ...func(*Config)) *testEnv { return newTestEnv(t, true, alter...) },
-		"remote": func(alter ...func(*Config)) *testEnv { return newHost(t).onHost(t, "set.git", alter...) },
+		"remote": func(alter ...func(*Config)) *testEnv { return newHost(t).newEnv(t, "set.git", alter...) },
 	} {
 		for _, branches := range [][2]string{{"rendered", "rendered/old"}, {"rendered/new", "rendered"}} {
 			g := testEnv(func(c *Config) { c.PublishBranch = branches[0] })
@@ -181,7 +181,7 @@ func TestPublishBranchInTheWay(t *testing.T) {
 			g.push(branches[1])
 			git(t, g.repo, "pack-refs", "--all")
 			before := git(t, g.repo, "for-each-ref")
-			f := g.bad(ReasonPublish)
+			f := g.mustFail(ReasonPublish)
 			if !strings.Contains(f.Message, "cannot hold branch "+branches[0]+", because it has branch "+branches[1]+": name another branch, or delete") {
 				t.Errorf("%s: %s", name, f.Message)
 			}
@@ -192,7 +192,7 @@ func TestPublishBranchInTheWay(t *testing.T) {
 				t.Errorf("%s: the state was written", name)
 			}
 			git(t, g.repo, "branch", "-D", branches[1])
-			g.good()
+			g.mustPass()
 		}
 	}
 }

@@ -24,29 +24,31 @@ func TestBombs(t *testing.T) {
 		bomb func(g *testEnv) (mode, kind, hash string)
 		want string // in the refusal; empty if the commit is accepted
 	}{
-		{"10^8 files in the patches", "patches", func(g *testEnv) (string, string, string) { return g.nested(10, 8) }, "files and folders"},
-		{"10^8 files in another folder", "other", func(g *testEnv) (string, string, string) { return g.nested(10, 8) }, ""},
-		{"200 folders in each other", "patches", func(g *testEnv) (string, string, string) { return g.nested(1, 200) }, "folders in each other"},
+		{"10^8 files in the patches", "patches", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, "files and folders"},
+		{"10^8 files in another folder", "other", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, ""},
+		{"200 folders in each other", "patches", func(g *testEnv) (string, string, string) { return g.putNested(1, 200) }, "folders in each other"},
 		{"one large file under many names", "patches", func(g *testEnv) (string, string, string) {
-			return "040000", "tree", g.tree("100644", "blob", g.blob(bytes.Repeat([]byte("#\n"), 5<<20)), 20)
+			blob := g.putBlob(bytes.Repeat([]byte("#\n"), 5<<20))
+			return "040000", "tree", g.putTree("100644", "blob", blob, 20)
 		}, "bytes"},
 		{"a large file in the patches", "patches", func(g *testEnv) (string, string, string) {
-			return "040000", "tree", g.tree("100644", "blob", g.blob(make([]byte, 120<<20)), 1)
+			return "040000", "tree", g.putTree("100644", "blob", g.putBlob(make([]byte, 120<<20)), 1)
 		}, "bytes"},
 		{"values in a topology", TopologyFile, func(g *testEnv) (string, string, string) {
-			return "100644", "blob", g.blob(append([]byte("spec: ["), bytes.Repeat([]byte("a,"), 10<<20)...))
+			text := append([]byte("spec: ["), bytes.Repeat([]byte("a,"), 10<<20)...)
+			return "100644", "blob", g.putBlob(text)
 		}, "YAML values"},
 		{"values in a patch", "patches", func(g *testEnv) (string, string, string) {
-			return "040000", "tree", g.tree("100644", "blob", g.blob(append([]byte("a: ["), bytes.Repeat([]byte("a,"), 10<<20)...)), 1)
+			return "040000", "tree", g.putTree("100644", "blob", g.putBlob(append([]byte("a: ["), bytes.Repeat([]byte("a,"), 10<<20)...)), 1)
 		}, "YAML values"},
 		{"a large topology", TopologyFile, func(g *testEnv) (string, string, string) {
-			return "100644", "blob", g.blob(bytes.Repeat([]byte("#\n"), 20<<20))
+			return "100644", "blob", g.putBlob(bytes.Repeat([]byte("#\n"), 20<<20))
 		}, "bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := newTestEnv(t, false)
 			g.commit(TopologyFile, topologyOf("g1", "g2"))
-			first := g.good().Published
+			first := g.mustPass().Published
 			mode, kind, hash := test.bomb(g)
 			top := []string{fmt.Sprintf("%s %s %s\t%s", mode, kind, hash, test.dir)}
 			for _, entry := range strings.Split(git(t, g.work, "ls-tree", "HEAD"), "\n") {
@@ -58,23 +60,23 @@ func TestBombs(t *testing.T) {
 			bomb := git(t, g.work, "commit-tree", "-p", "HEAD", "-m", "bomb", g.mktree(top...))
 			git(t, g.work, "update-ref", "refs/heads/main", bomb)
 			if test.want == "" {
-				g.good()
+				g.mustPass()
 				return
 			}
-			if f := g.bad(ReasonInvalid); !strings.Contains(f.Message, test.want) || f.Revision != bomb {
+			if f := g.mustFail(ReasonInvalid); !strings.Contains(f.Message, test.want) || f.Revision != bomb {
 				t.Errorf("commit %s: %q, want %q", f.Revision, f.Message, test.want)
 			}
 			if g.published() != first {
 				t.Error("the publish branch has changed")
 			}
 			git(t, g.work, "update-ref", "refs/heads/main", git(t, g.work, "commit-tree", "-p", bomb, "-m", "repair", good))
-			g.good()
+			g.mustPass()
 		})
 	}
 }
 
-// blob writes a file into the object database, and returns its hash.
-func (g *testEnv) blob(content []byte) string {
+// putBlob writes a file into the object database, and returns its hash.
+func (g *testEnv) putBlob(content []byte) string {
 	g.t.Helper()
 	cmd := gitCommand(g.work, "hash-object", "-w", "--stdin")
 	cmd.Stdin = bytes.NewReader(content)
@@ -85,8 +87,8 @@ func (g *testEnv) blob(content []byte) string {
 	return strings.TrimSpace(string(out))
 }
 
-// tree writes a folder with the same entry under several names.
-func (g *testEnv) tree(mode, kind, hash string, names int) string {
+// putTree writes a folder with the same entry under several names.
+func (g *testEnv) putTree(mode, kind, hash string, names int) string {
 	g.t.Helper()
 	var entries []string
 	for i := range names {
@@ -95,13 +97,13 @@ func (g *testEnv) tree(mode, kind, hash string, names int) string {
 	return g.mktree(entries...)
 }
 
-// nested writes folders in each other, each with the next one under several names, and a small
-// file in the innermost.
-func (g *testEnv) nested(names, depth int) (mode, kind, hash string) {
+// putNested writes nested folders. Each contains the next one under several names, and the
+// innermost contains a small file.
+func (g *testEnv) putNested(names, depth int) (mode, kind, hash string) {
 	g.t.Helper()
-	mode, kind, hash = "100644", "blob", g.blob([]byte("x"))
+	mode, kind, hash = "100644", "blob", g.putBlob([]byte("x"))
 	for range depth {
-		mode, kind, hash = "040000", "tree", g.tree(mode, kind, hash, names)
+		mode, kind, hash = "040000", "tree", g.putTree(mode, kind, hash, names)
 	}
 	return mode, kind, hash
 }
@@ -119,7 +121,7 @@ func TestUnusableCommits(t *testing.T) {
 		return git(t, g.work, "commit-tree", "-p", parent, "-F", file, tree)
 	}
 	object := func(g *testEnv, parent, tree string) string {
-		blob := g.blob(make([]byte, 101<<20))
+		blob := g.putBlob(make([]byte, 101<<20))
 		return git(t, g.work, "commit-tree", "-p", parent, "-m", "large", g.mktree(strings.Split(git(t, g.work, "ls-tree", tree)+"\n100644 blob "+blob+"\tz", "\n")...))
 	}
 	for _, test := range []struct {
@@ -141,10 +143,10 @@ func TestUnusableCommits(t *testing.T) {
 			t.Parallel()
 			g := newTestEnv(t, true)
 			if test.remote {
-				g = newHost(t).onHost(t, "set.git")
+				g = newHost(t).newEnv(t, "set.git")
 			}
 			g.commit(TopologyFile, topologyOf("g1", "g2"))
-			first := g.good()
+			first := g.mustPass()
 			git(t, g.work, "fetch", "-q", g.repo, "main", DefaultPublishBranch)
 			before := git(t, g.repo, "rev-parse", test.branch)
 			bomb := test.bomb(g, before, before+"^{tree}")
@@ -155,7 +157,7 @@ func TestUnusableCommits(t *testing.T) {
 			}
 			check := func() {
 				t.Helper()
-				f := g.bad(test.reason)
+				f := g.mustFail(test.reason)
 				for _, text := range test.want {
 					if !strings.Contains(f.Message, text) {
 						t.Errorf("message %q, want %q", f.Message, text)
@@ -179,10 +181,10 @@ func TestUnusableCommits(t *testing.T) {
 			}
 			check()
 			check() // the next pass has the same result
-			g.Reconciler = g.another()
+			g.Reconciler = g.newReconciler()
 			check()
 			git(t, g.repo, "update-ref", "refs/heads/"+test.branch, before)
-			if out := g.good(); out.Published != first.Published {
+			if out := g.mustPass(); out.Published != first.Published {
 				t.Errorf("published %s, want %s", out.Published, first.Published)
 			}
 		})

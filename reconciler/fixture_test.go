@@ -90,12 +90,12 @@ func newTestEnv(t testing.TB, bare bool, alter ...func(*Config)) *testEnv {
 	for _, a := range alter {
 		a(&g.cfg)
 	}
-	g.Reconciler = g.another()
+	g.Reconciler = g.newReconciler()
 	return g
 }
 
-// another returns a second reconciler of the same repositories.
-func (g *testEnv) another() *Reconciler {
+// newReconciler returns a second reconciler of the same repositories.
+func (g *testEnv) newReconciler() *Reconciler {
 	g.t.Helper()
 	r, err := New(g.cfg)
 	if err != nil {
@@ -135,7 +135,7 @@ func (g *testEnv) pull() {
 	}
 }
 
-func (g *testEnv) good() *Outcome {
+func (g *testEnv) mustPass() *Outcome {
 	g.t.Helper()
 	out, failure := g.Once(g.t.Context())
 	if failure != nil {
@@ -144,7 +144,7 @@ func (g *testEnv) good() *Outcome {
 	return out
 }
 
-func (g *testEnv) bad(want Reason) *Failure {
+func (g *testEnv) mustFail(want Reason) *Failure {
 	g.t.Helper()
 	_, failure := g.Once(g.t.Context())
 	if failure == nil || failure.Reason != want {

@@ -17,18 +17,18 @@ func TestForgedBranch(t *testing.T) {
 	t.Parallel()
 	forger := newTestEnv(t, false)
 	forger.commit(TopologyFile, topologyOf("g2", "g1"))
-	forger.good()
+	forger.mustPass()
 
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	good := g.good().Published
+	good := g.mustPass().Published
 	want := map[string]string{}
 	for _, name := range []string{LockFile, "base/fabric.yaml", "clusters/g1/keys.yaml"} {
 		want[name] = g.file(good, name)
 	}
 	check := func(what string) {
 		t.Helper()
-		g.good()
+		g.mustPass()
 		for name, text := range want {
 			if have := g.file(DefaultPublishBranch, name); have != text {
 				t.Errorf("%s: %s changed", what, name)
@@ -60,7 +60,7 @@ func TestForgedBranch(t *testing.T) {
 	// An older signed commit, and a topology that changed since.
 	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, good)
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	g.good()
+	g.mustPass()
 	if !strings.Contains(g.file(DefaultPublishBranch, LockFile), "g3") {
 		t.Error("the new cluster is missing")
 	}
@@ -75,9 +75,9 @@ func TestForgedImage(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false, func(c *Config) { c.Image = "example.org/agent:v1" })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	g.cfg.Image = "" // from here on the published one stays
-	g.Reconciler = g.another()
+	g.Reconciler = g.newReconciler()
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
 	for _, name := range []string{"base/agent.yaml", "base/gateway.yaml"} {
@@ -94,9 +94,9 @@ func TestForgedImage(t *testing.T) {
 	git(t, clone, "push", "-q")
 	for _, fresh := range []bool{false, true} {
 		if fresh {
-			g.Reconciler = g.another()
+			g.Reconciler = g.newReconciler()
 		}
-		g.good()
+		g.mustPass()
 		for _, name := range []string{"base/agent.yaml", "base/gateway.yaml"} {
 			if text := g.file(DefaultPublishBranch, name); !strings.Contains(text, `"example.org/agent:v1"`) || strings.Contains(text, "evil") {
 				t.Errorf("%s: the forged image is published", name)

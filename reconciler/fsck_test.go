@@ -18,17 +18,17 @@ func TestFsck(t *testing.T) {
 	for name, build := range map[string]func(t *testing.T) *testEnv{
 		"local":          func(t *testing.T) *testEnv { return newTestEnv(t, true) },
 		"work tree":      func(t *testing.T) *testEnv { return newTestEnv(t, false) },
-		"remote":         func(t *testing.T) *testEnv { return newHost(t).onHost(t, "set.git") },
-		"remote, mirror": func(t *testing.T) *testEnv { return newHost(t).onHost(t, "set.git", inCache(t)) },
+		"remote":         func(t *testing.T) *testEnv { return newHost(t).newEnv(t, "set.git") },
+		"remote, mirror": func(t *testing.T) *testEnv { return newHost(t).newEnv(t, "set.git", withCache(t)) },
 		"another remote": func(t *testing.T) *testEnv {
 			h := newHost(t)
-			g := h.onHost(t, "readonly.git", inCache(t), func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
+			g := h.newEnv(t, "readonly.git", withCache(t), func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
 			g.to = filepath.Join(h.root, "set.git") // empty
 			return g
 		},
 		"OpenPGP": func(t *testing.T) *testEnv {
 			_, file := newOpenPGP(t, nil, "")
-			return newHost(t).onHost(t, "set.git", inCache(t), func(c *Config) { c.OpenPGPKeyFile = file })
+			return newHost(t).newEnv(t, "set.git", withCache(t), func(c *Config) { c.OpenPGPKeyFile = file })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestFsck(t *testing.T) {
 	}
 }
 
-// inCache keeps the mirrors in folders.
-func inCache(t *testing.T) func(*Config) {
+// withCache keeps the mirrors in folders.
+func withCache(t *testing.T) func(*Config) {
 	dir := t.TempDir()
 	return func(c *Config) {
 		c.Source.Cache, c.Publish.Cache = filepath.Join(dir, "source"), filepath.Join(dir, "publish")
@@ -52,7 +52,7 @@ func publishKinds(t *testing.T, g *testEnv) {
 	}
 	step := func(what string, changed bool) {
 		t.Helper()
-		if out := g.good(); out.Changed != changed {
+		if out := g.mustPass(); out.Changed != changed {
 			t.Errorf("%s: published %v, want %v", what, out.Changed, changed)
 		}
 		folders := slices.Compact([]string{g.repo, g.to})

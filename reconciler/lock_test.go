@@ -12,7 +12,7 @@ func TestLockCommitted(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	plain := g.commit(TopologyFile, topologyOf("g1", "g2"))
-	out := g.good()
+	out := g.mustPass()
 	if out.LockNotCommitted {
 		t.Error("the lock is pending")
 	}
@@ -32,7 +32,7 @@ func TestLockCommitted(t *testing.T) {
 	if have := g.Status().Commits; len(have) != 2 || have[0].Commit != out.Source.Commit || have[1].Commit != plain || have[1].State != StateSuccess {
 		t.Errorf("commits in the status: %+v", have)
 	}
-	if again := g.good(); again.Changed || git(t, g.repo, "rev-list", "--count", "main") != "2" {
+	if again := g.mustPass(); again.Changed || git(t, g.repo, "rev-list", "--count", "main") != "2" {
 		t.Error("the lock was committed again")
 	}
 }
@@ -43,7 +43,7 @@ func TestLockOfWorkTree(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	head := g.commit(TopologyFile, topologyOf("g1", "g2"))
-	if !g.good().LockNotCommitted || !g.Status().LockNotCommitted {
+	if !g.mustPass().LockNotCommitted || !g.Status().LockNotCommitted {
 		t.Error("the lock is not pending")
 	}
 	if have := git(t, g.work, "rev-parse", "main"); have != head {
@@ -57,7 +57,7 @@ func TestLockOfWorkTree(t *testing.T) {
 	}
 	before := g.file(DefaultPublishBranch, LockFile)
 	g.commit(TopologyFile, topologyOf("a0", "g1", "g2"))
-	g.good()
+	g.mustPass()
 	after := g.file(DefaultPublishBranch, LockFile)
 	for line := range strings.Lines(before) {
 		if strings.TrimSpace(line) != "" && !strings.Contains(after, line) {
@@ -71,10 +71,10 @@ func TestCommittedLockWins(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	lock := g.file(DefaultPublishBranch, LockFile)
 	g.commit(LockFile, lock+"\n")
-	if out := g.good(); out.Changed || out.LockNotCommitted {
+	if out := g.mustPass(); out.Changed || out.LockNotCommitted {
 		t.Errorf("committing the published lock changed something: %+v", out)
 	}
 }
@@ -83,7 +83,7 @@ func TestStaleLockRefused(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true, func(c *Config) { c.WriteLock = false })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	f := g.bad(ReasonStaleLock)
+	f := g.mustFail(ReasonStaleLock)
 	if !strings.Contains(f.Error(), "hawser allocate") && !strings.Contains(f.Diagnostics.Err().Error(), "hawser allocate") {
 		hint := f.Diagnostics[0].Hint
 		if !strings.Contains(hint, "hawser allocate") {

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/internal/metricdoc"
 )
 
-// everyMetric are the metrics of a reconciler to which everything has happened once.
-func everyMetric() *metrics {
+// fullMetrics are the metrics of a reconciler to which everything has happened once.
+func fullMetrics() *metrics {
 	m := newMetrics()
 	m.setRevision("a", "b", "c")
 	m.failures.WithLabelValues(string(ReasonInvalid)).Inc()
@@ -29,7 +29,7 @@ func TestMetricsDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have, err := metricdoc.Exposed(everyMetric().registry)
+	have, err := metricdoc.Exposed(fullMetrics().registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestCountersBegin(t *testing.T) {
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
 	answer := httptest.NewRecorder()
-	everyMetric().handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	fullMetrics().handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if out := metricdoc.Promtool(t, "", answer.Body.String(), "check", "metrics"); strings.Contains(out, "hawser_") {
 		t.Error(out)
 	}

@@ -77,7 +77,7 @@ func TestOpenPGP(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	first := g.good()
+	first := g.mustPass()
 	lock := g.file(DefaultPublishBranch, LockFile)
 	same := func(what string) {
 		t.Helper()
@@ -92,13 +92,13 @@ func TestOpenPGP(t *testing.T) {
 		key        *openpgp.Entity
 	}{{"a key", oneFile, one}, {"another key", twoFile, two}} {
 		g.cfg.OpenPGPKeyFile = step.file
-		g.Reconciler = g.another()
-		if out := g.good(); !out.Changed || !g.signedBy(step.key) {
+		g.Reconciler = g.newReconciler()
+		if out := g.mustPass(); !out.Changed || !g.signedBy(step.key) {
 			t.Errorf("%s: the newest commit is not signed with the key, published again: %v", step.name, out.Changed)
 		}
 		same(step.name)
-		g.Reconciler = g.another()
-		if out := g.good(); out.Changed {
+		g.Reconciler = g.newReconciler()
+		if out := g.mustPass(); out.Changed {
 			t.Errorf("%s: the same was published twice", step.name)
 		}
 	}
@@ -108,24 +108,24 @@ func TestOpenPGP(t *testing.T) {
 
 	// Its commits count without it, also under a subject that looks like the trailer.
 	g.cfg.OpenPGPKeyFile = ""
-	g.Reconciler = g.another()
-	if out := g.good(); out.Changed {
+	g.Reconciler = g.newReconciler()
+	if out := g.mustPass(); out.Changed {
 		t.Error("without the key it was published again")
 	}
 	g.cfg.OpenPGPKeyFile = twoFile
-	g.Reconciler = g.another()
+	g.Reconciler = g.newReconciler()
 	g.commit("note", "x")
 	git(t, g.work, "commit", "-q", "--allow-empty", "-m", TrailerSignature+": AAAA")
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	git(t, g.work, "commit", "-q", "--amend", "-m", TrailerSignature+": AAAA")
-	g.good()
+	g.mustPass()
 	for range 2 {
-		if out := g.good(); out.Changed || !g.signedBy(two) {
+		if out := g.mustPass(); out.Changed || !g.signedBy(two) {
 			t.Errorf("published again: %v, signed: %v", out.Changed, g.signedBy(two))
 		}
-		g.Reconciler = g.another()
+		g.Reconciler = g.newReconciler()
 	}
-	if first.Published == g.good().Published {
+	if first.Published == g.mustPass().Published {
 		t.Error("nothing was published")
 	}
 }
@@ -145,7 +145,7 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 		return strings.Replace(topologyOf("g1", "g2"), "spec:\n", "spec:\n  trust: {openPGPKeys: ["+strings.Join(list, ", ")+"]}\n", 1)
 	}
 	g.commit(TopologyFile, named(one))
-	first := g.good().Published
+	first := g.mustPass().Published
 	project := g.file(first, "argocd/project.yaml")
 	if id := fmt.Sprintf("keyID: %X\n", one.PrimaryKey.Fingerprint[12:]); strings.Count(project, "keyID") != 1 || !strings.Contains(strings.NewReplacer("'", "", "\"", "").Replace(project), id) {
 		t.Errorf("the project does not ask for %s:\n%s", id, project)
@@ -155,9 +155,9 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 		twoFile: fmt.Sprintf("the key of %s signs with fingerprint %X, which is not in trust.openPGPKeys: ", twoFile, two.PrimaryKey.Fingerprint),
 	} {
 		g.cfg.OpenPGPKeyFile = file
-		g.Reconciler = g.another()
+		g.Reconciler = g.newReconciler()
 		g.commit("note", "x"+file)
-		if failure := g.bad(ReasonKeys); !strings.Contains(failure.Error(), want) {
+		if failure := g.mustFail(ReasonKeys); !strings.Contains(failure.Error(), want) {
 			t.Errorf("with %q: %v", file, failure)
 		}
 		if g.published() != first {
@@ -167,15 +167,15 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 
 	// From one key to another: name both, sign with the old one, then with the new one.
 	g.cfg.OpenPGPKeyFile = oneFile
-	g.Reconciler = g.another()
+	g.Reconciler = g.newReconciler()
 	g.commit(TopologyFile, named(one, two))
-	if out := g.good(); !out.Changed || !g.signedBy(one) {
+	if out := g.mustPass(); !out.Changed || !g.signedBy(one) {
 		t.Error("both named, the old key does not sign")
 	}
 	g.cfg.OpenPGPKeyFile = twoFile
-	g.Reconciler = g.another()
+	g.Reconciler = g.newReconciler()
 	g.commit(TopologyFile, named(two))
-	if out := g.good(); !out.Changed || !g.signedBy(two) {
+	if out := g.mustPass(); !out.Changed || !g.signedBy(two) {
 		t.Error("the new key does not sign")
 	}
 }
@@ -187,7 +187,7 @@ func TestForgedOpenPGP(t *testing.T) {
 	_, file := newOpenPGP(t, nil, "")
 	g := newTestEnv(t, false, func(c *Config) { c.OpenPGPKeyFile = file })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	good := g.good().Published
+	good := g.mustPass().Published
 	want := g.file(good, LockFile)
 	text := git(t, g.repo, "cat-file", "commit", good)
 	_, trailer, found := strings.Cut(text, "\n"+TrailerSignature+": ")
@@ -217,7 +217,7 @@ func TestForgedOpenPGP(t *testing.T) {
 		"no trailer": "forged", "another's trailer": "forged\n\n" + TrailerSignature + ": " + trailer,
 	} {
 		forge(message, empty)
-		out := g.good()
+		out := g.mustPass()
 		if have := g.file(DefaultPublishBranch, LockFile); have != want || !out.Changed {
 			t.Errorf("%s: the forged commit counts", name)
 		}
@@ -226,10 +226,10 @@ func TestForgedOpenPGP(t *testing.T) {
 	}
 	git(t, clone, "commit", "-q", "--allow-empty", "-m", "nothing")
 	git(t, clone, "push", "-q", "origin", "HEAD:"+DefaultPublishBranch)
-	if out := g.good(); !out.Changed {
+	if out := g.mustPass(); !out.Changed {
 		t.Error("an unsigned commit without a change is still on top")
 	}
-	if out := g.good(); out.Changed {
+	if out := g.mustPass(); out.Changed {
 		t.Error("the same was published twice")
 	}
 }

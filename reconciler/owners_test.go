@@ -63,14 +63,14 @@ func newOwnedTestEnv(t *testing.T, p people) *testEnv {
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", p.file())
 	g.commit(TopologyFile, ownedTopology)
-	g.good()
+	g.mustPass()
 	g.pull()
 	return g
 }
 
-// change commits an edit of files, signed by who. Each value has the old and the new text, or
+// commitEdit commits an edit of files, signed by who. Each value has the old and the new text, or
 // the whole content of a new file.
-func (g *testEnv) change(who person, files map[string][2]string) string {
+func (g *testEnv) commitEdit(author person, files map[string][2]string) string {
 	g.t.Helper()
 	for name, edit := range files {
 		have, err := os.ReadFile(filepath.Join(g.work, name))
@@ -87,7 +87,7 @@ func (g *testEnv) change(who person, files map[string][2]string) string {
 		g.write(name, text)
 	}
 	git(g.t, g.work, "commit", "-q", "-m", "a change")
-	return g.sign(who)
+	return g.sign(author)
 }
 
 func topologyEdit(old, now string) map[string][2]string {
@@ -147,7 +147,7 @@ func TestOwners(t *testing.T) {
 			t.Parallel()
 			g := newOwnedTestEnv(t, p)
 			before := g.published()
-			g.change(tt.who, tt.files)
+			g.commitEdit(tt.who, tt.files)
 			out, failure := g.Once(t.Context())
 			if tt.says == "" {
 				if failure != nil {
@@ -175,8 +175,8 @@ func TestOwnersSay(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	g := newOwnedTestEnv(t, p)
-	commit := g.change(p.eve, topologyEdit("port: 80", "port: 8080"))
-	failure := g.bad(ReasonUntrusted)
+	commit := g.commitEdit(p.eve, topologyEdit("port: 80", "port: 8080"))
+	failure := g.mustFail(ReasonUntrusted)
 	want := "clusterset.yaml:22:57: error: exports[shop/web].ports: commit " + commit[:12] +
 		", signed by eve@example.org, changes export shop/web: ports, which its signer does not own"
 	if failure.Message != want {
@@ -192,8 +192,8 @@ func TestOwnersSay(t *testing.T) {
 	}
 	// A removed item is found in an older version, named as git accepts it.
 	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
-	g.change(p.eve, topologyEdit("  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}\n", ""))
-	failure = g.bad(ReasonUntrusted)
+	g.commitEdit(p.eve, topologyEdit("  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}\n", ""))
+	failure = g.mustFail(ReasonUntrusted)
 	pos := failure.Diagnostics[0].Pos
 	if lines := strings.Split(git(t, g.work, "show", pos.File), "\n"); !strings.Contains(lines[pos.Line-1], "name: web") {
 		t.Errorf("%s is %q", pos, lines[pos.Line-1])
@@ -207,7 +207,7 @@ func TestOwnersInFolder(t *testing.T) {
 	g := newTestEnv(t, true, func(c *Config) { c.Path = "net" })
 	g.commit("net/allowed_signers", p.file())
 	g.commit("net/"+TopologyFile, ownedTopology)
-	g.good()
+	g.mustPass()
 	g.pull()
 	at := func(files map[string][2]string) map[string][2]string {
 		out := map[string][2]string{}
@@ -216,12 +216,12 @@ func TestOwnersInFolder(t *testing.T) {
 		}
 		return out
 	}
-	g.change(p.eve, map[string][2]string{"patches/base/p.yaml": {"", patchText}, "allowed_signers": {"", p.eve.line()}}) // the reconciler does not read these files
-	g.good()
-	g.change(p.carol, at(map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}))
-	g.good()
-	g.change(p.bob, at(newExport("shop")))
-	g.good()
+	g.commitEdit(p.eve, map[string][2]string{"patches/base/p.yaml": {"", patchText}, "allowed_signers": {"", p.eve.line()}}) // the reconciler does not read these files
+	g.mustPass()
+	g.commitEdit(p.carol, at(map[string][2]string{"patches/clusters/g1/p.yaml": {"", patchText}}))
+	g.mustPass()
+	g.commitEdit(p.bob, at(newExport("shop")))
+	g.mustPass()
 	g.pull()
 	first := git(t, g.work, "rev-parse", "HEAD")
 	for name, edit := range map[string][2]string{
@@ -229,16 +229,16 @@ func TestOwnersInFolder(t *testing.T) {
 		LockFile: {"exports[shop/web].vips: [243.0.0.145]", "exports[shop/web].vips: [243.0.0.9]"},
 	} {
 		git(t, g.work, "reset", "-q", "--hard", first)
-		g.change(p.carol, at(map[string][2]string{name: edit}))
-		g.untrusted("changes net/" + name)
+		g.commitEdit(p.carol, at(map[string][2]string{name: edit}))
+		g.mustDistrust("changes net/" + name)
 	}
 	git(t, g.work, "reset", "-q", "--hard", first)
-	bad := g.change(p.eve, at(topologyEdit("port: 80}", "port: 8080}")))
-	g.untrusted("changes export shop/web: ports")
+	bad := g.commitEdit(p.eve, at(topologyEdit("port: 80}", "port: 8080}")))
+	g.mustDistrust("changes export shop/web: ports")
 	git(t, g.work, "reset", "-q", "--hard", first)
 	git(t, g.work, "merge", "-q", "--no-ff", "-m", "merge", bad)
 	g.sign(p.ann)
-	g.good()
+	g.mustPass()
 }
 
 // TestOwnersOfEachCommit checks each commit along first parents on its own.
@@ -255,53 +255,53 @@ func TestOwnersOfEachCommit(t *testing.T) {
 	}
 
 	// Neither a later commit of an owner nor a revert approves an earlier commit.
-	g.change(p.bob, newExport("bank"))
-	g.change(p.ann, map[string][2]string{"README": {"", "text"}})
-	g.untrusted("adds export bank/api")
-	g.change(p.bob, topologyEdit("  - {name: api, namespace: bank, clusters: [g1, g2], ports: [{port: 81}]}\n", ""))
-	g.untrusted("adds export bank/api")
+	g.commitEdit(p.bob, newExport("bank"))
+	g.commitEdit(p.ann, map[string][2]string{"README": {"", "text"}})
+	g.mustDistrust("adds export bank/api")
+	g.commitEdit(p.bob, topologyEdit("  - {name: api, namespace: bank, clusters: [g1, g2], ports: [{port: 81}]}\n", ""))
+	g.mustDistrust("adds export bank/api")
 
 	// The signer of a merge is responsible for the merged commits.
 	back()
 	git(t, g.work, "checkout", "-q", "-b", "topic")
-	g.change(p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"))
+	g.commitEdit(p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"))
 	git(t, g.work, "checkout", "-q", "main")
-	g.change(p.bob, map[string][2]string{"README": {"", "text"}})
+	g.commitEdit(p.bob, map[string][2]string{"README": {"", "text"}})
 	git(t, g.work, "merge", "-q", "--no-ff", "-m", "merge", "topic")
 	g.sign(p.bob)
-	g.untrusted("signed by bob@example.org, changes cluster g1: gateways[a].endpoints")
+	g.mustDistrust("signed by bob@example.org, changes cluster g1: gateways[a].endpoints")
 	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
 	git(t, g.work, "merge", "-q", "--no-ff", "-m", "merge", "topic")
 	g.sign(p.carol)
-	g.good()
+	g.mustPass()
 
 	// A change that follows a commit with an unreadable topology.
 	g.pull()
 	first = git(t, g.work, "rev-parse", "HEAD")
-	g.change(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
-	g.bad(ReasonInvalid)
-	g.change(p.bob, map[string][2]string{TopologyFile: {"kind: [ClusterSet", "kind: ClusterSet"}, "README": {"", "more"}})
-	g.good() // the same signer may repair it
+	g.commitEdit(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
+	g.mustFail(ReasonInvalid)
+	g.commitEdit(p.bob, map[string][2]string{TopologyFile: {"kind: [ClusterSet", "kind: ClusterSet"}, "README": {"", "more"}})
+	g.mustPass() // the same signer may repair it
 	first = git(t, g.work, "rev-parse", "HEAD")
-	g.change(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
+	g.commitEdit(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
 	git(t, g.work, "rm", "-q", "--cached", TopologyFile)
 	git(t, g.work, "commit", "-q", "-m", "no topology")
 	g.sign(p.bob)
-	g.bad(ReasonNoFile)
+	g.mustFail(ReasonNoFile)
 	text := strings.Replace(ownedTopology, "namespace: bank", "namespace: shop", 1)
-	g.change(p.bob, map[string][2]string{TopologyFile: {"", strings.Replace(text, "192.0.2.1]", "192.0.2.7]", 1)}})
-	g.untrusted("removes export bank/db")
+	g.commitEdit(p.bob, map[string][2]string{TopologyFile: {"", strings.Replace(text, "192.0.2.1]", "192.0.2.7]", 1)}})
+	g.mustDistrust("removes export bank/db")
 
 	// The first commit makes its signer an owner, the second one uses that.
 	back()
-	g.change(p.bob, topologyEdit("names: [shop]", "names: [shop, bank]"))
-	g.change(p.bob, newExport("bank"))
-	g.untrusted("changes trust.namespaces")
+	g.commitEdit(p.bob, topologyEdit("names: [shop]", "names: [shop, bank]"))
+	g.commitEdit(p.bob, newExport("bank"))
+	g.mustDistrust("changes trust.namespaces")
 	// An owner of everything may do it; it counts from the next commit on.
 	back()
-	g.change(p.ann, topologyEdit("names: [shop]", "names: [shop, bank]"))
-	g.change(p.bob, newExport("bank"))
-	g.good()
+	g.commitEdit(p.ann, topologyEdit("names: [shop]", "names: [shop, bank]"))
+	g.commitEdit(p.bob, newExport("bank"))
+	g.mustPass()
 }
 
 // TestOwnersOfLocks checks that the owner of a change may commit the addresses that hawser
@@ -329,13 +329,13 @@ func TestOwnersOfLocks(t *testing.T) {
 		git(t, g.work, "reset", "-q", "--hard", first)
 		files := newExport("shop")
 		files[LockFile] = [2]string{"", lock}
-		if g.change(p.bob, files); lock == taken {
-			g.untrusted("changes " + LockFile)
+		if g.commitEdit(p.bob, files); lock == taken {
+			g.mustDistrust("changes " + LockFile)
 		}
 	}
-	g.good()
-	g.change(p.bob, map[string][2]string{LockFile: {"", taken}})
-	g.untrusted("changes " + LockFile)
+	g.mustPass()
+	g.commitEdit(p.bob, map[string][2]string{LockFile: {"", taken}})
+	g.mustDistrust("changes " + LockFile)
 }
 
 // TestOwnersAreKnown checks that owners are compared with the allowed_signers file first.
@@ -345,7 +345,7 @@ func TestOwnersAreKnown(t *testing.T) {
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", p.file())
 	g.commit(TopologyFile, strings.Replace(ownedTopology, "[bob@example.org]", "[bob@example.org, bobby, \"*@example.org\"]", 1))
-	if out := g.good(); len(out.Warnings) != 2 || out.Warnings[1].Error() !=
+	if out := g.mustPass(); len(out.Warnings) != 2 || out.Warnings[1].Error() !=
 		"clusterset.yaml:8:60: warning: trust.namespaces[0].owners[1]: bobby is no principal of allowed_signers" {
 		t.Errorf("warnings %v", out.Warnings)
 	}
@@ -358,7 +358,7 @@ func TestOwnersAreKnown(t *testing.T) {
 		g := newTestEnv(t, true)
 		g.commit("allowed_signers", tt.signers)
 		g.commit(TopologyFile, tt.topology)
-		if failure := g.bad(ReasonInvalid); !strings.Contains(failure.Message, tt.says) {
+		if failure := g.mustFail(ReasonInvalid); !strings.Contains(failure.Message, tt.says) {
 			t.Errorf("%s: got %v", name, failure)
 		}
 	}

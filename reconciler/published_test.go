@@ -30,8 +30,8 @@ func (g *testEnv) publishedKeys() (signers, locks []string) {
 	return s.signers, s.locks
 }
 
-// accepts reports whether git verify-commit accepts a commit with keys.
-func (g *testEnv) accepts(keys []string, commit string) bool {
+// verifiesCommit reports whether git verify-commit accepts a commit with keys.
+func (g *testEnv) verifiesCommit(keys []string, commit string) bool {
 	g.t.Helper()
 	var lines strings.Builder
 	for _, key := range keys {
@@ -62,17 +62,17 @@ func TestKindsOfCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.commit("clusters/g1/kustomization.yaml", "resources: [evil.yaml]\n")
-		published := g.good().Published
+		published := g.mustPass().Published
 		g.pull()
 		lock := git(t, g.work, "rev-parse", "HEAD")
 		if text := git(t, g.work, "log", "-1", "--format=%B"); !strings.Contains(text, "\nHawser-Kind: lock\nHawser-Revision: ") {
 			t.Fatalf("the newest commit is not the lock's:\n%s", text)
 		}
 		signers, locks := g.publishedKeys()
-		if g.accepts(signers, lock) || !g.accepts(locks, lock) {
+		if g.verifiesCommit(signers, lock) || !g.verifiesCommit(locks, lock) {
 			t.Error("git verify-commit accepts the lock with the keys of published commits, or not with its own")
 		}
-		if !withOpenPGP && (!g.accepts(signers, published) || g.accepts(locks, published)) {
+		if !withOpenPGP && (!g.verifiesCommit(signers, published) || g.verifiesCommit(locks, published)) {
 			t.Error("git verify-commit refuses a published commit, or accepts it with the keys of locks")
 		}
 		if withOpenPGP {
@@ -90,7 +90,7 @@ func TestKindsOfCommits(t *testing.T) {
 
 		// On the publish branch the lock is undone.
 		git(t, g.work, "push", "-q", "-f", g.repo, lock+":refs/heads/"+DefaultPublishBranch)
-		g.good()
+		g.mustPass()
 		if tree := git(t, g.repo, "show", DefaultPublishBranch+":clusters/g1/kustomization.yaml"); strings.Contains(tree, "evil") {
 			t.Error("the files of the topology branch are published")
 		}
@@ -103,7 +103,7 @@ func TestVerifyPublished(t *testing.T) {
 	eve := newPerson(t, "eve")
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	published := g.good().Published
+	published := g.mustPass().Published
 	signers, _ := g.publishedKeys()
 	message := git(t, g.repo, "log", "-1", "--format=%B", published)
 	make := func(message string, sign bool) string {
@@ -150,7 +150,7 @@ func TestPublishedTreeIsExact(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	published := g.good().Published
+	published := g.mustPass().Published
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
 	blob := git(t, clone, "rev-parse", "HEAD:base/agent.yaml")
@@ -159,7 +159,7 @@ func TestPublishedTreeIsExact(t *testing.T) {
 	git(t, clone, "update-index", "--cacheinfo", "100755,"+git(t, clone, "rev-parse", "HEAD:base/gateway.yaml")+",base/gateway.yaml")
 	git(t, clone, "commit", "-q", "-m", "mine")
 	git(t, clone, "push", "-q")
-	g.good()
+	g.mustPass()
 	if diff := git(t, g.repo, "diff", "--raw", published, DefaultPublishBranch); diff != "" {
 		t.Errorf("published files that were not rendered:\n%s", diff)
 	}
@@ -172,8 +172,8 @@ func TestLockCommitsAreChecked(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
 	g.pull()
 	root, err := ReadRootKey(g.cfg.RootKeyFile, "")
 	if err != nil {
@@ -202,7 +202,7 @@ func TestLockCommitsAreChecked(t *testing.T) {
 		git(t, g.work, "reset", "-q", "--hard", withSignature(t, g.work, c.sign))
 		g.push("-f", "main")
 		t.Log(c.name)
-		g.untrusted(c.says)
+		g.mustDistrust(c.says)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestManyUnsignedCommits(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	published := g.good().Published
+	published := g.mustPass().Published
 	tip := hash(published)
 	var err error
 	for range maxSkippedCommits + 1 {
@@ -226,7 +226,7 @@ func TestManyUnsignedCommits(t *testing.T) {
 	if _, skipped, err := NewestPublished(g.publish, "demo", signers, tip, gitrepo.Hash{}); !errors.Is(err, ErrNotPublished) || len(skipped) != maxSkippedCommits+1 {
 		t.Errorf("%d commits, %v", len(skipped), err)
 	}
-	g.good()
+	g.mustPass()
 	if diff := git(t, g.repo, "diff", "--raw", published, DefaultPublishBranch); diff != "" {
 		t.Errorf("the branch was not repaired:\n%s", diff)
 	}

@@ -18,7 +18,7 @@ func TestPublishes(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		g := newTestEnv(t, bare)
 		source := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-		out := g.good()
+		out := g.mustPass()
 		if !out.Changed || out.Published != g.published() {
 			t.Fatalf("bare %v: outcome %+v, published %s", bare, out, g.published())
 		}
@@ -33,13 +33,13 @@ func TestPublishes(t *testing.T) {
 				t.Errorf("message lacks %q:\n%s", want, message)
 			}
 		}
-		if same := g.good(); same.Changed || same.Published != out.Published {
+		if same := g.mustPass(); same.Changed || same.Published != out.Published {
 			t.Errorf("bare %v: a second pass: %+v", bare, same)
 		}
 		if !bare && out.Source.Commit != source {
 			t.Errorf("source %s, want %s", out.Source.Commit, source)
 		}
-		if again := g.another(); onlyOutcome(t, again).Changed {
+		if again := g.newReconciler(); onlyOutcome(t, again).Changed {
 			t.Errorf("bare %v: a new process published again", bare)
 		}
 		git(t, g.repo, "fsck", "--strict")
@@ -59,9 +59,9 @@ func TestCommentChangesNothing(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	first := g.good()
+	first := g.mustPass()
 	source := g.commit(TopologyFile, "# a comment\n"+topologyOf("g1", "g2"))
-	second := g.good()
+	second := g.mustPass()
 	if second.Changed || second.Published != first.Published || second.Source.Commit != source {
 		t.Errorf("outcome %+v", second)
 	}
@@ -73,7 +73,7 @@ func TestCommentChangesNothing(t *testing.T) {
 func TestTwoReconcilers(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
-	other := g.another()
+	other := g.newReconciler()
 	names := []string{"g1", "g2"}
 	for range 4 {
 		names = append(names, "n"+string(rune('a'+len(names))))
@@ -112,9 +112,9 @@ func TestBranchMovedWhilePublishing(t *testing.T) {
 		}
 	})
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	out := g.good()
+	out := g.mustPass()
 	if !moved || !out.Changed {
 		t.Fatalf("moved %v, outcome %+v", moved, out)
 	}
@@ -151,7 +151,7 @@ func TestOtherRepositoryAndFolder(t *testing.T) {
 		c.Publish.URL, c.PublishBranch, c.Path = target, "main", "net/prod"
 	})
 	g.commit("net/prod/"+TopologyFile, topologyOf("g1", "g2"))
-	out := g.good()
+	out := g.mustPass()
 	if have := git(t, target, "rev-parse", "main"); have != out.Published {
 		t.Errorf("published %s, want %s", have, out.Published)
 	}
@@ -182,9 +182,9 @@ func TestPublishedPatch(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	userCommit(g, "clusters/g2/patches/mine.yaml")
-	g.good()
+	g.mustPass()
 	if tree := git(t, g.repo, "ls-tree", "-r", "--name-only", DefaultPublishBranch); strings.Contains(tree, "mine.yaml") {
 		t.Errorf("the patch is still there:\n%s", tree)
 	}
@@ -197,13 +197,13 @@ func TestForeignEditIsUndone(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	want := g.file(g.good().Published, "base/kustomization.yaml")
+	want := g.file(g.mustPass().Published, "base/kustomization.yaml")
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
 	git(t, clone, "rm", "-q", "base/kustomization.yaml")
 	git(t, clone, "commit", "-q", "-m", "oops")
 	git(t, clone, "push", "-q")
-	if out := g.good(); !out.Changed {
+	if out := g.mustPass(); !out.Changed {
 		t.Error("nothing was repaired")
 	}
 	if diff := cmp.Diff(want, g.file(DefaultPublishBranch, "base/kustomization.yaml")); diff != "" {

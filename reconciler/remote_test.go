@@ -62,8 +62,8 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// onHost returns a test environment whose source is a repository of the host.
-func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *testEnv {
+// newEnv returns a test environment whose source is a repository of the host.
+func (h *host) newEnv(t *testing.T, name string, alter ...func(*Config)) *testEnv {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
@@ -82,10 +82,10 @@ func (h *host) onHost(t *testing.T, name string, alter ...func(*Config)) *testEn
 func TestRemoteRepository(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	g := h.onHost(t, "set.git")
-	g.bad(ReasonNoBranch)
+	g := h.newEnv(t, "set.git")
+	g.mustFail(ReasonNoBranch)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	out := g.good()
+	out := g.mustPass()
 	if out.Published != g.published() || out.LockNotCommitted {
 		t.Fatalf("outcome %+v, published %s", out, g.published())
 	}
@@ -93,12 +93,12 @@ func TestRemoteRepository(t *testing.T) {
 
 	h.down.Store(true)
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	g.bad(ReasonFetch)
+	g.mustFail(ReasonFetch)
 	if s := g.Status(); s.Published != out.Published || !s.Ready {
 		t.Errorf("status %+v", s)
 	}
 	h.down.Store(false)
-	if next := g.good(); !next.Changed || next.Published != g.published() {
+	if next := g.mustPass(); !next.Changed || next.Published != g.published() {
 		t.Errorf("outcome %+v", next)
 	}
 	git(t, g.repo, "fsck", "--strict")
@@ -109,17 +109,17 @@ func TestRemoteRepository(t *testing.T) {
 func TestTokenIsRenewed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	g := h.onHost(t, "set.git")
+	g := h.newEnv(t, "set.git")
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	before := g.good()
+	before := g.mustPass()
 	g.pull()
 	h.token.Store("the-next-one")
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	g.bad(ReasonFetch)
+	g.mustFail(ReasonFetch)
 	if err := os.WriteFile(g.cfg.Source.Auth.PasswordFile, []byte("the-next-one\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := g.good(); out.Published == before.Published || out.Published != g.published() {
+	if out := g.mustPass(); out.Published == before.Published || out.Published != g.published() {
 		t.Errorf("outcome %+v", out)
 	}
 }
@@ -127,10 +127,10 @@ func TestTokenIsRenewed(t *testing.T) {
 func TestRemoteReconcilersMeet(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	g := h.onHost(t, "set.git")
-	other := g.another()
+	g := h.newEnv(t, "set.git")
+	other := g.newReconciler()
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 	if out := onlyOutcome(t, other); out.Changed || out.Published != g.published() {
 		t.Errorf("the second published again: %+v", out)
 	}
@@ -140,9 +140,9 @@ func TestRemoteReconcilersMeet(t *testing.T) {
 func TestReadOnlySource(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	g := h.onHost(t, "readonly.git", func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
+	g := h.newEnv(t, "readonly.git", func(c *Config) { c.Publish.URL = h.URL + "/set.git" })
 	source := g.commit(TopologyFile, topologyOf("g1", "g2"))
-	out := g.good()
+	out := g.mustPass()
 	if !out.LockNotCommitted || out.Source.Commit != source {
 		t.Errorf("outcome %+v", out)
 	}
@@ -162,8 +162,8 @@ func TestWrongLoginNeverShows(t *testing.T) {
 			c.Source.URL = strings.Replace(c.Source.URL, "://", "://me:"+wrong+"@", 1)
 		},
 	} {
-		g := h.onHost(t, "set.git", alter)
-		f := g.bad(ReasonFetch)
+		g := h.newEnv(t, "set.git", alter)
+		f := g.mustFail(ReasonFetch)
 		if strings.Contains(f.Error(), wrong) || strings.Contains(g.Status().Source.Repo, wrong) {
 			t.Errorf("%s: the password shows: %s", name, f.Error())
 		}
@@ -179,7 +179,7 @@ func BenchmarkCommitToPublished(b *testing.B) {
 		b.StopTimer()
 		g.commit(TopologyFile, sets[i%2])
 		b.StartTimer()
-		if !g.good().Changed {
+		if !g.mustPass().Changed {
 			b.Fatal("nothing was published")
 		}
 	}

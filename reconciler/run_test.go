@@ -23,14 +23,14 @@ func TestRunServesAndStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- g.Run(ctx, listener) }()
-	until(t, "the first failure", func() bool { return strings.Contains(get(t, base+"/readyz", 503), "no such branch") })
+	waitFor(t, "the first failure", func() bool { return strings.Contains(get(t, base+"/readyz", 503), "no such branch") })
 	get(t, base+"/healthz", 200)
 
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	until(t, "the commit published", func() bool { return g.Status().Ready })
+	waitFor(t, "the commit published", func() bool { return g.Status().Ready })
 	startedAt := time.Now()
 	want := g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	until(t, "the next commit published", func() bool { s := g.Status(); return s.Active.Commit == want })
+	waitFor(t, "the next commit published", func() bool { s := g.Status(); return s.Active.Commit == want })
 	t.Logf("commit to published, git commit included: %s", time.Since(startedAt))
 
 	var s Status
@@ -48,7 +48,7 @@ func TestRunServesAndStops(t *testing.T) {
 		}
 	}
 	g.commit(TopologyFile, "nonsense")
-	until(t, "the failure", func() bool { return strings.Contains(get(t, base+"/readyz", 200), "last good revision "+want) })
+	waitFor(t, "the failure", func() bool { return strings.Contains(get(t, base+"/readyz", 200), "last good revision "+want) })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -72,7 +72,7 @@ func get(t *testing.T, url string, code int) string {
 	return string(body)
 }
 
-func until(t *testing.T, what string, done func() bool) {
+func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !done() {

@@ -92,21 +92,21 @@ func (g *testEnv) write(name, content string) {
 	git(g.t, g.work, "add", name)
 }
 
-// untrusted checks that the next pass refuses the newest commit and publishes nothing.
-func (g *testEnv) untrusted(says string) {
+// mustDistrust checks that the next pass refuses the newest commit and publishes nothing.
+func (g *testEnv) mustDistrust(message string) {
 	g.t.Helper()
 	before := git(g.t, g.repo, "rev-parse", DefaultPublishBranch)
 	_, failure := g.Once(g.t.Context())
-	if failure == nil || failure.Reason != ReasonUntrusted || !strings.Contains(failure.Message, says) {
-		g.t.Fatalf("got %v, want %s with %q", failure, ReasonUntrusted, says)
+	if failure == nil || failure.Reason != ReasonUntrusted || !strings.Contains(failure.Message, message) {
+		g.t.Fatalf("got %v, want %s with %q", failure, ReasonUntrusted, message)
 	}
 	if after := git(g.t, g.repo, "rev-parse", DefaultPublishBranch); after != before {
 		g.t.Errorf("something was published")
 	}
 }
 
-// trusting returns a topology that requires signed commits.
-func trusting(clusters ...string) string {
+// signedTopology returns a topology that requires signed commits.
+func signedTopology(clusters ...string) string {
 	return strings.Replace(topologyOf(clusters...), "spec:\n", "spec:\n  trust: {commits: allowed_signers}\n", 1)
 }
 
@@ -117,13 +117,13 @@ func TestRefusedOnce(t *testing.T) {
 	var log bytes.Buffer
 	g := newTestEnv(t, true, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
 	g.pull()
-	g.commit(TopologyFile, trusting("g1", "g2", "g3"))
+	g.commit(TopologyFile, signedTopology("g1", "g2", "g3"))
 	head := g.sign(eve)
 	for range 3 {
-		g.untrusted("who is not in allowed_signers")
+		g.mustDistrust("who is not in allowed_signers")
 	}
 	if n := strings.Count(log.String(), "commit not published"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, &log)
@@ -141,8 +141,8 @@ func TestSignedCommits(t *testing.T) {
 	ann, bob, eve := newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "eve")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good() // the lock is committed by the reconciler
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass() // the lock is committed by the reconciler
 	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
 	first := git(t, g.work, "rev-parse", "HEAD")
 	back := func(to string) {
@@ -151,20 +151,20 @@ func TestSignedCommits(t *testing.T) {
 		g.push("-f", "main")
 	}
 
-	g.commit(TopologyFile, trusting("g1"))
-	g.untrusted("it has no signature")
+	g.commit(TopologyFile, signedTopology("g1"))
+	g.mustDistrust("it has no signature")
 	g.sign(eve)
-	g.untrusted("who is not in allowed_signers of the commit before")
+	g.mustDistrust("who is not in allowed_signers of the commit before")
 	g.write("allowed_signers", ann.line()+eve.line())
 	git(t, g.work, "commit", "-q", "-m", "let me in")
 	g.sign(eve)
-	g.untrusted("who is not in allowed_signers of the commit before")
+	g.mustDistrust("who is not in allowed_signers of the commit before")
 	// A signed commit on top of an unsigned one.
 	back(first)
-	g.commit(TopologyFile, trusting("g2", "g1"))
+	g.commit(TopologyFile, signedTopology("g2", "g1"))
 	g.commit("README", "text")
 	g.sign(ann)
-	g.untrusted("it has no signature")
+	g.mustDistrust("it has no signature")
 
 	// Ann adds Bob. Bob removes Ann and adds a cluster, whose addresses the reconciler commits.
 	// After that, Ann's commits are refused.
@@ -172,12 +172,12 @@ func TestSignedCommits(t *testing.T) {
 	g.write("allowed_signers", ann.line()+bob.line())
 	git(t, g.work, "commit", "-q", "-m", "let Bob in")
 	second := g.sign(ann)
-	g.good()
+	g.mustPass()
 	g.write("allowed_signers", "# only Bob\n"+bob.line())
-	g.write(TopologyFile, trusting("g1", "g2", "g3"))
+	g.write(TopologyFile, signedTopology("g1", "g2", "g3"))
 	git(t, g.work, "commit", "-q", "-m", "Bob alone")
 	g.sign(bob)
-	g.good()
+	g.mustPass()
 	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
 	if text := git(t, g.work, "log", "-1", "--format=%s"); text != "allocate addresses" {
 		t.Fatalf("the newest commit is %q, want the reconciler's", text)
@@ -185,16 +185,16 @@ func TestSignedCommits(t *testing.T) {
 	third := git(t, g.work, "rev-parse", "HEAD")
 	g.commit("README", "text")
 	g.sign(ann)
-	g.untrusted("who is not in allowed_signers of the commit before")
+	g.mustDistrust("who is not in allowed_signers of the commit before")
 
 	// The branch is reset to a commit at which Ann could sign, or to another history, without trust.
 	back(second)
-	g.untrusted("does not follow from")
+	g.mustDistrust("does not follow from")
 	git(t, g.work, "checkout", "-q", "--orphan", "other")
 	g.write(TopologyFile, topologyOf("g1"))
 	git(t, g.work, "commit", "-q", "-m", "fresh")
 	g.push("-f", "other:main")
-	g.untrusted("does not follow from")
+	g.mustDistrust("does not follow from")
 	git(t, g.work, "checkout", "-q", "main")
 
 	// The clusterset's own key signs only locks. A file without a usable key is refused.
@@ -211,10 +211,10 @@ func TestSignedCommits(t *testing.T) {
 	g.write(TopologyFile, topologyOf("g1", "g2", "g3"))
 	git(t, g.work, "commit", "-q", "-m", "no more")
 	g.sign(bob)
-	g.good()
+	g.mustPass()
 	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	g.good()
+	g.mustPass()
 }
 
 // TestAcceptCommit checks that an operator can accept a refused commit.
@@ -223,13 +223,13 @@ func TestAcceptCommit(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, false)
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
-	lost := g.commit(TopologyFile, trusting("g2", "g1"))
-	g.untrusted("--accept-commit " + lost)
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
+	lost := g.commit(TopologyFile, signedTopology("g2", "g1"))
+	g.mustDistrust("--accept-commit " + lost)
 	g.cfg.AcceptCommit = lost
-	g.Reconciler = g.another()
-	g.good()
+	g.Reconciler = g.newReconciler()
+	g.mustPass()
 }
 
 // TestSignaturesFirst checks that no file of a commit is read before its signature is verified.
@@ -238,28 +238,28 @@ func TestSignaturesFirst(t *testing.T) {
 	ann := newPerson(t, "ann")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
-	g.commit(TopologyFile, trusting("g1", "g2"))
-	g.good()
+	g.commit(TopologyFile, signedTopology("g1", "g2"))
+	g.mustPass()
 	g.pull()
 	for what, text := range map[string]string{
-		"a new cluster":      trusting("g1", "g2", "g3"),
+		"a new cluster":      signedTopology("g1", "g2", "g3"),
 		"an invalid file":    "clusters: [",
 		"a large file":       "#" + strings.Repeat("x", 33<<20) + "\n",
-		"another clusterset": strings.Replace(trusting("g1", "g2"), "name: demo", "name: other", 1),
+		"another clusterset": strings.Replace(signedTopology("g1", "g2"), "name: demo", "name: other", 1),
 	} {
 		good := git(t, g.work, "rev-parse", "HEAD")
 		g.commit(TopologyFile, text)
 		blob := git(t, g.repo, "rev-parse", "main:"+TopologyFile)
 		file := filepath.Join(g.repo, "objects", blob[:2], blob[2:])
-		rename(t, file, file+".away") // a read of the file is an error
+		moveFile(t, file, file+".away") // a read of the file is an error
 		t.Log(what)
-		g.untrusted("it has no signature")
-		rename(t, file+".away", file)
+		g.mustDistrust("it has no signature")
+		moveFile(t, file+".away", file)
 		git(t, g.work, "reset", "-q", "--hard", good)
 		g.push("-f", "main")
-		g.good()
+		g.mustPass()
 	}
 	g.commit(TopologyFile, "clusters: [")
 	g.sign(ann)
-	g.bad(ReasonInvalid)
+	g.mustFail(ReasonInvalid)
 }

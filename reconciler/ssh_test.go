@@ -110,8 +110,8 @@ func (h *sshHost) write(t *testing.T, name, text string) {
 	}
 }
 
-// with returns a test environment that logs in with a key.
-func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *testEnv {
+// newEnv returns a test environment that logs in with a key.
+func (h *sshHost) newEnv(t *testing.T, key string, alter ...func(*Config)) *testEnv {
 	t.Helper()
 	login := func(c *Config) {
 		c.Source.URL = h.url + "/set.git"
@@ -128,25 +128,25 @@ func (h *sshHost) with(t *testing.T, key string, alter ...func(*Config)) *testEn
 func TestDeployKeys(t *testing.T) {
 	t.Parallel()
 	h := newSSHHost(t)
-	g := h.with(t, "writes")
-	g.bad(ReasonNoBranch)
+	g := h.newEnv(t, "writes")
+	g.mustFail(ReasonNoBranch)
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
-	if out := g.good(); out.Published == "" || out.Published != g.published() {
+	if out := g.mustPass(); out.Published == "" || out.Published != g.published() {
 		t.Fatalf("outcome %+v, published %s", out, g.published())
 	}
 	g.pull()
 	sameRoot := func(c *Config) { c.RootKeyFile = g.cfg.RootKeyFile }
 
 	t.Run("a key with a passphrase", func(t *testing.T) {
-		if out := h.with(t, "locked", sameRoot, func(c *Config) {
+		if out := h.newEnv(t, "locked", sameRoot, func(c *Config) {
 			c.Source.Auth.SSHKeyPassword, c.Publish.Auth.SSHKeyPassword = "pass phrase", "pass phrase"
-		}).good(); out.Changed {
+		}).mustPass(); out.Changed {
 			t.Errorf("published again: %+v", out)
 		}
-		h.with(t, "locked", sameRoot).bad(ReasonFetch)
+		h.newEnv(t, "locked", sameRoot).mustFail(ReasonFetch)
 	})
 	t.Run("a stranger", func(t *testing.T) {
-		h.with(t, "stranger").bad(ReasonFetch)
+		h.newEnv(t, "stranger").mustFail(ReasonFetch)
 	})
 	t.Run("another host", func(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "known_hosts")
@@ -154,21 +154,21 @@ func TestDeployKeys(t *testing.T) {
 		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f := h.with(t, "writes", func(c *Config) { c.Source.Auth.SSHKnownHosts, c.Publish.Auth.SSHKnownHosts = other, other }).bad(ReasonFetch)
+		f := h.newEnv(t, "writes", func(c *Config) { c.Source.Auth.SSHKnownHosts, c.Publish.Auth.SSHKnownHosts = other, other }).mustFail(ReasonFetch)
 		if !strings.Contains(f.Error(), "key mismatch") {
 			t.Errorf("refused with %q", f)
 		}
 	})
 	t.Run("a key that only reads", func(t *testing.T) {
-		g := h.with(t, "reads", sameRoot)
+		g := h.newEnv(t, "reads", sameRoot)
 		git(t, g.work, "pull", "-q", g.repo, "main")
 		g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-		g.bad(ReasonPublish)
+		g.mustFail(ReasonPublish)
 		// One repository has the topology, a second one gets the published branch.
-		split := h.with(t, "reads", sameRoot, func(c *Config) {
+		split := h.newEnv(t, "reads", sameRoot, func(c *Config) {
 			c.Publish.URL, c.Publish.Auth.SSHKeyFile = h.url+"/rendered.git", filepath.Join(h.dir, "writes")
 		})
-		if out := split.good(); !out.LockNotCommitted {
+		if out := split.mustPass(); !out.LockNotCommitted {
 			t.Errorf("outcome %+v", out)
 		}
 	})

@@ -48,12 +48,12 @@ func TestNothingPublishedMoves(t *testing.T) {
 			dir := t.TempDir()
 			git(t, dir, "init", "-q", "--bare", "-b", "main")
 			for i := next.Add(1) - 1; i < count && !t.Failed(); i = next.Add(1) - 1 {
-				var s *story
+				var s *history
 				if (first+i)%60 == 0 {
 					whole := newTestEnv(t, true, func(c *Config) { c.AllowMassDelete = true })
-					s = newStory(t, whole.repo, first+i, whole)
+					s = newHistory(t, whole.repo, first+i, whole)
 				} else {
-					s = newStory(t, dir, first+i, nil)
+					s = newHistory(t, dir, first+i, nil)
 				}
 				s.run(10)
 				merges.Add(uint64(s.merges))
@@ -74,8 +74,8 @@ func TestNothingPublishedMoves(t *testing.T) {
 	})
 }
 
-// story is one random history.
-type story struct {
+// history is one random history.
+type history struct {
 	t        *testing.T
 	seed     uint64
 	r        *rand.Rand
@@ -110,7 +110,7 @@ type branch struct {
 	moved map[string]bool // by hawser allocate --move
 }
 
-func newStory(t *testing.T, dir string, seed uint64, whole *testEnv) *story {
+func newHistory(t *testing.T, dir string, seed uint64, whole *testEnv) *history {
 	t.Helper()
 	store, err := gitrepo.Open(gitrepo.Config{URL: dir, Named: true})
 	if err != nil {
@@ -124,7 +124,7 @@ func newStory(t *testing.T, dir string, seed uint64, whole *testEnv) *story {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(seed, 18))
-	s := &story{t: t, seed: seed, r: r, dir: dir, store: store, objects: objects, whole: whole,
+	s := &history{t: t, seed: seed, r: r, dir: dir, store: store, objects: objects, whole: whole,
 		pending: whole == nil && r.IntN(3) == 0, freed: map[string]bool{}, loaded: map[string]*schema.ClusterSet{}}
 	d := &draft{services: "243.0.0.0/27", tunnel: "241.0.0.0/27", pool: "242.0.0.0/19", egress: 2,
 		clusters: map[string]*draftCluster{}, exports: map[string]*draftExport{}}
@@ -140,15 +140,17 @@ func newStory(t *testing.T, dir string, seed uint64, whole *testEnv) *story {
 	return s
 }
 
-func (s *story) fail(format string, args ...any) {
+func (s *history) fail(format string, args ...any) {
 	s.t.Helper()
 	s.t.Fatalf("SEED=%d: %s\n%s\npublished:\n%s\nmain:\n%s\n%s", s.seed, fmt.Sprintf(format, args...),
 		strings.Join(s.log, "\n"), s.lock, s.main.topology, s.main.lock)
 }
 
-func (s *story) logf(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
+func (s *history) logf(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf(format, args...))
+}
 
-func (s *story) run(steps int) {
+func (s *history) run(steps int) {
 	for range steps {
 		switch n := s.r.IntN(10); {
 		case len(s.branches) == 0 || n < 4 && len(s.branches) < 6:
@@ -165,7 +167,7 @@ func (s *story) run(steps int) {
 }
 
 // load returns a topology, nil if it has errors.
-func (s *story) load(topology string) *schema.ClusterSet {
+func (s *history) load(topology string) *schema.ClusterSet {
 	set, known := s.loaded[topology]
 	if !known {
 		var list diag.List
@@ -178,7 +180,7 @@ func (s *story) load(topology string) *schema.ClusterSet {
 }
 
 // write makes a commit of both files.
-func (s *story) write(parent gitrepo.Hash, topology, lock string) gitrepo.Hash {
+func (s *history) write(parent gitrepo.Hash, topology, lock string) gitrepo.Hash {
 	files := map[string][]byte{TopologyFile: []byte(topology), LockFile: []byte(lock)}
 	commit, err := s.store.Write(gitrepo.Commit{Parent: parent, Files: files,
 		Name: "t", Email: "t@t", When: time.Unix(1, 0), Message: "x"})
@@ -188,11 +190,11 @@ func (s *story) write(parent gitrepo.Hash, topology, lock string) gitrepo.Hash {
 	return commit
 }
 
-func (s *story) commitMain(topology, lock string) {
+func (s *history) commitMain(topology, lock string) {
 	s.main = version{commit: s.write(s.main.commit, topology, lock), topology: topology, lock: lock}
 }
 
-func (s *story) startBranch() *branch {
+func (s *history) startBranch() *branch {
 	b := &branch{version: s.main, base: s.main, seen: s.lock, freed: map[string]bool{}, moved: map[string]bool{}}
 	s.logf("branch from %s", short(s.main.commit.String()))
 	s.edit(b)
@@ -200,7 +202,7 @@ func (s *story) startBranch() *branch {
 }
 
 // edit changes the topology of a branch, and mostly its lock.
-func (s *story) edit(b *branch) {
+func (s *history) edit(b *branch) {
 	set := s.load(b.topology)
 	if set == nil {
 		s.fail("a branch holds a bad topology")
@@ -241,7 +243,7 @@ func (s *story) edit(b *branch) {
 }
 
 // allocate is hawser allocate.
-func (s *story) allocate(topology, lock, published string) (string, bool) {
+func (s *history) allocate(topology, lock, published string) (string, bool) {
 	set := s.load(topology)
 	if set == nil {
 		return "", false
@@ -261,7 +263,7 @@ func (s *story) allocate(topology, lock, published string) (string, bool) {
 
 // gc is hawser allocate --gc. Once the branch is merged, the removed addresses may be assigned
 // again.
-func (s *story) gc(b *branch, topology, lock, published string) string {
+func (s *history) gc(b *branch, topology, lock, published string) string {
 	before, ok := s.allocate(topology, lock, published)
 	if !ok {
 		return lock
@@ -292,7 +294,7 @@ func (s *story) gc(b *branch, topology, lock, published string) string {
 }
 
 // move is hawser allocate --move of a line of the lock.
-func (s *story) move(b *branch, topology, lock, published string) string {
+func (s *history) move(b *branch, topology, lock, published string) string {
 	before, ok := s.allocate(topology, lock, published)
 	if !ok {
 		return lock
@@ -334,7 +336,7 @@ func spoil(lock string, r *rand.Rand) string {
 }
 
 // mergeOne merges a branch into main and publishes that.
-func (s *story) mergeOne() {
+func (s *history) mergeOne() {
 	i := s.r.IntN(len(s.branches))
 	b := s.branches[i]
 	s.branches = slices.Delete(s.branches, i, i+1)
@@ -376,7 +378,7 @@ func (s *story) mergeOne() {
 }
 
 // merge merges a branch with git. A file with conflicts gets the content of one side.
-func (s *story) merge(b *branch) (topology, lock string, clean bool) {
+func (s *history) merge(b *branch) (topology, lock string, clean bool) {
 	cmd := exec.Command("git", "--git-dir", s.dir, "merge-tree", "--write-tree", "--name-only", "--no-messages",
 		s.main.commit.String(), b.commit.String())
 	out, err := cmd.Output()
@@ -407,7 +409,7 @@ func (s *story) merge(b *branch) (topology, lock string, clean bool) {
 }
 
 // publish publishes main as the reconciler does. It reports whether the commit is accepted.
-func (s *story) publish() bool {
+func (s *history) publish() bool {
 	if s.whole != nil {
 		return s.publishWhole()
 	}
@@ -434,7 +436,7 @@ func (s *story) publish() bool {
 }
 
 // publishWhole publishes main with a whole reconciler.
-func (s *story) publishWhole() bool {
+func (s *history) publishWhole() bool {
 	git(s.t, s.dir, "update-ref", "refs/heads/main", s.main.commit.String())
 	_, failure := s.whole.Once(s.t.Context())
 	if failure != nil {
@@ -477,7 +479,7 @@ func readFacts(lock string) facts {
 }
 
 // check compares the next lock with the published one. It is independent of the merge of locks.
-func (s *story) check(set *schema.ClusterSet, lock string) {
+func (s *history) check(set *schema.ClusterSet, lock string) {
 	now := readFacts(lock)
 	blocks := map[string]netip.Prefix{}
 	for i := range set.Spec.Clusters {
@@ -546,7 +548,7 @@ func (s *story) check(set *schema.ClusterSet, lock string) {
 }
 
 // apart checks that no address has two holders.
-func (s *story) apart(now facts) {
+func (s *history) apart(now facts) {
 	owner := map[string]string{}
 	type part struct {
 		prefix  netip.Prefix
