@@ -198,7 +198,7 @@ func (a *assessment) agents() {
 		if at < 0 {
 			text += ", and has not reported"
 		} else if _, silent := s.Silent(&s.Nodes[at]); silent {
-			text += ", but its last report says ready: it hangs or is starting"
+			text += ", but its last report says ready: it hangs, is starting or cannot write its HawserNode"
 		} else {
 			continue
 		}

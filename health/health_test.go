@@ -82,7 +82,7 @@ func TestAssess(t *testing.T) {
 			c1.Running = 1
 			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
 		}, false, true, []string{
-			"c1/c1n2: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, but its last report says ready: it hangs or is starting; " +
+			"c1/c1n2: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, but its last report says ready: it hangs, is starting or cannot write its HawserNode; " +
 				"next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
 		}},
 		{"frozen agent with problems in its old report", func(c1, _ *health.State) {
@@ -90,7 +90,7 @@ func TestAssess(t *testing.T) {
 			c1.Nodes[0].Problems = []status.Problem{{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
 			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n1", Reason: "since 2026-11-28T07:00:00Z"}}
 		}, false, true, []string{
-			"c1/c1n1: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, but its last report says ready: it hangs or is starting; " +
+			"c1/c1n1: the agent has failed the kubelet's readiness probe since 2026-11-28T07:00:00Z, but its last report says ready: it hangs, is starting or cannot write its HawserNode; " +
 				"next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
 		}},
 		{"agent that has never reported", func(c1, _ *health.State) {

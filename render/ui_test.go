@@ -75,7 +75,7 @@ func TestPageIsServed(t *testing.T) {
 	}
 }
 
-// TestPageIsConfined: the page's account may only read HawserNodes, and its pod satisfies the Pod
+// TestPageIsConfined: the page's account may only read HawserNodes and the pods of hawser-system, and its pod satisfies the Pod
 // Security Standard restricted.
 func TestPageIsConfined(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,8 @@ func TestPageIsConfined(t *testing.T) {
 			continue
 		}
 		object, ok := map[string]any{"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{}, "ServiceAccount": &corev1.ServiceAccount{},
-			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{}}[kind]
+			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}}[kind]
 		if !ok {
 			t.Errorf("%s is of the page", key)
 		} else if err := yaml.UnmarshalStrict([]byte(text), object); err != nil || !strings.Contains(text, "app.kubernetes.io/part-of: hawser") {
@@ -97,6 +98,14 @@ func TestPageIsConfined(t *testing.T) {
 	want := []rbacv1.PolicyRule{{APIGroups: []string{"hawser.dev"}, Resources: []string{"hawsernodes"}, Verbs: []string{"get", "list", "watch"}}}
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("rights (-want +have):\n%s", diff)
+	}
+	pods := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}}
+	if diff := cmp.Diff(pods, decoded[rbacv1.Role](t, objects, "Role hawser-system/hawser-ui").Rules); diff != "" {
+		t.Errorf("rights in hawser-system (-want +have):\n%s", diff)
+	}
+	inNamespace := decoded[rbacv1.RoleBinding](t, objects, "RoleBinding hawser-system/hawser-ui")
+	if len(inNamespace.Subjects) != 1 || inNamespace.Subjects[0].Name != "hawser-ui" || inNamespace.RoleRef.Kind != "Role" || inNamespace.RoleRef.Name != "hawser-ui" {
+		t.Errorf("%+v", inNamespace)
 	}
 	binding := decoded[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding hawser-ui")
 	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "hawser-ui" || binding.Subjects[0].Namespace != "hawser-system" || binding.RoleRef.Name != "hawser-ui" {

@@ -14,6 +14,25 @@ import (
 // faultTimeout bounds the time until a command names a fault, and until it reports the repair.
 const faultTimeout = 60 * time.Second
 
+// refuseReport denies changes of the HawserNode of one node.
+const refuseReport = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: refuse-report}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [hawser.dev], apiVersions: ["*"], resources: [hawsernodes/status], operations: [UPDATE]}
+  validations:
+  - {expression: "object.metadata.name != 'c2n2'"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: refuse-report}
+spec: {policyName: refuse-report, validationActions: [Deny]}
+`
+
 // TestStatusFaults injects the faults that new users made. hawser status must name the cause and the
 // next step of each in its first line, and report no problem after the repair.
 func TestStatusFaults(t *testing.T) {
@@ -67,6 +86,14 @@ func TestStatusFaults(t *testing.T) {
 			d.awaitBlock()
 			d.awaitResolution()
 		}, "the begin mark has no end mark after it", 1},
+		// The last report says ready and is old: the API server refuses the new one.
+		{"report refused", func(t *testing.T) {
+			s.apply(t, "c2", refuseReport)
+			s.change(t, "policy: local-first", "policy: spread")
+		}, func(t *testing.T) {
+			s.kubectl(t, "c2", "delete", "validatingadmissionpolicy/refuse-report", "validatingadmissionpolicybinding/refuse-report")
+			s.reset(t)
+		}, "c2/c2n2: the agent has failed the kubelet's readiness probe since", 1},
 		{"image", func(t *testing.T) {
 			s.kubectl(t, "c1", "-n", "hawser-system", "set", "image", "daemonset/hawser-agent", "agent=hawser.dev/hawser-agent:v9.9.9")
 		}, s.reset, "hawser-agent:v9.9.9", 1},

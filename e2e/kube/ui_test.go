@@ -20,6 +20,7 @@ import (
 
 	"hawser.dev/hawser/internal/ociimage"
 	"hawser.dev/hawser/view/clustermap"
+	"hawser.dev/hawser/view/ui"
 )
 
 // TestPage tests that hawser ui queries the agents in the pods of clusters, and that its map shows the
@@ -88,8 +89,9 @@ func TestPage(t *testing.T) {
 }
 
 // TestPageInCluster tests ui: {}, with which each cluster serves the page. Through its Service the page
-// shows the link up, and down while the other gateway's agent is frozen. It rejects requests without the
-// token or with another host name. Its account may read only HawserNodes.
+// shows the link up, and down while the other gateway's agent is frozen. A frozen agent of the same
+// cluster is in its headline. It rejects requests without the token or with another host name. Its
+// account may read only HawserNodes and the pods of hawser-system.
 func TestPageInCluster(t *testing.T) {
 	s := needClusterset(t, samePrefixes)
 	s.kubelab(t, "import", s.pageImage(t))
@@ -97,7 +99,7 @@ func TestPageInCluster(t *testing.T) {
 		s.reset(t)
 		for _, c := range s.clusters { // kubectl apply -k removes nothing
 			s.kubectl(t, c, "-n", "hawser-system", "delete", "--ignore-not-found", "deployment/hawser-ui", "service/hawser-ui", "serviceaccount/hawser-ui",
-				"clusterrole/hawser-ui", "clusterrolebinding/hawser-ui")
+				"clusterrole/hawser-ui", "clusterrolebinding/hawser-ui", "role/hawser-ui", "rolebinding/hawser-ui")
 		}
 	})
 	start := time.Now()
@@ -134,7 +136,11 @@ func TestPageInCluster(t *testing.T) {
 		{true, []string{"get", "hawsernodes", "c1n1"}},
 		{false, []string{"get", "secrets", "-n", "hawser-system"}},
 		{false, []string{"get", "configmaps", "-n", "hawser-system"}},
+		{true, []string{"get", "pods", "-n", "hawser-system"}},
 		{false, []string{"get", "pods", "-A"}},
+		{false, []string{"get", "pods", "-n", "sample"}},
+		{false, []string{"delete", "pods", "-n", "hawser-system", "--all"}},
+		{false, []string{"logs", "-n", "hawser-system", "deployment/hawser-ui"}},
 		{false, []string{"get", "nodes"}},
 		{false, []string{"get", "services", "-A"}},
 		{false, []string{"delete", "hawsernode", "c1n1"}},
@@ -153,6 +159,16 @@ func TestPageInCluster(t *testing.T) {
 	t.Logf("figure: from a frozen agent to the page with the link down: %.1f s", time.Since(start).Seconds())
 	resume()
 	page.awaitLinkState(t, "up")
+
+	// The last report of a frozen agent says ready.
+	start = time.Now()
+	resume = s.freezeAgent(t, "c1n2")
+	page.awaitHead(t, func(p ui.Problem) bool {
+		return p.Node == "c1n2" && p.Text == "does not answer" && strings.Contains(p.Consequence, "readiness probe")
+	})
+	t.Logf("figure: from a frozen agent to the headline of its cluster's page: %.1f s", time.Since(start).Seconds())
+	resume()
+	page.awaitHead(t, nil)
 }
 
 // pageImage writes the image of the tree's hawser, as a release has it.
@@ -202,23 +218,46 @@ func (p clusterPage) curl(path string, args ...string) []string {
 	return inPod(p.cluster, "client", append([]string{"curl", "-s", "-m", "5", "http://hawser-ui.hawser-system.svc" + path}, args...)...)
 }
 
-// awaitLinkState waits until the page shows the link of the two clusters in a state. The page is updated only
-// while a client reads events.
+// awaitLinkState waits until the page shows the link of the two clusters in a state.
 func (p clusterPage) awaitLinkState(t *testing.T, state string) {
+	t.Helper()
+	p.await(t, func(event pageEvent) bool {
+		return len(event.Links) == 1 && event.Links[0].State == state && (state != "up" || event.Links[0].RTT > 0)
+	})
+}
+
+// awaitHead waits until a problem of the headline matches; with nil until there is no problem.
+func (p clusterPage) awaitHead(t *testing.T, match func(ui.Problem) bool) {
+	t.Helper()
+	p.await(t, func(event pageEvent) bool {
+		if match == nil {
+			return len(event.Problems) == 0
+		}
+		return slices.ContainsFunc(event.Problems, match)
+	})
+}
+
+// pageEvent is the whole state in an event of the page.
+type pageEvent struct {
+	Links    []clustermap.Link `json:"links"`
+	Problems []ui.Problem      `json:"problems"`
+}
+
+// await waits until the last event of three seconds matches. The page is updated only while a client
+// reads events.
+func (p clusterPage) await(t *testing.T, match func(pageEvent) bool) {
 	t.Helper()
 	watch := p.curl("/api/events", "-N", "-m", "3", "-H", "Authorization: Bearer "+p.token)
 	// curl ends after its time limit, with 28.
 	watch = slices.Insert(watch, slices.Index(watch, "--")+1, "sh", "-c", `"$@" || [ $? = 28 ]`, "sh")
 	p.eventually(t, func(out string) bool {
-		now := clustermap.Link{}
+		last, found := pageEvent{}, false
 		for line := range strings.Lines(out) {
-			var event struct {
-				Links []clustermap.Link `json:"links"`
-			}
+			var event pageEvent
 			if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &event) == nil && len(event.Links) == 1 {
-				now = event.Links[0]
+				last, found = event, true
 			}
 		}
-		return now.State == state && (state != "up" || now.RTT > 0)
+		return found && match(last)
 	}, watch...)
 }

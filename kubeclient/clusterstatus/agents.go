@@ -194,30 +194,49 @@ func agentPods(ctx context.Context, c *kubeclient.Client) (stopped, notReady []h
 		return nil, nil, unlessForbidden(err)
 	}
 	for i := range items {
-		var pod corev1.Pod
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(items[i].Object, &pod); err != nil {
-			continue
-		}
-		owner := metav1.GetControllerOf(&pod)
-		if owner == nil || owner.Kind != kubeclient.KindDaemonSet || pod.DeletionTimestamp != nil {
-			continue
-		}
-		entry := health.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: stoppedReason(&pod)}
-		if entry.Reason != "" {
-			stopped = append(stopped, entry)
-			continue
-		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionTrue {
-				entry.Reason = "since " + condition.LastTransitionTime.UTC().Format(time.RFC3339)
-				notReady = append(notReady, entry)
-			}
+		switch pod, ok := PodOf(&items[i]); {
+		case !ok:
+		case pod.Stopped:
+			stopped = append(stopped, pod.Pod)
+		case !pod.Ready:
+			notReady = append(notReady, pod.Pod)
 		}
 	}
 	byNode := func(a, b health.Pod) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) }
 	slices.SortFunc(stopped, byNode)
 	slices.SortFunc(notReady, byNode)
 	return stopped, notReady, nil
+}
+
+// AgentPod is the state of an agent's pod. Reason is empty if the pod is ready.
+type AgentPod struct {
+	health.Pod
+	Stopped bool // a container does not run
+	Ready   bool
+}
+
+// PodOf returns the state of an agent's pod. It reports false for pods that are terminating or not
+// of a DaemonSet.
+func PodOf(o *unstructured.Unstructured) (AgentPod, bool) {
+	var pod corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
+		return AgentPod{}, false
+	}
+	owner := metav1.GetControllerOf(&pod)
+	if owner == nil || owner.Kind != kubeclient.KindDaemonSet || pod.DeletionTimestamp != nil {
+		return AgentPod{}, false
+	}
+	out := AgentPod{Pod: health.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Reason: stoppedReason(&pod)}, Ready: true}
+	if out.Reason != "" {
+		out.Stopped, out.Ready = true, false
+		return out, true
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionTrue {
+			out.Ready, out.Reason = false, "since "+condition.LastTransitionTime.UTC().Format(time.RFC3339)
+		}
+	}
+	return out, true
 }
 
 // stoppedReason returns why a pod does not run; empty if all its containers run.

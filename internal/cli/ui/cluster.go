@@ -17,12 +17,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hawser.dev/hawser/health"
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/explainview"
 	"hawser.dev/hawser/internal/cli/topofile"
+	"hawser.dev/hawser/kubeclient/clusterstatus"
 	"hawser.dev/hawser/nodeagent/cluster/kube"
+	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 	"hawser.dev/hawser/nodeagent/input"
 	"hawser.dev/hawser/nodeagent/status"
 	"hawser.dev/hawser/render"
@@ -56,6 +60,9 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	log := slog.New(slog.NewTextHandler(env.Err, nil))
 	source := &clusterSource{
 		env: env, cluster: f.Clusters[0], nodes: kube.NewNodes(client),
+		pods: &listwatch.Cache[clusterstatus.AgentPod]{
+			Client: client.Dynamic, Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespace: render.Namespace, Convert: clusterstatus.PodOf,
+		},
 		mounted: input.OpenMounted(input.Config{Cluster: f.Clusters[0], FabricDir: f.page.fabric, Trust: f.page.trust, StateDir: f.page.state, Log: log}),
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
@@ -70,6 +77,7 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { source.mounted.Run(ctx); return nil })
 	group.Go(func() error { source.nodes.Run(ctx); return nil })
+	group.Go(func() error { source.pods.Run(ctx); return nil })
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	return group.Wait()
 }
@@ -117,12 +125,13 @@ func readToken(file string) (string, error) {
 }
 
 // clusterSource is the data source of a page inside a cluster. It sends no requests to agents: it
-// has the fabric, and the HawserNodes of the cluster.
+// has the fabric, the HawserNodes of the cluster and the state of the agents' pods.
 type clusterSource struct {
 	env     *cli.Env
 	cluster string
 	mounted *input.FabricWatcher
 	nodes   *kube.Nodes
+	pods    *listwatch.Cache[clusterstatus.AgentPod]
 
 	mu   sync.Mutex
 	read *ui.Clusterset // from the current fabric
@@ -147,30 +156,89 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	return s.read, err
 }
 
-// Agents returns the reports in the HawserNodes of the cluster.
+// Agents returns the reports in the HawserNodes of the cluster. If the API server does not return
+// them or the agents' pods, the error says why, and the reports may be old.
 func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
-	told, err := s.nodes.Current()
-	out := ui.Reports{HasAgents: true, From: "HawserNodes of " + s.cluster}
+	nodes, err := s.nodes.Current()
+	pods, synced := s.pods.Objects()
+	switch podErr := s.pods.Err(); {
+	case podErr != nil:
+		err = errors.Join(err, fmt.Errorf("read the pods of %s: %w", render.Namespace, podErr))
+	case !synced:
+		err = errors.Join(err, fmt.Errorf("not all pods of %s were read yet", render.Namespace))
+	}
 	set, _ := s.Clusterset(ctx) // the page shows its error
 	if set == nil {
-		return out, err
+		return ui.Reports{HasAgents: true, From: s.from()}, err
 	}
-	own := set.Fabric.Cluster(s.cluster)
-	heard := map[string]bool{}
-	for _, node := range slices.Sorted(maps.Keys(told)) {
-		if told[node].Cluster != s.cluster {
-			continue // of another clusterset, or outdated
+	return reportsOf(s.cluster, set.Fabric.Cluster(s.cluster), s.from(), nodes, pods, err), err
+}
+
+func (s *clusterSource) from() string { return "HawserNodes of " + s.cluster }
+
+// reportsOf returns the reports of a cluster's agents. A report is old if the pod of its agent is
+// missing, stopped or silent (health.State). With an error nodes and pods may be incomplete, so
+// missing ones are no problem.
+func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[string]kube.NodeStatus, pods []clusterstatus.AgentPod, err error) ui.Reports {
+	out := ui.Reports{HasAgents: true, From: from}
+	byNode := map[string]clusterstatus.AgentPod{}
+	for _, pod := range pods {
+		if known, found := byNode[pod.Node]; pod.Node != "" && (!found || !known.Ready) {
+			byNode[pod.Node] = pod
 		}
-		made := statusOf(node, told[node], own)
-		heard[made.Gateway] = true
-		out.Agents = append(out.Agents, made)
+	}
+	var all []status.Status
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
+		if nodes[node].Cluster == cluster { // not of another clusterset, or outdated
+			all = append(all, statusOf(node, nodes[node], own))
+		}
+	}
+	state := health.State{Cluster: cluster, Pods: int64(len(byNode))}
+	if states := health.StatesOf(all); len(states) > 0 {
+		state.Nodes = states[0].Nodes
+	}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		switch pod := byNode[node]; {
+		case pod.Stopped:
+			state.Stopped = append(state.Stopped, pod.Pod)
+		default:
+			state.Running++
+			if !pod.Ready {
+				state.NotReady = append(state.NotReady, pod.Pod)
+			}
+		}
+	}
+	reported := map[string]bool{} // gateways
+	for i := range all {
+		report := &all[i]
+		reported[report.Gateway] = true
+		pod, found := byNode[report.Node]
+		_, silent := state.Silent(&state.Nodes[i])
+		reason := ""
+		switch {
+		case !found && err == nil:
+			reason = "no pod of the agent is on this node"
+		case pod.Stopped:
+			reason = "pod " + pod.Name + " does not run"
+		case silent:
+			reason = "pod " + pod.Name + " is not ready"
+		}
+		if reason == "" {
+			out.Agents = append(out.Agents, *report)
+			continue
+		}
+		out.Old = append(out.Old, *report)
+		out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: cluster + "/" + report.Node, Cluster: cluster, Node: report.Node, Error: reason})
 	}
 	for i := 0; own != nil && err == nil && i < len(own.Gateways); i++ {
-		if g := &own.Gateways[i]; !heard[g.Name] {
-			out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: s.cluster + "/" + g.Name, Cluster: s.cluster, Node: g.Node, Error: "no HawserNode reports this gateway"})
+		if g := &own.Gateways[i]; !reported[g.Name] {
+			out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: cluster + "/" + g.Name, Cluster: cluster, Node: g.Node, Error: "no HawserNode reports this gateway"})
 		}
 	}
-	return out, err
+	if err == nil {
+		out.Problems = health.Assess([]health.State{state})
+	}
+	return out
 }
 
 // statusOf converts the status of a HawserNode to an agent's status. Missing fields stay empty.

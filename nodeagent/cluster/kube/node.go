@@ -156,8 +156,9 @@ type Reporter struct {
 	written    *NodeStatus
 	at         time.Time // of written
 
-	mu  sync.Mutex
-	err error // of the last write
+	mu       sync.Mutex
+	err      error // of the last write
+	outdated bool  // see Outdated
 }
 
 // NewReporter returns a Reporter. nodeStatus must be cheap.
@@ -188,9 +189,9 @@ func (r *Reporter) Run(ctx context.Context) {
 	reported := false
 	next, failed := min(firstInterval, r.interval), time.Duration(0)
 	for sleep(ctx, next) {
-		rules, err := r.once(ctx)
-		r.record(ctx, err)
-		reported = reported || rules && err == nil
+		rules, outdated, err := r.once(ctx)
+		r.record(ctx, outdated, err)
+		reported = reported || rules && !outdated
 		next = r.interval
 		if !reported {
 			next = min(firstInterval, r.interval)
@@ -218,13 +219,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // record stores the result of a write, and logs changes of it.
-func (r *Reporter) record(ctx context.Context, err error) {
+func (r *Reporter) record(ctx context.Context, outdated bool, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	r.mu.Lock()
 	was := r.err
-	r.err = err
+	r.err, r.outdated = err, outdated
 	r.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
@@ -241,16 +242,25 @@ func (r *Reporter) Err() error {
 	return r.err
 }
 
+// Outdated reports whether the HawserNode lacks the current status because the last read or write
+// of it failed.
+func (r *Reporter) Outdated() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outdated
+}
+
 // once writes the status if it changed. It reports whether the status has the rules of this boot,
-// or their removal.
-func (r *Reporter) once(ctx context.Context) (rules bool, err error) {
+// or their removal, and whether the HawserNode is outdated afterwards. An event that cannot be
+// written is an error only.
+func (r *Reporter) once(ctx context.Context) (rules, outdated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	want := r.nodeStatus()
 	if r.written == nil {
 		before, err := r.store.read(ctx)
 		if err != nil {
-			return false, err
+			return false, true, err
 		}
 		r.written = &before
 	}
@@ -274,16 +284,16 @@ func (r *Reporter) once(ctx context.Context) (rules bool, err error) {
 	}
 	if reduced := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, reduced) {
 		if now.Sub(r.at) < resyncInterval && !lost {
-			return rules, nil
+			return rules, false, nil
 		}
 		want = reduced // no change, but writes a deleted object again
 	}
 	before := *r.written
 	if err := r.store.write(ctx, want); err != nil {
-		return false, err
+		return false, true, err
 	}
 	r.written, r.at = &want, now
-	return rules, r.store.event(ctx, before, want)
+	return rules, false, r.store.event(ctx, before, want)
 }
 
 // fileReport is a HawserNode in a file.

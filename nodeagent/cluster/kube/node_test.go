@@ -129,6 +129,9 @@ func TestReporterResumes(t *testing.T) {
 	if text := r.Err().Error(); !strings.Contains(text, "read HawserNode n1") || !strings.Contains(text, "forbidden") {
 		t.Errorf("have %s", text)
 	}
+	if !r.Outdated() {
+		t.Error("an object that cannot be read is not outdated")
+	}
 	server.SetForbidden("hawsernodes", false)
 	condition := func() map[string]any {
 		list, _, _ := unstructured.NestedSlice(server.Get("hawsernodes", "n1").Object, "status", "conditions")
@@ -141,6 +144,14 @@ func TestReporterResumes(t *testing.T) {
 	if have := condition()["lastTransitionTime"]; have != "2026-01-02T03:04:05Z" {
 		t.Errorf("a condition that did not change has %v", have)
 	}
+	eventually(t, "a current object", func() bool { return !r.Outdated() })
+	server.SetForbidden("hawsernodes", true)
+	source.set(func(s *NodeStatus) { s.Fabric = "def" })
+	eventually(t, "an outdated object", r.Outdated)
+	server.SetForbidden("hawsernodes", false)
+	eventually(t, "the written object", func() bool {
+		return !r.Outdated() && field(server.Get("hawsernodes", "n1"), "status", "fabric") == "def"
+	})
 	source.set(func(s *NodeStatus) {
 		s.Conditions = []metav1.Condition{{Type: status.ConditionReady, Status: metav1.ConditionFalse, Reason: "Failed", Message: "no"}}
 	})

@@ -41,8 +41,8 @@ func (l *problemList) add(code, path, text string) {
 	l.all = append(l.all, l.catalog.New(l.config.Cluster, l.config.Node, code, path, text))
 }
 
-// unready returns the problems that make the node not ready. The readiness probe, the condition
-// Ready and hawser_ready follow from it.
+// unready returns the problems that make the node not ready. The condition Ready and hawser_ready
+// follow from it, and the readiness probe (Reporter.Ready).
 func (r *Reporter) unready(v round.Outcome) []status.Problem {
 	l := problemList{Reporter: r}
 	if v.Node == nil {

@@ -116,8 +116,11 @@ func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
 	return out
 }
 
-// Ready reports whether the node is in its desired state.
-func (r *Reporter) Ready() bool { return len(r.unready(r.config.Outcome())) == 0 }
+// Ready reports whether the node is in its desired state and its HawserNode is current. The
+// readiness probe follows from it, so a pod that is not ready may have an old report.
+func (r *Reporter) Ready() bool {
+	return len(r.unready(r.config.Outcome())) == 0 && (r.node == nil || !r.node.Outdated())
+}
 
 func (r *Reporter) dnsUnavailable(v round.Outcome) bool {
 	return !v.Input.Fabric.Decommission && r.config.DNSDown()
