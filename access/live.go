@@ -326,7 +326,7 @@ func (l *liveCheck) inside(cluster string) finding {
 	var outside []string // nodes
 	for _, s := range l.byCluster[cluster] {
 		for _, p := range s.Problems {
-			if p.Code == status.PodsOutside {
+			if p.Code == status.PodsOutsideCIDRs {
 				outside = append(outside, s.Node)
 			}
 		}

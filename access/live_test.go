@@ -140,7 +140,7 @@ func TestLive(t *testing.T) {
 			g2a.Problems = []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no", Next: "hawser show all"}}
 		})}, Unknown, maybe + "g2/g2-a: nft: no", "g2/g2-a: nft: no; next: hawser show all", ""},
 		"the API reports a problem of a cluster on the path": {AgentReports{Agents: fine, Problems: []health.Problem{
-			{Severity: health.Error, Code: "node-off", Cluster: "g2", Node: "g2-w", Text: "the node is NotReady"},
+			{Severity: health.Error, Code: "node-not-ready", Cluster: "g2", Node: "g2-w", Text: "the node is NotReady"},
 		}}, Delivered, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "g2/g2-w: the node is NotReady", ""},
 		"no backend, and the reason": {AgentReports{Agents: func() agents {
 			list := slices.Clone(unready)
@@ -152,10 +152,10 @@ func TestLive(t *testing.T) {
 			return list
 		}()}, NotDelivered, nothing + "no backend of shop/web is ready in g2: it is of type ExternalName", "", ""},
 		"pods outside of podCIDRs on a node": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) {
-			g1w.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
+			g1w.Problems = []status.Problem{{Code: status.PodsOutsideCIDRs, Text: "pods are outside"}}
 		})}, Unknown, maybe + "pods of g1 on g1-w are outside of its podCIDRs, and their packets are dropped", "g1/g1-w: pods are outside", ""},
 		"all pods outside of podCIDRs": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
-			g1a.Problems = []status.Problem{{Code: status.PodsOutside, Text: "pods are outside"}}
+			g1a.Problems = []status.Problem{{Code: status.PodsOutsideCIDRs, Text: "pods are outside"}}
 			g1w.Problems = g1a.Problems
 		})}, NotDelivered, nothing + "pods of g1 on g1-a, g1-w are outside of its podCIDRs, and their packets are dropped", "", ""},
 		"the export's address is on a network of a node": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) {

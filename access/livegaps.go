@@ -37,13 +37,13 @@ func (l *liveCheck) clusters() {
 			continue
 		}
 		switch p.Code {
-		case health.CodeUnreachable, health.CodeLinksDown, health.CodeDNS, status.DNSNotAnswered: // reported by the destinations
+		case health.CodeUnreachable, health.CodeLinksDown, health.CodeDNS, status.DNSNotServing: // reported by the destinations
 			continue
 		case health.CodeFabricsDiffer:
 			for _, name := range names {
 				l.addDoubt(name, p.Text)
 			}
-		case status.ChangesWaiting:
+		case status.ChangesBlocked:
 		default:
 			if catalog.Code(p.Code).Condition == status.ConditionReady {
 				l.addDoubt(p.Cluster, health.Problem{Cluster: p.Cluster, Node: p.Node, Text: p.Text}.String())

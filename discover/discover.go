@@ -290,7 +290,7 @@ func (d *analysis) dns() {
 	}
 	_, others, _ := corefile.SplitBlock(core)
 	if strings.Contains(others, "clusterset.local") || regexp.MustCompile(`(?m)^\s*multicluster\b`).MatchString(others) {
-		d.warn("domain-taken", "dns", "the Corefile of ConfigMap kube-system/coredns serves clusterset.local already",
+		d.warn("domain-conflict", "dns", "the Corefile of ConfigMap kube-system/coredns serves clusterset.local already",
 			"remove it there, choose another domain, or set dns: none")
 	}
 }

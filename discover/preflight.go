@@ -64,7 +64,7 @@ func Preflight(contextName string, o Objects, w Expected) diag.List {
 			"pod-cidrs-unknown", "pod-cidrs-guess", "pod-cidrs-conflict",
 			"service-cidrs-unknown", "service-cidrs-guess", "service-cidrs-conflict",
 			"gateways-unknown", "private-endpoints", "no-endpoints", "control-plane-gateways",
-			"dns-unknown", "domain-taken",
+			"dns-unknown", "domain-conflict",
 		}, f.Code)
 	})
 	if w.Cluster.DNS == fabric.DNSNone {
@@ -89,7 +89,7 @@ func (d *analysis) oldVersion() {
 		return
 	}
 	if minor, err := strconv.Atoi(found[1]); err != nil || minor < oldestMinor {
-		d.fail("version-old", "", "the cluster runs Kubernetes "+d.Cluster.Version,
+		d.fail("version-unsupported", "", "the cluster runs Kubernetes "+d.Cluster.Version,
 			fmt.Sprintf("upgrade it to 1.%d or later", oldestMinor))
 	}
 }
@@ -231,7 +231,7 @@ func (d *analysis) dnsDiffers(w Expected) {
 		_, others, _ := corefile.SplitBlock(served[name])
 		for _, domain := range w.Domains {
 			if regexp.MustCompile(`(?m)(^|[\s/])` + regexp.QuoteMeta(domain) + `\.?(:\d+)?([\s{]|$)`).MatchString(others) {
-				d.warn("domain-taken", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",
+				d.warn("domain-conflict", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",
 					"remove it there, choose another domain, or set dns: none")
 			}
 			if why := fabric.DomainConflict(domain, nil, corefile.ClusterDomains(others)...); why != "" {

@@ -41,7 +41,7 @@ func TestPreflight(t *testing.T) {
 	}{
 		"all well":         {want: ""},
 		"wider is well":    {change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.0.0.0/8") }, want: ""},
-		"an older version": {version: "v1.29.9-eks-1", want: "version-old*"},
+		"an older version": {version: "v1.29.9-eks-1", want: "version-unsupported*"},
 		"no version":       {version: "oops", want: "version-unknown"},
 		"other pods": {change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.7.0.0/16") },
 			want: "pod-cidrs-differ*"},
@@ -64,7 +64,7 @@ func TestPreflight(t *testing.T) {
 			c.ServiceCIDRs, c.Gateways[0].Node = cidrs("fd00:10:77::/112,10.77.0.0/16"), "n1"
 		}, want: "pod-cidrs-differ"},
 		"a domain is taken": {file: "antrea", change: func(c *schema.Cluster) { c.PodCIDRs = cidrs("10.30.0.0/16") },
-			want: "antrea-no-encap domain-taken"},
+			want: "antrea-no-encap domain-conflict"},
 		"taken, dns none": {file: "antrea", change: func(c *schema.Cluster) {
 			c.PodCIDRs, c.DNS = cidrs("10.30.0.0/16"),
 				"none"
@@ -82,7 +82,7 @@ func TestPreflight(t *testing.T) {
 		"google's own": {objects: []string{definition(crdGoogle)}, want: "gke-mcs"},
 		"taken in the cache": {file: "kubeadm-calico", objects: []string{cache("clusterset.local:53 {\n}")}, change: func(c *schema.Cluster) {
 			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"
-		}, want: "calico-ebpf domain-taken node-cidrs-unused"},
+		}, want: "calico-ebpf domain-conflict node-cidrs-unused"},
 		"a domain contains the cluster's": {file: "kubeadm-calico", objects: []string{
 			cache("x.clusterset.local:53 {\n forward . __PILLAR__CLUSTER__DNS__\n}")}, change: func(c *schema.Cluster) {
 			c.PodCIDRs, c.DNS = cidrs("192.168.0.0/16"), "node-local"

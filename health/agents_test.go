@@ -23,11 +23,11 @@ func TestAssessAgents(t *testing.T) {
 		{"not ready without a problem", func(_, worker, _ *status.Status) {
 			worker.Ready, worker.LastPass.Blocked = false, []string{"route waits"}
 		},
-			[]string{"node-not-ready c1/n2: the agent is not ready: route waits; next: hawser show all --cluster c1"}},
+			[]string{"agent-not-ready c1/n2: the agent is not ready: route waits; next: hawser show all --cluster c1"}},
 		{"a problem of one agent", func(_, worker, _ *status.Status) {
 			worker.Ready = false
-			worker.Problems = []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside", Next: "hawser discover"}}
-		}, []string{"pods-outside c1/n2: pods are outside; next: hawser discover"}},
+			worker.Problems = []status.Problem{{Code: status.PodsOutsideCIDRs, Severity: status.Error, Text: "pods are outside", Next: "hawser discover"}}
+		}, []string{"pods-outside-cidrs c1/n2: pods are outside; next: hawser discover"}},
 		{"a problem that all agents report", func(gateway, worker, _ *status.Status) {
 			gateway.Problems = []status.Problem{{Code: status.ServiceMissing, Severity: status.Error, Text: "no Service"}}
 			worker.Problems = gateway.Problems

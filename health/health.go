@@ -80,7 +80,7 @@ const confirmTime = time.Minute
 // Ranks of problems. A problem may cause problems of higher ranks.
 const (
 	rankUnreachable = iota
-	rankNodeOff
+	rankNode
 	rankAgent
 	rankInput
 	rankEndpoint
@@ -113,7 +113,7 @@ func Assess(states []State) []Problem {
 		}
 		a.exports()
 		for _, n := range s.Nodes {
-			if n.Off == "" && n.Fabric != "" && !slices.Contains(fabrics[n.Fabric], s.Cluster) {
+			if n.NodeNotReady == "" && n.Fabric != "" && !slices.Contains(fabrics[n.Fabric], s.Cluster) {
 				fabrics[n.Fabric] = append(fabrics[n.Fabric], s.Cluster)
 			}
 		}
@@ -170,18 +170,18 @@ func (a *assessment) agents() {
 	s := a.state
 	explained := int64(0)
 	for _, n := range s.Nodes {
-		if n.Off == "" {
+		if n.NodeNotReady == "" {
 			continue
 		}
 		explained++
-		what := "the node is " + n.Off
+		what := "the node is " + n.NodeNotReady
 		if n.Role != "" {
 			what += ", its agent (" + n.Role + ") does not run"
 		}
-		a.add(Problem{Severity: Error, Code: "node-off", Node: n.Name, Text: what, Next: a.kubectl("describe node %s", n.Name), rank: rankNodeOff})
+		a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: what, Next: a.kubectl("describe node %s", n.Name), rank: rankNode})
 	}
 	for _, p := range s.Stopped {
-		if slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node && n.Off != "" }) {
+		if slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node && n.NodeNotReady != "" }) {
 			continue
 		}
 		explained++
@@ -190,19 +190,19 @@ func (a *assessment) agents() {
 	}
 	for _, p := range s.NotReady {
 		at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node })
-		if at >= 0 && s.Nodes[at].Off != "" {
+		if at >= 0 && s.Nodes[at].NodeNotReady != "" {
 			continue
 		}
 		explained++
 		text := "the agent has failed the kubelet's readiness probe " + p.Reason
 		if at < 0 {
 			text += ", and has not reported"
-		} else if _, silent := s.Silent(&s.Nodes[at]); silent {
+		} else if _, unresponsive := s.Unresponsive(&s.Nodes[at]); unresponsive {
 			text += ", but its last report says ready: it hangs, is starting or cannot write its HawserNode"
 		} else {
 			continue
 		}
-		a.add(Problem{Severity: Error, Code: "agent-silent", Node: p.Node, Text: text, Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
+		a.add(Problem{Severity: Error, Code: "agent-unresponsive", Node: p.Node, Text: text, Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
 	}
 	if missing := s.Pods - s.Running; missing > explained {
 		a.add(Problem{Severity: Error, Code: "agents-missing", Text: fmt.Sprintf("%d of %d agents run", s.Running, s.Pods),
@@ -226,14 +226,14 @@ func (a *assessment) agents() {
 // hang, are old.
 func (a *assessment) nodes() {
 	for _, n := range a.state.Nodes {
-		if _, silent := a.state.Silent(&n); silent || n.Off != "" {
+		if _, unresponsive := a.state.Unresponsive(&n); unresponsive || n.NodeNotReady != "" {
 			continue
 		}
 		for _, p := range n.Problems {
 			a.ofAgent(n.Name, p)
 		}
 		if n.Ready != "True" && !slices.ContainsFunc(n.Problems, func(p status.Problem) bool { return p.Severity == status.Error }) {
-			a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Reason, "it reports no reason"),
+			a.add(Problem{Severity: Error, Code: "agent-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Reason, "it reports no reason"),
 				Next: "hawser show all --cluster " + a.state.Cluster, rank: rankInput})
 		}
 		if n.Drained {
@@ -308,7 +308,7 @@ func (a *assessment) endpoints(states []State) {
 		end, confirmed, severity := a.state.Cluster+"/"+g.Name, false, Unknown
 		for i := range states {
 			for _, n := range states[i].Nodes {
-				if since := n.UpSince[end]; n.Off == "" && !since.IsZero() && states[i].At.Sub(since) >= confirmTime {
+				if since := n.UpSince[end]; n.NodeNotReady == "" && !since.IsZero() && states[i].At.Sub(since) >= confirmTime {
 					severity = Warning
 				}
 				confirmed = confirmed || slices.ContainsFunc(n.Endpoints[end], func(at netip.Addr) bool { return slices.Contains(g.Endpoints, at) })

@@ -63,7 +63,7 @@ func TestAssess(t *testing.T) {
 	}{
 		{"no fault", func(_, _ *health.State) {}, true, true, nil},
 		{"gateway node off", func(c1, c2 *health.State) {
-			c2.Nodes[0].Off, c2.Running = "NotReady since 2026-11-27T10:41:12Z", 1
+			c2.Nodes[0].NodeNotReady, c2.Running = "NotReady since 2026-11-27T10:41:12Z", 1
 			c1.Nodes[0].Up, c1.Nodes[0].LinksDown = 0, []string{"c2/a", "c2/b"}
 		}, false, true, []string{
 			"c2/c2n1: the node is NotReady since 2026-11-27T10:41:12Z, its agent (gateway) does not run; next: kubectl --context c2-admin describe node c2n1",
@@ -106,7 +106,7 @@ func TestAssess(t *testing.T) {
 			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
 		}, false, true, []string{"c1/c1n2: route x: refused; next: hawser show all"}},
 		{"agent on a node that is off", func(c1, _ *health.State) {
-			c1.Running, c1.Nodes[1].Off = 1, "NotReady since 2026-11-28T07:00:00Z"
+			c1.Running, c1.Nodes[1].NodeNotReady = 1, "NotReady since 2026-11-28T07:00:00Z"
 			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n2", Reason: "since 2026-11-28T07:00:00Z"}}
 		}, false, true, []string{
 			"c1/c1n2: the node is NotReady since 2026-11-28T07:00:00Z, its agent (worker) does not run; next: kubectl --context c1-admin describe node c1n2",
@@ -119,9 +119,9 @@ func TestAssess(t *testing.T) {
 			c2.Nodes[0].Ready = "False"
 			c2.Nodes[0].Problems = []status.Problem{
 				{Code: status.ChangesFailed, Severity: status.Error, Text: "route x: refused", Next: "hawser show all"}, shared,
-				{Code: status.NoQuota, Severity: status.Info, Text: "no quota"},
+				{Code: status.QuotaUnsupported, Severity: status.Info, Text: "no quota"},
 			}
-			c2.Nodes[1].Problems = []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside", Next: "hawser discover"}, shared}
+			c2.Nodes[1].Problems = []status.Problem{{Code: status.PodsOutsideCIDRs, Severity: status.Error, Text: "pods are outside", Next: "hawser discover"}, shared}
 			c2.Exports[0].Conditions[1] = health.Condition{Type: "Ready", Status: "False", Reason: "Pending"}
 		}, false, true, []string{
 			"c2/c2n1: route x: refused; next: hawser show all",
@@ -134,7 +134,7 @@ func TestAssess(t *testing.T) {
 			c1.Nodes[0].Problems = []status.Problem{{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
 		}, false, true, []string{"c1/c1n1: full"}},
 		{"an information", func(c1, _ *health.State) {
-			c1.Nodes[0].Problems = []status.Problem{{Code: status.NoQuota, Severity: status.Info, Text: "no quota"}}
+			c1.Nodes[0].Problems = []status.Problem{{Code: status.QuotaUnsupported, Severity: status.Info, Text: "no quota"}}
 		}, true, true, []string{"c1/c1n1: no quota"}},
 		{"agent not ready", func(_, c2 *health.State) { c2.Nodes[1].Ready = "False" }, false, true, []string{
 			"c2/c2n2: the agent is not ready: it reports no reason; next: hawser show all --cluster c2",

@@ -34,12 +34,12 @@ type State struct {
 	DNSProblem string `json:"dnsProblem,omitempty"`
 }
 
-// Silent returns the pod of a node's agent if the agent fails the kubelet's readiness probe, but
-// its report says ready. The report is then old: the process hangs, or has just started. The node's
-// kubelet measures the time, so clocks of two machines are not compared.
-func (s *State) Silent(n *Node) (Pod, bool) {
+// Unresponsive returns the pod of a node's agent if the agent fails the kubelet's readiness probe,
+// but its report says ready. The report is then old: the process hangs, or has just started. The
+// node's kubelet measures the time, so clocks of two machines are not compared.
+func (s *State) Unresponsive(n *Node) (Pod, bool) {
 	i := slices.IndexFunc(s.NotReady, func(p Pod) bool { return p.Node == n.Name })
-	if i < 0 || n.Off != "" || n.Ready != "True" {
+	if i < 0 || n.NodeNotReady != "" || n.Ready != "True" {
 		return Pod{}, false
 	}
 	return s.NotReady[i], true
@@ -64,9 +64,9 @@ type Node struct {
 	Problems []status.Problem `json:"problems,omitempty"`
 	// Changed is when the agent's condition Ready changed last.
 	Changed time.Time `json:"changed,omitzero"`
-	// Off describes the Node object if it is not ready, such as "NotReady since 10:41:12Z". The
-	// report is then old. Empty = ready, or not readable.
-	Off string `json:"off,omitempty"`
+	// NodeNotReady describes the Node object if it is not ready, such as "NotReady since
+	// 10:41:12Z". The report is then old. Empty = ready, or not readable.
+	NodeNotReady string `json:"nodeNotReady,omitempty"`
 	// LinksDown are the remote gateways of links that are not up, as CLUSTER/GATEWAY. A known
 	// reason follows in parentheses.
 	LinksDown []string `json:"linksDown,omitempty"`

@@ -56,7 +56,7 @@ func read(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 		return err
 	}
 	for i := range s.Nodes {
-		s.Nodes[i].Off = objects[s.Nodes[i].Name].off
+		s.Nodes[i].NodeNotReady = objects[s.Nodes[i].Name].off
 	}
 	if s.Running < s.Pods || s.Outdated > 0 {
 		if s.Stopped, s.NotReady, err = agentPods(ctx, c); err != nil {

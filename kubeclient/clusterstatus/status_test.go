@@ -121,7 +121,7 @@ func TestStopped(t *testing.T) {
 	api.Objects[path]["status"] = map[string]any{"desiredNumberScheduled": int64(2), "updatedNumberScheduled": int64(1), "numberAvailable": int64(1), "observedGeneration": int64(9)}
 	api.Mu.Unlock()
 	s := clusterstatus.Read(t.Context(), c)
-	if s.Error != "" || len(s.Nodes) != 2 || s.Nodes[0].Off != "NotReady since 2026-11-27T10:41:12Z" || s.Nodes[1].Off != "" {
+	if s.Error != "" || len(s.Nodes) != 2 || s.Nodes[0].NodeNotReady != "NotReady since 2026-11-27T10:41:12Z" || s.Nodes[1].NodeNotReady != "" {
 		t.Errorf("nodes %+v, error %q", s.Nodes, s.Error)
 	}
 	if len(s.Stopped) != 1 || s.Stopped[0] != (health.Pod{Name: "hawser-agent-x", Node: "n2", Reason: "ErrImagePull hawser-agent:v9.9.9"}) || s.Outdated < 1 {

@@ -133,8 +133,8 @@ func declaredPortConflict(r *ResolvedExport) string {
 		clip(portsText(r.Ports)), strings.Join(clusters, ", in "), more)
 }
 
-// withImportTaken adds the reason ImportTaken to the condition.
-func (c Condition) withImportTaken(cluster string) Condition {
+// withImportConflict adds the reason ImportConflict to the condition.
+func (c Condition) withImportConflict(cluster string) Condition {
 	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by another controller. Traffic is not affected."
 	if c.Status != isTrue {
 		return Condition{Conflict, isTrue, reasonTaken, text}

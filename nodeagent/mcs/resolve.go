@@ -103,7 +103,7 @@ func Decide(w ClusterView) Decision {
 		r := &d.Services[i]
 		r.Absent = !w.exists(r.Namespace)
 		if r.ForeignImport = taken[r.ID()]; r.ForeignImport {
-			r.Clash = r.Clash.withImportTaken(own.Name)
+			r.Clash = r.Clash.withImportConflict(own.Name)
 		}
 	}
 	allocateVIPs(w, own, t, d.Services)

@@ -231,7 +231,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	if have := fmt.Sprint(one(t, s, "team-a", "db").IPs); have != "[243.0.128.9]" {
 		t.Errorf("it should have %s", have)
 	}
-	if have := condition(s.Exports[0].Conditions, "Conflict"); have.Status != "True" || have.Reason != "ImportTaken" {
+	if have := condition(s.Exports[0].Conditions, "Conflict"); have.Status != "True" || have.Reason != "ImportConflict" {
 		t.Errorf("the condition is %+v", have)
 	}
 	if have := condition(s.Exports[0].Conditions, "Ready"); have.Status != "True" {

@@ -28,7 +28,7 @@ const (
 	// refuses.
 	NotAllowed = "NotAllowed"
 	// reasonTaken is a reason of Hawser: KEP-1645 assumes a single implementation.
-	reasonTaken    = "ImportTaken"
+	reasonTaken    = "ImportConflict"
 	reasonExported = "Exported"
 	reasonReady    = "Ready"
 	reasonPending  = "Pending"

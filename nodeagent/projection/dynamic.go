@@ -93,7 +93,7 @@ func (v *builder) addTakenImports() {
 	}
 	for _, e := range v.exports {
 		if taken[e.ID()] && (e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name)) {
-			v.problem("serviceimports["+e.ID()+"]", status.ImportForeign, "another program writes ServiceImport "+e.ID()+
+			v.problem("serviceimports["+e.ID()+"]", status.ImportConflict, "another program writes ServiceImport "+e.ID()+
 				": stop it, or delete the ServiceImport if no program writes it; traffic continues")
 		}
 	}

@@ -190,7 +190,7 @@ func TestForeignImport(t *testing.T) {
 	_, problems := projection.Desired(in)
 	var have []string
 	for _, p := range problems {
-		if p.Code == status.ImportForeign {
+		if p.Code == status.ImportConflict {
 			have = append(have, p.Path)
 		}
 	}

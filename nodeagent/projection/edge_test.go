@@ -84,7 +84,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) {
 				in.Facts.Nodes[0].Addrs = append(in.Facts.Nodes[0].Addrs, addr("242.2.0.200"), addr("243.0.0.1"), addr("241.0.0.2"))
 			},
-			status.NodeAddress, nil, nil,
+			status.NodeAddressConflict, nil, nil,
 		},
 		{
 			"another node claims an address of a flat cluster", "g1/g1-w1",
@@ -92,7 +92,7 @@ func TestBadInputs(t *testing.T) {
 				flat(in, "g2", "10.9.0.0/16")
 				in.Facts.Nodes[0].Addrs = append(in.Facts.Nodes[0].Addrs, addr("10.9.3.4"))
 			},
-			status.NodeAddress,
+			status.NodeAddressConflict,
 			[]string{"remote4 10.9.0.0/16", "route 7300/10.9.0.0/16 type=unicast dev=hw-vx0 via=192.168.1.1 src=192.168.1.2"},
 			nil,
 		},
@@ -101,7 +101,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) {
 				in.Facts.Nodes = append(in.Facts.Nodes, model.Node{Name: "g1-w2", Addrs: []netip.Addr{addr("192.168.1.2"), addr("fd00::2")}})
 			},
-			status.NodeAddress,
+			status.NodeAddressConflict,
 			[]string{"nodes6 fd00::2", "self66 fd00::2 . fd00::2", "vxlan6 fd00::2 . 4803"},
 			[]string{
 				"nodes4 192.168.1.2", "self44 192.168.1.2", "neighbour hw-vx0/192.168.1.2", "node_marks4", "rule ipv4/33",
@@ -113,7 +113,7 @@ func TestBadInputs(t *testing.T) {
 			func(in *projection.Input) {
 				in.Facts.Nodes = append(in.Facts.Nodes, model.Node{Name: "g1-w2", Addrs: []netip.Addr{addr("192.168.1.1")}})
 			},
-			status.NodeAddress, nil, nil,
+			status.NodeAddressConflict, nil, nil,
 		},
 		{
 			"a node whose agent has no rules yet", "g1/g1-a",
@@ -121,7 +121,7 @@ func TestBadInputs(t *testing.T) {
 				in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 				in.Facts.Nodes[1].Unprotected = true
 			},
-			status.Unprotected, nil, []string{"nodes4 192.168.1.2", "self44 192.168.1.2"},
+			status.NodeUnprotected, nil, []string{"nodes4 192.168.1.2", "self44 192.168.1.2"},
 		},
 		{
 			"this node has no report yet", "g1/g1-a",

@@ -138,7 +138,7 @@ func (v *builder) addOwn() {
 			continue
 		}
 		if r := v.overlappingCluster(p); r != "" {
-			v.problem(origin+".podCIDRs", status.SourceNotKept, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
+			v.problem(origin+".podCIDRs", status.SourceTranslated, p.String()+" is used in "+r+" too, so its pods go out with egress addresses")
 			continue
 		}
 		v.elements.prefix(desired.SetKeepSource, p, netip.Prefix{}, origin+".podCIDRs")

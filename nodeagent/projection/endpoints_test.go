@@ -295,19 +295,19 @@ func TestPodsOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := w.inputs["c2/c2-a"]
-	if _, problems := projection.Desired(in); len(codes(problems, status.PodsOutside))+len(codes(problems, status.EndpointsOutside)) > 0 {
+	if _, problems := projection.Desired(in); len(codes(problems, status.PodsOutsideCIDRs))+len(codes(problems, status.EndpointsOutsideCIDRs)) > 0 {
 		t.Errorf("problems without pods outside: %+v", problems)
 	}
 	in.Facts.Nodes = slices.Clone(in.Facts.Nodes)
 	for i := range in.Facts.Nodes {
 		in.Facts.Nodes[i].PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.200.0.0/24")}
 	}
-	if _, problems := projection.Desired(in); len(codes(problems, status.PodsOutside)) > 0 {
+	if _, problems := projection.Desired(in); len(codes(problems, status.PodsOutsideCIDRs)) > 0 {
 		t.Errorf("Node.spec.podCIDRs alone: %+v", problems)
 	}
 	in.Local.PodRoutes = []netip.Prefix{netip.MustParsePrefix("10.200.0.7/32")}
 	_, problems := projection.Desired(in)
-	if out := codes(problems, status.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.0.7/32") || !strings.Contains(out[0], "podCIDRs") {
+	if out := codes(problems, status.PodsOutsideCIDRs); len(out) != 1 || !strings.Contains(out[0], "10.200.0.7/32") || !strings.Contains(out[0], "podCIDRs") {
 		t.Errorf("a route to a pod: %q", out)
 	}
 	in.Local.PodRoutes = nil
@@ -315,15 +315,15 @@ func TestPodsOutside(t *testing.T) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.200.1.9"), Pod: "web-1", Node: "c2-w1", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 	})
 	_, problems = projection.Desired(in)
-	if out := codes(problems, status.EndpointsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9 (web-1 on c2-w1)") {
+	if out := codes(problems, status.EndpointsOutsideCIDRs); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9 (web-1 on c2-w1)") {
 		t.Errorf("an endpoint on another node: %q", out)
 	}
-	if out := codes(problems, status.PodsOutside); len(out) != 0 {
+	if out := codes(problems, status.PodsOutsideCIDRs); len(out) != 0 {
 		t.Errorf("an endpoint on another node: %q", out)
 	}
 	in.Node = "c2-w1"
 	_, problems = projection.Desired(in)
-	if out := codes(problems, status.PodsOutside); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9") {
+	if out := codes(problems, status.PodsOutsideCIDRs); len(out) != 1 || !strings.Contains(out[0], "10.200.1.9") {
 		t.Errorf("an endpoint on this node: %q", out)
 	}
 }
@@ -367,7 +367,7 @@ func TestManyHosts(t *testing.T) {
 		t.Errorf("%d hosts are announced", n)
 	}
 	_, problems := projection.Desired(own)
-	if out := codes(problems, status.TooManyHosts); len(out) != 1 || !strings.Contains(out[0], "768 pods are ready") {
+	if out := codes(problems, status.TooManyHeadlessPods); len(out) != 1 || !strings.Contains(out[0], "768 pods are ready") {
 		t.Errorf("problems %q", out)
 	}
 	other := w.inputs["c1/c1-a"]

@@ -25,9 +25,9 @@ func TestNoIPv6(t *testing.T) {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
-		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == status.IPv6Off })
+		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == status.IPv6Disabled })
 		if reported != want {
-			t.Errorf("%s: ipv6-off is reported: %v, want %v", name, reported, want)
+			t.Errorf("%s: ipv6-disabled is reported: %v, want %v", name, reported, want)
 		}
 	}
 }

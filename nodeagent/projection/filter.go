@@ -70,7 +70,7 @@ func (v *builder) addNodes() {
 		}
 		// Only a node's own rules prevent its pods from sending VXLAN.
 		if v.refused[n.Name] {
-			v.problem(origin, status.Unprotected, "no VXLAN is accepted from node "+n.Name+
+			v.problem(origin, status.NodeUnprotected, "no VXLAN is accepted from node "+n.Name+
 				": no agent has reported there since the node booted that its rules are in place")
 			continue
 		}

@@ -222,7 +222,7 @@ func (v *builder) quota() int {
 		return 0
 	}
 	if v.in.Local.NoConnLimit {
-		v.problem("limits.connections", status.NoQuota, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
+		v.problem("limits.connections", status.QuotaUnsupported, "the kernel of this gateway counts no connections in nftables (CONFIG_NFT_CONNLIMIT), "+
 			"so a single pod can fill its connection table")
 		return 0
 	}

@@ -92,7 +92,7 @@ func TestEqualOrdinals(t *testing.T) {
 		t.Errorf("prefixes with %v", holders)
 	}
 	reported := slices.ContainsFunc(problems, func(p projection.Problem) bool {
-		return p.Code == status.OrdinalTwice && p.Path == "clusters[g2].gateways[g2-c]"
+		return p.Code == status.DuplicateOrdinal && p.Path == "clusters[g2].gateways[g2-c]"
 	})
 	if !reported {
 		t.Errorf("problem not reported: %v", problems)

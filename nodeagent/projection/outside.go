@@ -258,11 +258,11 @@ func (v *builder) addStray() {
 	const fix = ": put the prefix of the pods into podCIDRs, or give the pods addresses there"
 	has := "podCIDRs " + humanize.Join(v.own.PodCIDRs, ", ")
 	if len(here) > 0 {
-		v.problem(path, status.PodsOutside, "pods of node "+v.in.Node+" are outside of "+has+" ("+strings.Join(shorten(here), ", ")+
+		v.problem(path, status.PodsOutsideCIDRs, "pods of node "+v.in.Node+" are outside of "+has+" ("+strings.Join(shorten(here), ", ")+
 			"), so their packets to other clusters are dropped (unknown_source)"+fix)
 	}
 	if len(all) > 0 {
-		v.problem(path, status.EndpointsOutside, "endpoints of exports are outside of "+has+" ("+strings.Join(shorten(all), ", ")+
+		v.problem(path, status.EndpointsOutsideCIDRs, "endpoints of exports are outside of "+has+" ("+strings.Join(shorten(all), ", ")+
 			"), so these pods reach no other cluster, and none reaches them by name"+fix)
 	}
 }

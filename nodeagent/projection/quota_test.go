@@ -36,10 +36,10 @@ func TestQuota(t *testing.T) {
 			t.Errorf("%s: quota of %d connections, want %d", test.name, got, test.want)
 		}
 		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool {
-			return p.Code == status.NoQuota && p.Path == "limits.connections"
+			return p.Code == status.QuotaUnsupported && p.Path == "limits.connections"
 		})
 		if reported != test.reported {
-			t.Errorf("%s: no-quota is reported: %v, want %v", test.name, reported, test.reported)
+			t.Errorf("%s: quota-unsupported is reported: %v, want %v", test.name, reported, test.reported)
 		}
 	}
 }

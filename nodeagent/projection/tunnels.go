@@ -97,7 +97,7 @@ func (v *builder) addTunnels() {
 	for _, r := range v.remotes {
 		for i := range r.Gateways {
 			if g := &r.Gateways[i]; r.sharesOrdinal(g) {
-				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", status.OrdinalTwice, "ordinal "+strconv.Itoa(g.Ordinal)+
+				v.problem(clusterPath(r.Name)+".gateways["+g.Name+"]", status.DuplicateOrdinal, "ordinal "+strconv.Itoa(g.Ordinal)+
 					" also belongs to another gateway, so failover between them loses packets: run hawser allocate")
 			}
 		}

@@ -117,7 +117,7 @@ func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose 
 		if n.Name == v.in.Node {
 			v.node = &filtered
 		}
-		v.problem(clusterPath(v.own.Name), status.NodeAddress, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
+		v.problem(clusterPath(v.own.Name), status.NodeAddressConflict, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
 	}
 }
 
@@ -142,7 +142,7 @@ func (v *builder) refuseShared() {
 	for a, names := range claims {
 		if len(names) > 1 {
 			v.shared = append(v.shared, a)
-			v.problem(clusterPath(v.own.Name), status.NodeAddress, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
+			v.problem(clusterPath(v.own.Name), status.NodeAddressConflict, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
 				", so it is ignored for both: delete the Node that does not exist, or correct its --node-ip")
 		}
 	}
@@ -182,7 +182,7 @@ func (v *builder) families() {
 		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.own.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
-		v.problem(clusterPath(v.own.Name), status.IPv6Off, "the cluster has IPv6, which is switched off on node "+v.in.Node)
+		v.problem(clusterPath(v.own.Name), status.IPv6Disabled, "the cluster has IPv6, which is switched off on node "+v.in.Node)
 		v.v6 = false
 	}
 }

@@ -31,17 +31,17 @@ type Problem struct {
 // Codes of problems of the agent itself, of its inputs, and of the kernel.
 const (
 	NoFabric          = "no-fabric"           // the agent has had no fabric yet
-	FabricNotRead     = "fabric-not-read"     // the agent uses an older fabric, or none
-	KeysNotRead       = "keys-not-read"       // the agent uses older keys, or none
-	FactsNotRead      = "facts-not-read"      // the agent uses older facts, or none
+	FabricStale       = "fabric-stale"        // the agent uses an older fabric, or none
+	KeysStale         = "keys-stale"          // the agent uses older keys, or none
+	FactsStale        = "facts-stale"         // the agent uses older facts, or none
 	StateNotSaved     = "state-not-saved"     // the state folder cannot be written
 	ClusterUnknown    = "cluster-unknown"     // the fabric lacks this node's cluster
 	NodeUnknown       = "node-unknown"        // the facts lack a node
 	RoundOverdue      = "round-overdue"       // the agent hangs: no round completes
 	ChangesFailed     = "changes-failed"      // the kernel refuses changes
-	ChangesUndone     = "changes-undone"      // another program reverts changes again and again
-	ChangesWaiting    = "changes-waiting"     // changes wait for other objects
-	DNSNotAnswered    = "dns-not-answered"    // the agent cannot answer names
+	ChangesReverted   = "changes-reverted"    // another program reverts changes again and again
+	ChangesBlocked    = "changes-blocked"     // changes wait for other objects
+	DNSNotServing     = "dns-not-serving"     // the agent cannot answer names
 	DNSNotRemoved     = "dns-not-removed"     // the block in the cluster's DNS outlives a decommission
 	DNSNotConfigured  = "dns-not-configured"  // the block in the cluster's DNS cannot be written
 	ObjectsNotWritten = "objects-not-written" // objects of the cluster's API cannot be written
@@ -56,35 +56,35 @@ const (
 
 // Codes of problems of addresses and networks.
 const (
-	PodsOutside      = "pods-outside"       // pods of the node are in no prefix of podCIDRs
-	UnknownSource    = "unknown-source"     // packets were dropped within a minute: their source is in no prefix of podCIDRs
-	EndpointsOutside = "endpoints-outside"  // endpoints of exports are in no prefix of podCIDRs
-	ForeignRule      = "foreign-rule"       // a routing rule of another program matches packets for other clusters
-	ConnectedNetwork = "connected-network"  // the node is connected to a network with addresses of another cluster
-	ConnectedExport  = "connected-export"   // an export of another cluster has such an address
-	CoversNode       = "prefix-covers-node" // a prefix of another cluster contains an address of this node
-	NodeAddress      = "node-address"       // a node has an address of the clusterset, of another cluster or of another node
-	Unprotected      = "node-unprotected"   // a node whose agent has not reported its rules since the node booted
-	IPv6Off          = "ipv6-off"           // the cluster has IPv6, and the host has it off
-	NoFamily         = "no-common-family"   // another cluster has no address family of this cluster
-	NoNextHop        = "no-next-hop"        // a node has no address of the family that a route needs
-	MTUTooSmall      = "mtu-too-small"      // packets of IPv6 do not fit the underlay in one piece
-	MTUTooLarge      = "mtu-too-large"      // tunnel.mtu does not fit the underlay
-	SourceNotKept    = "source-not-kept"    // another cluster uses a prefix of a flat cluster, too
-	NodeNeedsVXLAN   = "node-needs-vxlan"   // nodeNetwork is direct, and packets to another node need VXLAN
-	NoQuota          = "no-quota"           // the gateway's kernel cannot count connections
+	PodsOutsideCIDRs      = "pods-outside-cidrs"      // pods of the node are in no prefix of podCIDRs
+	UnknownSource         = "unknown-source"          // packets were dropped within a minute: their source is in no prefix of podCIDRs
+	EndpointsOutsideCIDRs = "endpoints-outside-cidrs" // endpoints of exports are in no prefix of podCIDRs
+	ForeignRule           = "foreign-rule"            // a routing rule of another program matches packets for other clusters
+	ConnectedNetwork      = "connected-network"       // the node is connected to a network with addresses of another cluster
+	ConnectedExport       = "connected-export"        // an export of another cluster has such an address
+	CoversNode            = "prefix-covers-node"      // a prefix of another cluster contains an address of this node
+	NodeAddressConflict   = "node-address-conflict"   // a node has an address of the clusterset, of another cluster or of another node
+	NodeUnprotected       = "node-unprotected"        // a node whose agent has not reported its rules since the node booted
+	IPv6Disabled          = "ipv6-disabled"           // the cluster has IPv6, and the host has it off
+	NoFamily              = "no-common-family"        // another cluster has no address family of this cluster
+	NoNextHop             = "no-next-hop"             // a node has no address of the family that a route needs
+	MTUTooSmall           = "mtu-too-small"           // packets of IPv6 do not fit the underlay in one piece
+	MTUTooLarge           = "mtu-too-large"           // tunnel.mtu does not fit the underlay
+	SourceTranslated      = "source-translated"       // another cluster uses a prefix of a flat cluster, too
+	NodeNeedsVXLAN        = "node-needs-vxlan"        // nodeNetwork is direct, and packets to another node need VXLAN
+	QuotaUnsupported      = "quota-unsupported"       // the gateway's kernel cannot count connections
 )
 
 // Codes of problems of links.
 const (
-	NoPath          = "no-path"          // no link leads to another cluster
-	KeyMissing      = "key-missing"      // the gateway has no private key, so no tunnel
-	PeerKeyMissing  = "peer-key-missing" // a remote gateway has no public key
-	NoEndpoint      = "no-endpoint"      // a remote gateway has no known address, and its driver needs one
-	FamilyMissing   = "family-missing"   // two gateways have no common address family inside the tunnels
-	DriverUnknown   = "driver-unknown"   // this agent does not have the driver of a link
-	OrdinalTwice    = "ordinal-twice"    // two gateways of a cluster have the same ordinal
-	EndpointRefused = "endpoint-refused" // another cluster announces an endpoint that does not count
+	NoPath           = "no-path"           // no link leads to another cluster
+	KeyMissing       = "key-missing"       // the gateway has no private key, so no tunnel
+	PeerKeyMissing   = "peer-key-missing"  // a remote gateway has no public key
+	NoEndpoint       = "no-endpoint"       // a remote gateway has no known address, and its driver needs one
+	FamilyMissing    = "family-missing"    // two gateways have no common address family inside the tunnels
+	DriverUnknown    = "driver-unknown"    // this agent does not have the driver of a link
+	DuplicateOrdinal = "duplicate-ordinal" // two gateways of a cluster have the same ordinal
+	EndpointRefused  = "endpoint-refused"  // another cluster announces an endpoint that does not count
 )
 
 // Codes of problems of exports and egress rules.
@@ -97,10 +97,10 @@ const (
 	ExportInvalid          = "export-invalid"           // a ServiceExport does not count
 	ExportNotReady         = "export-not-ready"         // a ServiceExport has no address
 	ExportRefused          = "export-refused"           // another cluster makes an export that the topology reserves for others
-	ImportForeign          = "import-taken"             // another program writes a ServiceImport of Hawser
+	ImportConflict         = "import-conflict"          // another program writes a ServiceImport of Hawser
 	HeadlessNoAddr         = "headless-no-address"      // an endpoint of a headless export has no global address
 	TooManyEndpoints       = "too-many-endpoints"       // an export has more endpoints than slots
-	TooManyHosts           = "too-many-hosts"           // a headless export has more pods than other clusters learn
+	TooManyHeadlessPods    = "too-many-headless-pods"   // a headless export has more pods than other clusters learn
 	EgressNoMatch          = "egress-no-match"          // an egress rule matches no pod
 	EgressAmbiguous        = "egress-ambiguous"         // two egress rules match a pod
 )
@@ -143,18 +143,18 @@ func Codes() []Code {
 	)
 	return []Code{
 		{Name: NoFabric, Severity: Error, Condition: ConditionReady, Reason: "NoInputs", Next: NextDeliver},
-		{Name: FabricNotRead, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "hawser history, then correct the topology or run hawser rollback"},
-		{Name: KeysNotRead, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "compare recipient of CLUSTER in the topology with its Secret hawser-age-identity"},
-		{Name: FactsNotRead, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "hawser preflight"},
+		{Name: FabricStale, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "hawser history, then correct the topology or run hawser rollback"},
+		{Name: KeysStale, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "compare recipient of CLUSTER in the topology with its Secret hawser-age-identity"},
+		{Name: FactsStale, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: "hawser preflight"},
 		{Name: StateNotSaved, Severity: Error, Condition: ConditionCurrent, Reason: "LastGoodCopy", Next: node},
 		{Name: ClusterUnknown, Severity: Error, Next: "hawser show clusters"},
 		{Name: NodeUnknown, Severity: Error, Next: "kubectl get nodes -o wide"},
 		{Name: RoundOverdue, Severity: Error, Condition: ConditionReady, Reason: "RoundOverdue", Next: logs},
 		{Name: ChangesFailed, Severity: Error, Condition: ConditionReady, Reason: "Failed", Next: show},
-		{Name: ChangesUndone, Severity: Error, Condition: ConditionReady, Reason: "Failed", Next: show},
-		{Name: ChangesWaiting, Severity: Error, Condition: ConditionReady, Reason: "Waiting", Next: show},
-		{Name: DNSNotAnswered, Severity: Error, Condition: ConditionReady, Reason: "NamesNotAnswered", Next: logs},
-		{Name: DNSNotRemoved, Severity: Error, Condition: ConditionReady, Reason: "NamesNotRemoved", Next: logs},
+		{Name: ChangesReverted, Severity: Error, Condition: ConditionReady, Reason: "Failed", Next: show},
+		{Name: ChangesBlocked, Severity: Error, Condition: ConditionReady, Reason: "Blocked", Next: show},
+		{Name: DNSNotServing, Severity: Error, Condition: ConditionReady, Reason: "DNSNotServing", Next: logs},
+		{Name: DNSNotRemoved, Severity: Error, Condition: ConditionReady, Reason: "DNSNotRemoved", Next: logs},
 		{Name: DNSNotConfigured, Severity: Error, Shared: true, Next: "correct the block from hawser: begin to hawser: end in the Corefile of the cluster"},
 		{Name: ObjectsNotWritten, Severity: Error, Next: logs},
 		{Name: LeaseNotWritten, Severity: Error, Next: logs},
@@ -165,14 +165,14 @@ func Codes() []Code {
 		{Name: KeyMissing, Severity: Error, Next: "hawser keys epochs"},
 		{Name: PeerKeyMissing, Severity: Warning, Shared: true, Next: "hawser keys epochs"},
 		{Name: DriverUnknown, Severity: Error, Next: "hawser version, then hawser apply with a newer image"},
-		{Name: OrdinalTwice, Severity: Error, Shared: true, Next: "hawser validate"},
-		{Name: NodeAddress, Severity: Warning, Shared: true, Next: "kubectl get nodes -o wide"},
-		{Name: IPv6Off, Severity: Warning, Next: "sysctl net.ipv6.conf.all.disable_ipv6 on NODE"},
+		{Name: DuplicateOrdinal, Severity: Error, Shared: true, Next: "hawser validate"},
+		{Name: NodeAddressConflict, Severity: Warning, Shared: true, Next: "kubectl get nodes -o wide"},
+		{Name: IPv6Disabled, Severity: Warning, Next: "sysctl net.ipv6.conf.all.disable_ipv6 on NODE"},
 		{Name: CoversNode, Severity: Error, Next: "correct the CIDRs of the other cluster in the topology"},
 		{Name: ConnectedNetwork, Severity: Error, Next: "ip route on NODE"},
 		{Name: ConnectedExport, Severity: Error, Next: "ip route on NODE"},
 		{Name: ForeignRule, Severity: Error, Next: "ip rule on NODE"},
-		{Name: PodsOutside, Severity: Error, Next: "correct clusters[CLUSTER].podCIDRs in the topology, hawser discover shows them"},
+		{Name: PodsOutsideCIDRs, Severity: Error, Next: "correct clusters[CLUSTER].podCIDRs in the topology, hawser discover shows them"},
 		{Name: UnknownSource, Severity: Error, Next: packets},
 		{Name: NoNextHop, Severity: Warning, Next: "kubectl get nodes -o wide"},
 		{Name: NoEndpoint, Severity: Warning, Next: links},
@@ -182,24 +182,24 @@ func Codes() []Code {
 		{Name: MTUTooLarge, Severity: Warning, Next: "correct tunnel.mtu in the topology"},
 		{Name: ConntrackFull, Severity: Warning, Next: "conntrack -S on NODE"},
 		{Name: QuotaReached, Severity: Warning, Next: "conntrack -L on NODE"},
-		{Name: Unprotected, Severity: Info, Shared: true, Next: "kubectl -n hawser-system get pods -o wide"},
+		{Name: NodeUnprotected, Severity: Info, Shared: true, Next: "kubectl -n hawser-system get pods -o wide"},
 		{Name: NoPath, Severity: Info, Shared: true, Next: links},
 		{Name: NoFamily, Severity: Info, Shared: true},
 		{Name: MTUTooSmall, Severity: Info, Next: links},
-		{Name: SourceNotKept, Severity: Info, Shared: true},
-		{Name: NoQuota, Severity: Info},
+		{Name: SourceTranslated, Severity: Info, Shared: true},
+		{Name: QuotaUnsupported, Severity: Info},
 		{Name: ServiceMissing, Severity: Error, Shared: true, Next: service},
 		{Name: ServiceType, Severity: Error, Shared: true, Next: service},
 		{Name: PortMissing, Severity: Error, Shared: true, Next: service},
 		{Name: ExportInvalid, Severity: Error, Shared: true, Next: service},
 		{Name: ExportNotReady, Severity: Error, Shared: true, Next: service},
-		{Name: EndpointsOutside, Severity: Error, Shared: true, Next: "correct clusters[CLUSTER].podCIDRs in the topology, hawser discover shows them"},
+		{Name: EndpointsOutsideCIDRs, Severity: Error, Shared: true, Next: "correct clusters[CLUSTER].podCIDRs in the topology, hawser discover shows them"},
 		{Name: ExportRefused, Severity: Warning, Shared: true, Next: "hawser show exports"},
 		{Name: ExportWithoutEndpoints, Severity: Warning, Shared: true, Next: service},
 		{Name: HeadlessNoAddr, Severity: Warning, Shared: true, Next: "hawser show exports"},
 		{Name: TooManyEndpoints, Severity: Warning, Shared: true, Next: service},
-		{Name: TooManyHosts, Severity: Warning, Shared: true, Next: service},
-		{Name: ImportForeign, Severity: Warning, Shared: true, Next: "kubectl get serviceimports -A --show-managed-fields -o yaml"},
+		{Name: TooManyHeadlessPods, Severity: Warning, Shared: true, Next: service},
+		{Name: ImportConflict, Severity: Warning, Shared: true, Next: "kubectl get serviceimports -A --show-managed-fields -o yaml"},
 		{Name: EndpointUnsupported, Severity: Info, Shared: true},
 		{Name: EgressNoMatch, Severity: Info, Shared: true},
 		{Name: EgressAmbiguous, Severity: Info, Shared: true},

@@ -51,7 +51,7 @@ func TestSummarize(t *testing.T) {
 	t.Parallel()
 	c := status.NewCatalog()
 	problems := []status.Problem{
-		c.New("c1", "n1", status.NoQuota, "", "no quota"),
+		c.New("c1", "n1", status.QuotaUnsupported, "", "no quota"),
 		c.New("c1", "n1", status.ServiceMissing, "exports[a/a]", "no a"),
 		c.New("c1", "n1", status.ConntrackFull, "", "full"),
 		c.New("c1", "n1", status.ServiceMissing, "exports[a/b]", "no b"),
@@ -73,7 +73,7 @@ func TestSummarize(t *testing.T) {
 		"error unknown-source " + strings.Repeat("é", 40) + "; hawser diagnose",
 		"error service-missing no a; no b; no c; and 1 more; kubectl get services,endpointslices -A",
 		"warning conntrack-full full; conntrack -S on n1",
-		"info no-quota no quota; ",
+		"info quota-unsupported no quota; ",
 	}
 	if !slices.Equal(have, want) {
 		t.Errorf("have\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))

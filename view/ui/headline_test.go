@@ -72,7 +72,7 @@ func TestHeadline(t *testing.T) {
 		{"a gateway without a link whose agent answers", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2", "g3")}, []string{"error g3/a|no link of this gateway is up||"}},
 		{"a link is down between gateways with other links", Reports{HasAgents: true, Agents: cut}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
 		{"the API knows why an agent is silent", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")},
-			Problems: []health.Problem{{Severity: health.Error, Code: "node-off", Text: "the node is NotReady", Next: "kubectl", Cluster: "g3", Node: "g3-gw"}}},
+			Problems: []health.Problem{{Severity: health.Error, Code: "node-not-ready", Text: "the node is NotReady", Next: "kubectl", Cluster: "g3", Node: "g3-gw"}}},
 			[]string{"error g3/g3-gw|does not answer|the node is NotReady; gateway a is down|no answer; next: kubectl since 03:04"}},
 		{"the API reports a problem that no agent sees", Reports{HasAgents: true, Agents: mesh("", "g1", "g2", "g3"),
 			Problems: []health.Problem{{Severity: health.Error, Code: health.CodeDNS, Text: "no DNS block", Cluster: "g2"}}}, []string{"error g2||no DNS block|"}},

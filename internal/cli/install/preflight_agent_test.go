@@ -20,8 +20,8 @@ func TestPortsInUse(t *testing.T) {
 		gateway fabric.Gateway
 		want    string
 	}{
-		"another program":      {nil, fabric.Gateway{Node: "n1"}, "port-taken port-taken"},
-		"agent elsewhere":      {agent("n2"), fabric.Gateway{Node: "n1"}, "port-taken port-taken"},
+		"another program":      {nil, fabric.Gateway{Node: "n1"}, "port-in-use port-in-use"},
+		"agent elsewhere":      {agent("n2"), fabric.Gateway{Node: "n1"}, "port-in-use port-in-use"},
 		"agent of the node":    {agent("n1"), fabric.Gateway{Node: "n1"}, "ports-not-tested"},
 		"any node may have it": {agent("n2"), fabric.Gateway{NodeSelector: map[string]string{"a": "b"}}, "ports-not-tested"},
 	} {

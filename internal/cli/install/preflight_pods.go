@@ -235,7 +235,7 @@ func (p *probePod) findings(all []*probePod) diag.List {
 		add(diag.Error, "image-not-pulled", "name the image that is in your registry with spec.agent.image or --image, and let the node pull it",
 			"node %s cannot get the agent's image: %s", p.gateway.NodeText(), p.state.Reason)
 	case p.report == nil:
-		add(diag.Warning, "pod-not-run", "the ports of this gateway were not tested: find out why pods do not run on its node",
+		add(diag.Warning, "pod-not-started", "the ports of this gateway were not tested: find out why pods do not run on its node",
 			"no pod runs on node %s: %s", p.gateway.NodeText(), cmp.Or(p.state.Reason, "it printed nothing"))
 	}
 	if p.report == nil {
@@ -249,7 +249,7 @@ func (p *probePod) findings(all []*probePod) diag.List {
 				"an agent runs on node %s already and uses the ports, so they were not tested", p.gateway.NodeText())
 			return out
 		default:
-			add(diag.Warning, "port-taken", "stop the program that uses the port, or choose other ports with tunnel.port",
+			add(diag.Warning, "port-in-use", "stop the program that uses the port, or choose other ports with tunnel.port",
 				"another program uses UDP %d of node %s: %s", port.Port, p.gateway.NodeText(), port.Error)
 		}
 	}

@@ -216,10 +216,10 @@ func statusTables(states []health.State, wide bool) string {
 		for _, n := range s.Nodes {
 			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version}
 			problem := n.FirstProblem()
-			if n.Off != "" { // the report is old
-				row, problem = []string{s.Cluster, n.Name, row[2], "off", "", "", ""}, n.Off
-			} else if pod, silent := s.Silent(&n); silent {
-				row, problem = []string{s.Cluster, n.Name, row[2], "silent", "", "", ""}, "not ready "+pod.Reason
+			if n.NodeNotReady != "" { // the report is old
+				row, problem = []string{s.Cluster, n.Name, row[2], "Unknown", "", "", ""}, n.NodeNotReady
+			} else if pod, unresponsive := s.Unresponsive(&n); unresponsive {
+				row, problem = []string{s.Cluster, n.Name, row[2], "Unknown", "", "", ""}, "not ready "+pod.Reason
 			}
 			if wide {
 				row = append(row, problem, n.Reason)
@@ -255,7 +255,7 @@ func clusterRow(s health.State, wide bool) []string {
 	ready, exported, imported := 0, 0, 0
 	var fabrics []string
 	for _, n := range s.Nodes {
-		if _, silent := s.Silent(&n); silent || n.Off != "" {
+		if _, unresponsive := s.Unresponsive(&n); unresponsive || n.NodeNotReady != "" {
 			all += n.Links
 			continue
 		}
@@ -284,7 +284,7 @@ func clusterRow(s health.State, wide bool) []string {
 func nodeNetwork(nodes []health.Node) string {
 	var sum health.NodePaths
 	for _, n := range nodes {
-		if p := n.NodeNetwork; p != nil && n.Off == "" {
+		if p := n.NodeNetwork; p != nil && n.NodeNotReady == "" {
 			sum.Direct, sum.VXLAN, sum.Reason = sum.Direct+p.Direct, sum.VXLAN+p.VXLAN, cmp.Or(sum.Reason, p.Reason)
 		}
 	}

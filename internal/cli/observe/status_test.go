@@ -52,7 +52,7 @@ func TestBlocking(t *testing.T) {
 		{"rollout", func(s *health.State) { s.Outdated = 1 }, []string{"c1: 1 of 1 agents wait for the rollout of the newest DaemonSet; " +
 			"next: kubectl --context c1 -n hawser-system rollout status daemonset"}},
 		{"error and warning", func(s *health.State) {
-			s.Nodes[0].Problems = []status.Problem{{Code: status.PodsOutside, Severity: status.Error, Text: "pods are outside"},
+			s.Nodes[0].Problems = []status.Problem{{Code: status.PodsOutsideCIDRs, Severity: status.Error, Text: "pods are outside"},
 				{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
 		}, []string{"c1/n1: pods are outside"}},
 		{"links down", func(s *health.State) { s.Nodes[0].Up = 0 }, []string{"c1/n1: 0 of 1 links are up; next: hawser show connections --cluster c1"}},
@@ -73,7 +73,7 @@ func TestLaggingAgents(t *testing.T) {
 	t.Parallel()
 	g := waitTarget{digest: "f2", image: "agent:v2"}
 	node := func(fabric, off string) health.Node {
-		return health.Node{Name: "n1", Fabric: fabric, Off: off}
+		return health.Node{Name: "n1", Fabric: fabric, NodeNotReady: off}
 	}
 	for _, tt := range []struct {
 		name  string
@@ -107,7 +107,7 @@ func TestNodeNetwork(t *testing.T) {
 		return health.Node{NodeNetwork: &health.NodePaths{Direct: direct, VXLAN: vxlan, Reason: reason}}
 	}
 	off := node(0, 9, "off")
-	off.Off = "NotReady"
+	off.NodeNotReady = "NotReady"
 	for _, tt := range []struct {
 		nodes []health.Node
 		want  string
@@ -133,7 +133,7 @@ func TestSilentAgent(t *testing.T) {
 	table := statusTables([]health.State{{Cluster: "c1", Pods: 1, NotReady: []health.Pod{{Name: "hawser-agent-x", Node: "n1", Reason: "since 2026-11-28T07:00:00Z"}},
 		Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", Fabric: "f1", Up: 1, Links: 1}}}}, true)
 	table = strings.Join(strings.Fields(table), " ")
-	for _, want := range []string{"c1 0/1 0/1 0/1", "c1 n1 gateway silent - - - not ready since 2026-11-28T07:00:00Z"} {
+	for _, want := range []string{"c1 0/1 0/1 0/1", "c1 n1 gateway Unknown - - - not ready since 2026-11-28T07:00:00Z"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in %s", want, table)
 		}

@@ -182,7 +182,7 @@ func (g *waitTarget) laggingAgents(states []health.State) []health.Problem {
 		}
 		var late []string
 		for _, n := range s.Nodes {
-			if n.Off == "" && n.Fabric != g.digest {
+			if n.NodeNotReady == "" && n.Fabric != g.digest {
 				late = append(late, n.Name)
 			}
 		}

@@ -213,14 +213,14 @@ func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[strin
 		report := &all[i]
 		reported[report.Gateway] = true
 		pod, found := byNode[report.Node]
-		_, silent := state.Silent(&state.Nodes[i])
+		_, unresponsive := state.Unresponsive(&state.Nodes[i])
 		reason := ""
 		switch {
 		case !found && err == nil:
 			reason = "no pod of the agent is on this node"
 		case pod.Stopped:
 			reason = "pod " + pod.Name + " does not run"
-		case silent:
+		case unresponsive:
 			reason = "pod " + pod.Name + " is not ready"
 		}
 		if reason == "" {

@@ -93,8 +93,8 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 	}
 	for _, p := range v.Problems {
 		// Every node reports unprotected nodes; the reports of gateways are enough.
-		if slices.Contains([]string{status.PodsOutside, status.ForeignRule, status.ConnectedNetwork}, p.Code) ||
-			p.Code == status.Unprotected && d.Gateway != "" {
+		if slices.Contains([]string{status.PodsOutsideCIDRs, status.ForeignRule, status.ConnectedNetwork}, p.Code) ||
+			p.Code == status.NodeUnprotected && d.Gateway != "" {
 			d.Problems = append(d.Problems, p.Text)
 		}
 	}

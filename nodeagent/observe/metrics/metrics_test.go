@@ -35,7 +35,7 @@ func everyMetric() *Metrics {
 				{Name: feedInput + "g2/a", OK: true}, {Name: feedInput + "g2/b"},
 				{Name: "metrics on 203.0.113.1:8474", Error: "address already in use"}, {Name: "metrics on 127.0.0.1:4806", OK: true},
 			},
-			Problems: []status.Problem{{Code: status.ImportForeign, Severity: status.Warning}, {Code: status.ImportForeign, Severity: status.Warning}},
+			Problems: []status.Problem{{Code: status.ImportConflict, Severity: status.Warning}, {Code: status.ImportConflict, Severity: status.Warning}},
 			Dropped:  []status.Dropped{{Reason: "unknown_source", Packets: 7}}, Conntrack: &status.Conntrack{Entries: 5, Limit: 9},
 			Paths: []status.Path{{Cluster: "g2", Rank: "good"}, {Cluster: "g3", Rank: "down"}},
 			Connections: []status.Connection{
@@ -83,7 +83,7 @@ func TestMetricsOfTheState(t *testing.T) {
 		`hawser_fabric_info{` + of + `clusterset="demo",digest="abc",node="n1"} 1`,
 		`hawser_ready{` + of + `node="n1"} 1`,
 		`hawser_gateways{` + of + `node="n1"} 2`,
-		`hawser_problems{` + of + `code="import-taken",node="n1",severity="warning"} 2`,
+		`hawser_problems{` + of + `code="import-conflict",node="n1",severity="warning"} 2`,
 		`hawser_input_ok{` + of + `input="fabric",node="n1"} 1`,
 		`hawser_input_ok{` + of + `input="keys",node="n1"} 0`,
 		`hawser_input_ok{` + of + `input="metrics",node="n1"} 0`,

@@ -57,19 +57,19 @@ func (r *Reporter) unready(v round.Outcome) []status.Problem {
 		l.add(status.ChangesFailed, "", text)
 	}
 	for _, text := range converge.Texts(v.Report.Fights) {
-		l.add(status.ChangesUndone, "", text)
+		l.add(status.ChangesReverted, "", text)
 	}
 	for _, text := range converge.Texts(slices.Concat(v.Report.Blocked, v.Report.Deferred)) {
-		l.add(status.ChangesWaiting, "", text)
+		l.add(status.ChangesBlocked, "", text)
 	}
 	if v.Report.Interrupted && len(l.all) == 0 {
-		l.add(status.ChangesWaiting, "", "the last pass was interrupted, and another one follows")
+		l.add(status.ChangesBlocked, "", "the last pass was interrupted, and another one follows")
 	}
 	if !r.config.Publication.DNSCleanedUp(v.Input) {
 		l.add(status.DNSNotRemoved, "", "the cluster's DNS still has the block of Hawser")
 	}
 	if r.dnsUnavailable(v) {
-		l.add(status.DNSNotAnswered, "", "the agent does not answer names of the clusterset: another program may use port 53 of dns.address")
+		l.add(status.DNSNotServing, "", "the agent does not answer names of the clusterset: another program may use port 53 of dns.address")
 	}
 	return l.all
 }
@@ -132,7 +132,7 @@ func lostFeeds(paths []status.Path, live map[string]model.ClusterState, stale ti
 // addInputs adds the inputs that cannot be read or written. lostFeeds has the feeds of other clusters.
 func (l *problemList) addInputs(inputs []status.InputState) {
 	codes := map[string]string{
-		"fabric": status.FabricNotRead, "keys": status.KeysNotRead, "facts": status.FactsNotRead, "state folder": status.StateNotSaved,
+		"fabric": status.FabricStale, "keys": status.KeysStale, "facts": status.FactsStale, "state folder": status.StateNotSaved,
 		"feed": status.FeedNotServed, inputLease: status.LeaseNotWritten, inputReport: status.ReportNotWritten,
 	}
 	for _, i := range inputs {

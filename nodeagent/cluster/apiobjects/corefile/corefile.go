@@ -23,7 +23,7 @@ const (
 // Codes of problems with a configuration.
 const (
 	Damaged      = "corefile-damaged"    // Hawser's marks are incomplete or out of order
-	ZoneConflict = "corefile-taken"      // a foreign server block serves one of the domains
+	ZoneConflict = "corefile-conflict"   // a foreign server block serves one of the domains
 	Unreadable   = "corefile-unreadable" // CoreDNS would reject the text
 	Reserved     = "corefile-reserved"   // a domain hides names of the cluster's own DNS
 )
