@@ -17,54 +17,57 @@ import (
 // ImageName is the default image of the agent, without its tag.
 const ImageName = "hawser.dev/hawser-agent"
 
-// notTag matches characters that an image tag must not contain (hack/image.sh does the same).
-var notTag = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+// invalidTagChar matches characters that an image tag must not contain (hack/image.sh does the
+// same).
+var invalidTagChar = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
 // DefaultImage returns the agent image of a first publication by a version of Hawser.
 func DefaultImage(version string) string {
-	return ImageName + ":" + notTag.ReplaceAllString(cmp.Or(version, "dev"), "-")
+	return ImageName + ":" + invalidTagChar.ReplaceAllString(cmp.Or(version, "dev"), "-")
 }
 
 // agentImage selects the image of the agents: the topology's image, then in.Image, then the
 // published image, then DefaultImage. Another version of Hawser therefore restarts no agent. It
 // returns an error if the topology and in.Image differ, because one of them would have no effect.
 func agentImage(in Input) (string, diag.List) {
-	said := in.Topology.Spec.Agent.Image
-	if said != "" && in.Image != "" && said != in.Image {
+	topologyImage := in.Topology.Spec.Agent.Image
+	if topologyImage != "" && in.Image != "" && topologyImage != in.Image {
 		return "", diag.List{{Severity: diag.Error, Code: "image-conflict", Path: "agent.image",
-			Summary: fmt.Sprintf("the topology says %s, and --image says %s", said, in.Image),
+			Summary: fmt.Sprintf("the topology says %s, and --image says %s", topologyImage, in.Image),
 			Hint:    "leave out --image: the topology names the image for everybody who renders it"}}
 	}
 	var list diag.List
-	if summary, hint := syntax.CheckImage(in.Image); said == "" && in.Image != "" && summary != "" {
+	summary, hint := syntax.CheckImage(in.Image)
+	if topologyImage == "" && in.Image != "" && summary != "" {
 		list = diag.List{{Severity: diag.Warning, Code: "bad-image", Path: "agent.image", Summary: "--image: " + summary, Hint: hint}}
 	}
-	image := cmp.Or(said, in.Image, ImageOf(in.Previous), DefaultImage(in.Version))
-	if of := Tag(image); VersionLess(in.Version, of) {
+	image := cmp.Or(topologyImage, in.Image, ImageOf(in.Previous), DefaultImage(in.Version))
+	if agentVersion := Tag(image); VersionLess(in.Version, agentVersion) {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "hawser-older", Path: "agent.image",
-			Summary: fmt.Sprintf("the agents are %s, and this is Hawser %s, which may not know all that they read", of, in.Version),
-			Hint:    "use hawser " + of + " or a newer one (docs/upgrade.md)"})
+			Summary: fmt.Sprintf("the agents are %s, and this is Hawser %s, which may not know all that they read", agentVersion, in.Version),
+			Hint:    "use hawser " + agentVersion + " or a newer one (docs/upgrade.md)"})
 	}
 	return image, list
 }
 
-// Tag returns the tag of an image, empty if absent.
+// Tag returns the tag of an image; empty if absent.
 func Tag(image string) string {
 	name, _, _ := strings.Cut(image, "@")
-	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
-		return name[at+1:]
+	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
+		return name[colon+1:]
 	}
 	return ""
 }
 
-// described matches the suffix of git describe for a commit after the newest tag.
-var described = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
+// describeSuffix matches the suffix of git describe for a commit after the newest tag.
+var describeSuffix = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
 
-// VersionLess reports whether a version of Hawser precedes another by the order of semver.org. A
-// text that is not a version is neither older nor newer.
-func VersionLess(version, than string) bool {
-	version, than = described.ReplaceAllString(version, ""), described.ReplaceAllString(than, "")
-	return semver.IsValid(version) && semver.IsValid(than) && semver.Compare(version, than) < 0
+// VersionLess reports whether a version of Hawser precedes another by the order of semver.org. It
+// returns false if one of the texts is not a version.
+func VersionLess(version, other string) bool {
+	version = describeSuffix.ReplaceAllString(version, "")
+	other = describeSuffix.ReplaceAllString(other, "")
+	return semver.IsValid(version) && semver.IsValid(other) && semver.Compare(version, other) < 0
 }
 
 // quantity formats a resource amount so that YAML reads it as text.

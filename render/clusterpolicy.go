@@ -20,10 +20,10 @@ var policyTemplate string
 // parts of CEL expressions.
 type clusterPolicy struct {
 	Mode            string   // clusters[].dns
-	Zones           []string // which gateways may forward in the cluster's DNS, in this order
+	Zones           []string // that gateways may forward in the cluster's DNS, in this order
 	Servers         []netip.Addr
 	GatewayServices []gatewayService
-	Leases          bool // some gateway's node is picked by labels
+	Leases          bool // labels select the node of some gateway
 }
 
 // gatewayService is the Service of a gateway.
@@ -33,23 +33,24 @@ type gatewayService struct {
 	Ports   string // as a list in CEL
 }
 
-// Lines of the text that agents write into a cluster's DNS (nodeagent/cluster/apiobjects/corefile).
+// BeginMark returns the first line of a block that agents write into a cluster's DNS
+// (nodeagent/cluster/apiobjects/corefile).
 func (clusterPolicy) BeginMark() string {
 	return "# hawser: begin (managed by Hawser; changes up to the end mark are reverted)"
 }
 
-// End is the last line of a block.
+// End returns the last line of a block.
 func (clusterPolicy) End() string { return "# hawser: end" }
 
-// FileMark is the first line of a file that belongs to Hawser completely.
+// FileMark returns the first line of a file that only Hawser writes.
 func (clusterPolicy) FileMark() string { return "# managed by Hawser; changes are reverted" }
 
-// DNSConfigMaps are the ConfigMaps of one CoreDNS; one of them may import the other.
+// DNSConfigMaps returns the ConfigMaps of one CoreDNS; one of them may import the other.
 func (clusterPolicy) DNSConfigMaps() []string { return []string{"coredns", "coredns-custom"} }
 
-// Regular expressions (RE2) of a Corefile, as CoreDNS splits it: words between white space, quotes
-// around words with white space, comments, and braces that stand alone. Blocks nest at most three
-// deep. The text ends with a line end.
+// Regular expressions (RE2) for the tokens of a Corefile as CoreDNS parses it: words between white
+// space, quotes around words with white space, comments, and separate braces. Blocks nest at most
+// three deep. The text ends with a line end.
 const (
 	corefileGap    = `(?:\s|#[^\n]*\n)+`
 	corefileWord   = `(?:"(?:\\.|[^"\\])*"|[^\s"#{}][^\s#]*|[{}][^\s#]+)`
@@ -61,13 +62,13 @@ const (
 	corefileImport = `(?:` + corefileGap + `)?import[ \t][^\n]*\n(?:` + corefileGap + `)?`
 )
 
-// File matches a whole Corefile that consists of server blocks and imports.
+// File returns a regular expression for a Corefile of server blocks and imports.
 func (clusterPolicy) File() string {
 	return `^(?:` + corefileGap + `)?(?:` + corefileBlock + `|` + corefileImport + `)*$`
 }
 
-// Blocks lists the server blocks of a text: the zones of each as zone:port, in lower case
-// and without the last dot, and its bind directives.
+// Blocks returns an expression for the server blocks of a text. Each has its zones as zone:port, in
+// lower case and without the last dot, and its bind directives.
 func (clusterPolicy) Blocks(text string) string {
 	return `(` + text + ` + '\n').findAll(r'` + corefileBlock + `').map(b, {'keys': b.find(r'^` + corefileKeys + `')` +
 		`.findAll(r'#[^\n]*|import[ \t][^\n]*|` + corefileWord + `').filter(k, !k.matches('^(?:#|import[ \t])'))` +
@@ -76,11 +77,11 @@ func (clusterPolicy) Blocks(text string) string {
 		`'binds': b.findAll(r'[\n{][ \t]*bind[ \t][^\n#]*').map(l, l.substring(l.indexOf('bind')).trim())})`
 }
 
-// Free compares the zones with the keys of server blocks.
+// Free returns an expression that is true if no server block has a key of the zones.
 func (p clusterPolicy) Free(blocks string) string {
 	var prefixes []string
 	for _, zone := range p.Zones {
-		if text := prefixesOf(zone); text != "" {
+		if text := reverseZoneKeys(zone); text != "" {
 			prefixes = append(prefixes, fmt.Sprintf("'%s': r'%s'", zone, text))
 		}
 	}
@@ -89,10 +90,10 @@ func (p clusterPolicy) Free(blocks string) string {
 		` && (!(z in {` + strings.Join(prefixes, ", ") + `}) || !k.matches({` + strings.Join(prefixes, ", ") + `}[z])))))`
 }
 
-// prefixesOf returns a regular expression of the keys that CoreDNS expands to a reverse zone,
-// which are prefixes. It may match more prefixes of the same length. It is empty for other zones.
-func prefixesOf(zone string) string {
-	if labels, is := strings.CutSuffix(zone, ".in-addr.arpa"); is {
+// reverseZoneKeys returns a regular expression for the prefixes that CoreDNS expands to a reverse
+// zone. It may match more prefixes of the same length. It is empty for other zones.
+func reverseZoneKeys(zone string) string {
+	if labels, ok := strings.CutSuffix(zone, ".in-addr.arpa"); ok {
 		octets := strings.Split(labels, ".")
 		slices.Reverse(octets)
 		n := len(octets)
@@ -104,16 +105,16 @@ func prefixesOf(zone string) string {
 		if n > 1 {
 			parent = strings.Join(octets[:n-1], `\.`) + `\.`
 		}
-		return fmt.Sprintf(`^(?:%s/%d|%s[0-9.]*/(?:%s))(?::|$)`, exact, 8*n, parent, numbers(8*n-7, 8*n-1))
+		return fmt.Sprintf(`^(?:%s/%d|%s[0-9.]*/(?:%s))(?::|$)`, exact, 8*n, parent, alternatives(8*n-7, 8*n-1))
 	}
-	if labels, is := strings.CutSuffix(zone, ".ip6.arpa"); is {
+	if labels, ok := strings.CutSuffix(zone, ".ip6.arpa"); ok {
 		n := len(strings.Split(labels, "."))
-		return fmt.Sprintf(`^[0-9a-f:]*:[0-9a-f:]*/(?:%s)(?::|$)`, numbers(4*n-3, 4*n))
+		return fmt.Sprintf(`^[0-9a-f:]*:[0-9a-f:]*/(?:%s)(?::|$)`, alternatives(4*n-3, 4*n))
 	}
 	return ""
 }
 
-func numbers(first, last int) string {
+func alternatives(first, last int) string {
 	var out []string
 	for n := first; n <= last; n++ {
 		out = append(out, fmt.Sprint(n))
@@ -121,56 +122,57 @@ func numbers(first, last int) string {
 	return strings.Join(out, "|")
 }
 
-// List writes texts as a list.
+// List returns texts as a list.
 func (clusterPolicy) List(texts []string) string { return "['" + strings.Join(texts, "', '") + "']" }
 
-// AnyZone matches one of the zones.
+// AnyZone returns a regular expression for one of the zones.
 func (p clusterPolicy) AnyZone() string { return anyOf(p.Zones) }
 
-// AnyServer matches the name server.
+// AnyServer returns a regular expression for one of the name servers.
 func (p clusterPolicy) AnyServer() string { return anyOf(p.Servers) }
 
-// Compact removes the white space of a JSON object.
+// Compact returns an expression that removes the white space of a JSON object.
 func (clusterPolicy) Compact(text string) string {
 	return text + `.replace(' ', '').replace('\n', '').replace('\t', '').replace('\r', '')`
 }
 
-// Others returns the members of a compact JSON object behind the stub domains of Hawser.
+// Others returns an expression for the members of a compact JSON object after Hawser's stub
+// domains.
 func (clusterPolicy) Others(object string) string {
 	run := object + `.find(variables.stubEntries)`
 	return `(` + object + ` in ['', '{}'] ? '' : ` + run + ` == '' ? ` + object + `.substring(1) : ` + object + `.substring(` + run + `.size()))`
 }
 
-// Same compares fields of an object with those before a change.
-func (clusterPolicy) Same(fields ...string) string { return same("", fields) }
+// Same returns an expression that is true if fields of an object do not change.
+func (clusterPolicy) Same(fields ...string) string { return unchanged("", fields) }
 
-// SameMetadata compares fields of the metadata.
-func (clusterPolicy) SameMetadata(fields ...string) string { return same("metadata.", fields) }
+// SameMetadata returns an expression that is true if fields of the metadata do not change.
+func (clusterPolicy) SameMetadata(fields ...string) string { return unchanged("metadata.", fields) }
 
-func same(of string, fields []string) string {
+func unchanged(prefix string, fields []string) string {
 	out := make([]string, len(fields))
 	for i, field := range fields {
-		now, was := "object."+of+field, "oldObject."+of+field
-		out[i] = fmt.Sprintf("has(%[1]s) == has(%[2]s) && (!has(%[1]s) || %[1]s == %[2]s)", now, was)
+		after, before := "object."+prefix+field, "oldObject."+prefix+field
+		out[i] = fmt.Sprintf("has(%[1]s) == has(%[2]s) && (!has(%[1]s) || %[1]s == %[2]s)", after, before)
 	}
 	return strings.Join(out, " && ")
 }
 
 // addPolicy writes the admission policies that depend on the cluster.
 func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.Calculator) error {
-	own := f.Cluster(c.Name)
+	compiled := f.Cluster(c.Name)
 	values := clusterPolicy{
-		Mode: c.DNS, Zones: f.ForwardedZones(), Servers: f.NameServers(own),
+		Mode: c.DNS, Zones: f.ForwardedZones(), Servers: f.NameServers(compiled),
 		Leases: slices.ContainsFunc(c.Gateways, func(g schema.Gateway) bool { return len(g.NodeSelector) > 0 }),
 	}
 	if len(values.Servers) == 0 {
-		values.Mode = fabric.DNSNone // there is nothing to forward to
+		values.Mode = fabric.DNSNone // no name server to forward to
 	}
 	openings := ports.Links(c.Name, nil)
-	for i := range own.Gateways {
-		g := &own.Gateways[i]
+	for i := range compiled.Gateways {
+		g := &compiled.Gateways[i]
 		var list []string
-		for _, port := range frontPorts(openings, g) {
+		for _, port := range servicePorts(openings, g) {
 			list = append(list, fmt.Sprint(port))
 		}
 		if len(list) == 0 {
@@ -182,7 +184,7 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.C
 		}
 		values.GatewayServices = append(values.GatewayServices, gatewayService{Service: fabric.ServiceOf(g.Name), Node: node, Ports: "[" + strings.Join(list, ", ") + "]"})
 	}
-	raw, err := filled("policy.yaml", policyTemplate, values)
+	raw, err := executeTemplate("policy.yaml", policyTemplate, values)
 	if err != nil {
 		return err
 	}
@@ -190,9 +192,9 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.C
 	return nil
 }
 
-// frontPorts lists the UDP ports of a gateway's Service: none for a gateway without a Service, or
-// without links.
-func frontPorts(openings []firewall.Rule, g *fabric.Gateway) []int {
+// servicePorts returns the UDP ports of a gateway's Service; none for a gateway without a Service
+// or without links.
+func servicePorts(openings []firewall.Rule, g *fabric.Gateway) []int {
 	if !g.HasService() {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// addDelivery writes how Flux and Argo CD apply the clusters' folders.
+// addDelivery writes the objects of Flux and Argo CD that apply the clusters' folders.
 func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[string][]*schema.Export) {
 	names := sorted(top.ClusterNames())
 	var elements strings.Builder
@@ -71,7 +71,7 @@ const fluxExports = `  timeout: 1m
     current: status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')
 `
 
-func fluxKustomization(name, dir, more string) []byte {
+func fluxKustomization(name, dir, extraSpec string) []byte {
 	return fmt.Appendf(nil, `apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
 metadata:
@@ -86,12 +86,12 @@ spec:
   sourceRef:
     kind: GitRepository
     name: hawser
-%s`, name, partOf, dir, more)
+%s`, name, partOf, dir, extraSpec)
 }
 
 // appProject returns the project in which Argo CD accepts only commits signed by one of the keys.
-// Argo CD knows a key by the last 16 digits of its fingerprint. Objects in Argo CD's own cluster
-// are left to the Application that owns the ApplicationSet and this project.
+// Argo CD identifies a key by the last 16 digits of its fingerprint. The Application that owns the
+// ApplicationSet and this project applies objects in Argo CD's own cluster.
 func appProject(keys, clusters []string) []byte {
 	var out strings.Builder
 	out.WriteString(`apiVersion: argoproj.io/v1alpha1

@@ -13,9 +13,9 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// exportsDir is the folder of a cluster's ServiceExports, with one folder for each namespace. It
-// lies outside the cluster's own folder: the namespaces are foreign, may be created later or never,
-// and must not block other objects.
+// exportsDir is the folder of a cluster's ServiceExports, with one folder for each namespace. The
+// kustomization of the cluster excludes it: the namespaces are foreign, may be created later or
+// never, and must not block other objects.
 const exportsDir = "exports"
 
 // ExportsDir returns the folder of a cluster's ServiceExports in the tree. The folder exists if the
@@ -51,10 +51,10 @@ func addExports(tree Tree, cluster string, byNamespace map[string][]*schema.Expo
 	tree[path.Join(ExportsDir(cluster), "kustomization.yaml")] = []byte(kustomizationHead + "resources:\n" + list.String())
 }
 
-func serviceExports(list []*schema.Export) []byte {
-	slices.SortFunc(list, func(a, b *schema.Export) int { return strings.Compare(a.Name, b.Name) })
+func serviceExports(exports []*schema.Export) []byte {
+	slices.SortFunc(exports, func(a, b *schema.Export) int { return strings.Compare(a.Name, b.Name) })
 	var out bytes.Buffer
-	for i, e := range list {
+	for i, e := range exports {
 		if i > 0 {
 			out.WriteString("---\n")
 		}
@@ -64,13 +64,13 @@ func serviceExports(list []*schema.Export) []byte {
 			continue
 		}
 		out.WriteString("spec:\n")
-		mapping(&out, "exportedLabels", e.Labels)
-		mapping(&out, "exportedAnnotations", e.Annotations)
+		writeMapping(&out, "exportedLabels", e.Labels)
+		writeMapping(&out, "exportedAnnotations", e.Annotations)
 	}
 	return out.Bytes()
 }
 
-func mapping(out *bytes.Buffer, name string, values map[string]string) {
+func writeMapping(out *bytes.Buffer, name string, values map[string]string) {
 	if len(values) == 0 {
 		return
 	}
@@ -83,10 +83,10 @@ func mapping(out *bytes.Buffer, name string, values map[string]string) {
 // shorten returns a name of at most 63 characters, the limit of a label. Different names stay
 // different.
 func shorten(name string) string {
-	const most, kept = 63, 54
-	if len(name) <= most {
+	const maxLen, prefixLen = 63, 54
+	if len(name) <= maxLen {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	return strings.TrimRight(name[:kept], "-") + "-" + hex.EncodeToString(sum[:4])
+	return strings.TrimRight(name[:prefixLen], "-") + "-" + hex.EncodeToString(sum[:4])
 }

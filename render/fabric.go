@@ -25,12 +25,12 @@ type KeySource func(cluster, gateway string, epoch int) (fabric.Key, error)
 // Fabric compiles the clusterset. The lock must be up to date: missing allocations are errors (code
 // lock-stale), and so are unknown keys (code no-root-key).
 func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fabric.Fabric, diag.List) {
-	b := &builder{top: top, lock: lock, public: public, on: overlap.MappedClusters(top), hidden: overlap.MappedFamilies(top), links: linkconfig.Resolve(top),
+	b := &builder{top: top, lock: lock, keySource: public, globalnet: overlap.MappedClusters(top), globalnetFamilies: overlap.MappedFamilies(top), links: linkconfig.Resolve(top),
 		blocks: map[string][]netip.Prefix{}}
 	s := &top.Spec
 	f := &fabric.Fabric{
 		APIVersion: fabric.APIVersion, Name: top.Metadata.Name, Domain: s.Domain, ExtraDomains: sorted(s.ExtraDomains),
-		GlobalPools: masked(top.GlobalPools()), ServicePools: masked(top.ServicePools()), TunnelPools: masked(top.TunnelPools()),
+		GlobalPools: maskedSorted(top.GlobalPools()), ServicePools: maskedSorted(top.ServicePools()), TunnelPools: maskedSorted(top.TunnelPools()),
 		Tunnel: fabric.TunnelDefaults{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive,
 			IPsec: fabric.IPsec{Encapsulation: s.Tunnel.IPsec.Encapsulation, IKEPort: s.Tunnel.IPsec.IKEPort, NATPort: s.Tunnel.IPsec.NATPort,
 				Proposals: s.Tunnel.IPsec.Proposals, Rekey: s.Tunnel.IPsec.Rekey}},
@@ -45,17 +45,17 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fab
 		Clusters:       make([]fabric.Cluster, len(s.Clusters)),
 	}
 	for i := range s.Clusters {
-		b.blocksOf(s.Clusters[i].Name)
+		b.globalBlocks(s.Clusters[i].Name)
 	}
-	// Deriving keys takes longer than everything else together.
+	// Deriving keys takes longer than all other steps together.
 	found := make([]diag.List, len(s.Clusters))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range s.Clusters {
 		group.Go(func() error {
-			own := *b
-			f.Clusters[i] = own.cluster(&s.Clusters[i])
-			found[i] = own.list
+			clusterBuilder := *b
+			f.Clusters[i] = clusterBuilder.cluster(&s.Clusters[i])
+			found[i] = clusterBuilder.list
 			return nil
 		})
 	}
@@ -74,24 +74,24 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fab
 }
 
 type builder struct {
-	top    *schema.ClusterSet
-	lock   *lockfile.Lock
-	public KeySource
-	on     map[string]bool             // clusters with globalnet
-	hidden map[string]overlap.Families // the same by family
-	links  *linkconfig.Set
-	blocks map[string][]netip.Prefix // by cluster, of the families with a pool
-	list   diag.List
+	top               *schema.ClusterSet
+	lock              *lockfile.Lock
+	keySource         KeySource
+	globalnet         map[string]bool             // clusters with globalnet
+	globalnetFamilies map[string]overlap.Families // clusters with globalnet, by family
+	links             *linkconfig.Set
+	blocks            map[string][]netip.Prefix // by cluster, of the families with a pool
+	list              diag.List
 }
 
 func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	path := fmt.Sprintf("clusters[%s]", c.Name)
-	blocks := b.blocksOf(c.Name)
+	blocks := b.globalBlocks(c.Name)
 	if len(blocks) < len(b.top.GlobalPools()) {
-		b.stale(path, "a global block")
+		b.addStale(path, "a global block")
 	}
 	out := fabric.Cluster{
-		Name: c.Name, PodCIDRs: masked(c.PodCIDRs), ServiceCIDRs: masked(c.ServiceCIDRs), Globalnet: b.on[c.Name],
+		Name: c.Name, PodCIDRs: maskedSorted(c.PodCIDRs), ServiceCIDRs: maskedSorted(c.ServiceCIDRs), Globalnet: b.globalnet[c.Name],
 		GlobalCIDRs: blocks, EgressMode: fabric.EgressShared,
 		EgressIPs: b.lockedAddrs(path, b.lock.Egress(c.Name), b.top.Spec.Globalnet.EgressIPs, blocks),
 	}
@@ -140,7 +140,7 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	if d == nil {
 		return nil
 	}
-	out := &fabric.DynamicExports{VIPs: masked(top.DynamicVIPs())}
+	out := &fabric.DynamicExports{VIPs: maskedSorted(top.DynamicVIPs())}
 	var namespaces []string
 	for _, rule := range d.Rules {
 		namespaces = append(namespaces, rule.Namespaces...)
@@ -155,7 +155,8 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	return out
 }
 
-// withExtensionBlocks adds to a cluster's blocks the mapped prefixes outside them (extension blocks).
+// withExtensionBlocks adds to a cluster's blocks the mapped prefixes outside them (extension
+// blocks).
 func withExtensionBlocks(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefix {
 	out := slices.Clone(blocks)
 	for _, m := range mappings {
@@ -170,15 +171,15 @@ func withExtensionBlocks(blocks []netip.Prefix, mappings []fabric.Mapping) []net
 // usesGlobalnet reports whether a cluster uses globalnet for a family.
 func (b *builder) usesGlobalnet(cluster string, family int) bool {
 	if family == 4 {
-		return b.hidden[cluster].IPv4
+		return b.globalnetFamilies[cluster].IPv4
 	}
-	return b.hidden[cluster].IPv6
+	return b.globalnetFamilies[cluster].IPv6
 }
 
 // mappings returns the mapping of each pod prefix. A flat cluster has no mappings: its pods use
 // their own addresses.
 func (b *builder) mappings(c *schema.Cluster, pods []netip.Prefix) []fabric.Mapping {
-	if !b.on[c.Name] {
+	if !b.globalnet[c.Name] {
 		return nil
 	}
 	var out []fabric.Mapping
@@ -194,11 +195,12 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 	path := fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name)
 	out := fabric.Gateway{
 		Name: g.Name, Node: g.Node, NodeSelector: maps.Clone(g.NodeSelector), Endpoints: g.Endpoints, Port: b.top.GatewayPort(c, g),
-		Addresses: b.lockedAddrs(path, b.lock.Gateway(c.Name, g.Name), 1, masked(b.top.TunnelPools())),
+		Addresses: b.lockedAddrs(path, b.lock.Gateway(c.Name, g.Name), 1,
+			maskedSorted(b.top.TunnelPools())),
 	}
 	ordinal, ok := b.lock.Ordinal(c.Name, g.Name)
 	if !ok {
-		b.stale(path, "its ordinal")
+		b.addStale(path, "its ordinal")
 	}
 	out.Ordinal = ordinal
 	for _, epoch := range sorted(b.top.Spec.Keys.Epochs) {
@@ -208,66 +210,67 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 }
 
 // rejectSharedKeys rejects a gateway with the public key of another gateway. Agents identify peers
-// by their keys, so the gateway would take the other's place. The topology contains the keys that
-// gateways bring, and anyone can copy another gateway's derived key into it.
+// by their keys, so the gateway would replace the other one. Gateways can have their own keys in
+// the topology, and anyone can copy another gateway's derived key into it.
 func (b *builder) rejectSharedKeys(f *fabric.Fabric) {
 	owners := map[string]string{}
 	for i := range f.Clusters {
 		for _, g := range f.Clusters[i].Gateways {
 			path := fmt.Sprintf("clusters[%s].gateways[%s]", f.Clusters[i].Name, g.Name)
-			brought := b.top.Cluster(f.Clusters[i].Name).Gateway(g.Name)
+			fromTopology := b.top.Cluster(f.Clusters[i].Name).Gateway(g.Name)
 			for _, k := range g.Keys {
-				for _, half := range []struct{ key, field, brought string }{
-					{k.Public, ".publicKey", brought.PublicKey}, {k.Ed25519, ".ikePublicKey", brought.IKEPublicKey},
+				for _, part := range []struct{ key, field, fromTopology string }{
+					{k.Public, ".publicKey", fromTopology.PublicKey}, {k.Ed25519, ".ikePublicKey", fromTopology.IKEPublicKey},
 				} {
-					other, taken := owners[half.key]
-					if half.key == "" || half.key == KnownAfterPublish || other == path {
+					other, exists := owners[part.key]
+					if part.key == "" || part.key == KnownAfterPublish || other == path {
 						continue
 					}
-					if !taken {
-						owners[half.key] = path
+					if !exists {
+						owners[part.key] = path
 						continue
 					}
-					at, also := path, other
-					if half.brought == "" {
-						at, also = other, path
+					reportedPath, relatedPath := path, other
+					if part.fromTopology == "" {
+						reportedPath, relatedPath = other, path
 					}
-					b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "duplicate", Path: at + half.field,
-						Summary: "another gateway has the same public key", Related: []diag.Related{{Path: also}}})
+					b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "duplicate", Path: reportedPath + part.field,
+						Summary: "another gateway has the same public key",
+						Related: []diag.Related{{Path: relatedPath}}})
 				}
 			}
 		}
 	}
 }
 
-// key returns the public keys of a gateway for all drivers, not only for those it uses now: a link
-// that changes its driver needs both tunnels during the change. Keys from the topology serve every
-// epoch; nothing is derived for such a gateway.
+// key returns the public keys of a gateway for all drivers, not only for the current ones: a link
+// that changes its driver needs both tunnels during the change. Keys from the topology are valid in
+// every epoch; no key is derived for such a gateway.
 func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int) fabric.Key {
-	brought := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey), Ed25519: strings.TrimSpace(g.IKEPublicKey)}
-	if brought.Public != "" {
-		return brought
+	fromTopology := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey), Ed25519: strings.TrimSpace(g.IKEPublicKey)}
+	if fromTopology.Public != "" {
+		return fromTopology
 	}
-	key, err := b.public(cluster, g.Name, epoch)
-	key.Epoch, key.Ed25519 = epoch, cmp.Or(brought.Ed25519, key.Ed25519)
+	key, err := b.keySource(cluster, g.Name, epoch)
+	key.Epoch, key.Ed25519 = epoch, cmp.Or(fromTopology.Ed25519, key.Ed25519)
 	if err != nil {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "bad-key", Path: path, Summary: err.Error()})
 	} else if key.Public == "" || key.Ed25519 == "" {
-		b.list = append(b.list, noRoot(path, "its tunnel keys are not published yet, and only the root key can derive them"))
+		b.list = append(b.list, rootKeyNeeded(path, "its tunnel keys are not published yet, and only the root key can derive them"))
 	}
 	return key
 }
 
-// noRoot reports an operation that needs the root key.
-func noRoot(path, summary string) diag.Diagnostic {
+// rootKeyNeeded reports an operation that needs the root key.
+func rootKeyNeeded(path, summary string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Error, Code: "no-root-key", Path: path, Summary: summary,
 		Hint: "give the root key; hawser keys root makes one for a new clusterset"}
 }
 
-// blocksOf returns a cluster's blocks of the existing pools.
-func (b *builder) blocksOf(cluster string) []netip.Prefix {
-	if have, ok := b.blocks[cluster]; ok {
-		return have
+// globalBlocks returns a cluster's blocks of the existing pools.
+func (b *builder) globalBlocks(cluster string) []netip.Prefix {
+	if cached, ok := b.blocks[cluster]; ok {
+		return cached
 	}
 	var out []netip.Prefix
 	for _, block := range b.lock.Blocks(cluster) {
@@ -283,29 +286,29 @@ func (b *builder) blocksOf(cluster string) []netip.Prefix {
 func (b *builder) lockedAddrs(path string, addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 	out := lockfile.FirstPerFamily(addrs, n, pools)
 	if len(out) < n*len(pools) {
-		b.stale(path, fmt.Sprintf("%d of %d addresses", n*len(pools)-len(out), n*len(pools)))
+		b.addStale(path, fmt.Sprintf("%d of %d addresses", n*len(pools)-len(out), n*len(pools)))
 	}
 	return out
 }
 
-func (b *builder) stale(path, what string) {
+func (b *builder) addStale(path, what string) {
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "lock-stale", Path: path,
 		Summary: "the lock lacks " + what, Hint: "run hawser allocate, and commit the lock"})
 }
 
 func sorted[T cmp.Ordered](list []T) []T {
-	return inOrder(list, cmp.Compare[T])
+	return sortedFunc(list, cmp.Compare[T])
 }
 
-// inOrder returns a sorted copy of a list.
-func inOrder[T any](list []T, compare func(a, b T) int) []T {
+// sortedFunc returns a sorted copy of a list.
+func sortedFunc[T any](list []T, compare func(a, b T) int) []T {
 	out := slices.Clone(list)
 	slices.SortFunc(out, compare)
 	return out
 }
 
-// masked returns the prefixes without host bits, sorted: IPv4 first.
-func masked(prefixes []netip.Prefix) []netip.Prefix {
+// maskedSorted returns the prefixes without host bits, sorted: IPv4 first.
+func maskedSorted(prefixes []netip.Prefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(prefixes))
 	for _, p := range prefixes {
 		out = append(out, p.Masked())

@@ -10,23 +10,23 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// addGatewayServices writes the Services of a cluster's gateways. They have no selector, because
-// the agents of all gateways are alike: the gateway that writes into the API names the node in an
-// EndpointSlice. A load balancer forwards to that node alone, so that client addresses are
-// preserved. With NodePort every node forwards to it, at the port number of the gateway itself. A
+// addGatewayServices writes the Services of a cluster's gateways. A Service has no selector,
+// because the agents of all gateways have equal labels. The gateway that writes to the API names
+// the node in an EndpointSlice. A load balancer forwards only to that node, which preserves client
+// addresses. With NodePort every node forwards to that node, at the gateway's port number. A
 // cluster without links has no Services, because the API server rejects a Service without ports.
 func addGatewayServices(tree Tree, c *fabric.Cluster, ports *firewall.Calculator) {
 	var out bytes.Buffer
 	openings := ports.Links(c.Name, nil)
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
-		numbers := frontPorts(openings, g)
+		numbers := servicePorts(openings, g)
 		if len(numbers) == 0 {
 			continue
 		}
-		sort, policy, pinned := "LoadBalancer", "Local", false
+		serviceType, policy, fixedNodePort := "LoadBalancer", "Local", false
 		if slices.Contains(g.Endpoints, fabric.SourceNodePort) {
-			sort, policy, pinned = "NodePort", "Cluster", true
+			serviceType, policy, fixedNodePort = "NodePort", "Cluster", true
 		}
 		_, _ = fmt.Fprintf(&out, `apiVersion: v1
 kind: Service
@@ -38,13 +38,13 @@ spec:
   type: %s
   externalTrafficPolicy: %s
   ports:
-`, fabric.ServiceOf(g.Name), Namespace, partOf, sort, policy)
+`, fabric.ServiceOf(g.Name), Namespace, partOf, serviceType, policy)
 		for _, port := range numbers {
-			at := ""
-			if pinned {
-				at = fmt.Sprintf(", nodePort: %d", port)
+			nodePort := ""
+			if fixedNodePort {
+				nodePort = fmt.Sprintf(", nodePort: %d", port)
 			}
-			_, _ = fmt.Fprintf(&out, "  - {name: udp-%[1]d, protocol: UDP, port: %[1]d, targetPort: %[1]d%[2]s}\n", port, at)
+			_, _ = fmt.Fprintf(&out, "  - {name: udp-%[1]d, protocol: UDP, port: %[1]d, targetPort: %[1]d%[2]s}\n", port, nodePort)
 		}
 		out.WriteString("---\n")
 	}

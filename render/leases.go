@@ -30,7 +30,7 @@ func addLeases(tree Tree, c *schema.Cluster) {
 	if out.Len() == 0 {
 		return
 	}
-	rules := func(role, more string) {
+	writeRole := func(role, extraRules string) {
 		_, _ = fmt.Fprintf(&out, `apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
@@ -52,11 +52,11 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s-leases}
 subjects:
 - {kind: ServiceAccount, name: %[1]s, namespace: %[2]s}
 ---
-`, role, Namespace, partOf, more)
+`, role, Namespace, partOf, extraRules)
 	}
-	rules(AgentName, "")
+	writeRole(AgentName, "")
 	// A ValidatingAdmissionPolicy lets a node write only itself as the holder.
-	rules(GatewayName, fmt.Sprintf(`- apiGroups: [coordination.k8s.io]
+	writeRole(GatewayName, fmt.Sprintf(`- apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [%s]
   verbs: [update]

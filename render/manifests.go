@@ -46,33 +46,33 @@ const (
 // partOf is a label of all rendered objects.
 const partOf = fabric.PartOfLabel + ": " + fabric.ManagedByValue
 
-// maxPart is the size of the gzip data in one ConfigMap. The API server accepts 1 MiB for a whole
-// object; base64 does not count.
-const maxPart = 900 << 10
+// maxPartSize is the size of the gzip data in one ConfigMap. The API server accepts 1 MiB for a
+// whole object; base64 does not count.
+const maxPartSize = 900 << 10
 
 // addFabric writes the folder base, the mounts of further ConfigMaps, and the fabric as readable
 // text.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
 	if err != nil {
-		return failed("base", err)
+		return renderError("base", err)
 	}
 	var text bytes.Buffer
 	if err := json.Indent(&text, raw, "", " "); err != nil {
-		return failed("", fmt.Errorf("write %s: %w", FabricText, err))
+		return renderError("", fmt.Errorf("write %s: %w", FabricText, err))
 	}
 	tree[FabricText] = text.Bytes()
-	packed := packedBefore(in.Previous, raw)
+	packed := publishedPacked(in.Previous, raw)
 	if packed == nil {
 		if packed, err = fabric.Compress(raw); err != nil {
-			return failed("base", err)
+			return renderError("base", err)
 		}
 	}
 	proof, list := signFabric(in, packed)
 	if list.HasErrors() {
 		return list
 	}
-	parts := slices.Collect(slices.Chunk(packed, maxPart))
+	parts := slices.Collect(slices.Chunk(packed, maxPartSize))
 	maps := make([]string, len(parts))
 	for i, part := range parts {
 		maps[i] = partName(FabricConfigMap, i)
@@ -94,9 +94,9 @@ func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 		return list
 	}
 	egress := slices.ContainsFunc(f.Clusters, func(c fabric.Cluster) bool { return len(c.EgressRules) > 0 })
-	if err := addStatic(tree, base{Image: scalar(image), Agent: in.Topology.Spec.Agent, ConfigMaps: maps,
+	if err := addStatic(tree, baseValues{Image: scalar(image), Agent: in.Topology.Spec.Agent, ConfigMaps: maps,
 		MetricsPort: in.Topology.Spec.Metrics.Port, Dynamic: f.DynamicExports != nil, Egress: egress}); err != nil {
-		return failed("base", err)
+		return renderError("base", err)
 	}
 	return list
 }
@@ -109,11 +109,11 @@ func anyOf[T any](list []T) string {
 	return strings.Join(texts, "|")
 }
 
-// base holds the values for the templates of the folder base.
-type base struct {
+// baseValues holds the values for the templates of the folder base.
+type baseValues struct {
 	Image      string
 	Agent      schema.Agent
-	ConfigMaps []string // that hold the fabric
+	ConfigMaps []string // with the fabric
 	// MetricsPort is the port of the agents' metrics on their nodes' addresses, 0 if disabled.
 	MetricsPort int
 	Dynamic     bool // clusters may have dynamic exports
@@ -121,26 +121,29 @@ type base struct {
 }
 
 // Roles returns the two kinds of agents, for the template of their RBAC rules.
-func (b base) Roles() []role {
-	return []role{{base: b, Name: AgentName}, {base: b, Name: GatewayName, Gateway: true}}
+func (b baseValues) Roles() []roleValues {
+	return []roleValues{
+		{baseValues: b, Name: AgentName},
+		{baseValues: b, Name: GatewayName, Gateway: true},
+	}
 }
 
-// role holds the values for the template of a DaemonSet.
-type role struct {
-	base
+// roleValues holds the values for the template of a DaemonSet.
+type roleValues struct {
+	baseValues
 	Name    string
 	Gateway bool
 }
 
 // Limits returns the resource limits of the role.
-func (r role) Limits() schema.AgentLimits {
+func (r roleValues) Limits() schema.AgentLimits {
 	if r.Gateway {
 		return schema.AgentLimits(r.Agent.GatewayLimits)
 	}
 	return r.Agent.Limits
 }
 
-func failed(path string, err error) diag.List {
+func renderError(path string, err error) diag.List {
 	return diag.List{{Severity: diag.Error, Code: "render", Path: path, Summary: err.Error()}}
 }
 
@@ -152,7 +155,7 @@ func partName(name string, i int) string {
 }
 
 // addStatic writes the embedded files. It writes the template of the DaemonSet once for each role.
-func addStatic(tree Tree, values base) error {
+func addStatic(tree Tree, values baseValues) error {
 	entries, err := baseFiles.ReadDir("base")
 	if err != nil {
 		return fmt.Errorf("read embedded files: %w", err)
@@ -166,10 +169,10 @@ func addStatic(tree Tree, values base) error {
 		case "README.md":
 			tree["README.md"] = raw
 		case "rbac.yaml", "policy.yaml":
-			err = fillIn(tree, e.Name(), raw, values)
+			err = addTemplate(tree, e.Name(), raw, values)
 		case "daemonset.yaml":
 			roles := values.Roles()
-			err = errors.Join(fillIn(tree, path.Base(AgentFile), raw, roles[0]), fillIn(tree, path.Base(GatewayFile), raw, roles[1]))
+			err = errors.Join(addTemplate(tree, path.Base(AgentFile), raw, roles[0]), addTemplate(tree, path.Base(GatewayFile), raw, roles[1]))
 		default:
 			tree["base/"+e.Name()] = raw
 		}
@@ -180,14 +183,14 @@ func addStatic(tree Tree, values base) error {
 	return nil
 }
 
-func fillIn(tree Tree, name string, raw []byte, values any) error {
-	out, err := filled(name, string(raw), values)
+func addTemplate(tree Tree, name string, raw []byte, values any) error {
+	out, err := executeTemplate(name, string(raw), values)
 	tree["base/"+name] = out
 	return err
 }
 
-// filled executes a template with values.
-func filled(name, text string, values any) ([]byte, error) {
+// executeTemplate executes a template with values.
+func executeTemplate(name, text string, values any) ([]byte, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{"scalar": scalar, "quantity": quantity}).Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("read embedded template of %s: %w", name, err)
@@ -206,7 +209,7 @@ func configMap(name, field, key, value string) []byte {
 
 // scalar returns text as a YAML scalar that every parser reads as text.
 func scalar(text string) string {
-	// A YAML 1.1 parser may read others as a number, a boolean or null: 0123, 1e3, no, ~.
+	// A YAML 1.1 parser may read an unquoted text as a number, a boolean or null: 0123, 1e3, no, ~.
 	words := []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"}
 	if text == "" || strings.ContainsAny(text, ":#{}[],&*!|>'\"%@`\\ \t\n") || slices.Contains(words, strings.ToLower(text)) ||
 		strings.ContainsRune("0123456789+-.=?<", rune(text[0])) {
@@ -221,8 +224,8 @@ func SharedCRDs() []string {
 	return []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
 }
 
-// definitionsDir is the folder of a cluster with the patches that exclude CRDs of other owners.
-const definitionsDir = "definitions"
+// crdPatchesDir is the folder of a cluster with the patches that exclude CRDs of other owners.
+const crdPatchesDir = "definitions"
 
 // addClusters writes the files of each cluster, except its keys, and its delivery.
 func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) diag.List {
@@ -233,11 +236,11 @@ func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) diag.List 
 		addLeases(tree, &c)
 		addGatewayServices(tree, f.Cluster(c.Name), ports)
 		if err := addPolicy(tree, &c, f, ports); err != nil {
-			return failed("clusters["+c.Name+"]", err)
+			return renderError("clusters["+c.Name+"]", err)
 		}
 		for _, name := range SharedCRDs() {
 			if file, _, _ := strings.Cut(name, "."); c.CRDs == schema.KeepCRDs {
-				tree[path.Join(ClusterDir(c.Name), definitionsDir, file+".yaml")] = fmt.Appendf(nil,
+				tree[path.Join(ClusterDir(c.Name), crdPatchesDir, file+".yaml")] = fmt.Appendf(nil,
 					"$patch: delete\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %s}\n", name)
 			}
 		}

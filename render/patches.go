@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Patches of users are next to the topology. patches/base/FILE, patches/clusters/<name>/FILE and
+// Users store patches next to the topology. patches/base/FILE, patches/clusters/<name>/FILE and
 // patches/argocd/FILE are copied to patches/source/ of that folder. A folder with a
 // kustomization.yaml is used as a kustomize Component. Otherwise each YAML file is a patch.
 //
@@ -24,8 +24,8 @@ const (
 	sourceDir  = "patches/source"
 )
 
-// patched returns the folders that patches may change.
-func patched(top *schema.ClusterSet) []string {
+// patchableFolders returns the folders that patches may change.
+func patchableFolders(top *schema.ClusterSet) []string {
 	out := []string{"base", "argocd"}
 	for _, c := range top.Spec.Clusters {
 		out = append(out, ClusterDir(c.Name))
@@ -36,7 +36,7 @@ func patched(top *schema.ClusterSet) []string {
 
 func addPatches(tree Tree, in Input) diag.List {
 	folders := map[string]bool{}
-	for _, dir := range patched(in.Topology) {
+	for _, dir := range patchableFolders(in.Topology) {
 		folders[dir] = true
 	}
 	var list diag.List
@@ -69,24 +69,25 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 		dir := folderOf(name)
 		byDir[dir] = append(byDir[dir], strings.TrimPrefix(name, dir+"/"))
 	}
-	for _, dir := range patched(top) {
+	for _, dir := range patchableFolders(top) {
 		files := slices.DeleteFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, exportsDir+"/") })
 		slices.Sort(files)
 		tree[path.Join(dir, "kustomization.yaml")] = kustomization(dir, files)
 		byDir[dir] = append(files, "kustomization.yaml")
 	}
 	var list diag.List
-	for _, dir := range patched(top) {
+	for _, dir := range patchableFolders(top) {
 		if !slices.ContainsFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, sourceDir+"/") }) {
 			continue
 		}
-		part := map[string][]byte{} // passing the whole tree for each of a thousand clusters is slow
+		// Passing the whole tree for each of a thousand clusters is slow.
+		folderFiles := map[string][]byte{}
 		for _, from := range []string{dir, "base"} {
 			for _, f := range byDir[from] {
-				part[path.Join(from, f)] = tree[path.Join(from, f)]
+				folderFiles[path.Join(from, f)] = tree[path.Join(from, f)]
 			}
 		}
-		for _, d := range kustomize.Check(part, dir) {
+		for _, d := range kustomize.Check(folderFiles, dir) {
 			if from, f, ok := strings.Cut(d.Pos.File, "/"+sourceDir+"/"); ok {
 				d.Pos.File = path.Join(PatchesDir, from, f)
 			}
@@ -121,7 +122,7 @@ func kustomization(dir string, files []string) []byte {
 			resources = append(resources, f)
 		}
 	}
-	for _, folder := range []string{definitionsDir, placementDir, PatchesDir, sourceDir} {
+	for _, folder := range []string{crdPatchesDir, placementDir, PatchesDir, sourceDir} {
 		if slices.Contains(files, folder+"/kustomization.yaml") {
 			components = append(components, folder)
 			continue

@@ -14,71 +14,72 @@ import (
 const placementDir = "placement"
 
 // addPlacement places the gateways' agent on the nodes of the cluster's gateways and on their
-// candidates, and the other agent on all other nodes. Keys are mounted on the former alone, so no
-// other node can read them.
+// candidates, and the other agent on all other nodes. Only the gateways' agent mounts the keys, so
+// no other node can read them.
 func addPlacement(tree Tree, c *schema.Cluster) {
 	var nodes []string
-	var picked [][]string // labels as expressions, by selector
+	var selectors [][]string // labels as expressions, by selector
 	for _, g := range c.Gateways {
 		if len(g.NodeSelector) == 0 {
 			nodes = append(nodes, g.Node)
 			continue
 		}
-		var all []string
+		var labels []string
 		for key, value := range g.NodeSelector {
-			all = append(all, fmt.Sprintf("{key: %s, operator: %%s, values: [%s]}", scalar(key), strings.ReplaceAll(scalar(value), "%", "%%")))
+			labels = append(labels, fmt.Sprintf("{key: %s, operator: %%s, values: [%s]}", scalar(key), strings.ReplaceAll(scalar(value), "%", "%%")))
 		}
-		slices.Sort(all)
-		if !slices.ContainsFunc(picked, func(have []string) bool { return slices.Equal(have, all) }) {
-			picked = append(picked, all)
+		slices.Sort(labels)
+		equal := func(known []string) bool { return slices.Equal(known, labels) }
+		if !slices.ContainsFunc(selectors, equal) {
+			selectors = append(selectors, labels)
 		}
 	}
 	nodes = sorted(nodes)
-	slices.SortFunc(picked, slices.Compare[[]string])
-	// A field has one value: terms are joined by or, fields and labels of a term by and.
-	var on, off, fields bytes.Buffer
+	slices.SortFunc(selectors, slices.Compare[[]string])
+	// A matchFields entry has one value. Terms are ORed; the fields and labels of a term are ANDed.
+	var gatewayTerms, agentTerms, notNodes bytes.Buffer
 	for _, n := range nodes {
-		_, _ = fmt.Fprintf(&on, "            - matchFields:\n              - {key: metadata.name, operator: In, values: [%s]}\n", scalar(n))
-		_, _ = fmt.Fprintf(&fields, "              - {key: metadata.name, operator: NotIn, values: [%s]}\n", scalar(n))
+		_, _ = fmt.Fprintf(&gatewayTerms, "            - matchFields:\n              - {key: metadata.name, operator: In, values: [%s]}\n", scalar(n))
+		_, _ = fmt.Fprintf(&notNodes, "              - {key: metadata.name, operator: NotIn, values: [%s]}\n", scalar(n))
 	}
-	for _, all := range picked {
-		on.WriteString("            - matchExpressions:\n")
-		for _, label := range all {
-			_, _ = fmt.Fprintf(&on, "              - "+label+"\n", "In")
+	for _, labels := range selectors {
+		gatewayTerms.WriteString("            - matchExpressions:\n")
+		for _, label := range labels {
+			_, _ = fmt.Fprintf(&gatewayTerms, "              - "+label+"\n", "In")
 		}
 	}
-	for _, lacking := range lacking(picked) {
+	for _, lacking := range labelCombinations(selectors) {
 		term := "            - "
-		if fields.Len() > 0 {
-			off.WriteString(term + "matchFields:\n" + fields.String())
+		if notNodes.Len() > 0 {
+			agentTerms.WriteString(term + "matchFields:\n" + notNodes.String())
 			term = "              "
 		}
 		if len(lacking) > 0 {
-			off.WriteString(term + "matchExpressions:\n")
+			agentTerms.WriteString(term + "matchExpressions:\n")
 		}
 		for _, label := range lacking {
-			_, _ = fmt.Fprintf(&off, "              - "+label+"\n", "NotIn")
+			_, _ = fmt.Fprintf(&agentTerms, "              - "+label+"\n", "NotIn")
 		}
 	}
 	dir := path.Join(ClusterDir(c.Name), placementDir)
-	tree[path.Join(dir, "gateway.yaml")] = placement(GatewayName, on.String())
-	tree[path.Join(dir, "agent.yaml")] = placement(AgentName, off.String())
+	tree[path.Join(dir, "gateway.yaml")] = placement(GatewayName, gatewayTerms.String())
+	tree[path.Join(dir, "agent.yaml")] = placement(AgentName, agentTerms.String())
 }
 
-// lacking returns every combination of one label from each selector. A node without all labels of
-// some combination matches no selector.
-func lacking(selectors [][]string) [][]string {
-	ways := [][]string{nil}
-	for _, all := range selectors {
+// labelCombinations returns every combination of one label from each selector. A node without all
+// labels of some combination matches no selector.
+func labelCombinations(selectors [][]string) [][]string {
+	combinations := [][]string{nil}
+	for _, labels := range selectors {
 		var next [][]string
-		for _, way := range ways {
-			for _, label := range all {
-				next = append(next, append(slices.Clone(way), label))
+		for _, combination := range combinations {
+			for _, label := range labels {
+				next = append(next, append(slices.Clone(combination), label))
 			}
 		}
-		ways = next
+		combinations = next
 	}
-	return ways
+	return combinations
 }
 
 func placement(name, terms string) []byte {

@@ -16,7 +16,7 @@ var ErrNoFabric = errors.New("the tree holds no fabric")
 
 // FabricOf reads the fabric of a rendered tree.
 func FabricOf(tree Tree) (*fabric.Fabric, error) {
-	packed, err := packedFabric(tree)
+	packed, err := compressedFabric(tree)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func FabricOf(tree Tree) (*fabric.Fabric, error) {
 
 // FabricDigest returns the digest that agents report for the fabric of a tree.
 func FabricDigest(tree Tree) (string, error) {
-	packed, err := packedFabric(tree)
+	packed, err := compressedFabric(tree)
 	if err != nil {
 		return "", err
 	}
@@ -37,8 +37,8 @@ func FabricDigest(tree Tree) (string, error) {
 	return fabric.Digest(raw), nil
 }
 
-// packedFabric joins the parts of the fabric's ConfigMaps.
-func packedFabric(tree Tree) ([]byte, error) {
+// compressedFabric joins the parts of the fabric's ConfigMaps.
+func compressedFabric(tree Tree) ([]byte, error) {
 	var out []byte
 	for i := 0; ; i++ {
 		name := "base/" + partName("fabric", i) + ".yaml"
@@ -66,15 +66,15 @@ func packedFabric(tree Tree) ([]byte, error) {
 	return out, nil
 }
 
-// packedBefore returns the published gzip data if it contains exactly raw, otherwise nil. Another
-// version of the compressor thus changes no byte.
-func packedBefore(previous Tree, raw []byte) []byte {
-	packed, err := packedFabric(previous)
+// publishedPacked returns the published gzip data if it contains exactly raw, otherwise nil.
+// Another version of the compressor thus changes no byte.
+func publishedPacked(previous Tree, raw []byte) []byte {
+	packed, err := compressedFabric(previous)
 	if err != nil {
 		return nil
 	}
-	have, err := fabric.Decompress(packed)
-	if err != nil || !bytes.Equal(have, raw) {
+	published, err := fabric.Decompress(packed)
+	if err != nil || !bytes.Equal(published, raw) {
 		return nil
 	}
 	return packed

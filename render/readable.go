@@ -26,25 +26,25 @@ const (
 // Topology returns the content of TopologyText for a topology with its defaults. Equal content
 // means that the topologies have the same meaning.
 func Topology(top *schema.ClusterSet) ([]byte, error) {
-	raw, err := json.MarshalIndent(ordered(top), "", " ")
+	raw, err := json.MarshalIndent(normalized(top), "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", TopologyText, err)
 	}
 	return append(raw, '\n'), nil
 }
 
-// ordered returns the topology with all lists sorted whose order in the file has no meaning.
-func ordered(top *schema.ClusterSet) *schema.ClusterSet {
+// normalized returns the topology with all lists sorted whose order in the file has no meaning.
+func normalized(top *schema.ClusterSet) *schema.ClusterSet {
 	out := *top
 	out.Spec.Clusters = slices.Clone(top.Spec.Clusters)
 	for i := range out.Spec.Clusters {
 		c := &out.Spec.Clusters[i]
-		c.PodCIDRs, c.ServiceCIDRs = inOrder(c.PodCIDRs, netip.Prefix.Compare), inOrder(c.ServiceCIDRs, netip.Prefix.Compare)
-		c.Gateways = inOrder(c.Gateways, func(x, y schema.Gateway) int { return cmp.Compare(x.Name, y.Name) })
-		c.Egress = inOrder(c.Egress, func(x, y schema.EgressRule) int { return cmp.Compare(x.Name, y.Name) })
+		c.PodCIDRs, c.ServiceCIDRs = sortedFunc(c.PodCIDRs, netip.Prefix.Compare), sortedFunc(c.ServiceCIDRs, netip.Prefix.Compare)
+		c.Gateways = sortedFunc(c.Gateways, func(x, y schema.Gateway) int { return cmp.Compare(x.Name, y.Name) })
+		c.Egress = sortedFunc(c.Egress, func(x, y schema.EgressRule) int { return cmp.Compare(x.Name, y.Name) })
 	}
 	slices.SortFunc(out.Spec.Clusters, func(x, y schema.Cluster) int { return cmp.Compare(x.Name, y.Name) })
-	out.Spec.Exports = inOrder(top.Spec.Exports, func(x, y schema.Export) int {
+	out.Spec.Exports = sortedFunc(top.Spec.Exports, func(x, y schema.Export) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
 	for i := range out.Spec.Exports {
@@ -55,9 +55,9 @@ func ordered(top *schema.ClusterSet) *schema.ClusterSet {
 		}
 	}
 	if ui := top.Spec.UI; ui != nil {
-		same := *ui
-		same.Clusters, same.Hosts = sorted(ui.Clusters), sorted(ui.Hosts)
-		out.Spec.UI = &same
+		sortedUI := *ui
+		sortedUI.Clusters, sortedUI.Hosts = sorted(ui.Clusters), sorted(ui.Hosts)
+		out.Spec.UI = &sortedUI
 	}
 	out.Spec.ExtraDomains = sorted(out.Spec.ExtraDomains)
 	out.Spec.Connectivity.Hubs = sorted(out.Spec.Connectivity.Hubs)

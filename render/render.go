@@ -30,7 +30,7 @@ const KnownAfterPublish = "(known after publish)"
 // Tree is a rendered tree: content by slash-separated path.
 type Tree map[string][]byte
 
-// Input holds everything that determines the output.
+// Input contains everything that determines the output.
 type Input struct {
 	Topology *schema.ClusterSet // loaded, without errors
 	Lock     *lockfile.Lock     // up to date (allocate.Check)
@@ -47,12 +47,13 @@ type Input struct {
 	Now int64
 	// Previous is the published tree, empty at first. Unchanged sealed keys come from it.
 	Previous Tree
-	// Patches holds the files of the folder patches next to the topology, by path relative to it;
-	// see patches.go.
+	// Patches contains the files of the folder patches next to the topology, by path relative to
+	// that folder; see patches.go.
 	Patches Tree
-	// Image of the agent if the topology has none. If empty, the published image stays.
+	// Image is the image of the agent if the topology has none. If empty, the published image
+	// stays.
 	Image string
-	// Version of Hawser, the tag of the image in a first publication.
+	// Version is the version of Hawser, which is the tag of the image in a first publication.
 	Version string
 }
 
@@ -63,34 +64,34 @@ func Render(in Input) (Tree, diag.List) {
 		previous = nil // a damaged publication is replaced; without a root key the result is missing keys
 	}
 	list := checkEpochs(in.Topology, previous)
-	known := knownKeys(in, previous)
+	known := publishedKeys(in, previous)
 	list = append(list, checkRoot(in, known)...)
 	if list.HasErrors() {
 		return nil, list
 	}
-	f, list := Fabric(in.Topology, in.Lock, publicKeys(in, known))
+	f, list := Fabric(in.Topology, in.Lock, newKeySource(in, known))
 	list = append(list, checkAlternateAddrs(f)...)
 	if list.HasErrors() {
 		return nil, list
 	}
 	tree, base := Tree{}, Tree{}
 	var found diag.List
-	var packing sync.WaitGroup
-	packing.Go(func() { found = addFabric(base, f, in) }) // takes as long as the rest of Render
+	var fabricDone sync.WaitGroup
+	fabricDone.Go(func() { found = addFabric(base, f, in) }) // takes as long as the rest of Render
 	sealed := addSecrets(tree, in)
 	list = append(list, addClusters(tree, in.Topology, f)...)
 	// The topology as text, for readers of the branch and for line-by-line comparison. addFabric
 	// writes the fabric in the same way.
 	tree[TopologyText], err = Topology(in.Topology)
-	drawn := clustermap.New(f)
-	tree[MapPicture], tree[MapText] = []byte(drawn.SVG()), []byte(drawn.Markdown(MapPicture))
-	packing.Wait()
+	clusterMap := clustermap.New(f)
+	tree[MapPicture], tree[MapText] = []byte(clusterMap.SVG()), []byte(clusterMap.Markdown(MapPicture))
+	fabricDone.Wait()
 	list = append(append(list, found...), sealed...)
 	if list.HasErrors() {
 		return nil, list
 	}
 	if err != nil {
-		return nil, failed("", err)
+		return nil, renderError("", err)
 	}
 	maps.Copy(tree, base)
 	list = append(list, addPatches(tree, in)...) // only warnings
@@ -100,20 +101,20 @@ func Render(in Input) (Tree, diag.List) {
 	return tree, list
 }
 
-// publicKeys returns the source of the gateways' public keys.
-func publicKeys(in Input, known map[gatewayEpoch]fabric.Key) KeySource {
+// newKeySource returns the source of the gateways' public keys.
+func newKeySource(in Input, known map[gatewayEpoch]fabric.Key) KeySource {
 	if in.Root != nil {
 		return func(cluster, gateway string, epoch int) (fabric.Key, error) {
 			return in.Root.Public(in.Topology.Metadata.Name, cluster, gateway, epoch)
 		}
 	}
-	later := ""
+	placeholder := ""
 	if in.Preview {
-		later = KnownAfterPublish
+		placeholder = KnownAfterPublish
 	}
 	return func(cluster, gateway string, epoch int) (fabric.Key, error) {
 		k := known[gatewayEpoch{cluster, gateway, epoch}]
-		k.Public, k.Ed25519 = cmp.Or(k.Public, later), cmp.Or(k.Ed25519, later)
+		k.Public, k.Ed25519 = cmp.Or(k.Public, placeholder), cmp.Or(k.Ed25519, placeholder)
 		return k, nil
 	}
 }
@@ -123,28 +124,29 @@ type gatewayEpoch struct {
 	epoch            int
 }
 
-// knownKeys returns the published keys of this clusterset's gateways, except keys that a gateway
-// brought: they differ from the keys derived for it later.
-func knownKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
+// publishedKeys returns the published keys of this clusterset's gateways, except keys from the
+// topology: they differ from keys that are derived for the gateway later.
+func publishedKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 	known := map[gatewayEpoch]fabric.Key{}
 	if previous == nil || previous.Name != in.Topology.Metadata.Name {
 		return known
 	}
-	before := &schema.ClusterSet{}
-	if json.Unmarshal(in.Previous[TopologyText], before) != nil {
-		before = &schema.ClusterSet{} // an older Hawser did not write it
+	previousTopology := &schema.ClusterSet{}
+	if json.Unmarshal(in.Previous[TopologyText], previousTopology) != nil {
+		previousTopology = &schema.ClusterSet{} // an older Hawser did not write it
 	}
 	for _, c := range previous.Clusters {
 		for _, g := range c.Gateways {
-			var said schema.Gateway
-			if cluster := before.Cluster(c.Name); cluster != nil && cluster.Gateway(g.Name) != nil {
-				said = *cluster.Gateway(g.Name)
+			var topologyGateway schema.Gateway
+			cluster := previousTopology.Cluster(c.Name)
+			if cluster != nil && cluster.Gateway(g.Name) != nil {
+				topologyGateway = *cluster.Gateway(g.Name)
 			}
 			for _, k := range g.Keys {
-				if said.PublicKey != "" {
+				if topologyGateway.PublicKey != "" {
 					continue
 				}
-				if said.IKEPublicKey != "" {
+				if topologyGateway.IKEPublicKey != "" {
 					k.Ed25519 = ""
 				}
 				known[gatewayEpoch{c.Name, g.Name, k.Epoch}] = k
@@ -154,7 +156,7 @@ func knownKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 	return known
 }
 
-// Equal reports whether two trees hold the same files.
+// Equal reports whether two trees have the same files.
 func (t Tree) Equal(o Tree) bool { return maps.EqualFunc(t, o, bytes.Equal) }
 
 // Paths returns the sorted paths of a tree.

@@ -22,7 +22,7 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 				Hint: fmt.Sprintf("put back the root key that serves epoch %d, from a copy: it can go once that epoch has left keys.epochs", epoch)})
 			continue
 		}
-		if in.AllowOtherRoot || !otherRoot(in, known, epoch) {
+		if in.AllowOtherRoot || !fromOtherRoot(in, known, epoch) {
 			continue
 		}
 		next := slices.Max(in.Topology.Spec.Keys.Epochs) + 1
@@ -37,23 +37,23 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 	return list
 }
 
-// otherRoot reports whether all published keys of an epoch came from another root key. It ignores
-// keys that a gateway brings, or brought until this change.
-func otherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
+// fromOtherRoot reports whether all published keys of an epoch came from another root key. It
+// ignores keys from the new or the published topology.
+func fromOtherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 	other := false
 	for i := range in.Topology.Spec.Clusters {
 		c := &in.Topology.Spec.Clusters[i]
 		for _, g := range c.AllGateways() {
-			was, published := known[gatewayEpoch{c.Name, g.Name, epoch}]
-			derived := g.PublicKey == "" && was.Public != "" && was.Public != KnownAfterPublish && was.Ed25519 != "" // as far as the fabric shows
-			if !published || !derived {
+			published, found := known[gatewayEpoch{c.Name, g.Name, epoch}]
+			comparable := g.PublicKey == "" && published.Public != "" && published.Public != KnownAfterPublish && published.Ed25519 != "" // as far as the fabric shows
+			if !found || !comparable {
 				continue
 			}
-			now, err := in.Root.Public(in.Topology.Metadata.Name, c.Name, g.Name, epoch)
+			derived, err := in.Root.Public(in.Topology.Metadata.Name, c.Name, g.Name, epoch)
 			if err != nil {
 				continue // Fabric reports it
 			}
-			if now.Public == was.Public {
+			if derived.Public == published.Public {
 				return false
 			}
 			other = true

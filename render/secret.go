@@ -18,9 +18,9 @@ func addSecrets(tree Tree, in Input) diag.List {
 	if in.Root == nil {
 		return copySecrets(tree, in)
 	}
-	n, err := newNotary(in)
+	n, err := newDocumentSigner(in)
 	if err != nil {
-		return failed("clusters", err)
+		return renderError("clusters", err)
 	}
 	sealed, err := in.Root.Seal(in.Topology, func(cluster string) []keys.SealedKeys {
 		s := SealedOf(in.Previous, cluster)
@@ -31,11 +31,11 @@ func addSecrets(tree Tree, in Input) diag.List {
 		return []keys.SealedKeys{s}
 	})
 	if err != nil {
-		return failed("clusters", err)
+		return renderError("clusters", err)
 	}
 	for i, c := range in.Topology.Spec.Clusters {
 		if sealed[i].Proof != "" { // published, unchanged
-			tree[secretPath(c.Name)] = secret(sealed[i])
+			tree[secretPath(c.Name)] = keysSecret(sealed[i])
 			continue
 		}
 		var published trust.Proof
@@ -44,14 +44,14 @@ func addSecrets(tree Tree, in Input) diag.List {
 		}
 		signed, err := n.sign(trust.Keys, trust.Statement{Cluster: c.Name, SHA256: trust.Hash([]byte(sealed[i].Ciphertext))}, published.Signed)
 		if err != nil {
-			return failed(ClusterDir(c.Name), err)
+			return renderError(ClusterDir(c.Name), err)
 		}
 		proof, err := json.Marshal(trust.Proof{Signed: signed})
 		if err != nil {
-			return failed(ClusterDir(c.Name), err)
+			return renderError(ClusterDir(c.Name), err)
 		}
 		sealed[i].Proof = string(proof)
-		tree[secretPath(c.Name)] = secret(sealed[i])
+		tree[secretPath(c.Name)] = keysSecret(sealed[i])
 	}
 	return nil
 }
@@ -60,23 +60,23 @@ func addSecrets(tree Tree, in Input) diag.List {
 func copySecrets(tree Tree, in Input) diag.List {
 	var list diag.List
 	for _, c := range in.Topology.Spec.Clusters {
-		before := SealedOf(in.Previous, c.Name)
-		if in.Preview && before.Ciphertext == "" {
-			before = keys.SealedKeys{Digest: KnownAfterPublish, Ciphertext: KnownAfterPublish}
+		published := SealedOf(in.Previous, c.Name)
+		if in.Preview && published.Ciphertext == "" {
+			published = keys.SealedKeys{Digest: KnownAfterPublish, Ciphertext: KnownAfterPublish}
 		}
-		if before.Ciphertext == "" {
-			list = append(list, noRoot(fmt.Sprintf("clusters[%s]", c.Name),
+		if published.Ciphertext == "" {
+			list = append(list, rootKeyNeeded(fmt.Sprintf("clusters[%s]", c.Name),
 				"its sealed keys are not published yet, and cannot be made without the root key"))
 			continue
 		}
-		tree[secretPath(c.Name)] = secret(before)
+		tree[secretPath(c.Name)] = keysSecret(published)
 	}
 	return list
 }
 
 func secretPath(cluster string) string { return path.Join(ClusterDir(cluster), "keys.yaml") }
 
-func secret(s keys.SealedKeys) []byte {
+func keysSecret(s keys.SealedKeys) []byte {
 	out := fmt.Appendf(nil, `apiVersion: v1
 kind: Secret
 metadata:

@@ -20,7 +20,7 @@ func (b *builder) export(e *schema.Export) fabric.Export {
 		out.Balance.Order = e.Balance.Order
 	}
 	if !e.Headless() {
-		out.VIPs = b.lockedAddrs(path, b.lock.VIPs(e.ID()), 1, masked(b.top.ServicePools()))
+		out.VIPs = b.lockedAddrs(path, b.lock.VIPs(e.ID()), 1, maskedSorted(b.top.ServicePools()))
 	}
 	for _, p := range e.Ports {
 		out.Ports = append(out.Ports, fabric.Port{Name: p.Name, Protocol: p.Protocol, Port: p.Port, AppProtocol: p.AppProtocol})
@@ -43,7 +43,7 @@ func (b *builder) export(e *schema.Export) fabric.Export {
 
 func (b *builder) exportCluster(e *schema.Export, cluster, path string) fabric.ExportCluster {
 	out := fabric.ExportCluster{Name: cluster}
-	blocks := b.blocksOf(cluster)
+	blocks := b.globalBlocks(cluster)
 	if !e.Headless() {
 		out.IPs = b.lockedAddrs(path, b.lock.ExportIPs(e.ID(), cluster), 1, blocks)
 		return out

@@ -13,41 +13,42 @@ import (
 
 // documentSigner signs the documents of the agents. A nil documentSigner signs nothing.
 type documentSigner struct {
-	clusterset string
-	now        int64
-	today, all []ssh.Signer
-	lines      []string // public keys of the current signers
+	clusterset   string
+	now          int64
+	current, all []ssh.Signer
+	lines        []string // public keys of the current signers
 }
 
-func newNotary(in Input) (*documentSigner, error) {
+func newDocumentSigner(in Input) (*documentSigner, error) {
 	if in.Root == nil {
 		return nil, nil
 	}
 	n := &documentSigner{clusterset: in.Topology.Metadata.Name, now: in.Now}
 	var err error
-	if n.today, n.all, err = in.Root.Signers(n.clusterset, in.Topology.Spec.Keys.Epochs); err != nil {
+	epochs := in.Topology.Spec.Keys.Epochs
+	if n.current, n.all, err = in.Root.Signers(n.clusterset, epochs); err != nil {
 		return nil, err
 	}
-	for _, s := range n.today {
+	for _, s := range n.current {
 		n.lines = append(n.lines, trust.Line(s.PublicKey()))
 	}
 	return n, nil
 }
 
-// before returns the statement in signed if a current signer signed it, zero otherwise.
-func (n *documentSigner) before(kind trust.Kind, signed trust.Signed) trust.Statement {
-	said, _ := signed.By(kind, n.lines)
-	return said
+// statement returns the statement in signed if a current signer signed it, zero otherwise.
+func (n *documentSigner) statement(kind trust.Kind, signed trust.Signed) trust.Statement {
+	verified, _ := signed.By(kind, n.lines)
+	return verified
 }
 
 // sign returns the published statement if it is about the same document, else a new one.
 func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published trust.Signed) (trust.Signed, error) {
 	want.Clusterset = n.clusterset
-	said := n.before(kind, published)
-	if said.Revision > 0 && said.Clusterset == want.Clusterset && said.Cluster == want.Cluster && said.SHA256 == want.SHA256 {
+	previous := n.statement(kind, published)
+	if previous.Revision > 0 && previous.Clusterset == want.Clusterset && previous.Cluster == want.Cluster && previous.SHA256 == want.SHA256 {
 		return published, nil
 	}
-	newest := said.Revision
+	newest := previous.Revision
 	// A statement of another root key proves nothing. Its revision is still not used again, unless
 	// it is more than an hour in the future.
 	var claimed trust.Statement
@@ -57,27 +58,27 @@ func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published t
 	// The time is the minimum because an attacker may have removed the published tree: agents
 	// reject a revision that they have accepted before.
 	want.Revision = max(newest+1, n.now)
-	return trust.Sign(kind, want, n.today...)
+	return trust.Sign(kind, want, n.current...)
 }
 
 // signFabric returns the proof of the packed fabric. It is empty, with a warning, if the fabric
 // cannot be signed.
 func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 	published := fabricProof(in.Previous)
-	n, err := newNotary(in)
+	n, err := newDocumentSigner(in)
 	if err != nil {
-		return nil, failed("base", err)
+		return nil, renderError("base", err)
 	}
 	if n == nil {
 		return publishedProof(in, packed, published)
 	}
-	chain, err := trust.ExtendChain(n.clusterset, published.Chain, n.today, n.all)
+	chain, err := trust.ExtendChain(n.clusterset, published.Chain, n.current, n.all)
 	if err != nil {
-		return nil, failed("base", err)
+		return nil, renderError("base", err)
 	}
 	signed, err := n.sign(trust.Fabric, trust.Statement{SHA256: trust.Hash(packed)}, published.Signed)
 	if err != nil {
-		return nil, failed("base", err)
+		return nil, renderError("base", err)
 	}
 	return encodeProof(trust.Proof{Chain: chain, Signed: signed})
 }
@@ -85,10 +86,10 @@ func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 func encodeProof(p trust.Proof) ([]byte, diag.List) {
 	raw, err := json.Marshal(p)
 	if err != nil {
-		return nil, failed("base", fmt.Errorf("encode proof: %w", err))
+		return nil, renderError("base", fmt.Errorf("encode proof: %w", err))
 	}
 	if len(raw) > trust.MaxProof {
-		return nil, failed("base", fmt.Errorf("the proof of the fabric has %d bytes; agents accept %d", len(raw), trust.MaxProof))
+		return nil, renderError("base", fmt.Errorf("the proof of the fabric has %d bytes; agents accept %d", len(raw), trust.MaxProof))
 	}
 	return raw, nil
 }
@@ -96,8 +97,9 @@ func encodeProof(p trust.Proof) ([]byte, diag.List) {
 // publishedProof returns the published proof if it is about the same fabric. Without the root key
 // its signer is unknown; the agents verify it.
 func publishedProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
-	var said trust.Statement
-	if json.Unmarshal([]byte(published.Statement), &said) == nil && said.SHA256 == trust.Hash(packed) {
+	var statement trust.Statement
+	err := json.Unmarshal([]byte(published.Statement), &statement)
+	if err == nil && statement.SHA256 == trust.Hash(packed) {
 		return encodeProof(published)
 	}
 	if in.Preview {
@@ -140,16 +142,16 @@ func (n *documentSigner) revisionOf(cluster, ciphertext, proof string) int64 {
 	if json.Unmarshal([]byte(proof), &p) != nil {
 		return 0
 	}
-	said := n.before(trust.Keys, p.Signed)
-	if said.Clusterset != n.clusterset || said.Cluster != cluster || said.SHA256 != trust.Hash([]byte(ciphertext)) {
+	statement := n.statement(trust.Keys, p.Signed)
+	if statement.Clusterset != n.clusterset || statement.Cluster != cluster || statement.SHA256 != trust.Hash([]byte(ciphertext)) {
 		return 0
 	}
-	return said.Revision
+	return statement.Revision
 }
 
 // FabricAndProof returns the fabric of a tree and its proof as agents receive them.
 func FabricAndProof(tree Tree) (packed, proof []byte, err error) {
-	if packed, err = packedFabric(tree); err != nil {
+	if packed, err = compressedFabric(tree); err != nil {
 		return nil, nil, err
 	}
 	return packed, []byte(proofText(tree)), nil

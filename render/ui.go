@@ -18,8 +18,8 @@ const UIFile = "ui.yaml"
 // UIName is the name of the web page's Deployment, Service and ServiceAccount.
 const UIName = "hawser-ui"
 
-// page holds the values for the template of the web page.
-type page struct {
+// pageValues holds the values for the template of the web page.
+type pageValues struct {
 	Cluster, Image, TokenSecret    string
 	Hosts, PullSecrets, ConfigMaps []string
 }
@@ -38,10 +38,10 @@ func addUI(tree Tree, top *schema.ClusterSet, agentImage string, maps []string) 
 		if !ui.Serves(c.Name) {
 			continue
 		}
-		raw, err := filled(UIFile, uiTemplate, page{Cluster: c.Name, Image: image, TokenSecret: ui.TokenSecret, Hosts: sorted(ui.Hosts),
+		raw, err := executeTemplate(UIFile, uiTemplate, pageValues{Cluster: c.Name, Image: image, TokenSecret: ui.TokenSecret, Hosts: sorted(ui.Hosts),
 			PullSecrets: top.Spec.Agent.ImagePullSecrets, ConfigMaps: maps})
 		if err != nil {
-			return failed("ui", err)
+			return renderError("ui", err)
 		}
 		tree[path.Join(ClusterDir(c.Name), UIFile)] = raw
 	}

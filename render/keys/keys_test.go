@@ -19,7 +19,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func rootOf(t testing.TB) *keys.Root {
+func newRoot(t testing.TB) *keys.Root {
 	t.Helper()
 	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
 	if err != nil {
@@ -140,7 +140,7 @@ func TestNewRootIsRandom(t *testing.T) {
 // tunnel of every user.
 func TestDerivation(t *testing.T) {
 	t.Parallel()
-	root := rootOf(t)
+	root := newRoot(t)
 	public, err := root.Public("demo", "g1", "g1-a", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestDerivation(t *testing.T) {
 // for a gateway that brought its own.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	root, top := rootOf(t), topology("r0", "r1")
+	root, top := newRoot(t), topology("r0", "r1")
 	var seeds []fabric.Secret
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
@@ -225,7 +225,7 @@ func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string) {
 // TestSeal: only the recipient can open the sealed keys. Unchanged keys keep their bytes.
 func TestSeal(t *testing.T) {
 	t.Parallel()
-	root, ids := rootOf(t), []*age.X25519Identity{identity(t), identity(t), identity(t)}
+	root, ids := newRoot(t), []*age.X25519Identity{identity(t), identity(t), identity(t)}
 	top := topology(ids[0].Recipient().String(), ids[1].Recipient().String())
 	first := seal(t, root, top, nil)
 	for i, s := range first {
@@ -261,7 +261,7 @@ func TestSealHybrid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, top := rootOf(t), topology(classic.Recipient().String(), hybrid.Recipient().String())
+	root, top := newRoot(t), topology(classic.Recipient().String(), hybrid.Recipient().String())
 	first := seal(t, root, top, nil)
 	for i, id := range []age.Identity{classic, hybrid} {
 		if k, err := fabric.DecodeKeys(unseal(t, first[i].Ciphertext, id)); err != nil || k.Cluster != fmt.Sprintf("c%d", i) {
@@ -320,7 +320,7 @@ func unseal(t testing.TB, ciphertext string, id age.Identity) []byte {
 func TestBadRecipient(t *testing.T) {
 	t.Parallel()
 	secret := identity(t).String()
-	_, err := rootOf(t).Seal(topology(secret), func(string) []keys.SealedKeys { return nil })
+	_, err := newRoot(t).Seal(topology(secret), func(string) []keys.SealedKeys { return nil })
 	if err == nil || !strings.Contains(err.Error(), "cluster c0") || strings.Contains(err.Error(), secret[:20]) {
 		t.Errorf("error %v", err)
 	}
@@ -331,7 +331,7 @@ func BenchmarkSeal1000(b *testing.B) {
 	for i := range recipients {
 		recipients[i] = identity(b).Recipient().String()
 	}
-	root, top := rootOf(b), topology(recipients...)
+	root, top := newRoot(b), topology(recipients...)
 	top.Spec.Keys.Epochs = []int{1}
 	for b.Loop() {
 		seal(b, root, top, nil)

@@ -18,7 +18,7 @@ import (
 // asks a Formatter (fmt handles %p and %T before).
 func TestSecretsNeverPrint(t *testing.T) {
 	t.Parallel()
-	root, err := rootOf(t).Add(2)
+	root, err := newRoot(t).Add(2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package keys derives every secret of a clusterset from its root keys and seals each
-// cluster's part to that cluster's age recipient. Each root key serves a range of key
-// epochs. The package does no I/O; only age encryption and new root keys are random.
+// Package keys derives every secret of a clusterset from its root keys. It encrypts each cluster's
+// keys to that cluster's age recipient. Each root key serves a range of key epochs. The package
+// does no I/O. Only age encryption and new root keys are random.
 package keys
 
 import (
@@ -27,9 +27,8 @@ const RootSize = 32
 // from its first epoch until the first epoch of the next root key. Root never prints its
 // keys: every formatting verb, slog and JSON write "(sensitive)".
 type Root struct {
-	// A function hides the keys from fmt. fmt does not call the Format method of
-	// unexported fields of other structs: it prints their content, even behind a
-	// pointer if the verb does not fit.
+	// A function hides the keys from fmt. fmt does not call the Format method of unexported fields
+	// of other structs. It prints their content, even behind a pointer if the verb does not fit.
 	list func() []rootKey // at least one, by ascending epoch
 }
 
@@ -39,12 +38,12 @@ type rootKey struct {
 	key  [RootSize]byte
 }
 
-func rootOf(list []rootKey) *Root {
+func newRoot(list []rootKey) *Root {
 	return &Root{list: func() []rootKey { return list }}
 }
 
 // NewRoot returns a random root key for all epochs.
-func NewRoot() (*Root, error) { return rootOf(nil).Add(1) }
+func NewRoot() (*Root, error) { return newRoot(nil).Add(1) }
 
 // Add returns the root with a new, random root key that serves from an epoch on. The
 // root keys of earlier epochs do not change.
@@ -61,17 +60,17 @@ func (r *Root) Add(from int) (*Root, error) {
 	if _, err := rand.Read(added.key[:]); err != nil {
 		return nil, fmt.Errorf("make root key: %w", err)
 	}
-	return rootOf(append(list, added)), nil
+	return newRoot(append(list, added)), nil
 }
 
 // Drop returns the root without the root keys that serve only epochs before the given one.
 func (r *Root) Drop(before int) (*Root, error) {
 	list := r.list()
-	i := serving(list, before)
+	i := rootKeyIndex(list, before)
 	if i <= 0 {
-		return nil, fmt.Errorf("no root key serves only epochs before %d: the oldest one serves %s", before, span(list, 0))
+		return nil, fmt.Errorf("no root key serves only epochs before %d: the oldest one serves %s", before, epochRange(list, 0))
 	}
-	return rootOf(slices.Clone(list[i:])), nil
+	return newRoot(slices.Clone(list[i:])), nil
 }
 
 // Epochs returns the first epoch of each root key, ascending.
@@ -83,8 +82,8 @@ func (r *Root) Epochs() []int {
 	return out
 }
 
-// EpochRoot returns the first epoch of the root key that serves an epoch. It is an error
-// if that root key was dropped.
+// EpochRoot returns the first epoch of the root key that serves an epoch. It returns an error if
+// that root key was dropped.
 func (r *Root) EpochRoot(epoch int) (from int, err error) {
 	k, err := r.rootKey(epoch)
 	if err != nil {
@@ -96,14 +95,14 @@ func (r *Root) EpochRoot(epoch int) (from int, err error) {
 // rootKey returns the root key that serves an epoch.
 func (r *Root) rootKey(epoch int) (*rootKey, error) {
 	list := r.list()
-	if i := serving(list, epoch); i >= 0 {
+	if i := rootKeyIndex(list, epoch); i >= 0 {
 		return &list[i], nil
 	}
-	return nil, fmt.Errorf("no root key serves epoch %d: the oldest one serves %s", epoch, span(list, 0))
+	return nil, fmt.Errorf("no root key serves epoch %d: the oldest one serves %s", epoch, epochRange(list, 0))
 }
 
-// serving returns the index of the root key that serves an epoch, -1 if absent.
-func serving(list []rootKey, epoch int) int {
+// rootKeyIndex returns the index of the root key that serves an epoch, -1 if absent.
+func rootKeyIndex(list []rootKey, epoch int) int {
 	for i, k := range slices.Backward(list) {
 		if k.from <= epoch {
 			return i
@@ -112,8 +111,8 @@ func serving(list []rootKey, epoch int) int {
 	return -1
 }
 
-// span returns the epochs of a root key as text.
-func span(list []rootKey, i int) string {
+// epochRange returns the epochs of a root key as text.
+func epochRange(list []rootKey, i int) string {
 	from := list[i].from
 	switch {
 	case i+1 == len(list):
@@ -150,9 +149,9 @@ func (r *Root) derive(epoch int, info string) (fabric.Secret, error) {
 	return fabric.Secret(raw), nil
 }
 
-// private returns a gateway's tunnel key. The derived bytes are clamped as in RFC 7748
+// tunnelKey returns a gateway's tunnel key. The derived bytes are clamped as in RFC 7748
 // section 5, so that wg(8) prints the same bytes.
-func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
+func (r *Root) tunnelKey(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	s, err := r.derive(epoch, strings.Join([]string{clusterset, cluster, gateway, strconv.Itoa(epoch)}, "/"))
 	if err != nil {
 		return s, err
@@ -162,16 +161,16 @@ func (r *Root) private(clusterset, cluster, gateway string, epoch int) (fabric.S
 	return s, nil
 }
 
-// ed25519 returns the seed of a gateway's authentication key in IKE. Its HKDF info
-// differs from the info of every tunnel key, because no tunnel key has an empty cluster there.
-func (r *Root) ed25519(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
+// ikeSeed returns the seed of a gateway's authentication key in IKE. Its HKDF info has an empty
+// cluster, so it differs from the info of every tunnel key.
+func (r *Root) ikeSeed(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	return r.derive(epoch, strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
 }
 
 // Public returns the public halves of a gateway's keys of an epoch, in base64.
 func (r *Root) Public(clusterset, cluster, gateway string, epoch int) (fabric.Key, error) {
 	out := fabric.Key{Epoch: epoch}
-	s, err := r.private(clusterset, cluster, gateway, epoch)
+	s, err := r.tunnelKey(clusterset, cluster, gateway, epoch)
 	if err != nil {
 		return out, err
 	}
@@ -180,7 +179,7 @@ func (r *Root) Public(clusterset, cluster, gateway string, epoch int) (fabric.Ke
 		return out, fmt.Errorf("derive the key of gateway %s/%s: not an X25519 key", cluster, gateway)
 	}
 	out.Public = base64.StdEncoding.EncodeToString(key.PublicKey().Bytes())
-	seed, err := r.ed25519(clusterset, cluster, gateway, epoch)
+	seed, err := r.ikeSeed(clusterset, cluster, gateway, epoch)
 	if err != nil {
 		return out, err
 	}

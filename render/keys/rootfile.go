@@ -13,45 +13,46 @@ import (
 	"filippo.io/age/armor"
 )
 
-// ErrNotRoot is returned for content that is no root key. It never quotes the content.
+// ErrNotRoot is the error for content that is not a root key. It never quotes the content.
 var ErrNotRoot = errors.New("not a root key: want 32 bytes, the same in base64, lines of an epoch and such a key, or an age file of one of them")
 
-// ErrEncrypted is returned for an age file when no identity was given to open it.
+// ErrEncrypted is the error for an age file without an identity to decrypt it.
 var ErrEncrypted = errors.New("the root key is encrypted with age, and no identity was given to open it")
 
-// maxRootFile limits the decrypted content of an age file, in bytes: a thousand root keys.
+// maxRootFile is the maximum size of the decrypted content of an age file in bytes: a thousand root
+// keys.
 const maxRootFile = 64 << 10
 
-// ReadRoot reads the content of a root key file: 32 bytes or their base64 on one
-// line, for all epochs; or several root keys, each on a line of the first epoch
-// that it serves, a space, and the key in base64; or an age file (armored or not) of
-// one of them, which one of the identities opens. Errors never quote the content.
+// ReadRoot parses the content of a root key file. A root key for all epochs is 32 bytes, or their
+// base64 on one line. With several root keys, each has a line: its first epoch, a space, and the
+// key in base64. The content may also be an age file (armored or not) of one of these, which one of
+// the identities decrypts. Errors never quote the content.
 func ReadRoot(raw []byte, identities ...age.Identity) (*Root, error) {
-	if sealed(raw) {
-		plain, err := open(raw, identities)
+	if isEncrypted(raw) {
+		plain, err := decrypt(raw, identities)
 		if err != nil {
 			return nil, err
 		}
 		raw = plain
 	}
 	if len(raw) == RootSize {
-		return rootOf([]rootKey{{from: 1, key: [RootSize]byte(raw)}}), nil
+		return newRoot([]rootKey{{from: 1, key: [RootSize]byte(raw)}}), nil
 	}
 	text := strings.TrimSpace(string(raw))
-	if key, ok := readKey(text); ok {
-		return rootOf([]rootKey{{from: 1, key: key}}), nil
+	if key, ok := parseKey(text); ok {
+		return newRoot([]rootKey{{from: 1, key: key}}), nil
 	}
 	if first, _, _ := strings.Cut(text, "\n"); len(strings.Fields(first)) < 2 {
 		return nil, ErrNotRoot
 	}
-	list, err := readLines(string(raw))
+	list, err := parseLines(string(raw))
 	if err != nil {
 		return nil, err
 	}
-	return rootOf(list), nil
+	return newRoot(list), nil
 }
 
-func readKey(text string) (key [RootSize]byte, ok bool) {
+func parseKey(text string) (key [RootSize]byte, ok bool) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(raw) != RootSize {
 		return key, false
@@ -59,8 +60,8 @@ func readKey(text string) (key [RootSize]byte, ok bool) {
 	return [RootSize]byte(raw), true
 }
 
-// readLines reads root keys with their epochs, one a line.
-func readLines(text string) ([]rootKey, error) {
+// parseLines parses root keys with their epochs, one on each line.
+func parseLines(text string) ([]rootKey, error) {
 	var out []rootKey
 	lines := map[[RootSize]byte]int{}
 	number := 0
@@ -69,15 +70,15 @@ func readLines(text string) ([]rootKey, error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		k, err := readLine(line)
+		k, err := parseLine(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if n := len(out); n > 0 && k.from <= out[n-1].from {
 			return nil, fmt.Errorf("line %d: epoch %d does not follow on %d: list each first epoch once, in ascending order", number, k.from, out[n-1].from)
 		}
-		if before, twice := lines[k.key]; twice {
-			return nil, fmt.Errorf("line %d: the same root key as in line %d: each line wants a key of its own", number, before)
+		if firstLine, duplicate := lines[k.key]; duplicate {
+			return nil, fmt.Errorf("line %d: the same root key as in line %d: each line wants a key of its own", number, firstLine)
 		}
 		lines[k.key] = number
 		out = append(out, k)
@@ -85,7 +86,7 @@ func readLines(text string) ([]rootKey, error) {
 	return out, nil
 }
 
-func readLine(line string) (k rootKey, err error) {
+func parseLine(line string) (k rootKey, err error) {
 	words := strings.Fields(line)
 	if len(words) != 2 {
 		return k, errors.New("want the first epoch that the root key serves, a space, and the key in base64")
@@ -94,7 +95,7 @@ func readLine(line string) (k rootKey, err error) {
 	if err != nil || k.from < 1 || strconv.Itoa(k.from) != words[0] {
 		return k, errors.New("the first word is not an epoch: want a number of 1 or more") // not quoted, as it may be the key
 	}
-	key, ok := readKey(words[1])
+	key, ok := parseKey(words[1])
 	if !ok {
 		return k, errors.New("the root key is not 32 bytes in base64")
 	}
@@ -116,14 +117,14 @@ func (r *Root) Encode() []byte {
 	return out
 }
 
-// ageHeader begins every age file (age-encryption.org/v1).
+// ageHeader is the prefix of every age file (age-encryption.org/v1).
 const ageHeader = "age-encryption.org/"
 
-func sealed(raw []byte) bool {
+func isEncrypted(raw []byte) bool {
 	return bytes.HasPrefix(raw, []byte(ageHeader)) || bytes.HasPrefix(raw, []byte(armor.Header))
 }
 
-func open(raw []byte, identities []age.Identity) ([]byte, error) {
+func decrypt(raw []byte, identities []age.Identity) ([]byte, error) {
 	if len(identities) == 0 {
 		return nil, ErrEncrypted
 	}
@@ -139,7 +140,7 @@ func open(raw []byte, identities []age.Identity) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("open root key: %w", err)
 	}
-	// Read one byte more than the limit: the cut end could be the newest root key.
+	// Read one byte more than the limit, to detect a longer file: its end is the newest root key.
 	plain, err := io.ReadAll(io.LimitReader(out, maxRootFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("open root key: %w", err)

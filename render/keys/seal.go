@@ -21,8 +21,8 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// Keys returns one cluster's private keys: the seed of the pre-shared keys, and the tunnel
-// key and the IKE key of each gateway that has no own key.
+// Keys returns one cluster's private keys: the seed of the pre-shared keys, and the tunnel key and
+// the IKE key of each gateway without a key in the topology.
 func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
 	set := top.Metadata.Name
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
@@ -34,18 +34,18 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 		}
 		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
 		for _, g := range c.AllGateways() {
-			// A gateway with its own tunnel key gets no derived keys. It has its own IKE
-			// key, or none.
+			// A gateway with a tunnel key in the topology gets no derived keys. Its IKE key is in
+			// the topology too, or it has none.
 			if g.PublicKey != "" {
 				continue
 			}
-			if keys.Gateways[g.Name], err = r.private(set, c.Name, g.Name, epoch); err != nil {
+			if keys.Gateways[g.Name], err = r.tunnelKey(set, c.Name, g.Name, epoch); err != nil {
 				return nil, err
 			}
 			if g.IKEPublicKey != "" {
 				continue
 			}
-			if keys.Ed25519[g.Name], err = r.ed25519(set, c.Name, g.Name, epoch); err != nil {
+			if keys.Ed25519[g.Name], err = r.ikeSeed(set, c.Name, g.Name, epoch); err != nil {
 				return nil, err
 			}
 		}
@@ -54,23 +54,22 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 	return out, nil
 }
 
-// SealedKeys are one cluster's keys in published form.
+// SealedKeys contains one cluster's keys in published form.
 type SealedKeys struct {
 	Digest     string // keyed digest of plain text and recipient; if equal, the ciphertext needs no change
 	Ciphertext string // armored age file
-	Proof      string // of Ciphertext, as agents check it; see schema/fabric/trust
+	Proof      string // signature of Ciphertext, see schema/fabric/trust
 }
 
-// Seal encrypts every cluster's keys to its recipient, on all processors. previous returns
-// a cluster's published keys and possibly its unpublished ones. The first with an equal
-// digest is reused, because age encryption is not deterministic. The results are in the
-// order of the topology's clusters.
+// Seal encrypts every cluster's keys to its recipient, on all processors. previous returns earlier
+// results for a cluster. The first one with an equal digest is reused, because age encryption is
+// not deterministic. The results are in the order of the topology's clusters.
 func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []SealedKeys) ([]SealedKeys, error) {
 	if len(top.Spec.Keys.Epochs) == 0 {
 		return nil, errors.New("no epoch of keys is current")
 	}
-	// The newest epoch's digest key changes when the keys change, and stays when an old
-	// root key is dropped.
+	// The newest epoch's digest key changes if the keys change. It does not change if an old root
+	// key is dropped.
 	digestKey, err := r.derive(slices.Max(top.Spec.Keys.Epochs), top.Metadata.Name+"///keys-digest")
 	if err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Seal
 			if err != nil {
 				return fmt.Errorf("derive keys of cluster %s: %w", c.Name, err)
 			}
-			sealed, err := sealOne(keys, c.Recipient, digestKey, previous(c.Name))
+			sealed, err := sealKeys(keys, c.Recipient, digestKey, previous(c.Name))
 			if err != nil {
 				return fmt.Errorf("seal keys of cluster %s: %w", c.Name, err)
 			}
@@ -96,7 +95,7 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Seal
 	return out, group.Wait()
 }
 
-func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous []SealedKeys) (SealedKeys, error) {
+func sealKeys(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previous []SealedKeys) (SealedKeys, error) {
 	plain, err := json.Marshal(keys)
 	if err != nil {
 		return SealedKeys{}, fmt.Errorf("encode: %w", err)
@@ -114,8 +113,8 @@ func sealOne(keys *fabric.Keys, recipient string, digestKey fabric.Secret, previ
 	return SealedKeys{Digest: digest, Ciphertext: ciphertext}, err
 }
 
-func encrypt(plain []byte, to string) (string, error) {
-	recipient, err := syntax.ParseRecipient(to)
+func encrypt(plain []byte, recipientText string) (string, error) {
+	recipient, err := syntax.ParseRecipient(recipientText)
 	if err != nil {
 		// Do not quote the recipient or its parse error: a user may have written the identity.
 		return "", errors.New("its recipient is not an age recipient (age1... or age1pq1...)")

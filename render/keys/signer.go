@@ -10,27 +10,27 @@ import (
 // Signers returns the Ed25519 keys that sign the agents' files and published commits. today
 // has one key for each root key that serves a current epoch, in their order; all has one
 // for each root key. A root key has a different signing key for each clusterset.
-func (r *Root) Signers(clusterset string, epochs []int) (today, all []ssh.Signer, err error) {
+func (r *Root) Signers(clusterset string, epochs []int) (current, all []ssh.Signer, err error) {
 	return r.signers(clusterset, "signer", epochs)
 }
 
 // LockSigners returns the keys that sign commits of the lock to the topology branch, in the
 // order of Signers. They differ from Signers because such a commit signs the whole topology
-// branch, which holds files that Hawser never reads: programs that accept published commits
-// must refuse it.
-func (r *Root) LockSigners(clusterset string, epochs []int) (today, all []ssh.Signer, err error) {
+// branch, which has files that Hawser never reads. Programs that accept published commits must
+// reject it.
+func (r *Root) LockSigners(clusterset string, epochs []int) (current, all []ssh.Signer, err error) {
 	return r.signers(clusterset, "lock", epochs)
 }
 
 // signers derives one key for each root key. The epochs pick today's.
-func (r *Root) signers(clusterset, purpose string, epochs []int) (today, all []ssh.Signer, err error) {
-	current := map[int]bool{}
+func (r *Root) signers(clusterset, purpose string, epochs []int) (current, all []ssh.Signer, err error) {
+	currentRoots := map[int]bool{}
 	for _, epoch := range epochs {
 		from, err := r.EpochRoot(epoch)
 		if err != nil {
 			return nil, nil, err
 		}
-		current[from] = true
+		currentRoots[from] = true
 	}
 	for _, from := range r.Epochs() {
 		// A gateway's info never has an empty cluster, so this is not a tunnel key.
@@ -43,9 +43,9 @@ func (r *Root) signers(clusterset, purpose string, epochs []int) (today, all []s
 			return nil, nil, fmt.Errorf("derive the signing key of clusterset %s", clusterset)
 		}
 		all = append(all, signer)
-		if current[from] {
-			today = append(today, signer)
+		if currentRoots[from] {
+			current = append(current, signer)
 		}
 	}
-	return today, all, nil
+	return current, all, nil
 }

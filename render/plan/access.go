@@ -10,9 +10,9 @@ import (
 
 // How much of the changed access the text lists; the JSON form has all.
 const (
-	maxChanges   = 40 // lines of each list
-	maxResources = 4  // of a line
-	maxClusters  = 6  // clusters of a line
+	maxListed        = 40 // lines of each list
+	maxLineResources = 4  // of a line
+	maxLineClusters  = 6  // clusters of a line
 )
 
 // locateAccess sets the position of paths that are in the new topology.
@@ -37,7 +37,7 @@ func (o *printer) accessList(title, color string, list []access.Change) {
 	}
 	o.text("\n%s\n", o.paint(color, title))
 	for i := range list {
-		if i == maxChanges {
+		if i == maxListed {
 			o.text("  and %d more, which -o json lists\n", len(list)-i)
 			return
 		}
@@ -51,7 +51,7 @@ func (o *printer) accessList(title, color string, list []access.Change) {
 //	ams, sin -> shop/db:5432 in fra
 func accessText(c *access.Change) string {
 	var to []string
-	for i := range c.To[:min(len(c.To), maxResources)] {
+	for i := range c.To[:min(len(c.To), maxLineResources)] {
 		to = append(to, resourceText(&c.To[i]))
 	}
 	from := allClusters
@@ -70,28 +70,28 @@ func accessText(c *access.Change) string {
 
 // resourceText returns namespace/name and ports, or a prefix, and its clusters.
 func resourceText(r *access.Resource) string {
-	in := " in " + names(r.In)
+	suffix := " in " + names(r.In)
 	switch {
 	case r.Prefix != "":
-		return r.Prefix + in
+		return r.Prefix + suffix
 	case r.Namespaces != "":
 		text := "exports of namespaces " + r.Namespaces
 		if len(r.ExceptNamespaces) > 0 {
 			text += " other than " + strings.Join(r.ExceptNamespaces, ", ")
 		}
-		return text + in
+		return text + suffix
 	}
 	ports := make([]string, len(r.Ports))
 	for i, p := range r.Ports {
 		ports[i] = strings.TrimSuffix(p, "/TCP")
 	}
-	return r.Export + ":" + strings.Join(ports, ",") + in
+	return r.Export + ":" + strings.Join(ports, ",") + suffix
 }
 
 // names lists clusters, the first of many.
 func names(list []string) string {
-	if len(list) <= maxClusters {
+	if len(list) <= maxLineClusters {
 		return strings.Join(list, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(list[:maxClusters-1], ", "), len(list)-maxClusters+1)
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:maxLineClusters-1], ", "), len(list)-maxLineClusters+1)
 }

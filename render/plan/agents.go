@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// daemonSet holds the settings of a DaemonSet that the plan lists by name. All other settings of its
-// pods are compared as a whole.
+// daemonSet holds the settings of a DaemonSet that the plan lists by name. All other settings of
+// its pods are compared as a whole.
 type daemonSet struct {
 	image, secrets, priority, tolerations, requests, limits, metrics, pods string
 }
@@ -65,8 +65,8 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	resources, _ := extract(agent, "resources").(map[string]any)
 	d.image, _ = extract(agent, "image").(string)
 	d.priority, _ = extract(pod, "priorityClassName").(string)
-	d.secrets, d.tolerations = flat(extract(pod, "imagePullSecrets")), flat(extract(pod, "tolerations"))
-	d.requests, d.limits = flat(resources["requests"]), flat(resources["limits"])
+	d.secrets, d.tolerations = formatValue(extract(pod, "imagePullSecrets")), formatValue(extract(pod, "tolerations"))
+	d.requests, d.limits = formatValue(resources["requests"]), formatValue(resources["limits"])
 	d.metrics = strings.Join(extractArgs(agent, "--metrics=[$(HOST_IP)]:"), ", ")
 	if d.metrics != "" { // --metrics adds ports
 		delete(agent, "ports")
@@ -74,55 +74,55 @@ func readDaemonSet(raw []byte) (d daemonSet, err error) {
 	} else if ports, _ := agent["ports"].([]any); len(ports) == 1 {
 		delete(agent, "ports")
 	}
-	rest, err := json.Marshal(top.Spec.Template)
-	d.pods = string(rest)
+	otherSettings, err := json.Marshal(top.Spec.Template)
+	d.pods = string(otherSettings)
 	return d, err
 }
 
 // extractArgs removes the arguments of a container that begin with a prefix, and returns them
 // without the prefix.
-func extractArgs(container map[string]any, prefix string) (rests []string) {
+func extractArgs(container map[string]any, prefix string) (values []string) {
 	args, _ := container["args"].([]any)
 	container["args"] = slices.DeleteFunc(args, func(a any) bool {
-		rest, is := strings.CutPrefix(fmt.Sprint(a), prefix)
-		if is {
-			rests = append(rests, rest)
+		value, matches := strings.CutPrefix(fmt.Sprint(a), prefix)
+		if matches {
+			values = append(values, value)
 		}
-		return is
+		return matches
 	})
-	return rests
+	return values
 }
 
 // extractNamed removes the element with a name from a list, and returns it.
 func extractNamed(from map[string]any, list, name string) (found map[string]any) {
-	all, _ := from[list].([]any)
-	from[list] = slices.DeleteFunc(all, func(v any) bool {
+	items, _ := from[list].([]any)
+	from[list] = slices.DeleteFunc(items, func(v any) bool {
 		m, _ := v.(map[string]any)
-		is := m["name"] == name
-		if is {
+		matches := m["name"] == name
+		if matches {
 			found = m
 		}
-		return is
+		return matches
 	})
 	return found
 }
 
-// flat formats a YAML value as short text with sorted keys.
-func flat(v any) string {
+// formatValue formats a YAML value as short text with sorted keys.
+func formatValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case []any:
 		texts := make([]string, len(v))
 		for i, e := range v {
-			texts[i] = flat(e)
+			texts[i] = formatValue(e)
 		}
 		return strings.Join(texts, ", ")
 	case map[string]any:
 		if name, ok := v["name"].(string); ok && len(v) == 1 {
 			return name
 		}
-		return strings.ReplaceAll(pairs(v), ", ", " ")
+		return strings.ReplaceAll(joinPairs(v), ", ", " ")
 	}
 	return fmt.Sprint(v)
 }
@@ -132,9 +132,9 @@ func digest(raw []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// restarts describes the effect of the replacement of the agents, on the remaining clusters
+// restartEffect describes the effect of the replacement of the agents, on the remaining clusters
 // (docs/gateways.md, "Replacing agents").
-func restarts(e *Entry, want, have *snapshot) string {
+func restartEffect(e *Entry, want, have *snapshot) string {
 	var clusters, single []string
 	for _, c := range want.fabric.Clusters {
 		if have.fabric.Cluster(c.Name) == nil {
@@ -151,7 +151,7 @@ func restarts(e *Entry, want, have *snapshot) string {
 	what := "agents restart"
 	for _, f := range e.Fields {
 		if f.Name == "image" {
-			what = "agent " + versions(f)
+			what = "agent " + imageChange(f)
 		}
 	}
 	text := fmt.Sprintf("%s on %s: gateways restart one by one, other nodes a tenth at a time; connections stay, "+
@@ -162,17 +162,17 @@ func restarts(e *Entry, want, have *snapshot) string {
 	return text
 }
 
-// versions describes a change of an image: only the tags if the rest is equal.
-func versions(f Field) string {
-	have, haveTag := cutTag(f.Have)
-	want, wantTag := cutTag(f.Want)
+// imageChange describes a change of an image: only the tags if the rest is equal.
+func imageChange(f Field) string {
+	have, haveTag := splitTag(f.Have)
+	want, wantTag := splitTag(f.Want)
 	if have == want && haveTag != "" && wantTag != "" {
 		return haveTag + " -> " + wantTag
 	}
 	return f.Have + " -> " + f.Want
 }
 
-func cutTag(image string) (name, tag string) {
+func splitTag(image string) (name, tag string) {
 	at := strings.LastIndexByte(image, ':')
 	if at < strings.LastIndexByte(image, '/') || strings.Contains(image, "@") {
 		return image, ""

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func clustersetDisruption(f Field) string {
+func clustersetEffect(f Field) string {
 	switch f.Name {
 	case "globalnet.cidr", "services.cidr", "tunnel.cidr":
 		return f.Name + " changes: addresses outside the new pool move"
@@ -20,13 +20,13 @@ func clustersetDisruption(f Field) string {
 	case "tunnel.mtu":
 		return "the MTU of every tunnel changes: large packets of open connections may be lost once"
 	case "keys.epochs":
-		return epochBreakage(f)
+		return epochEffect(f)
 	case "domain":
 		return "every name changes"
 	case "dynamicExports.namespaces":
-		return fewerNamespaces(f)
+		return namespacesEffect(f)
 	case "dynamicExports[].clusters":
-		return fewerClusters(f)
+		return restrictionsEffect(f)
 	case "dns.address", "dns.ipv6Address":
 		return "resolvers that ask the old address get no answer"
 	case "decommission":
@@ -37,38 +37,39 @@ func clustersetDisruption(f Field) string {
 	return ""
 }
 
-// fewerNamespaces says which exports that were made in the clusters may end.
-func fewerNamespaces(f Field) string {
+// namespacesEffect describes which dynamic exports may end.
+func namespacesEffect(f Field) string {
 	if f.Want == "" {
 		return "exports that were made in the clusters end"
 	}
 	want := strings.Split(f.Want, ", ")
-	gone := slices.DeleteFunc(strings.Split(f.Have, ", "), func(p string) bool { return p == "" || slices.Contains(want, p) || slices.Contains(want, "*") })
-	if len(gone) == 0 {
+	removed := slices.DeleteFunc(strings.Split(f.Have, ", "), func(p string) bool { return p == "" || slices.Contains(want, p) || slices.Contains(want, "*") })
+	if len(removed) == 0 {
 		return ""
 	}
-	return "exports that were made in namespaces " + strings.Join(gone, ", ") + " end, unless another pattern matches"
+	return "exports that were made in namespaces " + strings.Join(removed, ", ") + " end, unless another pattern matches"
 }
 
-// fewerClusters says whose exports may end as namespaces are kept for some clusters.
-func fewerClusters(f Field) string {
-	had := map[string][]string{}
+// restrictionsEffect describes which clusters' dynamic exports may end because other clusters may
+// no longer export these namespaces.
+func restrictionsEffect(f Field) string {
+	before := map[string][]string{}
 	for item := range strings.SplitSeq(f.Have, "; ") {
-		where, who, _ := strings.Cut(item, ": ")
-		had[where] = strings.Split(who, ", ")
+		namespaces, clusters, _ := strings.Cut(item, ": ")
+		before[namespaces] = strings.Split(clusters, ", ")
 	}
-	kept := slices.DeleteFunc(strings.Split(f.Want, "; "), func(item string) bool {
-		where, who, _ := strings.Cut(item, ": ")
-		may, was := strings.Split(who, ", "), had[where]
-		return item == "" || was != nil && !slices.ContainsFunc(was, func(cluster string) bool { return !slices.Contains(may, cluster) })
+	tightened := slices.DeleteFunc(strings.Split(f.Want, "; "), func(item string) bool {
+		namespaces, clusters, _ := strings.Cut(item, ": ")
+		allowed, allowedBefore := strings.Split(clusters, ", "), before[namespaces]
+		return item == "" || allowedBefore != nil && !slices.ContainsFunc(allowedBefore, func(cluster string) bool { return !slices.Contains(allowed, cluster) })
 	})
-	if len(kept) == 0 {
+	if len(tightened) == 0 {
 		return ""
 	}
-	return "exports that other clusters made end where only some may make them now (" + strings.Join(kept, "; ") + ")"
+	return "exports that other clusters made end where only some may make them now (" + strings.Join(tightened, "; ") + ")"
 }
 
-func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
+func clusterEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 	switch f.Name {
 	case "globalnet":
 		if wasFlat(want, have) {
@@ -83,7 +84,7 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 			return "pods of " + e.Key + " go out with other addresses"
 		}
 	case "dns":
-		return dnsBreakage(e, f)
+		return dnsEffect(e, f)
 	case "dynamic exports":
 		if f.Have != "" && f.Want != "" {
 			return "the addresses of exports that were made in " + e.Key + " move"
@@ -98,25 +99,25 @@ func clusterBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 		}
 	case "podCIDRs", "serviceCIDRs":
 		if !onlyAdds(f) {
-			return prefixBreakage(e, f, want, have)
+			return prefixEffect(e, f, want, have)
 		}
 	}
 	return ""
 }
 
-// prefixBreakage describes the effect of removed prefixes of a cluster. With globalnet, other
+// prefixEffect describes the effect of removed prefixes of a cluster. With globalnet, other
 // clusters use addresses of its block instead, also for services.
-func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
-	left := removedPrefixes(want.PodCIDRs, have.PodCIDRs)
+func prefixEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
+	removed := removedPrefixes(want.PodCIDRs, have.PodCIDRs)
 	if f.Name == "serviceCIDRs" {
-		left = removedPrefixes(want.ServiceCIDRs, have.ServiceCIDRs)
+		removed = removedPrefixes(want.ServiceCIDRs, have.ServiceCIDRs)
 	}
-	hidden := slices.DeleteFunc(slices.Clone(left), func(p netip.Prefix) bool { return !have.IsGlobalnet(fabric.Family(p.Addr())) })
+	removedGlobal := slices.DeleteFunc(slices.Clone(removed), func(p netip.Prefix) bool { return !have.IsGlobalnet(fabric.Family(p.Addr())) })
 	switch {
-	case len(hidden) < len(left):
+	case len(removedGlobal) < len(removed):
 		return "prefixes of " + e.Key + " are no longer known to the others"
-	case f.Name == "podCIDRs" && len(left) > 0:
-		return "pods in " + list(left) + " of " + e.Key + " no longer reach other clusters"
+	case f.Name == "podCIDRs" && len(removed) > 0:
+		return "pods in " + join(removed) + " of " + e.Key + " no longer reach other clusters"
 	}
 	return ""
 }
@@ -124,31 +125,31 @@ func prefixBreakage(e *Entry, f Field, want, have *fabric.Cluster) string {
 // movedMappings returns the pod prefixes whose global addresses change. Added and removed prefixes
 // do not count.
 func movedMappings(f Field) string {
-	had := map[string]string{}
+	before := map[string]string{}
 	for text := range strings.SplitSeq(f.Have, ", ") {
 		pods, global, _ := strings.Cut(text, " as ")
-		had[pods] = global
+		before[pods] = global
 	}
 	var moved []string
 	for text := range strings.SplitSeq(f.Want, ", ") {
 		pods, global, _ := strings.Cut(text, " as ")
-		if before := had[pods]; before != "" && before != global {
+		if previous := before[pods]; previous != "" && previous != global {
 			moved = append(moved, pods)
 		}
 	}
 	return strings.Join(moved, ", ")
 }
 
-// dnsBreakage describes the effect on names in the cluster. Agents change from one DNS mode to
+// dnsEffect describes the effect on names in the cluster. Agents change from one DNS mode to
 // another without a gap.
-func dnsBreakage(e *Entry, f Field) string {
+func dnsEffect(e *Entry, f Field) string {
 	if f.Want == fabric.DNSNone {
 		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless another DNS server resolves them"
 	}
 	return ""
 }
 
-func gatewayBreakage(f Field) string {
+func gatewayEffect(f Field) string {
 	switch f.Name {
 	case "public keys":
 		if keyChanges(f) {
@@ -166,7 +167,7 @@ func gatewayBreakage(f Field) string {
 	return ""
 }
 
-func exportBreakage(f Field) string {
+func exportEffect(f Field) string {
 	switch f.Name {
 	case "type":
 		return "type changes: its name resolves to other addresses"
@@ -179,15 +180,15 @@ func exportBreakage(f Field) string {
 			return "a port is gone or changes"
 		}
 	case "allow":
-		if lost := lostFrom(f); lost != "" {
+		if lost := removedClusters(f); lost != "" {
 			return "no longer open to " + lost
 		}
 	}
 	return ""
 }
 
-// lostFrom names the clusters that an allow list takes the export away from.
-func lostFrom(f Field) string {
+// removedClusters returns the clusters that lose access to an export by a new allow list.
+func removedClusters(f Field) string {
 	if f.Want == allClusters {
 		return ""
 	}
@@ -195,12 +196,12 @@ func lostFrom(f Field) string {
 		return "clusters other than " + f.Want
 	}
 	want := strings.Split(f.Want, ", ")
-	lost := slices.DeleteFunc(strings.Split(f.Have, ", "), func(c string) bool { return slices.Contains(want, c) })
-	return strings.Join(lost, ", ")
+	removed := slices.DeleteFunc(strings.Split(f.Have, ", "), func(c string) bool { return slices.Contains(want, c) })
+	return strings.Join(removed, ", ")
 }
 
-// epochBreakage reports that a change of key epochs breaks all tunnels, unless one epoch stays.
-func epochBreakage(f Field) string {
+// epochEffect reports that a change of key epochs breaks all tunnels, unless one epoch stays.
+func epochEffect(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
 	if slices.ContainsFunc(have, func(e string) bool { return slices.Contains(want, e) }) {
 		return ""
@@ -208,14 +209,14 @@ func epochBreakage(f Field) string {
 	return "no epoch stays: every tunnel ends until both its ends have the new keys"
 }
 
-// rotation describes the effect on links if epochs are added or removed and one stays.
-func rotation(f Field) string {
+// rotationEffect describes the effect on links if epochs are added or removed and one stays.
+func rotationEffect(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
-	gone := slices.DeleteFunc(have, func(e string) bool { return slices.Contains(want, e) })
-	if len(gone) == 0 {
+	removed := slices.DeleteFunc(have, func(e string) bool { return slices.Contains(want, e) })
+	if len(removed) == 0 {
 		return makeBeforeBreakNote
 	}
-	return "no packet is lost if no link still uses epoch " + strings.Join(gone, ", ") + ": run hawser keys epochs"
+	return "no packet is lost if no link still uses epoch " + strings.Join(removed, ", ") + ": run hawser keys epochs"
 }
 
 // keyChanges reports whether the key of a remaining epoch changes, or no epoch remains.
@@ -225,15 +226,15 @@ func keyChanges(f Field) bool {
 		epoch, key, _ := strings.Cut(entry, ":")
 		have[epoch] = key
 	}
-	stays := false
+	remains := false
 	for entry := range strings.SplitSeq(f.Want, ", ") {
 		epoch, key, _ := strings.Cut(entry, ":")
-		if was, known := have[epoch]; known {
-			stays = true
-			if was != key {
+		if previous, known := have[epoch]; known {
+			remains = true
+			if previous != key {
 				return true
 			}
 		}
 	}
-	return !stays
+	return !remains
 }

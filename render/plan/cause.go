@@ -13,7 +13,7 @@ import (
 // default) refer to the line of the edit. An edit without an entry gets an entry of its own, so
 // that the plan lists every edit. quiet means that the rest of the trees is equal.
 func (p *Plan) assignCauses(list []edit, quiet bool) {
-	cause := newCulprits(list).at
+	cause := newEditIndex(list).find
 	for i := range p.Entries {
 		e := &p.Entries[i]
 		if e.isPatch() {
@@ -21,7 +21,7 @@ func (p *Plan) assignCauses(list []edit, quiet bool) {
 		}
 		if e.Op != diff.Update && e.Op != diff.Replace {
 			if c := cause(causePaths(e, "")); c != nil {
-				e.Path, e.stays = c.at(e.Path), c.op != diff.Delete
+				e.Path, e.pathRemains = c.citedPath(e.Path), c.op != diff.Delete
 			}
 			continue
 		}
@@ -31,9 +31,9 @@ func (p *Plan) assignCauses(list []edit, quiet bool) {
 			switch {
 			case c == nil:
 			case j == 0:
-				e.Path = c.at(ownPath(e, f.Name))
+				e.Path = c.citedPath(ownPath(e, f.Name))
 			default:
-				if path := c.at(ownPath(e, f.Name)); path != e.Path {
+				if path := c.citedPath(ownPath(e, f.Name)); path != e.Path {
 					f.Path = path
 				}
 			}
@@ -45,9 +45,9 @@ func (p *Plan) assignCauses(list []edit, quiet bool) {
 			if quiet {
 				setting.remark = "nothing that clusters get changes because of it"
 			}
-			was := setting
-			setting.fields, was.fields = []diff.Field{field("value", c.want)}, []diff.Field{field("value", c.have)}
-			p.add(diff.Change[item]{Op: diff.Update, Key: c.path, Want: setting, Have: was})
+			previous := setting
+			setting.fields, previous.fields = []diff.Field{field("value", c.want)}, []diff.Field{field("value", c.have)}
+			p.add(diff.Change[item]{Op: diff.Update, Key: c.path, Want: setting, Have: previous})
 		}
 	}
 }
@@ -60,22 +60,22 @@ func (e *Entry) isPatch() bool {
 
 // editIndex finds edits by path.
 type editIndex struct {
-	exact map[string][]*edit // at a path
-	under map[string][]*edit // at a path or below it
-	known map[string]*edit   // results of earlier lookups by path
+	exact     map[string][]*edit // at a path
+	atOrBelow map[string][]*edit // at a path or below it
+	cache     map[string]*edit   // results of earlier lookups by path
 }
 
-func newCulprits(list []edit) *editIndex {
-	c := &editIndex{exact: map[string][]*edit{}, under: map[string][]*edit{}, known: map[string]*edit{}}
+func newEditIndex(list []edit) *editIndex {
+	c := &editIndex{exact: map[string][]*edit{}, atOrBelow: map[string][]*edit{}, cache: map[string]*edit{}}
 	for i := range list {
 		e := &list[i]
-		for _, path := range []string{e.path, anyItem(e.path)} {
-			ways := prefixes(path)
+		for _, path := range []string{e.path, wildcardPath(e.path)} {
+			parents := pathPrefixes(path)
 			c.exact[path] = append(c.exact[path], e)
-			for _, way := range ways {
-				c.under[way] = append(c.under[way], e)
+			for _, parent := range parents {
+				c.atOrBelow[parent] = append(c.atOrBelow[parent], e)
 			}
-			if anyItem(e.path) == e.path {
+			if wildcardPath(e.path) == e.path {
 				break
 			}
 		}
@@ -85,14 +85,14 @@ func newCulprits(list []edit) *editIndex {
 
 // at returns the edit at the first of the paths that has one, inside of it or around it, and marks
 // all edits there as cited.
-func (c *editIndex) at(paths []string) *edit {
+func (c *editIndex) find(paths []string) *edit {
 	for _, path := range paths {
-		found, asked := c.known[path]
-		if !asked {
-			ways := prefixes(path)
-			hits := c.under[path]
-			for _, way := range ways[:max(len(ways)-1, 0)] {
-				hits = append(slices.Clip(hits), c.exact[way]...)
+		found, cached := c.cache[path]
+		if !cached {
+			parents := pathPrefixes(path)
+			hits := c.atOrBelow[path]
+			for _, parent := range parents[:max(len(parents)-1, 0)] {
+				hits = append(slices.Clip(hits), c.exact[parent]...)
 			}
 			for _, e := range hits {
 				e.cited = true
@@ -100,7 +100,7 @@ func (c *editIndex) at(paths []string) *edit {
 			if len(hits) > 0 {
 				found = hits[0]
 			}
-			c.known[path] = found
+			c.cache[path] = found
 		}
 		if found != nil {
 			return found
@@ -109,10 +109,10 @@ func (c *editIndex) at(paths []string) *edit {
 	return nil
 }
 
-// at returns the path to cite: the path of the edit, or own if the edit encloses it.
-func (c *edit) at(own string) string {
-	if c.op != diff.Update && slices.Contains(prefixes(own), c.path) {
-		return own
+// citedPath returns the path to cite: the path of the edit, or own if the edit encloses it.
+func (c *edit) citedPath(entryPath string) string {
+	if c.op != diff.Update && slices.Contains(pathPrefixes(entryPath), c.path) {
+		return entryPath
 	}
 	return c.path
 }
@@ -129,15 +129,17 @@ func ownPath(e *Entry, field string) string {
 // first. The field is empty for an entry that is added or removed. Other paths are never causes,
 // unless nothing else changed.
 func causePaths(e *Entry, field string) []string {
-	own := staticPath(e)
-	at := func(names ...string) []string {
+	entryPath := staticPath(e)
+	fieldPaths := func(names ...string) []string {
 		out := make([]string, len(names))
 		for i, n := range names {
-			out[i] = own + "." + n
+			out[i] = entryPath + "." + n
 		}
 		return out
 	}
-	others := []string{"clusters[*].podCIDRs", "clusters[*].serviceCIDRs", "clusters[*].globalnet"}
+	otherClusters := []string{
+		"clusters[*].podCIDRs", "clusters[*].serviceCIDRs", "clusters[*].globalnet",
+	}
 	cluster := "clusters[" + e.Cluster + "]"
 	switch e.Kind {
 	case kindClusterset:
@@ -153,44 +155,45 @@ func causePaths(e *Entry, field string) []string {
 	case kindCluster:
 		switch field {
 		case "":
-			return []string{own}
+			return []string{entryPath}
 		case "podCIDRs", "serviceCIDRs", "dns":
-			return at(field)
+			return fieldPaths(field)
 		case "globalnet":
-			return slices.Concat(at("globalnet", "podCIDRs", "serviceCIDRs"), others, []string{"globalnet"})
+			return slices.Concat(fieldPaths("globalnet", "podCIDRs", "serviceCIDRs"), otherClusters,
+				[]string{"globalnet"})
 		case "globalCIDRs":
-			return slices.Concat(at("globalCIDR", "globalIPv6CIDR"), []string{"globalnet"}, at("podCIDRs"), others)
+			return slices.Concat(fieldPaths("globalCIDR", "globalIPv6CIDR"), []string{"globalnet"}, fieldPaths("podCIDRs"), otherClusters)
 		case "egressIPs":
-			return append([]string{"globalnet.egressIPs", "globalnet"}, at("globalCIDR", "globalIPv6CIDR", "podCIDRs")...)
+			return append([]string{"globalnet.egressIPs", "globalnet"}, fieldPaths("globalCIDR", "globalIPv6CIDR", "podCIDRs")...)
 		case "dynamic exports":
-			return append([]string{"dynamicExports"}, at("globalCIDR", "globalIPv6CIDR")...)
+			return append([]string{"dynamicExports"}, fieldPaths("globalCIDR", "globalIPv6CIDR")...)
 		}
-		return slices.Concat(at("podCIDRs"), []string{"globalnet"}, at("globalnet", "globalCIDR", "globalIPv6CIDR"), others)
+		return slices.Concat(fieldPaths("podCIDRs"), []string{"globalnet"}, fieldPaths("globalnet", "globalCIDR", "globalIPv6CIDR"), otherClusters)
 	case kindGateway:
 		switch field {
 		case "":
-			return []string{own}
+			return []string{entryPath}
 		case "port":
-			return append(at("port"), cluster+".tunnel.port", "tunnel.port")
+			return append(fieldPaths("port"), cluster+".tunnel.port", "tunnel.port")
 		case "addresses":
 			return []string{"tunnel.cidr", "tunnel.ipv6Cidr", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs"}
 		case "public keys":
-			return append(at("publicKey"), "keys.epochs", "metadata.name")
+			return append(fieldPaths("publicKey"), "keys.epochs", "metadata.name")
 		case "IKE keys":
-			return append(at("ikePublicKey", "publicKey"), "keys.epochs", "metadata.name")
+			return append(fieldPaths("ikePublicKey", "publicKey"), "keys.epochs", "metadata.name")
 		}
-		return at(field)
+		return fieldPaths(field)
 	case kindPair:
 		a, b, _ := strings.Cut(e.Key, " - ")
-		in := func(name string) []string {
+		linkPaths := func(name string) []string {
 			return []string{"links[*]." + name, "clusters[" + a + "].tunnel." + name, "clusters[" + b + "].tunnel." + name, "tunnel." + name}
 		}
 		if field == "" {
 			return []string{"connectivity"}
 		}
-		return append(in(field), "links", "connectivity")
+		return append(linkPaths(field), "links", "connectivity")
 	case kindLink:
-		ends := []string{own}
+		ends := []string{entryPath}
 		for end := range strings.SplitSeq(e.Key, " - ") {
 			c, g, _ := strings.Cut(end, "/")
 			ends = append(ends, "clusters["+c+"].gateways["+g+"]")
@@ -199,23 +202,23 @@ func causePaths(e *Entry, field string) []string {
 	case kindEgress:
 		switch field {
 		case "matchLabels":
-			return at("podSelector")
+			return fieldPaths("podSelector")
 		case "ips":
-			return append(at("ips"), "globalnet", cluster+".globalCIDR", cluster+".globalIPv6CIDR")
+			return append(fieldPaths("ips"), "globalnet", cluster+".globalCIDR", cluster+".globalIPv6CIDR")
 		case "":
-			return []string{own}
+			return []string{entryPath}
 		}
-		return at(field)
+		return fieldPaths(field)
 	case kindKeys:
 		return []string{cluster + ".recipient", cluster + ".gateways", "keys.epochs", "metadata.name", cluster}
 	case kindExport:
 		switch field {
 		case "":
-			return []string{own}
+			return []string{entryPath}
 		case "clusterset IPs":
-			return append(at("type"), "services", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs")
+			return append(fieldPaths("type"), "services", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs")
 		}
-		return at(field)
+		return fieldPaths(field)
 	case kindPart:
 		export, _, _ := strings.Cut(e.Key, " in ")
 		x := "exports[" + export + "]"

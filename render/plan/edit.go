@@ -15,7 +15,7 @@ import (
 
 // edit is one difference between two topologies.
 type edit struct {
-	path       string // in the form of document.Source; the former path if deleted
+	path       string // in the form of document.Source; the previous path if deleted
 	op         diff.Op
 	have, want string
 	cited      bool // by an entry
@@ -42,10 +42,10 @@ func edits(want, have render.Tree) (list []edit, known bool) {
 func compareValues(out *[]edit, path string, want, have any) {
 	wantMap, isMap := want.(map[string]any)
 	haveMap, wasMap := have.(map[string]any)
-	said := len(wantMap)+len(haveMap) > 0 // {} that comes or goes has nothing below it
-	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && said && !isItem(path) {
+	hasKeys := len(wantMap)+len(haveMap) > 0 // {} that comes or goes has nothing below it
+	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && hasKeys && !isItem(path) {
 		for _, key := range slices.Sorted(maps.Keys(union(wantMap, haveMap))) {
-			compareValues(out, below(path, key), wantMap[key], haveMap[key])
+			compareValues(out, childPath(path, key), wantMap[key], haveMap[key])
 		}
 		return
 	}
@@ -55,21 +55,21 @@ func compareValues(out *[]edit, path string, want, have any) {
 		compareLists(out, path, wantList, haveList)
 		return
 	}
-	w, h := written(want), written(have)
-	made := edit{path: path, op: diff.Update, want: printable(w), have: printable(h)}
+	w, h := formatJSON(want), formatJSON(have)
+	change := edit{path: path, op: diff.Update, want: printable(w), have: printable(h)}
 	switch {
 	case w == h:
 		return
 	case have == nil:
-		made.op = diff.Create
+		change.op = diff.Create
 	case want == nil:
-		made.op = diff.Delete
+		change.op = diff.Delete
 	}
-	*out = append(*out, made)
+	*out = append(*out, change)
 }
 
 func compareLists(out *[]edit, path string, want, have []any) {
-	if name := naming(path); name != nil {
+	if name := itemNamer(path); name != nil {
 		w, h := map[string]any{}, map[string]any{}
 		for _, v := range want {
 			w[name(v)] = v
@@ -78,7 +78,7 @@ func compareLists(out *[]edit, path string, want, have []any) {
 			h[name(v)] = v
 		}
 		for _, key := range slices.Sorted(maps.Keys(union(w, h))) {
-			if !reflect.DeepEqual(w[key], h[key]) { // as nearly all of a long list are
+			if !reflect.DeepEqual(w[key], h[key]) { // fast: most items of a long list are equal
 				compareValues(out, path+"["+printable(key)+"]", w[key], h[key])
 			}
 		}
@@ -93,11 +93,11 @@ func compareLists(out *[]edit, path string, want, have []any) {
 	}
 	// Skip the common items before and after the change.
 	first := 0
-	for first < min(len(want), len(have)) && written(want[first]) == written(have[first]) {
+	for first < min(len(want), len(have)) && formatJSON(want[first]) == formatJSON(have[first]) {
 		first++
 	}
 	last := 0
-	for last < min(len(want), len(have))-first && written(want[len(want)-1-last]) == written(have[len(have)-1-last]) {
+	for last < min(len(want), len(have))-first && formatJSON(want[len(want)-1-last]) == formatJSON(have[len(have)-1-last]) {
 		last++
 	}
 	for i := first; i < max(len(want), len(have))-last; i++ {
@@ -116,16 +116,16 @@ func compareTexts(out *[]edit, path string, want, have []any) {
 	before := len(*out)
 	for _, v := range want {
 		if !slices.Contains(have, v) {
-			*out = append(*out, edit{path: path + "[" + printable(written(v)) + "]", op: diff.Create, want: printable(written(v))})
+			*out = append(*out, edit{path: path + "[" + printable(formatJSON(v)) + "]", op: diff.Create, want: printable(formatJSON(v))})
 		}
 	}
 	for _, v := range have {
 		if !slices.Contains(want, v) {
-			*out = append(*out, edit{path: path + "[" + printable(written(v)) + "]", op: diff.Delete, have: printable(written(v))})
+			*out = append(*out, edit{path: path + "[" + printable(formatJSON(v)) + "]", op: diff.Delete, have: printable(formatJSON(v))})
 		}
 	}
 	if len(*out) == before && !slices.Equal(want, have) {
-		*out = append(*out, edit{path: path, op: diff.Update, want: printable(written(want)), have: printable(written(have))})
+		*out = append(*out, edit{path: path, op: diff.Update, want: printable(formatJSON(want)), have: printable(formatJSON(have))})
 	}
 }
 
@@ -141,8 +141,9 @@ func printable(text string) string {
 // isItem reports whether a path refers to an item of a list, which is added or removed as a whole.
 func isItem(path string) bool { return strings.HasSuffix(path, "]") }
 
-// below returns the path of a key. Keys of the body have no prefix, and free keys are in brackets.
-func below(path, key string) string {
+// childPath returns the path of a key. Keys of the body have no prefix, and free keys are in
+// brackets.
+func childPath(path, key string) string {
 	key = printable(key)
 	if path == "" || path == "spec" {
 		return key
@@ -154,8 +155,8 @@ func below(path, key string) string {
 	return path + "." + key
 }
 
-// naming returns the function that names the items of a list, nil if their index does.
-func naming(path string) func(any) string {
+// itemNamer returns the function that names the items of a list, nil if their index does.
+func itemNamer(path string) func(any) string {
 	text := func(v any, key string) string {
 		m, _ := v.(map[string]any)
 		s, _ := m[key].(string)
@@ -179,8 +180,8 @@ func union(a, b map[string]any) map[string]any {
 	return out
 }
 
-// written formats a value as text; equal values have equal texts.
-func written(v any) string {
+// formatJSON formats a value as text; equal values have equal texts.
+func formatJSON(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -191,28 +192,28 @@ func written(v any) string {
 	return string(raw)
 }
 
-// prefixes returns the paths from the first field of a path down to itself.
-func prefixes(path string) []string {
+// pathPrefixes returns the paths from the first field of a path down to itself.
+func pathPrefixes(path string) []string {
 	var out []string
-	for at := 0; at < len(path); {
-		if path[at] == '[' {
-			end := strings.IndexByte(path[at:], ']')
+	for offset := 0; offset < len(path); {
+		if path[offset] == '[' {
+			end := strings.IndexByte(path[offset:], ']')
 			if end < 0 {
 				break
 			}
-			at += end + 1
-		} else if end := strings.IndexAny(path[at+1:], ".["); end >= 0 {
-			at += end + 1
+			offset += end + 1
+		} else if end := strings.IndexAny(path[offset+1:], ".["); end >= 0 {
+			offset += end + 1
 		} else {
-			at = len(path)
+			offset = len(path)
 		}
-		out = append(out, path[:at])
+		out = append(out, path[:offset])
 	}
 	return out
 }
 
-// anyItem returns a path with [*] for its first item, as a pattern for all items.
-func anyItem(path string) string {
+// wildcardPath returns a path with [*] for its first item, as a pattern for all items.
+func wildcardPath(path string) string {
 	open := strings.IndexByte(path, '[')
 	if open < 0 {
 		return path

@@ -17,16 +17,16 @@ import (
 // fileChanges returns the files that differ for a reason without an entry: another version of
 // Hawser, patches of users. edited means that the topologies differ; other entries describe that.
 func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
-	c := newCauses(want, have, entries)
+	c := newExplainedFiles(want, have, entries)
 	c.edits, c.fabricDiffers = edited, c.fabricDiffers || edited
 	var w, h []item
 	for name, raw := range want {
-		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explain(name) {
+		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explains(name) {
 			w = append(w, fileItem(name, raw))
 		}
 	}
 	for name, raw := range have {
-		if after, ok := want[name]; (!ok || !bytes.Equal(after, raw)) && !c.explain(name) {
+		if after, ok := want[name]; (!ok || !bytes.Equal(after, raw)) && !c.explains(name) {
 			h = append(h, fileItem(name, raw))
 		}
 	}
@@ -39,11 +39,11 @@ func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.C
 
 func fileItem(name string, raw []byte) item {
 	sum := sha256.Sum256(raw)
-	shown := name
+	displayName := name
 	if sanitize(name) != name { // users choose the names of patches
-		shown = strconv.Quote(name)
+		displayName = strconv.Quote(name)
 	}
-	return item{kind: kindFile, name: shown, cluster: clusterOf(name), fields: []diff.Field{
+	return item{kind: kindFile, name: displayName, cluster: clusterOf(name), fields: []diff.Field{
 		field("lines", strconv.Itoa(bytes.Count(raw, []byte("\n")))),
 		field("sha256", hex.EncodeToString(sum[:6])),
 	}}
@@ -58,9 +58,9 @@ func clusterOf(name string) string {
 	return ""
 }
 
-// explainedFiles decides which files change because of entries of the plan.
+// explainedFiles contains the changes of the plan's entries that explain changes of files.
 type explainedFiles struct {
-	members       map[string]bool // added and removed clusters
+	clusters      map[string]bool // added and removed clusters
 	exports       map[string]bool // clusters with added or removed exports
 	keys          map[string]bool // clusters whose keys change
 	nodes         map[string]bool // clusters with other gateway nodes
@@ -72,21 +72,21 @@ type explainedFiles struct {
 	fabricDiffers bool            // the fabrics differ
 }
 
-func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
-	c := explainedFiles{members: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
+func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
+	c := explainedFiles{clusters: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
 		nodes: map[string]bool{}, folders: map[string]bool{}}
 	for _, e := range entries {
-		comesOrGoes := e.Op == diff.Create || e.Op == diff.Delete
+		addedOrRemoved := e.Op == diff.Create || e.Op == diff.Delete
 		switch {
-		case e.Kind == kindCluster && comesOrGoes:
-			c.members[e.Cluster] = true
-		case e.Kind == kindPart && comesOrGoes:
+		case e.Kind == kindCluster && addedOrRemoved:
+			c.clusters[e.Cluster] = true
+		case e.Kind == kindPart && addedOrRemoved:
 			c.exports[e.Cluster] = true
 		case e.Kind == kindKeys:
 			c.keys[e.Cluster] = true
-		case e.Kind == kindGateway && (comesOrGoes || e.changes("node")):
+		case e.Kind == kindGateway && (addedOrRemoved || e.changes("node")):
 			c.nodes[e.Cluster] = true
-		case e.Kind == kindEgress && comesOrGoes, e.Kind == kindClusterset && e.changes("dynamicExports.namespaces"):
+		case e.Kind == kindEgress && addedOrRemoved, e.Kind == kindClusterset && e.changes("dynamicExports.namespaces"):
 			c.rights = true
 		case e.Kind == kindAgents:
 			c.agents = true
@@ -99,7 +99,7 @@ func newCauses(want, have render.Tree, entries []Entry) explainedFiles {
 	c.rights = c.rights && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
 		for name := range pair[0] {
-			if _, both := pair[1][name]; !both && path.Base(name) != "kustomization.yaml" {
+			if _, common := pair[1][name]; !common && path.Base(name) != "kustomization.yaml" {
 				c.folders[folder(name)] = true
 			}
 		}
@@ -121,8 +121,8 @@ func folder(name string) string {
 	return first
 }
 
-// explain reports whether an entry of the plan explains the difference of a file.
-func (c explainedFiles) explain(name string) bool {
+// explains reports whether an entry of the plan explains the difference of a file.
+func (c explainedFiles) explains(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
 	case strings.HasPrefix(name, "base/fabric"):
@@ -139,7 +139,7 @@ func (c explainedFiles) explain(name string) bool {
 		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):
 		return false
-	case cluster != "" && c.members[cluster]:
+	case cluster != "" && c.clusters[cluster]:
 		return true
 	case cluster != "" && base == "keys.yaml":
 		return c.keys[cluster]
@@ -150,12 +150,12 @@ func (c explainedFiles) explain(name string) bool {
 	case name == "base/rbac.yaml":
 		return c.rights
 	case base == "kustomization.yaml":
-		return c.folders[folder(name)] || c.members[cluster]
+		return c.folders[folder(name)] || c.clusters[cluster]
 	case strings.HasPrefix(name, "flux/"):
 		cluster := path.Base(path.Dir(name))
-		return c.members[cluster] || base == "exports.yaml" && c.exports[cluster]
+		return c.clusters[cluster] || base == "exports.yaml" && c.exports[cluster]
 	case name == "argocd/applicationset.yaml":
-		return len(c.members)+len(c.exports) > 0
+		return len(c.clusters)+len(c.exports) > 0
 	}
 	return false
 }

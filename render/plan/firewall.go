@@ -18,7 +18,7 @@ type Firewall struct {
 	Close []Ports `json:"close"`
 }
 
-// Ports are ports at the endpoints of some gateways, for the gateways of some clusters.
+// Ports lists ports at the endpoints of some gateways, for the gateways of some clusters.
 type Ports struct {
 	Protocol string      `json:"protocol"`        // udp | esp
 	Ports    []int       `json:"ports,omitempty"` // at the endpoints, ascending; none for esp
@@ -40,38 +40,38 @@ type openPort struct {
 	port                    int
 }
 
-// firewallOf compares the ports that must be open.
-func firewallOf(want, have *fabric.Fabric) Firewall {
+// firewallChanges compares the ports that must be open.
+func firewallChanges(want, have *fabric.Fabric) Firewall {
 	out := Firewall{Open: []Ports{}, Close: []Ports{}}
-	changed, everything := newLinks(want, have)
+	changed, everything := changedClusters(want, have)
 	if !everything && len(changed) == 0 {
 		return out
 	}
 	w, h := firewall.New(want), firewall.New(have)
-	open := portFold{clusters: len(want.Clusters), of: map[string]*Ports{}}
-	shut := portFold{clusters: len(have.Clusters), of: map[string]*Ports{}}
+	open := portGrouper{clusters: len(want.Clusters), byKey: map[string]*Ports{}}
+	closed := portGrouper{clusters: len(have.Clusters), byKey: map[string]*Ports{}}
 	for _, cluster := range clusterNames(want, have) {
-		// What a cluster that did not change needs for others that did not is the same.
-		var only func(string) bool
+		// Ports between two unchanged clusters do not change.
+		var filter func(string) bool
 		if !everything && !changed[cluster] {
-			only = func(other string) bool { return changed[other] }
+			filter = func(other string) bool { return changed[other] }
 		}
-		is, isOrder := gatewayPorts(w, cluster, only)
-		was, wasOrder := gatewayPorts(h, cluster, only)
-		for _, d := range isOrder {
-			open.add(d, without(is[d], was[d]))
+		portsAfter, orderAfter := gatewayPorts(w, cluster, filter)
+		portsBefore, orderBefore := gatewayPorts(h, cluster, filter)
+		for _, d := range orderAfter {
+			open.add(d, difference(portsAfter[d], portsBefore[d]))
 		}
-		for _, d := range wasOrder {
-			shut.add(d, without(was[d], is[d]))
+		for _, d := range orderBefore {
+			closed.add(d, difference(portsBefore[d], portsAfter[d]))
 		}
 	}
-	out.Open, out.Close = open.list(), shut.list()
+	out.Open, out.Close = open.list(), closed.list()
 	return out
 }
 
-// newLinks returns the clusters with changed gateways or links, on which ports depend; everything
-// means that all may have changed.
-func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
+// changedClusters returns the clusters with changed gateways or links, on which ports depend;
+// everything means that all may have changed.
+func changedClusters(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	everything = !slices.Equal(a.Epochs, b.Epochs) || a.Tunnel.Driver != b.Tunnel.Driver || shape(a) != shape(b) ||
 		a.Tunnel.IPsec.IKEPort != b.Tunnel.IPsec.IKEPort || a.Tunnel.IPsec.NATPort != b.Tunnel.IPsec.NATPort ||
 		a.Tunnel.IPsec.Encapsulation != b.Tunnel.IPsec.Encapsulation
@@ -104,10 +104,11 @@ func newLinks(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	return changed, everything
 }
 
-// gatewayPorts returns the ports of a cluster's gateways, each with the clusters that connect to it.
-func gatewayPorts(s *firewall.Calculator, cluster string, only func(string) bool) (from map[openPort][]string, order []openPort) {
+// gatewayPorts returns the ports of a cluster's gateways, each with the clusters that connect to
+// it.
+func gatewayPorts(s *firewall.Calculator, cluster string, filter func(string) bool) (from map[openPort][]string, order []openPort) {
 	from = map[openPort][]string{}
-	for _, o := range s.Links(cluster, only) {
+	for _, o := range s.Links(cluster, filter) {
 		if o.Purpose != firewall.PurposeLinks {
 			continue
 		}
@@ -127,8 +128,9 @@ func gatewayPorts(s *firewall.Calculator, cluster string, only func(string) bool
 	return from, order
 }
 
-// without returns the names of a sorted list that are not in other. It may return the list itself.
-func without(list, other []string) []string {
+// difference returns the names of a sorted list that are not in other. It may return the list
+// itself.
+func difference(list, other []string) []string {
 	switch {
 	case len(other) == 0:
 		return list
@@ -141,15 +143,15 @@ func without(list, other []string) []string {
 	})
 }
 
-// portFold joins ports of one endpoint for the same clusters, and then endpoints with the same
+// portGrouper joins ports of one endpoint for the same clusters, and then endpoints with the same
 // ports for the same clusters.
-type portFold struct {
+type portGrouper struct {
 	clusters int
-	of       map[string]*Ports
+	byKey    map[string]*Ports
 	order    []*Ports
 }
 
-func (f *portFold) add(d openPort, from []string) {
+func (f *portGrouper) add(d openPort, from []string) {
 	if len(from) == 0 {
 		return
 	}
@@ -157,36 +159,36 @@ func (f *portFold) add(d openPort, from []string) {
 	if len(from) == f.clusters-1 && f.clusters > 2 {
 		p.From, p.All = nil, true
 	}
-	key := d.gateway + " " + d.host + " " + d.protocol + " " + p.subjects()
-	if have := f.of[key]; have != nil {
-		have.Ports = append(have.Ports, d.port)
+	key := d.gateway + " " + d.host + " " + d.protocol + " " + p.clusterKey()
+	if existing := f.byKey[key]; existing != nil {
+		existing.Ports = append(existing.Ports, d.port)
 		return
 	}
 	if d.port != 0 {
 		p.Ports = []int{d.port}
 	}
-	f.of[key] = p
+	f.byKey[key] = p
 	f.order = append(f.order, p)
 }
 
-func (f *portFold) list() []Ports {
+func (f *portGrouper) list() []Ports {
 	out := []Ports{}
-	at := map[string]int{}
+	index := map[string]int{}
 	for _, p := range f.order {
 		slices.Sort(p.Ports)
-		key := fmt.Sprint(p.Protocol, p.Ports) + p.subjects()
-		if i, found := at[key]; found {
+		key := fmt.Sprint(p.Protocol, p.Ports) + p.clusterKey()
+		if i, found := index[key]; found {
 			out[i].At = append(out[i].At, p.At...)
 			continue
 		}
-		at[key] = len(out)
+		index[key] = len(out)
 		out = append(out, *p)
 	}
 	return out
 }
 
-// subjects returns a key that is equal for equal clusters.
-func (p *Ports) subjects() string {
+// clusterKey returns a key that is equal for equal clusters.
+func (p *Ports) clusterKey() string {
 	if p.All {
 		return "*"
 	}
@@ -201,19 +203,19 @@ func (p *Ports) Text() string {
 	if p.Protocol == firewall.UDP {
 		text = "UDP " + portList(p.Ports)
 	}
-	at := make([]string, 0, maxResources)
+	at := make([]string, 0, maxLineResources)
 	for i, a := range p.At {
-		if i == maxResources {
+		if i == maxLineResources {
 			at = append(at, fmt.Sprintf("%d more", len(p.At)-i))
 			break
 		}
 		at = append(at, a.Host+" ("+a.Gateway+")")
 	}
-	who := names(p.From)
+	clusters := names(p.From)
 	if p.All {
-		who = "all other clusters"
+		clusters = "all other clusters"
 	}
-	return text + " at " + strings.Join(at, ", ") + " from " + who
+	return text + " at " + strings.Join(at, ", ") + " from " + clusters
 }
 
 func portList(ports []int) string {
@@ -250,7 +252,7 @@ func (o *printer) firewall(f *Firewall) {
 
 func (o *printer) ports(verb string, list []Ports) {
 	for i := range list {
-		if i == maxChanges {
+		if i == maxListed {
 			o.text("  %s %d more (-o json lists all)\n", verb, len(list)-i)
 			return
 		}

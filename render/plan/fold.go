@@ -11,12 +11,11 @@ import (
 // Group is a set of entries with the same change of several objects: one edit often causes many.
 type Group struct {
 	Entries  []Entry  // one or more, in the order of the plan
-	Clusters []string // whom they change; empty is the clusterset as a whole
+	Clusters []string // changed clusters; empty = the clusterset
 }
 
 // Groups joins entries at one topology position that differ only in their objects. The order is:
 // the clusterset, several clusters, single clusters.
-// cluster.
 func (p *Plan) Groups() []Group {
 	out := groupEntries(p.Entries, groupKey)
 	rank := func(g Group) int {
@@ -37,14 +36,14 @@ func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 	index, out := map[string]int{}, []Group{}
 	for _, e := range entries {
 		k := key(&e)
-		at, known := index[k]
+		position, known := index[k]
 		if !known {
-			at = len(out)
-			index[k], out = at, append(out, Group{})
+			position = len(out)
+			index[k], out = position, append(out, Group{})
 		}
-		out[at].Entries = append(out[at].Entries, e)
-		if e.Cluster != "" && !slices.Contains(out[at].Clusters, e.Cluster) {
-			out[at].Clusters = append(out[at].Clusters, e.Cluster)
+		out[position].Entries = append(out[position].Entries, e)
+		if e.Cluster != "" && !slices.Contains(out[position].Clusters, e.Cluster) {
+			out[position].Clusters = append(out[position].Clusters, e.Cluster)
 		}
 	}
 	return out
@@ -56,14 +55,14 @@ func groupKey(e *Entry) string {
 	if e.Kind == kindFile || e.Kind == kindSetting {
 		return e.Kind + " " + e.Key
 	}
-	where := e.Cluster
+	cluster := e.Cluster
 	if e.Source != "" && e.Op == diff.Update {
-		where = ""
+		cluster = ""
 	}
 	if e.Op == diff.Delete { // its fields are not shown
-		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, where, e.Remark)
+		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, cluster, e.Remark)
 	}
-	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, where, e.Source, e.Remark, e.Fields)
+	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, cluster, e.Source, e.Remark, e.Fields)
 }
 
 // Title names the objects of the group: kind and names, with their count if there are several.

@@ -46,7 +46,7 @@ func TestFormsAgree(t *testing.T) {
 				if err := json.Unmarshal(raw, &back); err != nil {
 					t.Fatal(err)
 				}
-				printed, markdown := text(t, p, false), written(t, &plan.Report{Plan: p})["md"]
+				printed, markdown := text(t, p, false), formatJSON(t, &plan.Report{Plan: p})["md"]
 				if want, have := ofJSON(&back, true), ofText(t, printed); !cmp.Equal(want, have) {
 					t.Errorf("%s: text (-JSON +text)\n%s", f.Name, cmp.Diff(want, have))
 				}

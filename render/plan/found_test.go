@@ -22,7 +22,7 @@ func TestFoundBy(t *testing.T) {
 		{node + ", seen", "seen, " + node, "others try its addresses in another order"},
 	} {
 		e := &Entry{Kind: kindGateway, Op: diff.Update, Fields: []Field{{Name: "endpoints", Have: tt.have, Want: tt.want}}}
-		disruption(e, "", nil, nil)
+		setDisruption(e, "", nil, nil)
 		if e.Remark != tt.note {
 			t.Errorf("%q to %q: %q, want %q", tt.have, tt.want, e.Remark, tt.note)
 		}

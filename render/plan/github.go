@@ -19,38 +19,38 @@ const maxAnnotations = 50
 // actions/toolkit, packages/core/src/command.ts.
 func (r *Report) GitHub(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	type spot struct {
+	type position struct {
 		file  string
 		line  int
 		level string
 	}
-	var order []remark
-	at := map[spot]int{}
-	for _, m := range r.remarks() {
-		here := spot{m.file, m.line, m.level}
-		i, said := at[here]
-		if said && m.level != levelError {
+	var order []annotation
+	index := map[position]int{}
+	for _, m := range r.annotations() {
+		pos := position{m.file, m.line, m.level}
+		i, exists := index[pos]
+		if exists && m.level != levelError {
 			order[i].text += "\n" + m.text
 			continue
 		}
-		at[here] = len(order)
+		index[pos] = len(order)
 		order = append(order, m)
 	}
-	written := map[string]int{}
+	counts := map[string]int{}
 	for _, m := range order {
-		if written[m.level]++; written[m.level] > maxAnnotations {
+		if counts[m.level]++; counts[m.level] > maxAnnotations {
 			continue
 		}
-		properties := fmt.Sprintf("file=%s,line=%d", property(m.file), m.line)
+		properties := fmt.Sprintf("file=%s,line=%d", escapeProperty(m.file), m.line)
 		if m.column > 0 {
 			properties += fmt.Sprintf(",col=%d", m.column)
 		}
 		title, _, _ := strings.Cut(m.text, "\n")
-		_, _ = fmt.Fprintf(out, "::%s %s,title=%s::%s\n", command(m.level), properties, property("hawser: "+title), data(m.text))
+		_, _ = fmt.Fprintf(out, "::%s %s,title=%s::%s\n", annotationLevel(m.level), properties, escapeProperty("hawser: "+title), escapeData(m.text))
 	}
 	for _, level := range levels() {
-		if more := written[level] - maxAnnotations; more > 0 {
-			_, _ = fmt.Fprintf(out, "%d more annotations of level %s are not written.\n", more, command(level))
+		if more := counts[level] - maxAnnotations; more > 0 {
+			_, _ = fmt.Fprintf(out, "%d more annotations of level %s are not written.\n", more, annotationLevel(level))
 		}
 	}
 	if r.Plan != nil {
@@ -60,19 +60,19 @@ func (r *Report) GitHub(w io.Writer) error {
 	return out.Flush()
 }
 
-func command(level string) string {
+func annotationLevel(level string) string {
 	if level == levelNote {
 		return "notice"
 	}
 	return level
 }
 
-// data escapes the text of a workflow command.
-func data(text string) string {
+// escapeData escapes the text of a workflow command.
+func escapeData(text string) string {
 	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(sanitize(text, '\n'))
 }
 
-// property escapes a property of a workflow command.
-func property(text string) string {
+// escapeProperty escapes a property of a workflow command.
+func escapeProperty(text string) string {
 	return strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(sanitize(text))
 }

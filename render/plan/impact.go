@@ -20,7 +20,7 @@ import (
 type Impact struct {
 	Breaks    []Effect `json:"breaks"`
 	Pauses    []Effect `json:"pauses"`    // they pause and continue
-	Continues []Effect `json:"continues"` // although tsuccessor path changes
+	Continues []Effect `json:"continues"` // although their path changes
 	Loads     []Load   `json:"loads"`
 }
 
@@ -52,31 +52,31 @@ type Load struct {
 	GatewaysBefore int `json:"gateways_before"`
 }
 
-// impactOf derives the impact on connections from the entries of a plan.
-func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
+// computeImpact derives the impact on connections from the entries of a plan.
+func (p *Plan) computeImpact(want, have *fabric.Fabric) Impact {
 	out := Impact{Breaks: []Effect{}, Pauses: []Effect{}, Continues: []Effect{}, Loads: []Load{}}
 	out.addRemovedAccess(p.Access.Removed)
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		at := Effect{What: e.Kind + " " + e.Key, Path: e.Path, Gone: e.Op == diff.Delete}
+		effect := Effect{What: e.Kind + " " + e.Key, Path: e.Path, Gone: e.Op == diff.Delete}
 		switch {
 		case e.Kind == kindGateway:
-		case e.ends != "":
-			at.What += ": " + e.ends
-			at.Uncertain = e.may
-			out.Breaks = append(out.Breaks, at)
+		case e.breaks != "":
+			effect.What += ": " + e.breaks
+			effect.Uncertain = e.mayContinue
+			out.Breaks = append(out.Breaks, effect)
 		case e.Remark == makeBeforeBreakNote, e.Kind == kindPair && e.Op == diff.Delete && e.Disruptive == "" && e.Remark != "":
-			at.What += ": " + e.Remark
-			out.Continues = append(out.Continues, at)
+			effect.What += ": " + e.Remark
+			out.Continues = append(out.Continues, effect)
 		case e.Kind == kindPair && e.Op == diff.Create:
-			at.What += ": direct link instead of transit once it is up"
-			out.Continues = append(out.Continues, at)
+			effect.What += ": direct link instead of transit once it is up"
+			out.Continues = append(out.Continues, effect)
 		}
 		for _, f := range e.Fields {
 			if e.Kind != kindClusterset || e.Op != diff.Update || f.Name != "tunnel.ipsec" {
 				continue
 			}
-			if why := clustersetDisruption(f); why != "" {
+			if why := clustersetEffect(f); why != "" {
 				out.Pauses = append(out.Pauses, Effect{What: "IPsec traffic: " + why, Path: f.Name})
 			}
 		}
@@ -85,41 +85,41 @@ func (p *Plan) impactOf(want, have *fabric.Fabric) Impact {
 	for i := range want.Clusters {
 		w := &want.Clusters[i]
 		if h := have.Cluster(w.Name); h != nil {
-			out.gateways(w, h, detection)
+			out.addGatewayEffects(w, h, detection)
 		}
 	}
-	out.Loads = loads(want, have)
+	out.Loads = loadChanges(want, have)
 	return out
 }
 
 // addRemovedAccess adds the effect of removed access on connections.
 func (x *Impact) addRemovedAccess(list []access.Change) {
-	ends := slices.ContainsFunc(list, func(c access.Change) bool { return !c.Uncertain })
-	may := slices.ContainsFunc(list, func(c access.Change) bool { return c.Uncertain })
-	if ends {
+	breaks := slices.ContainsFunc(list, func(c access.Change) bool { return !c.Uncertain })
+	mayBreak := slices.ContainsFunc(list, func(c access.Change) bool { return c.Uncertain })
+	if breaks {
 		x.Breaks = append(x.Breaks, Effect{What: "connections whose access is removed"})
 	}
-	if may {
+	if mayBreak {
 		x.Breaks = append(x.Breaks, Effect{What: "connections to removed exports and ports: new ones fail", Uncertain: true})
 	}
 }
 
-// gateways adds the effect on connections through gateways that are removed or changed. detection
-// is the time to detect a dead gateway in milliseconds.
-func (x *Impact) gateways(w, h *fabric.Cluster, detection int) {
-	same := map[string]bool{}
-	var stay []string
+// addGatewayEffects adds the effect on connections through gateways that are removed or changed.
+// detection is the time to detect a dead gateway in milliseconds.
+func (x *Impact) addGatewayEffects(w, h *fabric.Cluster, detection int) {
+	unchanged := map[string]bool{}
+	var remaining []string
 	for i := range w.Gateways {
 		g := &w.Gateways[i]
 		j := slices.IndexFunc(h.Gateways, func(o fabric.Gateway) bool { return o.Name == g.Name })
 		if j >= 0 && restartReason(g, &h.Gateways[j]) == "" {
-			same[g.Name] = true
-			stay = append(stay, w.Name+"/"+g.Name)
+			unchanged[g.Name] = true
+			remaining = append(remaining, w.Name+"/"+g.Name)
 		}
 	}
 	for i := range h.Gateways {
 		old := &h.Gateways[i]
-		if same[old.Name] || len(w.Gateways) == 0 {
+		if unchanged[old.Name] || len(w.Gateways) == 0 {
 			continue
 		}
 		name := w.Name + "/" + old.Name
@@ -127,15 +127,15 @@ func (x *Impact) gateways(w, h *fabric.Cluster, detection int) {
 			old.Name), AtMostMS: detection}
 		j := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool { return g.Name == old.Name })
 		successor := slices.IndexFunc(w.Gateways, func(g fabric.Gateway) bool {
-			return g.Name != old.Name && replaces(&g, old)
+			return g.Name != old.Name && isSuccessor(&g, old)
 		})
 		switch {
 		case j >= 0:
 			e.What += ": " + restartReason(&w.Gateways[j], old)
 		case successor >= 0:
 			e.What += ": " + w.Name + "/" + w.Gateways[successor].Name + " replaces it at once"
-		case len(stay) > 0:
-			e.What += " moves to " + strings.Join(stay, ", ") + " first"
+		case len(remaining) > 0:
+			e.What += " moves to " + strings.Join(remaining, ", ") + " first"
 			e.AtMostMS, e.Gone = 0, true
 			x.Continues = append(x.Continues, e)
 			continue
@@ -143,15 +143,15 @@ func (x *Impact) gateways(w, h *fabric.Cluster, detection int) {
 			e.What += ": no gateway of " + w.Name + " remains"
 		}
 		e.Gone = j < 0
-		if len(stay) == 0 {
+		if len(remaining) == 0 {
 			e.AtMostMS = 0
 		}
 		x.Pauses = append(x.Pauses, e)
 	}
 }
 
-// replaces reports whether a new gateway has the ordinal, the node or an address of an old one.
-func replaces(g, old *fabric.Gateway) bool {
+// isSuccessor reports whether a new gateway has the ordinal, the node or an address of an old one.
+func isSuccessor(g, old *fabric.Gateway) bool {
 	return g.Ordinal == old.Ordinal || g.Node != "" && g.Node == old.Node || slices.ContainsFunc(g.Addresses,
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
@@ -178,8 +178,9 @@ func restartReason(g, old *fabric.Gateway) string {
 // minTransitGrowth is the growth of transit traffic, as a factor, above which a load is reported.
 const minTransitGrowth = 1.5
 
-// loads reports clusters with fewer gateways, and clusters that forward much more transit traffic.
-func loads(want, have *fabric.Fabric) []Load {
+// loadChanges reports clusters with fewer gateways, and clusters that forward much more transit
+// traffic.
+func loadChanges(want, have *fabric.Fabric) []Load {
 	out := []Load{}
 	if len(have.Clusters) == 0 || shape(want) == shape(have) && slices.EqualFunc(want.Clusters, have.Clusters,
 		func(a, b fabric.Cluster) bool {
@@ -256,7 +257,7 @@ func (o *printer) impact(x *Impact) {
 	o.effects("pause", x.Pauses)
 	o.effects("continue", x.Continues)
 	for i := range x.Loads {
-		if i == maxChanges {
+		if i == maxListed {
 			o.text("  gateway load: %d more clusters (-o json lists all)\n", len(x.Loads)-i)
 			return
 		}
@@ -266,7 +267,7 @@ func (o *printer) impact(x *Impact) {
 
 func (o *printer) effects(verb string, list []Effect) {
 	for i, e := range list {
-		if i == maxChanges {
+		if i == maxListed {
 			o.text("  %s: %d more (-o json lists all)\n", verb, len(list)-i)
 			return
 		}

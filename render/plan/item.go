@@ -42,14 +42,14 @@ const allClusters = "all clusters"
 
 // item is one object of a clusterset in the form of the differ.
 type item struct {
-	kind    string
-	name    string
-	cluster string
-	path    string
-	fields  []diff.Field
-	remark  string // see Entry.Note
-	broken  string // see Entry.Disruptive
-	count   int    // number of grouped things; 0 = 1
+	kind       string
+	name       string
+	cluster    string
+	path       string
+	fields     []diff.Field
+	remark     string // see Entry.Note
+	disruptive string // see Entry.Disruptive
+	count      int    // number of grouped things; 0 = 1
 }
 
 // Key is kind and name.
@@ -84,8 +84,8 @@ func flatten(f *fabric.Fabric) []item {
 
 func field(name, value string) diff.Field { return diff.Field{Name: name, Value: value} }
 
-// fixed is a field that cannot change in place.
-func fixed(name, value string) diff.Field {
+// immutableField is a field that cannot change in place.
+func immutableField(name, value string) diff.Field {
 	return diff.Field{Name: name, Value: value, Immutable: true}
 }
 
@@ -94,9 +94,9 @@ func clustersetItem(f *fabric.Fabric) item {
 	return item{kind: kindClusterset, name: f.Name, path: "metadata.name", fields: []diff.Field{
 		field("domain", f.Domain),
 		field("extraDomains", strings.Join(f.ExtraDomains, ", ")),
-		field("globalnet.cidr", list(f.GlobalPools)),
-		field("services.cidr", list(f.ServicePools)),
-		field("tunnel.cidr", list(f.TunnelPools)),
+		field("globalnet.cidr", join(f.GlobalPools)),
+		field("services.cidr", join(f.ServicePools)),
+		field("tunnel.cidr", join(f.TunnelPools)),
 		field("tunnel.driver", f.Tunnel.Driver),
 		field("tunnel.mtu", mtu(f.Tunnel.MTU)),
 		field("tunnel.keepalive", time.Duration(f.Tunnel.Keepalive).String()),
@@ -108,11 +108,11 @@ func clustersetItem(f *fabric.Fabric) item {
 		field("dns.ttl", time.Duration(f.DNS.TTL).String()),
 		field("dns.address", address(f.DNS.Address)),
 		field("dns.ipv6Address", address(f.DNS.IPv6Address)),
-		field("limits.connections", given0(f.Limits.Connections, "any number")),
-		field("keys.epochs", list(f.Epochs)),
+		field("limits.connections", intOr(f.Limits.Connections, "any number")),
+		field("keys.epochs", join(f.Epochs)),
 		field("dynamicExports.namespaces", namespaces(f.DynamicExports)),
-		field("dynamicExports[].clusters", only(f.DynamicExports)),
-		field("decommission", truth(f.Decommission)),
+		field("dynamicExports[].clusters", restrictions(f.DynamicExports)),
+		field("decommission", boolText(f.Decommission)),
 	}}
 }
 
@@ -137,15 +137,15 @@ func clusterItem(c *fabric.Cluster) item {
 		}
 	}
 	return item{kind: kindCluster, name: c.Name, cluster: c.Name, path: "clusters[" + c.Name + "]", fields: []diff.Field{
-		field("podCIDRs", list(c.PodCIDRs)),
-		field("serviceCIDRs", list(c.ServiceCIDRs)),
+		field("podCIDRs", join(c.PodCIDRs)),
+		field("serviceCIDRs", join(c.ServiceCIDRs)),
 		field("globalnet", mode),
-		fixed("globalCIDRs", list(blocks)),
-		field("extension blocks", list(extensions)),
+		immutableField("globalCIDRs", join(blocks)),
+		field("extension blocks", join(extensions)),
 		field("egress mode", c.EgressMode),
 		field("egressIPs", ranges(c.EgressIPs)),
 		field("mappings", strings.Join(mappings, ", ")),
-		field("dynamic exports", list(c.Dynamic)),
+		field("dynamic exports", join(c.Dynamic)),
 		field("dns", dnsOf(c)),
 	}}
 }
@@ -170,7 +170,7 @@ func gatewayItem(c *fabric.Cluster, g *fabric.Gateway) item {
 	return item{kind: kindGateway, name: c.Name + "/" + g.Name, cluster: c.Name,
 		path: fmt.Sprintf("clusters[%s].gateways[%s]", c.Name, g.Name), fields: []diff.Field{
 			field("node", g.Node),
-			field("nodeSelector", pairs(g.NodeSelector)),
+			field("nodeSelector", joinPairs(g.NodeSelector)),
 			field("endpoints", strings.Join(g.Endpoints, ", ")),
 			field("port", strconv.Itoa(g.Port)),
 			field("ordinal", strconv.Itoa(g.Ordinal)),
@@ -184,7 +184,7 @@ func egressItem(c *fabric.Cluster, r *fabric.EgressRule) item {
 	return item{kind: kindEgress, name: c.Name + "/" + r.Name, cluster: c.Name,
 		path: fmt.Sprintf("clusters[%s].egress[%s]", c.Name, r.Name), fields: []diff.Field{
 			field("namespace", r.Namespace),
-			field("matchLabels", pairs(r.MatchLabels)),
+			field("matchLabels", joinPairs(r.MatchLabels)),
 			field("ips", ranges(r.IPs)),
 		}}
 }
@@ -203,14 +203,14 @@ func exportItem(e *fabric.Export) item {
 	}
 	balance := e.Balance.Policy
 	if len(e.Balance.Weights) > 0 {
-		balance += " " + pairs(e.Balance.Weights)
+		balance += " " + joinPairs(e.Balance.Weights)
 	}
 	if len(e.Balance.Order) > 0 {
 		balance += " " + strings.Join(e.Balance.Order, ", ")
 	}
 	return item{kind: kindExport, name: e.ID(), path: "exports[" + e.ID() + "]", fields: []diff.Field{
-		fixed("type", e.Type),
-		fixed("clusterset IPs", ranges(e.VIPs)),
+		immutableField("type", e.Type),
+		immutableField("clusterset IPs", ranges(e.VIPs)),
 		field("ports", strings.Join(ports, ", ")),
 		field("sessionAffinity", e.Affinity),
 		field("allow", allow),
@@ -221,7 +221,7 @@ func exportItem(e *fabric.Export) item {
 func partItem(e *fabric.Export, c *fabric.ExportCluster) item {
 	return item{kind: kindPart, name: e.ID() + " in " + c.Name, cluster: c.Name,
 		path: fmt.Sprintf("exports[%s].clusters[%s]", e.ID(), c.Name), fields: []diff.Field{
-			fixed("global IPs", ranges(c.IPs)),
+			immutableField("global IPs", ranges(c.IPs)),
 			field("hosts", hosts(c.Hosts)),
 		}}
 }

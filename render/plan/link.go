@@ -14,45 +14,45 @@ import (
 // number of links quadratic in its gateways.
 const maxLinks = 64
 
-// links adds the links of gateways that are added or removed. It skips links between gateways that
-// exist on both sides, because they do not change.
-func links(want, have *snapshot) {
+// addNewLinks adds the links of gateways that are added or removed. It skips links between gateways
+// that exist on both sides, because they do not change.
+func addNewLinks(want, have *snapshot) {
 	w, h := gateways(want.fabric), gateways(have.fabric)
 	addLinks(want, w, h)
 	addLinks(have, h, w)
 }
 
-// end is a gateway, as cluster/gateway.
-type end struct {
+// gatewayEnd is a gateway, as cluster/gateway.
+type gatewayEnd struct {
 	cluster, gateway string
 }
 
-func (e end) String() string { return e.cluster + "/" + e.gateway }
+func (e gatewayEnd) String() string { return e.cluster + "/" + e.gateway }
 
-func gateways(f *fabric.Fabric) (out []end) {
+func gateways(f *fabric.Fabric) (out []gatewayEnd) {
 	for i := range f.Clusters {
 		for j := range f.Clusters[i].Gateways {
-			out = append(out, end{f.Clusters[i].Name, f.Clusters[i].Gateways[j].Name})
+			out = append(out, gatewayEnd{f.Clusters[i].Name, f.Clusters[i].Gateways[j].Name})
 		}
 	}
 	return out
 }
 
 // addLinks adds to s the links of those gateways in own that other lacks.
-func addLinks(s *snapshot, own, other []end) {
-	known, perCluster := map[end]bool{}, map[string]int{}
-	for _, e := range other {
+func addLinks(s *snapshot, ends, otherEnds []gatewayEnd) {
+	known, perCluster := map[gatewayEnd]bool{}, map[string]int{}
+	for _, e := range otherEnds {
 		known[e] = true
 	}
-	for _, e := range own {
+	for _, e := range ends {
 		perCluster[e.cluster]++
 	}
-	fresh := slices.DeleteFunc(slices.Clone(own), func(e end) bool { return known[e] })
-	if len(fresh) == 0 {
+	added := slices.DeleteFunc(slices.Clone(ends), func(e gatewayEnd) bool { return known[e] })
+	if len(added) == 0 {
 		return
 	}
 	graph, total, counts := s.fabric.Graph(), 0, map[string]int{}
-	for _, e := range fresh {
+	for _, e := range added {
 		if _, counted := counts[e.cluster]; !counted {
 			for _, name := range graph.Neighbors(e.cluster) {
 				counts[e.cluster] += perCluster[name]
@@ -61,7 +61,7 @@ func addLinks(s *snapshot, own, other []end) {
 		total += counts[e.cluster]
 	}
 	seen := map[string]bool{}
-	for _, e := range fresh {
+	for _, e := range added {
 		link := item{kind: kindLink, cluster: e.cluster, path: fmt.Sprintf("clusters[%s].gateways[%s]", e.cluster, e.gateway)}
 		if total > maxLinks*2 {
 			link.name = e.String() + " to all"
@@ -70,7 +70,7 @@ func addLinks(s *snapshot, own, other []end) {
 			s.items = append(s.items, link)
 			continue
 		}
-		for _, o := range own {
+		for _, o := range ends {
 			if !graph.Linked(e.cluster, o.cluster) {
 				continue
 			}

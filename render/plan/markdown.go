@@ -14,14 +14,14 @@ import (
 // characters, on GitLab 1000000.
 const maxMarkdown = 56 << 10
 
-// Marker is the last line of what Markdown writes for a clusterset, by which a CI finds
-// its own comment and updates it in place of writing another.
+// Marker returns the last line of a Markdown comment for a clusterset. CI jobs search for it, to
+// update their comment instead of writing another one.
 func Marker(clusterset string) string {
 	return "<!-- hawser-plan " + clustermap.Identifier(clusterset) + " -->"
 }
 
-// Markdown writes the plan as a comment of a pull request: what breaks first, then a map
-// before and after, and a folded section for each cluster.
+// Markdown writes the plan as a comment of a pull request: disruptive changes, a map before and
+// after, and a folded section for each cluster.
 func (r *Report) Markdown(w io.Writer) error {
 	m := &markdown{}
 	name := ""
@@ -52,7 +52,7 @@ func (m *markdown) findings(r *Report) {
 		title = "The topology has errors: nothing was compared"
 	}
 	m.text("### %s\n\n", title)
-	for i, f := range r.remarks() {
+	for i, f := range r.annotations() {
 		if i == len(r.Findings) || m.out.Len() > maxMarkdown {
 			break
 		}
@@ -89,18 +89,18 @@ func (m *markdown) plan(r *Report) error {
 		m.section(p.Entries[from:to])
 		from = to
 	}
-	return m.whole(p)
+	return m.planText(p)
 }
 
-// whole adds the output of hawser diff, if it fits.
-func (m *markdown) whole(p *Plan) error {
+// planText adds the output of hawser diff, if it fits.
+func (m *markdown) planText(p *Plan) error {
 	var printed strings.Builder
 	if err := p.Print(&printed, false); err != nil {
 		return err
 	}
-	text, room := sanitize(printed.String(), '\n'), maxMarkdown-m.out.Len()
-	if len(text) > room {
-		text = text[:strings.LastIndexByte(text[:max(room, 0)], '\n')+1] + "...\n"
+	text, limit := sanitize(printed.String(), '\n'), maxMarkdown-m.out.Len()
+	if len(text) > limit {
+		text = text[:strings.LastIndexByte(text[:max(limit, 0)], '\n')+1] + "...\n"
 	}
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -110,7 +110,7 @@ func (m *markdown) whole(p *Plan) error {
 	return nil
 }
 
-// disruptions lists what breaks, unfolded.
+// disruptions writes the disruptive changes, not folded.
 func (m *markdown) disruptions(p *Plan) {
 	list := p.Disruptions()
 	if len(list) == 0 {
@@ -122,7 +122,8 @@ func (m *markdown) disruptions(p *Plan) {
 			m.text("- %d more\n", len(list)-i)
 			break
 		}
-		m.text("- %s %s: %s%s\n", verb(e.Op), code(e.Kind+" "+e.Key), code(e.Disruptive), where(&e))
+		m.text("- %s %s: %s%s\n", verb(e.Op), code(e.Kind+" "+e.Key), code(e.Disruptive),
+			sourceSuffix(&e))
 	}
 	m.text("\n")
 }
@@ -131,7 +132,7 @@ func (m *markdown) disruptions(p *Plan) {
 func (m *markdown) section(entries []Entry) {
 	title := "The clusterset"
 	if name := entries[0].Cluster; name != "" {
-		title = "Cluster <code>" + html.EscapeString(sanitize(name)) + "</code>" // no Markdown in there
+		title = "Cluster <code>" + html.EscapeString(sanitize(name)) + "</code>" // HTML, no Markdown
 	}
 	plural := "s"
 	if len(entries) == 1 {
@@ -144,13 +145,13 @@ func (m *markdown) section(entries []Entry) {
 			m.text("- %d more\n", len(entries)-i)
 			break
 		}
-		m.text("- **%s** %s%s\n", verb(e.Op), code(e.Kind+" "+e.Key), where(e))
+		m.text("- **%s** %s%s\n", verb(e.Op), code(e.Kind+" "+e.Key), sourceSuffix(e))
 		for _, f := range e.Fields {
 			switch e.Op {
 			case diff.Create:
-				m.text("  - %s: %s\n", code(f.Name), code(given(f.Want)))
+				m.text("  - %s: %s\n", code(f.Name), code(orNone(f.Want)))
 			case diff.Update, diff.Replace:
-				m.text("  - %s: %s → %s\n", code(f.Name), code(given(f.Have)), code(given(f.Want)))
+				m.text("  - %s: %s → %s\n", code(f.Name), code(orNone(f.Have)), code(orNone(f.Want)))
 			}
 		}
 		if e.Remark != "" {
@@ -160,8 +161,8 @@ func (m *markdown) section(entries []Entry) {
 	m.text("\n</details>\n\n")
 }
 
-// where returns the position of an entry's cause.
-func where(e *Entry) string {
+// sourceSuffix returns the position of an entry's cause.
+func sourceSuffix(e *Entry) string {
 	if e.Source == "" {
 		return ""
 	}
@@ -177,7 +178,7 @@ func code(text string) string {
 		fence += "`"
 	}
 	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") || strings.Trim(text, " ") != text || text == "" {
-		text = " " + text + " " // of which Markdown takes one away at each end
+		text = " " + text + " " // Markdown removes one space at each end
 	}
 	return fence + text + fence
 }

@@ -9,34 +9,35 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// maxDrawn is the maximum number of clusters in the map of a comment; larger maps are unreadable.
-const maxDrawn = 16
+// maxMapClusters is the maximum number of clusters in the map of a comment; larger maps are
+// unreadable.
+const maxMapClusters = 16
 
 // maps draws the clusters and the links between them, before and after, when one of them
 // changes.
 func (m *markdown) maps(r *Report) error {
-	changed := changedEnds(r.Plan)
+	changed := changedObjects(r.Plan)
 	if r.Want == nil || len(changed) == 0 {
 		return nil
 	}
-	want, err := readSide("the new tree", r.Want)
+	want, err := newSnapshot("the new tree", r.Want)
 	if err != nil {
 		return err
 	}
-	have, err := readSide("the published tree", r.Have)
+	have, err := newSnapshot("the published tree", r.Have)
 	if err != nil {
 		return err
 	}
 	m.text("<details><summary>Map</summary>\n\n")
 	if len(have.fabric.Clusters) > 0 {
-		m.text("Before:\n\n```mermaid\n%s```\n\n", oneSide(have.fabric, want.fabric, clustermap.Removed, changed).Mermaid())
+		m.text("Before:\n\n```mermaid\n%s```\n\n", sideMap(have.fabric, want.fabric, clustermap.Removed, changed).Mermaid())
 	}
-	m.text("After:\n\n```mermaid\n%s```\n\n</details>\n\n", oneSide(want.fabric, have.fabric, clustermap.Added, changed).Mermaid())
+	m.text("After:\n\n```mermaid\n%s```\n\n</details>\n\n", sideMap(want.fabric, have.fabric, clustermap.Added, changed).Mermaid())
 	return nil
 }
 
-// changedEnds returns the clusters and pairs ("a - b") of the plan's entries.
-func changedEnds(p *Plan) map[string]diff.Op {
+// changedObjects returns the clusters and pairs ("a - b") of the plan's entries.
+func changedObjects(p *Plan) map[string]diff.Op {
 	out := map[string]diff.Op{}
 	for i := range p.Entries {
 		e := &p.Entries[i]
@@ -50,13 +51,15 @@ func changedEnds(p *Plan) map[string]diff.Op {
 	return out
 }
 
-// oneSide returns the map of one side; lacking is the mark for objects that the other side lacks.
-func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op) *clustermap.Map {
-	m := clustermap.Subset(f, drawnFirst(f, changed))
+// sideMap returns the map of one side; lacking is the mark for objects that the other side lacks.
+func sideMap(
+	f, other *fabric.Fabric, missingMark string, changed map[string]diff.Op,
+) *clustermap.Map {
+	m := clustermap.Subset(f, mapClusters(f, changed))
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		if other.Cluster(c.Name) == nil {
-			c.Change = lacking
+			c.Change = missingMark
 		} else if changed[c.Name] != "" {
 			c.Change = clustermap.Changed
 		}
@@ -65,7 +68,7 @@ func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op
 	for i := range m.Links {
 		a, b := m.Links[i].Between[0], m.Links[i].Between[1]
 		if !graph.Linked(a, b) {
-			m.Links[i].Change = lacking
+			m.Links[i].Change = missingMark
 		} else if changed[a+" - "+b] != "" {
 			m.Links[i].Change = clustermap.Changed
 		}
@@ -73,8 +76,8 @@ func oneSide(f, other *fabric.Fabric, lacking string, changed map[string]diff.Op
 	return m
 }
 
-// drawnFirst returns the clusters to draw, by name: changed clusters before others.
-func drawnFirst(f *fabric.Fabric, changed map[string]diff.Op) []string {
+// mapClusters returns the clusters to draw, by name: changed clusters before others.
+func mapClusters(f *fabric.Fabric, changed map[string]diff.Op) []string {
 	names := f.ClusterNames()
 	slices.SortStableFunc(names, func(a, b string) int {
 		if x, y := changed[a] != "", changed[b] != ""; x != y {
@@ -85,7 +88,7 @@ func drawnFirst(f *fabric.Fabric, changed map[string]diff.Op) []string {
 		}
 		return strings.Compare(a, b)
 	})
-	names = names[:min(len(names), maxDrawn)]
+	names = names[:min(len(names), maxMapClusters)]
 	slices.Sort(names)
 	return names
 }

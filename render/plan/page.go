@@ -15,7 +15,7 @@ import (
 // uiPage holds the settings of a web page that the plan names. The rest of its objects is compared
 // as a whole.
 type uiPage struct {
-	image, hosts, secret, rest string
+	image, hosts, secret, otherSettings string
 }
 
 // pageItems returns the web pages that clusters serve.
@@ -28,7 +28,7 @@ func pageItems(tree render.Tree) []item {
 		}
 		p := readPage(raw)
 		out = append(out, item{kind: kindPage, name: cluster, cluster: cluster, path: "ui", fields: []diff.Field{
-			field("image", p.image), field("hosts", p.hosts), field("tokenSecret", p.secret), field("other settings", digest([]byte(p.rest))),
+			field("image", p.image), field("hosts", p.hosts), field("tokenSecret", p.secret), field("other settings", digest([]byte(p.otherSettings))),
 		}})
 	}
 	return out
@@ -44,13 +44,13 @@ func readPage(raw []byte) uiPage {
 			Spec map[string]any `json:"spec"`
 		}
 		if yaml.Unmarshal([]byte(part), &top) == nil && top.Kind == "Deployment" {
-			if left, err := json.Marshal(out.extractFields(top.Spec)); err == nil {
-				part = string(left)
+			if remaining, err := json.Marshal(out.extractFields(top.Spec)); err == nil {
+				part = string(remaining)
 			}
 		}
 		rest = append(rest, part)
 	}
-	out.rest = strings.Join(rest, "\n---\n")
+	out.otherSettings = strings.Join(rest, "\n---\n")
 	return out
 }
 

@@ -15,11 +15,11 @@ import (
 // makeBeforeBreakNote describes the effect on a pair whose tunnel changes.
 const makeBeforeBreakNote = "make-before-break: no packet is lost"
 
-// clusterPairs adds the links between clusters on both sides if their settings change, or if the
+// addPairs adds the links between clusters on both sides if their settings change, or if the
 // shape adds or removes them. It returns the pairs of clusters that lose their path to each other.
-func clusterPairs(want, have *snapshot) (lost [][2]string) {
+func addPairs(want, have *snapshot) (lost [][2]string) {
 	w, h := want.fabric, have.fabric
-	common := clustersOf(w)
+	common := clusterSet(w)
 	for name := range common {
 		common[name] = h.Cluster(name) != nil
 	}
@@ -27,61 +27,61 @@ func clusterPairs(want, have *snapshot) (lost [][2]string) {
 	for _, link := range slices.Concat(w.Links, h.Links) {
 		a, b := link.Between[0], link.Between[1]
 		if common[a] && common[b] && wantGraph.Linked(a, b) && haveGraph.Linked(a, b) {
-			want.pair(w.Link(a, b))
-			have.pair(h.Link(a, b))
+			want.addPair(w.Link(a, b))
+			have.addPair(h.Link(a, b))
 		}
 	}
 	if shape(w) == shape(h) {
 		return nil
 	}
-	before, now := groupOf(haveGraph), groupOf(wantGraph)
+	previousComponents, components := componentIndex(haveGraph), componentIndex(wantGraph)
 	members := slices.DeleteFunc(slices.Sorted(maps.Keys(common)), func(name string) bool { return !common[name] })
 	for i, a := range members {
-		wasWith, isWith := before[a], now[a]
+		previousComponent, component := previousComponents[a], components[a]
 		for _, b := range members[i+1:] {
-			if before[b] == wasWith && now[b] != isWith {
+			if previousComponents[b] == previousComponent && components[b] != component {
 				lost = append(lost, [2]string{a, b})
 			}
 		}
 	}
-	var fresh, gone [][2]string
+	var added, removed [][2]string
 	broken := 0
 	for _, a := range members {
-		is, was := wantGraph.Neighbors(a), haveGraph.Neighbors(a)
-		for _, b := range without(is, was) {
+		neighbors, previousNeighbors := wantGraph.Neighbors(a), haveGraph.Neighbors(a)
+		for _, b := range difference(neighbors, previousNeighbors) {
 			if common[b] && a < b {
-				fresh = append(fresh, [2]string{a, b})
+				added = append(added, [2]string{a, b})
 			}
 		}
-		for _, b := range without(was, is) {
+		for _, b := range difference(previousNeighbors, neighbors) {
 			if common[b] && a < b {
-				gone = append(gone, [2]string{a, b})
-				if now[b] != now[a] {
+				removed = append(removed, [2]string{a, b})
+				if components[b] != components[a] {
 					broken++
 				}
 			}
 		}
 	}
 	// A thousand clusters that get hubs lose half a million pairs: build only the listed ones.
-	if len(fresh) > maxLinks {
-		want.pairs = append(want.pairs, manyPairs(len(fresh), 0, "new pairs of clusters"))
+	if len(added) > maxLinks {
+		want.pairs = append(want.pairs, pairsItem(len(added), 0, "new pairs of clusters"))
 	} else {
-		for _, p := range fresh {
-			want.pair(want.fabric.Link(p[0], p[1]))
+		for _, p := range added {
+			want.addPair(want.fabric.Link(p[0], p[1]))
 		}
 	}
-	if len(gone) > maxLinks {
-		have.pairs = append(have.pairs, manyPairs(len(gone), broken, "pairs of clusters that end"))
+	if len(removed) > maxLinks {
+		have.pairs = append(have.pairs, pairsItem(len(removed), broken, "pairs of clusters that end"))
 	} else {
-		for _, p := range gone {
-			have.gone(have.fabric.Link(p[0], p[1]), wantGraph.Paths(p[0], nil)[p[1]])
+		for _, p := range removed {
+			have.addRemovedPair(have.fabric.Link(p[0], p[1]), wantGraph.Paths(p[0], nil)[p[1]])
 		}
 	}
 	return lost
 }
 
-// groupOf numbers the groups of clusters that have paths to each other.
-func groupOf(g *fabric.Graph) map[string]int {
+// componentIndex numbers the groups of clusters that have paths to each other.
+func componentIndex(g *fabric.Graph) map[string]int {
 	out := make(map[string]int, g.Len())
 	for i, group := range g.Components() {
 		for _, name := range group {
@@ -91,7 +91,7 @@ func groupOf(g *fabric.Graph) map[string]int {
 	return out
 }
 
-func clustersOf(f *fabric.Fabric) map[string]bool {
+func clusterSet(f *fabric.Fabric) map[string]bool {
 	out := make(map[string]bool, len(f.Clusters))
 	for i := range f.Clusters {
 		out[f.Clusters[i].Name] = true
@@ -99,45 +99,45 @@ func clustersOf(f *fabric.Fabric) map[string]bool {
 	return out
 }
 
-// pair adds a link between clusters, once.
-func (s *snapshot) pair(l fabric.LinkSettings) {
+// addPair adds a link between clusters, once.
+func (s *snapshot) addPair(l fabric.LinkSettings) {
 	it := item{kind: kindPair, name: l.Between[0] + " - " + l.Between[1], path: "connectivity", fields: []diff.Field{
 		field("driver", l.Driver),
-		field("port", given0(l.Port, "of each gateway")),
+		field("port", intOr(l.Port, "of each gateway")),
 		field("mtu", mtu(l.MTU)),
 		field("keepalive", time.Duration(l.Keepalive).String()),
 	}}
-	if s.paired[it.name] {
+	if s.pairNames[it.name] {
 		return
 	}
-	if s.paired == nil {
-		s.paired = map[string]bool{}
+	if s.pairNames == nil {
+		s.pairNames = map[string]bool{}
 	}
-	s.paired[it.name] = true
+	s.pairNames[it.name] = true
 	s.pairs = append(s.pairs, it)
 }
 
-// gone adds a link that the new shape lacks, with the new path of its packets.
-func (s *snapshot) gone(l fabric.LinkSettings, way []string) {
-	s.pair(l)
-	if it := &s.pairs[len(s.pairs)-1]; len(way) > 0 {
-		it.remark = "they reach each other through " + strings.Join(way[:len(way)-1], ", then ")
+// addRemovedPair adds a link that the new shape lacks, with the new path of its packets.
+func (s *snapshot) addRemovedPair(l fabric.LinkSettings, path []string) {
+	s.addPair(l)
+	if it := &s.pairs[len(s.pairs)-1]; len(path) > 0 {
+		it.remark = "they reach each other through " + strings.Join(path[:len(path)-1], ", then ")
 	} else {
-		it.broken = "they lose the path to each other, and connections between them end"
+		it.disruptive = "they lose the path to each other, and connections between them end"
 	}
 }
 
-// manyPairs counts pairs that only one side has. The text differs between the sides, so that equal
+// pairsItem counts pairs that only one side has. The text differs between the sides, so that equal
 // counts of added and removed pairs are not one unchanged item.
-func manyPairs(n, broken int, what string) item {
+func pairsItem(n, broken int, what string) item {
 	it := item{kind: kindPair, name: strconv.Itoa(n) + " " + what, path: "connectivity", count: n}
 	if broken > 0 {
-		it.broken = fmt.Sprintf("%d of them lose the path to each other", broken)
+		it.disruptive = fmt.Sprintf("%d of them lose the path to each other", broken)
 	}
 	return it
 }
 
-func given0(n int, none string) string {
+func intOr(n int, none string) string {
 	if n == 0 {
 		return none
 	}

@@ -22,7 +22,7 @@ import (
 // only added.
 const FormatVersion = "1"
 
-// Plan holds all changes, grouped by cluster.
+// Plan contains all changes, grouped by cluster.
 type Plan struct {
 	FormatVersion string         `json:"format_version"`
 	Name          string         `json:"clusterset"`
@@ -83,11 +83,11 @@ type Entry struct {
 	// Remark explains why a change does not break connections.
 	Remark string `json:"note,omitempty"`
 
-	stays bool // for deletions: the path is an edit that is still in the file
-	// ends is the part of Disruptive that breaks open connections; with may not at once, see
+	pathRemains bool // for deletions: the path is an edit that is still in the file
+	// breaks is the part of Disruptive that breaks open connections; with may not at once, see
 	// Effect.Uncertain.
-	ends string
-	may  bool
+	breaks      string
+	mayContinue bool
 }
 
 // Field is one attribute that changes.
@@ -105,19 +105,19 @@ type Field struct {
 // before its first publication.
 func Compute(want, have render.Tree) (*Plan, error) {
 	var w, h *snapshot
-	var made []edit
+	var topologyEdits []edit
 	var known bool
-	var reading errgroup.Group
-	reading.Go(func() (err error) { w, err = readSide("the new tree", want); return err })
-	reading.Go(func() (err error) { made, known = edits(want, have); return nil })
-	h, err := readSide("the published tree", have)
-	if err := errors.Join(reading.Wait(), err); err != nil {
+	var readers errgroup.Group
+	readers.Go(func() (err error) { w, err = newSnapshot("the new tree", want); return err })
+	readers.Go(func() (err error) { topologyEdits, known = edits(want, have); return nil })
+	h, err := newSnapshot("the published tree", have)
+	if err := errors.Join(readers.Wait(), err); err != nil {
 		return nil, err
 	}
 	addKeys(w, h, want, have)
 	addKeys(h, w, have, want)
-	links(w, h)
-	lost := clusterPairs(w, h)
+	addNewLinks(w, h)
+	lost := addPairs(w, h)
 	p := &Plan{FormatVersion: FormatVersion, Entries: []Entry{}}
 	changes, err := diff.Compute(append(w.items, w.pairs...), append(h.items, h.pairs...))
 	if err != nil {
@@ -129,7 +129,8 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	for _, c := range changes {
 		p.add(c)
 	}
-	files, err := fileChanges(want, have, p.Entries, len(made) > 0 || !known && len(have) == 0)
+	edited := len(topologyEdits) > 0 || !known && len(have) == 0
+	files, err := fileChanges(want, have, p.Entries, edited)
 	if err != nil {
 		return nil, err
 	}
@@ -138,17 +139,17 @@ func Compute(want, have render.Tree) (*Plan, error) {
 	}
 	slices.SortFunc(p.Entries, compareEntries)
 	if known {
-		p.assignCauses(made, sameManifests(want, have))
+		p.assignCauses(topologyEdits, sameManifests(want, have))
 		slices.SortFunc(p.Entries, compareEntries)
 	}
 	p.markDisruptions(w, h, lostPaths(lost))
-	var asking sync.WaitGroup
-	asking.Go(func() {
+	var accessDiff sync.WaitGroup
+	accessDiff.Go(func() {
 		p.Access = access.Diff(access.New(h.fabric, access.Options{}), access.New(w.fabric, access.Options{}))
 	})
-	p.Firewall = firewallOf(w.fabric, h.fabric)
-	asking.Wait()
-	p.Impact = p.impactOf(w.fabric, h.fabric)
+	p.Firewall = firewallChanges(w.fabric, h.fabric)
+	accessDiff.Wait()
+	p.Impact = p.computeImpact(w.fabric, h.fabric)
 	return p, nil
 }
 
@@ -160,7 +161,7 @@ func (p *Plan) Empty() bool { return len(p.Entries) == 0 }
 func (p *Plan) Locate(source func(path string) string) {
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		if e.Path == "" || e.Op == diff.Delete && !e.stays {
+		if e.Path == "" || e.Op == diff.Delete && !e.pathRemains {
 			continue
 		}
 		e.Source = source(e.Path)
@@ -191,7 +192,7 @@ func (p *Plan) add(c diff.Change[item]) {
 		subject = c.Have
 	}
 	e := Entry{Op: c.Op, Kind: subject.kind, Key: subject.name, Cluster: subject.cluster, Path: subject.path,
-		Remark: subject.remark, Disruptive: subject.broken}
+		Remark: subject.remark, Disruptive: subject.disruptive}
 	for _, d := range c.Deltas() {
 		e.Fields = append(e.Fields, Field{Name: d.Name, Have: d.Have, Want: d.Want, Forces: d.ForcesReplace})
 	}
@@ -231,13 +232,13 @@ func compareEntries(a, b Entry) int {
 
 // snapshot is one parsed tree.
 type snapshot struct {
-	fabric *fabric.Fabric
-	items  []item
-	pairs  []item          // of clusters
-	paired map[string]bool // names of pairs
+	fabric    *fabric.Fabric
+	items     []item
+	pairs     []item          // of clusters
+	pairNames map[string]bool // names of pairs
 }
 
-func readSide(name string, tree render.Tree) (*snapshot, error) {
+func newSnapshot(name string, tree render.Tree) (*snapshot, error) {
 	f, err := render.FabricOf(tree)
 	if errors.Is(err, render.ErrNoFabric) {
 		return &snapshot{fabric: &fabric.Fabric{}}, nil
@@ -254,11 +255,11 @@ func readSide(name string, tree render.Tree) (*snapshot, error) {
 }
 
 // addKeys adds the sealed keys of a side's clusters that differ from the other side's.
-func addKeys(s, other *snapshot, tree, there render.Tree) {
-	known := clustersOf(other.fabric)
+func addKeys(s, other *snapshot, tree, otherTree render.Tree) {
+	clusters := clusterSet(other.fabric)
 	for i := range s.fabric.Clusters {
 		name := s.fabric.Clusters[i].Name
-		if known[name] && sameFile(tree, there, path.Join(render.ClusterDir(name), "keys.yaml")) {
+		if clusters[name] && sameFile(tree, otherTree, path.Join(render.ClusterDir(name), "keys.yaml")) {
 			continue
 		}
 		if it, ok := keysItem(tree, name); ok {

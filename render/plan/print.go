@@ -97,7 +97,7 @@ func (o *printer) field(e *Entry, f Field) {
 		o.text("      %s: %s\n", f.Name, f.Want)
 		return
 	}
-	o.text("      %s: %s -> %s", f.Name, given(f.Have), given(f.Want))
+	o.text("      %s: %s -> %s", f.Name, orNone(f.Have), orNone(f.Want))
 	if f.Forces {
 		o.text("  %s", o.paint(red, "# forces replacement"))
 	}
@@ -107,7 +107,7 @@ func (o *printer) field(e *Entry, f Field) {
 	o.text("\n")
 }
 
-func given(text string) string {
+func orNone(text string) string {
 	if text == "" {
 		return "(none)"
 	}

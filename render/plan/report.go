@@ -16,14 +16,14 @@ import (
 // Report is a plan for reviewers on a forge: as a comment, as annotations of lines, and for code
 // scanning. All of its texts may come from untrusted users, so every renderer escapes every text.
 type Report struct {
-	Plan       *Plan       // nil when the topology has errors, and was not compared
-	Want, Have render.Tree // what the plan compares, for maps; nil = no maps
-	Findings   diag.List   // in the topology, warnings included
-	File       string      // the topology; where what has no line of its own is shown
+	Plan       *Plan       // nil if the topology has errors and was not compared
+	Want, Have render.Tree // compared trees, for maps; nil = no maps
+	Findings   diag.List   // errors and warnings in the topology
+	File       string      // the topology; position of messages without a position
 }
 
-// remark is a message about one position.
-type remark struct {
+// annotation is a message about one position.
+type annotation struct {
 	file   string
 	line   int // from 1
 	column int // from 1; 0 if unknown
@@ -41,12 +41,12 @@ const (
 // levels returns the levels, the most severe first.
 func levels() []string { return []string{levelError, levelWarning, levelNote} }
 
-// remarks returns all messages: findings, disruptive entries, other entries.
-func (r *Report) remarks() []remark {
-	var out []remark
+// annotations returns all messages: findings, disruptive entries, other entries.
+func (r *Report) annotations() []annotation {
+	var out []annotation
 	for _, d := range r.Findings {
 		d = d.Clipped()
-		m := remark{file: d.Pos.File, line: d.Pos.Line, column: d.Pos.Column, level: levelWarning, text: d.Summary}
+		m := annotation{file: d.Pos.File, line: d.Pos.Line, column: d.Pos.Column, level: levelWarning, text: d.Summary}
 		if d.Severity == diag.Error {
 			m.level = levelError
 		}
@@ -60,19 +60,19 @@ func (r *Report) remarks() []remark {
 	}
 	if r.Plan != nil {
 		for i := range r.Plan.Entries {
-			out = append(out, r.remark(&r.Plan.Entries[i]))
+			out = append(out, r.annotation(&r.Plan.Entries[i]))
 		}
 	}
 	for i := range out {
 		out[i].file, out[i].line = cmp.Or(out[i].file, r.File), max(out[i].line, 1)
 	}
 	rank := levels()
-	slices.SortStableFunc(out, func(a, b remark) int { return slices.Index(rank, a.level) - slices.Index(rank, b.level) })
+	slices.SortStableFunc(out, func(a, b annotation) int { return slices.Index(rank, a.level) - slices.Index(rank, b.level) })
 	return out
 }
 
-func (r *Report) remark(e *Entry) remark {
-	m := remark{level: levelNote, text: sentence(e)}
+func (r *Report) annotation(e *Entry) annotation {
+	m := annotation{level: levelNote, text: entryText(e)}
 	m.file, m.line = parsePosition(e.Source)
 	if e.Disruptive != "" {
 		m.level = levelWarning
@@ -89,13 +89,13 @@ func verb(op diff.Op) string {
 	return map[diff.Op]string{diff.Create: "add", diff.Update: "change", diff.Replace: "replace", diff.Delete: "destroy"}[op]
 }
 
-// sentence describes an entry on one line, and its changed fields below it.
-func sentence(e *Entry) string {
+// entryText describes an entry on one line, and its changed fields below it.
+func entryText(e *Entry) string {
 	text := verb(e.Op) + " " + e.Kind + " " + e.Key
 	for _, f := range e.Fields {
 		switch e.Op {
 		case diff.Update, diff.Replace:
-			text += fmt.Sprintf("\n%s: %s -> %s", f.Name, given(f.Have), given(f.Want))
+			text += fmt.Sprintf("\n%s: %s -> %s", f.Name, orNone(f.Have), orNone(f.Want))
 		}
 	}
 	return text

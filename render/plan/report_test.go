@@ -19,8 +19,8 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// written returns a report in every format, by the name of the format.
-func written(t testing.TB, r *plan.Report) map[string]string {
+// formatJSON returns a report in every format, by the name of the format.
+func formatJSON(t testing.TB, r *plan.Report) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for name, write := range map[string]func(*bytes.Buffer) error{
@@ -58,7 +58,7 @@ func TestReportGoldens(t *testing.T) {
 			before := at
 			at = next(t, before, string(f.Data))
 			have.Files = append(have.Files, f)
-			texts := written(t, &plan.Report{Plan: compute(t, at, before), Want: at.tree, Have: before.tree, File: "clusterset.yaml"})
+			texts := formatJSON(t, &plan.Report{Plan: compute(t, at, before), Want: at.tree, Have: before.tree, File: "clusterset.yaml"})
 			for _, format := range []string{"md", "github"} {
 				have.Files = append(have.Files, txtar.File{Name: name + "." + format, Data: []byte(texts[format])})
 			}
@@ -186,7 +186,7 @@ func outside(t *testing.T, line string) string {
 func TestHostileReport(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile() {
-		texts := written(t, poisoned(text))
+		texts := formatJSON(t, poisoned(text))
 		for line := range strings.Lines(texts["github"]) {
 			line = strings.TrimSuffix(line, "\n")
 			if !commandLine.MatchString(line) && !strings.HasPrefix(line, "Plan: ") {
@@ -225,7 +225,7 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range p.Entries {
 		p.Entries[i].Source = fmt.Sprintf("clusterset.yaml:%d", i+1)
 	}
-	texts := written(t, &plan.Report{Plan: p, File: "clusterset.yaml"})
+	texts := formatJSON(t, &plan.Report{Plan: p, File: "clusterset.yaml"})
 	text := texts["md"]
 	if n := strings.Count(texts["github"], "::warning "); n != 50 || !strings.Contains(texts["github"], "\n19950 more annotations of level warning are not written.\n") {
 		t.Errorf("%d annotations", n)

@@ -26,8 +26,8 @@ func namespaces(d *fabric.DynamicExports) string {
 	return strings.Join(d.Namespaces, ", ")
 }
 
-// only returns the namespaces that are reserved for some clusters, and these clusters.
-func only(d *fabric.DynamicExports) string {
+// restrictions returns the namespaces that are reserved for some clusters, and these clusters.
+func restrictions(d *fabric.DynamicExports) string {
 	if d == nil {
 		return ""
 	}
@@ -45,14 +45,14 @@ func mtu(n int) string {
 	return strconv.Itoa(n)
 }
 
-func truth(b bool) string {
+func boolText(b bool) string {
 	if b {
 		return "true"
 	}
 	return ""
 }
 
-func list[T any](items []T) string {
+func join[T any](items []T) string {
 	texts := make([]string, len(items))
 	for i, v := range items {
 		texts[i] = fmt.Sprint(v)
@@ -60,7 +60,7 @@ func list[T any](items []T) string {
 	return strings.Join(texts, ", ")
 }
 
-func pairs[T any](m map[string]T) string {
+func joinPairs[T any](m map[string]T) string {
 	texts := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		texts = append(texts, fmt.Sprintf("%s=%v", k, m[k]))
@@ -77,7 +77,7 @@ func hosts(list []fabric.Host) string {
 	var texts []string
 	for i := 0; i < len(list); {
 		j := i
-		for j+1 < len(list) && follows(list[j], list[j+1]) {
+		for j+1 < len(list) && isNext(list[j], list[j+1]) {
 			j++
 		}
 		text := list[i].Name
@@ -94,8 +94,8 @@ func hosts(list []fabric.Host) string {
 	return strings.Join(texts, ", ")
 }
 
-// follows reports whether b is the next ordinal after a at the next address.
-func follows(a, b fabric.Host) bool {
+// isNext reports whether b is the next ordinal after a at the next address.
+func isNext(a, b fabric.Host) bool {
 	x, okA := strings.CutPrefix(a.Name, "*-")
 	y, okB := strings.CutPrefix(b.Name, "*-")
 	if !okA || !okB || len(a.IPs) != 1 || len(b.IPs) != 1 || a.IPs[0].Next() != b.IPs[0] {
