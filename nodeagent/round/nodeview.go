@@ -77,7 +77,7 @@ const (
 	causeFirst    = "first"
 	causeRemoved  = "removed"
 	causeDead     = "dead"
-	causeIsolated = "alone"
+	causeIsolated = "isolated"
 	causeDrains   = "drains"
 	causeFlaps    = "unsteady"
 	causeFollows  = "follows"

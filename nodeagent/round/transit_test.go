@@ -129,7 +129,7 @@ func TestTransitRanks(t *testing.T) {
 		a, b string
 		rank string
 	}{
-		{"h", "b", "alone"},      // the lower one of two reports
+		{"h", "b", "isolated"},   // the lower one of two reports
 		{"h", "c", "good"},       // no rank is better than good
 		{"x", "y", "good"},       // no report
 		{"h", "d", "down"},       // d does not accept transit
@@ -137,7 +137,7 @@ func TestTransitRanks(t *testing.T) {
 		{"a", "h", "down"},       // an own link that does not exist
 		{"h", "a", "down"},       // the same
 		{"b", "x", "good"},       // b has no report against it
-		{"b", "h", "alone"},      // the order does not matter
+		{"b", "h", "isolated"},   // the order does not matter
 		{"unknown", "d", "down"}, // the report of the other end counts
 	} {
 		if have := k.transit(tt.a, tt.b).String(); have != tt.rank {

@@ -106,7 +106,7 @@ const (
 )
 
 // Ranks returns the ranks of a link, from the worst to the best.
-func Ranks() []string { return []string{"down", "alone", "draining", "unsteady", "good"} }
+func Ranks() []string { return []string{"down", "isolated", "draining", "unsteady", "good"} }
 
 // Connection is one link between a gateway here and a gateway of another cluster.
 type Connection struct {
@@ -121,7 +121,7 @@ type Connection struct {
 	Driver string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
 	Status string `json:"status"`
 	Active bool   `json:"active"` // traffic of the pair of clusters uses the link
-	Rank   string `json:"rank"`   // good | unsteady | draining | alone | down
+	Rank   string `json:"rank"`   // good | unsteady | draining | isolated | down
 	// Reason states why the link is active, or why it is not.
 	Reason string    `json:"reason,omitempty"`
 	RTT    *RTT      `json:"rtt,omitempty"`
@@ -181,7 +181,7 @@ type Move struct {
 	Cluster string    `json:"cluster"`        // the remote cluster
 	From    string    `json:"from,omitempty"` // previous link; empty for the first choice
 	To      string    `json:"to"`
-	// Kind is first, removed, dead, alone, drains, unsteady, follows, steady or better.
+	// Kind is first, removed, dead, isolated, drains, unsteady, follows, steady or better.
 	Kind   string `json:"kind"`
 	Cause  string `json:"cause"`
 	Silent string `json:"silent,omitempty"` // time without a reply on the previous link

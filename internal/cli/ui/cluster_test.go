@@ -77,7 +77,7 @@ func TestReportsOf(t *testing.T) {
 		want    string
 	}{
 		{"works", ready("n1", "True"), []clusterstatus.AgentPod{pod("n1", "", nil)}, nil, "current n1"},
-		{"reports a problem", ready("n1", "False"), []clusterstatus.AgentPod{pod("n1", "since 10:41", notReady)}, nil, "current n1; node-not-ready"},
+		{"reports a problem", ready("n1", "False"), []clusterstatus.AgentPod{pod("n1", "since 10:41", notReady)}, nil, "current n1; agent-not-ready"},
 		{"hangs", ready("n1", "True"), []clusterstatus.AgentPod{pod("n1", "since 10:41", notReady)}, nil,
 			"old n1; g1/n1: pod agent-n1 is not ready; agent-unresponsive"},
 		{"does not run", ready("n1", "True"), []clusterstatus.AgentPod{pod("n1", "CrashLoopBackOff", stopped)}, nil,

@@ -203,7 +203,7 @@ func linkMetrics() []stateMetric {
 		func(c status.Connection) float64 { return boolValue(c.Status == status.Connected) })
 	gauge("hawser_link_active", "1 while the link is the active one of its pair of clusters.",
 		func(c status.Connection) float64 { return boolValue(c.Active) })
-	gauge("hawser_link_rank", "Rank of the link: 0 down, 1 alone, 2 draining, 3 unsteady, 4 good.",
+	gauge("hawser_link_rank", "Rank of the link: 0 down, 1 isolated, 2 draining, 3 unsteady, 4 good.",
 		func(c status.Connection) float64 { return float64(slices.Index(status.Ranks(), c.Rank)) })
 	trip("hawser_link_rtt_seconds", "Average round-trip time over the window of probes.", func(r *status.RTT) int64 { return r.Avg })
 	trip("hawser_link_rtt_min_seconds", "Minimum round-trip time over the window.", func(r *status.RTT) int64 { return r.Min })

@@ -23,7 +23,7 @@ func (r Rank) String() string {
 	case Down:
 		return "down"
 	case Isolated:
-		return "alone"
+		return "isolated"
 	case Draining:
 		return "draining"
 	case Unsteady:
