@@ -16,9 +16,9 @@ import (
 // Outcomes, from the worst to the best.
 const (
 	Dropped         = "dropped"    // by a node, which reports where
-	Lost            = "vanished"   // a node sent them to another node, and no node observed them
-	Loop            = "circling"   // a node observed them a second time
-	WrongReturnPath = "astray"     // the reply bypassed the node that had translated the request
+	Lost            = "lost"       // a node sent them to another node, and no node observed them
+	Loop            = "looped"     // a node observed them a second time
+	WrongReturnPath = "asymmetric" // the reply bypassed the node that had translated the request
 	Unanswered      = "unanswered" // arrived over TCP, and no reply was observed
 	Unclear         = "unclear"    // sent to another node, whose observation is unknown
 	Arrived         = "arrived"

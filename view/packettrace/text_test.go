@@ -21,8 +21,8 @@ func everyOutcome() *Report {
 	dropped := end(hop("g2-a", "hw-wg1", "", tunnel, server), Dropped)
 	dropped.Finding = &status.Finding{Location: "rule 12 in chain cali-tw of table ip filter", Text: "dropped by Calico", Next: "admit them"}
 	dropped.Policies = []string{"NetworkPolicy shop/only selects pod shop/web-0 (Ingress)"}
-	astray := end(hop("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), WrongReturnPath)
-	astray.Bypassed = "g1/g1-w"
+	asymmetric := end(hop("g1-a", "hw-wg1", "ovn0", ends("242.2.0.9:80", "242.1.2.5"), ends("242.2.0.9:80", "10.7.2.5")), WrongReturnPath)
+	asymmetric.Bypassed = "g1/g1-w"
 	traces := []Trace{
 		{Outcome: Dropped, First: hop("g1-w", "veth7", "hw-vx0", pod, pod, dropped)},
 		{Outcome: Lost, First: hop("g1-w", "", "hw-vx0", pod, pod, end(hop("g1-a", "hw-vx0", "hw-wg1", pod, tunnel), Lost))},
@@ -31,7 +31,7 @@ func everyOutcome() *Report {
 		{Outcome: Unclear, Answered: true, First: end(hop("g2-w", "hw-vx0", "cni0", server, server), Arrived),
 			Answer: end(hop("g2-w", "cni0", "hw-vx0", answer, answer), Unclear)},
 		{Outcome: Loop, First: end(hop("g1-a", "hw-wg1", "hw-wg1", tunnel, tunnel), Loop)},
-		{Outcome: WrongReturnPath, Answered: true, Resets: 2, First: end(hop("g1-w", "veth7", "hw-vx0", pod, tunnel), Arrived), Answer: astray},
+		{Outcome: WrongReturnPath, Answered: true, Resets: 2, First: end(hop("g1-w", "veth7", "hw-vx0", pod, tunnel), Arrived), Answer: asymmetric},
 		{Outcome: Arrived, Answered: true, First: hop("g1-w", "veth7", "hw-vx0", pod, pod, end(hop("g2-w", "hw-vx0", "cni0", server, server), Arrived))},
 	}
 	return &Report{Traces: traces, Nodes: []status.Diagnosis{
@@ -54,13 +54,13 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: dropped
     to do: admit them
     NetworkPolicy shop/only selects pod shop/web-0 (Ingress)
 
-tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: vanished
+tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: lost
   g1/g1-w: 3 packets, out hw-vx0
   g1/g1-a: 3 packets, in hw-vx0, out hw-wg1, as tcp 242.1.2.5 -> 242.2.0.9:80
     sent over hw-wg1, and seen on no other node
     to do: hawser show connections lists the links between the gateways, with loss and path MTU; a firewall between them may drop the tunnel
 
-tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: vanished
+tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: lost
   g1/g1-w: 3 packets, out hw-vx0
     sent over hw-vx0, and seen on no other node
     to do: let UDP 4803 through between the nodes of this cluster, or look for an address that two nodes have
@@ -76,12 +76,12 @@ tcp 242.1.2.5 -> 10.7.1.9:8080, 3 packets: unclear
   g2/g2-w: 3 packets, in cni0, out hw-vx0
     sent over hw-vx0; no trace of the next node: it was not queried, did not reply, or does not trace all packets
 
-tcp 242.1.2.5 -> 242.2.0.9:80, 3 packets: circling
+tcp 242.1.2.5 -> 242.2.0.9:80, 3 packets: looped
   g1/g1-a: 3 packets, in hw-wg1, out hw-wg1
     sent over hw-wg1 to a node that had it before: it goes round in circles
     to do: hawser show paths lists the path to each cluster, and hawser-agent status on these nodes shows which fabric they follow
 
-tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: astray
+tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: asymmetric
   g1/g1-w: 3 packets, in veth7, out hw-vx0, as tcp 242.1.2.5 -> 242.2.0.9:80
   the answer, 3 packets:
   g1/g1-a: 3 packets, in hw-wg1, out ovn0, as tcp 242.2.0.9:80 -> 10.7.2.5

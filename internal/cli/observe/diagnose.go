@@ -38,9 +38,9 @@ from pods.
 Each connection has one of these results:
 - arrived, answered: it reached the server or the node; a reply came back
 - dropped: a node dropped it, at a rule of Hawser or of other software
-- vanished: the next node did not receive it, as behind a firewall
-- circling: a node received it twice
-- astray: the reply did not pass the node that translated the request
+- lost: the next node did not receive it, as behind a firewall
+- looped: a node received it twice
+- asymmetric: the reply did not pass the node that translated the request
 - unanswered: it reached the server, and no TCP reply came back
 - unclear: the next node did not answer, or does not follow all packets
 

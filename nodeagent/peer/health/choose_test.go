@@ -23,7 +23,7 @@ func TestPick(t *testing.T) {
 		{"the first of the best", []Rank{Draining, Good, Good}, "2", Good},
 		{"the first of all", []Rank{Good, Good, Good}, "1", Good},
 		{"nothing is good", []Rank{Down, Draining, Unsteady}, "3", Unsteady},
-		{"alone is better than down", []Rank{Down, Isolated, Down}, "2", Isolated},
+		{"isolated is better than down", []Rank{Down, Isolated, Down}, "2", Isolated},
 		{"all are down", []Rank{Down, Down, Down}, "1", Down},
 	}
 	for _, tt := range tests {
