@@ -27,15 +27,15 @@ const natUnderlay = `
 segments:
 - {name: backbone, cidrs: [10.99.0.0/24]}
 routers:
-- {name: full, for: [full], nat: full-cone, addresses: [203.0.113.30, "2001:db8::30"]}
+- {name: full, uplinkOf: [full], nat: full-cone, addresses: [203.0.113.30, "2001:db8::30"]}
 - name: some
-  for: [some/gw]
+  uplinkOf: [some/gw]
   nat: restricted
   addresses: [203.0.113.40, "2001:db8::40"]
   forward: [{port: 6000, count: 2, to: some/gw, toPort: 51820}]
-- {name: sym, for: [sym], nat: symmetric, addresses: [203.0.113.50, "2001:db8::50"]}
+- {name: sym, uplinkOf: [sym], nat: symmetric, addresses: [203.0.113.50, "2001:db8::50"]}
 - name: wall
-  for: [plain]
+  uplinkOf: [plain]
   addresses: [203.0.113.60]
   firewall: [{drop: udp, port: 9000, direction: in}, {drop: icmp}]
 - {name: detour, addresses: [203.0.113.70]}

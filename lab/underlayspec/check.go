@@ -64,8 +64,8 @@ func (c *checker) routers() {
 		r := &c.file.Routers[i]
 		path := fmt.Sprintf("routers[%d]", i)
 		c.name(path, r.Name, seen)
-		for k, target := range r.For {
-			at := fmt.Sprintf("%s.for[%d]", path, k)
+		for k, target := range r.UplinkOf {
+			at := fmt.Sprintf("%s.uplinkOf[%d]", path, k)
 			if !c.target(at, target) {
 				continue
 			}
@@ -153,7 +153,7 @@ func (c *checker) paths() {
 			c.fail("path-through-nat", at+".via", "router "+p.Via+" translates addresses, and answers would not find back", "take a router without nat")
 		}
 		for j := range c.file.Routers {
-			if r := &c.file.Routers[j]; p.From != "" && (r.has(p.From) || slices.Contains(r.For, p.From)) {
+			if r := &c.file.Routers[j]; p.From != "" && (r.has(p.From) || slices.Contains(r.UplinkOf, p.From)) {
 				c.fail("path-behind-router", at+".from", p.From+" is behind router "+r.Name+", which takes the straight way", "")
 			}
 		}
@@ -163,7 +163,7 @@ func (c *checker) paths() {
 // has reports whether a cluster/node is behind the router.
 func (r *Router) has(target string) bool {
 	cluster, _, _ := strings.Cut(target, "/")
-	return slices.Contains(r.For, target) || slices.Contains(r.For, cluster)
+	return slices.Contains(r.UplinkOf, target) || slices.Contains(r.UplinkOf, cluster)
 }
 
 // target checks a cluster or cluster/node, and reports whether it is valid.

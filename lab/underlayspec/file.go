@@ -40,9 +40,9 @@ const (
 // Router is a namespace with an outer interface out0 and an inner interface in0.
 type Router struct {
 	Name string `json:"name" required:"true"`
-	// For has the clusters, or single nodes as cluster/node, whose gateways have their uplink
+	// UplinkOf has the clusters, or single nodes as cluster/node, whose gateways have their uplink
 	// through the router.
-	For []string `json:"for,omitempty"`
+	UplinkOf []string `json:"uplinkOf,omitempty"`
 	// NAT is the kind of address translation; empty = the router does not translate addresses.
 	NAT string `json:"nat,omitempty" enum:"full-cone|restricted|symmetric"`
 	// Addresses are the router's outer addresses, at most one per address family. The router
@@ -110,7 +110,7 @@ func (r *Router) Outside(six bool) netip.Addr {
 func (f *File) Of(cluster, node string) *Router {
 	for _, target := range []string{cluster + "/" + node, cluster} {
 		for i := range f.Routers {
-			if slices.Contains(f.Routers[i].For, target) {
+			if slices.Contains(f.Routers[i].UplinkOf, target) {
 				return &f.Routers[i]
 			}
 		}
