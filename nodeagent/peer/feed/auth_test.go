@@ -44,7 +44,7 @@ func TestRefusals(t *testing.T) {
 			server.peer.Addr = newGateway(t, "b").peer.Addr
 			s := startServer(t, &gateway{id: b.id, peer: server.peer}, "", a.peer)
 			publish(t, s, stateOf("b", ready("one")))
-			c := startClient(t, tt.id, fast, server.peer)
+			c := startClient(t, tt.id, testTiming, server.peer)
 			await(t, "a refusal", func() bool { return strings.Contains(c.States()[0].Err, tt.why) })
 			if have := c.Snapshot(); len(have) != 0 {
 				t.Errorf("data came through: %v", have)
@@ -64,7 +64,7 @@ func TestEpochsRotate(t *testing.T) {
 	behind.Keys = map[int]PublicKey{1: a.peer.Keys[1]}
 	s := startServer(t, b, "", behind)
 	publish(t, s, stateOf("b", ready("one")))
-	c := startClient(t, a.id, fast, b.peer)
+	c := startClient(t, a.id, testTiming, b.peer)
 	c.awaitState(t, stateOf("b", ready("one")))
 	// When epoch 1 ends, its connection is closed; the next one uses epoch 2.
 	ahead := a.peer
@@ -81,7 +81,7 @@ func TestMachineInTheMiddle(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
 	publish(t, s, stateOf("b", ready("one")))
-	straight := startClient(t, a.id, fast, b.peer)
+	straight := startClient(t, a.id, testTiming, b.peer)
 	straight.awaitState(t, stateOf("b", ready("one")))
 	straight.stop()
 
@@ -94,7 +94,7 @@ func TestMachineInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = middle.Close() }()
-	var passed logs
+	var passed logBuffer
 	go func() {
 		for {
 			in, err := middle.Accept()
@@ -106,7 +106,7 @@ func TestMachineInTheMiddle(t *testing.T) {
 	}()
 	through := b.peer
 	through.Addr = middle.Addr().(*net.TCPAddr).AddrPort()
-	c := startClient(t, a.id, fast, through)
+	c := startClient(t, a.id, testTiming, through)
 	await(t, "a refusal", func() bool { return strings.Contains(c.States()[0].Err, "refused") })
 	if passed.count(`"server":"b/b-a"`) == 0 {
 		t.Error("the hello did not go through the middle: the test is void")
@@ -130,7 +130,7 @@ func relayBytes(in net.Conn, to string, seen io.Writer) {
 
 func TestPublicKeys(t *testing.T) {
 	t.Parallel()
-	_, public := pairOfKeys(t)
+	_, public := newKeyPair(t)
 	good := fabric.Key{Epoch: 2, Public: base64.StdEncoding.EncodeToString(public[:])}
 	if have, err := PublicKeys([]fabric.Key{good}); err != nil || have[2] != public {
 		t.Errorf("got %v, %v", have, err)

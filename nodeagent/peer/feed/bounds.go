@@ -13,26 +13,26 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Bounds of the state that one cluster can make others store. They are above what clusters have,
-// and low enough that a few hostile clusters together do not exhaust a node's memory.
+// Bounds of the state that one cluster can make other clusters store. Valid clusters stay below
+// them. A few hostile clusters together do not exhaust the memory of a node.
 const (
-	// maxCluster bounds the state of one cluster, in bytes of memory.
-	maxCluster = 32 << 20
-	// maxRelayed bounds the state of all clusters on one feed, in bytes of memory.
-	maxRelayed = 16 * maxCluster
-	// maxRefused bounds the clusters of a relay that exceed bounds and are skipped. With one more the
-	// feed ends.
-	maxRefused = 1024
+	// maxClusterMemory bounds the state of one cluster, in bytes of memory.
+	maxClusterMemory = 32 << 20
+	// maxRelayMemory bounds the state of all clusters on one feed, in bytes of memory.
+	maxRelayMemory = 16 * maxClusterMemory
+	// maxRefusedClusters bounds the clusters of a relay that are refused because they exceed
+	// bounds. One more ends the feed.
+	maxRefusedClusters = 1024
 	// maxEdges bounds the links that a cluster reports.
 	maxEdges = 1024
-	// maxInfoPart bounds the links of a cluster, and its endpoints, in bytes of JSON. Both and one
-	// export must fit in a frame.
+	// maxInfoPart bounds the links of a cluster in bytes of JSON, and likewise its endpoints.
+	// Links, endpoints and one export must fit in a frame.
 	maxInfoPart = 128 << 10
-	// maxDiscovered bounds the endpoints of one gateway that a cluster reports, and maxObserved the
-	// gateways of others that it observes.
+	// maxDiscovered bounds the endpoints that a cluster reports for one gateway. maxObserved
+	// bounds the gateways of other clusters that it observes.
 	maxDiscovered = 16
 	maxObserved   = 4096
-	// maxHostPorts and maxHostAddrs bound one host.
+	// maxHostPorts and maxHostAddrs bound the ports and addresses of one host.
 	maxHostPorts = 256
 	maxHostAddrs = 8
 )
@@ -64,9 +64,9 @@ func exportSize(e *model.ExportState) int {
 		for _, p := range o.Ports {
 			sum += portCost + len(p.Name) + len(p.AppProtocol)
 		}
-		for _, all := range []map[string]string{o.Labels, o.Annotations} {
+		for _, labels := range []map[string]string{o.Labels, o.Annotations} {
 			sum += mapCost
-			for key, value := range all {
+			for key, value := range labels {
 				sum += entryCost + len(key) + len(value)
 			}
 		}
@@ -89,21 +89,21 @@ func infoSize(i *clusterInfo) int {
 	return sum
 }
 
-// escapedSize is the largest number of bytes that one byte of text takes in JSON.
-const escapedSize = 6
+// maxEscapedLength is the maximum length of one byte of text in JSON, in bytes.
+const maxEscapedLength = 6
 
-// canRelay reports whether a received export can be sent again: encoded again it may be longer. It
-// encodes the export only if that may be too long.
+// canRelay reports whether a received export can be sent again. Its new encoding may be longer than
+// the received one. canRelay encodes only exports that may be too long.
 func canRelay(e *model.ExportState) bool {
-	if escapedSize*exportSize(e) <= maxExport {
+	if maxEscapedLength*exportSize(e) <= maxExport {
 		return true
 	}
 	_, err := encodeExport(e)
 	return err == nil
 }
 
-// checkExport returns an error for an export that no cluster has, or that cannot be relayed. It does
-// not check hosts and offer.
+// checkExport returns an error for an export that is invalid or cannot be relayed. It does not
+// check hosts and offer.
 func checkExport(e *model.ExportState) error {
 	if !fabric.IsLabel(e.Namespace) || !fabric.IsLabel(e.Name) {
 		return errors.New("publishes an export whose namespace or name is no DNS label")
@@ -119,7 +119,7 @@ func checkExport(e *model.ExportState) error {
 	return nil
 }
 
-// checkHost returns an error for a host that no export has.
+// checkHost returns an error for an invalid host.
 func checkHost(h *model.ExportHost) error {
 	switch {
 	case h.Name != "" && !fabric.IsLabel(h.Name), h.Label != "" && !fabric.IsLabel(h.Label):
@@ -132,7 +132,7 @@ func checkHost(h *model.ExportHost) error {
 	for key, port := range h.Ports {
 		protocol, number, _ := strings.Cut(key, "/")
 		servicePort, err := strconv.Atoi(number)
-		if protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" || err != nil || !isPort(servicePort) || !isPort(port) ||
+		if protocol != "TCP" && protocol != "UDP" && protocol != "SCTP" || err != nil || !isValidPort(servicePort) || !isValidPort(port) ||
 			strconv.Itoa(servicePort) != number {
 			return errors.New("publishes a host with an invalid port")
 		}
@@ -140,10 +140,10 @@ func checkHost(h *model.ExportHost) error {
 	return nil
 }
 
-func isPort(n int) bool { return n >= 1 && n <= 65535 }
+func isValidPort(n int) bool { return n >= 1 && n <= 65535 }
 
-// limit removes the parts that no cluster has, or that are too large to relay, and returns why.
-func (i *clusterInfo) limit() (errs []error) {
+// removeInvalid removes the parts that are invalid or too large to relay. It returns the reasons.
+func (i *clusterInfo) removeInvalid() (errs []error) {
 	if err := checkInfoPart(i.Transit, checkTransit); err != nil {
 		i.Transit, errs = nil, append(errs, err)
 	}
@@ -167,7 +167,7 @@ func checkInfoPart[T any](part *T, check func(*T) error) error {
 	return err
 }
 
-// checkTransit returns an error for links that no cluster has.
+// checkTransit returns an error for invalid or too many links.
 func checkTransit(t *model.TransitAdvert) error {
 	if len(t.Edges) > maxEdges {
 		return fmt.Errorf("reports %d links, the limit is %d", len(t.Edges), maxEdges)
@@ -180,8 +180,8 @@ func checkTransit(t *model.TransitAdvert) error {
 	return nil
 }
 
-// checkEndpoints returns an error for endpoints that no cluster has. Package endpoint
-// decides which of them count.
+// checkEndpoints returns an error for invalid or too many endpoints. Package endpoint decides which
+// endpoints count.
 func checkEndpoints(e *model.EndpointAdvert) error {
 	if len(e.Discovered) > fabric.MaxGateways || len(e.Observed) > maxObserved {
 		return errors.New("reports endpoints of too many gateways")

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-func offering(name string, change func(*mcs.Offer)) model.ExportState {
+func exportWithOffer(name string, change func(*mcs.Offer)) model.ExportState {
 	e := ready(name)
 	e.Offer = &mcs.Offer{Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4}}
 	change(e.Offer)
@@ -44,11 +44,13 @@ func TestAcceptedStateCanBeRelayed(t *testing.T) {
 		return ready("bad", h)
 	}
 	tests := map[string]model.ExportState{
-		"port name":         offering("bad", func(o *mcs.Offer) { o.Ports[0].Name = long }),
-		"port name, short":  offering("bad", func(o *mcs.Offer) { o.Ports[0].Name = "a_b" }),
-		"app protocol":      offering("bad", func(o *mcs.Offer) { o.Ports[0].AppProtocol = "<b>" }),
-		"policy":            offering("bad", func(o *mcs.Offer) { o.InternalTrafficPolicy = "\n" }),
-		"annotation":        offering("bad", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": long} }),
+		"port name": exportWithOffer("bad", func(o *mcs.Offer) {
+			o.Ports[0].Name = long
+		}),
+		"port name, short":  exportWithOffer("bad", func(o *mcs.Offer) { o.Ports[0].Name = "a_b" }),
+		"app protocol":      exportWithOffer("bad", func(o *mcs.Offer) { o.Ports[0].AppProtocol = "<b>" }),
+		"policy":            exportWithOffer("bad", func(o *mcs.Offer) { o.InternalTrafficPolicy = "\n" }),
+		"annotation":        exportWithOffer("bad", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": long} }),
 		"families":          {Namespace: "sample", Name: "bad", Families: make([]int, 1000)},
 		"a family twice":    {Namespace: "sample", Name: "bad", Families: []int{4, 4}},
 		"namespace":         {Namespace: "Sample", Name: "bad"},
@@ -64,8 +66,9 @@ func TestAcceptedStateCanBeRelayed(t *testing.T) {
 			t.Parallel()
 			var warned []string
 			r := receiverOf(Peer{Cluster: "b"}, func(reason string) { warned = append(warned, reason) })
-			good := offering("good", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
-			mustApply(t, r, info("b", "{}"), set(t, "b", good), set(t, "b", bad))
+			good := exportWithOffer("good", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
+			mustApply(t, r,
+				clusterChange("b", "{}"), setExport(t, "b", good), setExport(t, "b", bad))
 			if len(warned) == 0 {
 				t.Error("no warning")
 			}
@@ -89,11 +92,11 @@ func TestAcceptedStateCanBeRelayed(t *testing.T) {
 // Other exports and other clusters continue.
 func TestOneClusterFailsAlone(t *testing.T) {
 	t.Parallel()
-	huge := offering("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
+	huge := exportWithOffer("huge", func(o *mcs.Offer) { o.Ports[0].Name = strings.Repeat("<", 200<<10) })
 	edges := &model.TransitAdvert{Edges: make([]model.TransitEdge, 1<<20)}
 	relay := newPublication()
 	r := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { t.Errorf("refused: %s", reason) })
-	var at cursor
+	var position cursor
 	for round := range 3 {
 		bad := stateOf("bad", ready("one"), huge)
 		bad.Transit = edges
@@ -102,7 +105,7 @@ func TestOneClusterFailsAlone(t *testing.T) {
 		if round == 0 && (err == nil || !strings.Contains(err.Error(), "sample/huge") || !strings.Contains(err.Error(), "bad")) {
 			t.Errorf("the error is %v", err)
 		}
-		receive(t, relay, &at, r)
+		receive(t, relay, &position, r)
 		want := map[string]RemoteState{"bad": {State: stateOf("bad", ready("one"))}, "good": {State: good}}
 		if d := cmp.Diff(want, r.states, byValue); d != "" {
 			t.Fatalf("round %d (-want +got):\n%s", round, d)
@@ -129,8 +132,8 @@ func TestLinksAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := receiverOf(Peer{Cluster: "b"}, ignore)
-			large := offering("one", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
-			mustApply(t, r, info("b", `{"shape":"0123456789abcdef","transit":`+tt.transit+`}`), set(t, "b", large))
+			large := exportWithOffer("one", func(o *mcs.Offer) { o.Annotations = map[string]string{"k": strings.Repeat("<", 60<<10)} })
+			mustApply(t, r, clusterChange("b", `{"shape":"0123456789abcdef","transit":`+tt.transit+`}`), setExport(t, "b", large))
 			if have := r.states["b"].State; (have.Transit != nil) != tt.accepted || len(have.Exports) != 1 {
 				t.Errorf("accepted: %.200v", have)
 			}
@@ -170,18 +173,18 @@ func TestStateIsBoundedInMemory(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			mustApply(t, r, info("b", "{}"))
+			mustApply(t, r, clusterChange("b", "{}"))
 			var err error
 			for i := 0; err == nil && i < 1<<20; i++ {
-				_, err = r.apply(update{Version: 1, More: true, Changes: []change{setRaw("b", fmt.Sprintf("e%d", i), item(i))}})
+				_, err = r.apply(update{Version: 1, More: true, Changes: []change{setRawExport("b", fmt.Sprintf("e%d", i), item(i))}})
 			}
 			if err == nil || !strings.Contains(err.Error(), "more than") {
 				t.Errorf("the error is %v", err)
 			}
 			runtime.GC()
 			runtime.ReadMemStats(&after)
-			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 3*maxCluster/2 || grown < maxCluster/8 {
-				t.Errorf("%d MiB are stored, the bound is %d", grown>>20, maxCluster>>20)
+			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 3*maxClusterMemory/2 || grown < maxClusterMemory/8 {
+				t.Errorf("%d MiB are stored, the bound is %d", grown>>20, maxClusterMemory>>20)
 			}
 			runtime.KeepAlive(r)
 		})
@@ -194,21 +197,21 @@ func TestRelayBreaksOneClusterOnly(t *testing.T) {
 	t.Parallel()
 	var warned []string
 	r := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { warned = append(warned, reason) })
-	mustApply(t, r, info("good", "{}"), info("bad", "{}"), setRaw("good", "one", `{"namespace":"n","name":"one"}`))
+	mustApply(t, r, clusterChange("good", "{}"), clusterChange("bad", "{}"), setRawExport("good", "one", `{"namespace":"n","name":"one"}`))
 	hosts := `,"hosts":[` + strings.Repeat(`{"ips":["242.2.0.5"]},`, 9999) + `{"ips":["242.2.0.5"]}]`
-	for i := range 2 * maxCluster / (10000 * hostCost) {
+	for i := range 2 * maxClusterMemory / (10000 * hostCost) {
 		name := fmt.Sprintf("e%d", i)
-		mustApply(t, r, setRaw("bad", name, fmt.Sprintf(`{"namespace":"n","name":%q%s}`, name, hosts)))
+		mustApply(t, r, setRawExport("bad", name, fmt.Sprintf(`{"namespace":"n","name":%q%s}`, name, hosts)))
 	}
 	if _, exists := r.states["bad"]; exists || len(warned) == 0 {
 		t.Errorf("a cluster above the bound counts, the warnings are %q", warned)
 	}
-	mustApply(t, r, setRaw("good", "two", `{"namespace":"n","name":"two"}`))
+	mustApply(t, r, setRawExport("good", "two", `{"namespace":"n","name":"two"}`))
 	if n := len(r.states["good"].State.Exports); n != 2 {
 		t.Errorf("%d exports of the other cluster, want 2", n)
 	}
 	mustApply(t, r, change{Cluster: "bad"})
-	mustApply(t, r, info("bad", "{}"), setRaw("bad", "small", `{"namespace":"n","name":"small"}`))
+	mustApply(t, r, clusterChange("bad", "{}"), setRawExport("bad", "small", `{"namespace":"n","name":"small"}`))
 	if n := len(r.states["bad"].State.Exports); n != 1 {
 		t.Errorf("%d exports of the cluster that was removed and published again, want 1", n)
 	}
@@ -220,17 +223,17 @@ func TestRelayedClustersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := receiverOf(Peer{Device: "hw-vx0"}, ignore)
 	edges := strings.TrimSuffix(strings.Repeat(`{"cluster":"c"},`, maxEdges), ",")
-	r.size = maxRelayed - 10*clusterCost - maxEdges*entryCost // a feed that is almost full
-	mustApply(t, r, info("links", `{"transit":{"edges":[`+edges+`]}}`))
+	r.size = maxRelayMemory - 10*clusterCost - maxEdges*entryCost // a feed that is almost full
+	mustApply(t, r, clusterChange("links", `{"transit":{"edges":[`+edges+`]}}`))
 	for i := range 9 {
-		mustApply(t, r, info(fmt.Sprintf("c%d", i), "{}"))
+		mustApply(t, r, clusterChange(fmt.Sprintf("c%d", i), "{}"))
 	}
 	if n := len(r.states); n != 10 {
 		t.Fatalf("%d clusters within the bound, want 10", n)
 	}
 	for i := range 5000 { // in an update that never ends
 		name := fmt.Sprintf("e%d", i)
-		u := update{Version: 2, More: true, Changes: []change{{Cluster: "links"}, info(name, "{}"), {Cluster: name}, {Cluster: "x" + name}, info("links", "{}")}}
+		u := update{Version: 2, More: true, Changes: []change{{Cluster: "links"}, clusterChange(name, "{}"), {Cluster: name}, {Cluster: "x" + name}, clusterChange("links", "{}")}}
 		if _, err := r.apply(u); err != nil {
 			t.Fatal(err)
 		}
@@ -238,14 +241,14 @@ func TestRelayedClustersAreBounded(t *testing.T) {
 	if n := len(r.changed); n > 1 {
 		t.Errorf("%d changed clusters are stored, want 1", n)
 	}
-	mustApply(t, r, change{Cluster: "links"}, info("links", `{"transit":{"edges":[`+edges+`]}}`))
+	mustApply(t, r, change{Cluster: "links"}, clusterChange("links", `{"transit":{"edges":[`+edges+`]}}`))
 	var err error
 	accepted := 0
-	for i := 0; err == nil && i < 2*maxRefused; i++ {
-		_, err = r.apply(update{Version: 2, Changes: []change{info(fmt.Sprintf("d%d", i), "{}")}})
+	for i := 0; err == nil && i < 2*maxRefusedClusters; i++ {
+		_, err = r.apply(update{Version: 2, Changes: []change{clusterChange(fmt.Sprintf("d%d", i), "{}")}})
 		accepted = len(r.states)
 	}
-	if err == nil || accepted != 10 || len(r.refused) != maxRefused {
+	if err == nil || accepted != 10 || len(r.refused) != maxRefusedClusters {
 		t.Errorf("%d clusters, %d refused, the error is %v", accepted, len(r.refused), err)
 	}
 }

@@ -34,7 +34,7 @@ type PeerState struct {
 	Gateway   string
 	Connected bool
 	Since     time.Time
-	Err       string // why it is not connected; empty before the first attempt ended
+	Err       string // why it is not connected; empty before the end of the first attempt
 }
 
 // NewClient returns a client without peers.
@@ -46,11 +46,12 @@ func NewClient(config Config) *Client {
 	}
 }
 
-// FirstSeen returns since when the exports of other clusters count, by cluster and namespace/name,
-// for RestoreFirstSeen at the next start.
+// FirstSeen returns the effective creation times of the exports of other clusters, by cluster and
+// namespace/name. RestoreFirstSeen of the next agent loads them.
 func (c *Client) FirstSeen() map[string]map[string]time.Time { return c.firstSeen.saved() }
 
-// RestoreFirstSeen loads the result of FirstSeen of the previous agent. Call it before Run.
+// RestoreFirstSeen loads the result of FirstSeen in the previous agent. It must be called before
+// Run.
 func (c *Client) RestoreFirstSeen(saved map[string]map[string]time.Time) { c.firstSeen.restore(saved) }
 
 // SetIdentity replaces the identity of this agent. Open connections remain.
@@ -101,21 +102,21 @@ func (s *subscription) stop() {
 	}
 }
 
-// Snapshot returns the states of other clusters by name. It lacks clusters without a feed, or whose
-// feed is lost for Timing.StaleAfter. The content is shared: do not change it.
+// Snapshot returns the states of other clusters by name. It omits clusters without a feed, and
+// clusters whose feed has been lost for Timing.StaleAfter. The caller must not change the states.
 func (c *Client) Snapshot() map[string]model.ClusterState {
 	out := map[string]model.ClusterState{}
-	for cluster, state := range c.best(func(*subscription) bool { return true }) {
+	for cluster, state := range c.preferredStates(func(*subscription) bool { return true }) {
 		out[cluster] = state.State
 	}
 	return out
 }
 
-// Relay returns the states that came directly from gateways of other clusters, for
-// Server.PublishRelay. States from a gateway of this cluster are not in it: two gateways that relay
-// each other's states would never expire them.
+// Relay returns the states received directly from gateways of other clusters, for
+// Server.PublishRelay. It omits states from gateways of this cluster. If two gateways relayed each
+// other's states, the states would never expire.
 func (c *Client) Relay() map[string]RemoteState {
-	return c.best(func(s *subscription) bool { return s.peer.Device == "" })
+	return c.preferredStates(func(s *subscription) bool { return s.peer.Device == "" })
 }
 
 // States returns the states of all subscriptions, sorted by name.
@@ -134,8 +135,8 @@ func (c *Client) States() []PeerState {
 	return out
 }
 
-// best returns the preferred state of each cluster from the subscriptions that the filter accepts.
-func (c *Client) best(accept func(*subscription) bool) map[string]RemoteState {
+// preferredStates returns the preferred state of each cluster from the accepted subscriptions.
+func (c *Client) preferredStates(accept func(*subscription) bool) map[string]RemoteState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -146,7 +147,7 @@ func (c *Client) best(accept func(*subscription) bool) map[string]RemoteState {
 		}
 		for cluster, state := range s.states {
 			state.Stale = state.Stale || !s.connected
-			if other := from[cluster]; other == nil || s.preferred(state, other, out[cluster]) {
+			if otherSub := from[cluster]; otherSub == nil || s.preferred(state, otherSub, out[cluster]) {
 				out[cluster], from[cluster] = state, s
 			}
 		}
@@ -154,21 +155,25 @@ func (c *Client) best(accept func(*subscription) bool) map[string]RemoteState {
 	return out
 }
 
-// expired reports whether the feed was lost before StaleAfter: its states do not count.
+// expired reports whether the feed has been lost for StaleAfter, so that its states no longer
+// count.
 func (s *subscription) expired(now time.Time, staleAfter time.Duration) bool {
 	return !s.connected && now.Sub(s.since) >= staleAfter
 }
 
-// preferred reports whether a state of s is preferred to one of other: a fresh state to a stale
-// one, a direct one to a relayed one, then by name, so that the choice is stable.
-func (s *subscription) preferred(state RemoteState, other *subscription, than RemoteState) bool {
-	if state.Stale != than.Stale {
+// preferred reports whether state of s is preferred to otherState of otherSub. A fresh state is
+// preferred to a stale state, then a direct state to a relayed state. Then the name of the gateway
+// decides, so that the choice is stable.
+func (s *subscription) preferred(
+	state RemoteState, otherSub *subscription, otherState RemoteState,
+) bool {
+	if state.Stale != otherState.Stale {
 		return !state.Stale
 	}
-	if direct := s.peer.Device == ""; direct != (other.peer.Device == "") {
+	if direct := s.peer.Device == ""; direct != (otherSub.peer.Device == "") {
 		return direct
 	}
-	return s.peer.Gateway < other.peer.Gateway
+	return s.peer.Gateway < otherSub.peer.Gateway
 }
 
 // Run receives the feeds of the peers until ctx is done.
@@ -178,7 +183,7 @@ func (c *Client) Run(ctx context.Context) error {
 	group.Go(func() { c.callOnChange(ctx) })
 	c.wake.Run(ctx, func() time.Duration {
 		c.startSubscriptions(ctx, &group)
-		if c.forgetExpired() {
+		if c.removeExpired() {
 			c.changed.Fire()
 		}
 		return max(c.config.Timing.StaleAfter/30, time.Millisecond)
@@ -203,22 +208,21 @@ func (c *Client) startSubscriptions(ctx context.Context, group *sync.WaitGroup) 
 	}
 }
 
-// forgetExpired removes the states of feeds that were lost before StaleAfter. It reports whether it
-// removed any.
-func (c *Client) forgetExpired() bool {
+// removeExpired removes the states of expired feeds. It reports whether it removed any.
+func (c *Client) removeExpired() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	forgot := false
+	removed := false
 	for _, s := range c.subscriptions {
 		if len(s.states) > 0 && s.expired(time.Now(), c.config.Timing.StaleAfter) {
-			s.states, forgot = nil, true
+			s.states, removed = nil, true
 		}
 	}
-	return forgot
+	return removed
 }
 
-// callOnChange calls OnChange after changes until ctx is done. Changes during a call share the next
-// call, so that a slow OnChange delays no feed.
+// callOnChange calls OnChange after changes until ctx is done. All changes during a call cause one
+// more call. A slow OnChange delays no feed.
 func (c *Client) callOnChange(ctx context.Context) {
 	for {
 		select {

@@ -47,7 +47,7 @@ func TestHostileEndpoints(t *testing.T) {
 			t.Parallel()
 			var warned []string
 			r := receiverOf(Peer{Cluster: "b"}, func(reason string) { warned = append(warned, reason) })
-			mustApply(t, r, info("b", `{"endpoints":`+tt.endpoints+`}`))
+			mustApply(t, r, clusterChange("b", `{"endpoints":`+tt.endpoints+`}`))
 			if have := r.states["b"].State.Endpoints; (have != nil) != (tt.warning == "") || strings.Join(warned, ", ") != tt.warning {
 				t.Errorf("warned %q, accepted %.200v", warned, have)
 			}
@@ -57,7 +57,7 @@ func TestHostileEndpoints(t *testing.T) {
 		})
 	}
 	r := receiverOf(Peer{Cluster: "b"}, ignore)
-	if _, err := r.apply(update{Version: 1, Changes: []change{info("b", `{"endpoints":{"observed":{"g1/a":"everywhere"}}}`)}}); err == nil {
+	if _, err := r.apply(update{Version: 1, Changes: []change{clusterChange("b", `{"endpoints":{"observed":{"g1/a":"everywhere"}}}`)}}); err == nil {
 		t.Error("an invalid address was accepted")
 	}
 }

@@ -7,24 +7,24 @@
 //	                                     nodes and other gateways of a: Client
 //
 // A client polls with the version that it has. The server replies with the changes to its current
-// version, at once or when one exists, and with no changes after a heartbeat. The first update of
-// a connection is the whole state. A change is one export; changes of one update apply together.
-// A subscriber that is slow skips versions.
+// version as soon as there are any, and without changes after Timing.Heartbeat. The first update of
+// a connection is the whole state. A change covers one export. All changes of an update apply
+// together. A slow subscriber skips versions.
 //
 //   - Authentication: TLS 1.3, and proofs with the tunnel keys in the fabric, bound to the
 //     connection (docs/adr/0003-feed-authentication.md). A node has no key: it authenticates the
-//     gateway, and may only receive.
-//   - Authority: a gateway publishes its own cluster, inside its own prefixes. A gateway of this
-//     cluster relays all others. Relayed states are never relayed again.
+//     gateway and may only receive.
+//   - Authority: a gateway publishes the state of its cluster, with addresses inside the cluster's
+//     prefixes. A gateway of this cluster relays all other clusters. It does not relay relayed states.
 //   - Bounds: memory for each cluster and each feed, bytes of a frame, connections for each address,
-//     time for each frame. A receiver refuses and logs state that exceeds a bound; on a relay, the
-//     other clusters continue.
+//     time for each frame. A receiver refuses and logs state that exceeds a bound. It still accepts
+//     the other clusters of a relay.
 //   - Staleness: a feed without a frame for Timing.FrameTimeout is lost. Its states count as stale
-//     for Timing.StaleAfter, and then expire. A fresh state is preferred to a stale one, a direct
-//     one to a relayed one.
-//   - Ages: an export cannot claim later that it is older than its first sight, also after a restart
-//     (FirstSeen).
-//   - Restart: a connection starts with the whole state, so that nothing else has to be stored.
+//     for Timing.StaleAfter and then expire. A fresh state is preferred to a stale state, and a
+//     direct state to a relayed state.
+//   - Ages: a cluster cannot claim that an export is older than the time when it was first seen. This
+//     holds across restarts (FirstSeen).
+//   - Restart: a connection starts with the whole state, so no other state has to be stored.
 package feed
 
 import (
@@ -68,16 +68,17 @@ type Peer struct {
 	Cluster string
 	Gateway string
 	Keys    map[int]PublicKey // by epoch
-	Addr    netip.AddrPort    // where it serves
+	Addr    netip.AddrPort    // of its Server
 	Source  netip.Addr        // local address of connections; invalid: the kernel chooses
-	// Addrs are the addresses from which it may connect, in addition to Addr. They reserve
-	// connections on a Server that no stranger can use.
+	// Addrs are the addresses from which the peer may connect, in addition to Addr. A Server
+	// reserves connections for known addresses.
 	Addrs []netip.Addr
-	// Device is the device between the nodes of this cluster: the gateway belongs to this cluster
-	// and relays. Empty for gateways of other clusters.
+	// Device is the device between the nodes of this cluster: the gateway belongs to this
+	// cluster and relays. Empty for gateways of other clusters.
 	Device string
-	// AllowedPrefixes are the prefixes in which the peer's cluster may publish addresses; empty: all.
-	// They do not restrict a gateway of this cluster, which checked them already.
+	// AllowedPrefixes are the prefixes in which the peer's cluster may publish addresses;
+	// empty: all. They do not restrict a gateway of this cluster, which has checked the
+	// addresses.
 	AllowedPrefixes []netip.Prefix
 }
 
@@ -88,25 +89,25 @@ type RemoteState struct {
 	Stale bool
 }
 
-// Listen is an address to serve at.
+// Listen is an address at which a Server listens.
 type Listen struct {
-	Addr netip.AddrPort // own tunnel address, or the node's own address
-	// Device serves the nodes of this cluster on the device between them; empty: serve the gateways
-	// of other clusters.
+	Addr netip.AddrPort // local tunnel address, or the node's address
+	// Device is the device between the nodes of this cluster, to serve these nodes; empty:
+	// serve the gateways of other clusters.
 	Device string
 }
 
 // DefaultStaleAfter is the default of Timing.StaleAfter.
 const DefaultStaleAfter = 30 * time.Second
 
-// Timing holds the times of the protocol. Zero fields get the defaults.
+// Timing configures the times of the protocol. Zero fields get the defaults in brackets.
 type Timing struct {
-	Heartbeat    time.Duration // longest delay of a reply to a poll without changes [20s]
-	FrameTimeout time.Duration // to read or write a frame; then the connection ends [3s]
+	Heartbeat    time.Duration // until a server replies to a poll without changes [20s]
+	FrameTimeout time.Duration // limit to read or write a frame [3s]
 	StaleAfter   time.Duration // how long the state of a lost feed counts [30s]
 	BackoffMin   time.Duration // before the second attempt [200ms]
-	BackoffMax   time.Duration // between attempts at most [5s]
-	Handshake    time.Duration // to connect and authenticate [5s]
+	BackoffMax   time.Duration // maximum between attempts [5s]
+	Handshake    time.Duration // limit to connect and authenticate [5s]
 }
 
 func (t Timing) withDefaults() Timing {
@@ -124,10 +125,10 @@ func (t Timing) withDefaults() Timing {
 type Config struct {
 	Timing Timing
 	Log    *slog.Logger
-	// A Client calls OnChange when the results of Snapshot or Relay may have changed, while it runs and
-	// always from one goroutine. Changes during a call cause one more call. May be nil.
+	// A Client calls OnChange when the results of Snapshot or Relay may have changed. It calls
+	// it only from one goroutine of Run. Changes during a call cause one more call. May be nil.
 	OnChange func()
-	// A Client calls OnFirstSeen when the result of FirstSeen may have changed. It must not block. May
-	// be nil.
+	// A Client calls OnFirstSeen when the result of FirstSeen may have changed. It must not
+	// block. May be nil.
 	OnFirstSeen func()
 }

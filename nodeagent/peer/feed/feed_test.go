@@ -16,7 +16,7 @@ func TestPropagation(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
-	c := startClient(t, a.id, fast, b.peer)
+	c := startClient(t, a.id, testTiming, b.peer)
 	host := model.ExportHost{Name: "web-0", IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5"), netip.MustParseAddr("fd42::5")}}
 	for _, state := range []model.ClusterState{
 		stateOf("b"), stateOf("b", ready("one")), stateOf("b", ready("one", host), ready("two")),
@@ -42,7 +42,7 @@ func TestLargeState(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
-	c := startClient(t, a.id, fast, b.peer)
+	c := startClient(t, a.id, testTiming, b.peer)
 	var exports []model.ExportState
 	for i := range 5000 {
 		addr := netip.AddrFrom4([4]byte{242, 2, byte(i >> 8), byte(i)})
@@ -50,7 +50,7 @@ func TestLargeState(t *testing.T) {
 		exports = append(exports, ready(fmt.Sprintf("svc-%04d", i), host))
 	}
 	publish(t, s, stateOf("b", exports...))
-	current, _ := s.own.load()
+	current, _ := s.local.load()
 	if frames, err := current.full(); err != nil || len(frames) < 2 {
 		t.Fatalf("%d frames, %v", len(frames), err)
 	}
@@ -63,7 +63,7 @@ func TestReconnectAndAge(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	s := startServer(t, b, "", a.peer)
-	timing := fast
+	timing := testTiming
 	timing.StaleAfter = 500 * time.Millisecond
 	c := startClient(t, a.id, timing, b.peer)
 	publish(t, s, stateOf("b", ready("one")))
@@ -86,13 +86,13 @@ func TestReconnectAndAge(t *testing.T) {
 func TestSilentFeedIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	timing := fast
+	timing := testTiming
 	timing.FrameTimeout = 200 * time.Millisecond
 	slow := NewServer(Config{Timing: Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour}, Log: slog.New(slog.DiscardHandler)})
 	slow.SetIdentity(b.id)
 	slow.SetPeers([]Peer{a.peer})
 	slow.SetListen([]Listen{{Addr: b.peer.Addr}})
-	running(t, slow.Run)
+	runInBackground(t, slow.Run)
 	c := startClient(t, a.id, timing, b.peer)
 	await(t, "a second connection", func() bool { return c.count("feed connected") > 1 })
 }
@@ -102,10 +102,10 @@ func TestSilentFeedIsDropped(t *testing.T) {
 func TestSlowOnChange(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	timing := fast
+	timing := testTiming
 	timing.FrameTimeout = 500 * time.Millisecond
-	s := startTimed(t, timing, b, "", a.peer)
-	log, calls, seen := &logs{}, make(chan struct{}), make(chan string, 1000)
+	s := startServerTiming(t, timing, b, "", a.peer)
+	log, calls, seen := &logBuffer{}, make(chan struct{}), make(chan string, 1000)
 	c := NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.config.OnChange = func() {
 		<-calls
@@ -115,7 +115,7 @@ func TestSlowOnChange(t *testing.T) {
 	}
 	c.SetIdentity(a.id)
 	c.SetPeers([]Peer{b.peer})
-	running(t, c.Run)
+	runInBackground(t, c.Run)
 	last := ""
 	for begin, i := time.Now(), 0; time.Since(begin) < 3*timing.FrameTimeout; i++ {
 		last = fmt.Sprintf("e%d", i)
@@ -136,9 +136,9 @@ func TestSlowOnChange(t *testing.T) {
 // reachable again.
 func TestReconnectRetriesAtOnce(t *testing.T) {
 	t.Parallel()
-	patient := Timing{Heartbeat: time.Minute, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
+	timing := Timing{Heartbeat: time.Minute, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	c := startClient(t, a.id, patient, b.peer)
+	c := startClient(t, a.id, timing, b.peer)
 	await(t, "the end of the first attempt", func() bool { return c.States()[0].Err != "" })
 	silent, err := net.Listen("tcp", b.peer.Addr.String())
 	if err != nil {
@@ -153,7 +153,7 @@ func TestReconnectRetriesAtOnce(t *testing.T) {
 	if err := silent.Close(); err != nil {
 		t.Fatal(err)
 	}
-	startTimed(t, patient, b, "", a.peer)
+	startServerTiming(t, timing, b, "", a.peer)
 	called := time.Time{}
 	await(t, "a reply", func() bool {
 		if time.Since(called) > time.Second { // the server may not listen yet
@@ -171,13 +171,13 @@ func TestReconnectRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// TestDisconnect checks that a session ends with its link, long before its heartbeat, and that the next one
-// begins when the link is up again.
+// TestDisconnect checks that a session ends with its link, long before its heartbeat, and that the
+// next one begins when the link is up again.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
-	startTimed(t, timing, b, "", a.peer)
+	startServerTiming(t, timing, b, "", a.peer)
 	c := startClient(t, a.id, timing, b.peer)
 	await(t, "a connection", func() bool {
 		c.Reconnect("b", "b-a") // the server may not listen yet
@@ -204,10 +204,10 @@ func TestForgedClusterIsRefused(t *testing.T) {
 	inside := model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}}
 	outside := model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.3.0.5")}}
 	view := map[string]RemoteState{"b": {State: stateOf("b", ready("one", outside, inside))}, "c": {State: stateOf("c", ready("one"))}}
-	publishView(t, s.own, view)
-	c := startClient(t, a.id, fast, b.peer)
+	publishStates(t, s.local, view)
+	c := startClient(t, a.id, testTiming, b.peer)
 	c.awaitState(t, stateOf("b", ready("one", inside)))
-	publishView(t, s.own, map[string]RemoteState{
+	publishStates(t, s.local, map[string]RemoteState{
 		"b": {State: stateOf("b", ready("one", inside), ready("two", outside))}, "c": {State: stateOf("c", ready("two"))},
 	})
 	c.awaitState(t, stateOf("b", ready("one", inside), ready("two")))
@@ -228,10 +228,10 @@ func TestRelayInsideACluster(t *testing.T) {
 	own.peer.Device = "lo" // instead of the device between the nodes
 	s := startServer(t, own, "lo")
 	view := map[string]RemoteState{"b": {State: stateOf("b", ready("one"))}, "c": {State: stateOf("c"), Stale: true}}
-	publishView(t, s.relay, view)
+	publishStates(t, s.relay, view)
 	publish(t, s, stateOf("a", ready("own")))
 	node := Identity{Cluster: "a", Node: "a-w1"}
-	c := startClient(t, node, fast, own.peer)
+	c := startClient(t, node, testTiming, own.peer)
 	c.awaitState(t, stateOf("b", ready("one")))
 	c.awaitState(t, stateOf("c"))
 	if _, own := c.Snapshot()["a"]; own {
@@ -240,18 +240,18 @@ func TestRelayInsideACluster(t *testing.T) {
 	if relay := c.Relay(); len(relay) != 0 {
 		t.Errorf("relayed states would be relayed again: %v", relay)
 	}
-	publishView(t, s.relay, map[string]RemoteState{"c": {State: stateOf("c", ready("new"))}})
+	publishStates(t, s.relay, map[string]RemoteState{"c": {State: stateOf("c", ready("new"))}})
 	c.awaitState(t, stateOf("c", ready("new")))
 	if _, there := c.Snapshot()["b"]; there {
 		t.Error("the state of a cluster that the relay removed remains")
 	}
 	for name, id := range map[string]Identity{"another cluster": {Cluster: "b", Node: "x"}, "no name": {Cluster: "a"}} {
-		refused := startClient(t, id, fast, own.peer)
+		refused := startClient(t, id, testTiming, own.peer)
 		await(t, "the refusal of "+name, func() bool { return strings.Contains(refused.States()[0].Err, "refused") })
 	}
 	impostor := newGateway(t, "a")
 	impostor.peer.Device, impostor.peer.Addr = "lo", own.peer.Addr
-	fooled := startClient(t, node, fast, impostor.peer)
+	fooled := startClient(t, node, testTiming, impostor.peer)
 	await(t, "the refusal of a server without the key", func() bool {
 		return strings.Contains(fooled.States()[0].Err, "does not have the key")
 	})
@@ -259,7 +259,7 @@ func TestRelayInsideACluster(t *testing.T) {
 
 func TestFreshFeedIsPreferred(t *testing.T) {
 	t.Parallel()
-	c := NewClient(Config{Timing: fast})
+	c := NewClient(Config{Timing: testTiming})
 	states := func(name string, stale bool) map[string]RemoteState {
 		return map[string]RemoteState{"z": {State: stateOf("z", ready(name)), Stale: stale}}
 	}

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// claimSlack bounds how much older than its first sight an export may claim to be. Clusters that
-	// receive it at slightly different times agree.
+	// claimSlack is how much earlier than first seen the claimed creation time of an export may
+	// be. Thus clusters that receive the export at slightly different times agree on its age.
 	claimSlack = time.Minute
-	// minRetained is the number of removed exports of a cluster that are retained at least. Beyond
-	// it, as many are retained as the cluster has exports.
+	// minRetained is how many removed exports of a cluster are retained, in addition to as many
+	// as the cluster has exports.
 	minRetained = 1024
 )
 
-// firstSeen stores since when the exports of other clusters count. The oldest export of a name
-// wins conflicts, so a cluster must not claim later that its export is older: an export that
-// appears on a running feed counts from then on. A cluster that is new to this agent is believed
-// once, because nothing else is known.
+// firstSeen stores the effective creation times of the exports of other clusters. The oldest export
+// of a name wins conflicts, so a cluster must not be able to backdate an export. An export that
+// appears on a running feed counts from that time. The claims of a cluster that is new to this
+// agent count once, because no ages are known.
 type firstSeen struct {
 	now      func() time.Time
 	onChange func() // may be nil
@@ -51,16 +51,18 @@ func (f *firstSeen) saved() map[string]map[string]time.Time {
 	return out
 }
 
-// knows reports whether the state of a cluster was received before.
-func (f *firstSeen) knows(cluster string) bool {
+// hasCluster reports whether the state of a cluster was received before.
+func (f *firstSeen) hasCluster(cluster string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.clusters[cluster] != nil
 }
 
-// created returns since when an export counts that claims a creation time. A trusted claim counts
-// unless the export is known to be younger.
-func (f *firstSeen) created(cluster, export string, claimed time.Time, trusted bool) time.Time {
+// creationTime returns the effective creation time of an export that claims a creation time. A
+// trusted claim counts unless the export is known to be younger.
+func (f *firstSeen) creationTime(
+	cluster, export string, claimed time.Time, trusted bool,
+) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	since, known := f.clusters[cluster][export]
@@ -81,8 +83,8 @@ func (f *firstSeen) created(cluster, export string, claimed time.Time, trusted b
 	return since
 }
 
-// retain records that the state of a cluster is complete. It removes the oldest entries of removed
-// exports if there are too many.
+// retain records that the state of a cluster is complete. It removes all entries of removed exports
+// if there are too many.
 func (f *firstSeen) retain(cluster string, present map[string]receivedExport) {
 	f.mu.Lock()
 	known := f.clusters[cluster]

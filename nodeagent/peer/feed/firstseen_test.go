@@ -12,21 +12,21 @@ import (
 // testReceiver is a gateway that receives the state of a cluster, in simulated time.
 type testReceiver struct {
 	*testing.T
-	now  time.Time
-	ages *firstSeen
-	conn *receiver
+	now       time.Time
+	firstSeen *firstSeen
+	conn      *receiver
 }
 
 func newTestReceiver(t *testing.T, saved map[string]map[string]time.Time) *testReceiver {
 	r := &testReceiver{T: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	r.ages = newFirstSeen(func() time.Time { return r.now }, nil)
-	r.ages.restore(saved)
+	r.firstSeen = newFirstSeen(func() time.Time { return r.now }, nil)
+	r.firstSeen.restore(saved)
 	r.connect(Peer{Cluster: "b"})
 	return r
 }
 
 func (r *testReceiver) connect(peer Peer) {
-	r.conn = newReceiver(peer, "self", nil, r.ages, func(reason string) { r.Errorf("refused: %s", reason) })
+	r.conn = newReceiver(peer, "self", nil, r.firstSeen, func(reason string) { r.Errorf("refused: %s", reason) })
 }
 
 // receive applies an update that sets exports, and returns since when each export counts.
@@ -34,10 +34,10 @@ func (r *testReceiver) receive(created map[string]time.Time) map[string]time.Tim
 	r.Helper()
 	var changes []change
 	if r.conn.version == 0 {
-		changes = append(changes, info("b", "{}"))
+		changes = append(changes, clusterChange("b", "{}"))
 	}
 	for name, at := range created {
-		changes = append(changes, set(r, "b", offering(name, func(o *mcs.Offer) { o.Created = at })))
+		changes = append(changes, setExport(r, "b", exportWithOffer(name, func(o *mcs.Offer) { o.Created = at })))
 	}
 	mustApply(r, r.conn, changes...)
 	out := map[string]time.Time{}
@@ -84,7 +84,7 @@ func TestClaimIsAsOldAsItsFirstSight(t *testing.T) {
 	r.expect(r.receive(map[string]time.Time{"first": r.now}), "first", r.now)
 	r.expect(r.receive(map[string]time.Time{"first": old}), "first", r.now)
 
-	raw, err := json.Marshal(r.ages.saved())
+	raw, err := json.Marshal(r.firstSeen.saved())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,18 +129,18 @@ func TestAgesAreBounded(t *testing.T) {
 		r.receive(map[string]time.Time{name: at})
 		mustApply(t, r.conn, change{Cluster: "b", Export: "sample/" + name})
 	}
-	if n := len(r.ages.saved()["b"]); n > minRetained+4 {
+	if n := len(r.firstSeen.saved()["b"]); n > minRetained+4 {
 		t.Errorf("%d are stored", n)
 	}
 	// An update that never ends stores no ages either.
 	for i := range 5000 {
-		e := offering(fmt.Sprintf("f%d", i), func(o *mcs.Offer) { o.Created = at })
-		u := update{Version: 1, More: true, Changes: []change{set(t, "b", e), {Cluster: "b", Export: exportKey(&e)}}}
+		e := exportWithOffer(fmt.Sprintf("f%d", i), func(o *mcs.Offer) { o.Created = at })
+		u := update{Version: 1, More: true, Changes: []change{setExport(t, "b", e), {Cluster: "b", Export: exportKey(&e)}}}
 		if _, err := r.conn.apply(u); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(r.ages.saved()["b"]); n > minRetained+4 {
+	if n := len(r.firstSeen.saved()["b"]); n > minRetained+4 {
 		t.Errorf("%d are stored during an update", n)
 	}
 	r.now = r.now.Add(time.Hour)

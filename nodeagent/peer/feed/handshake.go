@@ -12,11 +12,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// errRefused means that an end did not accept the other: its name, epoch or key is not in the
-// fabric. The next attempt uses another epoch.
+// errRefused means that one end did not accept the name, epoch or key of the other end: it is not
+// in the fabric. The next attempt uses another epoch.
 var errRefused = errors.New("refused")
 
-func name(cluster, gateway string) string { return cluster + "/" + gateway }
+func peerName(cluster, gateway string) string { return cluster + "/" + gateway }
 
 func privateKey(secret fabric.Secret) (*ecdh.PrivateKey, error) {
 	key, err := ecdh.X25519().NewPrivateKey(secret[:])
@@ -38,7 +38,8 @@ func publicKey(public PublicKey) (*ecdh.PublicKey, error) {
 func clientHandshake(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	h, proof, err := newHello(conn, id, peer, epoch)
 	if err != nil {
-		return fmt.Errorf("handshake with %s: %w", name(peer.Cluster, peer.Gateway), err)
+		server := peerName(peer.Cluster, peer.Gateway)
+		return fmt.Errorf("handshake with %s: %w", server, err)
 	}
 	if err := writeFrame(conn, h); err != nil {
 		return fmt.Errorf("send hello to %s: %w", h.Server, err)
@@ -46,14 +47,14 @@ func clientHandshake(conn *tls.Conn, id Identity, peer Peer, epoch int) error {
 	return verifyWelcome(conn, h, proof)
 }
 
-// newHello returns the hello of this agent, and the proof that the server must return.
+// newHello returns the hello of this agent and the proof that the server must return.
 func newHello(conn *tls.Conn, id Identity, peer Peer, epoch int) (h hello, serverProof []byte, err error) {
-	material, err := exporter(conn)
+	material, err := exportKeyingMaterial(conn)
 	if err != nil {
 		return h, nil, err
 	}
 	c := handshakeContext{
-		mode: modePeer, client: name(id.Cluster, id.Gateway), server: name(peer.Cluster, peer.Gateway),
+		mode: modePeer, client: peerName(id.Cluster, id.Gateway), server: peerName(peer.Cluster, peer.Gateway),
 		epoch: epoch, exporter: material,
 	}
 	h = hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: c.server, Epoch: epoch}
@@ -63,7 +64,7 @@ func newHello(conn *tls.Conn, id Identity, peer Peer, epoch int) (h hello, serve
 	}
 	var private *ecdh.PrivateKey
 	if peer.Device != "" {
-		c.mode, c.client = modeNode, name(id.Cluster, id.Node)
+		c.mode, c.client = modeNode, peerName(id.Cluster, id.Node)
 		h.Gateway, h.Node = "", id.Node
 		if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 			return h, nil, err
@@ -98,27 +99,27 @@ func verifyWelcome(r io.Reader, h hello, proof []byte) error {
 	return nil
 }
 
-// replyTo returns the reply to an admitted or refused hello.
-func replyTo(proof []byte, refused error) welcome {
+// newWelcome returns the welcome for an admitted or refused hello.
+func newWelcome(proof []byte, refused error) welcome {
 	if refused != nil {
-		// The reason is for the server's log only: a stranger must not learn it.
+		// Only the log of the server has the reason: an unknown client must not learn it.
 		return welcome{Protocol: protocol, Refused: "unknown name, epoch or key"}
 	}
 	return welcome{Protocol: protocol, Proof: proof}
 }
 
-// admission decides which clients may subscribe at one listener.
+// admission checks which clients may subscribe at one listener.
 type admission struct {
 	id    Identity
 	peers map[string]Peer // gateways of other clusters by cluster/gateway
 	node  bool            // the listener is on the device between the nodes of this cluster
 }
 
-// admit checks a hello, and returns the server's proof and the name of the client.
+// admit checks a hello. It returns the proof of the server and the name of the client.
 func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, err error) {
-	own := name(a.id.Cluster, a.id.Gateway)
-	if h.Protocol != protocol || h.Server != own {
-		return nil, "", fmt.Errorf("hello is for %q in version %d: %w", clip(h.Server), h.Protocol, errRefused)
+	server := peerName(a.id.Cluster, a.id.Gateway)
+	if h.Protocol != protocol || h.Server != server {
+		return nil, "", fmt.Errorf("hello is for %q in version %d: %w", truncate(h.Server), h.Protocol, errRefused)
 	}
 	secret, known := a.id.Keys[h.Epoch]
 	if !known {
@@ -128,17 +129,17 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 	if err != nil {
 		return nil, "", err
 	}
-	material, err := exporter(conn)
+	material, err := exportKeyingMaterial(conn)
 	if err != nil {
 		return nil, "", err
 	}
-	c := handshakeContext{mode: modePeer, client: name(h.Cluster, h.Gateway), server: own, epoch: h.Epoch, exporter: material}
+	c := handshakeContext{mode: modePeer, client: peerName(h.Cluster, h.Gateway), server: server, epoch: h.Epoch, exporter: material}
 	if a.node {
 		return a.admitNode(c, h, private)
 	}
 	public, err := publicKey(a.peers[c.client].Keys[h.Epoch])
 	if _, known := a.peers[c.client].Keys[h.Epoch]; !known || err != nil || h.Node != "" {
-		return nil, "", fmt.Errorf("the fabric has no gateway %q with a key of epoch %d: %w", clip(c.client), h.Epoch, errRefused)
+		return nil, "", fmt.Errorf("the fabric has no gateway %q with a key of epoch %d: %w", truncate(c.client), h.Epoch, errRefused)
 	}
 	want, err := c.proof(roleClient, private, public)
 	if err != nil || !hmac.Equal(want, h.Proof) {
@@ -149,19 +150,19 @@ func (a admission) admit(conn *tls.Conn, h hello) (proof []byte, client string, 
 }
 
 // admitNode checks the hello of a node of this cluster, which has no key. The proof authenticates
-// the gateway only; a node may receive, not publish.
+// only the gateway. A node may receive but not publish.
 func (a admission) admitNode(c handshakeContext, h hello, private *ecdh.PrivateKey) ([]byte, string, error) {
 	if h.Cluster != a.id.Cluster || h.Node == "" || h.Gateway != "" {
-		return nil, "", fmt.Errorf("%q is no node of this cluster: %w", clip(name(h.Cluster, h.Node)), errRefused)
+		return nil, "", fmt.Errorf("%q is no node of this cluster: %w", truncate(peerName(h.Cluster, h.Node)), errRefused)
 	}
 	public, err := ecdh.X25519().NewPublicKey(h.Ephemeral)
 	if err != nil {
-		return nil, "", fmt.Errorf("ephemeral key of %q is not usable: %w", clip(h.Node), errRefused)
+		return nil, "", fmt.Errorf("ephemeral key of %q is not usable: %w", truncate(h.Node), errRefused)
 	}
-	c.mode, c.client = modeNode, name(h.Cluster, h.Node)
+	c.mode, c.client = modeNode, peerName(h.Cluster, h.Node)
 	proof, err := c.proof(roleServer, private, public)
 	return proof, c.client, err
 }
 
-// clip bounds a stranger's text in a log.
-func clip(text string) string { return text[:min(len(text), 130)] }
+// truncate bounds text of an unauthenticated client in a log.
+func truncate(text string) string { return text[:min(len(text), 130)] }

@@ -10,13 +10,13 @@ import (
 // tlsPair returns both ends of a connection after the TLS handshake.
 func tlsPair(t testing.TB) (client, server *tls.Conn) {
 	t.Helper()
-	here, there := net.Pipe()
-	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
-	secure, err := serverTLS()
+	clientConn, serverConn := net.Pipe()
+	t.Cleanup(func() { _, _ = clientConn.Close(), serverConn.Close() })
+	tlsConfig, err := serverTLS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, server = tls.Client(here, clientTLS()), tls.Server(there, secure)
+	client, server = tls.Client(clientConn, clientTLS()), tls.Server(serverConn, tlsConfig)
 	done := make(chan error, 1)
 	go func() { done <- server.Handshake() }()
 	if err := client.Handshake(); err != nil {
@@ -31,12 +31,12 @@ func tlsPair(t testing.TB) (client, server *tls.Conn) {
 // helloOf returns the hello of a gateway on a connection, or of a node if the peer has a device.
 func helloOf(t testing.TB, conn *tls.Conn, id Identity, peer Peer) []byte {
 	t.Helper()
-	material, err := exporter(conn)
+	material, err := exportKeyingMaterial(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: name(peer.Cluster, peer.Gateway), Epoch: 1}
-	c := handshakeContext{mode: modePeer, client: name(id.Cluster, id.Gateway), server: h.Server, epoch: 1, exporter: material}
+	h := hello{Protocol: protocol, Cluster: id.Cluster, Gateway: id.Gateway, Server: peerName(peer.Cluster, peer.Gateway), Epoch: 1}
+	c := handshakeContext{mode: modePeer, client: peerName(id.Cluster, id.Gateway), server: h.Server, epoch: 1, exporter: material}
 	public, err := publicKey(peer.Keys[1])
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +64,8 @@ func FuzzHello(f *testing.F) {
 	client, server := tlsPair(f)
 	node := b.peer
 	node.Device = "hw-vx0"
-	genuine := helloOf(f, client, a.id, b.peer)
-	f.Add(genuine, false)
+	valid := helloOf(f, client, a.id, b.peer)
+	f.Add(valid, false)
 	f.Add(helloOf(f, client, stranger.id, b.peer), false)
 	f.Add(helloOf(f, client, Identity{Cluster: "b", Keys: a.id.Keys}, node), true)
 	f.Add(helloOf(f, client, Identity{Cluster: "a", Keys: a.id.Keys}, node), true)
@@ -74,26 +74,26 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, '{', '}'}, false)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, true)
 	var real hello
-	if err := readFrame(bytes.NewReader(genuine), maxSmallFrame, &real); err != nil {
+	if err := readFrame(bytes.NewReader(valid), maxSmallFrame, &real); err != nil {
 		f.Fatal(err)
 	}
-	if _, _, err := (admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}}).admit(server, real); err != nil {
+	if _, _, err := (admission{id: b.id, peers: map[string]Peer{peerName("a", "a-a"): a.peer}}).admit(server, real); err != nil {
 		f.Fatalf("the genuine hello is refused, the test is void: %v", err)
 	}
-	f.Fuzz(func(t *testing.T, raw []byte, near bool) {
+	f.Fuzz(func(t *testing.T, raw []byte, fromNode bool) {
 		var h hello
 		if readFrame(bytes.NewReader(raw), maxSmallFrame, &h) != nil {
 			return
 		}
-		admit := admission{id: b.id, peers: map[string]Peer{name("a", "a-a"): a.peer}, node: near}
+		admit := admission{id: b.id, peers: map[string]Peer{peerName("a", "a-a"): a.peer}, node: fromNode}
 		proof, client, err := admit.admit(server, h)
 		switch {
 		case err != nil && (proof != nil || client != ""):
 			t.Fatalf("refused, but returned %q and %q", proof, client)
 		case err != nil:
-		case near && (h.Cluster != "b" || h.Gateway != "" || h.Node == "" || client != name("b", h.Node)):
+		case fromNode && (h.Cluster != "b" || h.Gateway != "" || h.Node == "" || client != peerName("b", h.Node)):
 			t.Fatalf("%+v was accepted as node %q", h, client)
-		case !near && (client != "a/a-a" || !bytes.Equal(h.Proof, real.Proof) || h.Epoch != 1 || h.Server != "b/b-a" || h.Node != ""):
+		case !fromNode && (client != "a/a-a" || !bytes.Equal(h.Proof, real.Proof) || h.Epoch != 1 || h.Server != "b/b-a" || h.Node != ""):
 			t.Fatalf("%+v was accepted as gateway %q", h, client)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// flood authenticates a gateway's clients and sends them the frames repeatedly, as fast as they read
-// and without their polls. It returns the number of sent bytes.
+// flood authenticates a gateway's clients and sends them the frames repeatedly, as fast as they
+// read and without their polls. It returns the number of sent bytes.
 func flood(t *testing.T, g *gateway, frames [][]byte, peers ...Peer) *atomic.Int64 {
 	t.Helper()
 	secure, err := serverTLS()
@@ -23,7 +23,7 @@ func flood(t *testing.T, g *gateway, frames [][]byte, peers ...Peer) *atomic.Int
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = open.Close() })
-	s := NewServer(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})
+	s := NewServer(Config{Timing: testTiming, Log: slog.New(slog.DiscardHandler)})
 	s.SetIdentity(g.id)
 	s.SetPeers(peers)
 	sent := new(atomic.Int64)
@@ -66,11 +66,12 @@ func TestHostileMember(t *testing.T) {
 		for part := range 20 {
 			var changes []change
 			if round == 0 && part == 0 {
-				changes = append(changes, change{Cluster: "h"}, info("h", "{}"))
+				removed := change{Cluster: "h"}
+				changes = append(changes, removed, clusterChange("h", "{}"))
 			}
 			for i := range 5000 {
 				name := fmt.Sprintf("e%d", part*5000+i)
-				changes = append(changes, setRaw("h", name, fmt.Sprintf(`{"namespace":"n","name":"%s","ready":%t}`, name, round == 0)))
+				changes = append(changes, setRawExport("h", name, fmt.Sprintf(`{"namespace":"n","name":"%s","ready":%t}`, name, round == 0)))
 			}
 			raw, err := encodeFrame(update{Version: 1, Changes: changes})
 			if err != nil {
@@ -87,7 +88,7 @@ func TestHostileMember(t *testing.T) {
 	}
 	runtime.GC()
 	before := heap()
-	c := startClient(t, a.id, fast, hostile.peer)
+	c := startClient(t, a.id, testTiming, hostile.peer)
 	// However slow the machine is.
 	for have := int64(0); have <= 16<<20; have = sent.Load() {
 		await(t, "more of the flood", func() bool { return sent.Load() > have })

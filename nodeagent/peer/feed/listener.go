@@ -17,22 +17,22 @@ const retryInterval = 250 * time.Millisecond
 
 // listener accepts connections at one address.
 type listener struct {
-	server  *Server
-	address Listen
-	tls     *tls.Config
+	server    *Server
+	address   Listen
+	tlsConfig *tls.Config
 }
 
-// run listens until ctx is done, again whenever the device was replaced, and waits for its
-// sessions.
+// run listens until ctx is done. It listens again after the device was replaced or listening
+// failed. It returns after its sessions have ended.
 func (l *listener) run(ctx context.Context) {
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
-	logged := ""
+	lastErr := ""
 	for ctx.Err() == nil {
 		err := l.listen(ctx, &sessions)
-		if err != nil && ctx.Err() == nil && err.Error() != logged {
-			logged = err.Error()
-			l.server.config.Log.Warn("feed is not served", "addr", l.address.Addr, "device", l.address.Device, "err", err)
+		if err != nil && ctx.Err() == nil && err.Error() != lastErr {
+			lastErr = err.Error()
+			l.server.config.Log.Warn("cannot serve feed", "addr", l.address.Addr, "device", l.address.Device, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,15 +43,15 @@ func (l *listener) run(ctx context.Context) {
 
 // listen accepts connections until the device is replaced or ctx is done.
 func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
-	replaced := trigger.New()
+	devicesChanged := trigger.New()
 	if l.address.Device != "" {
-		devices := socket.WatchDevices(replaced.Fire)
+		devices := socket.WatchDevices(devicesChanged.Fire)
 		defer func() { _ = devices.Close() }()
 	}
-	index := socket.DeviceIndex(l.address.Device)
+	ifIndex := socket.DeviceIndex(l.address.Device)
 	options := socket.Options{Freebind: true, Device: l.address.Device}
 	config := net.ListenConfig{Control: options.Control}
-	open, err := config.Listen(ctx, socket.Network("tcp", l.address.Addr.Addr()), l.address.Addr.String())
+	ln, err := config.Listen(ctx, socket.Network("tcp", l.address.Addr.Addr()), l.address.Addr.String())
 	if err != nil {
 		return err
 	}
@@ -60,20 +60,20 @@ func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watcher.Go(func() {
-		defer func() { _ = open.Close() }()
+		defer func() { _ = ln.Close() }()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-replaced:
-				if socket.DeviceIndex(l.address.Device) != index {
+			case <-devicesChanged:
+				if socket.DeviceIndex(l.address.Device) != ifIndex {
 					return
 				}
 			}
 		}
 	})
 	for {
-		conn, err := open.Accept()
+		conn, err := ln.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return nil
@@ -83,24 +83,25 @@ func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
 		session := l.server.addSession(conn)
 		if session == nil {
 			_ = conn.Close()
-			l.server.warnRefused(conn, errFull)
+			l.server.warnRefused(conn, errConnectionLimit)
 			continue
 		}
 		sessions.Go(func() {
-			if err := l.server.serve(ctx, session, l.tls, l.address.Device != ""); errors.Is(err, errRefused) {
+			if err := l.server.serve(ctx, session, l.tlsConfig, l.address.Device != ""); errors.Is(err, errRefused) {
 				l.server.warnRefused(conn, err)
 			}
 		})
 	}
 }
 
-// maxWarned bounds the refusals that are stored as logged.
-const maxWarned = 1000
+// maxLoggedRefusals bounds the stored reasons of logged refusals.
+const maxLoggedRefusals = 1000
 
-// warnRefused logs why a client is refused, each reason once for each set of peers.
+// warnRefused logs why a client is refused. It logs each reason once after each change of the
+// peers.
 func (s *Server) warnRefused(conn net.Conn, err error) {
 	s.mu.Lock()
-	known := s.warned[err.Error()] || len(s.warned) >= maxWarned
+	known := s.warned[err.Error()] || len(s.warned) >= maxLoggedRefusals
 	s.warned[err.Error()] = true
 	s.mu.Unlock()
 	if !known {

@@ -16,19 +16,19 @@ const (
 	maxSmallFrame = 4 << 10
 	// maxFrame bounds a frame of an update, in bytes.
 	maxFrame = 1 << 20
-	// fullFrame is the size from which the sender starts another frame, in bytes. One more export
-	// must fit below maxFrame.
+	// fullFrame is the size of a frame at which the sender starts another one, in bytes. One
+	// more export must fit below maxFrame.
 	fullFrame = 256 << 10
 	// maxExport bounds one export as JSON, in bytes.
 	maxExport = maxFrame - fullFrame - 4<<10
 )
 
-// hello is the first frame. The client sends it.
+// hello is the first frame of the client.
 type hello struct {
 	Protocol  int    `json:"protocol"`
 	Cluster   string `json:"cluster"`
 	Gateway   string `json:"gateway,omitempty"`
-	Node      string `json:"node,omitempty"` // instead of Gateway: a node of the server's cluster
+	Node      string `json:"node,omitempty"` // node of the server's cluster, instead of Gateway
 	Server    string `json:"server"`         // cluster/gateway of the server
 	Epoch     int    `json:"epoch"`
 	Ephemeral []byte `json:"ephemeral,omitempty"` // of a node: X25519 public key for this connection
@@ -42,27 +42,27 @@ type welcome struct {
 	Proof    []byte `json:"proof,omitempty"`
 }
 
-// poll is the request of a client for the next update. The server replies when it has a newer
-// version, or without changes after Timing.Heartbeat.
+// poll requests the next update. The server replies when it has a newer version, or without changes
+// after Timing.Heartbeat.
 type poll struct {
 	Version uint64 `json:"version"` // of the last update; 0 on a new connection
 }
 
-// update is the reply to a poll: the changes that lead from the version of the poll to Version.
+// update is the reply to a poll. It has the changes between the version of the poll and Version.
 type update struct {
 	Version uint64   `json:"version"`
 	Changes []change `json:"changes,omitempty"`
-	// More means that the next frame belongs to the same update. The changes apply together.
+	// More reports that the next frame belongs to the same update.
 	More bool `json:"more,omitempty"`
 }
 
 // change sets or removes one export of a cluster, or the cluster.
 type change struct {
 	Cluster string `json:"cluster"`
-	// Export is the namespace/name of the export. Empty: the change is about the cluster itself.
+	// Export is the namespace/name of the export. Empty: the change applies to the cluster.
 	Export string `json:"export,omitempty"`
-	// State is a model.ExportState, or a clusterInfo if Export is empty. Absent: the export is
-	// removed, or the cluster with all its exports.
+	// State is a model.ExportState, or a clusterInfo if Export is empty. If it is absent, the
+	// change removes the export, or the cluster with all its exports.
 	State json.RawMessage `json:"state,omitempty"`
 }
 
@@ -97,8 +97,7 @@ func writeFrame(w io.Writer, content any) error {
 	return nil
 }
 
-// readFrame reads one frame of at most limit bytes. It allocates no memory for a length above the
-// limit.
+// readFrame reads one frame of at most limit bytes. It allocates no memory for a longer frame.
 func readFrame(r io.Reader, limit int, into any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-func offered(name string, change func(*mcs.Offer)) model.ExportState {
+func exportWithAddrs(name string, change func(*mcs.Offer)) model.ExportState {
 	o := &mcs.Offer{
 		Created: time.Unix(100, 0).UTC(), Ports: []mcs.Port{{Name: "http", Protocol: "TCP", Port: 80}}, Families: []int{4},
 		Addrs: []netip.Addr{netip.MustParseAddr("242.2.192.9")},
@@ -59,7 +59,8 @@ func TestOffersOfPeers(t *testing.T) {
 		var warned []string
 		r := receiverOf(Peer{Cluster: "b", Device: tt.device, AllowedPrefixes: []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16")}},
 			func(reason string) { warned = append(warned, reason) })
-		mustApply(t, r, info("b", "{}"), set(t, "b", offered("api", tt.change)))
+		export := setExport(t, "b", exportWithAddrs("api", tt.change))
+		mustApply(t, r, clusterChange("b", "{}"), export)
 		have := r.states["b"].State.Exports
 		if len(have) != 1 || (have[0].Offer != nil) != (tt.want == "") || strings.Join(warned, ",") != tt.want {
 			t.Errorf("%s: %+v, warned %q, want %q", tt.name, have, warned, tt.want)
@@ -74,13 +75,14 @@ func TestPeerPublishesItsOwnClusterOnly(t *testing.T) {
 	var warned []string
 	r := newReceiver(Peer{Cluster: "b"}, "a", nil, nil, func(reason string) { warned = append(warned, reason) })
 	for _, cluster := range []string{"c", "a", "b"} {
-		mustApply(t, r, info(cluster, "{}"), set(t, cluster, offered("api", nil)))
+		export := setExport(t, cluster, exportWithAddrs("api", nil))
+		mustApply(t, r, clusterChange(cluster, "{}"), export)
 	}
 	if names := slices.Sorted(maps.Keys(r.states)); !slices.Equal(names, []string{"b"}) || len(warned) != 4 {
 		t.Errorf("accepted %v, warned %q", names, warned)
 	}
 	relay := newReceiver(Peer{Cluster: "a", Device: "hw-vx0"}, "a", nil, nil, ignore)
-	mustApply(t, relay, info("a", "{}"), info("b", "{}"))
+	mustApply(t, relay, clusterChange("a", "{}"), clusterChange("b", "{}"))
 	if names := slices.Sorted(maps.Keys(relay.states)); !slices.Equal(names, []string{"b"}) {
 		t.Errorf("accepted %v of a relay", names)
 	}
@@ -88,7 +90,7 @@ func TestPeerPublishesItsOwnClusterOnly(t *testing.T) {
 
 // FuzzOffer checks that an accepted offer is valid and inside the peer's prefixes.
 func FuzzOffer(f *testing.F) {
-	raw, err := json.Marshal(offered("api", nil))
+	raw, err := json.Marshal(exportWithAddrs("api", nil))
 	if err != nil {
 		f.Fatal(err)
 	}

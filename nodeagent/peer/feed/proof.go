@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// exporterLabel names the TLS keying material (RFC 8446, 7.5) to which every proof is bound, so that
-// a proof is invalid on another connection.
+// exporterLabel is the label of the TLS keying material (RFC 8446, 7.5) that every proof includes.
+// It makes a proof invalid on another connection.
 const exporterLabel = "hawser feed"
 
 // Roles in a proof: the proof of one end is invalid for the other.
@@ -26,7 +26,7 @@ const (
 	roleServer = "server"
 )
 
-// handshakeContext is what a proof authenticates.
+// handshakeContext has the fields that a proof authenticates.
 type handshakeContext struct {
 	mode     string // peer | node
 	client   string // cluster/gateway, or cluster/node of a node
@@ -40,8 +40,8 @@ const (
 	modeNode = "node"
 )
 
-// proof returns the proof that an end can compute the shared secret: HMAC-SHA256, keyed by
-// HKDF-SHA256 of the X25519 result, over all fields that both ends must agree on.
+// proof returns the proof that an end knows the shared secret. It is an HMAC-SHA256 over all fields
+// that both ends must agree on. Its key is the HKDF-SHA256 of the X25519 result.
 func (c handshakeContext) proof(role string, private *ecdh.PrivateKey, public *ecdh.PublicKey) ([]byte, error) {
 	shared, err := private.ECDH(public) // refuses low-order points
 	if err != nil {
@@ -51,19 +51,19 @@ func (c handshakeContext) proof(role string, private *ecdh.PrivateKey, public *e
 	if err != nil {
 		return nil, fmt.Errorf("derive proof key: %w", err)
 	}
-	code := hmac.New(sha256.New, key)
+	mac := hmac.New(sha256.New, key)
 	for _, field := range [][]byte{
 		[]byte(role), []byte(c.mode), []byte(c.client), []byte(c.server), []byte(strconv.Itoa(c.epoch)), c.exporter,
 	} {
 		var length [4]byte
 		binary.BigEndian.PutUint32(length[:], uint32(len(field)))
-		code.Write(length[:])
-		code.Write(field)
+		mac.Write(length[:])
+		mac.Write(field)
 	}
-	return code.Sum(nil), nil
+	return mac.Sum(nil), nil
 }
 
-func exporter(conn *tls.Conn) ([]byte, error) {
+func exportKeyingMaterial(conn *tls.Conn) ([]byte, error) {
 	state := conn.ConnectionState()
 	material, err := state.ExportKeyingMaterial(exporterLabel, nil, 32)
 	if err != nil {
@@ -72,8 +72,8 @@ func exporter(conn *tls.Conn) ([]byte, error) {
 	return material, nil
 }
 
-// serverTLS returns the configuration of a server with a new self-signed certificate. The
-// certificate authenticates nothing: the proofs inside the channel do.
+// serverTLS returns the configuration of a server with a new self-signed certificate. The proofs
+// inside the connection authenticate the ends; the certificate does not.
 func serverTLS() (*tls.Config, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -81,22 +81,22 @@ func serverTLS() (*tls.Config, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		// No client checks the times: a clock that jumps must not break the feed.
+		// Clients do not check the times. A clock that jumps must not break the feed.
 		NotBefore: time.Unix(0, 0),
 		NotAfter:  time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
 		return nil, fmt.Errorf("make feed certificate: %w", err)
 	}
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
-		Certificates:           []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: private}},
+		Certificates:           []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
 		SessionTicketsDisabled: true,
 	}, nil
 }
 
-// clientTLS returns a configuration that accepts every certificate: see serverTLS.
+// clientTLS returns the configuration of a client. It accepts every certificate; see serverTLS.
 func clientTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 }

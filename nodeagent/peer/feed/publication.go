@@ -8,10 +8,11 @@ import (
 	"sync"
 )
 
-// publication is the state that one kind of subscriber receives. It retains the current version
-// only: a subscriber that is behind receives the difference to its version, so that no queue grows.
+// publication is the state for one kind of subscriber: gateways of other clusters, or nodes of this
+// cluster. It retains only the current version. A slow subscriber receives the difference between
+// its version and the current one, so there are no queues.
 type publication struct {
-	publishing sync.Mutex // held by publish
+	publishing sync.Mutex // serializes publish
 
 	mu       sync.Mutex
 	current  *snapshot
@@ -29,8 +30,9 @@ func (p *publication) load() (*snapshot, <-chan struct{}) {
 	return p.current, p.replaced
 }
 
-// publish makes the states of clusters the next version if they differ. It omits what cannot be
-// sent; the error names it. The states and their lists of exports must not change afterwards.
+// publish creates the next version if the states differ from the current version. It omits parts
+// that cannot be sent; the error names them. The caller must not change the states and their lists
+// of exports afterwards.
 func (p *publication) publish(states map[string]RemoteState) error {
 	p.publishing.Lock()
 	defer p.publishing.Unlock()

@@ -26,9 +26,9 @@ func manyExports(count int, ready func(i int) bool) model.ClusterState {
 	return out
 }
 
-func all(int) bool { return true }
+func allReady(int) bool { return true }
 
-func allExcept(n int) func(int) bool { return func(i int) bool { return i != n } }
+func allReadyExcept(n int) func(int) bool { return func(i int) bool { return i != n } }
 
 // TestOnlyChangesAreEncoded checks that equal exports are not encoded again, even in a recomputed
 // state.
@@ -36,15 +36,15 @@ func TestOnlyChangesAreEncoded(t *testing.T) {
 	t.Parallel()
 	p := newPublication()
 	publish := func(state model.ClusterState) *snapshot {
-		publishView(t, p, map[string]RemoteState{"b": {State: state}})
+		publishStates(t, p, map[string]RemoteState{"b": {State: state}})
 		current, _ := p.load()
 		return current
 	}
-	first := publish(manyExports(20, all))
-	if publish(manyExports(20, all)) != first {
+	first := publish(manyExports(20, allReady))
+	if publish(manyExports(20, allReady)) != first {
 		t.Error("an equal state is a new version")
 	}
-	second := publish(manyExports(21, allExcept(7)))
+	second := publish(manyExports(21, allReadyExcept(7)))
 	before, after := first.clusters["b"].exports, second.clusters["b"].exports
 	for i := range before {
 		if reused := &before[i].raw[0] == &after[i].raw[0]; reused != (i != 7) {
@@ -68,9 +68,10 @@ func TestCursor(t *testing.T) {
 	t.Parallel()
 	p := newPublication()
 	publish := func(count int) {
-		publishView(t, p, map[string]RemoteState{"b": {State: manyExports(count, all)}})
+		state := manyExports(count, allReady)
+		publishStates(t, p, map[string]RemoteState{"b": {State: state}})
 	}
-	var at cursor
+	var position cursor
 	for i, step := range []struct {
 		publish int // exports, 0: nothing new
 		changes int
@@ -84,10 +85,10 @@ func TestCursor(t *testing.T) {
 			publish(step.publish)
 		}
 		current, _ := p.load()
-		if at.has(current) != (i > 0 && step.publish == 0) {
-			t.Errorf("step %d: the subscriber has the current version: %t", i, at.has(current))
+		if position.isAt(current) != (i > 0 && step.publish == 0) {
+			t.Errorf("step %d: the subscriber has the current version: %t", i, position.isAt(current))
 		}
-		frames, err := at.advance(current)
+		frames, err := position.advance(current)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,10 +96,11 @@ func TestCursor(t *testing.T) {
 		if len(reply) != 1 || len(reply[0].Changes) != step.changes || reply[0].Version != current.version || reply[0].More {
 			t.Errorf("step %d: %+v, want one frame with %d changes and version %d", i, reply, step.changes, current.version)
 		}
-		if err := at.check(poll{Version: current.version}); err != nil {
+		if err := position.check(poll{Version: current.version}); err != nil {
 			t.Error(err)
 		}
-		if at.check(poll{}) == nil || at.check(poll{Version: current.version + 1}) == nil {
+		next := poll{Version: current.version + 1}
+		if position.check(poll{}) == nil || position.check(next) == nil {
 			t.Errorf("step %d: a poll with another version is accepted", i)
 		}
 	}
@@ -121,15 +123,18 @@ func headless(exports, hosts, without int) model.ClusterState {
 }
 
 // BenchmarkChange compares the two ways to send one change of a cluster to one subscriber: the
-// changed export (changes), or the whole cluster (whole). An operation encodes, decodes and applies;
-// wire-B/op are the bytes that each subscriber receives.
+// changed export (changes), or the whole cluster (whole). An operation encodes, decodes and
+// applies; wire-B/op are the bytes that each subscriber receives.
 func BenchmarkChange(b *testing.B) {
 	for _, tt := range []struct {
 		name          string
 		before, after model.ClusterState
 	}{
-		{"20-services", manyExports(20, all), manyExports(20, allExcept(10))},
-		{"5000-services", manyExports(5000, all), manyExports(5000, allExcept(2500))},
+		{"20-services", manyExports(20, allReady), manyExports(20, allReadyExcept(10))},
+		{
+			"5000-services",
+			manyExports(5000, allReady), manyExports(5000, allReadyExcept(2500)),
+		},
 		{"10000-endpoints-in-40", headless(40, 250, -1), headless(40, 250, 5000)},
 		{"10000-endpoints-in-1000", headless(1000, 10, -1), headless(1000, 10, 5000)},
 	} {
@@ -166,11 +171,11 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish changes one export of many: in a state that each round computes again, and in
-// one of five clusters that are relayed as they arrived.
+// BenchmarkPublish changes one of many exports: of this cluster, whose state each round computes
+// again, and of one of five relayed clusters.
 func BenchmarkPublish(b *testing.B) {
 	for _, count := range []int{100, 1000, 5000} {
-		states := [2]model.ClusterState{manyExports(count, all), manyExports(count, allExcept(count/2))}
+		states := [2]model.ClusterState{manyExports(count, allReady), manyExports(count, allReadyExcept(count/2))}
 		for i := range states[0].Exports {
 			states[1].Exports[i].Offer = states[0].Exports[i].Offer // computed once
 		}
@@ -178,21 +183,21 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(fmt.Sprintf("relay/%d", count), func(b *testing.B) {
 			view := map[string]RemoteState{}
 			for i := range 4 {
-				view[fmt.Sprint("c", i)] = RemoteState{State: manyExports(count, all)}
+				view[fmt.Sprint("c", i)] = RemoteState{State: manyExports(count, allReady)}
 			}
 			benchmarkPublish(b, states, view)
 		})
 	}
 }
 
-func benchmarkPublish(b *testing.B, states [2]model.ClusterState, view map[string]RemoteState) {
+func benchmarkPublish(b *testing.B, states [2]model.ClusterState, relayed map[string]RemoteState) {
 	p := newPublication()
-	var at cursor
+	var position cursor
 	for i := 0; b.Loop(); i++ {
-		view["b"] = RemoteState{State: states[i%2]}
-		publishView(b, p, view)
+		relayed["b"] = RemoteState{State: states[i%2]}
+		publishStates(b, p, relayed)
 		current, _ := p.load()
-		if _, err := at.advance(current); err != nil {
+		if _, err := position.advance(current); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,28 +13,28 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// receiver turns the updates of one connection into the states of clusters. It accepts only the
+// receiver applies the updates of one connection to the states of clusters. It accepts only the
 // clusters and addresses that the peer may publish.
 type receiver struct {
-	peer      Peer
-	own       string // this agent's cluster
-	warn      func(reason string)
-	firstSeen *firstSeen // nil: exports are as old as the peer claims
+	peer         Peer
+	localCluster string // this agent's cluster
+	warn         func(reason string)
+	firstSeen    *firstSeen // nil: exports are as old as the peer claims
 
-	// states are from the last complete update; before the first one, from the previous connection.
-	// The map and its lists are never changed in place.
+	// states are from the last complete update. Before the first update, they are from the
+	// previous connection. The map and its lists are never changed in place.
 	states  map[string]RemoteState
 	version uint64 // of the last complete update; 0: none yet
 
-	// Of an update that may have more frames.
-	trusted  bool // accept ages as claimed
-	clusters map[string]*receivedCluster
-	changed  map[string]bool
-	refused  map[string]bool // clusters of a relay that exceed bounds, until the relay removes them
-	size     int             // of clusters, bytes of memory
+	// State of an update whose frames may not have all arrived.
+	trustAges bool // accept ages as claimed
+	clusters  map[string]*receivedCluster
+	changed   map[string]bool
+	refused   map[string]bool // clusters of a relay that exceeded bounds, until the relay removes them
+	size      int             // of clusters, bytes of memory
 }
 
-// receivedCluster is the state of a cluster while frames arrive.
+// receivedCluster is the received state of a cluster.
 type receivedCluster struct {
 	info     clusterInfo
 	infoSize int                       // bytes of memory
@@ -43,24 +43,24 @@ type receivedCluster struct {
 }
 
 type receivedExport struct {
-	export model.ExportState
-	size   int
-	shared bool // is part of states, with the age that counts
+	export    model.ExportState
+	size      int
+	committed bool // part of states, with the effective creation time
 }
 
 // newReceiver returns the receiver for a new connection. The states are from the previous
 // connection.
-func newReceiver(peer Peer, own string, states map[string]RemoteState, seen *firstSeen, warn func(reason string)) *receiver {
+func newReceiver(peer Peer, localCluster string, states map[string]RemoteState, seen *firstSeen, warn func(reason string)) *receiver {
 	return &receiver{
-		peer: peer, own: own, warn: warn, firstSeen: seen, states: states,
-		// A gateway of this cluster reports the ages that it has stored. Of a cluster that is new to
-		// this agent, no age is known.
-		trusted:  peer.Device != "" || seen != nil && !seen.knows(peer.Cluster),
-		clusters: map[string]*receivedCluster{}, changed: map[string]bool{}, refused: map[string]bool{},
+		peer: peer, localCluster: localCluster, warn: warn, firstSeen: seen, states: states,
+		// A gateway of this cluster reports the ages that it has stored. No ages are known
+		// for a cluster that is new to this agent.
+		trustAges: peer.Device != "" || seen != nil && !seen.hasCluster(peer.Cluster),
+		clusters:  map[string]*receivedCluster{}, changed: map[string]bool{}, refused: map[string]bool{},
 	}
 }
 
-// apply applies a frame of an update, and reports whether states changed. After an error the
+// apply applies a frame of an update. It reports whether states changed. After an error the
 // connection must end.
 func (r *receiver) apply(u update) (changed bool, err error) {
 	if u.Version == 0 {
@@ -71,12 +71,13 @@ func (r *receiver) apply(u update) (changed bool, err error) {
 			r.warn("publishes another cluster")
 			continue
 		}
-		if err := r.change(c); err != nil {
-			// A relay reports many clusters: a cluster that exceeds bounds must not hide the others.
-			if r.peer.Device == "" || len(r.refused) >= maxRefused {
+		if err := r.applyChange(c); err != nil {
+			// A cluster of a relay that exceeds bounds must not affect the other
+			// clusters.
+			if r.peer.Device == "" || len(r.refused) >= maxRefusedClusters {
 				return false, err
 			}
-			r.remove(c.Cluster)
+			r.removeCluster(c.Cluster)
 			r.refused[c.Cluster] = true
 			r.warn(err.Error())
 		}
@@ -94,19 +95,19 @@ func (r *receiver) apply(u update) (changed bool, err error) {
 }
 
 // mayPublish reports whether the peer may publish a cluster. A gateway of another cluster may
-// publish its own cluster, and one of this cluster all others.
+// publish its own cluster. A gateway of this cluster may publish all other clusters.
 func (r *receiver) mayPublish(cluster string) bool {
 	if r.peer.Device != "" {
-		return cluster != r.own && fabric.IsLabel(cluster)
+		return cluster != r.localCluster && fabric.IsLabel(cluster)
 	}
 	return cluster == r.peer.Cluster
 }
 
-func (r *receiver) change(c change) error {
+func (r *receiver) applyChange(c change) error {
 	cluster := r.clusters[c.Cluster]
 	switch {
 	case c.Export == "" && c.State == nil:
-		r.remove(c.Cluster)
+		r.removeCluster(c.Cluster)
 		delete(r.refused, c.Cluster)
 		return nil
 	case r.refused[c.Cluster]:
@@ -119,21 +120,23 @@ func (r *receiver) change(c change) error {
 	}
 	r.changed[c.Cluster] = true
 	before := cluster.size
-	err := r.changeCluster(c, cluster)
+	err := r.changeClusterState(c, cluster)
 	r.size += cluster.size - before
 	switch {
 	case err != nil:
 		return fmt.Errorf("state of %s: %w", c.Cluster, err)
-	case cluster.size > maxCluster:
-		return fmt.Errorf("state of %s takes more than %d bytes", c.Cluster, maxCluster)
-	case r.size > maxRelayed:
-		return fmt.Errorf("state of all clusters takes more than %d bytes with %s", maxRelayed, c.Cluster)
+	case cluster.size > maxClusterMemory:
+		return fmt.Errorf("state of %s takes more than %d bytes",
+			c.Cluster, maxClusterMemory)
+	case r.size > maxRelayMemory:
+		return fmt.Errorf("state of all clusters takes more than %d bytes with %s",
+			maxRelayMemory, c.Cluster)
 	}
 	return nil
 }
 
-// changeCluster sets the cluster's info, or sets or removes one of its exports.
-func (r *receiver) changeCluster(c change, cluster *receivedCluster) error {
+// changeClusterState sets the cluster's info, or sets or removes one of its exports.
+func (r *receiver) changeClusterState(c change, cluster *receivedCluster) error {
 	if c.Export == "" {
 		info, err := r.decodeInfo(c.State)
 		cluster.size += infoSize(&info) - cluster.infoSize
@@ -150,7 +153,7 @@ func (r *receiver) changeCluster(c change, cluster *receivedCluster) error {
 	case err != nil:
 		return err
 	case exportKey(&export) != c.Export:
-		return fmt.Errorf("export %q has another name", clip(c.Export))
+		return fmt.Errorf("export %q has another name", truncate(c.Export))
 	}
 	if err := checkExport(&export); err != nil {
 		r.warn(err.Error())
@@ -162,13 +165,13 @@ func (r *receiver) changeCluster(c change, cluster *receivedCluster) error {
 	return nil
 }
 
-// remove removes a cluster.
-func (r *receiver) remove(cluster string) {
+// removeCluster removes a cluster.
+func (r *receiver) removeCluster(cluster string) {
 	if received := r.clusters[cluster]; received != nil {
 		r.size -= received.size
 		delete(r.clusters, cluster)
 	}
-	// An update may add and remove any number of clusters.
+	// changed must not grow: an update may add and remove any number of clusters.
 	if _, exists := r.states[cluster]; exists {
 		r.changed[cluster] = true
 	} else {
@@ -176,7 +179,7 @@ func (r *receiver) remove(cluster string) {
 	}
 }
 
-// decodeInfo decodes the state of a cluster except its exports. It omits parts that no cluster has.
+// decodeInfo decodes the state of a cluster except its exports. It omits invalid parts.
 func (r *receiver) decodeInfo(raw json.RawMessage) (clusterInfo, error) {
 	var info clusterInfo
 	if err := json.Unmarshal(raw, &info); err != nil {
@@ -185,7 +188,7 @@ func (r *receiver) decodeInfo(raw json.RawMessage) (clusterInfo, error) {
 	if info.Shape != "" && !fabric.IsLabelText(info.Shape) {
 		return info, errors.New("invalid shape")
 	}
-	for _, err := range info.limit() {
+	for _, err := range info.removeInvalid() {
 		r.warn(err.Error())
 	}
 	return info, nil
@@ -200,7 +203,7 @@ func (r *receiver) decodeExport(raw json.RawMessage) (model.ExportState, error) 
 	hosts := export.Hosts[:0]
 	for _, host := range export.Hosts {
 		err := checkHost(&host)
-		if err == nil && !r.mayUse(host.IPs) {
+		if err == nil && !r.mayPublishAddrs(host.IPs) {
 			err = errors.New("publishes a host outside its prefixes")
 		}
 		if err == nil {
@@ -212,7 +215,7 @@ func (r *receiver) decodeExport(raw json.RawMessage) (model.ExportState, error) 
 	if len(hosts) == 0 {
 		hosts = nil
 	}
-	export.Hosts = slices.Clone(hosts) // without the memory of omitted hosts
+	export.Hosts = slices.Clone(hosts) // releases the memory of omitted hosts
 	if err := r.checkOffer(export.Offer); err != nil {
 		r.warn(err.Error())
 		export.Offer = nil
@@ -220,21 +223,22 @@ func (r *receiver) decodeExport(raw json.RawMessage) (model.ExportState, error) 
 	return export, nil
 }
 
-// checkOffer returns an error unless a service can have the offer, at addresses of the peer.
+// checkOffer returns an error if the offer is invalid or has addresses that the peer may not
+// publish.
 func (r *receiver) checkOffer(offer *mcs.Offer) error {
 	switch {
 	case offer == nil:
 		return nil
 	case offer.Check() != nil:
 		return errors.New("publishes an invalid offer")
-	case !r.mayUse(offer.Addrs):
+	case !r.mayPublishAddrs(offer.Addrs):
 		return errors.New("publishes an offer outside its prefixes")
 	}
 	return nil
 }
 
-// mayUse reports whether the peer may publish addresses.
-func (r *receiver) mayUse(addrs []netip.Addr) bool {
+// mayPublishAddrs reports whether the peer may publish addresses.
+func (r *receiver) mayPublishAddrs(addrs []netip.Addr) bool {
 	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
 			return true
@@ -244,8 +248,8 @@ func (r *receiver) mayUse(addrs []netip.Addr) bool {
 	})
 }
 
-// commit makes the changes of a complete update visible, all at once. After the first update of a
-// connection, nothing remains of the connection before.
+// commit applies the changes of a complete update to states. The first update of a connection
+// replaces all states of the previous connection.
 func (r *receiver) commit(first bool) {
 	states := map[string]RemoteState{}
 	if !first {
@@ -259,12 +263,13 @@ func (r *receiver) commit(first bool) {
 		}
 		exports := make([]model.ExportState, 0, len(received.exports))
 		for key, e := range received.exports {
-			if !e.shared {
-				// Not before the update is complete: it may set and remove any number of exports.
+			if !e.committed {
+				// An update may set and remove any number of exports, so creation
+				// times are recorded only for a complete update.
 				if o := e.export.Offer; o != nil && r.firstSeen != nil {
-					o.Created = r.firstSeen.created(cluster, key, o.Created, r.trusted)
+					o.Created = r.firstSeen.creationTime(cluster, key, o.Created, r.trustAges)
 				}
-				e.shared = true
+				e.committed = true
 				received.exports[key] = e
 			}
 			exports = append(exports, e.export)
@@ -278,7 +283,7 @@ func (r *receiver) commit(first bool) {
 			r.firstSeen.retain(cluster, received.exports)
 		}
 	}
-	r.trusted = r.peer.Device != ""
+	r.trustAges = r.peer.Device != ""
 	r.states = states
 	r.changed = map[string]bool{}
 }

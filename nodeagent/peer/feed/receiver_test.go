@@ -37,11 +37,13 @@ func receiverOf(peer Peer, warn func(reason string)) *receiver {
 
 func ignore(string) {}
 
-// info returns the change that publishes a cluster.
-func info(cluster, raw string) change { return change{Cluster: cluster, State: json.RawMessage(raw)} }
+// clusterChange returns the change that publishes a cluster.
+func clusterChange(cluster, raw string) change {
+	return change{Cluster: cluster, State: json.RawMessage(raw)}
+}
 
-// set returns the change that sets an export.
-func set(t testing.TB, cluster string, e model.ExportState) change {
+// setExport returns the change that sets an export.
+func setExport(t testing.TB, cluster string, e model.ExportState) change {
 	t.Helper()
 	raw, err := json.Marshal(e)
 	if err != nil {
@@ -50,8 +52,8 @@ func set(t testing.TB, cluster string, e model.ExportState) change {
 	return change{Cluster: cluster, Export: exportKey(&e), State: raw}
 }
 
-// setRaw returns the change that sets the export n/name.
-func setRaw(cluster, name, raw string) change {
+// setRawExport returns the change that sets the export n/name.
+func setRawExport(cluster, name, raw string) change {
 	return change{Cluster: cluster, Export: "n/" + name, State: json.RawMessage(raw)}
 }
 
@@ -75,7 +77,7 @@ func applyFrame(t testing.TB, r *receiver, raw []byte) {
 	}
 }
 
-func randomView(random *rand.Rand) map[string]RemoteState {
+func randomStates(random *rand.Rand) map[string]RemoteState {
 	view := map[string]RemoteState{}
 	for c := range 4 {
 		if random.IntN(4) == 0 {
@@ -100,15 +102,16 @@ func TestMissedVersions(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		p := newPublication()
 		r := receiverOf(Peer{Device: "hw-vx0"}, func(reason string) { t.Errorf("refused: %s", reason) })
-		var at cursor
+		var position cursor
 		for range 20 {
-			view := randomView(random)
-			publishView(t, p, view)
+			states := randomStates(random)
+			publishStates(t, p, states)
 			if random.IntN(3) == 0 {
 				continue // missed
 			}
-			receive(t, p, &at, r)
-			if d := cmp.Diff(view, r.states, byValue, cmpopts.EquateEmpty()); d != "" {
+			receive(t, p, &position, r)
+			d := cmp.Diff(states, r.states, byValue, cmpopts.EquateEmpty())
+			if d != "" {
 				t.Fatalf("seed %d (-want +got):\n%s", seed, d)
 			}
 		}
@@ -119,13 +122,13 @@ func TestMissedVersions(t *testing.T) {
 }
 
 // receive applies the update from the subscriber's version to the current one.
-func receive(t *testing.T, p *publication, at *cursor, r *receiver) {
+func receive(t *testing.T, p *publication, position *cursor, r *receiver) {
 	t.Helper()
-	if err := at.check(poll{Version: r.version}); err != nil {
+	if err := position.check(poll{Version: r.version}); err != nil {
 		t.Fatal(err)
 	}
 	current, _ := p.load()
-	frames, err := at.advance(current)
+	frames, err := position.advance(current)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +139,7 @@ func receive(t *testing.T, p *publication, at *cursor, r *receiver) {
 	}
 }
 
-func publishView(t testing.TB, p *publication, view map[string]RemoteState) {
+func publishStates(t testing.TB, p *publication, view map[string]RemoteState) {
 	t.Helper()
 	if err := p.publish(view); err != nil {
 		t.Fatal(err)
@@ -153,8 +156,8 @@ func TestPartialUpdate(t *testing.T) {
 		changes []change
 		want    int // exports
 	}{
-		{{[]change{info("b", "{}"), set(t, "b", ready("one"))}, 1}, {[]change{set(t, "b", ready("two"))}, 2}},
-		{{[]change{set(t, "b", ready("three"))}, 2}, {[]change{{Cluster: "b", Export: "sample/one"}, set(t, "b", ready("four"))}, 3}},
+		{{[]change{clusterChange("b", "{}"), setExport(t, "b", ready("one"))}, 1}, {[]change{setExport(t, "b", ready("two"))}, 2}},
+		{{[]change{setExport(t, "b", ready("three"))}, 2}, {[]change{{Cluster: "b", Export: "sample/one"}, setExport(t, "b", ready("four"))}, 3}},
 	} {
 		for i, step := range steps {
 			u := update{Version: uint64(version + 1), Changes: step.changes, More: i == 0}
@@ -177,12 +180,14 @@ func TestInvalidUpdates(t *testing.T) {
 		t.Error("an update without a version was accepted")
 	}
 	tests := map[string][]change{
-		"export without its cluster": {set(t, "b", ready("one"))},
-		"export of the wrong type":   {info("b", "{}"), setRaw("b", "e", "3")},
-		"export with two names":      {info("b", "{}"), setRaw("b", "e", `{"namespace":"n","name":"f"}`)},
-		"cluster of the wrong type":  {info("b", "3")},
-		"invalid shape":              {info("b", `{"shape":"<"}`)},
-		"links of the wrong type":    {info("b", `{"transit":3}`)},
+		"export without its cluster": {setExport(t, "b", ready("one"))},
+		"export of the wrong type": {
+			clusterChange("b", "{}"), setRawExport("b", "e", "3"),
+		},
+		"export with two names":     {clusterChange("b", "{}"), setRawExport("b", "e", `{"namespace":"n","name":"f"}`)},
+		"cluster of the wrong type": {clusterChange("b", "3")},
+		"invalid shape":             {clusterChange("b", `{"shape":"<"}`)},
+		"links of the wrong type":   {clusterChange("b", `{"transit":3}`)},
 	}
 	for name, changes := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -212,11 +217,11 @@ func TestReadFrameRefusesBeforeItAllocates(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	for _, u := range []update{
 		{Version: 1},
-		{Version: 1, Changes: []change{info("b", "{}"), setRaw("b", "e", `{"namespace":"n","name":"e","ready":true,"hosts":[{"ips":["242.2.0.5"]}]}`)}},
-		{Version: 2, More: true, Changes: []change{info("b", "{}"), {Cluster: "b", Export: "n/e"}, {Cluster: "b"}}},
+		{Version: 1, Changes: []change{clusterChange("b", "{}"), setRawExport("b", "e", `{"namespace":"n","name":"e","ready":true,"hosts":[{"ips":["242.2.0.5"]}]}`)}},
+		{Version: 2, More: true, Changes: []change{clusterChange("b", "{}"), {Cluster: "b", Export: "n/e"}, {Cluster: "b"}}},
 		{Version: 1, Changes: []change{
-			info("b", `{"shape":"0a","transit":{"edges":[{"cluster":"c","rank":1,"mtu":1280}]}}`),
-			setRaw("b", "e", `{"namespace":"n","name":"e","families":[4],"hosts":[{"name":"a","ips":["::1"],"ports":{"TCP/80":81}}],`+
+			clusterChange("b", `{"shape":"0a","transit":{"edges":[{"cluster":"c","rank":1,"mtu":1280}]}}`),
+			setRawExport("b", "e", `{"namespace":"n","name":"e","families":[4],"hosts":[{"name":"a","ips":["::1"],"ports":{"TCP/80":81}}],`+
 				`"offer":{"created":"2026-01-02T03:04:05Z","ports":[{"name":"http","protocol":"TCP","port":80,"appProtocol":"k8s.io/x"}],`+
 				`"families":[4,6],"addrs":["242.2.0.9"],"labels":{"a/b":"c"},"annotations":{"d":"<"}}}`),
 		}},

@@ -16,7 +16,7 @@ import (
 // during and after Run.
 type Server struct {
 	config Config
-	own    *publication // for gateways of other clusters
+	local  *publication // for gateways of other clusters
 	relay  *publication // for nodes of this cluster
 	wake   trigger.Trigger
 
@@ -27,7 +27,7 @@ type Server struct {
 	nodes    map[netip.Addr]bool // of this cluster
 	listen   []Listen
 	sessions []*session      // oldest first
-	warned   map[string]bool // refusals that are logged
+	warned   map[string]bool // reasons of logged refusals
 }
 
 // NewServer returns a server without peers and listeners.
@@ -35,7 +35,7 @@ func NewServer(config Config) *Server {
 	config.Timing = config.Timing.withDefaults()
 	return &Server{
 		config: config,
-		own:    newPublication(),
+		local:  newPublication(),
 		relay:  newPublication(),
 		wake:   trigger.New(),
 		peers:  map[string]Peer{},
@@ -52,14 +52,15 @@ func (s *Server) SetIdentity(id Identity) {
 }
 
 // SetPeers replaces the gateways that may subscribe. It ends the sessions of removed peers and
-// removed keys at once. It ignores peers with a Device: the nodes of this cluster need no key.
+// removed keys at once. It ignores peers with a Device, because the nodes of this cluster need no
+// key.
 func (s *Server) SetPeers(peers []Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted := make(map[string]Peer, len(peers))
 	for _, peer := range peers {
 		if peer.Device == "" {
-			wanted[name(peer.Cluster, peer.Gateway)] = peer
+			wanted[peerName(peer.Cluster, peer.Gateway)] = peer
 		}
 	}
 	if reflect.DeepEqual(s.peers, wanted) {
@@ -73,14 +74,14 @@ func (s *Server) SetPeers(peers []Peer) {
 		}
 	}
 	for _, session := range slices.Clone(s.sessions) {
-		if session.authenticated && !s.allows(session) {
+		if session.authenticated && !s.isAllowed(session) {
 			s.endSession(session)
 		}
 	}
 }
 
-// SetNodes replaces the addresses of this cluster's nodes. A node has no key: its address reserves
-// connections that no stranger can use.
+// SetNodes replaces the addresses of this cluster's nodes. A node has no key, so its address
+// reserves connections.
 func (s *Server) SetNodes(addrs []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,12 +91,12 @@ func (s *Server) SetNodes(addrs []netip.Addr) {
 	}
 }
 
-// knows reports whether an address belongs to a peer or a node. The caller holds the mutex.
-func (s *Server) knows(from netip.Addr) bool {
+// knows reports whether an address belongs to a peer or a node. s.mu must be held.
+func (s *Server) isKnown(from netip.Addr) bool {
 	return s.addrs[from] || s.nodes[from]
 }
 
-// SetListen replaces where to serve.
+// SetListen replaces the addresses at which the server listens.
 func (s *Server) SetListen(listen []Listen) {
 	s.mu.Lock()
 	s.listen = slices.Clone(listen)
@@ -103,19 +104,19 @@ func (s *Server) SetListen(listen []Listen) {
 	s.wake.Fire()
 }
 
-// Publish publishes this cluster's state to the gateways of other clusters. It omits what cannot be
-// sent, such as a large export; the error names it.
+// Publish publishes this cluster's state to the gateways of other clusters. It omits parts that
+// cannot be sent, such as a large export; the error names them.
 func (s *Server) Publish(state model.ClusterState) error {
-	return s.own.publish(map[string]RemoteState{state.Cluster: {State: state}})
+	return s.local.publish(map[string]RemoteState{state.Cluster: {State: state}})
 }
 
 // PublishRelay publishes the states of other clusters (Client.Relay) to the nodes of this cluster.
-// It omits what cannot be sent; the error names it.
+// It omits parts that cannot be sent; the error names them.
 func (s *Server) PublishRelay(states map[string]RemoteState) error { return s.relay.publish(states) }
 
-// Run serves until ctx is done, and returns when all its goroutines have.
+// Run serves until ctx is done. It returns after all its goroutines have ended.
 func (s *Server) Run(ctx context.Context) error {
-	secure, err := serverTLS()
+	tlsConfig, err := serverTLS()
 	if err != nil {
 		return err
 	}
@@ -134,10 +135,10 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		for _, address := range wanted {
 			if running[address] == nil {
-				listening, cancel := context.WithCancel(ctx)
+				listenCtx, cancel := context.WithCancel(ctx)
 				running[address] = cancel
-				l := listener{server: s, address: address, tls: secure}
-				group.Go(func() { l.run(listening) })
+				l := listener{server: s, address: address, tlsConfig: tlsConfig}
+				group.Go(func() { l.run(listenCtx) })
 			}
 		}
 		select {

@@ -19,7 +19,7 @@ import (
 // dialAs connects and authenticates as a gateway.
 func dialAs(t *testing.T, g *gateway, peer Peer) *tls.Conn {
 	t.Helper()
-	client := NewClient(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})
+	client := NewClient(Config{Timing: testTiming, Log: slog.New(slog.DiscardHandler)})
 	var conn *tls.Conn
 	await(t, "a connection", func() bool {
 		var err error
@@ -33,9 +33,9 @@ func dialAs(t *testing.T, g *gateway, peer Peer) *tls.Conn {
 func TestServerDropsBadSubscribers(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	patient := fast
+	patient := testTiming
 	patient.FrameTimeout = time.Hour // only the tested bounds end a session
-	s := startTimed(t, patient, b, "", a.peer)
+	s := startServerTiming(t, patient, b, "", a.peer)
 	sessions := func() int {
 		s.Server.mu.Lock()
 		defer s.Server.mu.Unlock()
@@ -53,11 +53,11 @@ func TestServerDropsBadSubscribers(t *testing.T) {
 	awaitClosed(t, confused)
 	await(t, "the end of all sessions", func() bool { return sessions() == 0 })
 	var conns []*tls.Conn
-	for range maxPerSource + 1 {
+	for range maxSessionsPerAddr + 1 {
 		conns = append(conns, dialAs(t, a, b.peer))
 	}
 	awaitClosed(t, conns[0])
-	if n := sessions(); n > maxPerSource {
+	if n := sessions(); n > maxSessionsPerAddr {
 		t.Errorf("%d sessions of one address", n)
 	}
 }
@@ -65,9 +65,9 @@ func TestServerDropsBadSubscribers(t *testing.T) {
 func TestServerDropsMuteSubscriber(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	timing := fast
+	timing := testTiming
 	timing.FrameTimeout = 200 * time.Millisecond
-	startTimed(t, timing, b, "", a.peer)
+	startServerTiming(t, timing, b, "", a.peer)
 	awaitClosed(t, dialAs(t, a, b.peer)) // it sends no poll
 }
 
@@ -85,9 +85,9 @@ func awaitClosed(t *testing.T, conn *tls.Conn) {
 func TestSlowSubscriberIsDropped(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	timing := fast
+	timing := testTiming
 	timing.FrameTimeout = 300 * time.Millisecond
-	s := startTimed(t, timing, b, "", a.peer)
+	s := startServerTiming(t, timing, b, "", a.peer)
 	var exports []model.ExportState
 	for i := range 25 { // 25 exports of 500 kB: more than the socket buffers of both ends store (10 MB)
 		e := ready(fmt.Sprintf("e%d", i))
@@ -110,7 +110,7 @@ func TestSlowSubscriberIsDropped(t *testing.T) {
 func TestSlowSubscriberSkipsVersions(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
-	s := startTimed(t, Timing{FrameTimeout: time.Hour}, b, "", a.peer)
+	s := startServerTiming(t, Timing{FrameTimeout: time.Hour}, b, "", a.peer)
 	conn := dialAs(t, a, b.peer)
 	r := receiverOf(Peer{Cluster: "b"}, ignore)
 	var last string
@@ -139,12 +139,12 @@ func TestSlowSubscriberSkipsVersions(t *testing.T) {
 // others remain.
 func TestOversizedExportIsOmittedAtTheSource(t *testing.T) {
 	t.Parallel()
-	s := NewServer(Config{Timing: fast, Log: slog.New(slog.DiscardHandler)})
+	s := NewServer(Config{Timing: testTiming, Log: slog.New(slog.DiscardHandler)})
 	good := stateOf("b", ready("one"))
 	if err := s.Publish(good); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := s.own.load()
+	before, _ := s.local.load()
 	huge := ready("huge")
 	for range 100000 {
 		huge.Hosts = append(huge.Hosts, model.ExportHost{IPs: []netip.Addr{netip.MustParseAddr("242.2.0.5")}})
@@ -152,17 +152,17 @@ func TestOversizedExportIsOmittedAtTheSource(t *testing.T) {
 	if err := s.Publish(stateOf("b", huge, ready("one"))); err == nil || !strings.Contains(err.Error(), "sample/huge") {
 		t.Errorf("got %v", err)
 	}
-	if after, _ := s.own.load(); after != before {
+	if after, _ := s.local.load(); after != before {
 		t.Error("the other export did not remain")
 	}
 	if err := s.Publish(good); err != nil {
 		t.Fatal(err)
 	}
-	before, _ = s.own.load()
+	before, _ = s.local.load()
 	if err := s.Publish(good); err != nil {
 		t.Fatal(err)
 	}
-	if after, _ := s.own.load(); after != before {
+	if after, _ := s.local.load(); after != before {
 		t.Error("an equal state is a new version")
 	}
 }

@@ -12,70 +12,70 @@ import (
 )
 
 const (
-	// maxPerSource bounds the connections from one address.
-	maxPerSource = 8
-	// maxUnknownSources bounds the connections from all unknown addresses together.
-	maxUnknownSources = 64
+	// maxSessionsPerAddr bounds the connections from one address.
+	maxSessionsPerAddr = 8
+	// maxUnknownSessions bounds the connections from all unknown addresses together.
+	maxUnknownSessions = 64
 )
 
 // session is a connection to a Server. The mutex of the Server guards its fields.
 type session struct {
-	conn net.Conn
-	from netip.Addr
+	conn   net.Conn
+	remote netip.Addr
 
 	authenticated bool
-	node          bool   // of this cluster: a client without a key
+	isNode        bool   // of this cluster: a client without a key
 	client        string // cluster/gateway
 	epoch         int
-	key           PublicKey // that the client proved to have
+	key           PublicKey // public key of the private key that the client proved to have
 }
 
-var errFull = errors.New("too many connections from unknown addresses")
+var errConnectionLimit = errors.New("too many connections from unknown addresses")
 
-// addSession adds a connection. Each address has a separate limit: beyond it, a new connection
-// replaces the oldest one without authentication, or the oldest one. Idle connections thus keep out
-// no client at other addresses, and clients at their own address only briefly. Unknown addresses
-// also share one limit; addSession returns nil beyond it.
+// addSession adds a connection. Each address has a separate limit. At the limit, a new connection
+// replaces the oldest unauthenticated connection, or else the oldest one. Thus idle connections do
+// not block clients at other addresses, and block clients at the same address only briefly. All
+// unknown addresses share another limit. addSession returns nil at that limit.
 func (s *Server) addSession(conn net.Conn) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	added := &session{conn: conn, from: source(conn)}
-	var same []*session
-	strangers := 0
+	added := &session{conn: conn, remote: remoteAddr(conn)}
+	var sameSource []*session
+	unknown := 0
 	for _, other := range s.sessions {
-		if other.from == added.from {
-			same = append(same, other)
+		if other.remote == added.remote {
+			sameSource = append(sameSource, other)
 		}
-		if !s.knows(other.from) {
-			strangers++
+		if !s.isKnown(other.remote) {
+			unknown++
 		}
 	}
-	if len(same) >= maxPerSource {
-		oldest := same[max(0, slices.IndexFunc(same, func(other *session) bool { return !other.authenticated }))]
+	if len(sameSource) >= maxSessionsPerAddr {
+		oldest := sameSource[max(0, slices.IndexFunc(sameSource, func(other *session) bool { return !other.authenticated }))]
 		s.endSession(oldest)
-	} else if !s.knows(added.from) && strangers >= maxUnknownSources {
+	} else if !s.isKnown(added.remote) && unknown >= maxUnknownSessions {
 		return nil
 	}
 	s.sessions = append(s.sessions, added)
 	return added
 }
 
-// endSession closes and removes a session. The caller holds the mutex.
+// endSession closes and removes a session. s.mu must be held.
 func (s *Server) endSession(ended *session) {
 	_ = ended.conn.Close()
 	s.sessions = slices.DeleteFunc(s.sessions, func(other *session) bool { return other == ended })
 }
 
-// source returns the address that a connection comes from.
-func source(conn net.Conn) netip.Addr {
+// remoteAddr returns the remote address of a connection.
+func remoteAddr(conn net.Conn) netip.Addr {
 	if from, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return from.AddrPort().Addr().Unmap().WithZone("")
 	}
 	return netip.Addr{}
 }
 
-// serve serves a session until the client disconnects or ctx is done. With node, the client is a
-// node of this cluster; otherwise it is a gateway of another cluster.
+// serve serves a session until the client disconnects or ctx is done. If node is true, the client
+// is a node of this cluster. Otherwise it is a gateway of another cluster.
 func (s *Server) serve(ctx context.Context, session *session, config *tls.Config, node bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = session.conn.Close() })
 	defer stop()
@@ -91,10 +91,10 @@ func (s *Server) serve(ctx context.Context, session *session, config *tls.Config
 	if node {
 		return s.sendUpdates(ctx, conn, s.relay)
 	}
-	return s.sendUpdates(ctx, conn, s.own)
+	return s.sendUpdates(ctx, conn, s.local)
 }
 
-// authenticate does the handshakes within Timing.Handshake.
+// authenticate performs the TLS handshake and the proof of the client within Timing.Handshake.
 func (s *Server) authenticate(ctx context.Context, session *session, conn *tls.Conn, node bool) error {
 	if err := conn.SetDeadline(time.Now().Add(s.config.Timing.Handshake)); err != nil {
 		return err
@@ -111,49 +111,49 @@ func (s *Server) authenticate(ctx context.Context, session *session, conn *tls.C
 	}
 	proof, client, refused := a.admit(conn, h)
 	if refused == nil {
-		// Before the reply: a client that has it must not count as one without authentication.
+		// Once the client has the reply, its session must count as authenticated.
 		refused = s.admitSession(session, client, h.Epoch, a)
 	}
-	if err := writeFrame(conn, replyTo(proof, refused)); err != nil {
+	if err := writeFrame(conn, newWelcome(proof, refused)); err != nil {
 		return err
 	}
 	return refused
 }
 
-// admitSession marks a session as authenticated. It returns errRefused if the peers have changed
-// since the hello was checked, so that they no longer include the client.
+// admitSession marks a session as authenticated. It returns errRefused if SetPeers removed the
+// client since the check of its hello.
 func (s *Server) admitSession(session *session, client string, epoch int, a admission) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session.authenticated, session.node, session.client = true, a.node, client
+	session.authenticated, session.isNode, session.client = true, a.node, client
 	session.epoch, session.key = epoch, a.peers[client].Keys[epoch]
-	if !s.allows(session) {
+	if !s.isAllowed(session) {
 		return errRefused
 	}
 	return nil
 }
 
-// allows reports whether the peers still include the gateway and the key of a session. The caller
-// holds the mutex.
-func (s *Server) allows(session *session) bool {
-	return session.node || s.peers[session.client].Keys[session.epoch] == session.key
+// isAllowed reports whether the peers still include the gateway and the key of a session. s.mu must
+// be held.
+func (s *Server) isAllowed(session *session) bool {
+	return session.isNode || s.peers[session.client].Keys[session.epoch] == session.key
 }
 
-// sendUpdates replies to the polls of a client. It returns an error when a poll is overdue or
-// invalid, or when the client does not read a reply in time.
+// sendUpdates replies to the polls of a client. It returns an error if a poll is overdue or
+// invalid, or if the client does not read a reply in time.
 func (s *Server) sendUpdates(ctx context.Context, conn *tls.Conn, p *publication) error {
-	var at cursor
+	var position cursor
 	for {
 		var request poll
 		_ = conn.SetDeadline(time.Now().Add(s.config.Timing.FrameTimeout))
 		if err := readFrame(conn, maxSmallFrame, &request); err != nil {
 			return err
 		}
-		if err := at.check(request); err != nil {
+		if err := position.check(request); err != nil {
 			return err
 		}
 		current, replaced := p.load()
-		if at.has(current) {
+		if position.isAt(current) {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -162,7 +162,7 @@ func (s *Server) sendUpdates(ctx context.Context, conn *tls.Conn, p *publication
 			}
 			current, _ = p.load()
 		}
-		frames, err := at.advance(current)
+		frames, err := position.advance(current)
 		if err != nil {
 			return err
 		}
@@ -192,12 +192,12 @@ func (c *cursor) check(p poll) error {
 	return nil
 }
 
-// has reports whether the subscriber has a version.
-func (c *cursor) has(s *snapshot) bool { return c.sent == s }
+// isAt reports whether the subscriber has a version.
+func (c *cursor) isAt(s *snapshot) bool { return c.sent == s }
 
-// advance moves the subscriber to a version, and returns the frames of the update.
-func (c *cursor) advance(to *snapshot) ([][]byte, error) {
-	frames, err := to.updateFrom(c.sent)
-	c.sent = to
+// advance moves the subscriber to the next version. It returns the frames of the update.
+func (c *cursor) advance(next *snapshot) ([][]byte, error) {
+	frames, err := next.updateFrom(c.sent)
+	c.sent = next
 	return frames, err
 }

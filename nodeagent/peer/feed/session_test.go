@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// idle opens connections to a server from an address and sends nothing on them.
-func idle(t *testing.T, from netip.Addr, to netip.AddrPort, many int) {
+// openConnections opens connections to a server from an address and sends nothing on them.
+func openConnections(t *testing.T, from netip.Addr, to netip.AddrPort, many int) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: 20 * time.Second}
 	for range many {
@@ -34,9 +34,9 @@ func TestIdleHandshakes(t *testing.T) {
 	a, b, c := newGateway(t, "a"), newGateway(t, "b"), newGateway(t, "c")
 	knownA, fromA := calling(a.peer, 1)
 	knownC, fromC := calling(c.peer, 2)
-	patient := fast
+	patient := testTiming
 	patient.Handshake = time.Hour // an idle handshake has no timeout
-	s := startTimed(t, patient, b, "", knownA, knownC)
+	s := startServerTiming(t, patient, b, "", knownA, knownC)
 	publish(t, s, stateOf("b", ready("one")))
 	await(t, "the listener", func() bool {
 		conn, err := net.Dial("tcp4", b.peer.Addr.String())
@@ -46,17 +46,18 @@ func TestIdleHandshakes(t *testing.T) {
 		return err == nil
 	})
 	for i := range 80 {
-		idle(t, netip.AddrFrom4([4]byte{127, 82, 0, byte(1 + i)}), b.peer.Addr, 4)
+		from := netip.AddrFrom4([4]byte{127, 82, 0, byte(1 + i)})
+		openConnections(t, from, b.peer.Addr, 4)
 	}
-	idle(t, fromC, b.peer.Addr, 200)
-	idle(t, fromA, b.peer.Addr, 200)
+	openConnections(t, fromC, b.peer.Addr, 200)
+	openConnections(t, fromA, b.peer.Addr, 200)
 	call := b.peer
 	call.Source = fromA
-	startClient(t, a.id, fast, call).awaitState(t, stateOf("b", ready("one")))
+	startClient(t, a.id, testTiming, call).awaitState(t, stateOf("b", ready("one")))
 	s.Server.mu.Lock()
 	n := len(s.sessions)
 	s.Server.mu.Unlock()
-	if n > maxUnknownSources+2*maxPerSource {
+	if n > maxUnknownSessions+2*maxSessionsPerAddr {
 		t.Errorf("%d connections are open", n)
 	}
 }
@@ -67,15 +68,15 @@ func TestIdleConnectionsEndNoSession(t *testing.T) {
 	t.Parallel()
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	known, from := calling(a.peer, 3)
-	slow := fast
+	slow := testTiming
 	slow.Handshake = time.Hour
-	s := startTimed(t, slow, b, "", known)
+	s := startServerTiming(t, slow, b, "", known)
 	publish(t, s, stateOf("b", ready("one")))
 	peer := b.peer
 	peer.Source = from
-	c := startClient(t, a.id, fast, peer)
+	c := startClient(t, a.id, testTiming, peer)
 	c.awaitState(t, stateOf("b", ready("one")))
-	idle(t, from, b.peer.Addr, 10*maxPerSource)
+	openConnections(t, from, b.peer.Addr, 10*maxSessionsPerAddr)
 	publish(t, s, stateOf("b", ready("two")))
 	c.awaitState(t, stateOf("b", ready("two")))
 	if n := c.count("feed connected"); n != 1 {
@@ -91,31 +92,31 @@ func TestUnknownNodes(t *testing.T) {
 	s := startServer(t, b, "lo")
 	node := netip.AddrFrom4([4]byte{127, 81, 0, 9})
 	s.SetNodes([]netip.Addr{node})
-	publishView(t, s.relay, map[string]RemoteState{"x": {State: stateOf("x", ready("one"))}})
+	publishStates(t, s.relay, map[string]RemoteState{"x": {State: stateOf("x", ready("one"))}})
 	id := Identity{Cluster: "b", Node: "worker"}
 	subscribe := func(source netip.Addr) *testClient {
 		peer := b.peer
 		peer.Device, peer.Source = "lo", source
-		return startClient(t, id, fast, peer)
+		return startClient(t, id, testTiming, peer)
 	}
 	honest := subscribe(node)
 	honest.awaitState(t, stateOf("x", ready("one")))
 	// Strangers claim the honest node's name, from more addresses than the limit.
-	for i := range maxUnknownSources + 10 {
+	for i := range maxUnknownSessions + 10 {
 		subscribe(netip.AddrFrom4([4]byte{127, 83, 0, byte(1 + i)}))
 	}
 	strangers := func() (n int) {
 		s.Server.mu.Lock()
 		defer s.Server.mu.Unlock()
 		for _, session := range s.sessions {
-			if session.from != node {
+			if session.remote != node {
 				n++
 			}
 		}
 		return n
 	}
-	await(t, "as many strangers as the limit", func() bool { return strangers() == maxUnknownSources })
-	await(t, "a refusal", func() bool { return s.count(errFull.Error()) > 0 })
+	await(t, "as many strangers as the limit", func() bool { return strangers() == maxUnknownSessions })
+	await(t, "a refusal", func() bool { return s.count(errConnectionLimit.Error()) > 0 })
 	if honest.count("feed connected") != 1 {
 		t.Error("strangers ended the session of a node")
 	}

@@ -18,8 +18,8 @@ import (
 type snapshot struct {
 	version  uint64 // 1 is the first
 	clusters map[string]*encodedCluster
-	// full returns the frames for a new subscriber, and delta the frames for a subscriber of the
-	// previous version. Both encode once for all subscribers.
+	// full returns the frames for a new subscriber, and delta the frames for a subscriber of
+	// the previous version. Both encode once for all subscribers.
 	full, delta func() ([][]byte, error)
 }
 
@@ -32,18 +32,18 @@ func newSnapshot(version uint64, clusters map[string]*encodedCluster, changes []
 	}
 }
 
-// updateFrom returns the frames for a subscriber of an older version; nil: it has no version.
-// For a subscriber of this version the update has no changes.
-func (s *snapshot) updateFrom(have *snapshot) ([][]byte, error) {
+// updateFrom returns the frames for a subscriber that has version base; nil: no version. If base is
+// this version, the update has no changes.
+func (s *snapshot) updateFrom(base *snapshot) ([][]byte, error) {
 	switch {
-	case have == nil:
+	case base == nil:
 		return s.full()
-	case have == s:
+	case base == s:
 		return encodeUpdate(s.version, nil)
-	case have.version+1 == s.version:
+	case base.version+1 == s.version:
 		return s.delta()
 	}
-	return encodeUpdate(s.version, changesBetween(have.clusters, s.clusters))
+	return encodeUpdate(s.version, changesBetween(base.clusters, s.clusters))
 }
 
 // encodeUpdate returns an update as one frame or more.
@@ -65,7 +65,7 @@ func encodeUpdate(version uint64, changes []change) ([][]byte, error) {
 	return frames, nil
 }
 
-// size returns the size of the change as JSON, in bytes, or a little more.
+// size estimates the size of the change as JSON, in bytes. It is not less than the real size.
 func (c *change) size() int { return 64 + len(c.Cluster) + len(c.Export) + len(c.State) }
 
 // changesBetween returns the changes that lead from one state of all clusters to another. The
@@ -118,25 +118,25 @@ func compareExports(a, b *model.ExportState) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// encodeCluster encodes the state of a cluster, and reuses equal parts of its previous encoding, if
-// any. It omits parts that exceed the bounds of other agents; the error names them.
+// encodeCluster encodes the state of a cluster. It reuses equal parts of the previous encoding,
+// which may be nil. It omits parts that exceed the bounds of other agents; the error names them.
 func encodeCluster(previous *encodedCluster, state RemoteState) (*encodedCluster, error) {
 	if previous == nil {
 		previous = &encodedCluster{}
-	} else if sharesExports(previous.source, state) {
+	} else if isSameState(previous.source, state) {
 		return previous, nil
 	}
 	live := &state.State
 	info := clusterInfo{Stale: state.Stale, Shape: live.Shape, Transit: live.Transit, Endpoints: live.Endpoints}
-	errs := info.limit()
+	errs := info.removeInvalid()
 	raw, err := json.Marshal(info)
 	exports, exportsErr := encodeExports(previous.exports, live.Exports)
 	return &encodedCluster{source: state, info: raw, exports: exports}, errors.Join(append(errs, err, exportsErr)...)
 }
 
-// sharesExports reports whether two states are equal because they share one list of exports. A
-// relay has thousands of exports of clusters that did not change.
-func sharesExports(a, b RemoteState) bool {
+// isSameState reports whether two states are equal and share one list of exports. It avoids a
+// comparison of the thousands of exports of a relay.
+func isSameState(a, b RemoteState) bool {
 	as, bs := a.State.Exports, b.State.Exports
 	if len(as) != len(bs) || len(as) > 0 && &as[0] != &bs[0] {
 		return false
@@ -180,8 +180,8 @@ func encodeExport(e *model.ExportState) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// mergeExports calls each for every export in two sorted lists. An argument is nil if its list
-// lacks the export.
+// mergeExports calls each for every export of two sorted lists. An argument is nil if the export is
+// not in its list.
 func mergeExports(before, after []encodedExport, each func(before, after *encodedExport)) {
 	for len(before) > 0 || len(after) > 0 {
 		order := 0

@@ -21,9 +21,9 @@ type subscription struct {
 	peer   Peer
 	cancel context.CancelFunc // nil: not started
 
-	endSession context.CancelCauseFunc // of the current session; nil: waits for the next attempt
-	open       bool                    // the current session is authenticated
-	retryNow   trigger.Trigger         // ends the wait for the next attempt
+	endSession    context.CancelCauseFunc // of the current session; nil: no session
+	authenticated bool                    // the current session is authenticated
+	retryNow      trigger.Trigger         // ends the wait for the next attempt
 
 	connected bool
 	since     time.Time // when connected changed
@@ -33,13 +33,13 @@ type subscription struct {
 }
 
 var (
-	// errReconnect ends a session that is being opened and may wait for lost packets.
+	// errReconnect ends a session that is not authenticated yet. Its packets may be lost.
 	errReconnect = errors.New("the gateway is reachable again: reconnecting")
 	errLinkDown  = errors.New("the link is down")
 )
 
-// Disconnect ends the sessions with a gateway whose link is down. A feed has no frequent keepalives of
-// its own: the probes of the links detect failures.
+// Disconnect ends the sessions with a gateway whose link is down. A feed has no frequent
+// keepalives, because the probes of the links detect failures.
 func (c *Client) Disconnect(cluster, gateway string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +50,9 @@ func (c *Client) Disconnect(cluster, gateway string) {
 	}
 }
 
-// Reconnect retries a gateway that is reachable again. Packets to it may have been lost, and TCP
-// retransmits after pauses that double: Reconnect replaces a connection that is being opened.
+// Reconnect retries a gateway that is reachable again. Packets to the gateway may have been lost,
+// and TCP doubles the time between retransmissions. Reconnect replaces a session that is not
+// authenticated yet.
 func (c *Client) Reconnect(cluster, gateway string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,19 +61,19 @@ func (c *Client) Reconnect(cluster, gateway string) {
 		case key.cluster != cluster || key.gateway != gateway:
 		case sub.endSession == nil:
 			sub.retryNow.Fire()
-		case !sub.open:
+		case !sub.authenticated:
 			sub.endSession(errReconnect)
 		}
 	}
 }
 
-// subscribe keeps a subscription connected until ctx is done.
+// subscribe connects a subscription, again after each failure, until ctx is done.
 func (c *Client) subscribe(ctx context.Context, sub *subscription) {
 	timing := &c.config.Timing
 	backoff := timing.BackoffMin
 	for attempt := 0; ctx.Err() == nil; {
-		authenticated, err := c.session(ctx, sub, attempt)
-		c.disconnected(ctx, sub, err)
+		authenticated, err := c.runSession(ctx, sub, attempt)
+		c.recordDisconnect(ctx, sub, err)
 		reconnect := errors.Is(err, errReconnect)
 		switch {
 		case authenticated:
@@ -95,14 +96,14 @@ func (c *Client) subscribe(ctx context.Context, sub *subscription) {
 	}
 }
 
-// session connects and reads updates until the connection fails. It reports whether both ends
-// authenticated.
-func (c *Client) session(ctx context.Context, sub *subscription, attempt int) (authenticated bool, err error) {
+// runSession connects and reads updates until the connection fails. It reports whether both ends
+// were authenticated.
+func (c *Client) runSession(ctx context.Context, sub *subscription, attempt int) (authenticated bool, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.mu.Lock()
 	id := c.identity
-	sub.endSession, sub.open = end, false
+	sub.endSession, sub.authenticated = end, false
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -126,8 +127,8 @@ func (c *Client) session(ctx context.Context, sub *subscription, attempt int) (a
 	return true, c.readUpdates(ctx, conn, sub)
 }
 
-// commonEpochs returns the epochs of which both ends have a key, newest first. A node has no key,
-// and needs the gateway's only.
+// commonEpochs returns the epochs for which both ends have a key, newest first. A node has no key
+// and needs only a key of the gateway.
 func commonEpochs(id Identity, peer Peer) []int {
 	var epochs []int
 	for _, epoch := range slices.Backward(slices.Sorted(maps.Keys(peer.Keys))) {
@@ -138,7 +139,7 @@ func commonEpochs(id Identity, peer Peer) []int {
 	return epochs
 }
 
-// connect connects to a peer and does the handshakes, within Timing.Handshake.
+// connect connects to a peer and performs the handshakes within Timing.Handshake.
 func (c *Client) connect(ctx context.Context, peer Peer, handshake func(*tls.Conn) error) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timing.Handshake)
 	defer cancel()
@@ -146,13 +147,13 @@ func (c *Client) connect(ctx context.Context, peer Peer, handshake func(*tls.Con
 	if peer.Source.IsValid() {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(peer.Source, 0))
 	}
-	raw, err := dial(ctx, &dialer, peer.Addr)
+	tcpConn, err := dialWithRetry(ctx, &dialer, peer.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	// Close also ends a pending read.
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	conn := tls.Client(raw, clientTLS())
+	// Close ends a pending read.
+	stop := context.AfterFunc(ctx, func() { _ = tcpConn.Close() })
+	conn := tls.Client(tcpConn, clientTLS())
 	if err = conn.HandshakeContext(ctx); err == nil {
 		err = handshake(conn)
 	}
@@ -160,21 +161,21 @@ func (c *Client) connect(ctx context.Context, peer Peer, handshake func(*tls.Con
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = raw.Close()
+		_ = tcpConn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
-// firstDialTimeout is the timeout of the first attempt to connect; each further attempt has twice
-// as long. TCP would repeat a lost SYN after a second (RFC 6298, section 2).
+// firstDialTimeout is the timeout of the first attempt to connect. It doubles for each further
+// attempt. TCP would retransmit a lost SYN only after a second (RFC 6298, section 2).
 const firstDialTimeout = 250 * time.Millisecond
 
-func dial(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error) {
+func dialWithRetry(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error) {
 	for timeout := firstDialTimeout; ; timeout *= 2 {
-		attempt, cancel := context.WithTimeout(ctx, timeout)
-		conn, err := dialer.DialContext(attempt, socket.Network("tcp", to.Addr()), to.String())
-		timedOut := attempt.Err() != nil && ctx.Err() == nil
+		attemptCtx, cancel := context.WithTimeout(ctx, timeout)
+		conn, err := dialer.DialContext(attemptCtx, socket.Network("tcp", to.Addr()), to.String())
+		timedOut := attemptCtx.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil || !timedOut {
 			return conn, err
@@ -187,10 +188,10 @@ func (c *Client) readUpdates(ctx context.Context, conn *tls.Conn, sub *subscript
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	defer stop()
 	c.mu.Lock()
-	sub.open = true
-	own, states := c.identity.Cluster, sub.states
+	sub.authenticated = true
+	localCluster, states := c.identity.Cluster, sub.states
 	c.mu.Unlock()
-	r := newReceiver(sub.peer, own, states, c.firstSeen, func(reason string) { c.warn(sub, reason) })
+	r := newReceiver(sub.peer, localCluster, states, c.firstSeen, func(reason string) { c.warn(sub, reason) })
 	for {
 		_ = conn.SetDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
 		if err := writeFrame(conn, poll{Version: r.version}); err != nil {
@@ -210,14 +211,14 @@ func (c *Client) readUpdates(ctx context.Context, conn *tls.Conn, sub *subscript
 			}
 			more = u.More
 		}
-		c.received(ctx, sub, r.states, changed)
+		c.storeStates(ctx, sub, r.states, changed)
 	}
 }
 
-// warn logs why content was refused, each reason once.
+// warn logs why content was refused. It logs each reason once.
 func (c *Client) warn(sub *subscription, reason string) {
 	c.mu.Lock()
-	known := sub.warned[reason] || len(sub.warned) >= maxWarned
+	known := sub.warned[reason] || len(sub.warned) >= maxLoggedRefusals
 	if !known {
 		sub.warned[reason] = true
 	}
@@ -227,9 +228,9 @@ func (c *Client) warn(sub *subscription, reason string) {
 	}
 }
 
-// received stores the states of a complete update. With the first update the subscription counts
-// as connected.
-func (c *Client) received(ctx context.Context, sub *subscription, states map[string]RemoteState, changed bool) {
+// storeStates stores the states of a complete update. The first update marks the subscription as
+// connected.
+func (c *Client) storeStates(ctx context.Context, sub *subscription, states map[string]RemoteState, changed bool) {
 	c.mu.Lock()
 	if ctx.Err() != nil { // SetPeers replaced the subscription
 		c.mu.Unlock()
@@ -249,8 +250,8 @@ func (c *Client) received(ctx context.Context, sub *subscription, states map[str
 	}
 }
 
-// disconnected records why a session ended. Its states remain for Timing.StaleAfter.
-func (c *Client) disconnected(ctx context.Context, sub *subscription, err error) {
+// recordDisconnect records why a session ended. The states remain for Timing.StaleAfter.
+func (c *Client) recordDisconnect(ctx context.Context, sub *subscription, err error) {
 	c.mu.Lock()
 	wasConnected := sub.connected
 	if wasConnected {

@@ -19,23 +19,23 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beNode)) }
+func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, runNode)) }
 
-// beNode relays (gateway ADDR PRIVATE) or subscribes (node ADDR GATEWAY PUBLIC) over hw-vx0. The
+// runNode relays (gateway ADDR PRIVATE) or subscribes (node ADDR GATEWAY PUBLIC) over hw-vx0. The
 // subscriber prints whether it is connected and knows cluster b.
-func beNode(role []string) error {
+func runNode(role []string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	key, err := base64.StdEncoding.DecodeString(role[len(role)-1])
 	if err != nil {
 		return err
 	}
-	here := netip.MustParseAddr(role[1])
-	config := Config{Timing: fast, Log: slog.New(slog.DiscardHandler)}
+	local := netip.MustParseAddr(role[1])
+	config := Config{Timing: testTiming, Log: slog.New(slog.DiscardHandler)}
 	if role[0] == "gateway" {
 		s := NewServer(config)
 		s.SetIdentity(Identity{Cluster: "a", Gateway: "gw", Keys: map[int]fabric.Secret{1: fabric.Secret(key)}})
-		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(here, 4805), Device: "hw-vx0"}})
+		s.SetListen([]Listen{{Addr: netip.AddrPortFrom(local, 4805), Device: "hw-vx0"}})
 		states := map[string]RemoteState{"b": {State: model.ClusterState{Cluster: "b"}}}
 		if err := s.PublishRelay(states); err != nil {
 			return err
@@ -48,7 +48,7 @@ func beNode(role []string) error {
 	c.SetIdentity(Identity{Cluster: "a", Node: "w1"})
 	c.SetPeers([]Peer{{
 		Cluster: "a", Gateway: "gw", Keys: map[int]PublicKey{1: PublicKey(key)}, Device: "hw-vx0",
-		Addr: netip.AddrPortFrom(netip.MustParseAddr(role[2]), 4805), Source: here,
+		Addr: netip.AddrPortFrom(netip.MustParseAddr(role[2]), 4805), Source: local,
 	}})
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -66,7 +66,7 @@ func beNode(role []string) error {
 func TestOverVXLAN(t *testing.T) {
 	t.Parallel()
 	p := nodepair.New(t)
-	secret, public := pairOfKeys(t)
+	secret, public := newKeyPair(t)
 	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
 	lines := p.Start(1, "node "+p.IPv4[1]+" "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(public[:]))
 	nodepair.Await(t, lines, "connected true knows b true")
@@ -81,7 +81,7 @@ func TestOverVXLAN(t *testing.T) {
 func TestLostSYN(t *testing.T) {
 	t.Parallel()
 	p := nodepair.New(t)
-	secret, public := pairOfKeys(t)
+	secret, public := newKeyPair(t)
 	p.Start(0, "gateway "+p.IPv4[0]+" "+base64.StdEncoding.EncodeToString(secret[:]))
 	p.NFT(0, `table ip t {
 		set lost { type inet_service; flags dynamic; size 16; }

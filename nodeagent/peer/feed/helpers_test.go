@@ -24,32 +24,32 @@ var byValue = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 }
 
-// fast has timings for tests: short, but long enough for a busy machine.
-var fast = Timing{
+// testTiming has timings for tests: short, but long enough for a busy machine.
+var testTiming = Timing{
 	Heartbeat: 20 * time.Millisecond, FrameTimeout: 2 * time.Second, StaleAfter: time.Minute,
 	BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Handshake: 5 * time.Second,
 }
 
-// logs is a log that can be read while it is written.
-type logs struct {
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(raw []byte) (int, error) {
+func (l *logBuffer) Write(raw []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(raw)
 }
 
-func (l *logs) count(part string) int {
+func (l *logBuffer) count(part string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), part)
 }
 
-// pairOfKeys returns a tunnel key.
-func pairOfKeys(t testing.TB) (fabric.Secret, PublicKey) {
+// newKeyPair returns a tunnel key.
+func newKeyPair(t testing.TB) (fabric.Secret, PublicKey) {
 	t.Helper()
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -77,13 +77,13 @@ func newGateway(t testing.TB, cluster string, epochs ...int) *gateway {
 		epochs = []int{1}
 	}
 	for _, epoch := range epochs {
-		g.id.Keys[epoch], g.peer.Keys[epoch] = pairOfKeys(t)
+		g.id.Keys[epoch], g.peer.Keys[epoch] = newKeyPair(t)
 	}
 	return g
 }
 
-// running starts run and returns a function that stops it.
-func running(t *testing.T, run func(context.Context) error) (stop func()) {
+// runInBackground starts run and returns a function that stops it.
+func runInBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -105,40 +105,42 @@ func running(t *testing.T, run func(context.Context) error) (stop func()) {
 
 type testServer struct {
 	*Server
-	*logs
+	*logBuffer
 	stop func()
 }
 
 func startServer(t *testing.T, g *gateway, device string, peers ...Peer) *testServer {
 	t.Helper()
-	return startTimed(t, fast, g, device, peers...)
+	return startServerTiming(t, testTiming, g, device, peers...)
 }
 
-func startTimed(t *testing.T, timing Timing, g *gateway, device string, peers ...Peer) *testServer {
+func startServerTiming(
+	t *testing.T, timing Timing, g *gateway, device string, peers ...Peer,
+) *testServer {
 	t.Helper()
-	s := &testServer{logs: &logs{}}
-	s.Server = NewServer(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(s.logs, nil))})
+	s := &testServer{logBuffer: &logBuffer{}}
+	s.Server = NewServer(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(s.logBuffer, nil))})
 	s.SetIdentity(g.id)
 	s.SetPeers(peers)
 	s.SetListen([]Listen{{Addr: g.peer.Addr, Device: device}})
-	s.stop = running(t, s.Run)
+	s.stop = runInBackground(t, s.Run)
 	return s
 }
 
 type testClient struct {
 	*Client
-	*logs
+	*logBuffer
 	changes trigger.Trigger
 	stop    func()
 }
 
 func startClient(t *testing.T, id Identity, timing Timing, peers ...Peer) *testClient {
 	t.Helper()
-	c := &testClient{logs: &logs{}, changes: trigger.New()}
-	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logs, nil)), OnChange: c.changes.Fire})
+	c := &testClient{logBuffer: &logBuffer{}, changes: trigger.New()}
+	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logBuffer, nil)), OnChange: c.changes.Fire})
 	c.SetIdentity(id)
 	c.SetPeers(peers)
-	c.stop = running(t, c.Run)
+	c.stop = runInBackground(t, c.Run)
 	return c
 }
 
