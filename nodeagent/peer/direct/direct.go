@@ -1,9 +1,9 @@
 // Package direct determines which nodes of a cluster exchange the packets of other clusters without
-// VXLAN. For each pair of a node and a gateway, each end sends test packets over the VXLAN that the
-// other end forwards back over the plain network. They have the source addresses of real traffic, so
-// filters of the network, masquerading and rp_filter affect them like packets of pods. Each end
-// reports to the other whether its test packets return; the other end then sends directly. The
-// package has no I/O: package transport sends and receives.
+// VXLAN. Each end of a pair of node and gateway sends test packets over the VXLAN. The other end
+// forwards them back over the node network. They have the source addresses of real traffic, so
+// network filters, masquerading and rp_filter affect them like packets of pods. Each end reports
+// whether its test packets return. If they do, the other end sends directly. The package has no
+// I/O: package transport sends and receives.
 package direct
 
 import (
@@ -27,33 +27,36 @@ import (
 )
 
 const (
-	// firstHold is the time without a lost test packet after which a pair becomes direct. Each failure
-	// doubles it up to longestHold, and forgiveTime without a failure resets it.
-	firstHold   = 3 * time.Second
-	longestHold = 5 * time.Minute
-	forgiveTime = 10 * time.Minute
-	// idleInterval is the time between two test packets of a pair that has no traffic, or over which no
-	// test packet has returned for giveUpTime.
-	idleInterval = 5 * time.Second
-	giveUpTime   = 10 * time.Second
-	// portTime is the time after which test packets get a new source port. A new port is a new flow, to
-	// which translation rules apply that were added since.
-	portTime = 10 * time.Second
-	// firstPort is the lowest source port of test packets.
-	firstPort = 49152
+	// minHoldTime is the time without a lost test packet after which a pair becomes direct.
+	// Each failure doubles the time, up to maxHoldTime. It is reset after holdResetTime without
+	// a failure.
+	minHoldTime   = 3 * time.Second
+	maxHoldTime   = 5 * time.Minute
+	holdResetTime = 10 * time.Minute
+	// idleInterval is the time between two test packets of a pair without traffic. It also
+	// applies to a pair whose test packets have not returned for unreachableTime.
+	idleInterval    = 5 * time.Second
+	unreachableTime = 10 * time.Second
+	// portLifetime is the time after which test packets get a new source port. The new flow is
+	// subject to NAT rules that were added since.
+	portLifetime = 10 * time.Second
+	// minSourcePort is the lowest source port of test packets: the first dynamic port (RFC
+	// 6335).
+	minSourcePort = 49152
 )
 
-// Pair is this node and another node of the cluster, one of which is a gateway, in one family.
+// Pair is this node and another node of the cluster in one address family. One of the nodes is a
+// gateway.
 type Pair struct {
 	Node   string     // name of the other node
 	Local  netip.Addr // this node's address
 	Remote netip.Addr // the other node's address
 	Device string     // this node's device with Local
 	MAC    string     // of Device
-	// VXLAN addresses the frames to the other node on desired.NodeDevice.
+	// VXLAN has the addresses of the VXLAN between the two nodes.
 	VXLAN VXLAN
-	// Source is the source address of test packets: an address of this cluster's pods if this node is the
-	// gateway, otherwise one of another cluster.
+	// Source is the source address of test packets. If this node is the gateway, it belongs to
+	// pods of this cluster. Otherwise it belongs to another cluster.
 	Source netip.Addr
 }
 
@@ -68,10 +71,10 @@ type VXLAN struct {
 // Spec configures a Checker.
 type Spec struct {
 	Node    string // name of this node
-	Gateway bool   // this node is a gateway, and the other nodes report the traffic
+	Gateway bool   // this node is a gateway; the other nodes report whether they have traffic
 	Pairs   []Pair
-	// Interval is the time between two test packets of a pair with traffic, and Misses the number of lost
-	// ones after which the pair uses the VXLAN.
+	// Interval is the time between two test packets of a pair with traffic. The pair uses the
+	// VXLAN after Misses consecutive test packets are lost.
 	Interval time.Duration
 	Misses   int
 }
@@ -88,7 +91,8 @@ type State struct {
 	Remote netip.Addr
 	Device string
 	MAC    string `json:",omitempty"` // of the other node; empty before its first report
-	// Sends reports whether this node sends directly: the other end receives its packets.
+	// Sends reports whether this node sends directly, because the other end receives its
+	// packets.
 	Sends bool
 	// Receives reports whether this node receives the other end's packets directly.
 	Receives bool
@@ -107,18 +111,18 @@ type Checker struct {
 	config Config
 	random func() uint64
 
-	mu       sync.Mutex
-	spec     Spec
-	self     uint64 // hash of the name of this node
-	pairs    map[pairKey]*pair
-	queue    timerqueue.Queue[*pair]
-	byNonce  map[uint64]*pair // pairs whose test packet has not returned
-	accepted map[string]bool  // hardware addresses from which the kernel accepts packets
-	states   []State          // of all pairs, sorted; nil after a change
-	moved    bool
+	mu           sync.Mutex
+	spec         Spec
+	self         uint64 // hash of the name of this node
+	pairs        map[pairKey]*pair
+	queue        timerqueue.Queue[*pair]
+	byNonce      map[uint64]*pair // pairs whose test packet has not returned
+	acceptedMACs map[string]bool  // senders whose direct packets the kernel accepts
+	states       []State          // of all pairs, sorted; nil after a change
+	rebind       bool
 
-	traffic   bool // packets of this node to other clusters leave directly
-	trafficAt time.Time
+	traffic      bool // this node sends packets to other clusters directly
+	trafficSince time.Time
 }
 
 type pairKey struct{ local, remote netip.Addr }
@@ -127,24 +131,24 @@ type pairKey struct{ local, remote netip.Addr }
 type pair struct {
 	Pair
 	timerqueue.Entry
-	id   uint64    // hash of the other node's name
-	next time.Time // of the next test packet
-	idle bool      // the time until next is idleInterval
+	remoteID uint64    // hash of the other node's name
+	next     time.Time // of the next test packet
+	idle     bool      // the time until next is idleInterval
 
-	nonce    uint64
-	port     uint16        // source port of test packets
-	portAt   time.Time     // when port was selected
-	lost     time.Time     // first test packet after the last returned one; zero = none
-	returned time.Time     // last returned test packet; at first the time of the first test packet
-	since    time.Time     // first returned test packet without a loss since; zero = none
-	holdTime time.Duration // without a loss until the pair is direct
-	failed   time.Time     // last failure
-	receives bool
+	nonce            uint64
+	port             uint16        // source port of test packets
+	portSince        time.Time     // when port was selected
+	outstandingSince time.Time     // first test packet without a return since; zero = none
+	lastReturned     time.Time     // when the last test packet returned; at first, when the first one was sent
+	passesSince      time.Time     // start of returns without a loss; zero = none
+	holdTime         time.Duration // time without a loss after which the pair becomes direct
+	lastFailure      time.Time     // last failure
+	receives         bool
 
-	mac       string
-	reported  time.Time // last report of the other end; zero = none, or too old
-	peerHears bool      // the other end receives this node's packets directly
-	traffic   bool      // the other end sends packets to other clusters
+	mac        string
+	lastReport time.Time // last report of the other end; zero = none, or too old
+	sends      bool      // the other end receives this node's packets directly
+	traffic    bool      // the other end sends packets to other clusters
 }
 
 // New returns a Checker without pairs.
@@ -159,7 +163,7 @@ func (c *Checker) Set(spec Spec) {
 	if spec.Equal(c.spec) {
 		return
 	}
-	c.spec, c.self, c.moved = spec, wire.HashID("node/"+spec.Node), true
+	c.spec, c.self, c.rebind = spec, wire.HashID("node/"+spec.Node), true
 	c.traffic = c.traffic && !spec.Gateway
 	before := c.pairs
 	c.pairs, c.states = make(map[pairKey]*pair, len(spec.Pairs)), nil
@@ -170,7 +174,7 @@ func (c *Checker) Set(spec Spec) {
 			delete(before, key)
 			continue
 		}
-		c.pairs[key] = &pair{Pair: p, id: wire.HashID("node/" + p.Node), holdTime: firstHold}
+		c.pairs[key] = &pair{Pair: p, remoteID: wire.HashID("node/" + p.Node), holdTime: minHoldTime}
 		c.queue.Schedule(c.pairs[key], time.Time{})
 	}
 	for _, p := range before {
@@ -180,16 +184,16 @@ func (c *Checker) Set(spec Spec) {
 	c.config.Wake.Fire()
 }
 
-// SetAccepted sets the hardware addresses from which the rules of this node accept direct packets. A
-// report to a node without such an address says that this node does not receive its packets.
+// SetAccepted sets the hardware addresses from which this node accepts direct packets. A report to
+// any other node says that this node does not receive its packets.
 func (c *Checker) SetAccepted(macs map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if maps.Equal(macs, c.accepted) {
+	if maps.Equal(macs, c.acceptedMACs) {
 		return
 	}
-	before := c.accepted
-	c.accepted = macs
+	before := c.acceptedMACs
+	c.acceptedMACs = macs
 	for _, p := range c.pairs {
 		if macs[p.mac] != before[p.mac] {
 			c.expedite(p)
@@ -197,29 +201,29 @@ func (c *Checker) SetAccepted(macs map[string]bool) {
 	}
 }
 
-// SetTraffic sets whether packets of this node to other clusters leave directly. Their pairs are tested
-// more often, at both ends.
+// SetTraffic sets whether this node sends packets to other clusters directly. Both ends test pairs
+// with traffic more often.
 func (c *Checker) SetTraffic(traffic bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.spec.Gateway || traffic == c.traffic {
 		return
 	}
-	c.traffic, c.trafficAt = traffic, now
+	c.traffic, c.trafficSince = traffic, now
 	for _, p := range c.pairs {
 		c.expedite(p)
 	}
 }
 
-// expedite sends the next test packet and report of a pair at once.
+// expedite makes the next test packet and report of a pair due now.
 func (c *Checker) expedite(p *pair) {
 	p.next = time.Time{}
 	c.queue.Schedule(p, p.next)
 	c.config.Wake.Fire()
 }
 
-// Snapshot returns the state of all pairs, sorted by node and address. It returns the same slice until a
-// state changes; the caller must not change it.
+// Snapshot returns the state of all pairs, sorted by node and address. It returns the same slice
+// until a state changes. The caller must not change the slice.
 func (c *Checker) Snapshot() []State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +233,7 @@ func (c *Checker) Snapshot() []State {
 	out := make([]State, 0, len(c.pairs))
 	for _, p := range c.pairs {
 		out = append(out, State{
-			Node: p.Node, Local: p.Local, Remote: p.Remote, Device: p.Device, MAC: p.mac, Sends: p.peerHears, Receives: p.receives,
+			Node: p.Node, Local: p.Local, Remote: p.Remote, Device: p.Device, MAC: p.mac, Sends: p.sends, Receives: p.receives,
 		})
 	}
 	slices.SortFunc(out, func(a, b State) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Remote.Compare(b.Remote)) })
@@ -241,28 +245,30 @@ func (c *Checker) Snapshot() []State {
 func (c *Checker) Sockets(all bool) map[socket.Bind]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !all && !c.moved {
+	if !all && !c.rebind {
 		return nil
 	}
-	c.moved = false
-	places := map[socket.Bind]bool{}
+	c.rebind = false
+	binds := map[socket.Bind]bool{}
 	for _, p := range c.pairs {
-		places[socket.Bind{Addr: p.Local, Device: p.Device}] = true
-		places[socket.Bind{Addr: p.VXLAN.Local, Device: p.Device}] = true
-		places[socket.Bind{Addr: p.Local, Device: desired.NodeDevice}] = true
+		binds[socket.Bind{Addr: p.Local, Device: p.Device}] = true
+		binds[socket.Bind{Addr: p.VXLAN.Local, Device: p.Device}] = true
+		binds[socket.Bind{Addr: p.Local, Device: desired.NodeDevice}] = true
 	}
-	return places
+	return binds
 }
 
-// silence returns the time without a report after which a pair with traffic uses the VXLAN.
-func (c *Checker) silence() time.Duration {
+// reportTimeout is the time without a report after which a pair with traffic uses the VXLAN.
+func (c *Checker) reportTimeout() time.Duration {
 	return c.spec.Interval*time.Duration(max(c.spec.Misses, 1)) + c.spec.Interval/4
 }
 
-// lossTime returns the time after the first lost test packet at which all later ones count as lost, too.
-func (c *Checker) lossTime() time.Duration { return c.silence() - c.spec.Interval }
+// lossTimeout is the time after the first unreturned test packet after which all of them count as
+// lost.
+func (c *Checker) lossTimeout() time.Duration { return c.reportTimeout() - c.spec.Interval }
 
-// Tick implements transport.Protocol. It sends a test packet and a report for each pair that is due.
+// Tick implements transport.Protocol. It sends a test packet and a report for each pair that is
+// due.
 func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	c.mu.Lock()
 	var out []socket.Datagram
@@ -274,7 +280,7 @@ func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		}
 		changed = c.expire(p, now) || changed
 		if !p.next.After(now) {
-			out = append(out, c.test(p, now), c.report(p))
+			out = append(out, c.testPacket(p, now), c.report(p))
 			c.setNext(p, now)
 		}
 		c.schedule(p)
@@ -290,91 +296,94 @@ func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 // schedule sets the time at which Tick handles a pair.
 func (c *Checker) schedule(p *pair) {
 	due := p.next
-	for _, at := range []time.Time{c.lostAt(p), c.silentAt(p)} {
-		if !at.IsZero() && at.Before(due) {
-			due = at
+	for _, deadline := range []time.Time{c.lossDeadline(p), c.reportDeadline(p)} {
+		if !deadline.IsZero() && deadline.Before(due) {
+			due = deadline
 		}
 	}
 	c.queue.Schedule(p, due)
 }
 
-// setNext sets the time of the next test packet. While one has not returned, a pair is tested as often as
-// with traffic.
+// setNext sets the time of the next test packet. While a test packet is outstanding, the pair is
+// tested as often as with traffic.
 func (c *Checker) setNext(p *pair, now time.Time) {
 	interval := c.spec.Interval
 	switch {
 	case p.receives:
-		p.idle = p.lost.IsZero() && !c.hasTraffic(p)
-	case p.since.IsZero():
-		p.idle = now.Sub(p.returned) >= giveUpTime && !(p.peerHears && c.hasTraffic(p))
+		p.idle = p.outstandingSince.IsZero() && !c.hasTraffic(p)
+	case p.passesSince.IsZero():
+		p.idle = now.Sub(p.lastReturned) >= unreachableTime && !(p.sends && c.hasTraffic(p))
 	default:
 		p.idle = false
 	}
 	p.next = now.Add(interval - rand.N(interval/20+1))
 	if p.idle {
 		interval = max(interval, idleInterval)
-		p.next = now.Add(interval - rand.N(interval/4)) // pairs that began together spread
+		// Spread pairs that started together.
+		p.next = now.Add(interval - rand.N(interval/4))
 	}
 }
 
-// hasTraffic reports whether a pair has traffic. A node does not count its packets in VXLAN, so it
-// assumes traffic from a gateway that does not receive them directly.
+// hasTraffic reports whether a pair has traffic. A node does not count the packets that it sends
+// over VXLAN. It therefore assumes traffic on a pair that it does not send over directly.
 func (c *Checker) hasTraffic(p *pair) bool {
-	return c.traffic || p.traffic || !c.spec.Gateway && !p.peerHears
+	return c.traffic || p.traffic || !c.spec.Gateway && !p.sends
 }
 
-// lostAt returns when all test packets since the last returned one count as lost; zero if none is.
-func (c *Checker) lostAt(p *pair) time.Time {
-	if p.since.IsZero() || p.lost.IsZero() {
+// lossDeadline returns when all test packets since the last returned one count as lost. It is zero
+// if none is outstanding.
+func (c *Checker) lossDeadline(p *pair) time.Time {
+	if p.passesSince.IsZero() || p.outstandingSince.IsZero() {
 		return time.Time{}
 	}
-	return p.lost.Add(c.lossTime())
+	return p.outstandingSince.Add(c.lossTimeout())
 }
 
-// silentAt returns when the last report of the other end is too old; zero before a report. With traffic
-// of this node, the other end reports more often.
-func (c *Checker) silentAt(p *pair) time.Time {
+// reportDeadline returns when the last report of the other end becomes too old. It is zero before a
+// report. If this node has traffic, the other end reports more often.
+func (c *Checker) reportDeadline(p *pair) time.Time {
 	switch {
-	case p.reported.IsZero():
+	case p.lastReport.IsZero():
 		return time.Time{}
 	case !c.traffic:
-		return p.reported.Add(max(idleInterval, c.spec.Interval) + c.silence())
-	case p.reported.Before(c.trafficAt):
-		return c.trafficAt.Add(c.silence())
+		return p.lastReport.Add(max(idleInterval, c.spec.Interval) + c.reportTimeout())
+	case p.lastReport.Before(c.trafficSince):
+		return c.trafficSince.Add(c.reportTimeout())
 	}
-	return p.reported.Add(c.silence())
+	return p.lastReport.Add(c.reportTimeout())
 }
 
-// expire ends states whose packets are overdue. It reports whether Sends changed.
+// expire resets states whose test packets or reports are overdue. It reports whether Sends changed.
 func (c *Checker) expire(p *pair, now time.Time) bool {
-	if at := c.lostAt(p); !at.IsZero() && !at.After(now) {
+	if deadline := c.lossDeadline(p); !deadline.IsZero() && !deadline.After(now) {
 		if p.receives {
-			p.receives, p.failed, p.next, c.states = false, now, now, nil // report at once
-			p.holdTime = min(2*p.holdTime, longestHold)
+			p.receives, p.lastFailure, p.next, c.states = false, now, now, nil // report at once
+			p.holdTime = min(2*p.holdTime, maxHoldTime)
 		}
-		p.since, p.lost = time.Time{}, time.Time{}
+		p.passesSince, p.outstandingSince = time.Time{}, time.Time{}
 	}
-	if at := c.silentAt(p); !at.IsZero() && !at.After(now) {
-		p.reported, p.traffic = time.Time{}, false
-		if p.peerHears {
-			p.peerHears, c.states = false, nil
-			c.log(p, "no report of the other node")
+	if deadline := c.reportDeadline(p); !deadline.IsZero() && !deadline.After(now) {
+		p.lastReport, p.traffic = time.Time{}, false
+		if p.sends {
+			p.sends, c.states = false, nil
+			c.logPath(p, "no report of the other node")
 			return true
 		}
 	}
 	return false
 }
 
-// test returns a test packet: over the VXLAN to the other node, and from there directly to this node.
-func (c *Checker) test(p *pair, now time.Time) socket.Datagram {
-	if p.port == 0 || now.Sub(p.portAt) >= portTime {
-		p.port, p.portAt = firstPort+uint16(c.random()%(1<<16-firstPort)), now
+// testPacket returns a test packet. The other node receives it over the VXLAN and forwards it
+// directly to this node.
+func (c *Checker) testPacket(p *pair, now time.Time) socket.Datagram {
+	if p.port == 0 || now.Sub(p.portSince) >= portLifetime {
+		p.port, p.portSince = minSourcePort+uint16(c.random()%(1<<16-minSourcePort)), now
 	}
-	if p.returned.IsZero() {
-		p.returned = now
+	if p.lastReturned.IsZero() {
+		p.lastReturned = now
 	}
-	if p.lost.IsZero() {
-		p.lost = now
+	if p.outstandingSince.IsZero() {
+		p.outstandingSince = now
 	}
 	delete(c.byNonce, p.nonce)
 	p.nonce = max(c.random(), 1)
@@ -401,9 +410,9 @@ func parseMAC(text string) net.HardwareAddr {
 
 // report returns the report to the other end, over the VXLAN.
 func (c *Checker) report(p *pair) socket.Datagram {
-	r := wire.Direct{Report: true, Receives: p.receives && c.accepted[p.mac], Traffic: c.traffic}
+	r := wire.Direct{Report: true, Receives: p.receives && c.acceptedMACs[p.mac], Traffic: c.traffic}
 	copy(r.MAC[:], parseMAC(p.MAC))
-	m := wire.Message{From: c.self, To: p.id, Direct: &r}
+	m := wire.Message{From: c.self, To: p.remoteID, Direct: &r}
 	return socket.Datagram{
 		From: socket.Bind{Addr: p.Local, Device: desired.NodeDevice}, To: netip.AddrPortFrom(p.Remote, c.config.Port), Raw: m.Encode(),
 	}
@@ -431,25 +440,25 @@ func (c *Checker) Receive(now time.Time, in transport.Packet) []socket.Datagram 
 	return nil
 }
 
-// onReport handles a report of the other end. The rules of the VXLAN prove the sender's address. It
-// reports whether Sends or MAC changed.
+// onReport handles a report of the other end. The rules of the VXLAN verify the address of the
+// sender. It reports whether Sends or MAC changed.
 func (c *Checker) onReport(now time.Time, in transport.Packet) bool {
 	p := c.pairs[pairKey{in.At.Addr, in.From.Addr()}]
-	if p == nil || in.At.Device != desired.NodeDevice || in.From.Port() != c.config.Port || in.Message.From != p.id || in.To != c.self {
+	if p == nil || in.At.Device != desired.NodeDevice || in.From.Port() != c.config.Port || in.Message.From != p.remoteID || in.To != c.self {
 		return false
 	}
 	mac := net.HardwareAddr(in.Direct.MAC[:]).String()
-	changed := in.Direct.Receives != p.peerHears || mac != p.mac
+	changed := in.Direct.Receives != p.sends || mac != p.mac
 	if changed {
 		c.states = nil
 	}
-	if in.Direct.Receives != p.peerHears {
-		p.peerHears = in.Direct.Receives
-		c.log(p, "report of the other node")
+	if in.Direct.Receives != p.sends {
+		p.sends = in.Direct.Receives
+		c.logPath(p, "report of the other node")
 	}
-	began := in.Direct.Traffic && !p.traffic && c.spec.Gateway
-	p.mac, p.reported, p.traffic = mac, now, in.Direct.Traffic && c.spec.Gateway
-	if began {
+	trafficBegan := in.Direct.Traffic && !p.traffic && c.spec.Gateway
+	p.mac, p.lastReport, p.traffic = mac, now, in.Direct.Traffic && c.spec.Gateway
+	if trafficBegan {
 		c.expedite(p)
 	} else {
 		c.schedule(p)
@@ -457,16 +466,17 @@ func (c *Checker) onReport(now time.Time, in transport.Packet) bool {
 	return changed
 }
 
-// log logs that this node sends directly to a node, or no longer does.
-func (c *Checker) log(p *pair, reason string) {
+// logPath logs that this node sends directly to a node, or no longer does.
+func (c *Checker) logPath(p *pair, reason string) {
 	path := "vxlan"
-	if p.peerHears {
+	if p.sends {
 		path = "direct"
 	}
 	c.config.Log.Info("path to node changed", "node", p.Node, "addr", p.Remote, "device", p.Device, "path", path, "reason", reason)
 }
 
-// onReturn handles a returned test packet. It counts only unchanged, from the device of the pair.
+// onReturn handles a returned test packet. The packet counts only if it is unchanged and arrived at
+// the device of the pair.
 func (c *Checker) onReturn(now time.Time, in transport.Packet) {
 	p := c.byNonce[in.Direct.Nonce]
 	if p == nil || in.At != (socket.Bind{Addr: p.Local, Device: p.Device}) || in.From != netip.AddrPortFrom(p.Source, p.port) ||
@@ -474,17 +484,17 @@ func (c *Checker) onReturn(now time.Time, in transport.Packet) {
 		return
 	}
 	delete(c.byNonce, p.nonce)
-	p.returned, p.lost = now, time.Time{}
-	if now.Sub(p.failed) >= forgiveTime {
-		p.holdTime = firstHold
+	p.lastReturned, p.outstandingSince = now, time.Time{}
+	if now.Sub(p.lastFailure) >= holdResetTime {
+		p.holdTime = minHoldTime
 	}
 	switch {
-	case p.since.IsZero():
-		p.since = now
+	case p.passesSince.IsZero():
+		p.passesSince = now
 		if p.idle {
 			c.expedite(p)
 		}
-	case !p.receives && now.Sub(p.since) >= p.holdTime:
+	case !p.receives && now.Sub(p.passesSince) >= p.holdTime:
 		p.receives, c.states = true, nil
 		c.expedite(p)
 	case p.receives && !c.hasTraffic(p):

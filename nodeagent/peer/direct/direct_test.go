@@ -32,12 +32,13 @@ type end struct {
 	sent    int // packets
 }
 
-// world is a worker and a gateway, and the network between them. Its clock is simulated.
-type world struct {
+// simulation is a worker and a gateway, and the network between them. Its clock is simulated.
+type simulation struct {
 	t               *testing.T
 	now             time.Time
 	worker, gateway *end
-	// drops reports whether the network drops a test packet that a node forwards, and may alter it.
+	// drops reports whether the network drops a test packet that a node forwards, and may alter
+	// it.
 	drops func(from *end, in *transport.Packet) bool
 	// cut drops all packets in VXLAN.
 	cut bool
@@ -45,19 +46,19 @@ type world struct {
 
 func mac(last byte) string { return net.HardwareAddr{2, 0, 0, 0, 0, last}.String() }
 
-// newWorld returns a pair with traffic.
-func newWorld(t *testing.T) *world {
-	w := newIdleWorld(t)
+// newSimulation returns a pair with traffic.
+func newSimulation(t *testing.T) *simulation {
+	w := newIdleSimulation(t)
 	w.worker.SetTraffic(true, w.now)
 	return w
 }
 
-func newIdleWorld(t *testing.T) *world {
-	w := &world{t: t, now: time.Unix(1e9, 0), drops: func(*end, *transport.Packet) bool { return false }}
+func newIdleSimulation(t *testing.T) *simulation {
+	w := &simulation{t: t, now: time.Unix(1e9, 0), drops: func(*end, *transport.Packet) bool { return false }}
 	w.worker = w.end("w1", "172.18.0.3", "242.2.255.254")
 	w.gateway = w.end("gw", "172.18.0.2", "10.7.1.254")
 	for i, e := range []*end{w.worker, w.gateway} {
-		other := w.other(e)
+		other := w.peer(e)
 		e.Set(Spec{Node: e.node, Gateway: e == w.gateway, Interval: interval, Misses: misses, Pairs: []Pair{{
 			Node: other.node, Local: e.addr, Remote: other.addr, Device: "eth0", MAC: mac(byte(i + 1)), Source: e.source,
 			VXLAN: VXLAN{Local: e.addr, Remote: other.addr, LocalMAC: mac(11), RemoteMAC: mac(12)},
@@ -67,80 +68,80 @@ func newIdleWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) end(node, addr, source string) *end {
+func (s *simulation) end(node, addr, source string) *end {
 	e := &end{node: node, addr: netip.MustParseAddr(addr), source: netip.MustParseAddr(source)}
 	e.Checker = New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() { e.changes++ }})
 	return e
 }
 
-func (w *world) other(e *end) *end {
-	if e == w.worker {
-		return w.gateway
+func (s *simulation) peer(e *end) *end {
+	if e == s.worker {
+		return s.gateway
 	}
-	return w.worker
+	return s.worker
 }
 
-// pass simulates a time in steps of 10 ms.
-func (w *world) pass(d time.Duration) {
-	for until := w.now.Add(d); w.now.Before(until); w.now = w.now.Add(10 * time.Millisecond) {
-		for _, e := range []*end{w.worker, w.gateway} {
-			out, _ := e.Tick(w.now)
+// run simulates a time in steps of 10 ms.
+func (s *simulation) run(d time.Duration) {
+	for until := s.now.Add(d); s.now.Before(until); s.now = s.now.Add(10 * time.Millisecond) {
+		for _, e := range []*end{s.worker, s.gateway} {
+			out, _ := e.Tick(s.now)
 			e.sent += len(out)
 			for _, d := range out {
-				w.deliver(e, d)
+				s.deliver(e, d)
 			}
 		}
 	}
 }
 
-func (w *world) deliver(from *end, d socket.Datagram) {
-	if w.cut {
+func (s *simulation) deliver(from *end, d socket.Datagram) {
+	if s.cut {
 		return
 	}
-	to := w.other(from)
+	to := s.peer(from)
 	if d.To.Port() == port { // a report
 		m, err := wire.Decode(d.Raw)
 		if err != nil {
-			w.t.Fatal(err)
+			s.t.Fatal(err)
 		}
-		to.Receive(w.now, transport.Packet{
+		to.Receive(s.now, transport.Packet{
 			At: socket.Bind{Addr: to.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(from.addr, port), Message: m,
 		})
 		return
 	}
 	if want := netip.AddrPortFrom(to.addr, desired.VXLANPort); d.To != want || d.From != (socket.Bind{Addr: from.addr, Device: "eth0"}) {
-		w.t.Fatalf("test packet from %v to %s, want to %s", d.From, d.To, want)
+		s.t.Fatalf("test packet from %v to %s, want to %s", d.From, d.To, want)
 	}
 	// The other node forwards the inner packet.
 	const inner = 8 + 14
 	source, sourcePort := netip.AddrFrom4([4]byte(d.Raw[inner+12:])), uint16(d.Raw[inner+20])<<8|uint16(d.Raw[inner+21])
 	m, err := wire.Decode(d.Raw[inner+20+8:])
 	if err != nil {
-		w.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	in := transport.Packet{At: socket.Bind{Addr: from.addr, Device: "eth0"}, From: netip.AddrPortFrom(source, sourcePort), Message: m}
-	if !w.drops(to, &in) {
-		from.Receive(w.now, in)
+	if !s.drops(to, &in) {
+		from.Receive(s.now, in)
 	}
 }
 
-func (w *world) want(worker, gateway bool) {
-	w.t.Helper()
-	if have := w.worker.Snapshot()[0].Sends; have != worker {
-		w.t.Errorf("worker sends directly: %t", have)
+func (s *simulation) expectSends(worker, gateway bool) {
+	s.t.Helper()
+	if have := s.worker.Snapshot()[0].Sends; have != worker {
+		s.t.Errorf("worker sends directly: %t", have)
 	}
-	if have := w.gateway.Snapshot()[0].Sends; have != gateway {
-		w.t.Errorf("gateway sends directly: %t", have)
+	if have := s.gateway.Snapshot()[0].Sends; have != gateway {
+		s.t.Errorf("gateway sends directly: %t", have)
 	}
 }
 
 func TestPairBecomesDirectAfterHold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(firstHold - 200*time.Millisecond)
-	w.want(false, false)
-	w.pass(time.Second)
-	w.want(true, true)
+	w := newSimulation(t)
+	w.run(minHoldTime - 200*time.Millisecond)
+	w.expectSends(false, false)
+	w.run(time.Second)
+	w.expectSends(true, true)
 	if s := w.gateway.Snapshot()[0]; s.MAC != mac(1) || !s.Receives || s.Node != "w1" || s.Device != "eth0" {
 		t.Errorf("state of the gateway is %+v", s)
 	}
@@ -148,18 +149,18 @@ func TestPairBecomesDirectAfterHold(t *testing.T) {
 
 func TestOneDirectionFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(5 * time.Second)
+	w := newSimulation(t)
+	w.run(5 * time.Second)
 	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.gateway } // to the worker
-	w.pass(misses*interval + 200*time.Millisecond)
-	w.want(true, false)
+	w.run(misses*interval + 200*time.Millisecond)
+	w.expectSends(true, false)
 	changes := w.gateway.changes
 	// It returns after a longer time than at first.
 	w.drops = func(*end, *transport.Packet) bool { return false }
-	w.pass(firstHold + time.Second)
-	w.want(true, false)
-	w.pass(firstHold)
-	w.want(true, true)
+	w.run(minHoldTime + time.Second)
+	w.expectSends(true, false)
+	w.run(minHoldTime)
+	w.expectSends(true, true)
 	if w.gateway.changes != changes+1 {
 		t.Errorf("%d changes", w.gateway.changes-changes)
 	}
@@ -168,12 +169,12 @@ func TestOneDirectionFails(t *testing.T) {
 // TestHoldGrows: a pair that fails again and again stays on VXLAN longer each time.
 func TestHoldGrows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newSimulation(t)
 	var last time.Duration
 	for range 5 {
 		start := w.now
 		for !w.worker.Snapshot()[0].Sends {
-			w.pass(interval)
+			w.run(interval)
 		}
 		took := w.now.Sub(start)
 		if took <= last {
@@ -181,8 +182,8 @@ func TestHoldGrows(t *testing.T) {
 		}
 		last = took
 		w.drops = func(from *end, _ *transport.Packet) bool { return from == w.worker }
-		w.pass(2 * time.Second)
-		w.want(false, true)
+		w.run(2 * time.Second)
+		w.expectSends(false, true)
 		w.drops = func(*end, *transport.Packet) bool { return false }
 	}
 }
@@ -199,20 +200,21 @@ func TestChangedPackets(t *testing.T) {
 		"other nonce":      func(in *transport.Packet) { m := *in.Message; m.Direct = &wire.Direct{Nonce: 7}; in.Message = &m },
 		"other sender":     func(in *transport.Packet) { m := *in.Message; m.From++; in.Message = &m },
 	} {
-		w := newWorld(t)
+		w := newSimulation(t)
 		w.drops = func(_ *end, in *transport.Packet) bool { alter(in); return false }
-		w.pass(10 * time.Second)
+		w.run(10 * time.Second)
 		if w.worker.Snapshot()[0].Sends || w.gateway.Snapshot()[0].Sends {
 			t.Errorf("%s: the pair is direct", name)
 		}
 	}
 }
 
-// TestReplayedTest: a test packet counts once, so a host that records one cannot keep a pair direct.
+// TestReplayedTest: a test packet counts once, so a host that records one cannot keep a pair
+// direct.
 func TestReplayedTest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(5 * time.Second)
+	w := newSimulation(t)
+	w.run(5 * time.Second)
 	var recorded []transport.Packet
 	w.drops = func(from *end, in *transport.Packet) bool {
 		if from == w.worker {
@@ -220,22 +222,22 @@ func TestReplayedTest(t *testing.T) {
 		}
 		return from == w.worker
 	}
-	w.pass(interval + 50*time.Millisecond)
+	w.run(interval + 50*time.Millisecond)
 	for range 20 {
 		for _, in := range recorded[:1] {
 			w.gateway.Receive(w.now, in)
 		}
-		w.pass(interval)
+		w.run(interval)
 	}
-	w.want(false, true)
+	w.expectSends(false, true)
 }
 
 // TestForeignReports: only the other node's agent reports, over VXLAN from its own address.
 func TestForeignReports(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newSimulation(t)
 	w.drops = func(*end, *transport.Packet) bool { return true }
-	w.pass(time.Second)
+	w.run(time.Second)
 	report := wire.Message{From: wire.HashID("node/gw"), To: wire.HashID("node/w1"), Direct: &wire.Direct{Report: true, Receives: true, MAC: [6]byte{2, 9}}}
 	right := transport.Packet{
 		At: socket.Bind{Addr: w.worker.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(w.gateway.addr, port), Message: &report,
@@ -255,122 +257,122 @@ func TestForeignReports(t *testing.T) {
 		}
 	}
 	w.worker.Receive(w.now, right)
-	w.want(true, false)
+	w.expectSends(true, false)
 }
 
 // TestReportsStop: without reports of the other node this node uses VXLAN.
 func TestReportsStop(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(5 * time.Second)
+	w := newSimulation(t)
+	w.run(5 * time.Second)
 	w.cut = true
-	w.pass(misses*interval + 100*time.Millisecond)
-	w.want(false, true)
-	w.pass(idleInterval)
-	w.want(false, false)
+	w.run(misses*interval + 100*time.Millisecond)
+	w.expectSends(false, true)
+	w.run(idleInterval)
+	w.expectSends(false, false)
 }
 
 // TestNotAccepted: a node sends directly only after the rules of the gateway accept its packets.
 func TestNotAccepted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newSimulation(t)
 	w.gateway.SetAccepted(map[string]bool{})
-	w.pass(5 * time.Second)
-	w.want(false, true)
+	w.run(5 * time.Second)
+	w.expectSends(false, true)
 	w.gateway.SetAccepted(map[string]bool{mac(1): true})
-	w.pass(interval)
-	w.want(true, true)
+	w.run(interval)
+	w.expectSends(true, true)
 }
 
 // TestSetKeepsState: an unchanged pair keeps its state, and a removed one sends nothing.
 func TestSetKeepsState(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(5 * time.Second)
+	w := newSimulation(t)
+	w.run(5 * time.Second)
 	spec := w.worker.spec
 	spec.Misses++
 	w.worker.Set(spec)
-	w.want(true, true)
+	w.expectSends(true, true)
 	w.worker.Set(Spec{Node: "w1", Interval: interval, Misses: misses})
 	if out, _ := w.worker.Tick(w.now); len(out) != 0 || len(w.worker.Snapshot()) != 0 || len(w.worker.Sockets(true)) != 0 {
 		t.Errorf("without pairs: %d packets", len(out))
 	}
-	w.pass(idleInterval + 2*time.Second)
+	w.run(idleInterval + 2*time.Second)
 	if w.gateway.Snapshot()[0].Sends {
 		t.Error("the gateway still sends directly")
 	}
 }
 
 // packets returns how many packets both ends send in a time.
-func (w *world) packets(d time.Duration) int {
-	before := w.worker.sent + w.gateway.sent
-	w.pass(d)
-	return w.worker.sent + w.gateway.sent - before
+func (s *simulation) packets(d time.Duration) int {
+	before := s.worker.sent + s.gateway.sent
+	s.run(d)
+	return s.worker.sent + s.gateway.sent - before
 }
 
-// TestIdlePair: a pair without traffic sends fewer packets. If the network drops them, it uses VXLAN
-// within idleInterval and the time of the lost packets.
+// TestIdlePair: a pair without traffic sends fewer packets. If the network drops them, it uses
+// VXLAN within idleInterval and the time of the lost packets.
 func TestIdlePair(t *testing.T) {
 	t.Parallel()
-	w := newIdleWorld(t)
-	w.pass(10 * time.Second)
-	w.want(true, true)
+	w := newIdleSimulation(t)
+	w.run(10 * time.Second)
+	w.expectSends(true, true)
 	if n := w.packets(time.Minute); n > 2*2*20 {
 		t.Errorf("%d packets in a minute", n)
 	}
-	w.want(true, true)
+	w.expectSends(true, true)
 	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.worker }
-	w.pass(idleInterval + misses*interval)
-	w.want(false, true)
+	w.run(idleInterval + misses*interval)
+	w.expectSends(false, true)
 	// A pair over which nothing passes is not tested often, even with traffic.
 	w.worker.SetTraffic(true, w.now)
 	w.drops = func(*end, *transport.Packet) bool { return true }
-	w.pass(2 * giveUpTime)
-	w.want(false, false)
+	w.run(2 * unreachableTime)
+	w.expectSends(false, false)
 	if n := w.packets(time.Minute); n > 2*2*20 {
 		t.Errorf("%d packets in a minute, without a returned one", n)
 	}
 	// It becomes direct after the usual time.
 	w.drops = func(*end, *transport.Packet) bool { return false }
-	w.pass(idleInterval + 2*firstHold + time.Second)
-	w.want(true, true)
+	w.run(idleInterval + 2*minHoldTime + time.Second)
+	w.expectSends(true, true)
 }
 
 // TestTrafficBegins: both directions of a pair are tested at once when traffic begins.
 func TestTrafficBegins(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []string{"worker", "gateway"} {
-		w := newIdleWorld(t)
-		w.pass(10 * time.Second)
+		w := newIdleSimulation(t)
+		w.run(10 * time.Second)
 		// Directly after a test packet.
 		for sent := w.gateway.sent; sent == w.gateway.sent; {
-			w.pass(10 * time.Millisecond)
+			w.run(10 * time.Millisecond)
 		}
 		for sent := w.worker.sent; sent == w.worker.sent; {
-			w.pass(10 * time.Millisecond)
+			w.run(10 * time.Millisecond)
 		}
 		w.drops = func(from *end, _ *transport.Packet) bool { return from.node == "w1" == (direction == "worker") }
 		w.worker.SetTraffic(true, w.now)
-		w.pass(misses * interval)
-		w.want(direction != "worker", direction != "gateway")
+		w.run(misses * interval)
+		w.expectSends(direction != "worker", direction != "gateway")
 	}
 }
 
-// TestTrafficEnds: after traffic both ends return to the longer interval, and the pair stays direct even if
-// the report about it is lost.
+// TestTrafficEnds: after traffic both ends return to the longer interval, and the pair stays direct
+// even if the report about it is lost.
 func TestTrafficEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(10 * time.Second)
+	w := newSimulation(t)
+	w.run(10 * time.Second)
 	if n := w.packets(10 * time.Second); n < 2*2*95 {
 		t.Errorf("%d packets with traffic", n)
 	}
 	w.worker.SetTraffic(false, w.now)
 	w.cut = true
-	w.pass(10 * time.Millisecond)
+	w.run(10 * time.Millisecond)
 	w.cut = false
-	w.pass(2 * idleInterval)
-	w.want(true, true)
+	w.run(2 * idleInterval)
+	w.expectSends(true, true)
 	changes := w.worker.changes + w.gateway.changes
 	if n := w.packets(time.Minute); n > 2*2*20 {
 		t.Errorf("%d packets in a minute after the traffic", n)
@@ -383,11 +385,11 @@ func TestTrafficEnds(t *testing.T) {
 // TestOtherEndSilent: with traffic, a node that gets no report from an agent uses VXLAN soon.
 func TestOtherEndSilent(t *testing.T) {
 	t.Parallel()
-	w := newIdleWorld(t)
-	w.pass(10 * time.Second)
+	w := newIdleSimulation(t)
+	w.run(10 * time.Second)
 	w.gateway.Set(Spec{Node: "gw", Gateway: true, Interval: interval, Misses: misses})
 	w.worker.SetTraffic(true, w.now)
-	w.pass(misses*interval + 50*time.Millisecond)
+	w.run(misses*interval + 50*time.Millisecond)
 	if w.worker.Snapshot()[0].Sends {
 		t.Error("the worker sends directly to a silent gateway")
 	}
@@ -396,18 +398,18 @@ func TestOtherEndSilent(t *testing.T) {
 // TestSnapshotIsShared: the states are built again only after a change.
 func TestSnapshotIsShared(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.pass(5 * time.Second)
+	w := newSimulation(t)
+	w.run(5 * time.Second)
 	if first := w.worker.Snapshot(); &first[0] != &w.worker.Snapshot()[0] {
 		t.Error("two snapshots without a change")
 	}
 	before := w.worker.Snapshot()
-	w.pass(time.Second)
+	w.run(time.Second)
 	if &before[0] != &w.worker.Snapshot()[0] {
 		t.Error("another snapshot after packets that changed nothing")
 	}
 	w.drops = func(*end, *transport.Packet) bool { return true }
-	w.pass(time.Second)
+	w.run(time.Second)
 	if !before[0].Sends || w.worker.Snapshot()[0].Sends {
 		t.Error("a change altered the old snapshot, or no new one")
 	}
@@ -426,14 +428,15 @@ func manyPairs(count int) (*Checker, time.Time) {
 	}
 	c.Set(spec)
 	for _, p := range c.pairs {
-		p.receives, p.since = true, now
+		p.receives, p.passesSince = true, now
 		p.next = now.Add(time.Duration(c.random() % uint64(idleInterval)))
 		c.schedule(p)
 	}
 	return c, now
 }
 
-// BenchmarkTick measures one Tick in which a single pair is due: the time must not grow with the pairs.
+// BenchmarkTick measures one Tick in which a single pair is due: the time must not grow with the
+// pairs.
 func BenchmarkTick(b *testing.B) {
 	for _, count := range []int{5, 50, 500} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
@@ -453,8 +456,8 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// TestManyIdlePairs: a gateway of 500 idle nodes sends two packets per node and idleInterval. Each Tick
-// handles only pairs that are due: there are not more ticks than packets and returned packets.
+// TestManyIdlePairs: a gateway of 500 idle nodes sends two packets per node and idleInterval. Each
+// Tick handles only pairs that are due: there are not more ticks than packets and returned packets.
 func TestManyIdlePairs(t *testing.T) {
 	t.Parallel()
 	const count = 500
