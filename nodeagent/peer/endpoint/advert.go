@@ -11,39 +11,39 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxObserved limits the observed addresses of one gateway that count.
+// maxObserved limits the observed addresses of one gateway.
 const maxObserved = 2
 
 // ObservedAddrs are the addresses from which packets of remote gateways arrive, by
 // cluster/gateway. The port is the base port.
 type ObservedAddrs map[string]netip.AddrPort
 
-// BuildAdvert returns the discovered endpoints of the cluster's own gateways, and the
-// observed addresses of remote gateways with fabric.SourceObserved. It returns nil if there
-// are neither. resolved has the addresses of names (model.HostState), and live has the state
-// of each remote cluster.
-func BuildAdvert(f *fabric.Fabric, own string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState, observed ObservedAddrs) *model.EndpointAdvert {
-	c := f.Cluster(own)
+// BuildAdvert returns the discovered endpoints of the local cluster's gateways, and the observed
+// addresses of remote gateways with fabric.SourceObserved. It returns nil if there are none.
+// resolved has the addresses of names, as in model.HostState. live has the state of each remote
+// cluster.
+func BuildAdvert(f *fabric.Fabric, cluster string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState, observed ObservedAddrs) *model.EndpointAdvert {
+	c := f.Cluster(cluster)
 	if c == nil {
 		return nil
 	}
 	out := model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{}, Observed: map[string]netip.AddrPort{}}
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
-		var all []model.DiscoveredEndpoint
+		var endpoints []model.DiscoveredEndpoint
 		for _, source := range g.Endpoints {
-			for _, a := range discover(c, g, source, facts, resolved, live) {
-				all = append(all, model.DiscoveredEndpoint{Source: source, Addr: a.Addr(), Port: int(a.Port())})
+			for _, a := range discoverAddrs(c, g, source, facts, resolved, live) {
+				endpoints = append(endpoints, model.DiscoveredEndpoint{Source: source, Addr: a.Addr(), Port: int(a.Port())})
 			}
 		}
-		if len(all) > 0 {
-			out.Discovered[g.Name] = all[:min(len(all), maxDiscovered)]
+		if len(endpoints) > 0 {
+			out.Discovered[g.Name] = endpoints[:min(len(endpoints), maxDiscovered)]
 		}
 	}
 	for name, addr := range observed {
-		cluster, gateway, _ := strings.Cut(name, "/")
-		remote := f.Cluster(cluster)
-		if remote == nil || cluster == own {
+		remoteCluster, gateway, _ := strings.Cut(name, "/")
+		remote := f.Cluster(remoteCluster)
+		if remote == nil || remoteCluster == cluster {
 			continue
 		}
 		if g := remote.Gateway(gateway); g != nil && slices.Contains(g.Endpoints, fabric.SourceObserved) {
@@ -61,11 +61,11 @@ func BuildAdvert(f *fabric.Fabric, own string, facts model.Facts, resolved map[s
 	return &out
 }
 
-// discover returns the addresses of an own gateway from one source; none if the entry of endpoints
-// is no source. Port 0 means the gateway's own port.
-func discover(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState) []netip.AddrPort {
+// discoverAddrs returns the addresses of a local gateway from one source. It returns none if source
+// is not the name of a source. Port 0 means the port of the gateway.
+func discoverAddrs(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.Facts, resolved map[string][]netip.Addr, live map[string]model.ClusterState) []netip.AddrPort {
 	if source == fabric.SourceObserved {
-		return byObservers(c.Name+"/"+g.Name, live)
+		return observedByRemotes(c.Name+"/"+g.Name, live)
 	}
 	service := facts.GatewayService(g)
 	if source == fabric.SourceLoadBalancer && service != nil {
@@ -73,7 +73,7 @@ func discover(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 	}
 	i := slices.IndexFunc(facts.Nodes, func(n model.Node) bool { return n.Name == g.Node })
 	if i < 0 {
-		return nil // no node holds the gateway now
+		return nil // no node is the holder of the gateway
 	}
 	switch source {
 	case fabric.SourceExternalIP:
@@ -84,8 +84,8 @@ func discover(c *fabric.Cluster, g *fabric.Gateway, source string, facts model.F
 		if service == nil {
 			return nil
 		}
-		// Every node forwards a NodePort. The gateway's own node comes first, because it needs no
-		// other node.
+		// Every node forwards a NodePort. The node of the gateway comes first, because it
+		// depends on no other node.
 		var out []netip.Addr
 		for _, n := range slices.Concat(facts.Nodes[i:i+1], facts.Nodes[:i], facts.Nodes[i+1:]) {
 			if len(n.External) > 0 {
@@ -107,13 +107,13 @@ func withoutPort(addrs []netip.Addr) []netip.AddrPort {
 	return out
 }
 
-// byObservers returns the addresses from which remote clusters receive packets of a gateway, the
-// most observed first.
-func byObservers(name string, live map[string]model.ClusterState) []netip.AddrPort {
+// observedByRemotes returns the addresses from which remote clusters receive packets of a gateway.
+// The address that most clusters observe comes first.
+func observedByRemotes(name string, live map[string]model.ClusterState) []netip.AddrPort {
 	count := map[netip.AddrPort]int{}
-	for _, l := range live {
-		if l.Endpoints != nil && l.Endpoints.Observed[name].IsValid() {
-			count[l.Endpoints.Observed[name]]++
+	for _, state := range live {
+		if state.Endpoints != nil && state.Endpoints.Observed[name].IsValid() {
+			count[state.Endpoints.Observed[name]]++
 		}
 	}
 	out := slices.SortedFunc(maps.Keys(count), func(a, b netip.AddrPort) int {

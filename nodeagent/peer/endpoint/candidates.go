@@ -1,12 +1,12 @@
 // Package endpoint selects the address of each remote gateway.
 //
-// A gateway's own cluster builds an advert of its discovered endpoints (BuildAdvert). Other
-// clusters accept adverts within bounds (Registry) and put them behind the configured
-// endpoints (Candidates). The Selector then picks one candidate for each gateway: it
-// probes all of them while the link is down, and better ones while it is up.
+// The cluster of a gateway advertises its discovered endpoints (BuildAdvert). Other clusters accept
+// adverts within bounds (Registry) and append the endpoints to the configured ones (Candidates).
+// The Selector selects one candidate for each gateway. While the link is down, it probes all
+// candidates. While the link is up, it probes the candidates that precede the one in use.
 //
-// The package is pure: the time and all observations are arguments, and the caller sends
-// probes and changes tunnels.
+// The package is pure: the time and all observations are arguments. The caller sends probes and
+// changes tunnels.
 package endpoint
 
 import (
@@ -19,17 +19,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Candidates returns the addresses of a gateway in order of preference: configured addresses and
-// names in the order of the topology, then discovered endpoints. resolved has the addresses of
-// names, as in model.HostState. port is the gateway's port for endpoints without a port. Candidates
-// omits addresses that usable rejects, and discovered endpoints that are also configured.
+// Candidates returns the addresses of a gateway in order of preference. Configured addresses and
+// names, in the order of the topology, precede discovered endpoints. resolved has the addresses of
+// names, as in model.HostState. Endpoints without a port get port. Candidates omits addresses that
+// usable rejects, and discovered endpoints that are also configured.
 //
 // VXLAN does not authenticate the peer, so only configured endpoints count there.
 func Candidates(g *fabric.Gateway, driver string, port int, resolved map[string][]netip.Addr, discovered []model.DiscoveredEndpoint, usable func(netip.Addr) bool) []model.Candidate {
 	var out []model.Candidate
-	add := func(text string, a netip.Addr, own int) {
+	add := func(text string, a netip.Addr, endpointPort int) {
 		if usable(a) {
-			out = append(out, model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(own, port)))})
+			out = append(out, model.Candidate{Text: text, Addr: netip.AddrPortFrom(a, uint16(cmp.Or(endpointPort, port)))})
 		}
 	}
 	for _, text := range g.Endpoints {
@@ -48,21 +48,22 @@ func Candidates(g *fabric.Gateway, driver string, port int, resolved map[string]
 		return out
 	}
 	for _, d := range discovered {
-		at := netip.AddrPortFrom(d.Addr, uint16(cmp.Or(d.Port, port)))
-		if slices.ContainsFunc(out, func(c model.Candidate) bool { return c.Addr == at }) {
+		addr := netip.AddrPortFrom(d.Addr, uint16(cmp.Or(d.Port, port)))
+		configured := func(c model.Candidate) bool { return c.Addr == addr }
+		if slices.ContainsFunc(out, configured) {
 			continue
 		}
-		text := at.String()
-		if int(at.Port()) == port {
-			text = at.Addr().String()
+		text := addr.String()
+		if int(addr.Port()) == port {
+			text = addr.Addr().String()
 		}
 		add(text+" (found: "+d.Source+")", d.Addr, d.Port)
 	}
 	return out
 }
 
-// MayChange reports whether the addresses of a gateway may change without a commit: it has
-// a name or a source among its endpoints.
+// MayChange reports whether the addresses of a gateway may change without a commit, because its
+// endpoints include a name or a source.
 func MayChange(g *fabric.Gateway) bool {
 	return slices.ContainsFunc(g.Endpoints, func(text string) bool {
 		e, err := fabric.ParseEndpoint(text)
@@ -70,14 +71,14 @@ func MayChange(g *fabric.Gateway) bool {
 	})
 }
 
-// Names returns the host names to resolve, sorted and in lower case: those among the
-// endpoints of remote gateways, and the load balancers of own gateways.
-func Names(f *fabric.Fabric, own string, facts model.Facts) []string {
+// Names returns the host names to resolve, sorted and in lower case. These are the names in
+// endpoints of remote gateways and the names of load balancers of local gateways.
+func Names(f *fabric.Fabric, cluster string, facts model.Facts) []string {
 	var out []string
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		for j := range c.Gateways {
-			if c.Name == own {
+			if c.Name == cluster {
 				out = append(out, loadBalancerNames(&c.Gateways[j], facts)...)
 				continue
 			}

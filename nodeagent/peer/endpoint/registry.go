@@ -13,27 +13,27 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Bounds on what one cluster can make others probe.
+// Bounds on the addresses of one cluster that other clusters probe.
 const (
-	// maxDiscovered limits the endpoints of one gateway that count.
+	// maxDiscovered limits the accepted endpoints of one gateway.
 	maxDiscovered = 4
-	// changeBurst limits the changes of one gateway's endpoints that count at once. One more
-	// counts after each changeInterval. Every change makes others probe new addresses.
+	// changeBurst limits the changes of one gateway's endpoints in one burst. One more change
+	// is accepted after each changeInterval. Every change makes other clusters probe new
+	// addresses.
 	changeBurst    = 4
 	changeInterval = 30 * time.Second
-	// Ports below minPort belong to services that reply to anyone.
+	// Ports below minPort belong to well-known services.
 	minPort = 1024
 	maxPort = 65535 - fabric.VXLANOffset
 )
 
-// Registry has the discovered endpoints of remote gateways, as their clusters announce
-// them. The feed authenticates the cluster by its gateways' keys. An announcement counts
-// for gateways of that cluster only, for the sources that the topology grants them, and
-// within bounds. An accepted announcement stays until the next one is accepted. A
-// Registry is immutable.
+// Registry has the discovered endpoints of remote gateways, as their clusters announce them. The
+// feed authenticates the cluster by the keys of its gateways. A cluster can announce endpoints only
+// for its gateways, only from the sources that the topology allows, and only within bounds. An
+// accepted announcement stays until the next one is accepted. A Registry is immutable.
 type Registry struct {
 	Gateways map[string]Entry `json:"gateways,omitempty"` // by cluster/gateway
-	// Refused has the reasons why endpoints in current announcements are refused, by cluster.
+	// Refused has the reasons for refused endpoints of current announcements, by cluster.
 	Refused map[string][]string `json:"refused,omitempty"`
 }
 
@@ -50,8 +50,8 @@ const unknownGateway = "a gateway that is not in the topology"
 // Restore returns a registry with the endpoints that Saved returned in the previous agent.
 func Restore(saved map[string][]model.DiscoveredEndpoint) Registry {
 	r := Registry{Gateways: make(map[string]Entry, len(saved))}
-	for name, all := range saved {
-		r.Gateways[name] = Entry{Endpoints: all}
+	for name, endpoints := range saved {
+		r.Gateways[name] = Entry{Endpoints: endpoints}
 	}
 	return r
 }
@@ -72,14 +72,14 @@ func (r Registry) Endpoints() map[string][]model.DiscoveredEndpoint {
 }
 
 // Update returns the registry with the current announcements. live has the state of each remote
-// cluster, nodes has the nodes of the own cluster. requeue is the time after which a change that
-// came too soon counts; otherwise 0.
-func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live map[string]model.ClusterState, now time.Time) (next Registry, requeue time.Duration) {
+// cluster, and nodes has the nodes of the local cluster. requeue is the time after which a delayed
+// change is accepted; 0 = no change is delayed.
+func (r Registry) Update(f *fabric.Fabric, cluster string, nodes []model.Node, live map[string]model.ClusterState, now time.Time) (next Registry, requeue time.Duration) {
 	next = Registry{Gateways: map[string]Entry{}, Refused: map[string][]string{}}
-	policy := sync.OnceValue(func() addressPolicy { return newAddressPolicy(f, own, nodes) }) // most fabrics have no sources
+	policy := sync.OnceValue(func() addressPolicy { return newAddressPolicy(f, cluster, nodes) }) // most fabrics have no sources
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
-		if c.Name == own {
+		if c.Name == cluster {
 			continue
 		}
 		var announced map[string][]model.DiscoveredEndpoint
@@ -102,7 +102,7 @@ func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live 
 			}
 			accepted, reasons := policy().filter(g, announced[g.Name])
 			refused = append(refused, reasons...)
-			entry, wait := r.Gateways[c.Name+"/"+g.Name].change(accepted, now)
+			entry, wait := r.Gateways[c.Name+"/"+g.Name].withEndpoints(accepted, now)
 			if wait > 0 && (requeue == 0 || wait < requeue) {
 				requeue = wait
 			}
@@ -120,15 +120,17 @@ func (r Registry) Update(f *fabric.Fabric, own string, nodes []model.Node, live 
 	return next, requeue
 }
 
-// change returns the entry with other endpoints. If they changed too often it returns the previous
-// entry and the wait of the change.
-func (e Entry) change(accepted []model.DiscoveredEndpoint, now time.Time) (Entry, time.Duration) {
+// withEndpoints returns the entry with new endpoints. If the endpoints changed too often, it
+// returns the previous entry and the time after which the change is accepted.
+func (e Entry) withEndpoints(
+	accepted []model.DiscoveredEndpoint, now time.Time,
+) (Entry, time.Duration) {
 	if len(accepted) == 0 || slices.Equal(accepted, e.Endpoints) {
 		return e, 0
 	}
-	if passed := now.Sub(e.At); e.RecentChanges > 0 && passed >= changeInterval {
-		steps := int(passed / changeInterval)
-		e.RecentChanges, e.At = max(e.RecentChanges-steps, 0), e.At.Add(time.Duration(steps)*changeInterval)
+	if elapsed := now.Sub(e.At); e.RecentChanges > 0 && elapsed >= changeInterval {
+		expired := int(elapsed / changeInterval)
+		e.RecentChanges, e.At = max(e.RecentChanges-expired, 0), e.At.Add(time.Duration(expired)*changeInterval)
 	}
 	if e.RecentChanges >= changeBurst {
 		return e, max(e.At.Add(changeInterval).Sub(now), time.Second)
@@ -140,45 +142,45 @@ func (e Entry) change(accepted []model.DiscoveredEndpoint, now time.Time) (Entry
 	return e, 0
 }
 
-// addressPolicy decides which addresses a gateway of another cluster can have.
+// addressPolicy checks the announced addresses of gateways of other clusters.
 type addressPolicy struct {
-	nodes    []netip.Addr // of the own cluster
+	nodes    []netip.Addr // of the local cluster
 	reserved []reservedPrefix
 }
 
-// reservedPrefix has addresses that a route of Hawser leads into a tunnel, or to pods of this
-// cluster.
+// reservedPrefix has addresses that Hawser routes into a tunnel, or addresses of pods and Services
+// of this cluster.
 type reservedPrefix struct {
 	prefix netip.Prefix
 	owner  string
 }
 
-func newAddressPolicy(f *fabric.Fabric, own string, nodes []model.Node) addressPolicy {
+func newAddressPolicy(f *fabric.Fabric, cluster string, nodes []model.Node) addressPolicy {
 	var p addressPolicy
 	for _, n := range nodes {
 		p.nodes = append(p.nodes, n.Addrs...)
 	}
-	reserve := func(owner string, prefixes []netip.Prefix) {
+	addReserved := func(owner string, prefixes []netip.Prefix) {
 		for _, prefix := range prefixes {
 			p.reserved = append(p.reserved, reservedPrefix{prefix, owner})
 		}
 	}
-	reserve("the pools of the clusterset", slices.Concat(f.GlobalPools, f.ServicePools, f.TunnelPools))
+	addReserved("the pools of the clusterset", slices.Concat(f.GlobalPools, f.ServicePools, f.TunnelPools))
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
-		all := slices.Concat(c.PodCIDRs, c.ServiceCIDRs)
-		if c.Name != own {
-			all = slices.DeleteFunc(all, func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
+		cidrs := slices.Concat(c.PodCIDRs, c.ServiceCIDRs)
+		if c.Name != cluster {
+			cidrs = slices.DeleteFunc(cidrs, func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 		}
-		reserve("the prefixes of cluster "+c.Name, all)
+		addReserved("the prefixes of cluster "+c.Name, cidrs)
 	}
 	return p
 }
 
-// filter returns the announced endpoints that a gateway may have, in the order of its sources, and
-// why the others are refused.
+// filter returns the accepted endpoints of a gateway, in the order of its sources, and the reasons
+// for the refused endpoints.
 func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEndpoint) (accepted []model.DiscoveredEndpoint, refused []string) {
-	refuse := func(reason string) {
+	addRefused := func(reason string) {
 		if text := "gateway " + g.Name + ": " + reason; !slices.Contains(refused, text) {
 			refused = append(refused, text)
 		}
@@ -188,9 +190,9 @@ func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEnd
 			switch reason := p.rejectReason(g, d); {
 			case d.Source != source || slices.Contains(accepted, d):
 			case reason != "":
-				refuse(reason)
+				addRefused(reason)
 			case len(accepted) == maxDiscovered:
-				refuse(fmt.Sprintf("more than %d endpoints", maxDiscovered))
+				addRefused(fmt.Sprintf("more than %d endpoints", maxDiscovered))
 			default:
 				accepted = append(accepted, d)
 			}
@@ -198,14 +200,14 @@ func (p addressPolicy) filter(g *fabric.Gateway, announced []model.DiscoveredEnd
 	}
 	for _, d := range announced {
 		if !fabric.IsEndpointSource(d.Source) || !slices.Contains(g.Endpoints, d.Source) {
-			refuse("the topology does not allow it this source of endpoints")
+			addRefused("the topology does not allow it this source of endpoints")
 		}
 	}
 	return accepted, refused
 }
 
-// rejectReason returns why no other gateway can have an endpoint; empty if it can. A reason
-// contains no value that the announcing cluster can vary, so each is logged once.
+// rejectReason returns why an endpoint is refused; empty if it is accepted. A reason contains no
+// value that the announcing cluster can vary, so that each reason is logged once.
 func (p addressPolicy) rejectReason(g *fabric.Gateway, d model.DiscoveredEndpoint) string {
 	a := d.Addr
 	if !a.IsValid() || !a.IsGlobalUnicast() || a.Zone() != "" || a.Is4In6() {

@@ -15,9 +15,9 @@ import (
 func TestImproves(t *testing.T) {
 	for _, secondary := range []bool{false, true} {
 		t.Run(fmt.Sprintf("secondary %t", secondary), func(t *testing.T) {
-			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, NeedsSecondary: secondary}, nil)
+			w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, NeedsSecondary: secondary}, nil)
 			w.works[outer] = true
-			if w.run(time.Minute, w.up); !w.alive || w.at != outer {
+			if w.run(time.Minute, w.isUp); !w.alive || w.at != outer {
 				t.Fatalf("up %t at %s", w.alive, w.at)
 			}
 			w.run(10*time.Second, func() bool { return false })
@@ -36,9 +36,9 @@ func TestImproves(t *testing.T) {
 // TestSecondaryWithoutTraffic checks that a secondary tunnel without traffic is given up, and the
 // link stays at its candidate.
 func TestSecondaryWithoutTraffic(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, NeedsSecondary: true}, map[string]netip.AddrPort{"b/gw": outer})
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, NeedsSecondary: true}, map[string]netip.AddrPort{"b/gw": outer})
 	w.works[outer], w.replies[inner] = true, 10*time.Millisecond
-	w.run(5*time.Second, w.up)
+	w.run(5*time.Second, w.isUp)
 	dials := w.dials
 	tries, tried := 0, false
 	w.run(10*time.Minute, func() bool {
@@ -57,19 +57,19 @@ func TestSecondaryWithoutTraffic(t *testing.T) {
 	}
 }
 
-// TestLooksDown checks that a link that looks down stays at its candidate for minStay if that still
-// replies and a move would interrupt the link.
+// TestLooksDown checks that a link that looks down stays at its candidate for minStayTime if that
+// still replies and a move would interrupt the link.
 func TestLooksDown(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true, NeedsSecondary: true}
 	for _, improves := range []bool{false, true} {
 		for _, at := range []netip.AddrPort{inner, outer} {
 			r.Improves = improves
-			w := newWorld(r, map[string]netip.AddrPort{"b/gw": at})
+			w := newSimulation(r, map[string]netip.AddrPort{"b/gw": at})
 			w.replies[inner], w.replies[outer] = 20*time.Millisecond, 400*time.Millisecond
-			if w.run(minStay-time.Second, func() bool { return w.dials > 0 }); w.dials > 0 {
+			if w.run(minStayTime-time.Second, func() bool { return w.dials > 0 }); w.dials > 0 {
 				t.Errorf("improves %t, at %s: dialled %s", improves, at, w.at)
 			}
-			if took := w.run(minStay, func() bool { return w.dials > 0 && w.at != at }); took == minStay {
+			if took := w.run(minStayTime, func() bool { return w.dials > 0 && w.at != at }); took == minStayTime {
 				t.Errorf("improves %t: stays at %s", improves, at)
 			}
 		}
@@ -79,12 +79,12 @@ func TestLooksDown(t *testing.T) {
 // TestIsDown checks that the link moves to another candidate if the one in use does not reply.
 func TestIsDown(t *testing.T) {
 	for at, other := range map[netip.AddrPort]netip.AddrPort{inner: outer, outer: inner} {
-		w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true, NeedsSecondary: true}, map[string]netip.AddrPort{"b/gw": at})
+		w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true, NeedsSecondary: true}, map[string]netip.AddrPort{"b/gw": at})
 		w.works[at], w.replies[at], w.replies[other] = true, 10*time.Millisecond, 10*time.Millisecond
-		w.run(2*time.Second, w.up)
+		w.run(2*time.Second, w.isUp)
 		delete(w.replies, at)
 		w.alive, w.works = false, map[netip.AddrPort]bool{other: true}
-		if took := w.run(time.Minute, w.up); w.at != other || took > 3*time.Second {
+		if took := w.run(time.Minute, w.isUp); w.at != other || took > 3*time.Second {
 			t.Errorf("at %s after %s", w.at, took)
 		}
 	}

@@ -16,16 +16,16 @@ import (
 type Remote struct {
 	Name       string            // cluster/gateway
 	Candidates []model.Candidate // in order of preference; empty = the peer dials in
-	// Improves reports whether this end moves the link to a better candidate while it is up.
-	// If both ends use the same address pair, only one of them does: two ends with different
-	// preferences would move the link back and forth.
+	// Improves reports whether this end moves the link to a better candidate while it is up. If
+	// both ends use the same address pair, Improves is set at only one end. Two ends with
+	// different preferences would move the link back and forth.
 	Improves bool
-	// CanProbe reports whether the peer replies to endpoint probes while the link is down. If not,
-	// candidates are dialled one after the other.
+	// CanProbe reports whether the peer replies to endpoint probes while the link is down. If
+	// not, candidates are dialled one after the other.
 	CanProbe bool
-	// NeedsSecondary reports whether a move recreates the tunnel, which interrupts the link. A link
-	// that is up then moves over a secondary tunnel. A link that looks down stays while its
-	// candidate still replies.
+	// NeedsSecondary reports whether a move recreates the tunnel, which interrupts the link. A
+	// link that is up is then moved over a secondary tunnel. A link that looks down is not
+	// moved while its candidate replies.
 	NeedsSecondary bool
 }
 
@@ -33,8 +33,8 @@ type Remote struct {
 type LinkState struct {
 	Alive        bool           // probes arrive
 	ObservedAddr netip.AddrPort // of the peer, with the port as in model.Candidate; invalid = unknown
-	// OnSecondary reports whether this end sends over the secondary tunnel, and SecondaryOnly
-	// whether no other tunnel is left.
+	// OnSecondary reports whether this end sends over the secondary tunnel. SecondaryOnly
+	// reports whether no other tunnel is left.
 	OnSecondary   bool
 	SecondaryOnly bool
 }
@@ -49,7 +49,7 @@ type ProbeRequest struct {
 type Decision struct {
 	Probes  []ProbeRequest // to send now
 	Moved   bool           // RemoteEndpoints changed since the previous step
-	Resolve bool           // a link is down: names may have other addresses now
+	Resolve bool           // a link is down, so names have to be resolved again
 	Next    time.Time      // of the next step
 }
 
@@ -73,19 +73,19 @@ func (s *Selector) Set(remotes []Remote, now time.Time) {
 	wanted := map[string]bool{}
 	for _, r := range remotes {
 		wanted[r.Name] = true
-		one := s.selections[r.Name]
-		if one == nil {
-			one = newSelection(r, s.saved[r.Name], now)
-			s.selections[r.Name] = one
+		sel := s.selections[r.Name]
+		if sel == nil {
+			sel = newSelection(r, s.saved[r.Name], now)
+			s.selections[r.Name] = sel
 		} else {
-			one.update(r, now)
+			sel.update(r, now)
 		}
-		one.published = one.endpoint
-		s.queue.Schedule(one, now)
+		sel.published = sel.endpoint
+		s.queue.Schedule(sel, now)
 	}
-	for name, one := range s.selections {
+	for name, sel := range s.selections {
 		if !wanted[name] {
-			s.queue.Remove(one)
+			s.queue.Remove(sel)
 			delete(s.selections, name)
 		}
 	}
@@ -93,31 +93,31 @@ func (s *Selector) Set(remotes []Remote, now time.Time) {
 
 // UpdateLink sets the observed state of a link.
 func (s *Selector) UpdateLink(name string, link LinkState, now time.Time) {
-	if one := s.selections[name]; one != nil {
-		one.updateLink(link, now)
-		s.queue.Schedule(one, now)
+	if sel := s.selections[name]; sel != nil {
+		sel.updateLink(link, now)
+		s.queue.Schedule(sel, now)
 	}
 }
 
 // OnReply records the reply to a probe.
 func (s *Selector) OnReply(p ProbeRequest, now time.Time) {
-	if one := s.selections[p.Name]; one != nil && one.isCandidate(p.Addr) {
-		one.onReply(p.Addr, now)
-		s.queue.Schedule(one, now)
+	if sel := s.selections[p.Name]; sel != nil && sel.isCandidate(p.Addr) {
+		sel.onReply(p.Addr, now)
+		s.queue.Schedule(sel, now)
 	}
 }
 
-// Step handles all deadlines that passed.
+// Step handles all deadlines up to now.
 func (s *Selector) Step(now time.Time) Decision {
 	var d Decision
-	for one, ok := s.queue.Next(now); ok; one, ok = s.queue.Next(now) {
-		if addr, probe := one.step(now); probe {
-			d.Probes = append(d.Probes, ProbeRequest{Name: one.Name, Addr: addr})
+	for sel, ok := s.queue.Next(now); ok; sel, ok = s.queue.Next(now) {
+		if addr, probe := sel.step(now); probe {
+			d.Probes = append(d.Probes, ProbeRequest{Name: sel.Name, Addr: addr})
 		}
-		d.Moved = d.Moved || one.endpoint != one.published
-		d.Resolve = d.Resolve || one.resolve
-		one.published, one.resolve = one.endpoint, false
-		s.queue.Schedule(one, one.nextStep(now))
+		d.Moved = d.Moved || sel.endpoint != sel.published
+		d.Resolve = d.Resolve || sel.resolve
+		sel.published, sel.resolve = sel.endpoint, false
+		s.queue.Schedule(sel, sel.nextStep(now))
 	}
 	slices.SortFunc(d.Probes, func(a, b ProbeRequest) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Addr.Compare(b.Addr))
@@ -135,21 +135,21 @@ func (s *Selector) Idle(now time.Time) bool {
 // RemoteEndpoints returns the endpoint to dial for each gateway.
 func (s *Selector) RemoteEndpoints() map[string]model.RemoteEndpoint {
 	out := make(map[string]model.RemoteEndpoint, len(s.selections))
-	for name, one := range s.selections {
-		out[name] = one.endpoint
+	for name, sel := range s.selections {
+		out[name] = sel.endpoint
 	}
 	return out
 }
 
-// Working returns the candidates that worked, to be saved for the next agent.
+// Working returns the candidates that worked, by gateway. The next agent passes them to New.
 func (s *Selector) Working() map[string]netip.AddrPort {
 	out := map[string]netip.AddrPort{}
-	for name, one := range s.selections {
+	for name, sel := range s.selections {
 		switch {
-		case one.usesSecondary():
-			out[name] = one.endpoint.Pending
-		case one.endpoint.Addr.IsValid() && (one.link.Alive || one.endpoint.Addr == s.saved[name]):
-			out[name] = one.endpoint.Addr
+		case sel.usesSecondary():
+			out[name] = sel.endpoint.Pending
+		case sel.endpoint.Addr.IsValid() && (sel.link.Alive || sel.endpoint.Addr == s.saved[name]):
+			out[name] = sel.endpoint.Addr
 		}
 	}
 	return out
@@ -158,34 +158,34 @@ func (s *Selector) Working() map[string]netip.AddrPort {
 // ObservedAddrs returns the observed addresses of peers whose links are up.
 func (s *Selector) ObservedAddrs() ObservedAddrs {
 	out := ObservedAddrs{}
-	for name, one := range s.selections {
-		if one.link.Alive && one.link.ObservedAddr.IsValid() {
-			out[name] = one.link.ObservedAddr
+	for name, sel := range s.selections {
+		if sel.link.Alive && sel.link.ObservedAddr.IsValid() {
+			out[name] = sel.link.ObservedAddr
 		}
 	}
 	return out
 }
 
-// Reason returns, for users, which candidate of a gateway is in use and why; empty for a
-// gateway that was not set.
+// Reason describes for users which candidate of a gateway is in use and why. It is empty for an
+// unknown gateway.
 func (s *Selector) Reason(name string) string {
-	one := s.selections[name]
-	if one == nil {
+	sel := s.selections[name]
+	if sel == nil {
 		return ""
 	}
-	n := len(one.Candidates)
-	rank := one.rank(one.link.ObservedAddr)
+	n := len(sel.Candidates)
+	index := sel.candidateIndex(sel.link.ObservedAddr)
 	switch {
 	case n == 0:
 		return "no endpoint: the peer dials in"
-	case !one.link.Alive:
-		return "searching: " + one.probeResults(n)
-	case rank == n:
-		return "the peer dialled in; " + one.probeResults(n)
-	case rank == 0:
-		return fmt.Sprintf("%s, the first of %d", one.Candidates[0].Text, n)
+	case !sel.link.Alive:
+		return "searching: " + sel.probeResults(n)
+	case index == n:
+		return "the peer dialled in; " + sel.probeResults(n)
+	case index == 0:
+		return fmt.Sprintf("%s, the first of %d", sel.Candidates[0].Text, n)
 	}
-	return fmt.Sprintf("%s, number %d of %d: %s", one.Candidates[rank].Text, rank+1, n, one.probeResults(rank))
+	return fmt.Sprintf("%s, number %d of %d: %s", sel.Candidates[index].Text, index+1, n, sel.probeResults(index))
 }
 
 // probeResults describes the probes of the first n candidates.

@@ -24,8 +24,8 @@ func candidates(addrs ...netip.AddrPort) []model.Candidate {
 	return out
 }
 
-// world is a network with one remote gateway.
-type world struct {
+// simulation is a network with one remote gateway.
+type simulation struct {
 	m       *Selector
 	now     time.Time
 	replies map[netip.AddrPort]time.Duration // delay of the reply, by candidate that replies
@@ -46,8 +46,8 @@ type event struct {
 	do func()
 }
 
-func newWorld(r Remote, saved map[string]netip.AddrPort) *world {
-	w := &world{
+func newSimulation(r Remote, saved map[string]netip.AddrPort) *simulation {
+	w := &simulation{
 		m: New(saved), now: time.Unix(1000, 0), replies: map[netip.AddrPort]time.Duration{},
 		works: map[netip.AddrPort]bool{}, probes: map[netip.AddrPort]int{},
 	}
@@ -56,70 +56,70 @@ func newWorld(r Remote, saved map[string]netip.AddrPort) *world {
 }
 
 // run advances the time until done or the limit. It returns the elapsed time.
-func (w *world) run(limit time.Duration, done func() bool) time.Duration {
-	start := w.now
-	for w.now.Sub(start) < limit {
-		secondary := !w.secondarySince.IsZero()
-		w.m.UpdateLink("b/gw", LinkState{Alive: w.alive, ObservedAddr: w.at, OnSecondary: secondary, SecondaryOnly: secondary && w.now.Sub(w.secondarySince) > 5*time.Second}, w.now)
-		d := w.m.Step(w.now)
-		w.resolve = d.Resolve
+func (s *simulation) run(limit time.Duration, done func() bool) time.Duration {
+	start := s.now
+	for s.now.Sub(start) < limit {
+		secondary := !s.secondarySince.IsZero()
+		s.m.UpdateLink("b/gw", LinkState{Alive: s.alive, ObservedAddr: s.at, OnSecondary: secondary, SecondaryOnly: secondary && s.now.Sub(s.secondarySince) > 5*time.Second}, s.now)
+		d := s.m.Step(s.now)
+		s.resolve = d.Resolve
 		for _, p := range d.Probes {
-			w.probes[p.Addr]++
-			if after, replies := w.replies[p.Addr]; replies {
-				w.coming = append(w.coming, event{w.now.Add(after), func() { w.m.OnReply(p, w.now) }})
+			s.probes[p.Addr]++
+			if after, replies := s.replies[p.Addr]; replies {
+				s.coming = append(s.coming, event{s.now.Add(after), func() { s.m.OnReply(p, s.now) }})
 			}
 		}
-		w.apply()
+		s.apply()
 		if done() {
-			return w.now.Sub(start)
+			return s.now.Sub(start)
 		}
-		w.now = w.pass(d.Next)
+		s.now = s.step(d.Next)
 	}
 	return limit
 }
 
-// pass runs the events before the next step, and returns its time.
-func (w *world) pass(next time.Time) time.Time {
-	next = w.now.Add(max(min(next.Sub(w.now), 10*time.Millisecond), time.Millisecond))
+// step runs the events before the next step, and returns its time.
+func (s *simulation) step(next time.Time) time.Time {
+	next = s.now.Add(max(min(next.Sub(s.now), 10*time.Millisecond), time.Millisecond))
 	var later []event
-	for _, e := range w.coming {
+	for _, e := range s.coming {
 		if e.at.After(next) {
 			later = append(later, e)
 			continue
 		}
 		e.do()
 	}
-	w.coming = later
+	s.coming = later
 	return next
 }
 
 // apply moves the link to the candidate that the Selector dials.
-func (w *world) apply() {
-	to := w.m.RemoteEndpoints()["b/gw"]
+func (s *simulation) apply() {
+	to := s.m.RemoteEndpoints()["b/gw"]
 	switch {
-	case !w.works[to.Pending]:
-		w.secondarySince = time.Time{}
-	case w.secondarySince.IsZero():
-		w.secondarySince = w.now
+	case !s.works[to.Pending]:
+		s.secondarySince = time.Time{}
+	case s.secondarySince.IsZero():
+		s.secondarySince = s.now
 	}
-	if to.DialCount == w.dials && w.at.IsValid() || !to.Addr.IsValid() {
+	if to.DialCount == s.dials && s.at.IsValid() || !to.Addr.IsValid() {
 		return
 	}
-	w.dials, w.at = to.DialCount, to.Addr
-	w.coming = append(w.coming, event{w.now.Add(50 * time.Millisecond), func() { w.wentDown, w.alive = w.alive && !w.works[w.at], w.works[w.at] }})
+	s.dials, s.at = to.DialCount, to.Addr
+	s.coming = append(s.coming, event{s.now.Add(50 * time.Millisecond), func() { s.wentDown, s.alive = s.alive && !s.works[s.at], s.works[s.at] }})
 }
 
-func (w *world) up() bool { return w.alive }
+func (s *simulation) isUp() bool { return s.alive }
 
 // TestFirstDead checks that the second candidate is in use less than a second after the start.
 func TestFirstDead(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[outer], w.works[outer] = 40*time.Millisecond, true
-	w.run(200*time.Millisecond, w.up)
+	w.run(200*time.Millisecond, w.isUp)
 	if have, want := w.m.Reason("b/gw"), "searching: no reply at 10.99.0.1, a reply from 203.0.113.1"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
-	if took := w.run(10*time.Second, w.up); took > 800*time.Millisecond {
+	if took := w.run(10*time.Second, w.isUp); took > 800*time.Millisecond {
 		t.Errorf("up after %s more", took)
 	}
 	if have, want := w.m.Reason("b/gw"), "203.0.113.1, number 2 of 2: no reply at 10.99.0.1"; have != want {
@@ -129,10 +129,10 @@ func TestFirstDead(t *testing.T) {
 
 // TestPreferredWins: the first candidate wins although the second one replies earlier.
 func TestPreferredWins(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[inner], w.works[inner] = 200*time.Millisecond, true
 	w.replies[outer], w.works[outer] = 10*time.Millisecond, true
-	w.run(5*time.Second, w.up)
+	w.run(5*time.Second, w.isUp)
 	if w.at != inner {
 		t.Errorf("at %s, want %s", w.at, inner)
 	}
@@ -141,9 +141,9 @@ func TestPreferredWins(t *testing.T) {
 // TestBetterLater checks that the link moves to a preferred candidate once that replies, and stays
 // unchanged before.
 func TestBetterLater(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[outer], w.works[outer] = 10*time.Millisecond, true
-	w.run(5*time.Second, w.up)
+	w.run(5*time.Second, w.isUp)
 	dials := w.dials
 	w.run(5*time.Minute, func() bool { return false })
 	if w.dials != dials || w.at != outer {
@@ -163,7 +163,7 @@ func TestBetterLater(t *testing.T) {
 
 // TestFollowerStays: the end that does not improve the link stays where the peer moved it.
 func TestFollowerStays(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	for _, a := range []netip.AddrPort{inner, outer} {
 		w.replies[a], w.works[a] = 10*time.Millisecond, true
 	}
@@ -178,14 +178,14 @@ func TestFollowerStays(t *testing.T) {
 	}
 	w.alive = false
 	delete(w.works, outer)
-	if took := w.run(10*time.Second, w.up); took > 1500*time.Millisecond || w.at != inner {
+	if took := w.run(10*time.Second, w.isUp); took > 1500*time.Millisecond || w.at != inner {
 		t.Errorf("up again after %s at %s", took, w.at)
 	}
 }
 
 // TestDialsIn: a peer that dials in from another address is not dialled.
 func TestDialsIn(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	w.alive, w.at = true, otherPort
 	w.run(time.Second, func() bool { return false })
 	if have, want := w.m.Reason("b/gw"), "the peer dialled in; not probed yet at 10.99.0.1, not probed yet at 203.0.113.1"; have != want {
@@ -199,9 +199,9 @@ func TestDialsIn(t *testing.T) {
 // TestNameMoves checks that a link is up again within 2 s after a name resolves to another address.
 func TestNameMoves(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner), Improves: true, CanProbe: true}
-	w := newWorld(r, nil)
+	w := newSimulation(r, nil)
 	w.works[inner] = true
-	if took := w.run(5*time.Second, w.up); took > 200*time.Millisecond {
+	if took := w.run(5*time.Second, w.isUp); took > 200*time.Millisecond {
 		t.Errorf("the only candidate came up after %s", took)
 	}
 	w.alive = false
@@ -210,7 +210,7 @@ func TestNameMoves(t *testing.T) {
 	w.run(time.Second, func() bool { return w.resolve })
 	r.Candidates = candidates(third)
 	w.m.Set([]Remote{r}, w.now)
-	if took := w.run(10*time.Second, w.up); took > time.Second {
+	if took := w.run(10*time.Second, w.isUp); took > time.Second {
 		t.Errorf("up again after %s", took)
 	}
 }
@@ -218,9 +218,9 @@ func TestNameMoves(t *testing.T) {
 // TestReplyWithoutLink checks that a candidate that replies without a link is left for the next
 // one.
 func TestReplyWithoutLink(t *testing.T) {
-	w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
+	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[inner], w.replies[outer], w.works[outer] = 10*time.Millisecond, 10*time.Millisecond, true
-	if took := w.run(20*time.Second, w.up); took > 4*time.Second {
+	if took := w.run(20*time.Second, w.isUp); took > 4*time.Second {
 		t.Errorf("up after %s", took)
 	}
 }
@@ -229,13 +229,13 @@ func TestReplyWithoutLink(t *testing.T) {
 func TestNoReplies(t *testing.T) {
 	for _, canProbe := range []bool{true, false} {
 		t.Run(fmt.Sprintf("can probe %t", canProbe), func(t *testing.T) {
-			w := newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: canProbe}, nil)
+			w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: canProbe}, nil)
 			w.works[third] = true
-			w.run(time.Minute, w.up)
+			w.run(time.Minute, w.isUp)
 			if !w.alive {
 				t.Fatal("the third candidate was never dialled")
 			}
-			w = newWorld(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: canProbe}, nil)
+			w = newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer, third), Improves: true, CanProbe: canProbe}, nil)
 			w.run(time.Hour, func() bool { return false })
 			if w.dials > 150 || w.probes[inner] > 600 {
 				t.Errorf("dialled %d times and probed %d times in an hour", w.dials, w.probes[inner])
@@ -247,15 +247,15 @@ func TestNoReplies(t *testing.T) {
 // TestSaved: the candidate that worked in the previous agent is dialled at once.
 func TestSaved(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}
-	w := newWorld(r, map[string]netip.AddrPort{"b/gw": outer})
+	w := newSimulation(r, map[string]netip.AddrPort{"b/gw": outer})
 	w.works[outer] = true
-	if took := w.run(5*time.Second, w.up); took > 200*time.Millisecond {
+	if took := w.run(5*time.Second, w.isUp); took > 200*time.Millisecond {
 		t.Errorf("the saved candidate came up after %s", took)
 	}
 	if working := w.m.Working()["b/gw"]; working != outer {
 		t.Errorf("working %s", working)
 	}
-	w = newWorld(r, map[string]netip.AddrPort{"b/gw": otherPort})
+	w = newSimulation(r, map[string]netip.AddrPort{"b/gw": otherPort})
 	if to := w.m.RemoteEndpoints()["b/gw"]; to.Addr.IsValid() {
 		t.Errorf("an address that is no candidate is dialled: %v", to)
 	}
