@@ -83,7 +83,7 @@ func TestHandshake(t *testing.T) {
 	if err := conn.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	reply := make([]byte, maxReply)
+	reply := make([]byte, maxReplyLength)
 	n, err := conn.Read(reply)
 	if err != nil {
 		t.Fatal(err)
@@ -92,26 +92,26 @@ func TestHandshake(t *testing.T) {
 	if index, ok := replyIndex(reply); !ok || index != h.index {
 		t.Fatalf("receiver %d %t, want %d", index, ok, h.index)
 	}
-	for i := responseHeader; i < len(reply)-macs; i += 7 { // ephemeral key and tag
+	for i := responseHeaderLength; i < len(reply)-macsLength; i += 7 { // ephemeral key and tag
 		forged := bytes.Clone(reply)
 		forged[i] ^= 1
-		if h.verifies(forged) {
+		if h.isReply(forged) {
 			t.Errorf("a response with a changed byte %d counts", i)
 		}
 	}
 	lowOrder := bytes.Clone(reply)
-	clear(lowOrder[responseHeader:][:device.NoisePublicKeySize])
-	if h.verifies(lowOrder) {
+	clear(lowOrder[responseHeaderLength:][:device.NoisePublicKeySize])
+	if h.isReply(lowOrder) {
 		t.Error("a response with a key of low order counts")
 	}
 	other, _, err := newInitiation(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.verifies(reply) {
+	if other.isReply(reply) {
 		t.Error("the response to another initiation counts")
 	}
-	if !h.verifies(reply) {
+	if !h.isReply(reply) {
 		t.Error("the peer's response does not count after forged ones")
 	}
 }
@@ -137,7 +137,7 @@ func TestCookieReply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if index, ok := replyIndex(raw); !ok || index != h.index || h.verifies(raw) != want {
+		if index, ok := replyIndex(raw); !ok || index != h.index || h.isReply(raw) != want {
 			t.Errorf("receiver %d %t, want %d; a cookie of the peer: %t", index, ok, h.index, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Fields of an IKE header (RFC 7296, section 3.1).
 const (
-	ikeHeader        = 28     // bytes
+	ikeHeaderLength  = 28     // bytes
 	ikeFutureVersion = 3 << 4 // 3.0
 	ikeSAInit        = 34     // exchange type IKE_SA_INIT
 	ikeInitiator     = 1 << 3 // flag
@@ -22,10 +22,10 @@ const (
 // (RFC 3948, section 2.2).
 const nonESPMarkerLen = 4
 
-// ProbeIKE sends an IKE message to a port that IKE shares with ESP (RFC 3948). Its version does not
-// exist yet: every IKE daemon replies with the version that it supports and keeps no state (RFC
-// 7296, section 2.5). The reply is not authenticated: it proves that the address replies, not who
-// replies. ProbeIKE calls onReply at most once, from another goroutine.
+// ProbeIKE sends an IKE message to a port that IKE shares with ESP (RFC 3948). The message has a
+// version that does not exist yet. Every IKE daemon replies with its own version and keeps no state
+// (RFC 7296, section 2.5). The reply is not authenticated: it does not prove who replies. ProbeIKE
+// calls onReply at most once, from another goroutine.
 func (c *Client) ProbeIKE(to netip.AddrPort, onReply func()) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {
@@ -39,12 +39,12 @@ func (c *Client) ProbeIKE(to netip.AddrPort, onReply func()) error {
 		return fmt.Errorf("probe gateway at %s: %w", to, err)
 	}
 	c.mu.Lock()
-	c.ike[conn] = true
+	c.ikeConns[conn] = true
 	c.mu.Unlock()
 	c.readers.Go(func() {
-		replied := awaitIKE(conn, spi)
+		replied := awaitIKEReply(conn, spi)
 		c.mu.Lock()
-		delete(c.ike, conn)
+		delete(c.ikeConns, conn)
 		c.mu.Unlock()
 		_ = conn.Close()
 		if replied {
@@ -54,25 +54,25 @@ func (c *Client) ProbeIKE(to netip.AddrPort, onReply func()) error {
 	return nil
 }
 
-// ikeProbe returns an IKE header without payloads, behind the non-ESP marker.
+// ikeProbe returns the non-ESP marker and an IKE header without payloads.
 func ikeProbe(spi [8]byte) []byte {
-	out := make([]byte, nonESPMarkerLen, nonESPMarkerLen+ikeHeader)
+	out := make([]byte, nonESPMarkerLen, nonESPMarkerLen+ikeHeaderLength)
 	out = append(out, spi[:]...)
 	out = append(out, make([]byte, 8)...) // the responder's SPI
 	out = append(out, 0, ikeFutureVersion, ikeSAInit, ikeInitiator, 0, 0, 0, 0)
-	return binary.BigEndian.AppendUint32(out, ikeHeader)
+	return binary.BigEndian.AppendUint32(out, ikeHeaderLength)
 }
 
-// awaitIKE reports whether an IKE message with the probe's SPI arrives before the deadline.
-func awaitIKE(conn *net.UDPConn, spi [8]byte) bool {
+// awaitIKEReply reports whether an IKE message with the probe's SPI arrives before the deadline.
+func awaitIKEReply(conn *net.UDPConn, spi [8]byte) bool {
 	prefix := append(make([]byte, nonESPMarkerLen), spi[:]...)
-	buffer := make([]byte, maxReply)
+	buffer := make([]byte, maxReplyLength)
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return false
 		}
-		if n >= nonESPMarkerLen+ikeHeader && bytes.HasPrefix(buffer, prefix) {
+		if n >= nonESPMarkerLen+ikeHeaderLength && bytes.HasPrefix(buffer, prefix) {
 			return true
 		}
 	}

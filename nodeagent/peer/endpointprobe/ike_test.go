@@ -34,7 +34,7 @@ func TestProbeIKE(t *testing.T) {
 			if err := c.ProbeIKE(netip.MustParseAddrPort(conn.LocalAddr().String()), func() { replied <- struct{}{} }); err != nil {
 				t.Fatal(err)
 			}
-			buffer := make([]byte, maxReply)
+			buffer := make([]byte, maxReplyLength)
 			n, from, err := conn.ReadFromUDPAddrPort(buffer)
 			if err != nil {
 				t.Fatal(err)

@@ -22,9 +22,9 @@ type Keys struct {
 	PSK     fabric.Secret
 }
 
-// initiation is a handshake initiation that waits for its response. A WireGuard handshake
-// is Noise_IKpsk2 with a header before each message and two MACs behind it (the WireGuard
-// paper, section 5.4).
+// initiation is a handshake initiation that waits for its response. A WireGuard handshake is
+// Noise_IKpsk2 with a header before each message and two MACs after it (WireGuard paper, section
+// 5.4).
 type initiation struct {
 	index   uint32 // of this handshake; the response repeats it
 	static  *ecdh.PrivateKey
@@ -32,10 +32,10 @@ type initiation struct {
 	cookies device.CookieGenerator
 }
 
-// Lengths of what surrounds a Noise message, in bytes.
+// Lengths of the header before and the MACs after a Noise message, in bytes.
 const (
-	responseHeader = 12 // type, sender, receiver
-	macs           = 2 * blake2s.Size128
+	responseHeaderLength = 12 // type, sender, receiver
+	macsLength           = 2 * blake2s.Size128
 )
 
 // newInitiation returns a new handshake and its first message.
@@ -69,14 +69,14 @@ func newInitiation(keys Keys) (*initiation, []byte, error) {
 	if message, _, _, err = i.noise.WriteMessage(message, now[:]); err != nil {
 		return nil, nil, fmt.Errorf("create handshake initiation: %w", err) // such as a public key of low order
 	}
-	message = append(message, make([]byte, macs)...)
+	message = append(message, make([]byte, macsLength)...)
 	i.cookies.Init(keys.Public)
 	i.cookies.AddMacs(message)
 	return i, message, nil
 }
 
-// replyIndex returns the handshake that a message replies to. ok is false for any message except a
-// response or a cookie reply.
+// replyIndex returns the index of the handshake that a message replies to. ok is false unless the
+// message is a response or a cookie reply.
 func replyIndex(message []byte) (index uint32, ok bool) {
 	switch {
 	case len(message) == device.MessageResponseSize && binary.LittleEndian.Uint32(message) == device.MessageResponseType:
@@ -87,16 +87,16 @@ func replyIndex(message []byte) (index uint32, ok bool) {
 	return 0, false
 }
 
-// verifies reports whether a message for which replyIndex reports ok comes from the holder of the
-// peer's private key. A peer under load replies with a cookie. A forged message does not change the
-// handshake.
-func (i *initiation) verifies(message []byte) bool {
+// isReply reports whether a message proves that its sender has the private key of the peer. It
+// accepts only messages for which replyIndex returns true. A peer under load replies with a cookie.
+// A forged message does not change the handshake.
+func (i *initiation) isReply(message []byte) bool {
 	if binary.LittleEndian.Uint32(message) == device.MessageCookieReplyType {
 		var reply device.MessageCookieReply
 		_, err := binary.Decode(message, binary.LittleEndian, &reply)
 		return err == nil && i.cookies.ConsumeReply(&reply)
 	}
-	response := message[responseHeader : len(message)-macs]
+	response := message[responseHeaderLength : len(message)-macsLength]
 	// The library restores its state if decryption fails, but not if the ephemeral key is of
 	// low order.
 	ephemeral, err := ecdh.X25519().NewPublicKey(response[:device.NoisePublicKeySize])
