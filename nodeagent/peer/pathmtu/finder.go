@@ -19,41 +19,41 @@ import (
 
 // Limits of the work.
 const (
-	standbyRate  = 50                    // tries per second of all standby links together
-	idle         = time.Second           // wait if no try is due
-	coalesceTime = 20 * time.Millisecond // tries within this time run together
-	replyRate    = 5000                  // replies per second, and in one burst
+	standbyRate     = 50                    // tries per second of all standby links together
+	maxTickInterval = time.Second           // wait if no try is due
+	coalesceTime    = 20 * time.Millisecond // tries within this time run together
+	replyRate       = 5000                  // replies per second, and in one burst
 )
 
 // linkKey identifies a link.
 type linkKey struct{ source, addr netip.Addr }
 
-// Finder watches a set of links, as a protocol of a transport.Transport. It is safe for
+// Finder finds the path MTU of a set of links. It implements transport.Protocol and is safe for
 // concurrent use.
 type Finder struct {
 	config Config
 
-	mu       sync.Mutex
-	self     uint64 // ID of this gateway in messages
-	listen   map[netip.Addr]bool
-	paths    map[linkKey]*linkState
-	queue    timerqueue.Queue[*linkState]
-	until    time.Time             // due time of the queue, as of the last tick
-	rebind   bool                  // the sockets may have to change
-	gateways map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
-	busy     map[string]bool       // as in SetTraffic
-	stats    Stats
-	bucket   transport.RateLimiter
+	mu         sync.Mutex
+	self       uint64 // ID of this gateway in messages
+	listen     map[netip.Addr]bool
+	links      map[linkKey]*linkState
+	queue      timerqueue.Queue[*linkState]
+	nextTick   time.Time             // due time of the queue, as of the last tick
+	rebind     bool                  // the sockets may have to change
+	gateways   map[netip.Addr]uint64 // gateways that get replies, with their IDs in messages
+	traffic    map[string]bool       // as in SetTraffic
+	stats      Stats
+	replyLimit transport.RateLimiter
 }
 
 // New returns a Finder without links.
 func New(config Config) *Finder {
-	return &Finder{config: config, listen: map[netip.Addr]bool{}, paths: map[linkKey]*linkState{}, gateways: map[netip.Addr]uint64{}}
+	return &Finder{config: config, listen: map[netip.Addr]bool{}, links: map[linkKey]*linkState{}, gateways: map[netip.Addr]uint64{}}
 }
 
-// Set sets the name of this gateway (cluster/gateway), its tunnel addresses, on which it
-// replies to probes, and the links. The state of a link stays, unless its addresses or its MTU
-// changed.
+// Set sets the name of this gateway (cluster/gateway), its tunnel addresses and its links. The
+// gateway replies to probes on these addresses. A link keeps its state unless its addresses or its
+// MTU changed.
 func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	f.mu.Lock()
 	now := time.Now()
@@ -62,46 +62,46 @@ func (f *Finder) Set(self string, listen []netip.Addr, links []Link) {
 	for _, a := range listen {
 		f.listen[a] = true
 	}
-	// The interval of tries of a link without traffic.
-	interval := max(standby, time.Duration(len(links))*time.Second/standbyRate)
+	// interval is the time between tries of a link without traffic.
+	interval := max(minStandbyInterval, time.Duration(len(links))*time.Second/standbyRate)
 	paths := make(map[linkKey]*linkState, len(links))
 	for _, l := range links {
 		f.gateways[l.Addr] = wire.HashID(l.Peer)
 		key := linkKey{l.Source, l.Addr}
-		if p := f.paths[key]; p != nil && p.MTU == l.MTU {
+		if p := f.links[key]; p != nil && p.MTU == l.MTU {
 			becomesActive := l.InUse && !p.InUse
-			p.Link, p.id, p.idleInterval = l, wire.HashID(l.Peer), interval
+			p.Link, p.peerID, p.idleInterval = l, wire.HashID(l.Peer), interval
 			p.setTraffic(f.hasTraffic(l))
 			if becomesActive && !p.trying && p.phase == phaseSteady {
-				p.due = now
+				p.next = now
 			}
 			paths[key] = p
 		} else {
-			paths[key] = newPath(now, l, interval, offset(l, interval))
+			paths[key] = newLinkState(now, l, interval, firstTryDelay(l, interval))
 			paths[key].setTraffic(f.hasTraffic(l))
 		}
-		f.queue.Schedule(paths[key], paths[key].due)
+		f.queue.Schedule(paths[key], paths[key].next)
 	}
-	for key, p := range f.paths {
+	for key, p := range f.links {
 		if paths[key] != p {
 			f.queue.Remove(p)
 		}
 	}
-	f.paths = paths
+	f.links = paths
 	f.mu.Unlock()
 	f.config.Wake.Fire()
 }
 
-// SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently forwarded
-// packets.
+// SetTraffic sets the neighbouring clusters to which, or through which, this gateway recently
+// forwarded packets.
 func (f *Finder) SetTraffic(clusters map[string]bool) {
 	f.mu.Lock()
 	now := time.Now()
-	f.busy = maps.Clone(clusters)
-	for _, p := range f.paths {
+	f.traffic = maps.Clone(clusters)
+	for _, p := range f.links {
 		if p.setTraffic(f.hasTraffic(p.Link)) && !p.trying && p.phase == phaseSteady {
-			p.due = now
-			f.queue.Schedule(p, p.due)
+			p.next = now
+			f.queue.Schedule(p, p.next)
 		}
 	}
 	f.mu.Unlock()
@@ -111,11 +111,12 @@ func (f *Finder) SetTraffic(clusters map[string]bool) {
 // hasTraffic reports whether this gateway forwards packets over a link.
 func (f *Finder) hasTraffic(l Link) bool {
 	cluster, _, _ := strings.Cut(l.Peer, "/")
-	return l.InUse && f.busy[cluster]
+	return l.InUse && f.traffic[cluster]
 }
 
-// offset spreads the first tries. A link in use is tried at once.
-func offset(l Link, interval time.Duration) time.Duration {
+// firstTryDelay returns the time until the first try. It spreads links over the interval. A link in
+// use is tried at once.
+func firstTryDelay(l Link, interval time.Duration) time.Duration {
 	if l.InUse {
 		return 0
 	}
@@ -128,8 +129,8 @@ func offset(l Link, interval time.Duration) time.Duration {
 // Snapshot returns all paths, sorted by peer, source and address.
 func (f *Finder) Snapshot() []LinkMTU {
 	f.mu.Lock()
-	out := make([]LinkMTU, 0, len(f.paths))
-	for _, p := range f.paths {
+	out := make([]LinkMTU, 0, len(f.links))
+	for _, p := range f.links {
 		out = append(out, p.LinkMTU)
 	}
 	f.mu.Unlock()
@@ -152,30 +153,30 @@ func (f *Finder) count(add func(*Stats)) {
 	add(&f.stats)
 }
 
-// Tick returns the probes that are due, and the time until the next ones.
+// Tick returns the probes that are due and the time until the next tick.
 func (f *Finder) Tick(now time.Time) (out []socket.Datagram, wait time.Duration) {
 	f.mu.Lock()
 	changed := false
 	for p, ok := f.queue.Next(now); ok; p, ok = f.queue.Next(now) {
-		probes, differs := p.tick(now, rand.Uint64)
+		probes, linkChanged := p.tick(now, rand.Uint64)
 		for _, s := range probes {
 			out = append(out, socket.Datagram{
-				From: socket.Bind{Addr: p.Source}, To: netip.AddrPortFrom(p.Addr, f.config.Port), Raw: probe(f.self, p.id, p.Addr, s),
+				From: socket.Bind{Addr: p.Source}, To: netip.AddrPortFrom(p.Addr, f.config.Port), Raw: encodeProbe(f.self, p.peerID, p.Addr, s),
 			})
 		}
-		f.report(p, differs)
-		changed = changed || differs
-		f.queue.Schedule(p, p.due)
+		f.logChange(p, linkChanged)
+		changed = changed || linkChanged
+		f.queue.Schedule(p, p.next)
 	}
-	wait = max(f.queue.UntilNext(now, idle), coalesceTime)
-	f.until = now.Add(wait)
+	wait = max(f.queue.UntilNext(now, maxTickInterval), coalesceTime)
+	f.nextTick = now.Add(wait)
 	f.mu.Unlock()
 	f.notify(changed)
 	return out, wait
 }
 
-// report logs a changed path.
-func (f *Finder) report(p *linkState, changed bool) {
+// logChange logs a changed State or PathMTU.
+func (f *Finder) logChange(p *linkState, changed bool) {
 	switch {
 	case !changed:
 	case p.State == BlackHole:

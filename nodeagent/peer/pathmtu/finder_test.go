@@ -70,8 +70,8 @@ func TestSetKeeps(t *testing.T) {
 	now := time.Now()
 	set := links(3, 1)
 	f.Set(self, nil, set)
-	f.paths[linkKey{set[1].Source, set[1].Addr}].set(now, BlackHole, 1300)
-	f.paths[linkKey{set[2].Source, set[2].Addr}].set(now, BlackHole, 1300)
+	f.links[linkKey{set[1].Source, set[1].Addr}].setResult(now, BlackHole, 1300)
+	f.links[linkKey{set[2].Source, set[2].Addr}].setResult(now, BlackHole, 1300)
 	set[1].InUse, set[2].MTU = true, 1400
 	f.Set(self, nil, set[1:])
 	got := f.Snapshot()
@@ -84,8 +84,8 @@ func TestSetKeeps(t *testing.T) {
 	}
 }
 
-// TestSetTraffic: a link in use is tried at once, and after that as often as others, until its cluster has
-// traffic.
+// TestSetTraffic: a link in use is tried at once, and after that as often as others, until its
+// cluster has traffic.
 func TestSetTraffic(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -130,22 +130,22 @@ func TestAdmits(t *testing.T) {
 	set := links(1, 1)
 	f.Set(self, nil, set)
 	now := time.Now()
-	if f.admits(now, netip.MustParseAddr("241.9.9.9"), wire.HashID("0")) {
+	if f.allowReply(now, netip.MustParseAddr("241.9.9.9"), wire.HashID("0")) {
 		t.Error("a stranger gets a reply")
 	}
-	if f.admits(now, set[0].Addr, wire.HashID("1")) {
+	if f.allowReply(now, set[0].Addr, wire.HashID("1")) {
 		t.Error("a foreign sender at a gateway's address gets a reply")
 	}
 	n := 0
 	for range 2 * replyRate {
-		if f.admits(now, set[0].Addr, wire.HashID("0")) {
+		if f.allowReply(now, set[0].Addr, wire.HashID("0")) {
 			n++
 		}
 	}
 	if n != replyRate || f.Stats().Limited != replyRate || f.Stats().Foreign != 2 {
 		t.Errorf("%d replies at one time, stats %+v", n, f.Stats())
 	}
-	if !f.admits(now.Add(time.Second), set[0].Addr, wire.HashID("0")) {
+	if !f.allowReply(now.Add(time.Second), set[0].Addr, wire.HashID("0")) {
 		t.Error("no reply a second later")
 	}
 }

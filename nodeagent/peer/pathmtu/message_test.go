@@ -16,8 +16,8 @@ var (
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	for _, a := range []netip.Addr{v4, v6} {
-		for _, size := range []int{smallest(a), smallest(a) + 1, smallest(a) + 2, 576, 1280, 1420, 65_535} {
-			raw := probe(1, 2, a, sent{size: size, nonce: 1 << 60})
+		for _, size := range []int{minProbeSize(a), minProbeSize(a) + 1, minProbeSize(a) + 2, 576, 1280, 1420, 65_535} {
+			raw := encodeProbe(1, 2, a, sizeProbe{size: size, nonce: 1 << 60})
 			if len(raw)+overhead(a) != size {
 				t.Errorf("a probe of %d bytes has %d", size, len(raw)+overhead(a))
 			}
@@ -40,9 +40,9 @@ func FuzzReceive(f *testing.F) {
 		finders[a] = New(Config{Port: 4804})
 		finders[a].Set("g1/a", nil, []Link{{Peer: "g2/a", Source: a, Addr: a, MTU: 1420}})
 		from, to := wire.HashID("g2/a"), wire.HashID("g1/a")
-		f.Add(probe(from, to, a, sent{size: 100, nonce: 1}), a == v6)
+		f.Add(encodeProbe(from, to, a, sizeProbe{size: 100, nonce: 1}), a == v6)
 		f.Add((&wire.Message{From: from, To: to, Size: &wire.SizeProbe{Reply: true, Bytes: 1420, Nonce: 2}}).Encode(), a == v6)
-		f.Add(probe(to, from, a, sent{size: 1420}), a == v6)
+		f.Add(encodeProbe(to, from, a, sizeProbe{size: 1420}), a == v6)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, six bool) {
 		a := v4

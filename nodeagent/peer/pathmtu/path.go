@@ -9,16 +9,16 @@ import (
 
 // Times and counts of the search.
 const (
-	activeInterval    = 5 * time.Second        // between tries of an active link with traffic
-	standby           = 60 * time.Second       // minimum for other links
-	recoveryInterval  = 20 * time.Second       // between tries of full size in a black hole
-	recoveryPerSearch = 10                     // after this many of them, search again
-	silentRetry       = 2 * time.Second        // before the next try while no probe gets a reply; doubles up to the interval
-	defaultReplyTime  = 500 * time.Millisecond // for a reply, while the round-trip time is unknown
-	quickest          = 150 * time.Millisecond // minimum of four round-trip times
-	slowest           = time.Second
-	misses            = 3 // failed tries of one size, while small probes pass
-	confirmMisses     = 6 // the same for the size that started a search, at its end: loss is no black hole
+	activeInterval      = 5 * time.Second        // between tries of a link in use with traffic
+	minStandbyInterval  = 60 * time.Second       // minimum between tries of other links
+	recoveryInterval    = 20 * time.Second       // between tries of full size in a black hole
+	recoveriesPerSearch = 10                     // recovery phases before a new search
+	minRetryInterval    = 2 * time.Second        // after a try without a reply; doubles up to the interval
+	defaultReplyTimeout = 500 * time.Millisecond // while the round-trip time is unknown
+	minReplyTimeout     = 150 * time.Millisecond // minimum of four round-trip times
+	maxReplyTimeout     = time.Second
+	maxFailures         = 3 // failed tries of a size, while small probes pass
+	maxConfirmFailures  = 6 // the same in phaseConfirm, to exclude packet loss
 )
 
 // Phases of a path.
@@ -30,47 +30,48 @@ const (
 	phaseRecovery        // in a black hole, tries full size
 )
 
-// sent is a probe in flight.
-type sent struct {
+// sizeProbe is a probe in flight.
+type sizeProbe struct {
 	nonce    uint64
 	size     int
 	at       time.Time
 	answered bool
 }
 
-// linkState is the state of a link. It is pure: its owner passes in time, nonces and replies,
-// and sends its probes.
+// linkState is the state of a link. It is pure: its caller provides time, nonces and replies, and
+// sends its probes.
 type linkState struct {
 	timerqueue.Entry
 	LinkMTU
-	id       uint64        // of the peer
+	peerID   uint64        // of the peer
 	interval time.Duration // between tries in the steady phase
 	// idleInterval is the interval without traffic.
 	idleInterval time.Duration
-	due          time.Time // when the next try starts, or the current one ends
+	next         time.Time // when the next try starts, or the current one ends
 	trying       bool
-	big          sent
-	small        sent
+	sizeTest     sizeProbe
+	liveTest     sizeProbe
 	rtt          time.Duration // smoothed; 0 = unknown
 
-	phase   int
-	quiet   int // consecutive tries without a reply
-	fails   int // failed tries of the size while small probes passed
-	low     int // largest size that passed in this search
-	high    int // smallest size that failed
-	top     int // the failed size that started the search
-	returns int // tries of full size in this black hole
-	retryAt time.Time
+	phase         int
+	silentTries   int // consecutive tries without a reply
+	failedTries   int // failed tries of the size while small probes passed
+	low           int // largest size that passed in this search
+	high          int // smallest size that failed in this search
+	failedSize    int // the failed size that started the search
+	recoveryTries int // recovery phases in this black hole
+	retryAt       time.Time
 }
 
-func newPath(now time.Time, l Link, interval, first time.Duration) *linkState {
+func newLinkState(now time.Time, l Link, interval, first time.Duration) *linkState {
 	return &linkState{
-		LinkMTU: LinkMTU{Link: l, State: Unknown, PathMTU: l.MTU, Since: now}, id: wire.HashID(l.Peer),
-		interval: interval, idleInterval: interval, due: now.Add(first),
+		LinkMTU: LinkMTU{Link: l, State: Unknown, PathMTU: l.MTU, Since: now}, peerID: wire.HashID(l.Peer),
+		interval: interval, idleInterval: interval, next: now.Add(first),
 	}
 }
 
-// setTraffic sets the interval for a link with or without traffic. It reports whether it became shorter.
+// setTraffic sets the interval for a link with or without traffic. It reports whether it became
+// shorter.
 func (p *linkState) setTraffic(traffic bool) bool {
 	before := p.interval
 	p.interval = p.idleInterval
@@ -86,7 +87,7 @@ func (p *linkState) size() int {
 	case phaseSearch:
 		return (p.low + p.high) / 2
 	case phaseConfirm:
-		return p.top
+		return p.failedSize
 	case phaseRecovery:
 		return p.MTU
 	default:
@@ -94,71 +95,72 @@ func (p *linkState) size() int {
 	}
 }
 
-// tick ends the current try or starts the next one and returns its probes. It reports whether
-// state or value changed. In the steady phase, a try is one full-size probe. In the other
-// phases a small probe goes with it, which distinguishes a black hole from a dead link.
-func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sent, changed bool) {
-	if p.due.After(now) {
+// tick ends the current try, or starts the next one and returns its probes. It reports whether
+// State or PathMTU changed. In the steady phase, a try is one probe of the size under test. In
+// other phases a small probe is sent with it, which distinguishes a black hole from a dead link.
+func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sizeProbe, changed bool) {
+	if p.next.After(now) {
 		return nil, false
 	}
 	if p.trying {
-		changed = p.conclude(now)
+		changed = p.finishTry(now)
 	}
-	if p.due.After(now) {
+	if p.next.After(now) {
 		return nil, changed
 	}
 	if p.phase == phaseSteady && p.State == BlackHole && !p.retryAt.After(now) {
-		p.phase, p.fails = phaseRecovery, 0
+		p.phase, p.failedTries = phaseRecovery, 0
 	}
 	p.trying = true
-	p.big, p.small = sent{nonce: nonce(), size: p.size(), at: now}, sent{}
-	out = append(out, p.big)
+	p.sizeTest, p.liveTest = sizeProbe{nonce: nonce(), size: p.size(), at: now}, sizeProbe{}
+	out = append(out, p.sizeTest)
 	if p.phase != phaseSteady {
-		p.small = sent{nonce: nonce(), size: smallest(p.Addr), at: now}
-		out = append(out, p.small)
+		p.liveTest = sizeProbe{nonce: nonce(), size: minProbeSize(p.Addr), at: now}
+		out = append(out, p.liveTest)
 	}
-	p.due = now.Add(p.replyTimeout())
+	p.next = now.Add(p.replyTimeout())
 	return out, changed
 }
 
 func (p *linkState) replyTimeout() time.Duration {
 	if p.rtt == 0 {
-		return defaultReplyTime
+		return defaultReplyTimeout
 	}
-	return min(max(4*p.rtt, quickest), slowest)
+	return min(max(4*p.rtt, minReplyTimeout), maxReplyTimeout)
 }
 
-// onReply handles a reply. It reports whether it matches a probe in flight, and whether state or
-// value changed.
-func (p *linkState) onReply(now time.Time, m wire.SizeProbe) (known, changed bool) {
+// onReply handles a reply. It reports whether the reply matches a probe in flight, and whether
+// State or PathMTU changed.
+func (p *linkState) onReply(now time.Time, m wire.SizeProbe) (matched, changed bool) {
 	if !p.trying {
 		return false, false
 	}
-	for _, s := range []*sent{&p.big, &p.small} {
+	for _, s := range []*sizeProbe{&p.sizeTest, &p.liveTest} {
 		if s.nonce != m.Nonce || s.size != int(m.Bytes) || s.answered || s.at.IsZero() {
 			continue
 		}
-		s.answered, known = true, true
+		s.answered, matched = true, true
 		sample := now.Sub(s.at)
 		if p.rtt == 0 {
 			p.rtt = sample
 		}
 		p.rtt += (sample - p.rtt) / 8
 	}
-	if known && p.big.answered {
-		changed = p.conclude(now)
+	if matched && p.sizeTest.answered {
+		changed = p.finishTry(now)
 	}
-	return known, changed
+	return matched, changed
 }
 
-// conclude ends a try and sets the time of the next one.
-func (p *linkState) conclude(now time.Time) bool {
+// finishTry ends a try and sets the time of the next one. It reports whether State or PathMTU
+// changed.
+func (p *linkState) finishTry(now time.Time) bool {
 	p.trying = false
-	passed, failed := p.big.answered, !p.big.answered && p.small.answered
+	passed, failed := p.sizeTest.answered, !p.sizeTest.answered && p.liveTest.answered
 	if !passed && !failed && p.phase != phaseSteady {
 		return p.onSilence(now)
 	}
-	p.due, p.quiet = now, 0
+	p.next, p.silentTries = now, 0
 	switch p.phase {
 	case phaseSteady:
 		return p.onSteadyResult(now, passed)
@@ -173,76 +175,77 @@ func (p *linkState) conclude(now time.Time) bool {
 	}
 }
 
-// onSilence handles a try without any reply: the link is down and the try proves nothing about
-// sizes. The current phase continues when the link is up.
+// onSilence handles a try without any reply. The link may be down, so the try proves nothing about
+// sizes. The current phase continues when the link is up again.
 func (p *linkState) onSilence(now time.Time) bool {
-	p.due = now.Add(min(silentRetry<<min(p.quiet, 16), max(p.interval, silentRetry)))
-	p.quiet++
+	wait := minRetryInterval << min(p.silentTries, 16)
+	p.next = now.Add(min(wait, max(p.interval, minRetryInterval)))
+	p.silentTries++
 	if p.phase == phaseSuspect {
-		p.fails = 0
+		p.failedTries = 0
 	}
 	return false
 }
 
-// toSteady returns to the steady phase.
-func (p *linkState) toSteady(now time.Time) {
-	p.phase, p.fails = phaseSteady, 0
-	p.due = now.Add(p.interval)
-	if p.State == BlackHole && p.retryAt.Before(p.due) {
-		p.due = p.retryAt
+// enterSteady returns to the steady phase.
+func (p *linkState) enterSteady(now time.Time) {
+	p.phase, p.failedTries = phaseSteady, 0
+	p.next = now.Add(p.interval)
+	if p.State == BlackHole && p.retryAt.Before(p.next) {
+		p.next = p.retryAt
 	}
 }
 
 func (p *linkState) onSteadyResult(now time.Time, passed bool) bool {
 	if !passed {
-		p.phase, p.fails = phaseSuspect, 0
+		p.phase, p.failedTries = phaseSuspect, 0
 		return false
 	}
-	p.toSteady(now)
-	return p.State == Unknown && p.set(now, OK, p.MTU)
+	p.enterSteady(now)
+	return p.State == Unknown && p.setResult(now, OK, p.MTU)
 }
 
 func (p *linkState) onSuspectResult(now time.Time, passed bool) bool {
 	if passed {
-		p.toSteady(now)
-		return p.State == Unknown && p.set(now, OK, p.MTU)
+		p.enterSteady(now)
+		return p.State == Unknown && p.setResult(now, OK, p.MTU)
 	}
-	if p.fails++; p.fails < misses {
+	if p.failedTries++; p.failedTries < maxFailures {
 		return false
 	}
 	if p.PathMTU <= MinMTU {
-		p.toSteady(now)
+		p.enterSteady(now)
 		return false
 	}
-	p.search(MinMTU, p.PathMTU)
-	return p.set(now, Searching, p.PathMTU)
+	p.startSearch(MinMTU, p.PathMTU)
+	return p.setResult(now, Searching, p.PathMTU)
 }
 
-// search starts a search between a size that should pass and a size that does not.
-func (p *linkState) search(low, high int) {
-	p.phase, p.fails = phaseSearch, 0
-	p.low, p.high, p.top = min(low, high-1), high, high
+// startSearch starts a search between a size that should pass and a size that does not pass.
+func (p *linkState) startSearch(low, high int) {
+	p.phase, p.failedTries = phaseSearch, 0
+	p.low, p.high, p.failedSize = min(low, high-1), high, high
 }
 
 func (p *linkState) onSearchResult(now time.Time, passed bool) bool {
 	if passed {
-		p.low, p.fails = p.size(), 0
-	} else if p.fails++; p.fails >= misses {
-		p.high, p.fails = p.size(), 0
+		p.low, p.failedTries = p.size(), 0
+	} else if p.failedTries++; p.failedTries >= maxFailures {
+		p.high, p.failedTries = p.size(), 0
 	}
 	if p.high-p.low > 1 {
 		return false
 	}
-	p.phase, p.fails = phaseConfirm, 0
+	p.phase, p.failedTries = phaseConfirm, 0
 	return false
 }
 
-// onConfirmResult ends a search. If the size that started it passes now, the failure was packet
-// loss.
+// onConfirmResult ends a search. If the size that started the search passes now, the failure was
+// packet loss.
 func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	if passed {
-		p.low = p.top
-	} else if p.fails++; p.fails < confirmMisses {
+		p.low = p.failedSize
+	} else if p.failedTries++; p.failedTries < maxConfirmFailures {
 		return false
 	}
 	p.retryAt = now.Add(recoveryInterval)
@@ -250,34 +253,34 @@ func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	if p.low >= p.MTU {
 		state = OK
 	}
-	changed := p.set(now, state, min(p.low, p.MTU))
-	p.toSteady(now)
+	changed := p.setResult(now, state, min(p.low, p.MTU))
+	p.enterSteady(now)
 	return changed
 }
 
 func (p *linkState) onRecoveryResult(now time.Time, passed bool) bool {
 	if passed {
-		changed := p.set(now, OK, p.MTU)
-		p.returns = 0
-		p.toSteady(now)
+		changed := p.setResult(now, OK, p.MTU)
+		p.recoveryTries = 0
+		p.enterSteady(now)
 		return changed
 	}
-	if p.fails++; p.fails < misses {
+	if p.failedTries++; p.failedTries < maxFailures {
 		return false
 	}
 	p.retryAt = now.Add(recoveryInterval)
-	if p.returns++; p.returns%recoveryPerSearch == 0 && p.MTU-p.PathMTU > 1 {
-		p.search(p.PathMTU, p.MTU)
+	if p.recoveryTries++; p.recoveryTries%recoveriesPerSearch == 0 && p.MTU-p.PathMTU > 1 {
+		p.startSearch(p.PathMTU, p.MTU)
 		return false
 	}
-	p.toSteady(now)
+	p.enterSteady(now)
 	return false
 }
 
-func (p *linkState) set(now time.Time, state string, value int) bool {
-	if p.State == state && p.PathMTU == value {
+func (p *linkState) setResult(now time.Time, state string, mtu int) bool {
+	if p.State == state && p.PathMTU == mtu {
 		return false
 	}
-	p.State, p.PathMTU, p.Since = state, value, now
+	p.State, p.PathMTU, p.Since = state, mtu, now
 	return true
 }

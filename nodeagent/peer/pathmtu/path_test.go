@@ -31,7 +31,7 @@ type simulation struct {
 func simulate(t *testing.T, l Link, passes func(size int) bool) *simulation {
 	t.Helper()
 	return &simulation{
-		t: t, now: testStart, path: newPath(testStart, l, testInterval(l), 0), passes: passes, rtt: 20 * time.Millisecond,
+		t: t, now: testStart, path: newLinkState(testStart, l, testInterval(l), 0), passes: passes, rtt: 20 * time.Millisecond,
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
 }
@@ -41,12 +41,12 @@ func testInterval(l Link) time.Duration {
 	if l.InUse {
 		return activeInterval
 	}
-	return standby
+	return minStandbyInterval
 }
 
-func upTo(most int) func(int) bool { return func(size int) bool { return size <= most } }
+func passUpTo(most int) func(int) bool { return func(size int) bool { return size <= most } }
 
-func nothing(int) bool { return false }
+func passNothing(int) bool { return false }
 
 // lossy drops a share of all packets, independent of their size.
 func (s *simulation) lossy(share float64, passes func(int) bool) func(int) bool {
@@ -64,12 +64,12 @@ func (s *simulation) until(d time.Duration, done func() bool) time.Duration {
 	s.t.Helper()
 	start, end := s.now, s.now.Add(d)
 	for !done() {
-		if s.path.due.After(end) {
+		if s.path.next.After(end) {
 			s.now = end
 			return d
 		}
-		if s.path.due.After(s.now) {
-			s.now = s.path.due
+		if s.path.next.After(s.now) {
+			s.now = s.path.next
 		}
 		s.step()
 	}
@@ -84,7 +84,7 @@ func (s *simulation) step() {
 	s.probes += len(out)
 	var answers []wire.SizeProbe
 	for _, probe := range out {
-		if probe.size > s.path.MTU || probe.size < smallest(s.path.Addr) {
+		if probe.size > s.path.MTU || probe.size < minProbeSize(s.path.Addr) {
 			s.t.Fatalf("a probe of %d bytes", probe.size)
 		}
 		if s.passes(probe.size) {
@@ -94,10 +94,10 @@ func (s *simulation) step() {
 	if len(out) == 0 {
 		return
 	}
-	if !s.path.due.After(s.now) {
+	if !s.path.next.After(s.now) {
 		s.t.Fatal("a try without an end")
 	}
-	if s.path.due.Sub(s.now) >= s.rtt && len(answers) > 0 {
+	if s.path.next.Sub(s.now) >= s.rtt && len(answers) > 0 {
 		s.now = s.now.Add(s.rtt)
 		for _, m := range answers {
 			known, changed := s.path.onReply(s.now, m)
@@ -128,7 +128,7 @@ func (s *simulation) inState(state string) func() bool {
 
 func TestFullSize(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, upTo(9000))
+	s := simulate(t, link, passUpTo(9000))
 	s.run(time.Second)
 	s.expect(OK, 1420)
 	s.probes = 0
@@ -146,10 +146,10 @@ func TestBlackHole(t *testing.T) {
 		l := link
 		l.MTU = mtu
 		for size := MinMTU; size < mtu; size += 1 + mtu/1500*7 {
-			s := simulate(t, l, upTo(mtu))
+			s := simulate(t, l, passUpTo(mtu))
 			s.run(4 * time.Second)
 			s.expect(OK, mtu)
-			s.passes = upTo(size)
+			s.passes = passUpTo(size)
 			took := s.until(time.Minute, s.inState(BlackHole))
 			s.expect(BlackHole, size)
 			if mtu < 1500 && took > 10*time.Second || took > 16*time.Second {
@@ -157,7 +157,7 @@ func TestBlackHole(t *testing.T) {
 			}
 			s.run(5 * time.Minute)
 			s.expect(BlackHole, size)
-			s.passes = upTo(mtu)
+			s.passes = passUpTo(mtu)
 			if took := s.until(time.Minute, s.inState(OK)); took > recoveryInterval+time.Second {
 				t.Fatalf("full size back after %s", took)
 			}
@@ -168,10 +168,10 @@ func TestBlackHole(t *testing.T) {
 
 func TestBelowFloor(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, upTo(100))
+	s := simulate(t, link, passUpTo(100))
 	s.run(time.Hour)
 	s.expect(BlackHole, MinMTU)
-	s.passes = upTo(1420)
+	s.passes = passUpTo(1420)
 	s.run(time.Minute)
 	s.expect(OK, 1420)
 }
@@ -179,7 +179,7 @@ func TestBelowFloor(t *testing.T) {
 // TestFromTheStart uses a path that never passed full size.
 func TestFromTheStart(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, upTo(1300))
+	s := simulate(t, link, passUpTo(1300))
 	if took := s.until(time.Minute, s.inState(BlackHole)); took > 6*time.Second {
 		t.Errorf("found after %s", took)
 	}
@@ -189,19 +189,19 @@ func TestFromTheStart(t *testing.T) {
 // TestSilence checks that a link that is down changes nothing.
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, nothing)
+	s := simulate(t, link, passNothing)
 	s.run(time.Hour)
 	s.expect(Unknown, 1420)
 	if s.probes > 1600 {
 		t.Errorf("%d probes in an hour of silence", s.probes)
 	}
-	s.passes = upTo(1420)
+	s.passes = passUpTo(1420)
 	s.run(10 * time.Second)
 	s.expect(OK, 1420)
-	s.passes = nothing
+	s.passes = passNothing
 	s.run(time.Hour)
 	s.expect(OK, 1420)
-	s.passes = upTo(1300)
+	s.passes = passUpTo(1300)
 	s.run(15 * time.Second)
 	s.expect(BlackHole, 1300)
 }
@@ -209,12 +209,12 @@ func TestSilence(t *testing.T) {
 // TestSilenceInSearch checks that a search continues at the same size after silence.
 func TestSilenceInSearch(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, upTo(1300))
+	s := simulate(t, link, passUpTo(1300))
 	s.until(time.Minute, s.inState(Searching))
-	s.passes = nothing
+	s.passes = passNothing
 	s.run(time.Minute)
 	s.expect(Searching, 1420)
-	s.passes = upTo(1300)
+	s.passes = passUpTo(1300)
 	s.run(12 * time.Second)
 	s.expect(BlackHole, 1300)
 }
@@ -224,14 +224,14 @@ func TestLoss(t *testing.T) {
 	t.Parallel()
 	for _, share := range []float64{0.01, 0.05, 0.2} {
 		s := simulate(t, link, nil)
-		s.passes = s.lossy(share, upTo(1420))
+		s.passes = s.lossy(share, passUpTo(1420))
 		s.run(24 * time.Hour)
 		for _, p := range s.states {
 			if p.State == BlackHole {
 				t.Fatalf("loss of %v is a black hole of %d", share, p.PathMTU)
 			}
 		}
-		s.passes = s.lossy(share, upTo(1300))
+		s.passes = s.lossy(share, passUpTo(1300))
 		s.run(2 * time.Minute)
 		if s.path.State != BlackHole || s.path.PathMTU < 1200 || s.path.PathMTU > 1300 {
 			t.Errorf("with loss of %v: %s %d", share, s.path.State, s.path.PathMTU)
@@ -242,14 +242,14 @@ func TestLoss(t *testing.T) {
 // TestChanges uses a path whose MTU decreases, and one whose MTU increases in part.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, upTo(1350))
+	s := simulate(t, link, passUpTo(1350))
 	s.run(10 * time.Second)
 	s.expect(BlackHole, 1350)
-	s.passes = upTo(1250)
+	s.passes = passUpTo(1250)
 	s.run(15 * time.Second)
 	s.expect(BlackHole, 1250)
-	s.passes = upTo(1400)
-	s.run(recoveryPerSearch*recoveryInterval + time.Minute)
+	s.passes = passUpTo(1400)
+	s.run(recoveriesPerSearch*recoveryInterval + time.Minute)
 	s.expect(BlackHole, 1400)
 	for _, p := range s.states {
 		if p.State == OK {
@@ -261,11 +261,11 @@ func TestChanges(t *testing.T) {
 // TestSlowLine delays replies by the transmission time.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
-	s := simulate(t, link, upTo(1420))
+	s := simulate(t, link, passUpTo(1420))
 	s.rtt = 400 * time.Millisecond
 	s.run(time.Minute)
 	s.expect(OK, 1420)
-	s.passes = upTo(1300)
+	s.passes = passUpTo(1300)
 	s.run(time.Minute)
 	s.expect(BlackHole, 1300)
 }
@@ -273,7 +273,7 @@ func TestSlowLine(t *testing.T) {
 // TestForged checks that only the reply to a probe counts.
 func TestForged(t *testing.T) {
 	t.Parallel()
-	p := newPath(testStart, link, activeInterval, 0)
+	p := newLinkState(testStart, link, activeInterval, 0)
 	nonce := uint64(7)
 	out, _ := p.tick(testStart, func() uint64 { nonce++; return nonce })
 	if len(out) != 1 || out[0].size != 1420 {

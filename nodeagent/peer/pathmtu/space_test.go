@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/transport"
 )
 
-// find runs a finder in the namespace until the test ends. The channel receives each change.
-func find(t *testing.T, s *netnstest.Space, name string, own []netip.Addr, links []Link) (*Finder, <-chan struct{}) {
+// startFinder runs a finder in the namespace until the test ends. The channel receives each change.
+func startFinder(t *testing.T, s *netnstest.Space, name string, own []netip.Addr, links []Link) (*Finder, <-chan struct{}) {
 	t.Helper()
 	changed := make(chan struct{}, 1)
 	f := New(Config{Port: 4804, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() {
@@ -81,8 +81,9 @@ func TestPackets(t *testing.T) {
 	}
 	// The MTU of a route must not affect the probes.
 	a.IP("route add 241.0.0.2/32 dev hw-wg1 src 241.0.0.1 mtu 1300", "route add fd00:41::2/128 dev hw-wg1 src fd00:41::1 mtu 1300")
-	there, changedThere := find(t, a, "g1/a", addrs[0], paths("g2/a", addrs[0], addrs[1]))
-	back, changedBack := find(t, b, "g2/a", addrs[1], paths("g1/a", addrs[1], addrs[0]))
+	links := paths("g2/a", addrs[0], addrs[1])
+	there, changedThere := startFinder(t, a, "g1/a", addrs[0], links)
+	back, changedBack := startFinder(t, b, "g2/a", addrs[1], paths("g1/a", addrs[1], addrs[0]))
 	there.SetTraffic(map[string]bool{"g2": true})
 	back.SetTraffic(map[string]bool{"g1": true})
 	await(t, there, changedThere, OK, 1420)
@@ -95,10 +96,10 @@ func TestPackets(t *testing.T) {
 	}
 	b.NFT("delete table inet t")
 	end := time.Now()
-	for _, p := range there.paths {
+	for _, p := range there.links {
 		there.mu.Lock()
 		p.retryAt = end // otherwise the test takes twenty seconds
-		p.due = end
+		p.next = end
 		there.queue.Schedule(p, end)
 		there.mu.Unlock()
 	}
