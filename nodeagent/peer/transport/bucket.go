@@ -3,25 +3,25 @@ package transport
 import "time"
 
 // RateLimiter is a token bucket that limits replies. The zero value is full. It is not safe for
-// concurrent use, but its callers may pass times out of order: goroutines that read several sockets
-// take their times before they lock.
+// concurrent use. Times may be out of order, because goroutines that read different sockets read
+// the clock before they lock.
 type RateLimiter struct {
-	tokens float64
-	at     time.Time
+	tokens     float64
+	lastRefill time.Time
 }
 
-// Allow takes a token and reports whether there was one. The bucket is refilled at a rate per second,
-// and has as many tokens at most.
-func (b *RateLimiter) Allow(now time.Time, rate float64) bool {
-	// at never goes back: a second of the past would be refilled twice.
-	if b.at.IsZero() {
-		b.tokens, b.at = rate, now
-	} else if passed := now.Sub(b.at); passed > 0 {
-		b.tokens, b.at = min(b.tokens+passed.Seconds()*rate, rate), now
+// Allow removes a token and reports whether there was one. rate is the number of tokens per second,
+// and the size of the bucket.
+func (l *RateLimiter) Allow(now time.Time, rate float64) bool {
+	// lastRefill never goes back, so that no time is counted twice.
+	if l.lastRefill.IsZero() {
+		l.tokens, l.lastRefill = rate, now
+	} else if elapsed := now.Sub(l.lastRefill); elapsed > 0 {
+		l.tokens, l.lastRefill = min(l.tokens+elapsed.Seconds()*rate, rate), now
 	}
-	if b.tokens < 1 {
+	if l.tokens < 1 {
 		return false
 	}
-	b.tokens--
+	l.tokens--
 	return true
 }

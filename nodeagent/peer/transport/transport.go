@@ -1,6 +1,6 @@
-// Package transport exchanges datagrams between agents about links: liveness, path MTU, migrations
-// and endpoints. It owns the sockets and the only goroutine that sends. Its protocols define the
-// content. They have no goroutine, socket or clock.
+// Package transport exchanges datagrams about links between agents: liveness, path MTU, migrations
+// and direct packets. It owns the sockets and the only goroutine that sends. Its protocols define
+// the content. They have no goroutine, socket or clock.
 package transport
 
 import (
@@ -19,20 +19,20 @@ import (
 type Packet struct {
 	At   socket.Bind
 	From netip.AddrPort
-	// Device is the receiving device; set for messages about tunnels only.
+	// Device is the receiving device. Only messages with Tunnels have it.
 	Device string
 	*wire.Message
 }
 
 // Protocol is one protocol of a Transport. Its methods must be safe for concurrent use.
 type Protocol interface {
-	// Sockets returns the addresses to receive on. If all is false, it may return nil to report
-	// no change.
+	// Sockets returns the sockets for sending and receiving. If all is false, it may return nil
+	// to report no change.
 	Sockets(all bool) map[socket.Bind]bool
 	// Tick returns the packets that are due and the time until the next tick. It must not
 	// block.
 	Tick(now time.Time) ([]socket.Datagram, time.Duration)
-	// Sent records how many packets of the last Tick were sent, and how many failed.
+	// Sent records how many packets of the last Tick were sent and how many failed.
 	Sent(sent, failed uint64)
 	// Receive handles a packet, which may be for another protocol, and returns the replies.
 	Receive(now time.Time, in Packet) []socket.Datagram
@@ -42,7 +42,7 @@ type Protocol interface {
 type Config struct {
 	Port uint16 // UDP port of both ends: desired.ProbePort
 	Log  *slog.Logger
-	// Wake fires if a protocol may have a packet to send before the time that Tick returned.
+	// Wake fires if a tick is due earlier than the last tick returned.
 	Wake      trigger.Trigger
 	Protocols []Protocol // in the order in which they send
 }
@@ -50,13 +50,13 @@ type Config struct {
 // Transport runs protocols over one set of sockets.
 type Transport struct {
 	config    Config
-	places    []map[socket.Bind]bool // by index of the protocol
+	sockets   []map[socket.Bind]bool // by index of the protocol
 	malformed atomic.Uint64
 }
 
 // New returns a Transport. Run starts it.
 func New(config Config) *Transport {
-	return &Transport{config: config, places: make([]map[socket.Bind]bool, len(config.Protocols))}
+	return &Transport{config: config, sockets: make([]map[socket.Bind]bool, len(config.Protocols))}
 }
 
 // Run sends and receives until ctx is done. It returns after all its goroutines have ended. It
@@ -65,11 +65,11 @@ func (t *Transport) Run(ctx context.Context) error {
 	sockets := socket.NewSet(socket.SetConfig{Port: t.config.Port, Log: t.config.Log, MaxDatagram: wire.Largest, Read: t.receive, Changed: t.config.Wake.Fire})
 	defer sockets.Close()
 	t.config.Wake.Run(ctx, func() time.Duration {
-		wait := sockets.Update(time.Now(), t.wanted)
-		for _, m := range t.config.Protocols {
-			out, rest := m.Tick(time.Now())
-			m.Sent(sockets.Send(out))
-			wait = min(wait, rest)
+		wait := sockets.Update(time.Now(), t.wantedSockets)
+		for _, protocol := range t.config.Protocols {
+			out, next := protocol.Tick(time.Now())
+			protocol.Sent(sockets.Send(out))
+			wait = min(wait, next)
 		}
 		return wait
 	})
@@ -79,21 +79,21 @@ func (t *Transport) Run(ctx context.Context) error {
 // Malformed returns the number of received datagrams that could not be decoded.
 func (t *Transport) Malformed() uint64 { return t.malformed.Load() }
 
-// wanted returns all sockets that the protocols need; nil if they did not change.
-func (t *Transport) wanted(all bool) map[socket.Bind]bool {
+// wantedSockets returns all sockets that the protocols need; nil if they did not change.
+func (t *Transport) wantedSockets(all bool) map[socket.Bind]bool {
 	changed := all
-	for i, m := range t.config.Protocols {
-		if places := m.Sockets(all); places != nil {
-			t.places[i], changed = places, true
+	for i, protocol := range t.config.Protocols {
+		if binds := protocol.Sockets(all); binds != nil {
+			t.sockets[i], changed = binds, true
 		}
 	}
 	if !changed {
 		return nil
 	}
 	out := map[socket.Bind]bool{}
-	for _, places := range t.places {
-		for place := range places {
-			out[place] = true
+	for _, binds := range t.sockets {
+		for bind := range binds {
+			out[bind] = true
 		}
 	}
 	return out
@@ -106,14 +106,14 @@ func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagra
 		t.malformed.Add(1)
 		return nil
 	}
-	in := Packet{At: arrival.Local, From: arrival.From, Message: m}
+	packet := Packet{At: arrival.Local, From: arrival.From, Message: m}
 	if m.Tunnels != nil {
-		in.Device = socket.DeviceName(arrival.Index)
+		packet.Device = socket.DeviceName(arrival.Index)
 	}
 	var out []socket.Datagram
 	now := time.Now()
 	for _, protocol := range t.config.Protocols {
-		out = append(out, protocol.Receive(now, in)...)
+		out = append(out, protocol.Receive(now, packet)...)
 	}
 	return out
 }

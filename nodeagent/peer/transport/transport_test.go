@@ -28,33 +28,33 @@ type fakeProtocol struct {
 	moved bool
 }
 
-func (m *fakeProtocol) Sockets(all bool) map[socket.Bind]bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.moved && !all {
+func (p *fakeProtocol) Sockets(all bool) map[socket.Bind]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.moved && !all {
 		return nil
 	}
-	m.moved = false
-	return map[socket.Bind]bool{m.at: true}
+	p.moved = false
+	return map[socket.Bind]bool{p.at: true}
 }
 
-func (m *fakeProtocol) Tick(time.Time) ([]socket.Datagram, time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ticks++
-	out := m.out
-	m.out = nil
-	return out, m.wait
+func (p *fakeProtocol) Tick(time.Time) ([]socket.Datagram, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ticks++
+	out := p.out
+	p.out = nil
+	return out, p.wait
 }
 
-func (m *fakeProtocol) Sent(sent, failed uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.sent += sent
+func (p *fakeProtocol) Sent(sent, failed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent += sent
 }
 
-func (m *fakeProtocol) Receive(_ time.Time, in Packet) []socket.Datagram {
-	m.received <- in
+func (p *fakeProtocol) Receive(_ time.Time, in Packet) []socket.Datagram {
+	p.received <- in
 	if in.Probe != nil && !in.Probe.Reply {
 		return []socket.Datagram{{To: in.From, Raw: (&wire.Message{From: in.To, Probe: &wire.Probe{Reply: true}}).Encode()}}
 	}
@@ -91,12 +91,12 @@ func TestTransport(t *testing.T) {
 	protocols[1].mu.Unlock()
 	wake.Fire()
 	for i, m := range protocols {
-		in := get(t, m.received)
+		in := receivePacket(t, m.received)
 		if in.From != to || in.At != at || in.Device != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.WantReply {
 			t.Errorf("protocol %d received %+v", i, in)
 		}
 		for range protocols { // each of them replies
-			if answer := get(t, m.received); answer.From != to || answer.Probe == nil || !answer.Probe.Reply || answer.Device != "" {
+			if answer := receivePacket(t, m.received); answer.From != to || answer.Probe == nil || !answer.Probe.Reply || answer.Device != "" {
 				t.Errorf("protocol %d received %+v", i, answer)
 			}
 		}
@@ -113,7 +113,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, received chan Packet) Packet {
+func receivePacket(t *testing.T, received chan Packet) Packet {
 	t.Helper()
 	select {
 	case in := <-received:
@@ -137,7 +137,7 @@ func TestWanted(t *testing.T) {
 		if i > 0 {
 			a.moved = tt.moved
 		}
-		if have := layer.wanted(tt.all); !maps.Equal(have, tt.want) || (have == nil) != (tt.want == nil) {
+		if have := layer.wantedSockets(tt.all); !maps.Equal(have, tt.want) || (have == nil) != (tt.want == nil) {
 			t.Errorf("step %d: %v, want %v", i, have, tt.want)
 		}
 	}
