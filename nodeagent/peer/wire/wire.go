@@ -1,9 +1,9 @@
 // Package wire encodes and decodes the datagrams between gateways and nodes: a header with sender
-// and receiver, followed by TLVs. Decode skips unknown TLVs, so new versions can add some. The
+// and receiver, followed by TLVs. Decode skips unknown TLVs, so new versions can add TLVs. The
 // package is pure and bounds the size of untrusted input.
 //
-// A message does not authenticate its sender. Each TLV must carry a value that the receiver gave to
-// this peer only (docs/security.md); the protocols check it.
+// A message does not authenticate its sender. Each TLV has a value that only this peer received
+// from the receiver (docs/security.md). The protocols check that value.
 package wire
 
 import (
@@ -15,45 +15,45 @@ import (
 )
 
 const (
-	version    = 1
-	headLength = 24
-	// MaxEntries bounds the entries of a page, so that a message fits in the minimum MTU of IPv6,
-	// 1280 bytes.
+	version      = 1
+	headerLength = 24
+	// MaxEntries bounds the entries of a page, so that a message fits in the minimum MTU of
+	// IPv6, 1280 bytes.
 	MaxEntries = 128
 	// MaxTunnels bounds the tunnels that one end reports.
 	MaxTunnels = 16
-	// MinSizeProbe is the length of a message with only a Size TLV, bytes.
-	MinSizeProbe = headLength + tlvHead + sizeLength
-	// Largest is the length of the largest datagram, bytes.
+	// MinSizeProbe is the length of a message with only a Size TLV, in bytes.
+	MinSizeProbe = headerLength + tlvHeaderLength + sizeLength
+	// Largest is the length of the largest datagram, in bytes.
 	Largest = 1<<16 - 1
 
-	tlvHead            = 3
-	probeLength        = 13
-	advertLength       = 9
-	listLength         = 18
-	entryLength        = 9
-	tunnelsLength      = 25
-	tunnelLength       = 9
-	sizeLength         = 10
-	testLength         = 8
-	directLength       = 7
-	maxTLVs            = 32 // of one message, including unknown ones
-	flagRank      byte = 1<<3 - 1
+	tlvHeaderLength         = 3
+	probeLength             = 13
+	advertLength            = 9
+	listLength              = 18
+	entryLength             = 9
+	tunnelsLength           = 25
+	tunnelLength            = 9
+	sizeLength              = 10
+	directTestLength        = 8
+	directReportLength      = 7
+	maxTLVs                 = 32 // of one message, including unknown ones
+	flagRank           byte = 1<<3 - 1
 )
 
-// Types of TLVs. A new one needs a new number. An existing TLV may only grow at its end, unless it
-// ends in a list.
+// Types of TLVs. A new TLV needs a new number. An existing TLV may only grow at its end, and only
+// if it does not end in a list.
 const (
-	typePadding   = 0 // the message ends here; only after a size probe
-	typeProbe     = 1
-	typeReply     = 2
-	typeAdvert    = 3
-	typeList      = 4
-	typeTunnels   = 5
-	typeSizeProbe = 6
-	typeSizeReply = 7
-	typeTest      = 8
-	typeDirect    = 9
+	typePadding      = 0 // ends the message; only after a size probe
+	typeProbe        = 1
+	typeReply        = 2
+	typeAdvert       = 3
+	typeList         = 4
+	typeTunnels      = 5
+	typeSizeProbe    = 6
+	typeSizeReply    = 7
+	typeDirectTest   = 8
+	typeDirectReport = 9
 )
 
 // Flags of a probe, of an advert or entry, and of tunnels. Receivers ignore unknown flags.
@@ -61,12 +61,12 @@ const (
 	flagTriggered   byte = 1 << 0
 	flagUnsolicited byte = 1 << 1
 
-	flagUses           byte = 1 << 3
+	flagLinkInUse      byte = 1 << 3
 	flagAcceptsTransit byte = 1 << 4
 	flagTraffic        byte = 1 << 5
 
 	flagWantReply byte = 1 << 0
-	flagChanges   byte = 1 << 1
+	flagMigrating byte = 1 << 1
 
 	flagAvailable byte = 1 << 0
 	flagVerified  byte = 1 << 1
@@ -90,7 +90,7 @@ func HashID(name string) uint64 { return stablehash.Sum64(strings.Replace(name, 
 // Message is one datagram.
 type Message struct {
 	From, To uint64 // IDs of the sender and of the receiver
-	// Length is the length of the whole datagram in bytes. Encode pads up to it.
+	// Length is the length of the datagram in bytes. Encode pads the datagram to Length.
 	Length int
 
 	Probe   *Probe
@@ -101,13 +101,13 @@ type Message struct {
 	Direct  *Direct
 }
 
-// Probe is a liveness probe of a link, or a reply to one, which echoes Sequence, Nonce and Triggered.
+// Probe is a liveness probe of a link, or a reply. A reply echoes Sequence, Nonce and Triggered.
 type Probe struct {
 	Reply       bool
 	Sequence    uint32
-	Nonce       uint64 // of the probe; a forged reply would have to guess it
-	Triggered   bool   // a triggered update or its reply: a loss does not count
-	Unsolicited bool   // a further reply to a probe, with new link states
+	Nonce       uint64 // random; prevents forged replies
+	Triggered   bool   // triggered update or its reply; its loss does not count
+	Unsolicited bool   // additional reply to a probe, with new link states
 }
 
 // LinkAdvert is the report of one end about a link.
@@ -115,15 +115,15 @@ type LinkAdvert struct {
 	Rank           uint8 // health.Rank; at most 7
 	InUse          bool  // its cluster sends over the link
 	AcceptsTransit bool  // the sender accepts transit over the link; in an entry: both ends do
-	Traffic        bool  // the sender recently forwarded packets to the cluster of the other end
+	Traffic        bool  // the sender recently forwarded packets to the cluster of the peer
 }
 
 // Advert is the sender's report about the link that the message uses.
 type Advert struct {
 	LinkAdvert
-	// Token is a secret of the receiver of adverts. A reply has the replier's own token, which only
-	// this peer receives. A probe has the token of the peer, which authenticates its advert at
-	// once. 0 = unknown.
+	// Token authenticates adverts of probes. A reply has the token that the replier expects
+	// from this peer, and only this peer receives it. A probe has the token that the peer
+	// expects. 0 = unknown.
 	Token uint64
 }
 
@@ -134,7 +134,7 @@ type Entry struct {
 }
 
 // LinkStateList is a page of the link states that a gateway sends to the nodes of its cluster. In a
-// probe it has only the generation of the node's list.
+// probe, it has only the generation of the list that the node has.
 type LinkStateList struct {
 	Generation  uint64 // of the list
 	Base        uint64 // generation that the entries update; 0 = complete list
@@ -145,7 +145,7 @@ type LinkStateList struct {
 // TunnelReport lists all tunnels that one end of a pair has.
 type TunnelReport struct {
 	WantReply bool   // requests a reply
-	Migrating bool   // the sender does not use its target tunnel, and requests more reports
+	Migrating bool   // the sender has not completed its migration and requests more reports
 	Seq       uint64 // number of the sender's message, increasing
 	AckSeq    uint64 // highest Seq that the sender received from the peer
 	ReplyTo   uint64 // Seq of the message that this one replies to; 0 = none
@@ -155,28 +155,29 @@ type TunnelReport struct {
 // TunnelState is the state of one tunnel at the sender.
 type TunnelState struct {
 	ID        uint64
-	Available bool // the sender receives on it, and announces its removal in advance
-	Verified  bool // the sender gets replies over it
-	InUse     bool // the sender may send over it
-	Secondary bool // the sender requests that both ends use it for now
+	Available bool // the sender receives on the tunnel, and announces its removal in advance
+	Verified  bool // the sender gets replies over the tunnel
+	InUse     bool // the sender may send over the tunnel
+	Secondary bool // the sender requests that both ends use the tunnel for now
 }
 
-// SizeProbe tests whether a packet of its own size passes. A reply echoes Bytes and Nonce and is as
-// small as possible.
+// SizeProbe tests whether a packet of its size passes. A reply echoes Bytes and Nonce and has no
+// padding.
 type SizeProbe struct {
 	Reply bool
 	Bytes uint16 // size of the probe's IP packet
 	Nonce uint64
 }
 
-// Direct tests whether packets between two nodes of a cluster pass without VXLAN: a test packet that
-// returns to its sender, or a report about them.
+// Direct tests whether packets between two nodes of a cluster pass without VXLAN. It is a test
+// packet that returns to its sender, or a report about test packets.
 type Direct struct {
 	Report bool
-	Nonce  uint64 // of a test packet; a forged one would have to guess it
-	// Receives reports that the sender receives the other end's packets directly, and MAC is the
-	// hardware address from which the sender sends them. Traffic reports that the sender recently sent
-	// packets to other clusters. Only a report has these.
+	Nonce  uint64 // random, of a test packet; prevents forged test packets
+
+	// Only a report has these fields. Receives reports that the sender receives the other end's
+	// packets directly. Traffic reports that the sender recently sent packets to other
+	// clusters. MAC is the hardware address from which the sender sends direct packets.
 	Receives bool
 	Traffic  bool
 	MAC      [6]byte
@@ -185,7 +186,7 @@ type Direct struct {
 // Encode returns the datagram. Layout, big endian: magic 4 bytes, version 1, zero 3, from 8, to 8;
 // then TLVs of type 1, length 2 and value.
 func (m *Message) Encode() []byte {
-	out := make([]byte, headLength, max(headLength+128, m.Length))
+	out := make([]byte, headerLength, max(headerLength+128, m.Length))
 	copy(out, Magic)
 	out[4] = version
 	binary.BigEndian.PutUint64(out[8:], m.From)
@@ -194,7 +195,7 @@ func (m *Message) Encode() []byte {
 		out = m.Probe.append(out)
 	}
 	if m.Advert != nil {
-		out = appendHead(out, typeAdvert, advertLength)
+		out = appendTLVHeader(out, typeAdvert, advertLength)
 		out = binary.BigEndian.AppendUint64(append(out, m.Advert.flags()), m.Advert.Token)
 	}
 	if m.List != nil {
@@ -209,18 +210,18 @@ func (m *Message) Encode() []byte {
 	if m.Direct != nil {
 		out = m.Direct.append(out)
 	}
-	if missing := m.Length - len(out); missing > 0 {
-		out = append(out, make([]byte, missing)...)
+	if padding := m.Length - len(out); padding > 0 {
+		out = append(out, make([]byte, padding)...)
 	}
 	return out
 }
 
-func appendHead(out []byte, kind byte, length int) []byte {
-	return binary.BigEndian.AppendUint16(append(out, kind), uint16(length))
+func appendTLVHeader(out []byte, tlvType byte, length int) []byte {
+	return binary.BigEndian.AppendUint16(append(out, tlvType), uint16(length))
 }
 
-// bits packs flags, the first one as the lowest bit.
-func bits(flags ...bool) byte {
+// packFlags returns flags as bits. The first flag is the lowest bit.
+func packFlags(flags ...bool) byte {
 	var out byte
 	for i, set := range flags {
 		if set {
@@ -230,8 +231,8 @@ func bits(flags ...bool) byte {
 	return out
 }
 
-// either returns the type of a reply or of a probe.
-func either(isReply bool, probe, reply byte) byte {
+// messageType returns reply if isReply is true, otherwise probe.
+func messageType(isReply bool, probe, reply byte) byte {
 	if isReply {
 		return reply
 	}
@@ -239,22 +240,22 @@ func either(isReply bool, probe, reply byte) byte {
 }
 
 func (p *Probe) append(out []byte) []byte {
-	out = appendHead(out, either(p.Reply, typeProbe, typeReply), probeLength)
+	out = appendTLVHeader(out, messageType(p.Reply, typeProbe, typeReply), probeLength)
 	out = binary.BigEndian.AppendUint32(out, p.Sequence)
 	out = binary.BigEndian.AppendUint64(out, p.Nonce)
-	return append(out, bits(p.Triggered, p.Unsolicited))
+	return append(out, packFlags(p.Triggered, p.Unsolicited))
 }
 
-func (w LinkAdvert) flags() byte {
-	return min(w.Rank, flagRank) | bits(w.InUse, w.AcceptsTransit, w.Traffic)<<3
+func (a LinkAdvert) flags() byte {
+	return min(a.Rank, flagRank) | packFlags(a.InUse, a.AcceptsTransit, a.Traffic)<<3
 }
 
 func advertOf(flags byte) LinkAdvert {
-	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagUses != 0, AcceptsTransit: flags&flagAcceptsTransit != 0, Traffic: flags&flagTraffic != 0}
+	return LinkAdvert{Rank: flags & flagRank, InUse: flags&flagLinkInUse != 0, AcceptsTransit: flags&flagAcceptsTransit != 0, Traffic: flags&flagTraffic != 0}
 }
 
 func (l *LinkStateList) append(out []byte) []byte {
-	out = appendHead(out, typeList, listLength+entryLength*len(l.Entries))
+	out = appendTLVHeader(out, typeList, listLength+entryLength*len(l.Entries))
 	out = binary.BigEndian.AppendUint64(out, l.Generation)
 	out = binary.BigEndian.AppendUint64(out, l.Base)
 	out = append(out, l.Page, l.Pages)
@@ -265,45 +266,46 @@ func (l *LinkStateList) append(out []byte) []byte {
 }
 
 func (t *TunnelReport) append(out []byte) []byte {
-	out = appendHead(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
-	out = append(out, bits(t.WantReply, t.Migrating))
+	out = appendTLVHeader(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
+	out = append(out, packFlags(t.WantReply, t.Migrating))
 	for _, field := range []uint64{t.Seq, t.AckSeq, t.ReplyTo} {
 		out = binary.BigEndian.AppendUint64(out, field)
 	}
 	for _, e := range t.Each {
-		out = append(binary.BigEndian.AppendUint64(out, e.ID), bits(e.Available, e.Verified, e.InUse, e.Secondary))
+		out = append(binary.BigEndian.AppendUint64(out, e.ID), packFlags(e.Available, e.Verified, e.InUse, e.Secondary))
 	}
 	return out
 }
 
 func (s *SizeProbe) append(out []byte) []byte {
-	out = appendHead(out, either(s.Reply, typeSizeProbe, typeSizeReply), sizeLength)
+	out = appendTLVHeader(out, messageType(s.Reply, typeSizeProbe, typeSizeReply), sizeLength)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(out, s.Bytes), s.Nonce)
 }
 
 func (d *Direct) append(out []byte) []byte {
 	if !d.Report {
-		return binary.BigEndian.AppendUint64(appendHead(out, typeTest, testLength), d.Nonce)
+		out = appendTLVHeader(out, typeDirectTest, directTestLength)
+		return binary.BigEndian.AppendUint64(out, d.Nonce)
 	}
-	return append(append(appendHead(out, typeDirect, directLength), bits(d.Receives, d.Traffic)), d.MAC[:]...)
+	return append(append(appendTLVHeader(out, typeDirectReport, directReportLength), packFlags(d.Receives, d.Traffic)), d.MAC[:]...)
 }
 
 // Decode decodes a datagram. It does not retain raw. It skips TLVs of unknown types.
 func Decode(raw []byte) (*Message, error) {
-	if len(raw) < headLength || string(raw[:len(Magic)]) != Magic || raw[4] != version {
+	if len(raw) < headerLength || string(raw[:len(Magic)]) != Magic || raw[4] != version {
 		return nil, ErrMalformed
 	}
 	m := &Message{From: binary.BigEndian.Uint64(raw[8:]), To: binary.BigEndian.Uint64(raw[16:]), Length: len(raw)}
-	rest := raw[headLength:]
+	rest := raw[headerLength:]
 	for count := 0; len(rest) > 0; count++ {
 		if rest[0] == typePadding && m.Size != nil && !m.Size.Reply {
 			break
 		}
-		if count == maxTLVs || rest[0] == typePadding || len(rest) < tlvHead {
+		if count == maxTLVs || rest[0] == typePadding || len(rest) < tlvHeaderLength {
 			return nil, ErrMalformed
 		}
-		end := tlvHead + int(binary.BigEndian.Uint16(rest[1:]))
-		if len(rest) < end || !m.decodeTLV(rest[0], rest[tlvHead:end]) {
+		end := tlvHeaderLength + int(binary.BigEndian.Uint16(rest[1:]))
+		if len(rest) < end || !m.decodeTLV(rest[0], rest[tlvHeaderLength:end]) {
 			return nil, ErrMalformed
 		}
 		rest = rest[end:]
@@ -315,14 +317,14 @@ func Decode(raw []byte) (*Message, error) {
 }
 
 // decodeTLV decodes one TLV. It reports false if the TLV is malformed or a duplicate.
-func (m *Message) decodeTLV(kind byte, value []byte) bool {
-	switch kind {
+func (m *Message) decodeTLV(tlvType byte, value []byte) bool {
+	switch tlvType {
 	case typeProbe, typeReply:
 		if m.Probe != nil || len(value) < probeLength {
 			return false
 		}
 		m.Probe = &Probe{
-			Reply: kind == typeReply, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
+			Reply: tlvType == typeReply, Sequence: binary.BigEndian.Uint32(value), Nonce: binary.BigEndian.Uint64(value[4:]),
 			Triggered: value[12]&flagTriggered != 0, Unsolicited: value[12]&flagUnsolicited != 0,
 		}
 		return m.Probe.Reply || !m.Probe.Unsolicited
@@ -339,14 +341,14 @@ func (m *Message) decodeTLV(kind byte, value []byte) bool {
 		if m.Size != nil || len(value) < sizeLength {
 			return false
 		}
-		m.Size = &SizeProbe{Reply: kind == typeSizeReply, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
-	case typeTest:
-		if m.Direct != nil || len(value) < testLength {
+		m.Size = &SizeProbe{Reply: tlvType == typeSizeReply, Bytes: binary.BigEndian.Uint16(value), Nonce: binary.BigEndian.Uint64(value[2:])}
+	case typeDirectTest:
+		if m.Direct != nil || len(value) < directTestLength {
 			return false
 		}
 		m.Direct = &Direct{Nonce: binary.BigEndian.Uint64(value)}
-	case typeDirect:
-		if m.Direct != nil || len(value) < directLength {
+	case typeDirectReport:
+		if m.Direct != nil || len(value) < directReportLength {
 			return false
 		}
 		m.Direct = &Direct{Report: true, Receives: value[0]&flagReceives != 0, Traffic: value[0]&flagDirectTraffic != 0, MAC: [6]byte(value[1:])}
@@ -359,8 +361,8 @@ func (m *Message) decodeList(value []byte) bool {
 		return false
 	}
 	l := &LinkStateList{Generation: binary.BigEndian.Uint64(value), Base: binary.BigEndian.Uint64(value[8:]), Page: value[16], Pages: value[17]}
-	for at := listLength; at < len(value); at += entryLength {
-		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[at:]), LinkAdvert: advertOf(value[at+8])})
+	for offset := listLength; offset < len(value); offset += entryLength {
+		l.Entries = append(l.Entries, Entry{ID: binary.BigEndian.Uint64(value[offset:]), LinkAdvert: advertOf(value[offset+8])})
 	}
 	m.List = l
 	return l.Page < l.Pages || l.Pages == 0 && l.Page == 0 && len(l.Entries) == 0
@@ -371,13 +373,13 @@ func (m *Message) decodeTunnels(value []byte) bool {
 		return false
 	}
 	t := &TunnelReport{
-		WantReply: value[0]&flagWantReply != 0, Migrating: value[0]&flagChanges != 0, Seq: binary.BigEndian.Uint64(value[1:]),
+		WantReply: value[0]&flagWantReply != 0, Migrating: value[0]&flagMigrating != 0, Seq: binary.BigEndian.Uint64(value[1:]),
 		AckSeq: binary.BigEndian.Uint64(value[9:]), ReplyTo: binary.BigEndian.Uint64(value[17:]),
 	}
-	for at := tunnelsLength; at < len(value); at += tunnelLength {
-		flags := value[at+8]
+	for offset := tunnelsLength; offset < len(value); offset += tunnelLength {
+		flags := value[offset+8]
 		t.Each = append(t.Each, TunnelState{
-			ID: binary.BigEndian.Uint64(value[at:]), Available: flags&flagAvailable != 0, Verified: flags&flagVerified != 0,
+			ID: binary.BigEndian.Uint64(value[offset:]), Available: flags&flagAvailable != 0, Verified: flags&flagVerified != 0,
 			InUse: flags&flagInUse != 0, Secondary: flags&flagSecondary != 0,
 		})
 	}

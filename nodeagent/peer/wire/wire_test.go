@@ -57,9 +57,9 @@ func TestCut(t *testing.T) {
 	t.Parallel()
 	for name, m := range examples() {
 		raw := m.Encode()
-		ends := map[int]bool{headLength: true}
-		for at := headLength; at < len(raw) && raw[at] != typePadding; {
-			at += tlvHead + int(binary.BigEndian.Uint16(raw[at+1:]))
+		ends := map[int]bool{headerLength: true}
+		for at := headerLength; at < len(raw) && raw[at] != typePadding; {
+			at += tlvHeaderLength + int(binary.BigEndian.Uint16(raw[at+1:]))
 			ends[at] = true
 			if m.Size != nil && raw[min(at, len(raw)-1)] == typePadding {
 				break
@@ -93,7 +93,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return raw
 	}
 	probe := tlv(typeProbe, make([]byte, probeLength))
-	const list = headLength + tlvHead + probeLength + tlvHead
+	const list = headerLength + tlvHeaderLength + probeLength + tlvHeaderLength
 	tests := map[string][]byte{
 		"empty":                 nil,
 		"short":                 reply[:20],
@@ -102,7 +102,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"version":               edit(reply, 4, 2),
 		"page":                  edit(reply, list+16, 1),
 		"pages":                 edit(reply, list+17, 0),
-		"list in a probe":       edit(reply, headLength, typeProbe),
+		"list in a probe":       edit(reply, headerLength, typeProbe),
 		"list without a probe":  with(tlv(typeList, make([]byte, listLength))),
 		"half an entry":         with(tlv(typeReply, make([]byte, probeLength)), tlv(typeList, make([]byte, listLength+4))),
 		"too many entries":      with(tlv(typeReply, make([]byte, probeLength)), tlv(typeList, make([]byte, listLength+entryLength*(MaxEntries+1)))),
@@ -140,10 +140,10 @@ func TestSkips(t *testing.T) {
 			continue
 		}
 		raw := want.Encode()
-		later := append(bytes.Clone(raw[:headLength]), tlv(200, []byte("news"))...)
-		for rest := raw[headLength:]; len(rest) > 0; {
-			end := tlvHead + int(binary.BigEndian.Uint16(rest[1:]))
-			kind, value := rest[0], bytes.Clone(rest[tlvHead:end])
+		later := append(bytes.Clone(raw[:headerLength]), tlv(200, []byte("news"))...)
+		for rest := raw[headerLength:]; len(rest) > 0; {
+			end := tlvHeaderLength + int(binary.BigEndian.Uint16(rest[1:]))
+			kind, value := rest[0], bytes.Clone(rest[tlvHeaderLength:end])
 			if kind != typeList {
 				value = append(value, "more"...)
 			}
