@@ -24,45 +24,48 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// observeInterval is the time between two reads of the peers' addresses from the kernel.
+// observeInterval is the time between two reads of the peers' endpoints from the kernel.
 const observeInterval = 5 * time.Second
 
-// endpointSelector runs an endpoint.Selector: it observes the links, sends the probes, and saves
-// the candidates that work. It implements transport.Protocol only for its timer. Probes use sockets
-// of package endpointprobe, because the tunnel may be down. Links are observed in a separate
-// goroutine, because reads of the kernel may block.
+// endpointSelector runs an endpoint.Selector. It observes the links, sends the probes and saves the
+// candidates that work. It implements transport.Protocol only for its timer. Probes use sockets of
+// package endpointprobe, because the tunnel may be down. A separate goroutine observes the links,
+// because reads from the kernel may block.
 type endpointSelector struct {
-	config  Config
-	log     *slog.Logger
-	prober  *health.Prober
-	tunnel  *migration.Negotiator
-	probes  *endpointprobe.Client
-	wake    trigger.Trigger                            // of the transport
-	refresh trigger.Trigger                            // links may have changed
-	file    *statefile.File[map[string]netip.AddrPort] // candidates that work
+	config      Config
+	log         *slog.Logger
+	prober      *health.Prober
+	negotiator  *migration.Negotiator
+	probes      *endpointprobe.Client
+	wake        trigger.Trigger                            // of the transport
+	refresh     trigger.Trigger                            // links may have changed
+	workingFile *statefile.File[map[string]netip.AddrPort] // candidates that work
 
 	mu       sync.Mutex
 	selector *endpoint.Selector
 	remotes  map[string]round.Remote // by cluster/gateway
 	targets  map[string]probeTarget  // by cluster/gateway
-	// specVersion counts the changes of remotes and targets. observedVersion is the specVersion of
-	// the last observation; the selector decides nothing before they are equal.
+	// specVersion counts the changes of remotes and targets. observedVersion is the specVersion
+	// of the last observation. No step runs unless they are equal.
 	specVersion, observedVersion int
-	working                      map[string]netip.AddrPort // as last saved
+	working                      map[string]netip.AddrPort // as in workingFile
 	observed                     endpoint.ObservedAddrs    // of live WireGuard links; replaced as a whole
 }
 
-func newEndpointSelector(config Config, prober *health.Prober, tunnel *migration.Negotiator, wake, refresh trigger.Trigger) *endpointSelector {
+func newEndpointSelector(
+	config Config, prober *health.Prober, negotiator *migration.Negotiator, wake, refresh trigger.Trigger,
+) *endpointSelector {
 	e := &endpointSelector{
-		config: config, log: config.Log, prober: prober, tunnel: tunnel, probes: endpointprobe.New(), wake: wake, refresh: refresh,
-		file: statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json"),
+		config: config, log: config.Log, prober: prober, negotiator: negotiator,
+		probes: endpointprobe.New(), wake: wake, refresh: refresh,
 	}
-	e.working = e.file.LoadOrZero(config.Log)
+	e.workingFile = statefile.New[map[string]netip.AddrPort](config.StateDir, "endpoints.json")
+	e.working = e.workingFile.LoadOrZero(config.Log)
 	e.selector = endpoint.New(maps.Clone(e.working))
 	return e
 }
 
-// setRemotes sets the remote gateways with a link.
+// setRemotes sets the remote gateways to which this gateway has a link.
 func (e *endpointSelector) setRemotes(remotes []round.Remote) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,7 +82,7 @@ func (e *endpointSelector) setRemotes(remotes []round.Remote) {
 	e.refresh.Fire()
 }
 
-// setProjection derives the probe targets from the desired tunnels.
+// setProjection sets the probe targets of the desired tunnels.
 func (e *endpointSelector) setProjection(in projection.Input, n *round.DesiredNode) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,10 +103,10 @@ func (e *endpointSelector) snapshot() (map[string]model.RemoteEndpoint, endpoint
 // run observes links until ctx is done.
 func (e *endpointSelector) run(ctx context.Context) error {
 	defer e.probes.Close()
-	var saves sync.WaitGroup
-	defer saves.Wait()
-	saves.Go(func() {
-		e.file.Run(ctx, 0, func() map[string]netip.AddrPort {
+	var saver sync.WaitGroup
+	defer saver.Wait()
+	saver.Go(func() {
+		e.workingFile.Run(ctx, 0, func() map[string]netip.AddrPort {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return e.selector.Working()
@@ -112,8 +115,8 @@ func (e *endpointSelector) run(ctx context.Context) error {
 	e.refresh.Run(ctx, func() time.Duration {
 		e.observe(ctx, time.Now())
 		e.wake.Fire()
-		if e.file.Err() != nil { // not in Tick, because Err waits for a running save
-			e.file.MarkDirty()
+		if e.workingFile.Err() != nil { // not in Tick, because Err waits for a running save
+			e.workingFile.MarkDirty()
 		}
 		return observeInterval
 	})
@@ -143,8 +146,8 @@ func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 	e.observedVersion = version
 	addrs := map[string]netip.AddrPort{}
 	for i := range meters {
-		// A device without received bytes knows only the endpoint that it was configured with:
-		// during a migration the link may use another device.
+		// A device without received bytes has only its configured endpoint. During a
+		// migration the link may use another device.
 		if name := names[i]; meters[i].RxBytes > 0 {
 			addrs[name] = e.targets[name].candidateAddr(parseAddrPort(meters[i].Endpoint), e.remotes[name].Candidates)
 		}
@@ -156,16 +159,17 @@ func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 	}
 	for i := range links {
 		if links[i].Target.Device != "" {
-			continue // not through a tunnel
+			continue // a link inside the cluster
 		}
 		name := links[i].Target.Peer.String()
 		connected := links[i].State() == status.Connected
-		e.tunnel.SetAlive(name, connected, now)
+		e.negotiator.SetAlive(name, connected, now)
 		state := endpoint.LinkState{Alive: connected, ObservedAddr: addrs[name]}
 		if e.remotes[name].Driver != fabric.DriverWireguard {
-			state.Alive = links[i].Alive() // after a restart a link that may be up is not moved
+			// After a restart, a link that may be up is not moved.
+			state.Alive = links[i].Alive()
 		}
-		state.OnSecondary, state.SecondaryOnly = e.tunnel.OverSecondary(name)
+		state.OnSecondary, state.SecondaryOnly = e.negotiator.OverSecondary(name)
 		e.selector.UpdateLink(name, state, now)
 	}
 	observed := e.selector.ObservedAddrs()
@@ -178,7 +182,7 @@ func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 	}
 }
 
-// Sockets implements transport.Protocol; the selector has no sockets there.
+// Sockets implements transport.Protocol. The selector has no sockets of the transport.
 func (e *endpointSelector) Sockets(bool) map[socket.Bind]bool { return nil }
 
 // Sent implements transport.Protocol.
@@ -187,7 +191,7 @@ func (e *endpointSelector) Sent(uint64, uint64) {}
 // Receive implements transport.Protocol.
 func (e *endpointSelector) Receive(time.Time, transport.Packet) []socket.Datagram { return nil }
 
-// Tick runs the steps that are due. It returns the time until the next one.
+// Tick implements transport.Protocol. It runs the steps that are due.
 func (e *endpointSelector) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	e.mu.Lock()
 	if e.targets == nil || e.observedVersion != e.specVersion {
@@ -207,7 +211,7 @@ func (e *endpointSelector) Tick(now time.Time) ([]socket.Datagram, time.Duration
 		}
 	}
 	working := e.selector.Working()
-	save := !maps.Equal(e.working, working)
+	workingChanged := !maps.Equal(e.working, working)
 	e.working = working
 	e.mu.Unlock()
 	for p, t := range targets {
@@ -221,8 +225,8 @@ func (e *endpointSelector) Tick(now time.Time) ([]socket.Datagram, time.Duration
 	if d.Resolve {
 		e.config.Resolve()
 	}
-	if save {
-		e.file.MarkDirty()
+	if workingChanged {
+		e.workingFile.MarkDirty()
 	}
 	return nil, d.Next.Sub(now)
 }
@@ -245,8 +249,8 @@ func (e *endpointSelector) probe(p endpoint.ProbeRequest, t probeTarget) error {
 	return e.probes.ProbeWireGuard(endpointprobe.Request{Keys: t.keys, From: uint16(t.tunnel.Port), To: to}, onReply)
 }
 
-// reason returns, for users, the endpoint of a gateway and why it is used. addr is the address and
-// port in use.
+// reason describes for users the endpoint of a gateway and why it is in use. addr is the address
+// and port in use.
 func (e *endpointSelector) reason(name, addr string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -262,9 +266,9 @@ func (e *endpointSelector) reason(name, addr string) string {
 	case len(r.Candidates) == 0:
 		return "no endpoint of an address family of this node: the peer dials in"
 	}
-	only := r.Candidates[0]
-	if t, known := e.targets[name]; known && t.candidateAddr(parseAddrPort(addr), r.Candidates) != only.Addr {
-		return "the peer dialled in; its only endpoint is " + only.Text
+	candidate := r.Candidates[0]
+	if t, known := e.targets[name]; known && t.candidateAddr(parseAddrPort(addr), r.Candidates) != candidate.Addr {
+		return "the peer dialled in; its only endpoint is " + candidate.Text
 	}
-	return only.Text + ", its only endpoint"
+	return candidate.Text + ", its only endpoint"
 }

@@ -1,7 +1,7 @@
-// Package peer exchanges messages with other agents. It probes links and path MTUs, publishes
-// and receives the state of exports, selects endpoints of remote gateways, and migrates pairs
-// between tunnels. Observe returns the results. SetSpec, ApplyStep and ApplyRound apply the
-// decisions of package round.
+// Package peer exchanges messages with other agents. It probes links, path MTUs and direct paths,
+// exchanges the state of exports, selects endpoints of remote gateways, and migrates pairs of
+// gateways between tunnels. Observe returns the results. SetSpec, ApplyStep and ApplyRound apply
+// the decisions of package round.
 package peer
 
 import (
@@ -34,49 +34,51 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Config is the fixed configuration of Peers. Its functions must not block, except Meters and RemotePackets.
+// Config is the fixed configuration of Peers. Its functions must not block, except Meters and
+// RemotePackets.
 type Config struct {
 	Cluster      string
 	StateDir     string
-	Stale        time.Duration // validity of the data of a lost feed; default feed.DefaultStaleAfter
+	Stale        time.Duration // how long state of a lost feed counts; default feed.DefaultStaleAfter
 	Log          *slog.Logger
-	TriggerRound func() // requests a round
+	TriggerRound func() // requests a converge round
 	Urgent       func() // a link may have changed
-	Resolve      func() // resolves the names of endpoints again
-	// Meters reads counters of tunnels from the kernel, Secured the state of IPsec connections.
+	Resolve      func() // requests to resolve the names of endpoints again
+	// Meters reads counters of tunnels from the kernel. Secured returns the state of IPsec
+	// connections.
 	Meters  func(context.Context, []desired.Tunnel) ([]kernel.TunnelCounters, error)
 	Secured func() map[string]ipsec.State
-	// RemotePackets reads how many packets this node sent into tunnels, by the first address of each prefix
-	// of another cluster. It may block.
+	// RemotePackets reads how many packets this node sent to other clusters, by the first
+	// address of each prefix. It may block.
 	RemotePackets func(context.Context) (map[netip.Addr]uint64, error)
 }
 
-// saveAgesInterval is the shortest time between two writes of the ages of exports.
+// saveAgesInterval is the minimum time between two writes of the ages of exports.
 const saveAgesInterval = 5 * time.Second
 
 // Peers runs all protocols with other agents. It is safe for concurrent use, except SetSpec,
 // ApplyStep and ApplyRound, which one goroutine calls.
 type Peers struct {
-	config        Config
-	prober        *health.Prober
-	server        *feed.Server
-	client        *feed.Client
-	firstSeenFile *statefile.File[map[string]map[string]time.Time]
-	finder        *pathmtu.Finder
-	endpoints     *endpointSelector
-	tunnel        *migration.Negotiator
-	layer         *transport.Transport
-	traffic       *trafficMeter
-	direct        *direct.Checker
+	config           Config
+	prober           *health.Prober
+	server           *feed.Server
+	client           *feed.Client
+	firstSeenFile    *statefile.File[map[string]map[string]time.Time]
+	finder           *pathmtu.Finder
+	endpointSelector *endpointSelector
+	negotiator       *migration.Negotiator
+	transport        *transport.Transport
+	traffic          *trafficMeter
+	direct           *direct.Checker
 
-	mu        sync.Mutex
-	spec      *round.PeerSpec
-	links     map[string]model.Path
-	up        map[health.GatewayID]bool // links that are up
-	sizes     round.PathMTUSpec
-	feeds     round.FeedSpec
-	feedErr   error              // why feeds could not be set up
-	published model.ClusterState // to other clusters
+	mu          sync.Mutex
+	spec        *round.PeerSpec
+	links       map[string]model.Path
+	connected   map[health.GatewayID]bool // links that are up
+	pathMTUSpec round.PathMTUSpec
+	feedSpec    round.FeedSpec
+	feedErr     error              // why feeds could not be configured
+	published   model.ClusterState // to other clusters
 }
 
 // New restores the state that the previous agent saved. It sends nothing before Run.
@@ -86,27 +88,34 @@ func New(config Config) *Peers {
 		config:        config,
 		firstSeenFile: statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
 	}
-	shared := feed.Config{Log: config.Log, Timing: feed.Timing{StaleAfter: config.Stale}}
-	p.server = feed.NewServer(shared)
-	shared.OnChange, shared.OnFirstSeen = p.updateRelay, p.firstSeenFile.MarkDirty
-	p.client = feed.NewClient(shared)
+	feedConfig := feed.Config{Log: config.Log, Timing: feed.Timing{StaleAfter: config.Stale}}
+	p.server = feed.NewServer(feedConfig)
+	feedConfig.OnChange, feedConfig.OnFirstSeen = p.updateRelay, p.firstSeenFile.MarkDirty
+	p.client = feed.NewClient(feedConfig)
 	p.client.RestoreFirstSeen(p.firstSeenFile.LoadOrZero(config.Log))
-	wake, refreshEndpoints := trigger.New(), trigger.New()
+	wakeTransport, refreshEndpoints := trigger.New(), trigger.New()
 	p.prober = health.New(health.Config{
-		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wake, OnChange: func() { config.Urgent(); refreshEndpoints.Fire() },
+		Cluster: config.Cluster, Port: desired.ProbePort, Wake: wakeTransport, OnChange: func() { config.Urgent(); refreshEndpoints.Fire() },
 	})
-	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.Urgent})
-	tunnels := statefile.New[map[string]migration.Saved](config.StateDir, "tunnels.json")
-	p.tunnel = migration.New(migration.Config{
-		Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: config.TriggerRound,
-		Restored: tunnels.LoadOrZero(config.Log), Save: tunnels.Save,
+	p.finder = pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: config.Log, Wake: wakeTransport, OnChange: config.Urgent})
+	tunnelFile := statefile.New[map[string]migration.Saved](config.StateDir, "tunnels.json")
+	p.negotiator = migration.New(migration.Config{
+		Port: desired.ProbePort, Log: config.Log, Wake: wakeTransport,
+		OnChange: config.TriggerRound,
+		Restored: tunnelFile.LoadOrZero(config.Log), Save: tunnelFile.Save,
 	})
-	p.endpoints = newEndpointSelector(config, p.prober, p.tunnel, wake, refreshEndpoints)
-	p.traffic = &trafficMeter{read: config.RemotePackets, changed: p.setTraffic, log: config.Log, wake: trigger.New()}
-	p.direct = direct.New(direct.Config{Port: desired.ProbePort, Log: config.Log, Wake: wake, OnChange: func() { config.Urgent(); config.TriggerRound() }})
-	p.layer = transport.New(transport.Config{
-		Port: desired.ProbePort, Log: config.Log, Wake: wake,
-		Protocols: []transport.Protocol{p.prober, p.tunnel, p.finder, p.endpoints, p.direct},
+	p.endpointSelector = newEndpointSelector(
+		config, p.prober, p.negotiator, wakeTransport, refreshEndpoints)
+	p.traffic = &trafficMeter{read: config.RemotePackets, onChange: p.setTraffic, log: config.Log, wake: trigger.New()}
+	p.direct = direct.New(direct.Config{
+		Port: desired.ProbePort, Log: config.Log, Wake: wakeTransport,
+		OnChange: func() { config.Urgent(); config.TriggerRound() },
+	})
+	p.transport = transport.New(transport.Config{
+		Port: desired.ProbePort, Log: config.Log, Wake: wakeTransport,
+		Protocols: []transport.Protocol{
+			p.prober, p.negotiator, p.finder, p.endpointSelector, p.direct,
+		},
 	})
 	return p
 }
@@ -114,7 +123,7 @@ func New(config Config) *Peers {
 // updateRelay publishes the states of other clusters to the nodes of this cluster.
 func (p *Peers) updateRelay() {
 	if err := p.server.PublishRelay(p.client.Relay()); err != nil {
-		p.config.Log.Error("relay not published", "err", err)
+		p.config.Log.Error("cannot publish relayed state", "err", err)
 	}
 	p.config.TriggerRound()
 	p.config.Urgent() // a link of a transit cluster may be down
@@ -124,7 +133,7 @@ func (p *Peers) updateRelay() {
 func (p *Peers) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		p.layer.Run, p.server.Run, p.client.Run, p.tunnel.Run, p.endpoints.run, p.traffic.run,
+		p.transport.Run, p.server.Run, p.client.Run, p.negotiator.Run, p.endpointSelector.run, p.traffic.run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -141,16 +150,16 @@ func (p *Peers) Observe() round.PeerStatus {
 	p.mu.Lock()
 	out.Spec = p.spec
 	p.mu.Unlock()
-	out.Tunnels = p.tunnel.Tunnels()
-	out.RemoteEndpoints, out.Observed = p.endpoints.snapshot()
+	out.Tunnels = p.negotiator.Tunnels()
+	out.RemoteEndpoints, out.Observed = p.endpointSelector.snapshot()
 	return out
 }
 
-// ObserveLinks returns the part of Observe that selects paths. It ends feeds of gateways whose links
-// failed, and reconnects feeds of gateways whose links came up.
+// ObserveLinks returns the part of Observe that the selection of paths needs. It disconnects feeds
+// of gateways whose links failed, and reconnects feeds of gateways whose links came up.
 func (p *Peers) ObserveLinks() round.PeerStatus {
 	links := p.prober.Snapshot()
-	// A feed may still wait for packets that were lost while the link was down.
+	// A feed may wait for packets that were lost while its link was down.
 	up := make(map[health.GatewayID]bool, len(links.Links))
 	for _, l := range links.Links {
 		if l.State() == status.Connected {
@@ -158,8 +167,8 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 		}
 	}
 	p.mu.Lock()
-	before := p.up
-	p.up = up
+	before := p.connected
+	p.connected = up
 	p.mu.Unlock()
 	for peer := range up {
 		if !before[peer] {
@@ -171,7 +180,7 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 			p.client.Disconnect(peer.Cluster, peer.Gateway)
 		}
 	}
-	pathMTUs := map[string]int{} // smaller than the tunnel's MTU
+	pathMTUs := map[string]int{} // below the MTU of the tunnel
 	for _, path := range p.finder.Snapshot() {
 		if path.State == pathmtu.BlackHole && path.PathMTU < path.MTU {
 			pathMTUs[path.Peer] = path.PathMTU
@@ -186,12 +195,12 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 	before := p.spec
 	p.spec = spec
 	p.mu.Unlock()
-	if to := spec.Probing; before == nil || !reflect.DeepEqual(before.Probing, to) {
-		p.prober.SetGateway(to.Gateway)
-		p.prober.SetNodes(to.Others)
-		p.prober.SetSettings(to.Settings)
-		p.prober.SetListen(to.Listen)
-		p.prober.SetTargets(to.Targets)
+	if probing := spec.Probing; before == nil || !reflect.DeepEqual(before.Probing, probing) {
+		p.prober.SetGateway(probing.Gateway)
+		p.prober.SetNodes(probing.Others)
+		p.prober.SetSettings(probing.Settings)
+		p.prober.SetListen(probing.Listen)
+		p.prober.SetTargets(probing.Targets)
 	}
 	switch {
 	case spec.Probing.Gateway != "":
@@ -202,11 +211,11 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 		p.traffic.setInterval(0)
 	}
 	p.direct.Set(spec.Direct)
-	p.tunnel.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
-	p.endpoints.setRemotes(spec.Remotes)
+	p.negotiator.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
+	p.endpointSelector.setRemotes(spec.Remotes)
 }
 
-// ApplyStep applies the effects of a step on paths and published state.
+// ApplyStep applies the effects of a step to paths and published state.
 func (p *Peers) ApplyStep(e round.Effects) {
 	p.setActiveLinks(e.Links)
 	p.publish(func(state *model.ClusterState) bool {
@@ -217,32 +226,32 @@ func (p *Peers) ApplyStep(e round.Effects) {
 	p.Publish(e.Publish)
 }
 
-// ApplyRound applies the effects of a complete round on feeds, endpoints and path MTUs.
+// ApplyRound applies the effects of a complete round to feeds, endpoints and path MTUs.
 func (p *Peers) ApplyRound(e round.Effects) {
-	p.feed(e.Feeds, e.FeedsErr)
+	p.setFeeds(e.Feeds, e.FeedsErr)
 	p.publish(func(state *model.ClusterState) bool {
 		same := reflect.DeepEqual(state.Endpoints, e.PublishEndpoints)
 		state.Endpoints = e.PublishEndpoints
 		return !same && state.Cluster != ""
 	})
 	p.mu.Lock()
-	same := e.Sizes.Self == p.sizes.Self && slices.Equal(e.Sizes.Listen, p.sizes.Listen) && slices.Equal(e.Sizes.Links, p.sizes.Links)
-	p.sizes = e.Sizes
+	same := e.Sizes.Self == p.pathMTUSpec.Self && slices.Equal(e.Sizes.Listen, p.pathMTUSpec.Listen) && slices.Equal(e.Sizes.Links, p.pathMTUSpec.Links)
+	p.pathMTUSpec = e.Sizes
 	p.mu.Unlock()
 	if !same {
 		p.finder.Set(e.Sizes.Self, e.Sizes.Listen, e.Sizes.Links)
 	}
 }
 
-// setTraffic sets the neighbours to which this gateway forwards packets. On other nodes, these are the
-// neighbours whose packets the node sends to a gateway directly.
+// setTraffic sets the neighbours to which this gateway forwards packets. On another node, they are
+// the neighbours whose packets the node sends to a gateway directly.
 func (p *Peers) setTraffic(neighbors map[string]bool) {
 	p.prober.SetTraffic(neighbors)
 	p.finder.SetTraffic(neighbors)
 	p.direct.SetTraffic(len(neighbors) > 0, time.Now())
 }
 
-// setActiveLinks sets the active link to each neighbour; the prober reports it to the peers.
+// setActiveLinks sets the active link to each neighbour. The prober reports it to the peers.
 func (p *Peers) setActiveLinks(links map[string]model.Path) {
 	p.mu.Lock()
 	changed := !maps.Equal(links, p.links)
@@ -253,14 +262,14 @@ func (p *Peers) setActiveLinks(links map[string]model.Path) {
 	}
 }
 
-func (p *Peers) feed(feeds round.FeedSpec, err error) {
+func (p *Peers) setFeeds(feeds round.FeedSpec, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.feedErr = err
-	if err != nil || reflect.DeepEqual(feeds, p.feeds) {
+	if err != nil || reflect.DeepEqual(feeds, p.feedSpec) {
 		return
 	}
-	p.feeds = feeds
+	p.feedSpec = feeds
 	p.server.SetIdentity(feeds.Identity)
 	p.server.SetPeers(feeds.Allow)
 	p.server.SetNodes(feeds.Nodes)
@@ -269,7 +278,7 @@ func (p *Peers) feed(feeds round.FeedSpec, err error) {
 	p.client.SetPeers(feeds.Subscribe)
 }
 
-// Publish sends the state of this cluster's exports to other clusters; nil = unchanged.
+// Publish publishes the state of this cluster's exports to other clusters; nil = unchanged.
 func (p *Peers) Publish(live *model.ClusterState) {
 	if live == nil {
 		return
@@ -280,7 +289,7 @@ func (p *Peers) Publish(live *model.ClusterState) {
 	})
 }
 
-// publish sends the state of this cluster to other clusters if change reports a difference.
+// publish publishes the state of this cluster to other clusters if change reports a difference.
 func (p *Peers) publish(change func(*model.ClusterState) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,39 +297,40 @@ func (p *Peers) publish(change func(*model.ClusterState) bool) {
 		return
 	}
 	if err := p.server.Publish(p.published); err != nil {
-		p.config.Log.Error("live state not published", "err", err)
+		p.config.Log.Error("cannot publish cluster state", "err", err)
 	}
 }
 
-// SetProjection sets the projection that endpoint probes are built from.
+// SetProjection sets the input of endpoint probes and of the traffic meter.
 func (p *Peers) SetProjection(in projection.Input, n *round.DesiredNode) {
-	p.endpoints.setProjection(in, n)
+	p.endpointSelector.setProjection(in, n)
 	p.traffic.setPrefixes(prefixNeighbors(in))
 }
 
-// SetInstalled sets the tunnels of the kernel by remote gateway; nil = unknown.
+// SetInstalled sets the tunnels in the kernel, by remote gateway; nil = unknown.
 func (p *Peers) SetInstalled(tunnels map[string]migration.Installed) {
 	if tunnels != nil {
-		p.tunnel.SetInstalled(tunnels)
+		p.negotiator.SetInstalled(tunnels)
 	}
 }
 
-// SetDirectSenders sets the hardware addresses from which the kernel accepts direct packets; nil = unknown.
+// SetDirectSenders sets the hardware addresses from which the kernel accepts direct packets; nil =
+// unknown.
 func (p *Peers) SetDirectSenders(macs map[string]bool) {
 	if macs != nil {
 		p.direct.SetAccepted(macs)
 	}
 }
 
-// SetReady, SetDraining and SetAcceptsTransit call the methods of health.Prober.
+// SetReady, SetDraining and SetAcceptsTransit call the health.Prober.
 func (p *Peers) SetReady(ready bool)            { p.prober.SetReady(ready) }
 func (p *Peers) SetDraining(draining bool)      { p.prober.SetDraining(draining) }
 func (p *Peers) SetAcceptsTransit(accepts bool) { p.prober.SetAcceptsTransit(accepts) }
 
 // UsesDriver reports whether any pair has a tunnel of a driver.
-func (p *Peers) UsesDriver(driver string) bool { return p.tunnel.UsesDriver(driver) }
+func (p *Peers) UsesDriver(driver string) bool { return p.negotiator.UsesDriver(driver) }
 
-// Stale returns how long the state of a cluster is valid after its last message.
+// Stale returns how long the state of a cluster counts after its feed is lost.
 func (p *Peers) Stale() time.Duration { return p.config.Stale }
 
 // Links returns the state of all links.
@@ -338,10 +348,12 @@ func (p *Peers) BlackHoles() map[string]pathmtu.LinkMTU {
 }
 
 // Migrations returns the progress of migrations by remote gateway.
-func (p *Peers) Migrations() map[string]migration.Progress { return p.tunnel.Progress() }
+func (p *Peers) Migrations() map[string]migration.Progress { return p.negotiator.Progress() }
 
-// EndpointReason returns why a remote gateway is reached at an address and port.
-func (p *Peers) EndpointReason(gateway, at string) string { return p.endpoints.reason(gateway, at) }
+// EndpointReason describes for users why a remote gateway is reached at an address and port.
+func (p *Peers) EndpointReason(gateway, addr string) string {
+	return p.endpointSelector.reason(gateway, addr)
+}
 
 // States returns the state of each feed.
 func (p *Peers) States() []status.InputState {
@@ -358,5 +370,5 @@ func (p *Peers) States() []status.InputState {
 	return out
 }
 
-// StateFiles returns the names of the files that Peers writes to the state folder.
+// StateFiles returns the names of the files that Peers writes to the state directory.
 func StateFiles() []string { return []string{"ages.json", "endpoints.json", "tunnels.json"} }

@@ -14,31 +14,31 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// probeTarget has what a probe of a gateway needs, and translates between the base port of
-// a candidate and the port of the tunnel.
+// probeTarget has the parameters of probes of a gateway. It translates between the base port of a
+// candidate and the port of the tunnel.
 type probeTarget struct {
 	tunnel  desired.Tunnel
-	offset  int                 // of the tunnel's port at the peer from the base port
+	offset  int                 // from the base port to the tunnel's port at the peer
 	ikePort func(base int) int  // IPsec: the port at a candidate; nil for other drivers
 	keys    endpointprobe.Keys  // WireGuard
 	frame   endpointprobe.Frame // VXLAN
 }
 
-// probeTargets returns the targets of the desired tunnels, by cluster/gateway.
+// probeTargets returns the probe targets of the desired tunnels, by cluster/gateway.
 func probeTargets(in projection.Input, n *round.DesiredNode) map[string]probeTarget {
 	out := map[string]probeTarget{}
-	own := in.Fabric.Cluster(in.Cluster)
-	gateway := own.GatewayOn(in.Node)
+	cluster := in.Fabric.Cluster(in.Cluster)
+	gateway := cluster.GatewayOn(in.Node)
 	if gateway == nil {
 		return nil
 	}
 	for _, t := range n.Tunnels {
 		name := t.Cluster + "/" + t.Gateway
 		remote := in.Fabric.Cluster(t.Cluster).Gateway(t.Gateway)
-		if _, done := out[name]; done || remote == nil {
+		if _, exists := out[name]; exists || remote == nil {
 			continue
 		}
-		if all := in.Tunnels[name]; t.Driver != fabric.DriverIPsec && len(all) > 0 && !hasFabricPorts(all[0], in, gateway, t.Cluster, remote) {
+		if params := in.Tunnels[name]; t.Driver != fabric.DriverIPsec && len(params) > 0 && !hasFabricPorts(params[0], in, gateway, t.Cluster, remote) {
 			continue // during a migration the peer may use other ports
 		}
 		if target, ok := newProbeTarget(in, gateway, t, remote); ok {
@@ -48,8 +48,8 @@ func probeTargets(in projection.Input, n *round.DesiredNode) map[string]probeTar
 	return out
 }
 
-// hasFabricPorts reports whether a tunnel has the driver and ports of the fabric. Its
-// epoch may differ.
+// hasFabricPorts reports whether a tunnel has the driver and the ports of the fabric. Its epoch may
+// differ.
 func hasFabricPorts(t model.TunnelParams, in projection.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
 	usual := projection.TunnelOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
 	usual.Epoch = t.Epoch
@@ -102,7 +102,7 @@ func vxlanTarget(cluster string, own *fabric.Gateway, t desired.Tunnel, remote *
 	return probeTarget{tunnel: t, offset: fabric.VXLANOffset, frame: frame}, ok
 }
 
-// tunnelAddr returns the address and port of the tunnel at a candidate.
+// tunnelAddr returns the endpoint of the tunnel at a candidate.
 func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
 	port := int(candidate.Port()) + t.offset
 	if t.ikePort != nil {
@@ -111,9 +111,9 @@ func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(candidate.Addr(), uint16(port))
 }
 
-// candidateAddr returns the candidate of a tunnel's address. An IPsec address that belongs to no
-// candidate is returned unchanged, because no base port follows from an IKE port. The result is
-// invalid if the address is invalid or its port is too low.
+// candidateAddr returns the candidate for an endpoint of a tunnel. It returns an IPsec endpoint
+// that is not a candidate unchanged, because an IKE port determines no base port. The result is
+// invalid if the endpoint is invalid or its port is too low.
 func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candidate) netip.AddrPort {
 	if t.ikePort == nil {
 		if int(addr.Port()) <= t.offset {
@@ -129,7 +129,7 @@ func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candi
 	return addr
 }
 
-// parseAddrPort returns the zero value for invalid text.
+// parseAddrPort parses an address and port. It returns the zero value for invalid text.
 func parseAddrPort(text string) netip.AddrPort {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {

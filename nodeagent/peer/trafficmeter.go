@@ -13,24 +13,24 @@ import (
 	"hawser.dev/hawser/nodeagent/projection"
 )
 
-// trafficTimeout is the time after its last packet during which a neighbour has traffic.
+// trafficTimeout is how long a neighbour has traffic after the last packet.
 const trafficTimeout = 10 * time.Second
 
-// trafficMeter finds the neighbours to which this node sends packets, from the packet counters of other
-// clusters' prefixes. A gateway counts packets into its tunnels, other nodes count direct packets to a
-// gateway. One read covers all of them.
+// trafficMeter determines the neighbours to which this node sends packets. It reads the packet
+// counters of the prefixes of other clusters. A gateway counts packets into its tunnels. Other
+// nodes count direct packets to a gateway.
 type trafficMeter struct {
-	read    func(context.Context) (map[netip.Addr]uint64, error)
-	changed func(neighbors map[string]bool)
-	log     *slog.Logger
-	wake    trigger.Trigger
+	read     func(context.Context) (map[netip.Addr]uint64, error)
+	onChange func(neighbors map[string]bool)
+	log      *slog.Logger
+	wake     trigger.Trigger
 
-	mu        sync.Mutex
-	interval  time.Duration           // between two reads; 0 = none
-	neighbors map[netip.Addr][]string // by the first address of a prefix
-	packets   map[netip.Addr]uint64   // at the last read; nil before the first one
-	last      map[string]time.Time    // of the last packet, by neighbour
-	reported  map[string]bool
+	mu         sync.Mutex
+	interval   time.Duration           // between two reads; 0 = none
+	neighbors  map[netip.Addr][]string // by the first address of a prefix
+	packets    map[netip.Addr]uint64   // at the last read; nil before the first one
+	lastPacket map[string]time.Time    // of the last packet, by neighbour
+	reported   map[string]bool
 }
 
 // setInterval sets the time between two reads; 0 stops them.
@@ -44,7 +44,8 @@ func (m *trafficMeter) setInterval(d time.Duration) {
 	}
 }
 
-// setPrefixes sets the neighbours whose links the packets to a prefix use, by its first address.
+// setPrefixes sets the neighbours over whose links packets are sent, by the first address of their
+// destination prefix.
 func (m *trafficMeter) setPrefixes(neighbors map[netip.Addr][]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,19 +67,20 @@ func (m *trafficMeter) run(ctx context.Context) error {
 			return interval
 		}
 		if busy, changed := m.update(packets, time.Now()); changed {
-			m.changed(busy)
+			m.onChange(busy)
 		}
 		return interval
 	})
 	return nil
 }
 
-// update returns the neighbours with traffic after a read, and reports whether they changed.
+// update returns the neighbours with traffic and reports whether they changed. packets is the
+// result of a read.
 func (m *trafficMeter) update(packets map[netip.Addr]uint64, now time.Time) (map[string]bool, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.last == nil {
-		m.last = map[string]time.Time{}
+	if m.lastPacket == nil {
+		m.lastPacket = map[string]time.Time{}
 	}
 	first := m.packets == nil // the counters include packets before the start of this agent
 	for prefix, n := range packets {
@@ -87,16 +89,16 @@ func (m *trafficMeter) update(packets map[netip.Addr]uint64, now time.Time) (map
 			continue
 		}
 		for _, neighbor := range m.neighbors[prefix] {
-			m.last[neighbor] = now
+			m.lastPacket[neighbor] = now
 		}
 	}
 	m.packets = packets
 	busy := map[string]bool{}
-	for neighbor, at := range m.last {
+	for neighbor, at := range m.lastPacket {
 		if now.Sub(at) < trafficTimeout {
 			busy[neighbor] = true
 		} else {
-			delete(m.last, neighbor)
+			delete(m.lastPacket, neighbor)
 		}
 	}
 	changed := !maps.Equal(busy, m.reported)
@@ -104,12 +106,12 @@ func (m *trafficMeter) update(packets map[netip.Addr]uint64, now time.Time) (map
 	return busy, changed
 }
 
-// prefixNeighbors returns the neighbours whose links the packets to other clusters use, by the first
-// address of the clusters' prefixes. A gateway forwards the packets of other nodes over its own best path,
-// which may differ from the node's.
+// prefixNeighbors returns the neighbours over whose links packets to other clusters are sent, by
+// the first address of the clusters' prefixes. A gateway forwards packets of other nodes over its
+// best path, which may differ from the path for packets of its node.
 func prefixNeighbors(in projection.Input) map[netip.Addr][]string {
-	own := in.Fabric.Cluster(in.Cluster)
-	if own == nil {
+	local := in.Fabric.Cluster(in.Cluster)
+	if local == nil {
 		return nil
 	}
 	out := map[netip.Addr][]string{}
@@ -118,9 +120,9 @@ func prefixNeighbors(in projection.Input) map[netip.Addr][]string {
 		if c.Name == in.Cluster {
 			continue
 		}
-		next := slices.Compact([]string{in.Paths[c.Name].Next(c.Name), in.GatewayPaths[c.Name].Next(c.Name)})
-		for _, p := range c.SeenFrom(own) {
-			out[p.Masked().Addr()] = next
+		neighbors := slices.Compact([]string{in.Paths[c.Name].Next(c.Name), in.GatewayPaths[c.Name].Next(c.Name)})
+		for _, p := range c.SeenFrom(local) {
+			out[p.Masked().Addr()] = neighbors
 		}
 	}
 	return out
