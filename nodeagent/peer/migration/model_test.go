@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/wire"
 )
 
-// end is one gateway of the model: the agent, which may be down, and its kernel, which keeps
+// simEnd is one gateway of the model: the agent, which may be down, and its kernel, which keeps
 // forwarding.
-type end struct {
+type simEnd struct {
 	pair      *Pair // nil = the agent is down
 	restartAt time.Time
 	fabric    []TunnelID  // wanted later,
@@ -27,7 +27,7 @@ type end struct {
 	started   uint64
 }
 
-type flight struct {
+type simPacket struct {
 	to  int
 	due time.Time
 	Outgoing
@@ -37,8 +37,8 @@ type flight struct {
 type model struct {
 	r      *rand.Rand
 	now    time.Time
-	ends   [2]*end
-	mail   []flight
+	ends   [2]*simEnd
+	mail   []simPacket
 	broken map[TunnelID]bool // a firewall drops its packets
 	loss   float64
 	deaf   [2]time.Time // an end receives no message before these times
@@ -61,7 +61,7 @@ func (m *model) send(from int, out []Outgoing) {
 			panic(err)
 		}
 		delay := time.Duration(m.r.IntN(80)) * time.Millisecond
-		m.mail = append(m.mail, flight{1 - from, m.now.Add(delay), Outgoing{o.On, *decoded.Tunnels}})
+		m.mail = append(m.mail, simPacket{1 - from, m.now.Add(delay), Outgoing{o.On, *decoded.Tunnels}})
 	}
 }
 
@@ -92,12 +92,12 @@ func (m *model) step(i int) {
 	out, _ := e.pair.Tick(m.now)
 	m.save(i, out)
 	if !e.round.After(m.now) {
-		m.converge(i)
+		m.applyRound(i)
 	}
 }
 
-// converge is a round.
-func (m *model) converge(i int) {
+// applyRound is a round.
+func (m *model) applyRound(i int) {
 	e := m.ends[i]
 	e.round = m.now.Add(time.Duration(m.r.IntN([]int{300, 1500, 20000}[m.r.IntN(3)])) * time.Millisecond)
 	e.saved = e.pair.Saved()
@@ -125,8 +125,8 @@ func (m *model) deliver() {
 	}
 }
 
-// check returns an error if an end may lose packets now.
-func (m *model) check() error {
+// checkInvariants returns an error if an end may lose packets now.
+func (m *model) checkInvariants() error {
 	for i, e := range m.ends {
 		o := m.ends[1-i]
 		if !slices.Contains(o.tunnels, e.use) {
@@ -146,9 +146,9 @@ func (m *model) check() error {
 	return nil
 }
 
-// universe returns tunnels that differ in driver, ports of both ends, port of one end, or
+// allTunnels returns tunnels that differ in driver, ports of both ends, port of one end, or
 // epoch.
-func universe() []TunnelID {
+func allTunnels() []TunnelID {
 	return []TunnelID{
 		{Driver: "wireguard", Ports: [2]int{1000, 2000}, Epoch: 1},
 		{Driver: "wireguard", Ports: [2]int{1001, 2001}, Epoch: 1},
@@ -167,24 +167,24 @@ func newModel(seed uint64, quiet bool) *model {
 	if !quiet {
 		m.loss = m.r.Float64() * 0.3
 	}
-	all := universe()
+	all := allTunnels()
 	first := all[0]
 	for _, c := range all[1:] {
 		m.broken[c] = m.r.IntN(5) == 0
 	}
 	for i := range m.ends {
-		e := &end{want: first, tunnels: []TunnelID{first}, use: first, started: uint64(i+1) << 40}
+		e := &simEnd{want: first, tunnels: []TunnelID{first}, use: first, started: uint64(i+1) << 40}
 		e.pair = NewPair(first, nil, e.started, m.now)
 		e.saved = e.pair.Saved()
 		e.pair.SetInstalled(e.tunnels, e.use, m.now)
 		m.ends[i] = e
 	}
-	m.plan(all)
+	m.scheduleChanges(all)
 	return m
 }
 
-// plan makes commits, which reach both ends in order but at different times.
-func (m *model) plan(all []TunnelID) {
+// scheduleChanges makes commits, which reach both ends in order but at different times.
+func (m *model) scheduleChanges(all []TunnelID) {
 	at := m.now
 	var last [2]time.Time
 	for range 1 + m.r.IntN(6) {
@@ -220,15 +220,15 @@ func (m *model) run(span time.Duration, restarts bool) error {
 		m.deliver()
 		m.step(0)
 		m.step(1)
-		if err := m.check(); err != nil {
+		if err := m.checkInvariants(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settled returns an error if the pair has not converged after a calm period.
-func (m *model) settled() error {
+// checkSettled returns an error if the pair has not converged after a calm period.
+func (m *model) checkSettled() error {
 	for i, e := range m.ends {
 		switch {
 		case m.broken[e.want]:
@@ -254,8 +254,8 @@ func (m *model) settled() error {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	runs := uint64(randtest.Rounds(t, 20))
-	// Restarts between a decision and the kernel; two ends that send over different tunnels, even
-	// while there is no room for the wanted one.
+	// Restarts between a decision and the kernel; two ends that send over different tunnels,
+	// even while there is no room for the wanted one.
 	seeds := []uint64{138, 320, 524, 896}
 	for seed := range runs {
 		seeds = append(seeds, seed)
@@ -266,7 +266,7 @@ func TestModel(t *testing.T) {
 		if err == nil {
 			m.loss, m.moving = 0, false
 			if err = m.run(2*time.Minute, false); err == nil {
-				err = m.settled()
+				err = m.checkSettled()
 			}
 		}
 		if err != nil {

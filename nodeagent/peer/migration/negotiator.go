@@ -20,10 +20,10 @@ import (
 const (
 	// retryInterval is the time between two attempts to save after one failed.
 	retryInterval = time.Second
-	// noDeadline is the wait if nothing is due.
+	// noDeadline is the wait without a deadline.
 	noDeadline = time.Hour
-	// maxIdle bounds the time between two ticks of a migrating pair.
-	maxIdle = time.Second
+	// maxTickInterval is the longest time between two ticks of a migrating pair.
+	maxTickInterval = time.Second
 )
 
 // PairConfig is a gateway of another cluster and the tunnel that the pair should have.
@@ -31,17 +31,17 @@ type PairConfig struct {
 	Name string // cluster/gateway
 	Want TunnelID
 	Keys Keys
-	// Secondary says that both ends should use the secondary tunnel for now; see
+	// Secondary reports whether both ends should use the secondary tunnel for now; see
 	// Pair.SetSecondary.
 	Secondary bool
-	Source    netip.Addr // own tunnel address
-	Addr      netip.Addr // of the peer, same family
+	Source    netip.Addr // local tunnel address
+	Addr      netip.Addr // tunnel address of the peer, same family
 }
 
 // Installed describes the tunnels of one pair in the kernel.
 type Installed struct {
 	Active TunnelID // tunnel to send over
-	// Devices are the devices of each tunnel that works, the preferred one first.
+	// Devices has the devices of each tunnel that works. The preferred device comes first.
 	Devices map[TunnelID][]string
 }
 
@@ -49,36 +49,36 @@ type Installed struct {
 type Config struct {
 	Port uint16 // UDP, of both ends, on tunnel addresses
 	Log  *slog.Logger
-	// Wake fires if a tick is due earlier than the last one returned.
+	// Wake fires if a tick is due earlier than the last tick returned.
 	Wake trigger.Trigger
-	// Restored is the saved state of the previous agent, by peer. Save replaces it; only the
-	// goroutine of Run calls it.
+	// Restored is the state that the previous agent saved, by peer. Save replaces the saved
+	// state. Only the goroutine of Run calls Save.
 	Restored map[string]Saved
 	Save     func(map[string]Saved) error
 	// OnChange runs if the agent has to create, use or remove tunnels. It must not block.
 	OnChange func()
 }
 
-// Negotiator migrates all pairs of this gateway: it exchanges reports with the peers
-// as a transport.Protocol. It saves a change before it sends a report or the kernel changes, so
-// that a restarted agent knows all tunnels that a peer may send over. Its methods are safe for
-// concurrent use.
+// Negotiator migrates all pairs of this gateway. As a transport.Protocol, it exchanges reports with
+// the peers. It saves a change before it sends a report and before the kernel changes. Thus a
+// restarted agent knows all tunnels that a peer may send over. Its methods are safe for concurrent
+// use.
 type Negotiator struct {
-	config Config
-	saves  trigger.Trigger // a pair changed
+	config      Config
+	saveTrigger trigger.Trigger // a pair changed
 
 	mu       sync.Mutex
 	self     string // cluster/gateway; empty = this node is no gateway
-	synced   bool   // Set was called once; before that there is nothing to save
+	synced   bool   // Set was called; before that there is no state to save
 	pairs    map[string]*pairState
-	paths    map[path]*pairState
+	byPath   map[packetPath]*pairState
 	queue    timerqueue.Queue[*pairState] // pairs that probe or have changed
 	rebind   bool                         // the sockets may have to change
 	restored map[string]Saved             // of the previous agent, until the first save
 
-	// The goroutine of Run alone uses these.
-	onDisk  map[string]Saved
-	saveErr error
+	// Only the goroutine of Run uses these fields.
+	lastSaved map[string]Saved
+	saveErr   error
 }
 
 // pairState is a pair with the addresses of its peer.
@@ -86,7 +86,7 @@ type pairState struct {
 	timerqueue.Entry
 	PairConfig
 	pair    *Pair
-	saved   Saved // state that the agent and the peer may act on
+	saved   Saved // saved state, which the agent and the peer may use
 	devices map[TunnelID][]string
 	tunnels map[string]TunnelID // by device
 }
@@ -94,8 +94,8 @@ type pairState struct {
 // isSaved reports whether the state of a pair has been saved.
 func (s *pairState) isSaved() bool { return s.pair.Saved().equal(s.saved) }
 
-// path identifies the pair of a packet.
-type path struct {
+// packetPath identifies the pair of a packet.
+type packetPath struct {
 	source, from netip.Addr
 	device       string
 }
@@ -103,12 +103,13 @@ type path struct {
 // New returns a Negotiator without pairs.
 func New(config Config) *Negotiator {
 	return &Negotiator{
-		config: config, saves: trigger.New(), pairs: map[string]*pairState{}, paths: map[path]*pairState{},
-		restored: maps.Clone(config.Restored), onDisk: config.Restored,
+		config: config, saveTrigger: trigger.New(), pairs: map[string]*pairState{}, byPath: map[packetPath]*pairState{},
+		restored: maps.Clone(config.Restored), lastSaved: config.Restored,
 	}
 }
 
-// Set replaces the name of this gateway and its pairs. Pairs in both sets keep their state; a new pair continues where the previous agent stopped.
+// Set replaces the name of this gateway and its pairs. Pairs in both sets keep their state. A new
+// pair starts with the state that the previous agent saved.
 func (n *Negotiator) Set(self string, peers []PairConfig) {
 	now := time.Now()
 	n.mu.Lock()
@@ -149,24 +150,24 @@ func (n *Negotiator) Set(self string, peers []PairConfig) {
 	}
 	if changed {
 		n.rebind = true
-		n.index()
-		n.saves.Fire()
+		n.rebuildIndex()
+		n.saveTrigger.Fire()
 		n.config.Wake.Fire()
 	}
 }
 
-// index rebuilds the index of pairs by device.
-func (n *Negotiator) index() {
-	n.paths = map[path]*pairState{}
+// rebuildIndex rebuilds the index of pairs by device.
+func (n *Negotiator) rebuildIndex() {
+	n.byPath = map[packetPath]*pairState{}
 	for _, s := range n.pairs {
 		for device := range s.tunnels {
-			n.paths[path{source: s.Source, from: s.Addr, device: device}] = s
+			n.byPath[packetPath{source: s.Source, from: s.Addr, device: device}] = s
 		}
 	}
 }
 
-// Tunnels returns the tunnels of each pair that has any other than the wanted tunnel; the
-// active tunnel is first. They may be in use until SetInstalled reports otherwise.
+// Tunnels returns the tunnels of each pair that has another tunnel than the wanted one. The active
+// tunnel comes first. All tunnels may be in use until SetInstalled omits them.
 func (n *Negotiator) Tunnels() map[string][]TunnelID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -198,36 +199,36 @@ func (n *Negotiator) UsesDriver(driver string) bool {
 	return false
 }
 
-// SetInstalled sets the tunnels in the kernel, by peer. Missing peers do not change.
+// SetInstalled sets the tunnels in the kernel, by peer. Pairs of other peers do not change.
 func (n *Negotiator) SetInstalled(installed map[string]Installed) {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	changed := false
 	for name, s := range n.pairs {
-		have, known := installed[name]
+		state, known := installed[name]
 		if !known {
 			continue
 		}
 		tunnels := map[string]TunnelID{}
-		for c, devices := range have.Devices {
+		for c, devices := range state.Devices {
 			for _, d := range devices {
 				tunnels[d] = c
 			}
 		}
 		changed = changed || !maps.Equal(s.tunnels, tunnels)
-		s.devices, s.tunnels = have.Devices, tunnels
-		s.pair.SetInstalled(slices.Collect(maps.Keys(have.Devices)), have.Active, now)
+		s.devices, s.tunnels = state.Devices, tunnels
+		s.pair.SetInstalled(slices.Collect(maps.Keys(state.Devices)), state.Active, now)
 		n.queue.Schedule(s, now)
 	}
 	if changed {
-		n.index()
+		n.rebuildIndex()
 	}
 	n.config.Wake.Fire()
 }
 
-// SetAlive sets whether packets to a peer arrive now. It must be called repeatedly while they do
-// not.
+// SetAlive sets whether packets of a peer arrive now. It must be called repeatedly while none
+// arrive.
 func (n *Negotiator) SetAlive(name string, alive bool, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -239,8 +240,7 @@ func (n *Negotiator) SetAlive(name string, alive bool, now time.Time) {
 	}
 }
 
-// OverSecondary reports how far a pair has moved to its secondary tunnel; see
-// Pair.OverSecondary.
+// OverSecondary returns Pair.OverSecondary of a peer; false if there is no such pair.
 func (n *Negotiator) OverSecondary(name string) (active, only bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,10 +264,10 @@ func (n *Negotiator) Progress() map[string]Progress {
 	return out
 }
 
-// Run saves changes of pairs until ctx is done. It has a separate goroutine, because a disk may
-// hang.
+// Run saves changes of pairs until ctx is done. It needs a separate goroutine, because the disk may
+// block.
 func (n *Negotiator) Run(ctx context.Context) error {
-	n.saves.Run(ctx, func() time.Duration {
+	n.saveTrigger.Run(ctx, func() time.Duration {
 		n.save()
 		if n.saveErr != nil {
 			return retryInterval
@@ -277,8 +277,7 @@ func (n *Negotiator) Run(ctx context.Context) error {
 	return nil
 }
 
-// Sockets returns the tunnel addresses of this gateway; nil if they did not change,
-// unless all is set.
+// Sockets implements transport.Protocol.
 func (n *Negotiator) Sockets(all bool) map[socket.Bind]bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -293,11 +292,10 @@ func (n *Negotiator) Sockets(all bool) map[socket.Bind]bool {
 	return out
 }
 
-// Sent implements transport.Protocol. A lost probe needs no action: the next one
-// follows.
+// Sent implements transport.Protocol. A lost probe needs no action: the next probe replaces it.
 func (n *Negotiator) Sent(uint64, uint64) {}
 
-// Tick returns the packets to send now, and the time until the next tick.
+// Tick implements transport.Protocol.
 func (n *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,15 +303,16 @@ func (n *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 	for s, ok := n.queue.Next(now); ok; s, ok = n.queue.Next(now) {
 		s.pair.Advance(now)
 		if !s.isSaved() {
-			n.queue.Schedule(s, now.Add(maxIdle)) // or once it is saved
-			n.saves.Fire()
+			// applySaved schedules the pair earlier.
+			n.queue.Schedule(s, now.Add(maxTickInterval))
+			n.saveTrigger.Fire()
 			continue
 		}
 		probes, next := s.pair.Tick(now)
 		if next.IsZero() {
 			n.queue.Remove(s)
 		} else {
-			n.queue.Schedule(s, timerqueue.Earlier(next, now.Add(maxIdle)))
+			n.queue.Schedule(s, timerqueue.Earlier(next, now.Add(maxTickInterval)))
 		}
 		for _, m := range probes {
 			if devices := s.devices[m.On]; len(devices) > 0 {
@@ -321,7 +320,7 @@ func (n *Negotiator) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 			}
 		}
 	}
-	return out, n.queue.UntilNext(now, maxIdle)
+	return out, n.queue.UntilNext(now, maxTickInterval)
 }
 
 func (n *Negotiator) datagram(s *pairState, device string, m Message) socket.Datagram {
@@ -331,15 +330,15 @@ func (n *Negotiator) datagram(s *pairState, device string, m Message) socket.Dat
 	}
 }
 
-// Receive handles a message that arrived over a tunnel, and returns the reply. It returns none
-// if the message changes the state, which must be saved first: the peer probes again.
+// Receive implements transport.Protocol. It returns no reply if the message changes the state,
+// which must be saved first. The peer probes again.
 func (n *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	if in.Tunnels == nil {
 		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.paths[path{source: in.At.Addr, from: in.From.Addr(), device: in.Device}]
+	s := n.byPath[packetPath{source: in.At.Addr, from: in.From.Addr(), device: in.Device}]
 	if s == nil || n.self == "" || in.To != wire.HashID(n.self) || in.Message.From != wire.HashID(s.Name) || in.From.Port() != n.config.Port {
 		return nil
 	}
@@ -352,9 +351,8 @@ func (n *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagr
 	return []socket.Datagram{n.datagram(s, in.Device, reply)}
 }
 
-// save writes the state of all pairs and then lets the agent and the peers act on it.
-// It does so even if the disk is full: the state matters only if this agent restarts
-// during a migration.
+// save writes the state of all pairs and then applies it. It applies the state even if the write
+// fails: the file matters only if this agent restarts during a migration.
 func (n *Negotiator) save() {
 	n.mu.Lock()
 	if !n.synced {
@@ -367,35 +365,34 @@ func (n *Negotiator) save() {
 	}
 	n.mu.Unlock()
 	var err error
-	if !maps.EqualFunc(next, n.onDisk, Saved.equal) {
+	if !maps.EqualFunc(next, n.lastSaved, Saved.equal) {
 		if err = n.config.Save(next); err == nil {
-			n.onDisk = next
+			n.lastSaved = next
 		} else if n.saveErr == nil {
 			n.config.Log.Warn("cannot save tunnel state", "err", err)
 		}
 	}
 	n.saveErr = err
-	if n.publish(next) {
+	if n.applySaved(next) {
 		n.config.Wake.Fire()
 		n.config.OnChange()
 	}
 }
 
-// publish lets the agent and the peers act on saved states. It reports whether one
-// changed.
-func (n *Negotiator) publish(saved map[string]Saved) bool {
+// applySaved lets the agent and the peers use saved states. It reports whether a state changed.
+func (n *Negotiator) applySaved(saved map[string]Saved) bool {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	changed := false
 	n.restored = nil
 	for name, s := range n.pairs {
-		to, known := saved[name]
-		if !known || to.equal(s.saved) {
+		next, known := saved[name]
+		if !known || next.equal(s.saved) {
 			continue
 		}
-		n.logChange(name, s.saved, to)
-		s.saved, changed = to, true
+		n.logChange(name, s.saved, next)
+		s.saved, changed = next, true
 		n.queue.Schedule(s, now)
 	}
 	return changed

@@ -89,7 +89,7 @@ func (p *node) receive(at netip.Addr, device string, from netip.AddrPort, raw []
 // TestMigration checks that two agents migrate to the wanted tunnel and save it.
 func TestMigration(t *testing.T) {
 	t.Parallel()
-	was, is := universe()[0], universe()[1]
+	was, is := allTunnels()[0], allTunnels()[1]
 	a, b := newNodes()
 	a.round(was)
 	b.round(was)
@@ -115,7 +115,7 @@ func TestMigration(t *testing.T) {
 // of the previous one.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	was, is := universe()[0], universe()[1]
+	was, is := allTunnels()[0], allTunnels()[1]
 	saved := map[string]Saved{"g2/a": {Tunnels: []TunnelID{was, is}, Active: was}}
 	p := newNode("g1/a", "241.0.0.1", saved)
 	p.peer = newNode("g2/a", "241.0.0.2", nil)
@@ -133,7 +133,7 @@ func TestHistory(t *testing.T) {
 // TestUnknownSenders checks that only the peer gets a reply, and only over the tunnel of the pair.
 func TestUnknownSenders(t *testing.T) {
 	t.Parallel()
-	was, is := universe()[0], universe()[1]
+	was, is := allTunnels()[0], allTunnels()[1]
 	a, b := newNodes()
 	a.round(was)
 	b.round(was)

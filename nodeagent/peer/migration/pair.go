@@ -1,13 +1,13 @@
-// Package migration moves the traffic of two gateways from one tunnel to another
-// without losing a packet. Both ends learn at different times which tunnel the fabric
-// wants, so for a while they have several. The rules of each end:
+// Package migration moves the traffic of two gateways from one tunnel to another without loss of
+// packets. The two ends read a new fabric at different times, so for a while they have several
+// tunnels. The rules of each end:
 //
 //   - It receives on every tunnel that it has.
 //   - It reports to the peer which tunnels the peer may send over.
-//   - It sends over the best tunnel that both ends verified: the target if possible,
-//     otherwise the one in use as long as that works.
-//   - It withdraws a tunnel that it neither wants nor sends over, and removes it once
-//     the peer has read that and does not send over it.
+//   - It sends over the best tunnel that both ends verified. That is the target if possible.
+//     Otherwise it is the tunnel in use while that works.
+//   - It withdraws a tunnel that is not its target and that it does not send over. It removes the
+//     tunnel once the peer has received that report and does not send over the tunnel.
 //
 // Pair has these rules for one pair, and is pure. Negotiator exchanges the reports.
 package migration
@@ -20,74 +20,75 @@ import (
 )
 
 const (
-	// retireDelay is the time between the release of a tunnel by both ends and its
-	// removal, for packets in flight.
+	// retireDelay is the time between the release of a tunnel by both ends and its removal.
+	// Packets in flight still arrive.
 	retireDelay = 5 * time.Second
-	// secondaryAfter is the time after which an unsynced pair with a link that is down
+	// secondaryAfter is how long the link of an unsynced pair must be down before the pair
 	// tries the secondary tunnel.
 	secondaryAfter = 30 * time.Second
 	// maxTunnels bounds the tunnels of a pair.
 	maxTunnels = 6
 )
 
-// Pair has the tunnels between this gateway and one peer. It has no clock: each method
-// takes the time. It must be saved (see Saved) before a message leaves and before the
-// kernel changes. It is not safe for concurrent use.
+// Pair has the tunnels between this gateway and one peer. It has no clock: the time is an argument.
+// Its state must be saved (see Saved) before a message is sent and before the kernel changes. It is
+// not safe for concurrent use.
 type Pair struct {
-	want      TunnelID // of the fabric
+	want      TunnelID // tunnel of the fabric
 	wantSince time.Time
 	tunnels   []*localTunnel // sorted
-	active    TunnelID       // to send over; always one of tunnels
+	active    TunnelID       // tunnel to send over; always one of tunnels
 
-	// kernelActive is what the kernel sends over. kernelUnknown says that it may be any
-	// of tunnels, because the previous agent may have stopped in the middle of a round.
+	// kernelActive is the tunnel that the kernel sends over. kernelUnknown reports that it may
+	// be any of tunnels, because the previous agent may have stopped during a round.
 	kernelActive  TunnelID
 	kernelUnknown bool
 
 	// preferSecondary reports whether this end requests the secondary tunnel.
 	preferSecondary bool
 
-	// An unsynced pair has no history and its link has not been up yet. The peer may send
-	// over a tunnel that occupies the ports of the wanted one. See wantsRendezvous.
+	// An unsynced pair has no saved state, and its link has not been up yet. The peer may send
+	// over a tunnel that occupies the ports of the wanted tunnel. See wantsRendezvous.
 	unsynced  bool
 	downSince time.Time // zero = the link is up
 
-	seq          uint64 // of the last own message
+	seq          uint64 // of the last sent message
 	peer         peerReport
 	probing      bool
 	nextProbe    time.Time
 	lastEvent    time.Time
-	probeForPeer time.Time // the peer migrates: this end probes, too, until then
+	probeForPeer time.Time // until then this end probes because the peer migrates
 }
 
-// localTunnel is a tunnel that this end has or is about to create.
+// localTunnel is a tunnel that this end has or will create.
 type localTunnel struct {
 	TunnelID
 	verification
-	installed bool // the last round left it in the kernel
-	// announced says that a message may have allowed the peer to send over it.
+	installed bool // the kernel had the tunnel after the last round
+	// announced reports that a message may have allowed the peer to send over the tunnel.
 	announced bool
-	// withdrawnSeq is the first message that does not offer the tunnel any longer, and
-	// releasedAt the time when the peer had read it and did not send over the tunnel.
-	// Both are zero while the tunnel is needed.
+	// withdrawnSeq is the first message that no longer offers the tunnel. releasedAt is when
+	// the peer had received that message and did not send over the tunnel. Both are zero while
+	// the tunnel is needed.
 	withdrawnSeq uint64
 	releasedAt   time.Time
 }
 
 // peerReport is the latest report of the peer.
 type peerReport struct {
-	seq     uint64
-	ackSeq  uint64 // the latest message of this end that the peer had read
-	at      time.Time
-	tunnels map[uint64]wire.TunnelState // by hash
+	seq        uint64
+	ackSeq     uint64 // the latest message of this end that the peer had received
+	receivedAt time.Time
+	tunnels    map[uint64]wire.TunnelState // by hash
 }
 
-// NewPair starts without history. seq must be higher than in earlier processes.
+// NewPair returns a pair without saved state. seq must be higher than in earlier processes.
 func NewPair(want TunnelID, keys Keys, seq uint64, now time.Time) *Pair {
 	return Restore(Saved{}, want, keys, seq, now)
 }
 
-// Restore continues where the previous agent stopped, as far as there are keys.
+// Restore returns a pair with the state that the previous agent saved. It omits tunnels without
+// keys.
 func Restore(saved Saved, want TunnelID, keys Keys, seq uint64, now time.Time) *Pair {
 	p := &Pair{want: want, wantSince: now, seq: seq, lastEvent: now, nextProbe: now}
 	if !slices.Contains(saved.Tunnels, saved.Active) || !keys.has(saved.Active) {
@@ -97,7 +98,7 @@ func Restore(saved Saved, want TunnelID, keys Keys, seq uint64, now time.Time) *
 		return p
 	}
 	p.active, p.kernelActive, p.kernelUnknown = saved.Active, saved.Active, true
-	// The secondary tunnel next to the wanted one may be left over from a rendezvous.
+	// The secondary tunnel may have been created for a rendezvous.
 	p.unsynced = saved.Active == want && slices.Contains(saved.Tunnels, want.counterpart())
 	for _, c := range saved.Tunnels {
 		if keys.has(c) {
@@ -108,8 +109,8 @@ func Restore(saved Saved, want TunnelID, keys Keys, seq uint64, now time.Time) *
 	return p
 }
 
-// restart activates the tunnel that the peer most likely has: the wanted one with the
-// oldest keys, as the peer may not have newer keys yet.
+// restart activates the tunnel that the peer most likely has. It is the wanted tunnel with the
+// oldest keys, because the peer may not have newer keys yet.
 func (p *Pair) restart(keys Keys) {
 	p.active = p.want
 	if epochs := keys[p.want.Driver]; p.want.Epoch != 0 && len(epochs) > 0 {
@@ -139,28 +140,28 @@ func (p *Pair) SetWant(want TunnelID, keys Keys, now time.Time) {
 	if p.find(p.active) == nil {
 		p.restart(keys)
 	}
-	p.wakeNow(now)
+	p.probeNow(now)
 	p.advance(now)
 }
 
-// SetSecondary sets whether both ends should use the secondary tunnel for now, so that
-// this end may create the wanted one again. The peer follows.
+// SetSecondary sets whether both ends should use the secondary tunnel for now, so that this end can
+// recreate the wanted tunnel. The peer follows this request.
 func (p *Pair) SetSecondary(prefer bool, now time.Time) {
 	if p.preferSecondary != prefer {
 		p.preferSecondary = prefer
-		p.wakeNow(now)
+		p.probeNow(now)
 		p.advance(now)
 	}
 }
 
-// OverSecondary reports whether this end sends over the secondary tunnel, and whether
-// it has no other tunnel.
+// OverSecondary reports whether this end sends over the secondary tunnel, and whether it has no
+// other tunnel.
 func (p *Pair) OverSecondary() (active, only bool) {
 	active = p.active == p.want.counterpart() && !p.kernelBehind()
 	return active, active && len(p.tunnels) == 1
 }
 
-// SetAlive sets whether packets arrive now. It must be called repeatedly while they do not.
+// SetAlive sets whether packets arrive now. It must be called repeatedly while none arrive.
 func (p *Pair) SetAlive(alive bool, now time.Time) {
 	switch {
 	case alive:
@@ -171,7 +172,7 @@ func (p *Pair) SetAlive(alive bool, now time.Time) {
 	p.advance(now)
 }
 
-// SetInstalled sets which tunnels the kernel has, and which one it sends over.
+// SetInstalled sets the tunnels in the kernel and the tunnel that the kernel sends over.
 func (p *Pair) SetInstalled(tunnels []TunnelID, active TunnelID, now time.Time) {
 	changed := p.kernelUnknown || p.kernelActive != active
 	p.kernelActive, p.kernelUnknown = active, false
@@ -181,12 +182,12 @@ func (p *Pair) SetInstalled(tunnels []TunnelID, active TunnelID, now time.Time) 
 		t.installed = installed
 	}
 	if changed {
-		p.wakeNow(now)
+		p.probeNow(now)
 	}
 	p.advance(now)
 }
 
-// Tunnels returns the tunnels that this end should have and receive on, sorted.
+// Tunnels returns the tunnels that this end should have, sorted.
 func (p *Pair) Tunnels() []TunnelID {
 	out := make([]TunnelID, len(p.tunnels))
 	for i, t := range p.tunnels {
@@ -200,43 +201,45 @@ func (p *Pair) advance(now time.Time) {
 	p.retire(now)
 	if !p.kernelBehind() {
 		if target, ok := p.target(); ok {
-			p.create(target, now)
+			p.addIfRoom(target, now)
 		}
 		if p.wantsRendezvous(now) {
-			p.create(p.want.counterpart(), now)
+			p.addIfRoom(p.want.counterpart(), now)
 		}
 	}
-	// A second switch has to wait for the kernel, unless the tunnel does not work.
-	if best := p.best(now); best != p.active && (!p.kernelBehind() || p.find(p.active).isSilent(now)) {
+	// If the previous switch is not in the kernel yet, the next one waits, unless the tunnel is
+	// silent.
+	maySwitch := !p.kernelBehind() || p.find(p.active).isSilent(now)
+	if best := p.bestTunnel(now); best != p.active && maySwitch {
 		p.active = best
-		p.wakeNow(now)
+		p.probeNow(now)
 	}
 	p.retire(now)
 }
 
-// create adds a tunnel if there is room for it.
-func (p *Pair) create(c TunnelID, now time.Time) {
+// addIfRoom adds a tunnel if there is room for it.
+func (p *Pair) addIfRoom(c TunnelID, now time.Time) {
 	if p.find(c) == nil && p.hasRoom(c) {
 		p.add(c)
-		p.wakeNow(now)
+		p.probeNow(now)
 	}
 }
 
-// hasRoom reports whether this end has a tunnel or can create it next to the others.
+// hasRoom reports whether this end has a tunnel or can create it in addition to its tunnels.
 func (p *Pair) hasRoom(c TunnelID) bool {
 	return p.find(c) != nil ||
 		len(p.tunnels) < maxTunnels && !slices.ContainsFunc(p.tunnels, func(t *localTunnel) bool { return t.conflictsWith(c) })
 }
 
-// target returns the tunnel to move to: the wanted one, or its counterpart if the
-// secondary tunnel is preferred or an existing tunnel has the ports of the wanted one.
-// It reports false if there is no room for either.
+// target returns the tunnel to move to. It is the wanted tunnel, or its counterpart if the
+// secondary tunnel is preferred or another tunnel has the ports of the wanted tunnel. It returns
+// false if there is no room for either.
 func (p *Pair) target() (TunnelID, bool) {
-	order := []TunnelID{p.want, p.want.counterpart()}
+	candidates := []TunnelID{p.want, p.want.counterpart()}
 	if p.prefersSecondary() {
-		slices.Reverse(order)
+		slices.Reverse(candidates)
 	}
-	for _, c := range order {
+	for _, c := range candidates {
 		if p.hasRoom(c) {
 			return c, true
 		}
@@ -244,15 +247,15 @@ func (p *Pair) target() (TunnelID, bool) {
 	return TunnelID{}, false
 }
 
-// prefersSecondary reports whether an end requests the secondary tunnel. It does not
-// count during a migration to another tunnel.
+// prefersSecondary reports whether either end requests the secondary tunnel. During a migration to
+// another tunnel it is false.
 func (p *Pair) prefersSecondary() bool {
 	secondary := p.want.counterpart()
 	return (p.active == p.want || p.active == secondary) && (p.preferSecondary || p.peer.prefersSecondary(secondary))
 }
 
-// prefersSecondary reports whether the peer requests a secondary tunnel. The hash is expensive, and
-// few peers request one.
+// prefersSecondary reports whether the peer requests a secondary tunnel. It computes the hash,
+// which is expensive, only if the peer requests one.
 func (r *peerReport) prefersSecondary(secondary TunnelID) bool {
 	for id, t := range r.tunnels {
 		if t.Secondary && id == secondary.hash() {
@@ -262,15 +265,15 @@ func (r *peerReport) prefersSecondary(secondary TunnelID) bool {
 	return false
 }
 
-// wantsRendezvous reports whether an unsynced pair needs the secondary tunnel to reach
-// the peer. The peer may still have the tunnel before the wanted one at the same port,
-// and so it cannot create the wanted one. A driver with fixed ports has no such port.
+// wantsRendezvous reports whether an unsynced pair needs the secondary tunnel to reach the peer.
+// The peer may have a previous tunnel at the port of the wanted tunnel, so it cannot create the
+// wanted tunnel. Drivers with fixed ports have no such conflict.
 func (p *Pair) wantsRendezvous(now time.Time) bool {
 	return p.unsynced && p.active == p.want && p.want.Ports != [2]int{} && !p.downSince.IsZero() && now.Sub(p.downSince) >= secondaryAfter
 }
 
-// best returns the tunnel to send over.
-func (p *Pair) best(now time.Time) TunnelID {
+// bestTunnel returns the tunnel to send over.
+func (p *Pair) bestTunnel(now time.Time) TunnelID {
 	target, ok := p.target()
 	if t := p.find(target); t != nil && p.isUsable(t, now) {
 		return target
@@ -283,8 +286,8 @@ func (p *Pair) best(now time.Time) TunnelID {
 			}
 		}
 	case !(ok && target == p.active) && !p.peer.tunnels[p.active.hash()].InUse:
-		// The ends send over different tunnels, and neither can move to its target. Both choose
-		// the tunnel that sorts first.
+		// The ends send over different tunnels, and neither end can move to its target.
+		// Both select the tunnel that sorts first.
 		for _, t := range p.tunnels {
 			if compareTunnels(t.TunnelID, p.active) < 0 && p.peer.tunnels[t.hash()].InUse && p.isUsable(t, now) {
 				return t.TunnelID
@@ -300,24 +303,23 @@ func (p *Pair) isUsable(t *localTunnel, now time.Time) bool {
 	return t.installed && t.isVerified(now) && peer.Available && peer.Verified
 }
 
-// retire withdraws tunnels that are not needed, and removes the ones that the peer
-// released.
+// retire withdraws tunnels that are not needed. It removes the tunnels that the peer released.
 func (p *Pair) retire(now time.Time) {
 	target, _ := p.target()
 	p.tunnels = slices.DeleteFunc(p.tunnels, func(t *localTunnel) bool { return p.retireTunnel(t, target, now) })
 }
 
-// retireTunnel reports whether this end may remove a tunnel now. It withdraws a tunnel
-// that is not needed.
+// retireTunnel reports whether this end may remove a tunnel now. It withdraws the tunnel if it is
+// not needed.
 func (p *Pair) retireTunnel(t *localTunnel, target TunnelID, now time.Time) bool {
 	switch {
 	case t.TunnelID == target || p.maySend(t.TunnelID) || t.TunnelID == p.want.counterpart() && p.wantsRendezvous(now):
 		t.withdrawnSeq, t.releasedAt = 0, time.Time{}
 	case !t.announced:
-		return true // the peer was never allowed to send over it
+		return true // no message allowed the peer to send over it
 	case t.withdrawnSeq == 0:
 		t.withdrawnSeq = p.seq + 1
-		p.wakeNow(now)
+		p.probeNow(now)
 	case p.peer.tunnels[t.hash()].InUse || p.peer.ackSeq < t.withdrawnSeq || p.peer.ackSeq > p.seq:
 		t.releasedAt = time.Time{}
 	case t.releasedAt.IsZero():
@@ -328,22 +330,21 @@ func (p *Pair) retireTunnel(t *localTunnel, target TunnelID, now time.Time) bool
 	return false
 }
 
-// maySend reports whether packets of this end may be on a tunnel.
+// maySend reports whether this end may send over a tunnel.
 func (p *Pair) maySend(c TunnelID) bool {
 	return p.kernelUnknown || c == p.active || c == p.kernelActive
 }
 
-// kernelBehind reports whether the kernel may send over another tunnel than the active
-// one.
+// kernelBehind reports whether the kernel may send over another tunnel than the active tunnel.
 func (p *Pair) kernelBehind() bool { return p.kernelUnknown || p.kernelActive != p.active }
 
-// isMigrating reports whether the pair is not yet at the wanted tunnel alone.
+// isMigrating reports whether the pair has or uses another tunnel than the wanted one.
 func (p *Pair) isMigrating() bool {
 	return p.active != p.want || len(p.tunnels) > 1 || p.kernelBehind()
 }
 
-// wakeNow makes this end probe at once, and frequently for a while.
-func (p *Pair) wakeNow(now time.Time) { p.lastEvent, p.nextProbe = now, now }
+// probeNow makes this end probe at once, and frequently for activeWindow.
+func (p *Pair) probeNow(now time.Time) { p.lastEvent, p.nextProbe = now, now }
 
 func (p *Pair) find(c TunnelID) *localTunnel {
 	for _, t := range p.tunnels {
@@ -361,25 +362,25 @@ func (p *Pair) add(c TunnelID) *localTunnel {
 	return t
 }
 
-// Progress is the state of a migration, for people.
+// Progress is the state of a migration, for users.
 type Progress struct {
 	Active TunnelID
 	Target TunnelID  // of the fabric
-	Since  time.Time // when the fabric first wanted Target
-	Reason string    // what the migration waits for; empty = Target is active
+	Since  time.Time // when Target became the tunnel of the fabric
+	Reason string    // why Target is not active yet; empty = it is active
 }
 
 // Progress returns the state of the migration.
 func (p *Pair) Progress(now time.Time) Progress {
 	out := Progress{Active: p.active, Target: p.want, Since: p.wantSince}
 	if p.active != p.want {
-		out.Reason = p.waitsFor(now)
+		out.Reason = p.waitReason(now)
 	}
 	return out
 }
 
-// waitsFor returns why the target is not active yet.
-func (p *Pair) waitsFor(now time.Time) string {
+// waitReason returns why the target is not active yet.
+func (p *Pair) waitReason(now time.Time) string {
 	target, ok := p.target()
 	t, peer := p.find(target), p.peer.tunnels[target.hash()]
 	switch {
@@ -389,7 +390,7 @@ func (p *Pair) waitsFor(now time.Time) string {
 		return "waiting until the previous tunnel is removed"
 	case !t.installed:
 		return "not created yet"
-	case p.peer.at.IsZero() || now.Sub(p.peer.at) > seqResetAfter:
+	case p.peer.receivedAt.IsZero() || now.Sub(p.peer.receivedAt) > seqResetAfter:
 		return "the peer does not report its tunnels"
 	case t.replies > 0 && !t.isSilent(now) && !peer.Verified:
 		return "the peer gets no reply over it"

@@ -128,7 +128,7 @@ func TestUnannounced(t *testing.T) {
 // none without a reply over it.
 func TestLyingPeer(t *testing.T) {
 	t.Parallel()
-	all := universe()
+	all := allTunnels()
 	for seed := range uint64(randtest.Rounds(t, 50)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		now := time.Unix(1000, 0)

@@ -10,25 +10,25 @@ const (
 	activeInterval = 200 * time.Millisecond // between probes after an event
 	idleInterval   = 2 * time.Second        // between probes otherwise
 	activeWindow   = 10 * time.Second       // after an event
-	reciprocalTime = 5 * time.Second        // this end probes as well after a probe of a migrating peer
-	// seqResetAfter is the silence after which a lower sequence number of the peer counts:
-	// its clock was set back before it restarted.
+	reciprocalTime = 5 * time.Second        // how long this end probes after a probe of a migrating peer
+	// seqResetAfter is the time without a report after which a lower sequence number of the
+	// peer is accepted. The clock of the peer may have been set back before it restarted.
 	seqResetAfter = 10 * time.Second
 )
 
-// Message is the full report of one end.
+// Message is the report of one end about all its tunnels.
 type Message = wire.TunnelReport
 
-// Outgoing is a message with the tunnel that it leaves over.
+// Outgoing is a message and the tunnel to send it over.
 type Outgoing struct {
 	On TunnelID
 	Message
 }
 
-// Advance applies the effects of the time. It may change Saved.
+// Advance applies the rules as of now. It may change Saved.
 func (p *Pair) Advance(now time.Time) { p.advance(now) }
 
-// Tick returns the probes that are due, and the time of the next ones; zero = none.
+// Tick returns the probes that are due and the time of the next probes; zero = none.
 func (p *Pair) Tick(now time.Time) ([]Outgoing, time.Time) {
 	p.advance(now)
 	if !p.isMigrating() && !now.Before(p.probeForPeer) {
@@ -75,18 +75,18 @@ func (p *Pair) report(now time.Time) Message {
 	return m
 }
 
-// Receive handles a message that arrived over a tunnel, and returns the reply; false =
-// none. There is no reply over a tunnel that this end does not have.
+// Receive handles a message that arrived over a tunnel. It returns the reply; false = no reply. It
+// does not reply over a tunnel that this end does not have.
 func (p *Pair) Receive(on TunnelID, m Message, now time.Time) (Message, bool) {
 	t := p.find(on)
 	if t == nil {
 		return Message{}, false
 	}
-	if m.Seq > p.peer.seq || now.Sub(p.peer.at) > seqResetAfter {
+	if m.Seq > p.peer.seq || now.Sub(p.peer.receivedAt) > seqResetAfter {
 		p.onPeerReport(m, now)
 	}
 	if !m.WantReply && t.onReply(m.ReplyTo, now) && t.replies == verifyReplies {
-		p.wakeNow(now)
+		p.probeNow(now)
 	}
 	p.advance(now)
 	if !m.WantReply {
@@ -94,7 +94,7 @@ func (p *Pair) Receive(on TunnelID, m Message, now time.Time) (Message, bool) {
 	}
 	if m.Migrating {
 		if p.probeForPeer = now.Add(reciprocalTime); !p.probing {
-			p.wakeNow(now)
+			p.probeNow(now)
 		}
 	}
 	reply := p.report(now)
@@ -111,8 +111,8 @@ func (p *Pair) onPeerReport(m Message, now time.Time) {
 		changed = changed || !known || before != t
 		tunnels[t.ID] = t
 	}
-	p.peer = peerReport{seq: m.Seq, ackSeq: m.AckSeq, at: now, tunnels: tunnels}
+	p.peer = peerReport{seq: m.Seq, ackSeq: m.AckSeq, receivedAt: now, tunnels: tunnels}
 	if changed {
-		p.wakeNow(now)
+		p.probeNow(now)
 	}
 }

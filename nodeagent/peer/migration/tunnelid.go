@@ -9,59 +9,58 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 )
 
-// TunnelID identifies one tunnel between two gateways; both ends compute the same ID. It has no
-// settings that can change in place, such as MTU and keepalive.
+// TunnelID identifies one tunnel between two gateways. Both ends compute the same ID. It excludes
+// settings of a tunnel that can change in place, such as MTU and keepalive.
 type TunnelID struct {
 	Driver string `json:"driver"`
-	// Ports are the base ports (UDP) of both ends. The gateway whose name sorts first
-	// comes first. They are 0 if the driver has fixed ports.
+	// Ports are the UDP base ports of both ends, sorted by the name of the gateway. They are 0
+	// if the driver has fixed ports.
 	Ports [2]int `json:"ports"`
-	// Alternate marks the secondary tunnel: both ends use the alternate ports, or the
-	// alternate tunnel addresses if the driver has fixed ports.
+	// Alternate marks the secondary tunnel. Both ends use the alternate ports for it, or the
+	// alternate addresses if the driver has fixed ports.
 	Alternate bool `json:"alt,omitempty"`
-	// Epoch is the epoch of its keys; 0 = the driver has no keys.
+	// Epoch is the epoch of the keys; 0 = the driver has no keys.
 	Epoch int `json:"epoch,omitempty"`
 }
 
-// String returns the tunnel as in "wireguard 51820-51820". Both ends must return the
-// same text, because its hash is the name on the wire. The first epoch is left out.
-func (c TunnelID) String() string {
-	text := c.Driver
-	if c.Ports != [2]int{} {
-		text += " " + strconv.Itoa(c.Ports[0]) + "-" + strconv.Itoa(c.Ports[1])
+// String returns a text such as "wireguard 51820-51820". Both ends must return the same text,
+// because its hash identifies the tunnel in messages. The text omits the first epoch.
+func (t TunnelID) String() string {
+	text := t.Driver
+	if t.Ports != [2]int{} {
+		text += " " + strconv.Itoa(t.Ports[0]) + "-" + strconv.Itoa(t.Ports[1])
 	}
-	if c.Alternate {
+	if t.Alternate {
 		text += " (secondary)"
 	}
-	if c.Epoch > 1 {
-		text += " (epoch " + strconv.Itoa(c.Epoch) + ")"
+	if t.Epoch > 1 {
+		text += " (epoch " + strconv.Itoa(t.Epoch) + ")"
 	}
 	return text
 }
 
-// hash returns the name of the tunnel on the wire.
-func (c TunnelID) hash() uint64 { return stablehash.Sum64(c.String()) }
+// hash returns the ID of the tunnel in messages.
+func (t TunnelID) hash() uint64 { return stablehash.Sum64(t.String()) }
 
-// conflictsWith reports whether one end cannot have both tunnels, because it would
-// listen on one port or address twice. Neighboring epochs have ports and addresses of
-// their own.
-func (c TunnelID) conflictsWith(o TunnelID) bool {
-	if c == o || c.Driver != o.Driver {
+// conflictsWith reports whether one end cannot have both tunnels, because they need the same port
+// or address. Consecutive epochs have different ports and addresses.
+func (t TunnelID) conflictsWith(o TunnelID) bool {
+	if t == o || t.Driver != o.Driver {
 		return false
 	}
-	if c.Ports == [2]int{} {
-		return c.addressParity() == o.addressParity()
+	if t.Ports == [2]int{} {
+		return t.addressParity() == o.addressParity()
 	}
-	return c.Alternate == o.Alternate && c.Epoch%2 == o.Epoch%2 && (c.Ports[0] == o.Ports[0] || c.Ports[1] == o.Ports[1])
+	return t.Alternate == o.Alternate && t.Epoch%2 == o.Epoch%2 && (t.Ports[0] == o.Ports[0] || t.Ports[1] == o.Ports[1])
 }
 
 // addressParity distinguishes the two tunnels that a driver with fixed ports can have.
-func (c TunnelID) addressParity() bool { return (c.Epoch%2 == 1) != c.Alternate }
+func (t TunnelID) addressParity() bool { return (t.Epoch%2 == 1) != t.Alternate }
 
 // counterpart returns the secondary tunnel of a primary one, and vice versa.
-func (c TunnelID) counterpart() TunnelID {
-	c.Alternate = !c.Alternate
-	return c
+func (t TunnelID) counterpart() TunnelID {
+	t.Alternate = !t.Alternate
+	return t
 }
 
 func compareTunnels(a, b TunnelID) int {
@@ -69,9 +68,8 @@ func compareTunnels(a, b TunnelID) int {
 		cmp.Compare(fmt.Sprint(a.Alternate), fmt.Sprint(b.Alternate)), cmp.Compare(a.Epoch, b.Epoch))
 }
 
-// Keys lists, by driver, the epochs for which this end has both its private key and
-// the public key of the peer, ascending. nil = no keys are loaded yet; no tunnel is then
-// removed for its keys.
+// Keys has the epochs, by driver, for which this end has both its private key and the public key of
+// the peer, ascending. nil = keys are not loaded yet, so missing keys remove no tunnel.
 type Keys map[string][]int
 
 // has reports whether there are keys for a tunnel.
@@ -79,7 +77,7 @@ func (k Keys) has(c TunnelID) bool {
 	return k == nil || c.Epoch == 0 || slices.Contains(k[c.Driver], c.Epoch)
 }
 
-// Saved is the state of a pair for the next agent.
+// Saved is the state of a pair that is saved for the next agent.
 type Saved struct {
 	Tunnels []TunnelID `json:"tunnels"` // sorted
 	Active  TunnelID   `json:"active"`

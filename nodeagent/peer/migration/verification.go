@@ -3,13 +3,15 @@ package migration
 import "time"
 
 const (
-	verifyReplies = 2               // consecutive replies that verify a tunnel
-	maxUnanswered = 4               // consecutive probes without a reply after which a tunnel is silent,
-	minSilence    = 2 * time.Second // if the last reply is at least this old
-	probeHistory  = 32              // latest probes whose replies count
+	verifyReplies = 2 // consecutive replies that verify a tunnel
+	// A tunnel is silent after maxUnanswered consecutive probes without a reply, if the last
+	// reply is older than minSilence.
+	maxUnanswered = 4
+	minSilence    = 2 * time.Second
+	probeHistory  = 32 // number of latest probes whose replies count
 )
 
-// verification is the result of the probes over one tunnel. A reply returns over the tunnel of its
+// verification is the result of the probes over one tunnel. A reply is sent over the tunnel of its
 // probe, so it verifies both directions.
 type verification struct {
 	probes     [probeHistory]uint64 // sequence numbers, as a ring; 0 = answered
@@ -34,7 +36,7 @@ func (v *verification) onProbe(seq uint64, now time.Time) {
 	v.unanswered++
 }
 
-// onReply records the reply to a probe. It reports false for an unknown or repeated one.
+// onReply records the reply to a probe. It returns false for an unknown or repeated reply.
 func (v *verification) onReply(seq uint64, now time.Time) bool {
 	for later := range min(probeHistory, v.sent) {
 		slot := &v.probes[(v.sent-1-later)%probeHistory]
@@ -54,7 +56,7 @@ func (v *verification) isVerified(now time.Time) bool {
 	return v.replies >= verifyReplies && !v.isSilent(now)
 }
 
-// isSilent reports whether the tunnel has stopped working.
+// isSilent reports whether the tunnel no longer works.
 func (v *verification) isSilent(now time.Time) bool {
 	return v.unanswered >= maxUnanswered && now.Sub(v.lastReply) > minSilence
 }
