@@ -1,5 +1,5 @@
-# Everything a person runs by hand. Each target does its own set-up, missing
-# Debian packages included; as root on a Debian machine with Go, git and make.
+# All targets require root on a Debian machine with Go, git and make, unless noted. Each target
+# installs missing Debian packages.
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -31,7 +31,7 @@ unit: ## unit tests, goldens, fuzz seeds; what fails runs once more, alone, and 
 	hack/test.sh $$(hack/packages.sh sequential $$packages) || failed=1; \
 	hack/test.sh -race $$(hack/packages.sh concurrent $$packages) || failed=1; exit $$failed
 
-# One package after another, because some measure time. The programs under test are built
+# Packages run one after the other, because some measure time. The programs under test are built
 # without -race.
 e2e: build ## scenarios over the built binaries with real packets, as root
 	@hack/test.sh -count=1 -p 1 -parallel 3 -timeout 40m ./e2e/...
@@ -48,21 +48,21 @@ kube-down: ## remove the clusters of kube-up
 	$(GO) build -o bin/kubelab ./e2e/kube/lab
 	bin/kubelab down
 
-# What a real API server is enough for.
+# Tests that need a real API server but no nodes.
 KUBE_API := ./e2e/kube/apply ./e2e/kube/facts ./e2e/kube/lab ./e2e/kube/objects ./e2e/kube/tree
 e2e-kube: build ## tests on real Kubernetes clusters and API servers; one test: KUBE='-run Tour'
 	@hack/setup-kube.sh >/dev/null
 	$(if $(KUBE),,REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -p 1 -timeout 20m $(KUBE_API))
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube $(KUBE)
 
-# Steady, and what users would miss first; the rest is for a change of what it tests.
+# The tests of CI: the main features of users. Run the others when you change what they test.
 CI_KUBE ?= ^Test(Benchmark|ClusterDNS|DeclaredBecomesDynamic|DiscoveredEndpoints|GatewayBySelector|Gather|Guide|MCS|Metrics|NamespaceDeleted|Page|PageInCluster|PreflightPods|Reach|Tour|Uninstall)$$
 e2e-kube-ci: build ## the part of e2e-kube that CI has time for
 	@hack/setup-kube.sh >/dev/null
 	@REQUIRE_KERNEL=1 hack/test.sh -tags=kube -count=1 -p 1 -timeout 20m $(KUBE_API)
 	@REQUIRE_KERNEL=1 FORMAT=testname hack/test.sh -tags=kube -count=1 -timeout 40m -run '$(CI_KUBE)' ./e2e/kube
 
-# What other networks than the lab's bridge can make different; recorded in docs/compatibility.md.
+# Tests with other CNIs than the lab's bridge; docs/compatibility.md has the results.
 # SETTINGS=NAME=VALUE,... PROXY=iptables|network
 E2E_CNI ?= ^Test(ClusterDNS|Failover|FixedAddress|HeadlessDynamic|HeadlessDynamicFlat|MCS|MCSSamePrefixes|NetworkPolicy|NodeRestart|Policy|Reach|Rebuilt|SecondSubnet|Tour)$$
 e2e-cni: build ## e2e-kube on CNI=flannel|kube-ovn|cilium|calico-like|no-podcidrs (SETTINGS, PROXY)
@@ -76,12 +76,12 @@ e2e-mcs: build ## conformance specs of the MCS API (docs/conformance.md)
 	@hack/setup-kube.sh >/dev/null
 	REQUIRE_KERNEL=1 $(GO) test -tags kube -count=1 -timeout 90m -v ./e2e/kube -run '^TestMCS'
 
-# Needs no root.
+# Requires no root.
 e2e-gitops: ## Flux's and Argo CD's controllers on what is published; one: GITOPS='-run Argo'
 	@for of in flux argo; do hack/setup-gitops.sh $$of >/dev/null || exit 1; done
 	$(GO) test -tags kube -count=1 -timeout 60m -v ./e2e/kube/gitops $(GITOPS)
 
-# Pictures of every view are left in bin/ui-shots. UI_SLOW=3 allows three times as long.
+# Writes screenshots of all views to bin/ui-shots. UI_SLOW=3 triples the timeouts.
 e2e-ui: build ## the page of hawser ui in a browser, from files and from a lab; one: UI='-run Lab'
 	@hack/setup-ui.sh >/dev/null
 	cd e2e/ui && AXE=$$(../../hack/setup-ui.sh) $(GO) test -count=1 -timeout 10m -v . $(UI)
@@ -97,7 +97,7 @@ release: ## dist/VERSION: programs, packages, images, charts; VERSION=v0.2.0 SIG
 verify-release: ## dist/VERSION checked as who installs it would; VERSION=v0.2.0
 	@hack/verify-release.sh $(RELEASE) dist/$(RELEASE)
 
-# Each packet is compared with what the documents allow.
+# Compares each packet with the rules of the documentation.
 SEED ?= 1
 reach: setup ## 20,000 packets through the rules of 200 topologies; other ones: SEED=2
 	SEED=$(SEED) TOPOLOGIES=200 PACKETS=20000 $(GO) test -count=1 -timeout 20m -v ./e2e/reach
@@ -106,8 +106,8 @@ quiet: setup build ## what planned work, changes and deaths lose; on an idle mac
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v ./e2e -run TestQuiet
 	QUIET=1 $(GO) test -count=1 -timeout 40m -v -parallel 1 ./nodeagent/driver/drivertest -run TestConformance
 
-# The same run again: SEED; one round of it alone: ROUND. FAMILY=4|6|dual. What the agents of
-# NODES see is written down in RECORD.
+# SEED repeats a run, and ROUND one round of it. FAMILY=4|6|dual. RECORD stores the observations of
+# the agents of NODES.
 FAULTS ?= 200
 ROUND  ?= 0
 SLOW   ?= 1

@@ -173,18 +173,26 @@ func nodeOfPage(state string) string {
 		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", active: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
 }
 
+// podOfAgent is the pod of the agent on g1's gateway.
+func podOfAgent(ready string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: hawser-gateway-x, namespace: hawser-system, " +
+		"ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: hawser-gateway, uid: u1, controller: true}]}\nspec: {nodeName: n1}\n" +
+		"status: {phase: Running, conditions: [{type: Ready, status: \"" + ready + "\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}]}"
+}
+
 var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +
 	"    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp\n    gateways: [{name: a, node: n2, endpoints: [203.0.113.2]}]\n" +
 	"  exports:\n  - {name: web, namespace: shop, clusters: [g2], ports: [{port: 80}]}\n"
 
-// TestPageInCluster runs the program: the page shows the signed fabric and the HawserNodes, and no
-// state that it cannot know.
+// TestPageInCluster runs the program: the page shows the signed fabric and the HawserNodes of agents
+// that work, and no state that it cannot know.
 func TestPageInCluster(t *testing.T) {
 	t.Parallel()
 	p := newPodOfPage(t)
 	p.mount(twoOfPage)
 	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken+"\n")
 	p.api.Put(t, nodeOfPage("Up"))
+	p.api.Put(t, podOfAgent("True"))
 	p.start("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
 	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?#token=...") {
 		t.Errorf("printed %s", p.printed)
@@ -213,6 +221,18 @@ func TestPageInCluster(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
+	p.api.Put(t, podOfAgent("False"))
+	p.await("an agent that hangs", func(d drawn) bool {
+		return len(d.Unreachable) == 1 && d.Unreachable[0].Error == "pod hawser-gateway-x is not ready" && d.link(clustermap.Unknown)
+	})
+	p.api.Put(t, podOfAgent("True"))
+	p.await("an agent that works again", func(d drawn) bool { return len(d.Unreachable) == 0 })
+	p.api.SetForbidden("pods", true)
+	p.api.SetUnreachable(true)
+	p.api.SetUnreachable(false)
+	p.await("an error about pods", func(d drawn) bool { return strings.Contains(d.Error, "read the pods of hawser-system") })
+	p.api.SetForbidden("pods", false)
+	p.await("the pods", func(d drawn) bool { return d.Error == "" })
 	p.api.Delete("hawsernodes", "n1")
 	p.await("a gateway without a report", func(d drawn) bool {
 		return len(d.Unreachable) == 1 && d.Unreachable[0].Agent == "g1/a" && d.link(clustermap.Unknown)
@@ -221,9 +241,9 @@ func TestPageInCluster(t *testing.T) {
 	p.api.SetUnreachable(true)
 	p.api.SetUnreachable(false)
 	p.await("word that it may not read", func(d drawn) bool { return strings.Contains(d.Error, "read HawserNodes") })
-	for _, asked := range p.api.Requests() {
-		if !strings.Contains(asked, "/hawsernodes") {
-			t.Errorf("asked %s", asked)
+	for _, request := range p.api.Requests() {
+		if !strings.Contains(request, "/hawsernodes") && !strings.Contains(request, "/namespaces/hawser-system/pods") {
+			t.Errorf("request %s", request)
 		}
 	}
 }

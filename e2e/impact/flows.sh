@@ -1,7 +1,8 @@
-# FILE CMD...: four connections for each line of the file (NAME FROM TARGET KEY [udp | large]; FROM is a
-# cluster, for its pod default/client, or a pod), and 50 datagrams a second, while the command changes
-# something; then what the plan said of each, if that is what became of it. With large, lines of 20,000
-# bytes and datagrams that fill their packets. What may end does not end with the change (outlive.sh).
+# flows.sh FILE CMD... opens four connections for each line of FILE and sends 50 datagrams a second
+# while CMD runs. A line is NAME FROM TARGET KEY [udp | large]; FROM is a cluster (its pod
+# default/client) or a pod. For each line it prints the plan's prediction if the result matches.
+# With large, lines have 20,000 bytes, and datagrams fill their packets. Connections that may end
+# do not end with the change itself (outlive.sh).
 flows=$1
 shift
 rm -f until ready-* tcp-* udp-*
@@ -36,8 +37,8 @@ wait $pids
 jq -c '.impact, .access.removed' plan.json >&2
 while read -r name from target key datagrams; do
     said=$(sh said.sh "$key")
-    # A busy machine holds everything up for a moment: what this program itself did not send
-    # is no outage, and a second is far less than the restart of a link takes.
+    # A busy machine may delay everything: datagrams that this program did not send are no outage.
+    # A second is far less than the restart of a link takes.
     most=1000
     case "$said" in 'pauses '*) most=$((most + ${said##* })) said='pauses' ;; esac
     alive=$(jq .survivors tcp-$name.json)

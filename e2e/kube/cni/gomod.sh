@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes go.mod and go.sum of a network's programs, with what the network's own module
-# requires and replaces: e2e/kube/cni/gomod.sh flannel v0.28.10. go mod tidy cannot: it
-# looks for modules of programs that are not built, some of which a proxy may not have.
+# Writes go.mod and go.sum of a CNI's programs with the requirements and replacements of the CNI's
+# own module: e2e/kube/cni/gomod.sh flannel v0.28.10. go mod tidy would also need modules of
+# programs that are not built, which a proxy may lack.
 set -euo pipefail
 cd "$(dirname "$0")"
 name=${1:?flannel, kube-ovn or cilium}
@@ -11,8 +11,8 @@ flannel) module=github.com/flannel-io/flannel go=1.26.0 tools=("$module") ;;
 kube-ovn) module=github.com/kubeovn/kube-ovn go=1.24.0 tools=("$module/cmd/cni" "$module/cmd/daemon") ;;
 cilium) module=github.com/cilium/cilium go=1.24.0 tools=("$module/daemon" "$module/plugins/cilium-cni" "$module/cilium-dbg") ;;
 esac
-# Not every checksum database has this version: its sums are written by hand then, from the
-# tag in the project's repository, and everything else is in its own go.sum.
+# If a checksum database lacks this version, write its sums by hand from the tag of the project's
+# repository. The go.sum of the project has all others.
 from=$(cd / && GONOSUMDB=$module go mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')
 {
   echo "// Written by gomod.sh $name $version."

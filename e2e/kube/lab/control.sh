@@ -1,5 +1,5 @@
 #!/bin/bash
-# First process of a control plane: etcd, the API server, and then what needs it.
+# First process of a control plane: etcd, the API server, and then its clients.
 set -u
 pki=$DIR/../../pki/$CLUSTER
 mount --make-rslave /
@@ -35,7 +35,7 @@ keep kube-apiserver --etcd-servers=$client --advertise-address="$ADDRESS" --secu
   --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
   --requestheader-extra-headers-prefix=X-Remote-Extra- &
 
-# The controllers end, and the scheduler waits long, when their roles are not there yet.
+# Without their roles the controllers exit, and the scheduler waits long.
 until kubectl --kubeconfig="$pki/admin" get --raw /readyz >/dev/null 2>&1; do sleep 0.2; done
 as() { echo "--kubeconfig=$pki/$1 --authentication-kubeconfig=$pki/$1 --authorization-kubeconfig=$pki/$1 --leader-elect=false --bind-address=127.0.0.1"; }
 # shellcheck disable=SC2046 # several arguments
@@ -47,5 +47,5 @@ keep kube-controller-manager $(as controllers) --use-service-account-credentials
 # shellcheck disable=SC2046
 keep kube-scheduler $(as scheduler) &
 
-# Whatever else became a child of the first process is waited for too.
+# Also wait for orphans, which became children of this process.
 while :; do wait -n || sleep 1; done

@@ -1,6 +1,6 @@
 #!/bin/bash
-# First process of a node: a container runtime, its images, and the kubelet. What it
-# writes below /etc, /run and /var lies in the node's own folder.
+# First process of a node: a container runtime, its images, and the kubelet. /etc, /run and /var
+# are in the node's own directory.
 set -u
 pki=$DIR/../../pki/$CLUSTER
 mount --make-rslave /
@@ -25,8 +25,8 @@ mount -t overlay overlay -o "lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/etc.wo
 mount -t tmpfs tmpfs /run
 mount --bind "$DIR/lib" /var/lib
 mount --bind "$DIR/log" /var/log
-# The kubelet writes these settings of the whole machine, unless they are so already:
-# it is shown files in which they are.
+# The kubelet changes these sysctls of the whole machine unless they have its values, so mount
+# files with these values over them.
 while read -r setting value; do
   [ -e "/proc/sys/$setting" ] || continue
   shown=/run/shown-${setting##*/}
@@ -42,7 +42,7 @@ kernel/keys/root_maxbytes 25000000
 X
 mount --make-rshared /
 hostname "$NODE"
-# No server outside: a pod that takes the node's file must not ask itself.
+# No upstream server: CoreDNS reads this file and must not query itself.
 echo "nameserver $ROUTER" >/run/resolv.conf
 mkdir -p /run/containerd /run/netns /run/cni
 
@@ -91,7 +91,7 @@ keep containerd --config /run/containerd.toml &
 socket=/run/containerd/containerd.sock
 until ctr -a $socket version >/dev/null 2>&1; do sleep 0.1; done
 for archive in $IMAGES; do
-  # Only after kubelab load is an archive newer than the node's image.
+  # An archive is newer than the node's image only after kubelab load.
   if [ "$archive" -nt "$DIR/lib/${archive##*/}" ]; then
     ctr -a $socket -n k8s.io images import "$archive" >>"$DIR/images.log" 2>&1 && touch "$DIR/lib/${archive##*/}"
   fi
@@ -109,7 +109,7 @@ failSwapOn: false
 clusterDNS: ["$DNS"]
 clusterDomain: cluster.local
 resolvConf: /run/resolv.conf
-# Nothing is thrown away because the machine's disk is full: it cannot be pulled again.
+# Do not evict images when the machine's disk is full: they cannot be pulled again.
 evictionHard: {nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%", imagefs.inodesFree: "0%"}
 imageGCHighThresholdPercent: 100
 localStorageCapacityIsolation: false
@@ -119,7 +119,7 @@ volumePluginDir: /var/lib/kubelet/volumeplugins
 maxPods: 120
 X
 kubelet() { # its addresses may have changed since the node started
-  # With a cloud's address outside it leaves addresses of the Node to the cloud.
+  # With an external cloud provider the kubelet does not set the addresses of its Node.
   local outside=
   [ ! -e "$DIR/outside" ] || outside=1
   command kubelet --config=/run/kubelet.yaml --kubeconfig="$pki/$NODE" --hostname-override="$NODE" \
@@ -128,8 +128,8 @@ kubelet() { # its addresses may have changed since the node started
 keep kubelet &
 
 if [ "$PROXY" = none ]; then
-  # A cluster without kube-proxy has something in its place. Here that knows the two
-  # Services without which nothing starts.
+  # In a cluster without kube-proxy another program replaces it. Here it serves the two Services
+  # that everything else needs.
   ip=$(family "$API")
   nft -f - <<X
 table $ip labproxy {
@@ -155,7 +155,7 @@ mode: $PROXY
 clientConnection: {kubeconfig: $pki/proxy}
 hostnameOverride: $NODE
 clusterCIDR: "$PODS"
-# These are of the whole machine, and not to be written from a namespace.
+# These sysctls belong to the whole machine and cannot be written from a namespace.
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 X
   keep kube-proxy --config=/run/proxy.yaml &

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# A bridge of each node's own; the lab leads prefixes of pods between the nodes. What leaves the
-# cluster's pods has the node's address, as most networks of clusters do it.
-# shellcheck disable=SC2154 # PODS and NODE_PODS are the node's
+# One bridge per node; the lab routes pod CIDRs between nodes. Packets to destinations outside of
+# the pod CIDRs get the node's address, as with most CNIs.
+# shellcheck disable=SC2154 # node.sh of the lab sets PODS and NODE_PODS
 for pods in ${PODS//,/ }; do
   ip=$(family "$pods")
   nft -f - <<X

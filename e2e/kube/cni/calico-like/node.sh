@@ -1,9 +1,8 @@
 # shellcheck shell=bash
-# An imitation of Calico without encapsulation, with iptables. Node objects do not have the
-# prefixes of pods, which the lab leads between the nodes; natOutgoing masquerades, and the
-# chains of a pod's interface drop what connection tracking takes for invalid, as Felix
-# writes them. RP_FILTER=1 is what Calico wants of a node.
-# shellcheck disable=SC2154 # PODS and NODE_PODS are the node's, RP_FILTER is a setting
+# Imitates Calico without encapsulation, with iptables. The lab routes pod CIDRs between nodes, and
+# Node objects do not have them. As with Felix, natOutgoing masquerades, and the chains of pod
+# interfaces drop packets with conntrack state INVALID. Calico requires RP_FILTER=1.
+# shellcheck disable=SC2154 # node.sh of the lab sets PODS and NODE_PODS, RP_FILTER is a setting
 for link in all default eth0; do
   echo "$RP_FILTER" >/proc/sys/net/ipv4/conf/$link/rp_filter
 done

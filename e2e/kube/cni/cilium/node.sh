@@ -1,19 +1,20 @@
 # shellcheck shell=bash
-# Cilium's agent, beside kube-proxy or in its place. There is no operator: what it would do
-# here, giving each node prefixes of the cluster's pool, is done below.
-# IPAM=cluster-pool: node 1 has 10.7.65.0/24 and not the 10.7.1.0/24 of its Node object;
-# kubernetes: the prefixes of the Node objects. ROUTING=tunnel, over VXLAN, or native: routes
-# between nodes, which the agents make. MASQUERADE=iptables, or bpf, which needs that Cilium
-# is in kube-proxy's place (kubelab up --proxy network). DEVICES: links that it has programs
-# on; it finds them itself otherwise, Hawser's among them. MORE: further flags of the agent.
-# shellcheck disable=SC2154 # PODS, NODE, MACHINE, CNI_BIN and pki are the node's; the others are settings
+# Cilium's agent, with or instead of kube-proxy, and without Cilium's operator: this script
+# assigns the pod CIDRs of nodes.
+# IPAM       cluster-pool: node 1 has 10.7.65.0/24, not the 10.7.1.0/24 of its Node object;
+#            kubernetes: the pod CIDRs of Node objects
+# ROUTING    tunnel (VXLAN), or native: Cilium's agents add routes between nodes
+# MASQUERADE iptables, or bpf, which requires Cilium instead of kube-proxy (kubelab up --proxy network)
+# DEVICES    interfaces with Cilium's programs; by default Cilium detects them, Hawser's included
+# MORE       more flags of the agent
+# shellcheck disable=SC2154 # node.sh of the lab sets PODS, NODE, MACHINE, CNI_BIN and pki; the others are settings
 bin=$CNI_BIN
 mount -t overlay overlay -o "lowerdir=$bin:/usr/lib/cni" /usr/lib/cni
 mount -t bpf bpf /sys/fs/bpf
 mkdir -p /run/cilium /var/lib/cilium
 cp -r "$bin/bpf" /var/lib/cilium/
 number=${MACHINE##*n}
-# All of them are in the kernel itself.
+# The kernel has all of them built in.
 for name in ip_tables iptable_nat iptable_mangle iptable_raw iptable_filter ip6_tables ip6table_mangle ip6table_raw ip6table_filter xt_socket vxlan; do
   echo "$name 0 0 - Live 0x0"
 done >/run/modules
@@ -21,13 +22,13 @@ case $ROUTING in
 tunnel) MORE="--tunnel-protocol=vxlan $MORE" ;;
 native) MORE="--ipv4-native-routing-cidr=$PODS --auto-direct-node-routes=true $MORE" ;;
 esac
-# In BPF, packets would go past the host's netfilter and routes: docs/compatibility.md.
+# Otherwise BPF bypasses the host's netfilter and routes: docs/compatibility.md.
 [ "$MASQUERADE" = iptables ] || MORE="--enable-bpf-masquerade=true --enable-host-legacy-routing=true $MORE"
 [ -z "$DEVICES" ] || MORE="--devices=$DEVICES $MORE"
 services=false groups=/run/cilium/cgroupv2
 if [ "$PROXY" = network ]; then
   services=true
-  # Its programs for sockets are to see those of this node alone.
+  # Attach Cilium's socket programs to the cgroup of this node only.
   mkdir /run/unified
   mount -t cgroup2 cgroup2 /run/unified
   mkdir -p "/run/unified/$CGROUP" $groups

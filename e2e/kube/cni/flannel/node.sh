@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# flanneld with the cluster's API, and what flannel's CNI plugin would delegate to: the module
-# proxy does not give that plugin. BACKEND is vxlan or host-gw; NFTABLES is true or false.
-# shellcheck disable=SC2154 # PODS, NODE, CNI_BIN and pki are the node's; the others are settings
+# flanneld with the cluster's API. The module proxy lacks flannel's CNI plugin, so the
+# configuration calls the plugins that it delegates to. BACKEND is vxlan or host-gw; NFTABLES is
+# true or false.
+# shellcheck disable=SC2154 # node.sh of the lab sets PODS, NODE, CNI_BIN and pki; the others are settings
 four=false six=false networks=""
 for pods in ${PODS//,/ }; do
   case $pods in
@@ -16,13 +17,13 @@ flanneld() {
   NODE_NAME=$NODE command "$CNI_BIN/flanneld" --kube-subnet-mgr --kubeconfig-file="$pki/admin" --ip-masq \
     --iface=eth0 --net-config-path=/run/net-conf.json --healthz-port=0
 }
-# flannel's plugin reads subnet.env and calls bridge with host-local; so does this file.
+# Like flannel's plugin, read subnet.env and call bridge with host-local.
 delegate() {
   local ranges="" routes="" subnet network
   until [ -s /run/flannel/subnet.env ]; do sleep 0.2; done
   # shellcheck disable=SC1091 # flanneld writes it
   . /run/flannel/subnet.env
-  # The network, not its first address.
+  # The network address instead of its first host address.
   for subnet in ${FLANNEL_SUBNET:+"${FLANNEL_SUBNET/.1\//.0/}"} ${FLANNEL_IPV6_SUBNET:+"${FLANNEL_IPV6_SUBNET/::1\//::/}"}; do
     ranges=$ranges${ranges:+, }'[{"subnet": "'$subnet'"}]'
   done

@@ -1,9 +1,8 @@
 # shellcheck shell=bash
-# Open vSwitch with its own datapath in user space, OVN, and Kube-OVN on them. The node's link
-# becomes a port of a bridge that has its name and address: what OVN sends through tunnels
-# leaves by a bridge of Open vSwitch, as there is no kernel module that knows Geneve.
-# LB=false leaves Services to kube-proxy.
-# shellcheck disable=SC2154 # PODS, SERVICES, NODE, MACHINE, ADDRESS, ROUTER, DIR, CNI_BIN and pki are the node's, LB is a setting
+# Kube-OVN on OVN and Open vSwitch with the userspace datapath. The kernel has no Geneve module, so
+# tunnels of OVN use a bridge of Open vSwitch: the node's interface becomes a port of a bridge with
+# its name and address. With LB=false kube-proxy serves Services.
+# shellcheck disable=SC2154 # node.sh of the lab sets PODS, SERVICES, NODE, MACHINE, ADDRESS, ROUTER, DIR, CNI_BIN and pki, LB is a setting
 bin=$CNI_BIN
 gateway=${PODS%.*.*}.0.1
 central=${ADDRESS%.*}.11 # the first node of the cluster
@@ -14,7 +13,7 @@ mkdir -p /run/openvswitch /run/ovn /etc/openvswitch /var/lib/ovn /var/lib/openvs
 [ -e /etc/openvswitch/conf.db ] || ovsdb-tool create /etc/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema
 echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
 
-# No big segments and no checksums left to others: Open vSwitch reads packets as they are.
+# Disable segmentation and checksum offload: the userspace datapath does not support it.
 plain() { ethtool -K "$1" tx off tso off gso off gro off >/dev/null 2>&1; }
 nsenter --net="$DIR/../../net/internet" ethtool -K "$MACHINE" tx off tso off gso off >/dev/null
 
