@@ -20,18 +20,18 @@ const (
 
 // blockIngress drops packets from the clusters of the changes to the pods. free removes the
 // rules; call it also after an error.
-func blockIngress(changes []*linkChange, pods []netip.Prefix) (free func(), err error) {
+func blockIngress(changes []*linkChange, pods []netip.Prefix) (unblock func(), err error) {
 	var rules []*netlink.Rule
-	free = func() {
+	unblock = func() {
 		for _, r := range rules {
 			_ = netlink.RuleDel(r)
 		}
 	}
-	for _, t := range changes {
-		if t.fromNodesOnly {
+	for _, change := range changes {
+		if change.fromNodesOnly {
 			continue
 		}
-		for _, from := range t.prefixes {
+		for _, from := range change.prefixes {
 			for _, to := range pods {
 				if from.Addr().Is4() != to.Addr().Is4() {
 					continue
@@ -44,22 +44,22 @@ func blockIngress(changes []*linkChange, pods []netip.Prefix) (free func(), err 
 				r.Priority, r.Protocol, r.Type = blockPriority, blockProtocol, unix.RTN_BLACKHOLE
 				r.Src, r.Dst = cidr.IPNet(from), cidr.IPNet(to)
 				if err := netlink.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-					return free, fmt.Errorf("block traffic from %s to %s: %w", from, to, err)
+					return unblock, fmt.Errorf("block traffic from %s to %s: %w", from, to, err)
 				}
 				rules = append(rules, r)
 			}
 		}
 	}
-	return free, nil
+	return unblock, nil
 }
 
 // RemoveStaleRules removes and returns the rules of an agent that was killed while it blocked
 // packets. It works in the network namespace of the calling thread.
-func RemoveStaleRules() (removed []string, failed error) {
+func RemoveStaleRules() (removed []string, errs error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		rules, err := netlink.RuleList(family)
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("list rules: %w", err))
+			errs = errors.Join(errs, fmt.Errorf("list rules: %w", err))
 			continue
 		}
 		for _, r := range rules {
@@ -68,11 +68,11 @@ func RemoveStaleRules() (removed []string, failed error) {
 			}
 			r.Family = family
 			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-				failed = errors.Join(failed, fmt.Errorf("delete rule %s: %w", r, err))
+				errs = errors.Join(errs, fmt.Errorf("delete rule %s: %w", r, err))
 				continue
 			}
 			removed = append(removed, fmt.Sprintf("%d from %s to %s", r.Priority, r.Src, r.Dst))
 		}
 	}
-	return removed, failed
+	return removed, errs
 }

@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crossed sends a reply of the server to gateway a by the path that the pod's flow does not
-// use: over b while a's own link is in use, and by that link while b is in use.
-func (r *testNetwork) crossed(port uint16, own bool) {
+// sendCrossedReply sends a reply of the server to gateway a by the path that the pod's flow does
+// not use: over b while a's own link is in use, and by that link while b is in use.
+func (r *testNetwork) sendCrossedReply(port uint16, ownLink bool) {
 	r.t.Helper()
 	s, link, to := r.b, "hw-vx0", podIP
 	r.b.IP("neigh replace 192.0.2.2 lladdr 02:00:00:00:00:02 dev hw-vx0")
-	if !own {
-		s, link, to = r.far, "wg2", shared
+	if !ownLink {
+		s, link, to = r.far, "wg2", sharedIP
 		r.far.IP("route replace 242.1.0.0/16 via 241.0.2.1")
 	}
-	answer := Tuple{
-		From: netip.MustParseAddrPort(fmt.Sprintf("%s:%d", export, servicePort)),
+	reply := Tuple{
+		From: netip.MustParseAddrPort(fmt.Sprintf("%s:%d", exportIP, servicePort)),
 		To:   netip.AddrPortFrom(netip.MustParseAddr(to), port),
 	}
-	is := func(f Flow) bool { return f.Orig == answer }
-	for end := time.Now().Add(quick); !slices.ContainsFunc(r.a.flows(), is); time.Sleep(10 * time.Millisecond) {
+	isReply := func(f Flow) bool { return f.Orig == reply }
+	for end := time.Now().Add(testTimeout); !slices.ContainsFunc(r.a.flows(), isReply); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatalf("no entry for %v at the gateway", answer)
+			r.t.Fatalf("no entry for %v at the gateway", reply)
 		}
 		s.Inside(func() {
 			// The packet enters below conntrack of this namespace, which knows the flow in the
@@ -36,7 +36,7 @@ func (r *testNetwork) crossed(port uint16, own bool) {
 			out, err := openSender(link)
 			r.must(err)
 			defer out.close()
-			r.must(out.send(&Flow{Protocol: unix.IPPROTO_UDP, Reply: Tuple{From: answer.To, To: answer.From}}))
+			r.must(out.send(&Flow{Protocol: unix.IPPROTO_UDP, Reply: Tuple{From: reply.To, To: reply.From}}))
 		})
 	}
 }
@@ -46,32 +46,32 @@ func (r *testNetwork) crossed(port uint16, own bool) {
 func TestRebuildCrossed(t *testing.T) {
 	t.Parallel()
 	r := newTestNetwork(t)
-	r.gatewayPod()
+	r.movePodToGateway()
 	r.a.NFT(`table inet mapped { chain pre { type nat hook prerouting priority -110;
-		iifname hw-wg1 ip daddr ` + shared + ` dnat ip to ` + podIP + `
+		iifname hw-wg1 ip daddr ` + sharedIP + ` dnat ip to ` + podIP + `
 	}
 }`)
-	r.moveA(true)
+	r.moveGatewayA(true)
 	s := r.open("udp4")
 	if !s.delivers("first") {
 		t.Fatal("the test network does not forward")
 	}
 	k := r.syncer()
-	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
+	k.SetLocalPods(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	for before, own := range []bool{false, true, false, true} {
-		r.crossed(port, !own)
-		r.moveA(own)
+		r.sendCrossedReply(port, !own)
+		r.moveGatewayA(own)
 		if own {
-			k.LinkTakenOver("g2", remote)
+			k.LinkTakenOver("g2", remotePrefixes)
 		} else {
-			k.LinkReleased("g2", remote)
+			k.LinkReleased("g2", remotePrefixes)
 		}
-		if stats := r.a.work(k, time.Now()); stats.Rebuilt != uint64(before+1) {
+		if stats := r.a.runDue(k, time.Now()); stats.Rebuilt != uint64(before+1) {
 			t.Fatalf("own link %v: stats %+v, want %d flows rebuilt", own, stats, before+1)
 		}
 		for _, f := range r.a.flows() {
-			if f.Orig.From.Port() == port && f.otherPort() {
+			if f.Orig.From.Port() == port && f.portChanged() {
 				t.Errorf("own link %v: the flow has another port: %+v", own, f)
 			}
 		}
@@ -85,32 +85,32 @@ func TestRebuildCrossed(t *testing.T) {
 func TestRebuildLostPort(t *testing.T) {
 	t.Parallel()
 	r := newTestNetwork(t)
-	r.gatewayPod()
-	r.moveA(true)
+	r.movePodToGateway()
+	r.moveGatewayA(true)
 	s := r.open("udp4")
 	if !s.delivers("first") {
 		t.Fatal("the test network does not forward")
 	}
 	port := s.client.LocalAddr().(*net.UDPAddr).AddrPort().Port()
-	r.crossed(port, true)
-	r.moveA(false)
+	r.sendCrossedReply(port, true)
+	r.moveGatewayA(false)
 	r.a.Inside(func() {
 		for _, f := range r.a.flows() {
 			if f.Orig.From.Port() == port {
-				r.must(remove(&f))
+				r.must(deleteEntry(&f))
 			}
 		}
 	})
-	lost := func(f Flow) bool { return f.keepsSource() && f.Orig.From.Port() == port && f.otherPort() }
+	lost := func(f Flow) bool { return f.keepsSource() && f.Orig.From.Port() == port && f.portChanged() }
 	_, err := s.client.Write([]byte("again"))
 	r.must(err)
 	if !slices.ContainsFunc(r.a.flows(), lost) {
 		t.Fatalf("the flow kept its port: %+v", r.a.flows())
 	}
 	k := r.syncer()
-	k.SetOwn(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
-	k.LinkReleased("g2", remote)
-	if stats := r.a.work(k, time.Now()); stats.Rebuilt != 1 {
+	k.SetLocalPods(LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}})
+	k.LinkReleased("g2", remotePrefixes)
+	if stats := r.a.runDue(k, time.Now()); stats.Rebuilt != 1 {
 		t.Fatalf("stats %+v, want one flow rebuilt", stats)
 	}
 	if slices.ContainsFunc(r.a.flows(), lost) {

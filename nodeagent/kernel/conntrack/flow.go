@@ -69,8 +69,8 @@ type Flow struct {
 	Status      uint32
 	State       uint8 // of TCP
 	// Mark is not 0 if another node handed the flow over to this gateway (docs/adr/0013).
-	Mark uint32
-	Left time.Duration // until the entry expires without a packet, in seconds
+	Mark      uint32
+	ExpiresIn time.Duration // until the entry expires without a packet, in seconds
 
 	id   uint32
 	zone uint16
@@ -81,11 +81,11 @@ type Flow struct {
 // differ: the kernel changes it if another entry uses it.
 func (f *Flow) keepsSource() bool { return f.Reply.To.Addr() == f.Orig.From.Addr() }
 
-// otherPort reports whether the flow leaves with another source port.
-func (f *Flow) otherPort() bool { return f.Reply.To.Port() != f.Orig.From.Port() }
+// portChanged reports whether the flow leaves with another source port.
+func (f *Flow) portChanged() bool { return f.Reply.To.Port() != f.Orig.From.Port() }
 
-// mayPush reports whether the server may send next.
-func (f *Flow) mayPush() bool {
+// serverMaySend reports whether the server may send next.
+func (f *Flow) serverMaySend() bool {
 	if f.Protocol == unix.IPPROTO_UDP {
 		return true
 	}
@@ -100,40 +100,40 @@ func (f *Flow) halfOpen() bool {
 // parse reads one message of a conntrack dump, after its netlink header. It reports false for
 // protocols other than TCP and UDP, and for malformed messages.
 func parse(raw []byte) (f Flow, ok bool) {
-	const head = 4 // struct nfgenmsg
-	if len(raw) < head {
+	const headerSize = 4 // struct nfgenmsg
+	if len(raw) < headerSize {
 		return f, false
 	}
 	ok = true
-	each(raw[head:], func(kind uint16, value []byte) {
+	eachAttribute(raw[headerSize:], func(kind uint16, value []byte) {
 		switch {
 		case kind == ctaTupleOrig:
-			ok = f.tuple(value, &f.Orig) && ok
+			ok = f.parseTuple(value, &f.Orig) && ok
 		case kind == ctaTupleReply:
-			ok = f.tuple(value, &f.Reply) && ok
+			ok = f.parseTuple(value, &f.Reply) && ok
 		case kind == ctaStatus && len(value) == 4:
 			f.Status = binary.BigEndian.Uint32(value)
 		case kind == ctaMark && len(value) == 4:
 			f.Mark = binary.BigEndian.Uint32(value)
 		case kind == ctaTimeout && len(value) == 4:
-			f.Left = time.Duration(binary.BigEndian.Uint32(value)) * time.Second
+			f.ExpiresIn = time.Duration(binary.BigEndian.Uint32(value)) * time.Second
 		case kind == ctaID && len(value) == 4:
 			f.id = binary.BigEndian.Uint32(value)
 		case kind == ctaZone && len(value) == 2:
 			f.zone = binary.BigEndian.Uint16(value)
 		case kind == ctaProtoInfo:
-			f.state(value)
+			f.parseState(value)
 		}
 	})
 	known := f.Protocol == unix.IPPROTO_TCP || f.Protocol == unix.IPPROTO_UDP
 	return f, ok && known && f.Orig.From.IsValid() && f.Orig.To.IsValid() && f.Reply.From.IsValid() && f.Reply.To.IsValid()
 }
 
-func (f *Flow) tuple(raw []byte, t *Tuple) bool {
+func (f *Flow) parseTuple(raw []byte, t *Tuple) bool {
 	var from, to netip.Addr
 	var fromPort, toPort uint16
-	each(raw, func(kind uint16, value []byte) {
-		each(value, func(inner uint16, value []byte) {
+	eachAttribute(raw, func(kind uint16, value []byte) {
+		eachAttribute(value, func(inner uint16, value []byte) {
 			switch {
 			case kind == ctaTupleIP:
 				// 1, 2: IPv4 source, destination; 3, 4: IPv6.
@@ -156,12 +156,12 @@ func (f *Flow) tuple(raw []byte, t *Tuple) bool {
 	return from.IsValid() && to.IsValid() && from.Is4() == to.Is4()
 }
 
-func (f *Flow) state(raw []byte) {
-	each(raw, func(kind uint16, value []byte) {
+func (f *Flow) parseState(raw []byte) {
+	eachAttribute(raw, func(kind uint16, value []byte) {
 		if kind != ctaProtoInfoTCP {
 			return
 		}
-		each(value, func(kind uint16, value []byte) {
+		eachAttribute(value, func(kind uint16, value []byte) {
 			if kind == ctaTCPState && len(value) == 1 {
 				f.State = value[0]
 			}
@@ -172,14 +172,14 @@ func (f *Flow) state(raw []byte) {
 // typeMask masks NLA_F_NESTED and NLA_F_NET_BYTEORDER.
 const typeMask = 0x3fff
 
-// each calls do for the attributes of a netlink message, up to the first malformed one.
-func each(raw []byte, do func(kind uint16, value []byte)) {
+// eachAttribute calls do for the attributes of a netlink message, up to the first malformed one.
+func eachAttribute(raw []byte, visit func(kind uint16, value []byte)) {
 	for len(raw) >= unix.SizeofNlAttr {
 		size := int(binary.NativeEndian.Uint16(raw))
 		if size < unix.SizeofNlAttr || size > len(raw) {
 			return
 		}
-		do(binary.NativeEndian.Uint16(raw[2:])&typeMask, raw[unix.SizeofNlAttr:size])
+		visit(binary.NativeEndian.Uint16(raw[2:])&typeMask, raw[unix.SizeofNlAttr:size])
 		raw = raw[min((size+3)&^3, len(raw)):]
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hops is the TTL of a refresh packet. With 2, the gateway still forwards it, and so creates
-// its conntrack entry. It leaves with 1, so the gateway at the other end of the tunnel cannot
-// forward it.
-const hops = 2
+// refreshTTL is the TTL of a refresh packet. With 2, the gateway still forwards the packet, and so
+// creates its conntrack entry. The packet leaves the gateway with TTL 1, so the remote gateway
+// cannot forward it.
+const refreshTTL = 2
 
 // Sizes of headers, bytes.
 const (
@@ -29,12 +29,12 @@ func buildRefresh(protocol uint8, t Tuple, ttl uint8) []byte {
 	if protocol == unix.IPPROTO_UDP {
 		size = sizeUDP
 	}
-	head := sizeIPv4
+	headerSize := sizeIPv4
 	if t.From.Addr().Is6() {
-		head = sizeIPv6
+		headerSize = sizeIPv6
 	}
-	packet := make([]byte, head+size)
-	if head == sizeIPv4 {
+	packet := make([]byte, headerSize+size)
+	if headerSize == sizeIPv4 {
 		packet[0] = 4<<4 | sizeIPv4/4
 		binary.BigEndian.PutUint16(packet[2:], uint16(len(packet)))
 		packet[6] = 0x40 // DF: an atomic datagram needs no identification (RFC 6864)
@@ -49,29 +49,29 @@ func buildRefresh(protocol uint8, t Tuple, ttl uint8) []byte {
 		copy(packet[8:24], t.From.Addr().AsSlice())
 		copy(packet[24:40], t.To.Addr().AsSlice())
 	}
-	segment := packet[head:]
+	segment := packet[headerSize:]
 	binary.BigEndian.PutUint16(segment[0:], t.From.Port())
 	binary.BigEndian.PutUint16(segment[2:], t.To.Port())
-	at := 6 // of the checksum in UDP
+	checksumOffset := 6 // of the checksum in UDP
 	if protocol == unix.IPPROTO_TCP {
 		segment[12] = sizeTCP / 4 << 4
 		segment[13] = 0x10 // ACK
 		// With an empty window, conntrack would treat the flow as stalled.
 		binary.BigEndian.PutUint16(segment[14:], 0xffff)
-		at = 16
+		checksumOffset = 16
 	} else {
 		binary.BigEndian.PutUint16(segment[4:], sizeUDP)
 	}
-	sum := checksum(pseudo(protocol, t, len(segment)), segment)
+	sum := checksum(pseudoHeaderSum(protocol, t, len(segment)), segment)
 	if sum == 0 && protocol == unix.IPPROTO_UDP {
 		sum = 0xffff // zero means "no checksum" (RFC 768)
 	}
-	binary.BigEndian.PutUint16(segment[at:], sum)
+	binary.BigEndian.PutUint16(segment[checksumOffset:], sum)
 	return packet
 }
 
-// pseudo returns the sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).
-func pseudo(protocol uint8, t Tuple, size int) uint32 {
+// pseudoHeaderSum returns the sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).
+func pseudoHeaderSum(protocol uint8, t Tuple, size int) uint32 {
 	sum := uint32(protocol) + uint32(size)
 	for _, a := range []netip.Addr{t.From.Addr(), t.To.Addr()} {
 		raw := a.AsSlice()

@@ -20,9 +20,9 @@ func TestBuild(t *testing.T) {
 		for name, protocol := range map[string]uint8{"TCP": unix.IPPROTO_TCP, "UDP": unix.IPPROTO_UDP} {
 			t.Run(family+" "+name, func(t *testing.T) {
 				t.Parallel()
-				packet := buildRefresh(protocol, tuple, hops)
-				segment := head(t, packet, protocol, tuple)
-				if sum := checksum(pseudo(protocol, tuple, len(segment)), segment); sum != 0 {
+				packet := buildRefresh(protocol, tuple, refreshTTL)
+				segment := checkHeader(t, packet, protocol, tuple)
+				if sum := checksum(pseudoHeaderSum(protocol, tuple, len(segment)), segment); sum != 0 {
 					t.Errorf("checksum of the segment leaves %#x", sum)
 				}
 				if binary.BigEndian.Uint16(segment) != 40000 || binary.BigEndian.Uint16(segment[2:]) != 80 {
@@ -39,15 +39,15 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// head checks the IP header and returns the payload.
-func head(t *testing.T, packet []byte, protocol uint8, tuple Tuple) []byte {
+// checkHeader checks the IP header and returns the payload.
+func checkHeader(t *testing.T, packet []byte, protocol uint8, tuple Tuple) []byte {
 	t.Helper()
 	if tuple.From.Addr().Is4() {
 		h, err := ipv4.ParseHeader(packet)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h.TTL != hops || h.Protocol != int(protocol) || h.TotalLen != len(packet) ||
+		if h.TTL != refreshTTL || h.Protocol != int(protocol) || h.TotalLen != len(packet) ||
 			h.Src.String() != tuple.From.Addr().String() || h.Dst.String() != tuple.To.Addr().String() {
 			t.Errorf("header %v", h)
 		}
@@ -60,7 +60,7 @@ func head(t *testing.T, packet []byte, protocol uint8, tuple Tuple) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.HopLimit != hops || h.NextHeader != int(protocol) || h.PayloadLen != len(packet)-ipv6.HeaderLen ||
+	if h.HopLimit != refreshTTL || h.NextHeader != int(protocol) || h.PayloadLen != len(packet)-ipv6.HeaderLen ||
 		h.Src.String() != tuple.From.Addr().String() || h.Dst.String() != tuple.To.Addr().String() {
 		t.Errorf("header %v", h)
 	}
@@ -73,7 +73,7 @@ func TestChecksumUDP(t *testing.T) {
 	t.Parallel()
 	to := netip.MustParseAddrPort("242.2.0.32:80")
 	for port := range 1 << 16 {
-		packet := buildRefresh(unix.IPPROTO_UDP, Tuple{netip.AddrPortFrom(netip.MustParseAddr("10.7.1.5"), uint16(port)), to}, hops)
+		packet := buildRefresh(unix.IPPROTO_UDP, Tuple{netip.AddrPortFrom(netip.MustParseAddr("10.7.1.5"), uint16(port)), to}, refreshTTL)
 		if binary.BigEndian.Uint16(packet[sizeIPv4+6:]) == 0 {
 			t.Fatalf("port %d: no checksum", port)
 		}
@@ -82,8 +82,8 @@ func TestChecksumUDP(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	t.Parallel()
-	l := newLookup()
-	l.add("g2", remote)
+	l := newPrefixTable()
+	l.add("g2", remotePrefixes)
 	l.add("g3", []netip.Prefix{netip.MustParsePrefix("242.2.4.0/24"), netip.MustParsePrefix("0.0.0.0/1")})
 	for addr, want := range map[string]string{
 		"242.2.0.32": "g2", "242.2.4.1": "g3", "10.0.0.1": "g3", "200.0.0.1": "", "fd00:42:2::1": "g2", "::1": "",

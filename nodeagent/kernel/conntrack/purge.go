@@ -7,34 +7,36 @@ import (
 	"time"
 )
 
-// purgeTimes are the first times of a purge by a gateway that no longer carries the traffic to
-// a cluster; later purges are hourly. At the first time, packets in flight during the move have
-// arrived. At the second, flows that a late node briefly sent this way count as ended.
+// purgeTimes are the delays of the first purges at a gateway after a cluster's traffic moved to
+// another gateway. Later purges are hourly. At the first time, packets in flight during the move
+// have arrived. At the second, flows that a late node briefly sent this way count as ended.
 var purgeTimes = [...]time.Duration{15 * time.Second, 6 * time.Minute}
 
 const (
 	purgeInterval = time.Hour       // between later purges
-	ended         = 5 * time.Minute // without a packet, at a gateway that is not in use
+	maxIdle       = 5 * time.Minute // without a packet, at a gateway that is not in use
 )
 
 // purgeTask is a cluster whose traffic moved to another gateway.
 type purgeTask struct {
-	cluster  string
-	prefixes []netip.Prefix
-	at       time.Time
-	round    int
+	cluster    string
+	prefixes   []netip.Prefix
+	releasedAt time.Time
+	round      int
 }
 
-func (d *purgeTask) due() time.Time { return nextRound(d.at, d.round, purgeTimes[:], purgeInterval) }
+func (p *purgeTask) due() time.Time {
+	return nextRound(p.releasedAt, p.round, purgeTimes[:], purgeInterval)
+}
 
 // minIdle returns the minimum time without a packet of a purged flow.
-func (d *purgeTask) minIdle(now time.Time) time.Duration {
-	return min(now.Sub(d.at)-idleTolerance, ended)
+func (p *purgeTask) minIdle(now time.Time) time.Duration {
+	return min(now.Sub(p.releasedAt)-idleTolerance, maxIdle)
 }
 
 // purgeStale deletes the entries by which this gateway translated the source of flows to
-// clusters that other gateways carry now. It deletes only entries without a packet since. It
-// returns their number.
+// clusters that other gateways now serve. It deletes only entries without a packet since the
+// move. It returns the number of deleted entries.
 //
 // These entries are dangerous. An ended flow occupies a shared egress address and port here
 // (TCP: for five days). At the current gateway, a flow of another pod may use the same port.
@@ -50,40 +52,40 @@ func purgeStale(ctx context.Context, now time.Time, purges []*purgeTask) (int, e
 	if err != nil {
 		return 0, err
 	}
-	byName, clusters := map[string]*purgeTask{}, newLookup()
-	for _, d := range purges {
-		byName[d.cluster] = d
-		clusters.add(d.cluster, d.prefixes)
+	byName, clusters := map[string]*purgeTask{}, newPrefixTable()
+	for _, task := range purges {
+		byName[task.cluster] = task
+		clusters.add(task.cluster, task.prefixes)
 	}
-	var found []Flow
-	err = list(ctx, func(f *Flow) {
+	var stale []Flow
+	err = listFlows(ctx, func(f *Flow) {
 		name, ok := clusters.find(f.Reply.From.Addr())
-		if ok && stale(f, times, byName[name].minIdle(now)) {
-			found = append(found, *f)
+		if ok && isPurgeable(f, times, byName[name].minIdle(now)) {
+			stale = append(stale, *f)
 		}
 	})
 	if err != nil {
 		return 0, err
 	}
-	return removeAll(ctx, found)
+	return deleteEntries(ctx, stale)
 }
 
-// stale reports whether purgeStale deletes the entry of a flow to a cluster.
-func stale(f *Flow, times timeouts, quiet time.Duration) bool {
-	idle, told := times.idle(f)
-	return !f.keepsSource() && told && idle >= quiet
+// isPurgeable reports whether purgeStale deletes the entry of a flow to a cluster.
+func isPurgeable(f *Flow, times timeouts, minIdle time.Duration) bool {
+	idle, known := times.idle(f)
+	return !f.keepsSource() && known && idle >= minIdle
 }
 
-func removeAll(ctx context.Context, flows []Flow) (n int, err error) {
+func deleteEntries(ctx context.Context, flows []Flow) (deleted int, err error) {
 	for i := range flows {
 		if ctx.Err() != nil {
-			return n, ctx.Err()
+			return deleted, ctx.Err()
 		}
-		if failed := remove(&flows[i]); failed != nil {
-			err = errors.Join(err, failed)
+		if deleteErr := deleteEntry(&flows[i]); deleteErr != nil {
+			err = errors.Join(err, deleteErr)
 			continue
 		}
-		n++
+		deleted++
 	}
-	return n, err
+	return deleted, err
 }

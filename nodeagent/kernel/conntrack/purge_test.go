@@ -22,7 +22,7 @@ func TestPurge(t *testing.T) {
 			r := newTestNetwork(t)
 			r.pod.IP("addr add 10.7.1.6/24 dev eth0")
 			dead := r.openFrom("10.7.1.5:40000")
-			if !dead.exchange(quick) {
+			if !dead.exchange(testTimeout) {
 				t.Fatal("the test network does not forward")
 			}
 			r.node.IP("link set pod0 down") // no gateway sees the end
@@ -33,9 +33,9 @@ func TestPurge(t *testing.T) {
 			r.move("b")
 			k := r.syncer()
 			begin := time.Now()
-			k.LinkReleased("g2", remote)
+			k.LinkReleased("g2", remotePrefixes)
 			living := r.openFrom("10.7.1.6:40000")
-			if !living.exchange(quick) {
+			if !living.exchange(testTimeout) {
 				t.Fatal("no connection through gateway b")
 			}
 			if n := k.Stats().Purged; n != 0 {
@@ -45,40 +45,40 @@ func TestPurge(t *testing.T) {
 			// new packet.
 			r.a.sysctl("netfilter/nf_conntrack_tcp_timeout_established", "432060")
 			if purges {
-				if n := r.a.work(k, begin.Add(16*time.Second)).Purged; n != 1 {
+				if n := r.a.runDue(k, begin.Add(16*time.Second)).Purged; n != 1 {
 					t.Fatalf("purged %d flows, want 1: the ended one", n)
 				}
 			}
 			r.move("a")
-			patience := quick
+			timeout := testTimeout
 			if !purges {
-				patience = time.Second // lost packets do not arrive later
+				timeout = time.Second // lost packets do not arrive later
 			}
-			if goes := living.exchange(patience); goes != purges {
-				t.Errorf("the live connection survives: %v, want %v", goes, purges)
+			if survives := living.exchange(timeout); survives != purges {
+				t.Errorf("the live connection survives: %v, want %v", survives, purges)
 			}
 		})
 	}
 }
 
-// pair is a connection with both of its ends.
-type pair struct {
+// connection is a connection with both of its ends.
+type connection struct {
 	client, server net.Conn
 }
 
-func (r *testNetwork) openFrom(source string) *pair {
+func (r *testNetwork) openFrom(source string) *connection {
 	r.t.Helper()
 	var listener net.Listener
 	var err error
-	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backendIP, backendIP6, backendPort)) })
 	r.must(err)
 	defer listener.Close()
-	k := &pair{}
+	k := &connection{}
 	r.pod.Inside(func() {
 		dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source))}
 		// Dial in the calling goroutine, which is in the namespace. IPv4 has no second address
 		// to try.
-		k.client, err = dialer.DialContext(context.Background(), "tcp4", service("tcp4", vip, vip6, servicePort))
+		k.client, err = dialer.DialContext(context.Background(), "tcp4", service("tcp4", vipIP, vipIP6, servicePort))
 	})
 	r.must(err)
 	r.t.Cleanup(func() { k.client.Close() })
@@ -89,7 +89,7 @@ func (r *testNetwork) openFrom(source string) *pair {
 }
 
 // abort resets the connection at both ends at once.
-func (k *pair) abort() {
+func (k *connection) abort() {
 	_ = k.client.(*net.TCPConn).SetLinger(0)
 	_ = k.client.Close()
 	_ = k.server.(*net.TCPConn).SetLinger(0)
@@ -97,8 +97,8 @@ func (k *pair) abort() {
 }
 
 // exchange reports whether a packet of the client arrives, and the server's reply too.
-func (k *pair) exchange(patience time.Duration) bool {
-	deadline := time.Now().Add(patience)
+func (k *connection) exchange(timeout time.Duration) bool {
+	deadline := time.Now().Add(timeout)
 	_ = k.client.SetDeadline(deadline)
 	_ = k.server.SetDeadline(deadline)
 	if _, err := k.client.Write([]byte("x")); err != nil {
@@ -122,7 +122,7 @@ func TestStale(t *testing.T) {
 	egress := netip.MustParseAddrPort("242.1.0.1:4000")
 	flow := func(edit func(*Flow)) *Flow {
 		f := &Flow{
-			Protocol: unix.IPPROTO_TCP, State: tcpEstablished, Left: 431000 * time.Second,
+			Protocol: unix.IPPROTO_TCP, State: tcpEstablished, ExpiresIn: 431000 * time.Second,
 			Orig: Tuple{pod, service}, Reply: Tuple{service, egress},
 		}
 		edit(f)
@@ -134,18 +134,18 @@ func TestStale(t *testing.T) {
 		want bool
 	}{
 		{"translated and quiet since", func(*Flow) {}, true},
-		{"a packet after the path moved", func(f *Flow) { f.Left = 431995 * time.Second }, false},
+		{"a packet after the path moved", func(f *Flow) { f.ExpiresIn = 431995 * time.Second }, false},
 		{"with its own source", func(f *Flow) { f.Reply.To = pod }, false},
 		{"ends by itself soon", func(f *Flow) { f.State = tcpFinWait }, false},
-		{"quiet UDP", func(f *Flow) { f.Protocol, f.Left = unix.IPPROTO_UDP, time.Second }, true},
+		{"quiet UDP", func(f *Flow) { f.Protocol, f.ExpiresIn = unix.IPPROTO_UDP, time.Second }, true},
 		{"UDP stream in use", func(f *Flow) {
-			f.Protocol, f.Status, f.Left = unix.IPPROTO_UDP, statusAssured, 119*time.Second
+			f.Protocol, f.Status, f.ExpiresIn = unix.IPPROTO_UDP, statusAssured, 119*time.Second
 		}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := stale(flow(tt.edit), times, 13*time.Second); got != tt.want {
+			if got := isPurgeable(flow(tt.edit), times, 13*time.Second); got != tt.want {
 				t.Errorf("stale %v, want %v", got, tt.want)
 			}
 		})

@@ -23,22 +23,22 @@ type LocalPods struct {
 
 // linkChange is a cluster whose traffic started or stopped using this gateway's own link.
 type linkChange struct {
-	cluster  string
-	prefixes []netip.Prefix
-	nowOwn   bool // the cluster's traffic now uses the link
+	cluster     string
+	prefixes    []netip.Prefix
+	usesOwnLink bool // the cluster's traffic now uses the link
 	// fromNodesOnly is true if only traffic from other nodes changed its path.
 	fromNodesOnly bool
 	once          bool // one check is enough
-	at            time.Time
-	checks        int // completed checks of its flows
+	changedAt     time.Time
+	checksDone    int // completed checks of its flows
 	passes        int // passes of the current check
 }
 
 // due returns the time of the next check of its flows.
-func (t *linkChange) due() time.Time { return t.at.Add(checkTimes[t.checks]) }
+func (c *linkChange) due() time.Time { return c.changedAt.Add(checkTimes[c.checksDone]) }
 
 // isFirst reports whether none of its flows was checked yet.
-func (t *linkChange) isFirst() bool { return t.checks == 0 && t.passes == 0 }
+func (c *linkChange) isFirst() bool { return c.checksDone == 0 && c.passes == 0 }
 
 // maxPasses limits the passes of one check. A check ends with a pass that finds no stale entry.
 const maxPasses = 3
@@ -73,12 +73,12 @@ const maxPasses = 3
 // Entries of half-open connections are also deleted. The client has repeated the SYN and
 // established the connection through another gateway. A half-open entry exists for two minutes.
 // If the path returned earlier, the kernel would treat all packets of the connection as invalid.
-func rebuildEntries(ctx context.Context, changes []*linkChange, own LocalPods) (int, error) {
-	found, err := findStale(ctx, changes, own)
+func rebuildEntries(ctx context.Context, changes []*linkChange, local LocalPods) (int, error) {
+	entries, err := findStale(ctx, changes, local)
 	if err != nil {
 		return 0, err
 	}
-	if _, err = removeAll(ctx, found.halfOpen); err != nil || len(found.stale) == 0 {
+	if _, err = deleteEntries(ctx, entries.halfOpen); err != nil || len(entries.stale) == 0 {
 		return 0, err // crossed entries alone do not affect a flow with a correct entry
 	}
 	v4, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -89,47 +89,47 @@ func rebuildEntries(ctx context.Context, changes []*linkChange, own LocalPods) (
 	if err != nil {
 		v6 = -1 // a host without IPv6
 	}
-	out := raw{v4, v6}
-	defer out.close()
-	free, err := blockIngress(changes, own.Pods)
-	defer free()
+	socket := rawSender{v4, v6}
+	defer socket.close()
+	unblock, err := blockIngress(changes, local.Pods)
+	defer unblock()
 	if err != nil {
 		return 0, err
 	}
-	if _, err = removeAll(ctx, found.crossed); err != nil {
+	if _, err = deleteEntries(ctx, entries.crossed); err != nil {
 		return 0, err
 	}
-	n := 0
-	for i := range found.stale {
+	rebuilt := 0
+	for i := range entries.stale {
 		if ctx.Err() != nil {
-			return n, ctx.Err()
+			return rebuilt, ctx.Err()
 		}
-		w := &found.stale[i]
-		failed := remove(&w.Flow)
-		if failed == nil && w.local && w.mayPush() {
-			failed = out.send(&w.Flow, w.ttl)
+		flow := &entries.stale[i]
+		flowErr := deleteEntry(&flow.Flow)
+		if flowErr == nil && flow.local && flow.serverMaySend() {
+			flowErr = socket.send(&flow.Flow, flow.ttl)
 		}
-		if failed != nil {
-			err = errors.Join(err, failed)
+		if flowErr != nil {
+			err = errors.Join(err, flowErr)
 			continue
 		}
-		n++
+		rebuilt++
 	}
-	return n, err
+	return rebuilt, err
 }
 
-// raw sends packets with any source address through this host's own stack. The output hooks of
-// netfilter translate them like packets from a pod.
-type raw struct{ v4, v6 int }
+// rawSender sends packets with any source address through this host's own stack. The output hooks
+// of netfilter translate them like packets from a pod.
+type rawSender struct{ v4, v6 int }
 
-func (r *raw) close() {
+func (r *rawSender) close() {
 	_ = unix.Close(r.v4)
 	if r.v6 >= 0 {
 		_ = unix.Close(r.v6)
 	}
 }
 
-func (r *raw) send(f *Flow, ttl uint8) error {
+func (r *rawSender) send(f *Flow, ttl uint8) error {
 	fd, to := r.v4, unix.Sockaddr(&unix.SockaddrInet4{Addr: addr4(f.Orig.To.Addr())})
 	if f.Orig.To.Addr().Is6() {
 		fd, to = r.v6, &unix.SockaddrInet6{Addr: f.Orig.To.Addr().As16()}

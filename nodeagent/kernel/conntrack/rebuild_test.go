@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gatewayPod moves the pod to gateway a, which then also translates service addresses.
-func (r *testNetwork) gatewayPod() {
+// movePodToGateway moves the pod to gateway a, which then also translates service addresses.
+func (r *testNetwork) movePodToGateway() {
 	r.t.Helper()
 	r.pod.IP("link del eth0")
 	tunnel(r.pod, "eth0", r.a, "pod0")
@@ -22,8 +22,8 @@ func (r *testNetwork) gatewayPod() {
 		"route add default via 10.7.1.1", "route add default via fd00:7::1")
 	r.a.IP("route del 10.7.1.0/24", "route del fd00:7::/64", "addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
 	r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2", "route replace fd00:7::/64 via 2001:db8::2")
-	dnat := `ip daddr ` + vip + ` meta l4proto { tcp, udp } th dport 80 dnat ip to ` + export + `:80
-		ip6 daddr ` + vip6 + ` meta l4proto { tcp, udp } th dport 80 dnat ip6 to [` + export6 + `]:80`
+	dnat := `ip daddr ` + vipIP + ` meta l4proto { tcp, udp } th dport 80 dnat ip to ` + exportIP + `:80
+		ip6 daddr ` + vipIP6 + ` meta l4proto { tcp, udp } th dport 80 dnat ip6 to [` + exportIP6 + `]:80`
 	r.a.NFT(`table inet services {
 		chain pre { type nat hook prerouting priority -110; ` + dnat + `
 		}
@@ -37,15 +37,15 @@ func (r *testNetwork) gatewayPod() {
 	r.a.IP("route add 243.0.0.0/16 dev hw-vx0", "route add fd00:43::/48 dev hw-vx0")
 }
 
-// moveA routes gateway a's own pods over its own link or over b.
-func (r *testNetwork) moveA(own bool) {
+// moveGatewayA routes gateway a's own pods over its own link or over b.
+func (r *testNetwork) moveGatewayA(ownLink bool) {
 	r.t.Helper()
 	via := []string{"route replace 242.2.0.0/16 via 192.0.2.3", "route replace fd00:42:2::/48 via 2001:db8::3"}
-	if own {
+	if ownLink {
 		via = []string{"route replace 242.2.0.0/16 via 241.0.2.2", "route replace fd00:42:2::/48 via fd00:41:2::2"}
 	}
 	r.a.IP(via...)
-	r.move(map[bool]string{true: "a", false: "b"}[own])
+	r.move(map[bool]string{true: "a", false: "b"}[ownLink])
 }
 
 // TestRebuild moves the path of a pod on a gateway from its own link to another gateway, or
@@ -58,31 +58,31 @@ func TestRebuild(t *testing.T) {
 			t.Run(name+" "+network, func(t *testing.T) {
 				t.Parallel()
 				r := newTestNetwork(t)
-				r.gatewayPod()
-				r.moveA(first)
+				r.movePodToGateway()
+				r.moveGatewayA(first)
 				s := r.open(network)
 				if !s.delivers("first") {
 					t.Fatal("the test network does not forward")
 				}
-				r.moveA(!first)
+				r.moveGatewayA(!first)
 				s.push("lost?")
 				if s.receives("lost?", 300*time.Millisecond) {
 					t.Fatal("the connection survives without the syncer")
 				}
 				k := r.syncer()
-				k.SetOwn(own)
+				k.SetLocalPods(own)
 				if first {
-					k.LinkReleased("g2", remote)
+					k.LinkReleased("g2", remotePrefixes)
 				} else {
-					k.LinkTakenOver("g2", remote)
+					k.LinkTakenOver("g2", remotePrefixes)
 				}
-				if stats := r.a.work(k, time.Now()); stats.Rebuilt != 1 {
+				if stats := r.a.runDue(k, time.Now()); stats.Rebuilt != 1 {
 					t.Fatalf("stats %+v, want one flow rebuilt", stats)
 				}
 				if !s.arrives("lost?") {
 					t.Fatal("no data of the server arrives after the rebuild")
 				}
-				if stats := r.a.work(k, time.Now()); stats.Rebuilt != 1 {
+				if stats := r.a.runDue(k, time.Now()); stats.Rebuilt != 1 {
 					t.Errorf("renewed again: %+v", stats)
 				}
 				if rules := r.a.blockRules(); rules != "" {
@@ -93,9 +93,9 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// backend makes the gateway's pod the backend of an export that the other cluster uses. It
+// openBackend makes the gateway's pod the backend of an export that the other cluster uses. It
 // returns a connection to the pod.
-func (r *testNetwork) backend() *pair {
+func (r *testNetwork) openBackend() *connection {
 	r.t.Helper()
 	rules := `table inet backend {
 			chain pre { type nat hook prerouting priority -110;
@@ -109,7 +109,7 @@ func (r *testNetwork) backend() *pair {
 	r.a.NFT(rules)
 	r.b.NFT(rules)
 	r.far.NFT(`table inet client { chain post { type nat hook postrouting priority 90;
-		oifname "wg*" ip saddr ` + backend + ` snat ip to 242.2.0.9
+		oifname "wg*" ip saddr ` + backendIP + ` snat ip to 242.2.0.9
 	}
 }`)
 	var listener net.Listener
@@ -117,8 +117,8 @@ func (r *testNetwork) backend() *pair {
 	r.pod.Inside(func() { listener, err = net.Listen("tcp4", podIP+":8080") })
 	r.must(err)
 	defer listener.Close()
-	k := &pair{}
-	r.server.Inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", quick) })
+	k := &connection{}
+	r.server.Inside(func() { k.client, err = net.DialTimeout("tcp4", "242.1.0.40:80", testTimeout) })
 	r.must(err)
 	r.t.Cleanup(func() { k.client.Close() })
 	k.server, err = listener.Accept()
@@ -132,42 +132,42 @@ func TestRebuildBackend(t *testing.T) {
 	t.Parallel()
 	own := LocalPods{Pods: []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24")}}
 	for name, first := range map[string]bool{"from own link": true, "to own link": false} {
-		for _, renews := range []bool{true, false} {
+		for _, rebuilds := range []bool{true, false} {
 			for _, speaker := range []string{"client", "server"} {
-				if !renews && speaker == "server" {
+				if !rebuilds && speaker == "server" {
 					continue // the server's packet matches the old entry
 				}
-				t.Run(fmt.Sprintf("%s %s rebuilt %v", name, speaker, renews), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s %s rebuilt %v", name, speaker, rebuilds), func(t *testing.T) {
 					t.Parallel()
 					r := newTestNetwork(t)
-					r.gatewayPod()
-					r.moveA(first)
-					k := r.backend()
-					if !k.exchange(quick) {
+					r.movePodToGateway()
+					r.moveGatewayA(first)
+					conn := r.openBackend()
+					if !conn.exchange(testTimeout) {
 						t.Fatal("the test network does not forward")
 					}
-					r.moveA(!first)
-					if renews {
+					r.moveGatewayA(!first)
+					if rebuilds {
 						syncer := r.syncer()
-						syncer.SetOwn(own)
+						syncer.SetLocalPods(own)
 						if first {
-							syncer.LinkReleased("g2", remote)
+							syncer.LinkReleased("g2", remotePrefixes)
 						} else {
-							syncer.LinkTakenOver("g2", remote)
+							syncer.LinkTakenOver("g2", remotePrefixes)
 						}
-						if stats := r.a.work(syncer, time.Now()); stats.Rebuilt != 1 {
+						if stats := r.a.runDue(syncer, time.Now()); stats.Rebuilt != 1 {
 							t.Fatalf("stats %+v, want one flow rebuilt", stats)
 						}
 					}
-					patience := quick
-					if !renews {
-						patience = time.Second
+					timeout := testTimeout
+					if !rebuilds {
+						timeout = time.Second
 					}
 					if speaker == "server" {
-						k.client, k.server = k.server, k.client
+						conn.client, conn.server = conn.server, conn.client
 					}
-					if goes := k.exchange(patience); goes != renews {
-						t.Errorf("the connection survives: %v, want %v", goes, renews)
+					if survives := conn.exchange(timeout); survives != rebuilds {
+						t.Errorf("the connection survives: %v, want %v", survives, rebuilds)
 					}
 				})
 			}
@@ -195,7 +195,7 @@ func TestBlockIngress(t *testing.T) {
 	pods := []netip.Prefix{netip.MustParsePrefix("10.7.1.0/24"), netip.MustParsePrefix("fd00:7::/64")}
 	s.IP("rule add priority 7298 from 10.1.0.0/16 lookup main")
 	s.Inside(func() {
-		_, err := blockIngress([]*linkChange{{cluster: "g2", prefixes: remote}}, pods)
+		_, err := blockIngress([]*linkChange{{cluster: "g2", prefixes: remotePrefixes}}, pods)
 		if err != nil {
 			t.Error(err)
 		}
@@ -241,12 +241,12 @@ func TestCheckStale(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if _, got := (&linkChange{nowOwn: tt.own}).checkStale(tt.flow, tt.local, tt.keeps); got != tt.want {
+			if _, got := (&linkChange{usesOwnLink: tt.own}).checkStale(tt.flow, tt.local, tt.keeps); got != tt.want {
 				t.Errorf("wrong %v, want %v", got, tt.want)
 			}
 		})
 	}
-	others := &linkChange{nowOwn: true, fromNodesOnly: true}
+	others := &linkChange{usesOwnLink: true, fromNodesOnly: true}
 	if _, wrong := others.checkStale(kept, true, false); wrong {
 		t.Error("a change of handed-over traffic affects a pod of this node")
 	}
@@ -260,7 +260,7 @@ func TestCheckStale(t *testing.T) {
 func TestLinkAvailable(t *testing.T) {
 	t.Parallel()
 	r := newTestNetwork(t)
-	r.moveA(false)
+	r.moveGatewayA(false)
 	r.move("a") // the node still uses a
 	r.a.NFT(`table inet keep { chain post { type nat hook postrouting priority 90;
 		oifname hw-vx0 ip daddr 242.2.0.0/16 snat ip to ip saddr
@@ -268,20 +268,20 @@ func TestLinkAvailable(t *testing.T) {
 }`)
 	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // replies over b, which translated the flow
 	k := r.openFrom("10.7.1.5:41000")
-	if !k.exchange(quick) {
+	if !k.exchange(testTimeout) {
 		t.Fatal("the test network does not forward")
 	}
-	r.moveA(true)
+	r.moveGatewayA(true)
 	if k.exchange(time.Second) {
 		t.Fatal("the connection survives without the syncer")
 	}
 	syncer := r.syncer()
-	syncer.SetOwn(LocalPods{})
-	syncer.LinkAvailable("g2", remote)
-	if stats := r.a.work(syncer, time.Now()); stats.Rebuilt != 1 {
+	syncer.SetLocalPods(LocalPods{})
+	syncer.LinkAvailable("g2", remotePrefixes)
+	if stats := r.a.runDue(syncer, time.Now()); stats.Rebuilt != 1 {
 		t.Fatalf("stats %+v, want one flow rebuilt", stats)
 	}
-	if !k.delivered() {
+	if !k.deliversRequest() {
 		t.Error("the connection does not survive")
 	}
 }
@@ -291,19 +291,19 @@ func TestLinkAvailable(t *testing.T) {
 func TestLinkAvailableReplies(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Syncer){
-		"available":  func(k *Syncer) { k.LinkAvailable("g2", remote) },
-		"taken over": func(k *Syncer) { k.LinkTakenOver("g2", remote) },
+		"available":  func(k *Syncer) { k.LinkAvailable("g2", remotePrefixes) },
+		"taken over": func(k *Syncer) { k.LinkTakenOver("g2", remotePrefixes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTestNetwork(t)
 			r.move("b")
 			k := r.openFrom("10.7.1.5:41000")
-			if !k.exchange(quick) {
+			if !k.exchange(testTimeout) {
 				t.Fatal("the test network does not forward")
 			}
 			r.b.IP("route replace 10.7.1.0/24 via 192.0.2.2")
-			_ = k.client.SetReadDeadline(time.Now().Add(quick))
+			_ = k.client.SetReadDeadline(time.Now().Add(testTimeout))
 			if _, err := k.server.Write([]byte("y")); err != nil {
 				t.Fatal(err)
 			}
@@ -316,21 +316,21 @@ func TestLinkAvailableReplies(t *testing.T) {
 				t.Fatal("the connection survives without the syncer")
 			}
 			syncer := r.syncer()
-			syncer.SetOwn(LocalPods{})
+			syncer.SetLocalPods(LocalPods{})
 			change(syncer)
-			if stats := r.a.work(syncer, time.Now()); stats.Rebuilt != 1 {
+			if stats := r.a.runDue(syncer, time.Now()); stats.Rebuilt != 1 {
 				t.Fatalf("stats %+v, want one flow rebuilt", stats)
 			}
-			if !k.delivered() {
+			if !k.deliversRequest() {
 				t.Error("the connection does not survive")
 			}
 		})
 	}
 }
 
-// delivered reports whether TCP still delivers an earlier request.
-func (k *pair) delivered() bool {
-	_ = k.server.SetDeadline(time.Now().Add(quick))
+// deliversRequest reports whether TCP still delivers an earlier request.
+func (k *connection) deliversRequest() bool {
+	_ = k.server.SetDeadline(time.Now().Add(testTimeout))
 	n, err := k.server.Read(make([]byte, 8))
 	return err == nil && n == 1
 }
@@ -343,7 +343,7 @@ func TestHalfOpen(t *testing.T) {
 	r.far.IP("route replace 242.1.0.0/16 via 241.0.3.1") // the reply goes to b, which does not know the flow
 	var listener net.Listener
 	var err error
-	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backend, backend6, target)) })
+	r.server.Inside(func() { listener, err = net.Listen("tcp4", service("tcp4", backendIP, backendIP6, backendPort)) })
 	r.must(err)
 	defer listener.Close()
 	go func() {
@@ -352,14 +352,16 @@ func TestHalfOpen(t *testing.T) {
 		}
 		r.move("b")
 	}()
-	k := &pair{}
-	r.pod.Inside(func() { k.client, err = net.DialTimeout("tcp4", service("tcp4", vip, vip6, servicePort), quick) })
+	k := &connection{}
+	r.pod.Inside(func() {
+		k.client, err = net.DialTimeout("tcp4", service("tcp4", vipIP, vipIP6, servicePort), testTimeout)
+	})
 	r.must(err)
 	defer k.client.Close()
 	k.server, err = listener.Accept()
 	r.must(err)
 	defer k.server.Close()
-	if !k.exchange(quick) {
+	if !k.exchange(testTimeout) {
 		t.Fatal("the test network does not forward")
 	}
 	r.move("a")
@@ -367,9 +369,9 @@ func TestHalfOpen(t *testing.T) {
 		t.Fatal("the connection survives without the syncer")
 	}
 	syncer := r.syncer()
-	syncer.LinkTakenOver("g2", remote)
-	r.a.work(syncer, time.Now())
-	if !k.delivered() {
+	syncer.LinkTakenOver("g2", remotePrefixes)
+	r.a.runDue(syncer, time.Now())
+	if !k.deliversRequest() {
 		t.Error("the connection does not survive")
 	}
 }

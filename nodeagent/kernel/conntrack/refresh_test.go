@@ -25,8 +25,8 @@ func TestRefresh(t *testing.T) {
 			}
 			before := r.node.flows()
 			k := r.syncer()
-			k.PathMoved("g2", remote)
-			if stats := r.node.work(k, time.Now()); stats.Sent != 1 || stats.Failed != 0 {
+			k.PathMoved("g2", remotePrefixes)
+			if stats := r.node.runDue(k, time.Now()); stats.Sent != 1 || stats.Failed != 0 {
 				t.Fatalf("stats %+v, want one refresh packet", stats)
 			}
 			if !s.arrives("lost?") {
@@ -37,7 +37,7 @@ func TestRefresh(t *testing.T) {
 			if !s.delivers("more") {
 				t.Fatal("the connection does not work in both directions")
 			}
-			same(t, before, r.node.flows())
+			checkUnchanged(t, before, r.node.flows())
 		})
 	}
 }
@@ -60,8 +60,8 @@ func TestRefreshWithoutVXLAN(t *testing.T) {
 				"route replace 242.2.0.0/16 via 192.0.2.3 dev eth0 onlink")
 			s.push("lost?")
 			k := r.syncer()
-			k.PathMoved("g2", remote)
-			if stats := r.node.work(k, time.Now()); stats.Sent != 1 || stats.Failed != 0 {
+			k.PathMoved("g2", remotePrefixes)
+			if stats := r.node.runDue(k, time.Now()); stats.Sent != 1 || stats.Failed != 0 {
 				t.Fatalf("stats %+v, want one refresh packet", stats)
 			}
 			if !s.arrives("lost?") {
@@ -69,16 +69,16 @@ func TestRefreshWithoutVXLAN(t *testing.T) {
 			}
 			r.node.IP("route replace 242.2.0.0/16 via 192.0.2.77 dev eth0 onlink")
 			k = r.syncer()
-			k.PathMoved("g2", remote)
-			if stats := r.node.work(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 {
+			k.PathMoved("g2", remotePrefixes)
+			if stats := r.node.runDue(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 {
 				t.Errorf("stats %+v over a router that is no gateway", stats)
 			}
 		})
 	}
 }
 
-// same checks that the node's entries were not replaced.
-func same(t *testing.T, before, after []Flow) {
+// checkUnchanged checks that the node's entries were not replaced.
+func checkUnchanged(t *testing.T, before, after []Flow) {
 	t.Helper()
 	ids := map[uint32]Flow{}
 	for _, f := range after {

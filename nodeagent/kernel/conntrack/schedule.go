@@ -10,7 +10,7 @@ import (
 // its own route; the second and third repeat it. UDP needs a round each 30 s until the gateway
 // has seen a reply. TCP (nf_conntrack accepts it in the middle of a connection) needs one each
 // 300 s. After a reply the normal timeouts apply.
-var rounds = [...]time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second, 50 * time.Second, 75 * time.Second, 100 * time.Second}
+var roundTimes = [...]time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second, 50 * time.Second, 75 * time.Second, 100 * time.Second}
 
 // roundInterval is the interval of all later rounds.
 const roundInterval = 120 * time.Second
@@ -28,12 +28,14 @@ var checkTimes = [...]time.Duration{0, time.Second, 5 * time.Second}
 type pathMove struct {
 	cluster  string
 	prefixes []netip.Prefix
-	at       time.Time
+	movedAt  time.Time
 	round    int
 }
 
 // due returns the time of its next round.
-func (m *pathMove) due() time.Time { return nextRound(m.at, m.round, rounds[:], roundInterval) }
+func (m *pathMove) due() time.Time {
+	return nextRound(m.movedAt, m.round, roundTimes[:], roundInterval)
+}
 
 // nextRound returns the time of a round. The first rounds are at the listed offsets from start,
 // and the others follow at intervals of interval.
@@ -46,7 +48,7 @@ func nextRound(start time.Time, round int, first []time.Duration, interval time.
 // the first round, all flows do. Later, only flows without a packet since the move do: the new
 // gateway knows the others.
 func (m *pathMove) needsRefresh(now time.Time, idle time.Duration, known bool) bool {
-	return m.round == 0 || !known || idle >= now.Sub(m.at)-idleTolerance
+	return m.round == 0 || !known || idle >= now.Sub(m.movedAt)-idleTolerance
 }
 
 // schedule holds the moves that may still need refresh packets, and the pending purges.
@@ -61,96 +63,100 @@ func newSchedule() schedule {
 }
 
 // moved restarts the rounds of a cluster.
-func (p schedule) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
-	p.moves[cluster] = &pathMove{cluster: cluster, prefixes: prefixes, at: now}
+func (s schedule) moved(now time.Time, cluster string, prefixes []netip.Prefix) {
+	s.moves[cluster] = &pathMove{cluster: cluster, prefixes: prefixes, movedAt: now}
 }
 
 // released records that this gateway no longer carries a cluster's traffic.
-func (p schedule) released(now time.Time, cluster string, prefixes []netip.Prefix) {
-	if p.purges[cluster] == nil {
-		p.purges[cluster] = &purgeTask{cluster: cluster, prefixes: prefixes, at: now}
-		p.changes[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, at: now}
+func (s schedule) released(now time.Time, cluster string, prefixes []netip.Prefix) {
+	if s.purges[cluster] == nil {
+		s.purges[cluster] = &purgeTask{cluster: cluster, prefixes: prefixes, releasedAt: now}
+		s.changes[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, changedAt: now}
 	}
 }
 
 // takenOver records that this gateway now carries a cluster's traffic.
-func (p schedule) takenOver(now time.Time, cluster string, prefixes []netip.Prefix) {
-	delete(p.purges, cluster)
-	p.changes[cluster] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, at: now}
+func (s schedule) takenOver(now time.Time, cluster string, prefixes []netip.Prefix) {
+	delete(s.purges, cluster)
+	s.changes[cluster] = &linkChange{
+		cluster: cluster, prefixes: prefixes, usesOwnLink: true, changedAt: now,
+	}
 }
 
 // added records that this gateway carries the traffic of a cluster that had no path before.
-func (p schedule) added(now time.Time, cluster string, prefixes []netip.Prefix) {
-	p.takenOver(now, cluster, prefixes)
-	p.changes[cluster].once = true
+func (s schedule) added(now time.Time, cluster string, prefixes []netip.Prefix) {
+	s.takenOver(now, cluster, prefixes)
+	s.changes[cluster].once = true
 }
 
 // linkAvailable records that this gateway has its own link for traffic that other nodes hand
 // over.
-func (p schedule) linkAvailable(now time.Time, cluster string, prefixes []netip.Prefix) {
-	if t := p.changes[cluster]; t == nil || !t.nowOwn || !t.isFirst() {
-		p.changes[cluster+" from nodes"] = &linkChange{cluster: cluster, prefixes: prefixes, nowOwn: true, fromNodesOnly: true, at: now}
+func (s schedule) linkAvailable(now time.Time, cluster string, prefixes []netip.Prefix) {
+	if change := s.changes[cluster]; change == nil || !change.usesOwnLink || !change.isFirst() {
+		s.changes[cluster+" from nodes"] = &linkChange{
+			cluster: cluster, prefixes: prefixes, usesOwnLink: true, fromNodesOnly: true, changedAt: now,
+		}
 	}
 }
 
 // next returns the time of the next task. It reports false if none is left.
-func (p schedule) next() (at time.Time, ok bool) {
-	earlier := func(due time.Time) {
+func (s schedule) next() (at time.Time, ok bool) {
+	add := func(due time.Time) {
 		if !ok || due.Before(at) {
 			at, ok = due, true
 		}
 	}
-	for _, m := range p.moves {
-		earlier(m.due())
+	for _, m := range s.moves {
+		add(m.due())
 	}
-	for _, d := range p.purges {
-		earlier(d.due())
+	for _, purge := range s.purges {
+		add(purge.due())
 	}
-	for _, t := range p.changes {
-		earlier(t.due())
+	for _, change := range s.changes {
+		add(change.due())
 	}
 	return at, ok
 }
 
 // due returns the moves whose round is due, and the due purges.
-func (p schedule) due(now time.Time) (moves []*pathMove, purges []*purgeTask) {
-	for _, m := range p.moves {
+func (s schedule) due(now time.Time) (moves []*pathMove, purges []*purgeTask) {
+	for _, m := range s.moves {
 		if !m.due().After(now) {
 			moves = append(moves, m)
 		}
 	}
-	for _, d := range p.purges {
-		if !d.due().After(now) {
-			purges = append(purges, d)
-			d.round++
+	for _, purge := range s.purges {
+		if !purge.due().After(now) {
+			purges = append(purges, purge)
+			purge.round++
 		}
 	}
 	return moves, purges
 }
 
 // dueChanges returns the link changes whose flows are due for a check.
-func (p schedule) dueChanges(now time.Time) (due []*linkChange) {
-	for _, t := range p.changes {
-		if !t.due().After(now) {
-			due = append(due, t)
+func (s schedule) dueChanges(now time.Time) (due []*linkChange) {
+	for _, change := range s.changes {
+		if !change.due().After(now) {
+			due = append(due, change)
 		}
 	}
 	return due
 }
 
-// checked counts a pass over the flows of link changes. If the pass found stale entries, the
+// finishCheck counts a pass over the flows of link changes. If the pass found stale entries, the
 // flows are checked again at once. A change that a newer one replaced is not counted.
-func (p schedule) checked(taken []*linkChange, found bool) {
-	for name, t := range p.changes {
-		if !slices.Contains(taken, t) {
+func (s schedule) finishCheck(checked []*linkChange, foundStale bool) {
+	for name, change := range s.changes {
+		if !slices.Contains(checked, change) {
 			continue
 		}
-		if t.passes++; found && t.passes < maxPasses && !t.fromNodesOnly {
+		if change.passes++; foundStale && change.passes < maxPasses && !change.fromNodesOnly {
 			continue
 		}
-		t.passes = 0
-		if t.checks++; t.once || t.checks == len(checkTimes) {
-			delete(p.changes, name)
+		change.passes = 0
+		if change.checksDone++; change.once || change.checksDone == len(checkTimes) {
+			delete(s.changes, name)
 		}
 	}
 }
@@ -158,13 +164,13 @@ func (p schedule) checked(taken []*linkChange, found bool) {
 // finishMoves counts a round, and ends moves without idle flows: active flows need no refresh,
 // and new flows start at the new gateway. Moves that were restarted in the meantime are not
 // counted.
-func (p schedule) finishMoves(now time.Time, taken []*pathMove, quiet map[string]int, err error) {
-	for _, m := range taken {
-		if p.moves[m.cluster] != m {
+func (s schedule) finishMoves(now time.Time, done []*pathMove, idleFlows map[string]int, err error) {
+	for _, m := range done {
+		if s.moves[m.cluster] != m {
 			continue
 		}
-		if err == nil && m.round > 0 && quiet[m.cluster] == 0 {
-			delete(p.moves, m.cluster)
+		if err == nil && m.round > 0 && idleFlows[m.cluster] == 0 {
+			delete(s.moves, m.cluster)
 			continue
 		}
 		m.round++

@@ -42,8 +42,8 @@ func tunnel(a *space, nameA string, b *space, nameB string) {
 	b.IP("link set " + nameB + " up")
 }
 
-// run starts a Syncer in the namespace. It ends with the test.
-func (s *space) run(ctx context.Context, k *Syncer) {
+// startSyncer starts a Syncer in the namespace. It ends with the test.
+func (s *space) startSyncer(ctx context.Context, k *Syncer) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

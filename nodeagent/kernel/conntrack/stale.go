@@ -32,114 +32,114 @@ type flowKey struct {
 type staleFinder struct {
 	staleEntries
 	changes    map[string][]*linkChange
-	clusters   *lookup
-	pods       *lookup
-	keepSource *lookup
+	clusters   *prefixTable
+	pods       *prefixTable
+	keepSource *prefixTable
 
-	outbound map[flowKey]bool // flows that pods of this node initiated
-	inbound  []inboundEntry
-	others   []staleFlow // flows of local pods that are not stale but leave with another port
+	outbound    map[flowKey]bool // flows that pods of this node initiated
+	inbound     []inboundEntry
+	portChanged []staleFlow // flows of local pods that are not stale but leave with another port
 }
 
 // inboundEntry is an entry that a packet from a remote cluster to a pod of this node created.
 type inboundEntry struct {
 	Flow
-	stale bool // ignored if the entry is crossed
+	stale bool // ignored for a crossed entry
 }
 
-func findStale(ctx context.Context, changes []*linkChange, own LocalPods) (staleEntries, error) {
-	s := staleFinder{changes: map[string][]*linkChange{}, clusters: newLookup(), pods: newLookup(), keepSource: newLookup(), outbound: map[flowKey]bool{}}
-	for _, t := range changes {
-		s.changes[t.cluster] = append(s.changes[t.cluster], t)
-		s.clusters.add(t.cluster, t.prefixes)
+func findStale(ctx context.Context, changes []*linkChange, local LocalPods) (staleEntries, error) {
+	finder := staleFinder{changes: map[string][]*linkChange{}, clusters: newPrefixTable(), pods: newPrefixTable(), keepSource: newPrefixTable(), outbound: map[flowKey]bool{}}
+	for _, change := range changes {
+		finder.changes[change.cluster] = append(finder.changes[change.cluster], change)
+		finder.clusters.add(change.cluster, change.prefixes)
 	}
-	s.pods.add("", own.Pods)
-	s.keepSource.add("", own.KeepSource)
-	err := list(ctx, s.check)
-	s.match()
-	return s.staleEntries, err
+	finder.pods.add("", local.Pods)
+	finder.keepSource.add("", local.KeepSource)
+	err := listFlows(ctx, finder.checkFlow)
+	finder.matchCrossed()
+	return finder.staleEntries, err
 }
 
-func (s *staleFinder) check(f *Flow) {
-	from, came := s.clusters.find(f.Orig.From.Addr())
-	to, goes := s.clusters.find(f.Reply.From.Addr())
-	is, changes := false, s.changes[to]
+func (s *staleFinder) checkFlow(f *Flow) {
+	from, inbound := s.clusters.find(f.Orig.From.Addr())
+	to, outbound := s.clusters.find(f.Reply.From.Addr())
+	stale, changes := false, s.changes[to]
 	switch {
-	case came:
+	case inbound:
 		changes = s.changes[from]
-		is = s.checkInbound(f, changes)
-	case goes:
-		is = s.checkOutbound(f, changes)
+		stale = s.checkInbound(f, changes)
+	case outbound:
+		stale = s.checkOutbound(f, changes)
 	}
-	if !is && f.halfOpen() && slices.ContainsFunc(changes, (*linkChange).isFirst) {
+	if !stale && f.halfOpen() && slices.ContainsFunc(changes, (*linkChange).isFirst) {
 		s.halfOpen = append(s.halfOpen, *f)
 	}
 }
 
 // checkInbound records the entry of a flow from a remote cluster. It reports whether the entry is
 // stale.
-func (s *staleFinder) checkInbound(f *Flow, changes []*linkChange) (is bool) {
-	_, pod := s.pods.find(f.Reply.From.Addr())
-	_, keeps := s.keepSource.find(f.Reply.From.Addr())
-	local := pod && f.Mark == 0
-	handedBack := false
-	for _, t := range changes {
-		is = is || local && t.isFirst() && t.isStaleBackend(f)
-		handedBack = handedBack || !local && !keeps && t.cameFromSibling(f)
+func (s *staleFinder) checkInbound(f *Flow, changes []*linkChange) (stale bool) {
+	_, isPod := s.pods.find(f.Reply.From.Addr())
+	_, keepsSource := s.keepSource.find(f.Reply.From.Addr())
+	local := isPod && f.Mark == 0
+	fromSibling := false
+	for _, change := range changes {
+		stale = stale || local && change.isFirst() && change.isStaleBackend(f)
+		fromSibling = fromSibling || !local && !keepsSource && change.cameFromSibling(f)
 	}
-	if handedBack {
+	if fromSibling {
 		s.stale = append(s.stale, staleFlow{Flow: *f})
 		return true
 	}
 	if local && affectsLocalPods(changes) {
-		s.inbound = append(s.inbound, inboundEntry{*f, is})
+		s.inbound = append(s.inbound, inboundEntry{*f, stale})
 	}
-	return is
+	return stale
 }
 
 // checkOutbound records the entry of a flow to a remote cluster. It reports whether the entry is
 // stale.
-func (s *staleFinder) checkOutbound(f *Flow, changes []*linkChange) (is bool) {
-	_, pod := s.pods.find(f.Orig.From.Addr())
-	pod = pod && f.Mark == 0
-	_, keeps := s.keepSource.find(f.Orig.From.Addr())
-	local := pod || f.Mark == 0 && f.Orig.To != f.Reply.From
-	for _, t := range changes {
-		w, stale := t.checkStale(f, local, keeps)
+func (s *staleFinder) checkOutbound(f *Flow, changes []*linkChange) (found bool) {
+	_, isPod := s.pods.find(f.Orig.From.Addr())
+	isPod = isPod && f.Mark == 0
+	_, keepsSource := s.keepSource.find(f.Orig.From.Addr())
+	local := isPod || f.Mark == 0 && f.Orig.To != f.Reply.From
+	for _, change := range changes {
+		flow, stale := change.checkStale(f, local, keepsSource)
 		switch {
-		case stale && !is:
-			is = true
-			s.stale = append(s.stale, w)
-		case !stale && !t.fromNodesOnly && pod && f.otherPort():
-			s.others = append(s.others, w)
+		case stale && !found:
+			found = true
+			s.stale = append(s.stale, flow)
+		case !stale && !change.fromNodesOnly && isPod && f.portChanged():
+			s.portChanged = append(s.portChanged, flow)
 		}
 	}
-	if pod && affectsLocalPods(changes) {
+	if isPod && affectsLocalPods(changes) {
 		s.outbound[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] = true
 	}
-	return is
+	return found
 }
 
 // affectsLocalPods reports whether the changes affect flows of this node's own pods.
 func affectsLocalPods(changes []*linkChange) bool {
-	return slices.ContainsFunc(changes, func(t *linkChange) bool { return !t.fromNodesOnly })
+	return slices.ContainsFunc(changes, func(c *linkChange) bool { return !c.fromNodesOnly })
 }
 
-// match finds the crossed entries, and the flows that lost their port to a crossed entry.
-func (s *staleFinder) match() {
-	echoed, backends := map[flowKey]bool{}, []staleFlow(nil)
+// matchCrossed finds the crossed entries, and the flows that lost their port to a crossed entry.
+func (s *staleFinder) matchCrossed() {
+	crossedKeys, backends := map[flowKey]bool{}, []staleFlow(nil)
 	for i := range s.inbound {
 		f := &s.inbound[i]
-		if between := (flowKey{f.Protocol, f.Reply.From, f.Orig.From}); s.outbound[between] {
-			echoed[between] = true
+		if key := (flowKey{f.Protocol, f.Reply.From, f.Orig.From}); s.outbound[key] {
+			crossedKeys[key] = true
 			s.crossed = append(s.crossed, f.Flow)
 		} else if f.stale {
 			backends = append(backends, staleFlow{Flow: f.Flow})
 		}
 	}
 	s.stale = append(backends, s.stale...)
-	for i := range s.others {
-		if f := &s.others[i]; echoed[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] {
+	for i := range s.portChanged {
+		if f := &s.portChanged[i]; crossedKeys[flowKey{f.Protocol, f.Orig.From, f.Reply.From}] {
 			s.stale = append(s.stale, *f)
 		}
 	}
@@ -148,46 +148,48 @@ func (s *staleFinder) match() {
 // isStaleBackend reports whether a packet by the other path created the entry of a flow to a
 // local pod. Packets through another gateway arrive with the pod's address as destination. In
 // flat clusters, a flow to the pod's own address looks the same and is also rebuilt.
-func (t *linkChange) isStaleBackend(f *Flow) bool {
-	return !t.fromNodesOnly && t.nowOwn == (f.Orig.To == f.Reply.From)
+func (c *linkChange) isStaleBackend(f *Flow) bool {
+	return !c.fromNodesOnly && c.usesOwnLink == (f.Orig.To == f.Reply.From)
 }
 
 // cameFromSibling reports whether a sibling gateway translated the packet that created this
 // entry. The flow's pod is on another node. While this gateway had no link, it handed the flow
 // to the sibling, but the replies arrived at this gateway. Because of the entry, the pod's
 // packets would now enter the link untranslated.
-func (t *linkChange) cameFromSibling(f *Flow) bool { return t.nowOwn && f.Orig.To == f.Reply.From }
+func (c *linkChange) cameFromSibling(f *Flow) bool {
+	return c.usesOwnLink && f.Orig.To == f.Reply.From
+}
 
 // checkStale reports whether a flow's entry has the source address of the other path. It also
 // returns the flow with the TTL of its refresh packet.
-func (t *linkChange) checkStale(f *Flow, local, keeps bool) (w staleFlow, is bool) {
-	w = staleFlow{Flow: *f, local: local, ttl: hops}
-	if t.nowOwn {
-		w.ttl = hops - 1 // this host does not forward its own packets
+func (c *linkChange) checkStale(f *Flow, local, keepsSource bool) (flow staleFlow, stale bool) {
+	flow = staleFlow{Flow: *f, local: local, ttl: refreshTTL}
+	if c.usesOwnLink {
+		flow.ttl = refreshTTL - 1 // this host does not forward its own packets
 	}
-	if t.fromNodesOnly && local {
-		return w, false
+	if c.fromNodesOnly && local {
+		return flow, false
 	}
-	if t.nowOwn {
-		return w, f.keepsSource() && !keeps
+	if c.usesOwnLink {
+		return flow, f.keepsSource() && !keepsSource
 	}
 	// Translated flows of other nodes are not stale here. The other gateway handles them. They
 	// reach it directly, or still arrive here and leave by this gateway's link.
-	return w, local && !f.keepsSource()
+	return flow, local && !f.keepsSource()
 }
 
-// lookup maps prefixes to names, for longest prefix match. A search needs one map access per
+// prefixTable maps prefixes to names, for longest prefix match. A search needs one map access per
 // prefix length; the number of prefixes does not matter.
-type lookup struct {
+type prefixTable struct {
 	names   map[netip.Prefix]string
 	lengths []int // of prefixes, plus lengthIPv6 for IPv6; in descending order
 }
 
 const lengthIPv6 = 1000
 
-func newLookup() *lookup { return &lookup{names: map[netip.Prefix]string{}} }
+func newPrefixTable() *prefixTable { return &prefixTable{names: map[netip.Prefix]string{}} }
 
-func (l *lookup) add(name string, prefixes []netip.Prefix) {
+func (l *prefixTable) add(name string, prefixes []netip.Prefix) {
 	for _, p := range prefixes {
 		l.names[p.Masked()] = name
 	}
@@ -204,7 +206,7 @@ func (l *lookup) add(name string, prefixes []netip.Prefix) {
 }
 
 // find returns the name of the longest prefix that contains the address.
-func (l *lookup) find(a netip.Addr) (string, bool) {
+func (l *prefixTable) find(a netip.Addr) (string, bool) {
 	for _, length := range l.lengths {
 		if a.Is6() != (length >= lengthIPv6) {
 			continue

@@ -21,12 +21,12 @@ const (
 	msgDelete = 2
 )
 
-// list calls visit for every TCP and UDP flow of both families, with the same variable each
+// listFlows calls visit for every TCP and UDP flow of both families, with the same variable each
 // time. The kernel can filter a dump by exact addresses, but not by prefixes. So it lists all
 // flows, and they are read as a stream. For each dump, the kernel walks all buckets of the
 // table (262 144 on a host with more than 4 GiB, for all network namespaces together). So one
 // dump for both families costs half of two.
-func list(ctx context.Context, visit func(*Flow)) error {
+func listFlows(ctx context.Context, visit func(*Flow)) error {
 	var f Flow
 	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|msgGet, unix.NLM_F_DUMP)
 	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
@@ -48,24 +48,24 @@ func list(ctx context.Context, visit func(*Flow)) error {
 	return nil
 }
 
-// remove deletes one entry. It skips an entry that is missing or was recreated since the
+// deleteEntry deletes one entry. It skips an entry that is missing or was recreated since the
 // listing.
-func remove(f *Flow) error {
+func deleteEntry(f *Flow) error {
 	family := uint8(unix.AF_INET)
 	if f.Orig.From.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|msgDelete, unix.NLM_F_ACK)
 	request.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
-	request.AddRawData(f.name())
+	request.AddRawData(f.entryAttributes())
 	if _, err := request.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("delete conntrack entry %s -> %s: %w", f.Orig.From, f.Orig.To, err)
 	}
 	return nil
 }
 
-// name returns the attributes that identify one entry.
-func (f *Flow) name() []byte {
+// entryAttributes returns the attributes that identify one entry.
+func (f *Flow) entryAttributes() []byte {
 	source, destination := uint16(1), uint16(2)
 	if f.Orig.From.Addr().Is6() {
 		source, destination = 3, 4
@@ -94,32 +94,32 @@ type timeouts struct {
 }
 
 func readTimeouts() (t timeouts, err error) {
-	read := func(name string) time.Duration {
-		raw, failed := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
-		if failed == nil {
+	readTimeout := func(name string) time.Duration {
+		raw, readErr := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
+		if readErr == nil {
 			var seconds int
-			if seconds, failed = strconv.Atoi(strings.TrimSpace(string(raw))); failed == nil {
+			if seconds, readErr = strconv.Atoi(strings.TrimSpace(string(raw))); readErr == nil {
 				return time.Duration(seconds) * time.Second
 			}
 		}
-		err = errors.Join(err, fmt.Errorf("read conntrack timeout: %w", failed))
+		err = errors.Join(err, fmt.Errorf("read conntrack timeout: %w", readErr))
 		return 0
 	}
-	t = timeouts{established: read("tcp_timeout_established"), udp: read("udp_timeout"), stream: read("udp_timeout_stream")}
+	t = timeouts{established: readTimeout("tcp_timeout_established"), udp: readTimeout("udp_timeout"), stream: readTimeout("udp_timeout_stream")}
 	return t, err
 }
 
 // idle returns the time since the last packet of a flow. It reports false if that is unknown.
 // If single flows have a custom timeout, the result may be too large. Then the flow is
 // refreshed or purged, which does no harm.
-func (t timeouts) idle(f *Flow) (time.Duration, bool) {
+func (t timeouts) idle(flow *Flow) (time.Duration, bool) {
 	switch {
-	case f.Protocol == unix.IPPROTO_TCP && f.State == tcpEstablished:
-		return max(t.established-f.Left, 0), true
-	case f.Protocol == unix.IPPROTO_UDP && f.Status&statusAssured != 0:
-		return max(t.stream-f.Left, 0), true
-	case f.Protocol == unix.IPPROTO_UDP:
-		return max(t.udp-f.Left, 0), true
+	case flow.Protocol == unix.IPPROTO_TCP && flow.State == tcpEstablished:
+		return max(t.established-flow.ExpiresIn, 0), true
+	case flow.Protocol == unix.IPPROTO_UDP && flow.Status&statusAssured != 0:
+		return max(t.stream-flow.ExpiresIn, 0), true
+	case flow.Protocol == unix.IPPROTO_UDP:
+		return max(t.udp-flow.ExpiresIn, 0), true
 	default:
 		return 0, false
 	}

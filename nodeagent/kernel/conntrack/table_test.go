@@ -41,10 +41,10 @@ func (s *space) insert(flows int, to func(i int) netip.AddrPort) {
 
 // encode returns the attributes of a new entry.
 func (f *Flow) encode() []byte {
-	name := f.name()
+	name := f.entryAttributes()
 	orig := name[:len(name)-8] // without the identifier
 	back := Flow{Protocol: f.Protocol, Orig: f.Reply}
-	reply := back.name()
+	reply := back.entryAttributes()
 	reply = reply[:len(reply)-8]
 	binary.NativeEndian.PutUint16(reply[2:], unix.NLA_F_NESTED|ctaTupleReply)
 	out := append(append([]byte{}, orig...), reply...)
@@ -85,16 +85,16 @@ func TestMany(t *testing.T) {
 		t.Fatalf("the node has %d entries, want %d", n, all)
 	}
 	k := r.syncer()
-	k.PathMoved("g2", remote)
+	k.PathMoved("g2", remotePrefixes)
 	begin := time.Now()
-	stats := r.node.work(k, begin)
+	stats := r.node.runDue(k, begin)
 	t.Logf("%d refresh packets took %s", stats.Sent, time.Since(begin))
 	if stats.Sent != moved || stats.Failed != 0 || stats.Skipped != 0 {
 		t.Fatalf("stats %+v, want %d refresh packets", stats, moved)
 	}
 	known := 0
 	for _, f := range r.a.flows() {
-		if f.Reply.To.Addr() == netip.MustParseAddr(shared) {
+		if f.Reply.To.Addr() == netip.MustParseAddr(sharedIP) {
 			known++
 		}
 	}
@@ -112,8 +112,8 @@ func TestOtherHost(t *testing.T) {
 	for _, route := range []string{"route replace 242.2.0.0/16 dev pod0", "route replace blackhole 242.2.0.0/16"} {
 		r.node.IP("route del 242.2.0.0/16", route)
 		k := r.syncer()
-		k.PathMoved("g2", remote)
-		if stats := r.node.work(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 || stats.Rounds != 1 {
+		k.PathMoved("g2", remotePrefixes)
+		if stats := r.node.runDue(k, time.Now()); stats.Sent != 0 || stats.Failed != 0 || stats.Rounds != 1 {
 			t.Errorf("%s: stats %+v, want a round without a refresh packet", route, stats)
 		}
 	}
@@ -126,10 +126,10 @@ func TestRun(t *testing.T) {
 	s := r.open("tcp4")
 	r.move("b")
 	k := r.syncer()
-	r.node.run(context.Background(), k)
-	k.PathMoved("g2", remote)
+	r.node.startSyncer(context.Background(), k)
+	k.PathMoved("g2", remotePrefixes)
 	s.push("through b")
-	if !s.receives("through b", quick) {
+	if !s.receives("through b", testTimeout) {
 		t.Error("no refresh packet was sent")
 	}
 }
@@ -141,11 +141,11 @@ func BenchmarkList(b *testing.B) {
 	if n := s.count(); n < 100_000 {
 		b.Fatalf("only %d entries", n)
 	}
-	moves := []*pathMove{{cluster: "g2", prefixes: remote}}
+	moves := []*pathMove{{cluster: "g2", prefixes: remotePrefixes}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Inside(func() {
-			if flows, _, err := find(b.Context(), time.Now(), moves); err != nil || len(flows) > 0 {
+			if flows, _, err := findIdleFlows(b.Context(), time.Now(), moves); err != nil || len(flows) > 0 {
 				b.Fatal(flows, err)
 			}
 		})
@@ -160,13 +160,13 @@ func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:30])
 	f.Add([]byte{2, 0, 0, 0, 3, 0, 1, 0})
-	if got, ok := parse(whole); !ok || got.Orig != flow.Orig || got.Reply != flow.Reply || got.State != tcpEstablished || got.Left != 1000*time.Second {
+	if got, ok := parse(whole); !ok || got.Orig != flow.Orig || got.Reply != flow.Reply || got.State != tcpEstablished || got.ExpiresIn != 1000*time.Second {
 		f.Fatalf("parsed %+v %v", got, ok)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if got, ok := parse(raw); ok {
-			buildRefresh(got.Protocol, Tuple{got.Reply.To, got.Reply.From}, hops)
-			got.name()
+			buildRefresh(got.Protocol, Tuple{got.Reply.To, got.Reply.From}, refreshTTL)
+			got.entryAttributes()
 		}
 	})
 }

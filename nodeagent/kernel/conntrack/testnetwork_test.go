@@ -21,36 +21,36 @@ type testNetwork struct {
 	pod, node, a, b, far, server *space
 }
 
-// quick exceeds the duration of any successful step, also on a busy machine.
-const quick = 30 * time.Second
+// testTimeout exceeds the duration of any successful step, also on a busy machine.
+const testTimeout = 30 * time.Second
 
-// again is the interval at which a datagram without a reply is repeated.
-const again = 500 * time.Millisecond
+// resendInterval is the interval at which a datagram without a reply is repeated.
+const resendInterval = 500 * time.Millisecond
 
 const (
-	podIP, podIP6       = "10.7.1.5", "fd00:7::5"
-	vip, vip6           = "243.0.0.1", "fd00:43::1"
-	export, export6     = "242.2.0.32", "fd00:42:2::32"
-	shared, shared6     = "242.1.0.1", "fd00:42:1::1"
-	backend, backend6   = "10.8.1.2", "fd00:8::2"
-	servicePort, target = 80, 8080
+	podIP, podIP6            = "10.7.1.5", "fd00:7::5"
+	vipIP, vipIP6            = "243.0.0.1", "fd00:43::1"
+	exportIP, exportIP6      = "242.2.0.32", "fd00:42:2::32"
+	sharedIP, sharedIP6      = "242.1.0.1", "fd00:42:1::1"
+	backendIP, backendIP6    = "10.8.1.2", "fd00:8::2"
+	servicePort, backendPort = 80, 8080
 )
 
-var remote = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("fd00:42:2::/48")}
+var remotePrefixes = []netip.Prefix{netip.MustParsePrefix("242.2.0.0/16"), netip.MustParsePrefix("fd00:42:2::/48")}
 
 func newTestNetwork(t testing.TB) *testNetwork {
 	t.Helper()
 	r := &testNetwork{t: t, pod: newSpace(t), node: newSpace(t), a: newSpace(t), b: newSpace(t), far: newSpace(t), server: newSpace(t)}
 	tunnel(r.pod, "eth0", r.node, "pod0")
 	tunnel(r.far, "srv0", r.server, "eth0")
-	r.link()
+	r.connect()
 	r.pod.IP("addr add "+podIP+"/24 dev eth0", "addr add "+podIP6+"/64 dev eth0 nodad",
 		"route add default via 10.7.1.1", "route add default via fd00:7::1")
 	r.node.IP("addr add 10.7.1.1/24 dev pod0", "addr add fd00:7::1/64 dev pod0 nodad")
-	r.server.IP("addr add "+backend+"/24 dev eth0", "addr add "+backend6+"/64 dev eth0 nodad",
+	r.server.IP("addr add "+backendIP+"/24 dev eth0", "addr add "+backendIP6+"/64 dev eth0 nodad",
 		"route add default via 10.8.1.1", "route add default via fd00:8::1")
 	r.far.IP("addr add 10.8.1.1/24 dev srv0", "addr add fd00:8::1/64 dev srv0 nodad")
-	r.rules()
+	r.writeRules()
 	for _, s := range []*space{r.node, r.a, r.b, r.far} {
 		s.sysctl("netfilter/nf_conntrack_tcp_be_liberal", "1")
 	}
@@ -58,9 +58,9 @@ func newTestNetwork(t testing.TB) *testNetwork {
 	return r
 }
 
-// link connects the node and the gateways with a bridge on the node, with fixed neighbours as
+// connect connects the node and the gateways with a bridge on the node, with fixed neighbours as
 // on hw-vx0, and the gateways with far.
-func (r *testNetwork) link() {
+func (r *testNetwork) connect() {
 	r.node.IP("link add hw-vx0 address 02:00:00:00:00:01 type bridge", "link set hw-vx0 up",
 		"addr add 192.0.2.1/24 dev hw-vx0", "addr add 2001:db8::1/64 dev hw-vx0 nodad")
 	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil {
@@ -86,8 +86,8 @@ func (r *testNetwork) link() {
 	}
 }
 
-// rules writes a short version of the rules of nodeagent/kernel.
-func (r *testNetwork) rules() {
+// writeRules writes a short version of the rules of nodeagent/kernel.
+func (r *testNetwork) writeRules() {
 	services := func(from, to, from6, to6 string, port int) string {
 		return fmt.Sprintf(`table inet t {
 			chain pre { type nat hook prerouting priority -110;
@@ -96,17 +96,17 @@ func (r *testNetwork) rules() {
 			}
 		}`, from, to, from6, to6, port)
 	}
-	r.node.NFT(services(vip, export, vip6, export6, servicePort))
+	r.node.NFT(services(vipIP, exportIP, vipIP6, exportIP6, servicePort))
 	r.node.NFT(`table inet t { chain post { type nat hook postrouting priority 90;
 		ip daddr 242.2.0.0/16 snat ip to ip saddr
 		ip6 daddr fd00:42:2::/48 snat ip6 to ip6 saddr
 	}
 }`)
-	r.far.NFT(services(export, backend, export6, backend6, target))
+	r.far.NFT(services(exportIP, backendIP, exportIP6, backendIP6, backendPort))
 	for _, g := range []*space{r.a, r.b} {
 		g.NFT(`table inet t { chain post { type nat hook postrouting priority 90;
-			oifname hw-wg1 ip daddr 242.2.0.0/16 snat ip to ` + shared + `
-			oifname hw-wg1 ip6 daddr fd00:42:2::/48 snat ip6 to ` + shared6 + `
+			oifname hw-wg1 ip daddr 242.2.0.0/16 snat ip to ` + sharedIP + `
+			oifname hw-wg1 ip6 daddr fd00:42:2::/48 snat ip6 to ` + sharedIP6 + `
 		}
 }`)
 	}
@@ -148,7 +148,7 @@ func (r *testNetwork) open(network string) *session {
 	}
 	var listener net.PacketConn
 	s := r.dial(network, func() (err error) {
-		listener, err = net.ListenPacket(network, service(network, backend, backend6, target))
+		listener, err = net.ListenPacket(network, service(network, backendIP, backendIP6, backendPort))
 		return err
 	})
 	r.t.Cleanup(func() { listener.Close() })
@@ -167,8 +167,8 @@ func (r *testNetwork) open(network string) *session {
 func (s *session) awaitClient(listener net.PacketConn) net.Addr {
 	s.t.Helper()
 	buffer := make([]byte, 64)
-	for end := time.Now().Add(quick); time.Now().Before(end); {
-		if err := listener.SetReadDeadline(time.Now().Add(again)); err != nil {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
+		if err := listener.SetReadDeadline(time.Now().Add(resendInterval)); err != nil {
 			s.t.Fatal(err)
 		}
 		if _, from, err := listener.ReadFrom(buffer); err == nil {
@@ -186,7 +186,7 @@ func (r *testNetwork) openTCP(network string) *session {
 	r.t.Helper()
 	var listener net.Listener
 	s := r.dial(network, func() (err error) {
-		listener, err = net.Listen(network, service(network, backend, backend6, target))
+		listener, err = net.Listen(network, service(network, backendIP, backendIP6, backendPort))
 		return err
 	})
 	r.t.Cleanup(func() { listener.Close() })
@@ -209,8 +209,8 @@ func (r *testNetwork) dial(network string, listen func() error) *session {
 		var err error
 		// On a busy machine, a neighbour that does not reply for three seconds is unreachable
 		// for a while.
-		for end := time.Now().Add(quick); s.client == nil && time.Now().Before(end); {
-			s.client, err = net.DialTimeout(network, service(network, vip, vip6, servicePort), quick)
+		for end := time.Now().Add(testTimeout); s.client == nil && time.Now().Before(end); {
+			s.client, err = net.DialTimeout(network, service(network, vipIP, vipIP6, servicePort), testTimeout)
 		}
 		r.must(err)
 	})
@@ -229,9 +229,9 @@ func (r *testNetwork) must(err error) {
 
 // receives reports whether the client receives a text in time. Any error except a timeout fails
 // the test: a refresh packet must not disturb the client.
-func (s *session) receives(text string, patience time.Duration) bool {
+func (s *session) receives(text string, timeout time.Duration) bool {
 	s.t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	if err := s.client.SetReadDeadline(end); err != nil {
 		s.t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func (s *session) arrives(text string) bool {
 	if s.datagrams {
 		return s.delivers(text)
 	}
-	return s.receives(text, quick)
+	return s.receives(text, testTimeout)
 }
 
 // delivers reports whether the client receives a text from the server. It is sent once over
@@ -269,10 +269,10 @@ func (s *session) delivers(text string) bool {
 	s.t.Helper()
 	if !s.datagrams {
 		s.push(text)
-		return s.receives(text, quick)
+		return s.receives(text, testTimeout)
 	}
-	for end := time.Now().Add(quick); time.Now().Before(end); {
-		if s.push(text); s.receives(text, again) {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
+		if s.push(text); s.receives(text, resendInterval) {
 			return true
 		}
 	}
@@ -288,16 +288,16 @@ func (r *testNetwork) syncer() *Syncer {
 func (s *space) flows() (out []Flow) {
 	s.t.Helper()
 	s.Inside(func() {
-		if err := list(s.t.Context(), func(f *Flow) { out = append(out, *f) }); err != nil {
+		if err := listFlows(s.t.Context(), func(f *Flow) { out = append(out, *f) }); err != nil {
 			s.t.Error(err)
 		}
 	})
 	return out
 }
 
-// work runs the due work of a Syncer once, at a time.
-func (s *space) work(k *Syncer, now time.Time) Stats {
+// runDue runs the due work of a Syncer once, at a time.
+func (s *space) runDue(k *Syncer, now time.Time) Stats {
 	s.t.Helper()
-	s.Inside(func() { k.work(s.t.Context(), now) })
+	s.Inside(func() { k.runDue(s.t.Context(), now) })
 	return k.Stats()
 }

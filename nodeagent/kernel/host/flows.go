@@ -12,7 +12,7 @@ import (
 
 // flowSyncer is the part of conntrack.Syncer that pathTracker uses.
 type flowSyncer interface {
-	SetOwn(conntrack.LocalPods)
+	SetLocalPods(conntrack.LocalPods)
 	ClusterRemoved(cluster string)
 	LinkTakenOver(cluster string, prefixes []netip.Prefix)
 	ClusterAdded(cluster string, prefixes []netip.Prefix)
@@ -53,7 +53,7 @@ func (m *pathTracker) update(in projection.Input) {
 		out.Pods = own.PodCIDRs
 	}
 	out.KeepSource = round.Visible(own, own.PodCIDRs)
-	m.syncer.SetOwn(out)
+	m.syncer.SetLocalPods(out)
 	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
 			m.syncer.ClusterRemoved(remote)

@@ -15,8 +15,8 @@ import (
 // callRecorder is a flowSyncer that records its calls.
 type callRecorder struct{ calls []string }
 
-func (t *callRecorder) SetOwn(conntrack.LocalPods)    {}
-func (t *callRecorder) ClusterRemoved(cluster string) { t.calls = append(t.calls, "gone "+cluster) }
+func (t *callRecorder) SetLocalPods(conntrack.LocalPods) {}
+func (t *callRecorder) ClusterRemoved(cluster string)    { t.calls = append(t.calls, "gone "+cluster) }
 func (t *callRecorder) LinkTakenOver(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "taken over "+cluster)
 }
