@@ -28,7 +28,7 @@ func (*Addresses) Name() string { return "address" }
 
 // Observe returns the addresses on our devices.
 func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
-	if err := ended(ctx, "list addresses"); err != nil {
+	if err := checkContext(ctx, "list addresses"); err != nil {
 		return nil, err
 	}
 	links, err := k.ns.links()
@@ -95,7 +95,8 @@ func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Add
 			}
 		}
 		if err := k.ns.route.AddrAdd(l, addr); err != nil {
-			return fmt.Errorf("add address %s to %s: %w", c.Want.Prefix, c.Want.Link, exists(err))
+			err = asConflict(err)
+			return fmt.Errorf("add address %s to %s: %w", c.Want.Prefix, c.Want.Link, err)
 		}
 		return nil
 	})
@@ -109,7 +110,7 @@ func (k *Addresses) remove(have desired.Address) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ns.route.AddrDel(l, &netlink.Addr{IPNet: cidr.IPNet(have.Prefix)}); err != nil && !gone(err) {
+	if err := k.ns.route.AddrDel(l, &netlink.Addr{IPNet: cidr.IPNet(have.Prefix)}); err != nil && !isGone(err) {
 		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Link, err)
 	}
 	return nil

@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// shortestNetwork is the minimum prefix length of a network. A VPN for all addresses splits the
+// minNetworkBits is the minimum prefix length of a network. A VPN for all addresses splits the
 // default route into shorter prefixes.
-const shortestNetwork = 7
+const minNetworkBits = 7
 
 // Networks returns the networks that the current network namespace is connected to and that
 // overlap some prefixes, sorted. They are the routes of the main table to a device without a
@@ -46,16 +46,18 @@ func Networks(prefixes []netip.Prefix) ([]model.Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	return networks(overlapping, linkNames(links), addrs), nil
+	return connectedNetworks(overlapping, linkNames(links), addrs), nil
 }
 
-// networks returns the networks of some routes, with the devices' names by their index and the
-// addresses on all devices.
-func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr) []model.Network {
+// connectedNetworks returns the networks of some routes, with the devices' names by their index and
+// the addresses on all devices.
+func connectedNetworks(
+	routes []netlink.Route, names map[int]string, addrs []netlink.Addr,
+) []model.Network {
 	var out []model.Network
 	for _, r := range routes {
 		to, ok := prefixOf(r.Dst)
-		if !ok || to.Bits() < shortestNetwork || r.Type != unix.RTN_UNICAST || r.Flags&unix.RTNH_F_DEAD != 0 ||
+		if !ok || to.Bits() < minNetworkBits || r.Type != unix.RTN_UNICAST || r.Flags&unix.RTNH_F_DEAD != 0 ||
 			to.Addr().IsLinkLocalUnicast() || to.Addr().IsMulticast() || to.Addr().IsLoopback() {
 			continue
 		}
@@ -65,7 +67,7 @@ func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr
 		}
 		for _, hop := range hops {
 			name := names[hop.LinkIndex]
-			if name != "" && !strings.HasPrefix(name, desired.DevicePrefix) && hop.Gw == nil && hop.Via == nil && ownRoute(r, to, hop.LinkIndex, addrs) {
+			if name != "" && !strings.HasPrefix(name, desired.DevicePrefix) && hop.Gw == nil && hop.Via == nil && isHostConfigured(r, to, hop.LinkIndex, addrs) {
 				out = append(out, model.Network{Prefix: to.Masked(), Link: name})
 			}
 		}
@@ -76,17 +78,17 @@ func networks(routes []netlink.Route, names map[int]string, addrs []netlink.Addr
 	return slices.Compact(out)
 }
 
-// ownRoute reports whether a route comes from the configuration of this host, and not from
+// isHostConfigured reports whether a route comes from the configuration of this host, and not from
 // another host's packet. For an IPv6 prefix that a router advertises, the kernel adds the same
 // route as for an address of the host. An address from an advertisement is not permanent.
-func ownRoute(r netlink.Route, to netip.Prefix, link int, addrs []netlink.Addr) bool {
+func isHostConfigured(r netlink.Route, to netip.Prefix, link int, addrs []netlink.Addr) bool {
 	switch r.Protocol {
 	case unix.RTPROT_RA, unix.RTPROT_REDIRECT:
 		return false
 	case unix.RTPROT_KERNEL, unix.RTPROT_DHCP:
 		return slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
-			held := to.Contains(fromNet(a.IPNet).Addr()) || a.Peer != nil && to.Contains(fromNet(a.Peer).Addr())
-			return a.LinkIndex == link && held && (to.Addr().Is4() || a.Flags&unix.IFA_F_PERMANENT != 0)
+			contains := to.Contains(fromNet(a.IPNet).Addr()) || a.Peer != nil && to.Contains(fromNet(a.Peer).Addr())
+			return a.LinkIndex == link && contains && (to.Addr().Is4() || a.Flags&unix.IFA_F_PERMANENT != 0)
 		})
 	}
 	return true

@@ -49,7 +49,7 @@ func (*Devices) Name() string { return "link" }
 
 // Observe returns our devices.
 func (k *Devices) Observe(ctx context.Context) ([]desired.Device, error) {
-	if err := ended(ctx, "list links"); err != nil {
+	if err := checkContext(ctx, "list links"); err != nil {
 		return nil, err
 	}
 	list, err := k.ns.links()
@@ -130,10 +130,10 @@ func (k *Devices) Apply(ctx context.Context, changes []diff.Change[desired.Devic
 
 func (k *Devices) create(ctx context.Context, want desired.Device) error {
 	_, err := k.ns.route.LinkByName(want.Name)
-	if err == nil && k.isTaken(want) {
+	if err == nil && k.blocksCreation(want) {
 		return converge.ErrConflict
 	}
-	if err != nil && !notFound(err) {
+	if err != nil && !isLinkNotFound(err) {
 		return fmt.Errorf("find device %s: %w", want.Name, err)
 	}
 	switch want.Type {
@@ -166,7 +166,7 @@ func (k *Devices) createVXLAN(want desired.Device) error {
 	if err := k.ns.route.LinkAdd(vxlan); err != nil {
 		// The name was free just before, so EEXIST means that another device has this VNI and
 		// port.
-		return fmt.Errorf("add vxlan %s with VNI %d, port %d: %w", want.Name, want.VNI, want.Port, exists(err))
+		return fmt.Errorf("add vxlan %s with VNI %d, port %d: %w", want.Name, want.VNI, want.Port, asConflict(err))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (k *Devices) createWireguard(ctx context.Context, want desired.Device) erro
 	err := k.ns.route.LinkAdd(&netlink.Wireguard{LinkAttrs: attrs})
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		if err != nil {
-			return fmt.Errorf("add wireguard %s: %w", want.Name, exists(err))
+			return fmt.Errorf("add wireguard %s: %w", want.Name, asConflict(err))
 		}
 		return nil
 	}
@@ -187,7 +187,7 @@ func (k *Devices) createWireguard(ctx context.Context, want desired.Device) erro
 	if err := k.ns.inside(func() error { return k.userspace.Start(ctx, want.Name) }); err != nil {
 		return fmt.Errorf("start userspace wireguard %s: %w", want.Name, err)
 	}
-	return k.widen(want.Name, wireguardQueue)
+	return k.setQueueLength(want.Name, wireguardQueue)
 }
 
 // wireguardQueue is the queue length, in packets, of a userspace WireGuard device. It is less
@@ -195,9 +195,9 @@ func (k *Devices) createWireguard(ctx context.Context, want desired.Device) erro
 // it.
 const wireguardQueue = 2000
 
-// widen sets the queue length of a TUN device. The default of 500 packets overflows within a
-// fraction of a second while the process does not run.
-func (k *Devices) widen(name string, packets int) error {
+// setQueueLength sets the queue length of a TUN device. The default of 500 packets overflows within
+// a fraction of a second while the process does not run.
+func (k *Devices) setQueueLength(name string, packets int) error {
 	l, err := k.ns.route.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find tun device %s: %w", name, err)
@@ -252,7 +252,7 @@ func (k *Devices) update(want desired.Device) error {
 
 func (k *Devices) remove(ctx context.Context, name string) error {
 	if name == desired.IPsecLink {
-		if left, err := k.releaseIPsec(ctx, name); err != nil || !left {
+		if mustDelete, err := k.releaseIPsec(ctx, name); err != nil || !mustDelete {
 			return err
 		}
 	}
@@ -263,7 +263,7 @@ func (k *Devices) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ns.route.LinkDel(l); err != nil && !gone(err) {
+	if err := k.ns.route.LinkDel(l); err != nil && !isGone(err) {
 		return fmt.Errorf("delete device %s: %w", name, err)
 	}
 	return nil

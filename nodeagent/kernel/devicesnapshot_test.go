@@ -44,11 +44,11 @@ func TestSnapshotIsUsedOnce(t *testing.T) {
 		t.Errorf("%d peers after a change, want 1", n)
 	}
 	read()
-	if w.ns.read == nil || observe() != 1 || w.ns.read != nil {
+	if w.ns.wgSnapshot == nil || observe() != 1 || w.ns.wgSnapshot != nil {
 		t.Error("a snapshot was not used, or was used twice")
 	}
 	read()
-	w.ns.read.devices, w.ns.read.at = nil, time.Now().Add(-snapshotAge)
+	w.ns.wgSnapshot.devices, w.ns.wgSnapshot.at = nil, time.Now().Add(-snapshotAge)
 	if n := observe(); n != 1 {
 		t.Errorf("%d peers of an expired snapshot, want 1", n)
 	}

@@ -28,7 +28,7 @@ func mustLink(t testing.TB, w *world, name string) netlink.Link {
 
 // linkError is ENODEV when the link does not exist.
 func linkError(w *world, name string) error {
-	if _, err := w.ns.route.LinkByName(name); notFound(err) {
+	if _, err := w.ns.route.LinkByName(name); isLinkNotFound(err) {
 		return unix.ENODEV
 	} else if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 const FenceTable = "hawser-hold"
 
 const (
-	fenceOpen     = "open"
+	fenceSetName  = "open"
 	fencePriority = -250 // before filters, NAT and conntrack's helpers
 	// metaTime is NFT_META_TIME_NS (uapi/linux/netfilter/nf_tables.h, Linux 5.4): the wall
 	// clock in ns.
@@ -94,7 +94,7 @@ func fenceReplace(b *nftables.Batch, until time.Time, chains []nftChain) {
 	for _, c := range chains {
 		b.AddChain(c.declaration(fenceTable()))
 		for _, r := range c.rules {
-			b.AddRule(nftables.Rule{Table: fenceTable(), Chain: c.name, Expressions: r.code.Encoded()})
+			b.AddRule(nftables.Rule{Table: fenceTable(), Chain: c.name, Expressions: r.exprs.Encoded()})
 		}
 	}
 }
@@ -104,16 +104,16 @@ func fenceReplace(b *nftables.Batch, until time.Time, chains []nftChain) {
 func fenceChains(until time.Time, ports []PortRange) []nftChain {
 	chain := func(name string, hook uint32, rules ...*nftRule) nftChain {
 		if !until.IsZero() {
-			rules = slices.Insert(rules, 0, fencePass(until))
+			rules = slices.Insert(rules, 0, fenceAccept(until))
 		}
-		return nftChain{name: name, base: nftBase("filter", hook, fencePriority), rules: rules}
+		return nftChain{name: name, base: nftHook("filter", hook, fencePriority), rules: rules}
 	}
 	var to, from []*nftRule
 	for _, p := range ports {
-		to = append(to, fencePorts(2, p))
-		from = append(from, fencePorts(0, p))
+		to = append(to, fenceDropPorts(2, p))
+		from = append(from, fenceDropPorts(0, p))
 	}
-	in, out := nftNew().tunnel(expr.MetaKeyIIFNAME).drop(), nftNew().tunnel(expr.MetaKeyOIFNAME).drop()
+	in, out := newRule().tunnel(expr.MetaKeyIIFNAME).drop(), newRule().tunnel(expr.MetaKeyOIFNAME).drop()
 	return []nftChain{
 		chain("input", unix.NF_INET_LOCAL_IN, append(to, in)...),
 		chain("forward", unix.NF_INET_FORWARD, in, out),
@@ -121,36 +121,36 @@ func fenceChains(until time.Time, ports []PortRange) []nftChain {
 	}
 }
 
-// fencePass accepts a packet until a deadline: its protocol's element must exist, and the wall
+// fenceAccept accepts a packet until a deadline: its protocol's element must exist, and the wall
 // clock must be before the deadline.
-func fencePass(until time.Time) *nftRule {
-	return nftNew().load(expr.MetaKeyNFPROTO, nftReg).add(&expr.Lookup{SourceRegister: nftReg, SetName: fenceOpen}).
+func fenceAccept(until time.Time) *nftRule {
+	return newRule().load(expr.MetaKeyNFPROTO, nftReg).add(&expr.Lookup{SourceRegister: nftReg, SetName: fenceSetName}).
 		load(metaTime, nftReg).
 		add(&expr.Byteorder{SourceRegister: nftReg, DestRegister: nftReg, Op: expr.ByteorderHton, Len: 8, Size: 8}).
 		add(&expr.Cmp{Op: expr.CmpOpLt, Register: nftReg, Data: binary.BigEndian.AppendUint64(nil, uint64(until.UnixNano()))}).
 		accept()
 }
 
-// fencePorts drops UDP with a port of a range at an offset of the header.
-func fencePorts(offset uint32, p PortRange) *nftRule {
-	return nftNew().l4proto(unix.IPPROTO_UDP).transport(offset, 2, nftReg).
+// fenceDropPorts drops UDP with a port of a range at an offset of the header.
+func fenceDropPorts(offset uint32, p PortRange) *nftRule {
+	return newRule().l4proto(unix.IPPROTO_UDP).transport(offset, 2, nftReg).
 		add(&expr.Cmp{Op: expr.CmpOpGte, Register: nftReg, Data: nftNetOrder16(p.First)}).
 		add(&expr.Cmp{Op: expr.CmpOpLte, Register: nftReg, Data: nftNetOrder16(p.Last)}).drop()
 }
 
 // fenceSet adds the set of protocols that may pass. The elements expire at until.
 func fenceSet(b *nftables.Batch, until time.Time) {
-	set := nftables.SetName{Table: fenceTable(), Name: fenceOpen}
+	set := nftables.SetName{Table: fenceTable(), Name: fenceSetName}
 	b.AddSet(nftables.Set{
 		SetName: set, ID: 1, Flags: unix.NFT_SET_TIMEOUT, Key: nftables.Type{Number: googlenft.TypeNFProto.GetNFTMagic(), Size: 1},
 	})
-	left := time.Until(until)
-	if left < time.Millisecond {
+	timeout := time.Until(until)
+	if timeout < time.Millisecond {
 		return
 	}
 	var elements []nftables.Element
 	for _, f := range nftFamilies() {
-		elements = append(elements, nftables.Element{Key: []byte{f.proto}, Timeout: left})
+		elements = append(elements, nftables.Element{Key: []byte{f.proto}, Timeout: timeout})
 	}
 	b.AddElements(set, 0, elements)
 }

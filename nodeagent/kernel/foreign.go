@@ -95,8 +95,8 @@ func mustMatch(r netlink.Rule, remote, pods []netip.Prefix) bool {
 	if r.Mark != 0 {
 		return false
 	}
-	meets := func(p netip.Prefix, list []netip.Prefix) bool { return slices.ContainsFunc(list, p.Overlaps) }
-	return (!hasFrom || meets(from, pods)) && (!hasTo || meets(to, remote))
+	overlapsAny := func(p netip.Prefix, list []netip.Prefix) bool { return slices.ContainsFunc(list, p.Overlaps) }
+	return (!hasFrom || overlapsAny(from, pods)) && (!hasTo || overlapsAny(to, remote))
 }
 
 // routesRemote reports whether a route in the table of a rule matches packets to a remote

@@ -32,7 +32,7 @@ func (*Forwards) Name() string { return "forward" }
 // Observe returns the forwarding entries. An entry in a foreign format, or with several
 // destinations, has no valid To.
 func (k *Forwards) Observe(ctx context.Context) ([]desired.Forward, error) {
-	if err := ended(ctx, "list forwarding entries"); err != nil {
+	if err := checkContext(ctx, "list forwarding entries"); err != nil {
 		return nil, err
 	}
 	list, err := k.ns.links()
@@ -135,7 +135,7 @@ func (k *Forwards) remove(have desired.Forward) error {
 		return fmt.Errorf("forward %s: %w", have.Key(), err)
 	}
 	err = k.ns.forward(unix.RTM_DELNEIGH, 0, link, nl.NewRtAttr(unix.NDA_LLADDR, mac))
-	if err != nil && !gone(err) {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("delete forwarding %s: %w", have.Key(), err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func TestHungTunnel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- watch.Run(ctx) }()
-	await(t, "the end of the process that hangs", func() bool { return gone(linkError(w, hung.Name)) })
+	await(t, "the end of the process that hangs", func() bool { return isGone(linkError(w, hung.Name)) })
 	w.make(t, hung, fine)
 	select {
 	case name := <-replaced:

@@ -20,7 +20,7 @@ import (
 // Inventory returns the kernel state of Hawser and of other programs, including some sysctls
 // that Hawser sets. Parts that cannot be read are listed as errors.
 func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.Kernel {
-	k := inventory.Kernel{At: time.Now().UTC(), Release: release()}
+	k := inventory.Kernel{At: time.Now().UTC(), Release: kernelRelease()}
 	for _, read := range []func(context.Context, *inventory.Kernel) error{
 		ns.readLinks, ns.readRules, ns.readRoutes, ns.readNeighbors, ns.readWireguards, ns.readRuleset,
 	} {
@@ -53,7 +53,7 @@ func (ns *Namespace) Inventory(ctx context.Context, sysctls []string) inventory.
 	return k
 }
 
-func release() string {
+func kernelRelease() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
 		return ""
@@ -69,7 +69,7 @@ func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) er
 	}
 	var errs []error
 	for _, l := range list {
-		if !holdsWireguard(l) {
+		if !mayBeWireguard(l) {
 			continue
 		}
 		d, err := ns.wg.Device(ctx, l.Attrs().Name)
@@ -90,16 +90,16 @@ func (ns *Namespace) readWireguards(ctx context.Context, k *inventory.Kernel) er
 			out.PublicKey = d.PublicKey.String()
 		}
 		for _, p := range d.Peers {
-			told := readPeer(d.Name, p)
+			state := readPeer(d.Name, p)
 			peer := inventory.Peer{
-				PublicKey: told.PublicKey, HasPSK: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
-				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: humanize.Strings(told.AllowedIPs),
+				PublicKey: state.PublicKey, HasPSK: p.PresharedKey != (wgtypes.Key{}), Handshake: p.LastHandshakeTime.UTC(),
+				RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes, AllowedIPs: humanize.Strings(state.AllowedIPs),
 			}
-			if told.Endpoint.IsValid() {
-				peer.Endpoint = told.Endpoint.String()
+			if state.Endpoint.IsValid() {
+				peer.Endpoint = state.Endpoint.String()
 			}
-			if told.Keepalive > 0 {
-				peer.Keepalive = (time.Duration(told.Keepalive) * time.Second).String()
+			if state.Keepalive > 0 {
+				peer.Keepalive = (time.Duration(state.Keepalive) * time.Second).String()
 			}
 			out.Peers = append(out.Peers, peer)
 		}

@@ -142,7 +142,7 @@ func inventorySets(conn *nftables.Conn) ([]inventory.NFTObject, error) {
 			out = append(out, inventory.NFTObject{Set: &set})
 			continue
 		}
-		set.Map = strings.Join(nftTypeNames(s.Data, s.Family), nftJoin)
+		set.Map = strings.Join(nftTypeNames(s.Data, s.Family), nftConcatSeparator)
 		out = append(out, inventory.NFTObject{Map: &set})
 	}
 	return out, nil
@@ -178,7 +178,7 @@ func inventoryElements(conn *nftables.Conn, s nftSet) ([]inventory.NFTValue, err
 		value inventory.NFTValue
 	}
 	var list []element
-	err := s.read(conn, func(e nftElem, counter *nftables.Counter) {
+	err := s.read(conn, func(e nftElement, counter *nftables.Counter) {
 		key := s.keyText(e)
 		value := nftValue(s.Key, key, false)
 		switch {
@@ -208,7 +208,7 @@ func inventoryElements(conn *nftables.Conn, s nftSet) ([]inventory.NFTValue, err
 // prefixes.
 func nftValue(parts []desired.Type, text string, prefixes bool) inventory.NFTValue {
 	var out []inventory.NFTValue
-	words := strings.Split(text, nftJoin)
+	words := strings.Split(text, nftConcatSeparator)
 	for i, word := range words {
 		if len(words) != len(parts) { // written by another program in an unknown format
 			return inventory.NFTValue{Text: text}

@@ -36,7 +36,7 @@ func (k *Devices) createIPsec(ctx context.Context, want desired.Device) error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.Group = want.Name, linkGroup
 		if err := k.ns.route.LinkAdd(&netlink.Xfrmi{LinkAttrs: attrs, Ifid: desired.IPsecIfID}); err != nil {
-			return fmt.Errorf("add xfrm interface %s: %w", want.Name, exists(err))
+			return fmt.Errorf("add xfrm interface %s: %w", want.Name, asConflict(err))
 		}
 	}
 	if err := k.ns.inside(func() error { return k.esp.Start(ctx, want.IKEPort, want.Port) }); err != nil {
@@ -52,22 +52,22 @@ func (k *Devices) createIPsec(ctx context.Context, want desired.Device) error {
 	if err := k.ns.route.LinkSetGroup(l, linkGroup); err != nil {
 		return fmt.Errorf("set group of %s: %w", want.Name, err)
 	}
-	return k.widen(want.Name, ipsecQueue)
+	return k.setQueueLength(want.Name, ipsecQueue)
 }
 
 // ipsecQueue is the queue length, in packets, of the TUN device of a charon that encrypts
 // itself.
 const ipsecQueue = 5000
 
-// isTaken reports whether an existing device prevents the creation of want.
-func (k *Devices) isTaken(want desired.Device) bool {
+// blocksCreation reports whether an existing device prevents the creation of want.
+func (k *Devices) blocksCreation(want desired.Device) bool {
 	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
 // releaseIPsec stops the daemon; its TUN device disappears with it. If another program manages
 // the daemon, its device loses our marks. left reports whether the device still has to be
 // deleted.
-func (k *Devices) releaseIPsec(ctx context.Context, name string) (left bool, err error) {
+func (k *Devices) releaseIPsec(ctx context.Context, name string) (mustDelete bool, err error) {
 	if k.esp == nil {
 		return true, nil
 	}

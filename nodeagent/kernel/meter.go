@@ -31,12 +31,12 @@ func (ns *Namespace) TunnelCounters(ctx context.Context, tunnels []desired.Tunne
 	var errs []error
 	read := map[string]bool{}
 	elements := false
-	for _, c := range tunnels {
-		if !strings.HasPrefix(c.Link, desired.TunnelPrefix) {
+	for _, tunnel := range tunnels {
+		if !strings.HasPrefix(tunnel.Link, desired.TunnelPrefix) {
 			elements = true
-		} else if !read[c.Link] {
-			read[c.Link] = true
-			errs = append(errs, ns.peerMeters(ctx, c.Link, counts))
+		} else if !read[tunnel.Link] {
+			read[tunnel.Link] = true
+			errs = append(errs, ns.readPeerCounters(ctx, tunnel.Link, counts))
 		}
 	}
 	if elements {
@@ -53,28 +53,28 @@ func (ns *Namespace) TunnelCounters(ctx context.Context, tunnels []desired.Tunne
 		}))
 	}
 	out := make([]TunnelCounters, len(tunnels))
-	for i, c := range tunnels {
-		if c.Endpoint.IsValid() {
-			out[i].Endpoint = c.Endpoint.String()
+	for i, tunnel := range tunnels {
+		if tunnel.Endpoint.IsValid() {
+			out[i].Endpoint = tunnel.Endpoint.String()
 		}
-		m := &out[i]
-		for _, key := range c.Received {
-			m.RxBytes += counts[key].RxBytes
+		counters := &out[i]
+		for _, key := range tunnel.Received {
+			counters.RxBytes += counts[key].RxBytes
 		}
-		for _, key := range c.Sent {
+		for _, key := range tunnel.Sent {
 			from := counts[key]
-			m.TxBytes += from.TxBytes
-			m.Mode = from.Mode
+			counters.TxBytes += from.TxBytes
+			counters.Mode = from.Mode
 			if from.Endpoint != "" {
-				m.Endpoint = from.Endpoint
+				counters.Endpoint = from.Endpoint
 			}
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// peerMeters reads the peers of a WireGuard device.
-func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[string]TunnelCounters) error {
+// readPeerCounters reads the peers of a WireGuard device.
+func (ns *Namespace) readPeerCounters(ctx context.Context, link string, counts map[string]TunnelCounters) error {
 	d, err := ns.wg.Device(ctx, link)
 	if errors.Is(err, userspacewg.ErrNoAnswer) {
 		return nil
@@ -82,12 +82,12 @@ func (ns *Namespace) peerMeters(ctx context.Context, link string, counts map[str
 	if err != nil {
 		return fmt.Errorf("read wireguard device %s: %w", link, err)
 	}
-	holder := "userspace"
+	mode := "userspace"
 	if d.Type == wgtypes.LinuxKernel {
-		holder = "kernel"
+		mode = "kernel"
 	}
 	for _, p := range d.Peers {
-		m := TunnelCounters{Mode: holder, RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes}
+		m := TunnelCounters{Mode: mode, RxBytes: p.ReceiveBytes, TxBytes: p.TransmitBytes}
 		if p.Endpoint != nil {
 			m.Endpoint = p.Endpoint.String()
 		}
@@ -118,7 +118,7 @@ func (ns *Namespace) RemotePackets(context.Context) (map[netip.Addr]uint64, erro
 		}
 		return nil
 	}
-	if err := ns.inside(func() error { return ns.remote.use(read) }); err != nil {
+	if err := ns.inside(func() error { return ns.remoteCounters.use(read) }); err != nil {
 		return nil, fmt.Errorf("read counters of remote prefixes: %w", err)
 	}
 	return counts, nil

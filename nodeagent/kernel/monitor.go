@@ -64,7 +64,7 @@ func listen(ctx context.Context, trigger trigger.Trigger) error {
 			return fmt.Errorf("receive kernel events: %w", err)
 		}
 		for _, m := range msgs {
-			if concerns(m) {
+			if isRelevant(m) {
 				trigger.Fire()
 				break
 			}
@@ -72,9 +72,9 @@ func listen(ctx context.Context, trigger trigger.Trigger) error {
 	}
 }
 
-// concerns filters out neighbours that the kernel learns: a busy node has many per second, and
+// isRelevant filters out neighbours that the kernel learns: a busy node has many per second, and
 // ours are permanent.
-func concerns(m netlink.Message) bool {
+func isRelevant(m netlink.Message) bool {
 	if m.Header.Type != unix.RTM_NEWNEIGH || len(m.Data) < unix.SizeofNdMsg {
 		return true
 	}

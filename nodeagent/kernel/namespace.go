@@ -25,13 +25,13 @@ import (
 // Namespace is an open handle on one network namespace. Kinds created from it work there,
 // regardless of the namespace of the calling thread. It is not safe for concurrent use.
 type Namespace struct {
-	path  string
-	route *netlink.Handle
-	wg    *userspacewg.Control
-	read  *deviceSnapshot // of the WireGuard devices; nil if none can be reused
+	path       string
+	route      *netlink.Handle
+	wg         *userspacewg.Control
+	wgSnapshot *deviceSnapshot // of the WireGuard devices; nil if none can be reused
 	// events counts events since the namespace was opened.
-	events *routeEvents
-	remote nftConn // of RemotePackets, which runs several times a second
+	events         *routeEvents
+	remoteCounters nftConn // of RemotePackets, which runs several times a second
 }
 
 // Open opens the network namespace at path, such as /run/netns/g1. An empty path means the
@@ -61,7 +61,7 @@ func Open(path string) (*Namespace, error) {
 // Close releases the handle. It changes nothing in the kernel.
 func (ns *Namespace) Close() error {
 	ns.route.Close()
-	return errors.Join(ns.wg.Close(), ns.events.close(), ns.remote.close())
+	return errors.Join(ns.wg.Close(), ns.events.close(), ns.remoteCounters.close())
 }
 
 // inside runs f on a thread in the namespace.
@@ -70,27 +70,27 @@ func (ns *Namespace) inside(f func() error) error {
 		return f()
 	}
 	runtime.LockOSThread()
-	home, err := netns.Get()
+	original, err := netns.Get()
 	if err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("open current network namespace: %w", err)
 	}
-	defer home.Close()
-	away, err := netns.GetFromPath(ns.path)
+	defer original.Close()
+	target, err := netns.GetFromPath(ns.path)
 	if err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("open network namespace %s: %w", ns.path, err)
 	}
-	defer away.Close()
-	if err := netns.Set(away); err != nil {
+	defer target.Close()
+	if err := netns.Set(target); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter network namespace %s: %w", ns.path, err)
 	}
 	err = f()
-	if back := netns.Set(home); back != nil {
+	if restoreErr := netns.Set(original); restoreErr != nil {
 		// The thread stays locked, so the runtime ends it with this goroutine and never runs
 		// other code in the wrong namespace.
-		return errors.Join(err, fmt.Errorf("leave network namespace %s: %w", ns.path, back))
+		return errors.Join(err, fmt.Errorf("leave network namespace %s: %w", ns.path, restoreErr))
 	}
 	runtime.UnlockOSThread()
 	return err
@@ -135,7 +135,7 @@ func linkNames(list []netlink.Link) map[int]string {
 // link returns one of our devices, or ErrBlocked while it does not exist.
 func (ns *Namespace) link(name string) (netlink.Link, error) {
 	l, err := ns.route.LinkByName(name)
-	if notFound(err) || err == nil && !isOurs(l) {
+	if isLinkNotFound(err) || err == nil && !isOurs(l) {
 		return nil, converge.ErrBlocked{On: "link " + name}
 	}
 	if err != nil {
@@ -151,7 +151,7 @@ func (ns *Namespace) routeDevice(name string) (netlink.Link, error) {
 		return ns.link(name)
 	}
 	l, err := ns.route.LinkByName(name)
-	if notFound(err) {
+	if isLinkNotFound(err) {
 		return nil, converge.ErrBlocked{On: "link " + name}
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (ns *Namespace) routeDevice(name string) (netlink.Link, error) {
 	return l, nil
 }
 
-func notFound(err error) bool {
+func isLinkNotFound(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
 }
@@ -178,14 +178,14 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return nil, err
 }
 
-// gone reports whether an error of a deletion means that the object does not exist.
-func gone(err error) bool {
+// isGone reports whether an error of a deletion means that the object does not exist.
+func isGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
 		errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-// exists wraps EEXIST of a creation in ErrConflict.
-func exists(err error) error {
+// asConflict wraps EEXIST of a creation in ErrConflict.
+func asConflict(err error) error {
 	if errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("%w: %w", converge.ErrConflict, err)
 	}
@@ -236,10 +236,10 @@ func familyOf(a netip.Addr) int {
 	return netlink.FAMILY_V6
 }
 
-// ended wraps ctx's error with the operation that was not started.
-func ended(ctx context.Context, what string) error {
+// checkContext wraps ctx's error with the operation that was not started.
+func checkContext(ctx context.Context, operation string) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", operation, err)
 	}
 	return nil
 }

@@ -59,12 +59,12 @@ func (n *neighbourHalves) spec() desired.Neighbour {
 	}
 	if !agree {
 		macs := slices.Sorted(maps.Keys(n.forward))
-		out.MAC = fmt.Sprintf("entry %s, forwarding %s", orNothing(n.entry), orNothing(strings.Join(macs, " ")))
+		out.MAC = fmt.Sprintf("entry %s, forwarding %s", orNone(n.entry), orNone(strings.Join(macs, " ")))
 	}
 	return out
 }
 
-func orNothing(text string) string {
+func orNone(text string) string {
 	if text == "" {
 		return "none"
 	}
@@ -73,7 +73,7 @@ func orNothing(text string) string {
 
 // Observe returns the permanent neighbours on our VXLAN devices.
 func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
-	if err := ended(ctx, "list neighbours"); err != nil {
+	if err := checkContext(ctx, "list neighbours"); err != nil {
 		return nil, err
 	}
 	list, err := k.ns.links()
@@ -99,7 +99,7 @@ func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
 
 func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves, error) {
 	halves := map[netip.Addr]*neighbourHalves{}
-	at := func(ip net.IP) *neighbourHalves {
+	halvesOf := func(ip net.IP) *neighbourHalves {
 		addr := fromIP(ip)
 		if halves[addr] == nil {
 			halves[addr] = &neighbourHalves{link: link, addr: addr, forward: map[string]bool{}}
@@ -119,9 +119,9 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 			switch {
 			case n.IP == nil || n.State&netlink.NUD_PERMANENT == 0:
 			case family == unix.AF_BRIDGE:
-				at(n.IP).forward[n.HardwareAddr.String()] = true
+				halvesOf(n.IP).forward[n.HardwareAddr.String()] = true
 			default:
-				at(n.IP).entry = n.HardwareAddr.String()
+				halvesOf(n.IP).entry = n.HardwareAddr.String()
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func (k *Neighbours) clearForward(link *netlink.Vxlan, addr netip.Addr, keep str
 		if err != nil {
 			return fmt.Errorf("forwarding entry on %s: %w", link.Name, err)
 		}
-		if err := k.ns.route.NeighDel(forwardEntry(link, addr, mac)); err != nil && !gone(err) {
+		if err := k.ns.route.NeighDel(forwardEntry(link, addr, mac)); err != nil && !isGone(err) {
 			return fmt.Errorf("delete forwarding of %s to %s on %s: %w", text, addr, link.Name, err)
 		}
 	}
@@ -207,7 +207,7 @@ func (k *Neighbours) remove(have desired.Neighbour) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ns.route.NeighDel(neighbourEntry(link, have.Addr, nil)); err != nil && !gone(err) {
+	if err := k.ns.route.NeighDel(neighbourEntry(link, have.Addr, nil)); err != nil && !isGone(err) {
 		return fmt.Errorf("delete neighbour %s of %s: %w", have.Addr, have.Link, err)
 	}
 	return k.clearForward(link, have.Addr, "")

@@ -28,8 +28,9 @@ func nftTable() nftables.TableName {
 // errNftNoTable means that table inet hawser does not exist.
 var errNftNoTable = errors.New("table inet " + desired.TableName + " does not exist")
 
-// nftOn is the ErrBlocked.On of changes that cannot be applied because the table is missing.
-const nftOn = "table inet " + desired.TableName
+// nftTableObject is the ErrBlocked.On of changes that cannot be applied because the table is
+// missing.
+const nftTableObject = "table inet " + desired.TableName
 
 // nftConn is a netlink connection that stays open between calls. It is safe for concurrent use.
 type nftConn struct {
@@ -40,7 +41,7 @@ type nftConn struct {
 
 // use calls work with the connection. It opens the connection if needed, and closes it if it is
 // broken afterwards.
-func (c *nftConn) use(work func(*nftables.Conn) error) error {
+func (c *nftConn) use(do func(*nftables.Conn) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn == nil {
@@ -50,7 +51,7 @@ func (c *nftConn) use(work func(*nftables.Conn) error) error {
 		}
 		c.conn = conn
 	}
-	err := work(c.conn)
+	err := do(c.conn)
 	if c.conn.Broken() {
 		err = errors.Join(err, c.conn.Close())
 		c.conn = nil
@@ -59,14 +60,14 @@ func (c *nftConn) use(work func(*nftables.Conn) error) error {
 }
 
 // nft calls work with a new connection in the namespace, and closes the connection afterwards.
-func (ns *Namespace) nft(work func(*nftables.Conn) error) error {
+func (ns *Namespace) nft(do func(*nftables.Conn) error) error {
 	return ns.inside(func() error {
 		conn, err := nftables.Dial(0)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		return work(conn)
+		return do(conn)
 	})
 }
 
@@ -99,8 +100,8 @@ func (c *nftConn) close() error {
 	return err
 }
 
-// nftStamp formats a generation as a version. It passes err through.
-func nftStamp(generation uint32, err error) (string, error) {
+// nftVersion formats a generation as a version. It passes err through.
+func nftVersion(generation uint32, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

@@ -16,58 +16,58 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// nftElem is one element as stored in the kernel. For ranges, key and end are the first and the
+// nftElement is one element as stored in the kernel. For ranges, key and end are the first and the
 // last value, both included.
-type nftElem struct {
+type nftElement struct {
 	key, end []byte
 	data     []byte
 	chain    string // verdict maps: the target chain
 }
 
-const nftJoin = " . "
+const nftConcatSeparator = " . "
 
 // encode parses an element in the notation of desired.Element. It rejects a notation that the
 // kernel would list differently, because the two would never be equal.
-func (s nftSet) encode(e desired.Element) (nftElem, error) {
+func (s nftSet) encode(e desired.Element) (nftElement, error) {
 	elem, err := s.encodeKey(e.ID)
 	if err != nil {
-		return nftElem{}, fmt.Errorf("key %q: %w", e.ID, err)
+		return nftElement{}, fmt.Errorf("key %q: %w", e.ID, err)
 	}
 	switch {
 	case !s.isMap():
 		if e.Value != "" {
-			return nftElem{}, fmt.Errorf("value %q: a set has no values", e.Value)
+			return nftElement{}, fmt.Errorf("value %q: a set has no values", e.Value)
 		}
 		return elem, nil
 	case s.isVerdict():
 		elem.chain = e.Value
 		if !s.isPick(e.Value) {
-			return nftElem{}, fmt.Errorf("value %q is not a chain that picks a backend of IPv%d", e.Value, s.Family)
+			return nftElement{}, fmt.Errorf("value %q is not a chain that picks a backend of IPv%d", e.Value, s.Family)
 		}
 		return elem, nil
 	}
 	first, last, err := s.encodeParts(e.Value, s.Data, s.Prefixes)
 	if err != nil {
-		return nftElem{}, fmt.Errorf("value %q: %w", e.Value, err)
+		return nftElement{}, fmt.Errorf("value %q: %w", e.Value, err)
 	}
 	elem.data = first
 	if s.Prefixes {
 		elem.data = append(first, last...)
 	}
 	if text := s.valueText(elem); text != e.Value {
-		return nftElem{}, fmt.Errorf("value %q must be written %q", e.Value, text)
+		return nftElement{}, fmt.Errorf("value %q must be written %q", e.Value, text)
 	}
 	return elem, nil
 }
 
-func (s nftSet) encodeKey(id string) (nftElem, error) {
+func (s nftSet) encodeKey(id string) (nftElement, error) {
 	first, last, err := s.encodeParts(id, s.Key, s.Interval)
 	if err != nil {
-		return nftElem{}, err
+		return nftElement{}, err
 	}
-	elem := nftElem{key: first, end: last}
+	elem := nftElement{key: first, end: last}
 	if text := s.keyText(elem); text != id {
-		return nftElem{}, fmt.Errorf("must be written %q", text)
+		return nftElement{}, fmt.Errorf("must be written %q", text)
 	}
 	return elem, nil
 }
@@ -88,12 +88,12 @@ func (s nftSet) isPick(name string) bool {
 
 // encodeParts returns the first and last value of a key or data. They are equal without ranges.
 func (s nftSet) encodeParts(text string, parts []desired.Type, ranges bool) (first, last []byte, err error) {
-	words := strings.Split(text, nftJoin)
-	if len(words) != len(parts) {
-		return nil, nil, fmt.Errorf("has %d parts, not %d", len(words), len(parts))
+	fields := strings.Split(text, nftConcatSeparator)
+	if len(fields) != len(parts) {
+		return nil, nil, fmt.Errorf("has %d parts, not %d", len(fields), len(parts))
 	}
-	for i, word := range words {
-		low, high, err := s.encodePart(word, parts[i], ranges)
+	for i, field := range fields {
+		low, high, err := s.encodePart(field, parts[i], ranges)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -194,11 +194,11 @@ func nftProtocol(name string) (byte, error) {
 	return byte(n), nil
 }
 
-func (s nftSet) keyText(e nftElem) string {
+func (s nftSet) keyText(e nftElement) string {
 	return string(s.appendParts(make([]byte, 0, 64), s.Key, e.key, e.end))
 }
 
-func (s nftSet) valueText(e nftElem) string {
+func (s nftSet) valueText(e nftElement) string {
 	switch {
 	case !s.isMap():
 		return ""
@@ -215,7 +215,7 @@ func (s nftSet) valueText(e nftElem) string {
 func (s nftSet) appendParts(text []byte, parts []desired.Type, first, last []byte) []byte {
 	for i, part := range parts {
 		if i > 0 {
-			text = append(text, nftJoin...)
+			text = append(text, nftConcatSeparator...)
 		}
 		size := int(nftTypeOf(part, s.Family).Bytes)
 		width := int(s.width(part, len(parts) > 1))

@@ -30,7 +30,7 @@ type Elements struct {
 	conn nftConn
 	sets map[string]nftSet
 
-	track      *nftChangeTracker
+	tracker    *nftChangeTracker
 	touched    uint32 // by track, at the latest stamp
 	generation uint32 // generation of that stamp, and of later own writes; 0 = unknown
 }
@@ -43,7 +43,7 @@ var (
 
 // NewElements returns the kind of the elements of table inet hawser.
 func NewElements(opts NFTOptions) *Elements {
-	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}, track: &nftChangeTracker{opts: opts}}
+	k := &Elements{conn: nftConn{opts: opts}, sets: map[string]nftSet{}, tracker: &nftChangeTracker{opts: opts}}
 	for _, s := range nftSets() {
 		k.sets[s.Name] = s
 	}
@@ -57,8 +57,8 @@ func (k *Elements) Name() string { return "nft element" }
 // table, except the changes by this kind.
 func (k *Elements) Version(context.Context) (string, error) {
 	var err error
-	k.generation, k.touched, err = k.conn.poll(k.track)
-	return nftStamp(k.touched, err)
+	k.generation, k.touched, err = k.conn.poll(k.tracker)
+	return nftVersion(k.touched, err)
 }
 
 // Observe returns the elements of all sets. It returns none if the table does not exist. A
@@ -86,16 +86,16 @@ func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Chan
 		return [][]diff.Change[desired.Element]{changes}
 	}
 	var parts [4][]diff.Change[desired.Element]
-	const others, created, asking, slots = 0, 1, 2, 3
+	const first, created, manySlots, slots = 0, 1, 2, 3
 	for _, c := range changes {
-		e, part := c.Want, others
+		e, part := c.Want, first
 		if c.Op == diff.Delete {
 			e = c.Have
 		}
 		switch {
 		case e.Set == desired.SetServices && !strings.HasPrefix(e.Value, desired.PickChain(desired.SlotsOne, false)):
-			part = asking
-		case e.Set != desired.SetSlots || strings.HasSuffix(e.ID, nftJoin+"0"):
+			part = manySlots
+		case e.Set != desired.SetSlots || strings.HasSuffix(e.ID, nftConcatSeparator+"0"):
 		case c.Op == diff.Create:
 			part = created
 		default:
@@ -106,7 +106,7 @@ func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Chan
 	var batches [][]diff.Change[desired.Element]
 	for part, all := range parts {
 		size := nftPerBatch
-		if part == others || part == asking {
+		if part == first || part == manySlots {
 			size = max(len(all), 1)
 		}
 		batches = slices.AppendSeq(batches, slices.Chunk(all, size))
@@ -136,7 +136,7 @@ func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Elem
 		return nil
 	})
 	if errors.Is(err, errNftNoTable) {
-		err = converge.ErrBlocked{On: nftOn}
+		err = converge.ErrBlocked{On: nftTableObject}
 		if nftDeletesOnly(changes) {
 			err = nil
 		}
@@ -153,16 +153,16 @@ func nftDeletesOnly(changes []diff.Change[desired.Element]) bool {
 	return true
 }
 
-// nftWrite is one change as kernel operations: remove, add or both.
-type nftWrite struct {
-	key         string
-	set         nftSet
-	remove, add *nftElem
+// nftElementWrite is one change as kernel operations: remove, add or both.
+type nftElementWrite struct {
+	key               string
+	set               nftSet
+	removal, addition *nftElement
 }
 
-func (k *Elements) encode(changes []diff.Change[desired.Element]) (writes []*nftWrite, errs []error) {
+func (k *Elements) encode(changes []diff.Change[desired.Element]) (writes []*nftElementWrite, errs []error) {
 	for _, c := range changes {
-		w, err := k.encodeOne(c)
+		w, err := k.encodeChange(c)
 		if err != nil {
 			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
 			continue
@@ -172,7 +172,7 @@ func (k *Elements) encode(changes []diff.Change[desired.Element]) (writes []*nft
 	return writes, errs
 }
 
-func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) {
+func (k *Elements) encodeChange(c diff.Change[desired.Element]) (*nftElementWrite, error) {
 	e := c.Want
 	if c.Op == diff.Delete {
 		e = c.Have
@@ -181,20 +181,20 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 	if !ok || set.Family != e.Family {
 		return nil, fmt.Errorf("no set %s for IPv%d", e.Set, e.Family)
 	}
-	w := &nftWrite{key: c.Key, set: set}
+	w := &nftElementWrite{key: c.Key, set: set}
 	if c.Op != diff.Delete {
 		add, err := set.encode(e)
 		if err != nil {
 			return nil, fmt.Errorf("set %s: %w", set.Name, err)
 		}
-		w.add = &add
+		w.addition = &add
 	}
 	if c.Op != diff.Create {
 		remove, err := set.encodeKey(e.ID)
 		if err != nil {
 			return nil, fmt.Errorf("set %s: key %q: %w", set.Name, e.ID, err)
 		}
-		w.remove = &remove
+		w.removal = &remove
 	}
 	return w, nil
 }
@@ -202,9 +202,9 @@ func (k *Elements) encodeOne(c diff.Change[desired.Element]) (*nftWrite, error) 
 // write makes the writes in one transaction. It is bound to the last observed generation while
 // no other program has changed our table since. Every such write changes something, so its
 // generation is the next one.
-func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []error, err error) {
+func (k *Elements) write(conn *nftables.Conn, writes []*nftElementWrite) (refused []error, err error) {
 	for attempt := 1; ; attempt++ {
-		k.track.commitOwn(k.generation, func() bool {
+		k.tracker.commitOwn(k.generation, func() bool {
 			refused, err = nftWriteElements(conn, writes, k.generation)
 			return err == nil && len(refused) == 0
 		})
@@ -213,7 +213,7 @@ func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []err
 			break
 		}
 		before := k.touched
-		k.generation, k.touched, err = k.track.poll(conn)
+		k.generation, k.touched, err = k.tracker.poll(conn)
 		if err != nil || k.touched != before || attempt == nftMaxConflicts {
 			k.generation = 0 // any generation; the elements are read again
 		}
@@ -228,7 +228,7 @@ func (k *Elements) write(conn *nftables.Conn, writes []*nftWrite) (refused []err
 
 // nftWriteElements makes the writes in one transaction on top of a generation. Refused writes
 // are removed and the rest is retried.
-func nftWriteElements(conn *nftables.Conn, writes []*nftWrite, generation uint32) (errs []error, err error) {
+func nftWriteElements(conn *nftables.Conn, writes []*nftElementWrite, generation uint32) (errs []error, err error) {
 	for range nftMaxRefusals {
 		batch, origins := nftElementBatch(writes, generation)
 		err := conn.Commit(batch)
@@ -236,38 +236,38 @@ func nftWriteElements(conn *nftables.Conn, writes []*nftWrite, generation uint32
 		if err == nil || !errors.As(err, &refused) {
 			return errs, err
 		}
-		causes, err := nftCauses(refused, origins)
+		causes, err := nftFailedWrites(refused, origins)
 		if err != nil {
 			return errs, err
 		}
-		kept := make([]*nftWrite, 0, len(writes))
+		remaining := make([]*nftElementWrite, 0, len(writes))
 		for _, w := range writes {
-			if cause, bad := causes[w]; bad {
-				errs = append(errs, converge.KeyError{Key: w.key, Err: nftReason(w, cause)})
+			if cause, failed := causes[w]; failed {
+				errs = append(errs, converge.KeyError{Key: w.key, Err: nftWriteError(w, cause)})
 			} else {
-				kept = append(kept, w)
+				remaining = append(remaining, w)
 			}
 		}
-		writes = kept
+		writes = remaining
 	}
 	return errs, fmt.Errorf("the kernel refused elements %d times, %d changes are left", nftMaxRefusals, len(writes))
 }
 
-// nftCauses returns the writes that caused a refusal. The removal of a missing element is no
+// nftFailedWrites returns the writes that caused a refusal. The removal of a missing element is no
 // cause: that write only drops its removal.
-func nftCauses(refused *nftables.RefusedError, origins nftOrigins) (map[*nftWrite]error, error) {
-	removals, additions := map[*nftWrite]error{}, map[*nftWrite]error{}
+func nftFailedWrites(refused *nftables.RefusedError, origins nftOrigins) (map[*nftElementWrite]error, error) {
+	removals, additions := map[*nftElementWrite]error{}, map[*nftElementWrite]error{}
 	for _, f := range refused.Faults {
-		from, known := origins[f.Position]
+		origin, known := origins[f.Position]
 		switch {
 		case !known && errors.Is(f.Err, unix.ENOENT):
 			return nil, errNftNoTable
 		case !known:
 			return nil, refused
-		case from.removing:
-			removals[from.write] = f.Err
+		case origin.removing:
+			removals[origin.write] = f.Err
 		default:
-			additions[from.write] = f.Err
+			additions[origin.write] = f.Err
 		}
 	}
 	// The kernel did not try the removals after a refused one in the same message. The
@@ -277,14 +277,14 @@ func nftCauses(refused *nftables.RefusedError, origins nftOrigins) (map[*nftWrit
 	}
 	for w, cause := range removals {
 		if errors.Is(cause, unix.ENOENT) {
-			w.remove = nil
+			w.removal = nil
 			delete(removals, w)
 		}
 	}
 	return removals, nil
 }
 
-func nftReason(w *nftWrite, cause error) error {
+func nftWriteError(w *nftElementWrite, cause error) error {
 	if w.set.Interval && (errors.Is(cause, unix.EEXIST) || errors.Is(cause, unix.ENOTEMPTY)) {
 		return fmt.Errorf("overlaps another element of %s: %w", w.set.Name, cause)
 	}

@@ -175,7 +175,7 @@ func TestNftElementTexts(t *testing.T) {
 		t.Run(tt.set+" "+tt.id, func(t *testing.T) {
 			t.Parallel()
 			e := desired.Element{Set: tt.set, Family: 4, ID: tt.id, Value: tt.value}
-			_, err := NewElements(NFTOptions{}).encodeOne(diff.Change[desired.Element]{Op: diff.Create, Key: e.Key(), Want: e})
+			_, err := NewElements(NFTOptions{}).encodeChange(diff.Change[desired.Element]{Op: diff.Create, Key: e.Key(), Want: e})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}

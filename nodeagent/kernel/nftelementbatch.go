@@ -8,7 +8,7 @@ import (
 
 // nftOrigin is the write of an element of a transaction.
 type nftOrigin struct {
-	write    *nftWrite
+	write    *nftElementWrite
 	removing bool
 }
 
@@ -17,15 +17,15 @@ type nftOrigins map[nftables.Position]nftOrigin
 
 // nftElementBatch encodes all removals and then all additions, so that an interval can
 // replace another interval. For the generation see nftables.NewBatch.
-func nftElementBatch(writes []*nftWrite, generation uint32) (*nftables.Batch, nftOrigins) {
+func nftElementBatch(writes []*nftElementWrite, generation uint32) (*nftables.Batch, nftOrigins) {
 	b := nftables.NewBatch(generation)
 	origins := make(nftOrigins, len(writes))
 	for _, removing := range []bool{true, false} {
 		// One message changes one set.
-		bySet := map[string][]*nftWrite{}
+		bySet := map[string][]*nftElementWrite{}
 		var names []string
 		for _, w := range writes {
-			if (removing && w.remove == nil) || (!removing && w.add == nil) {
+			if (removing && w.removal == nil) || (!removing && w.addition == nil) {
 				continue
 			}
 			if bySet[w.set.Name] == nil {
@@ -41,14 +41,14 @@ func nftElementBatch(writes []*nftWrite, generation uint32) (*nftables.Batch, nf
 }
 
 // encode adds writes of one set to the batch.
-func (o nftOrigins) encode(b *nftables.Batch, writes []*nftWrite, removing bool) {
+func (o nftOrigins) encode(b *nftables.Batch, writes []*nftElementWrite, removing bool) {
 	set := writes[0].set
 	elements := make([]nftables.Element, 0, len(writes))
-	owners := make([]*nftWrite, 0, len(writes)) // by element
+	owners := make([]*nftElementWrite, 0, len(writes)) // by element
 	for _, w := range writes {
-		e := w.add
+		e := w.addition
 		if removing {
-			e = w.remove
+			e = w.removal
 		}
 		elements = set.appendElement(elements, *e)
 		for len(owners) < len(elements) {
@@ -61,26 +61,26 @@ func (o nftOrigins) encode(b *nftables.Batch, writes []*nftWrite, removing bool)
 	} else {
 		positions = b.AddElements(set.name(), 0, elements)
 	}
-	for i, at := range positions {
-		o[at] = nftOrigin{owners[i], removing}
+	for i, position := range positions {
+		o[position] = nftOrigin{owners[i], removing}
 	}
 }
 
 // appendElement appends the one or two kernel elements for e.
-func (s nftSet) appendElement(to []nftables.Element, e nftElem) []nftables.Element {
-	out := nftables.Element{Key: e.key, Data: e.data}
+func (s nftSet) appendElement(elements []nftables.Element, e nftElement) []nftables.Element {
+	element := nftables.Element{Key: e.key, Data: e.data}
 	if s.concatenatedRanges() {
-		out.KeyEnd = e.end
+		element.KeyEnd = e.end
 	}
 	if e.chain != "" {
-		out.Verdict = &nftables.Verdict{Code: unix.NFT_GOTO, Chain: e.chain}
+		element.Verdict = &nftables.Verdict{Code: unix.NFT_GOTO, Chain: e.chain}
 	}
-	to = append(to, out)
+	elements = append(elements, element)
 	if !s.Interval || s.concatenatedRanges() {
-		return to
+		return elements
 	}
-	if after, ok := nftAfter(e.end); ok { // a range up to the highest address needs no end
-		to = append(to, nftables.Element{Key: after, IntervalEnd: true})
+	if after, ok := nftSuccessor(e.end); ok { // a range up to the highest address needs no end
+		elements = append(elements, nftables.Element{Key: after, IntervalEnd: true})
 	}
-	return to
+	return elements
 }

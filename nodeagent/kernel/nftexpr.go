@@ -48,14 +48,14 @@ func nftFamilies() [2]nftFamily {
 	}
 }
 
-// behind returns the 32-bit register that follows an address in register 1 and some more
+// regAfter returns the 32-bit register that follows an address in register 1 and some more
 // words of 32 bits.
-func (f nftFamily) behind(words uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + words }
+func (f nftFamily) regAfter(words uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + words }
 
 // nftRule builds one rule: expressions in the encoding of nf_tables. The methods append
 // expressions. Their names follow the syntax of nft(8).
 type nftRule struct {
-	code    nftables.Attributes // expressions, encoded
+	exprs   nftables.Attributes // expressions, encoded
 	members []byte              // of the anonymous set (of protocols) in the rule
 	mss     int                 // of a clamping rule, for Observe
 	// connections is the quota of a pod in this rule, for Observe; 0 if it is not a quota rule.
@@ -63,7 +63,7 @@ type nftRule struct {
 }
 
 func (r *nftRule) add(e expr.Any) *nftRule {
-	r.code.Expression(e)
+	r.exprs.Expression(e)
 	return r
 }
 
@@ -72,8 +72,8 @@ func (r *nftRule) load(key expr.MetaKey, register uint32) *nftRule {
 }
 
 // random loads a random number below many, in host byte order.
-func (r *nftRule) random(many int) *nftRule {
-	return r.add(&expr.Numgen{Register: nftReg, Modulus: uint32(many), Type: unix.NFT_NG_RANDOM})
+func (r *nftRule) random(limit int) *nftRule {
+	return r.add(&expr.Numgen{Register: nftReg, Modulus: uint32(limit), Type: unix.NFT_NG_RANDOM})
 }
 
 func (r *nftRule) equal(value ...byte) *nftRule {
@@ -104,27 +104,27 @@ func (r *nftRule) notIn(set string, f nftFamily) *nftRule {
 	return r.add(&expr.Lookup{SourceRegister: nftReg, SetName: set + f.digit, Invert: true})
 }
 
-// mapped replaces register 1 by its value in the map. Without an element the rule does not
+// lookup replaces register 1 by its value in the map. Without an element the rule does not
 // match.
-func (r *nftRule) mapped(set string, f nftFamily) *nftRule {
+func (r *nftRule) lookup(set string, f nftFamily) *nftRule {
 	return r.add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftReg, IsDestRegSet: true, SetName: set + f.digit})
 }
 
-// sender loads, into the spare register, the mark of the node whose hardware address sent the frame over
-// this device without VXLAN. A packet without a link-layer header does not match.
-func (r *nftRule) sender(f nftFamily) *nftRule {
+// loadSender loads, into the spare register, the mark of the node whose hardware address sent the
+// frame over this device without VXLAN. A packet without a link-layer header does not match.
+func (r *nftRule) loadSender(f nftFamily) *nftRule {
 	return r.add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize}).
 		load(expr.MetaKeyIIFNAME, unix.NFT_REG32_01).
 		add(&expr.Lookup{SourceRegister: nftReg, DestRegister: nftRegSpare, IsDestRegSet: true, SetName: desired.SetSenders + f.digit})
 }
 
-// nextHop loads the next hop of the packet's route and the name of its device.
-func (r *nftRule) nextHop(f nftFamily) *nftRule {
+// loadNextHop loads the next hop of the packet's route and the name of its device.
+func (r *nftRule) loadNextHop(f nftFamily) *nftRule {
 	key := expr.RtNexthop4
 	if f.size == 16 {
 		key = expr.RtNexthop6
 	}
-	return r.add(&expr.Rt{Register: nftReg, Key: key}).load(expr.MetaKeyOIFNAME, f.behind(0))
+	return r.add(&expr.Rt{Register: nftReg, Key: key}).load(expr.MetaKeyOIFNAME, f.regAfter(0))
 }
 
 func (r *nftRule) l4proto(proto byte) *nftRule {
@@ -151,13 +151,13 @@ func (r *nftRule) tcpFlags(mask byte, op expr.CmpOp) *nftRule {
 	return r.l4proto(unix.IPPROTO_TCP).transport(13, 1, nftReg).bits([]byte{mask}, op)
 }
 
-// link matches interface names that begin with prefix.
-func (r *nftRule) link(key expr.MetaKey, prefix string) *nftRule {
+// ifname matches interface names that begin with prefix.
+func (r *nftRule) ifname(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).equal([]byte(prefix)...)
 }
 
-// notLink matches interface names that do not begin with prefix.
-func (r *nftRule) notLink(key expr.MetaKey, prefix string) *nftRule {
+// notIfname matches interface names that do not begin with prefix.
+func (r *nftRule) notIfname(key expr.MetaKey, prefix string) *nftRule {
 	return r.load(key, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(prefix)})
 }
 
@@ -166,8 +166,8 @@ func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ownDevice(key, de
 
 // ownDevice matches our devices whose names do not begin with but. It loads the name once, because
 // that is the most expensive step of a rule.
-func (r *nftRule) ownDevice(key expr.MetaKey, but string) *nftRule {
-	return r.link(key, desired.DevicePrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(but)})
+func (r *nftRule) ownDevice(key expr.MetaKey, exceptPrefix string) *nftRule {
+	return r.ifname(key, desired.DevicePrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(exceptPrefix)})
 }
 
 func (r *nftRule) verdict(kind expr.VerdictKind, chain string) *nftRule {
@@ -178,7 +178,7 @@ func (r *nftRule) accept() *nftRule           { return r.verdict(expr.VerdictAcc
 func (r *nftRule) drop() *nftRule             { return r.verdict(expr.VerdictDrop, "") }
 func (r *nftRule) jump(chain string) *nftRule { return r.verdict(expr.VerdictJump, chain) }
 func (r *nftRule) goTo(chain string) *nftRule { return r.verdict(expr.VerdictGoto, chain) }
-func (r *nftRule) markFrom(reg uint32) *nftRule {
+func (r *nftRule) setMark(reg uint32) *nftRule {
 	return r.add(&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg})
 }
 
@@ -190,14 +190,14 @@ func (r *nftRule) nat(kind expr.NATType, f nftFamily, port uint32) *nftRule {
 
 // natPrefix keeps the host part and translates the prefix in register 1.
 func (r *nftRule) natPrefix(kind expr.NATType, f nftFamily) *nftRule {
-	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind(0), Prefix: true})
+	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.regAfter(0), Prefix: true})
 }
 
 // natPrefixPort is natPrefix that also preserves the source port, even if other flows use it.
 func (r *nftRule) natPrefixPort(kind expr.NATType, f nftFamily) *nftRule {
-	port := f.behind(f.size / 4) // behind both ends of the prefix
+	port := f.regAfter(f.size / 4) // behind both ends of the prefix
 	return r.transport(0, 2, port).
-		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.behind(0), RegProtoMin: port, Prefix: true})
+		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.regAfter(0), RegProtoMin: port, Prefix: true})
 }
 
 // ctOriginalDst loads the original destination of the connection.
@@ -208,12 +208,12 @@ func (r *nftRule) ctOriginalDst(f nftFamily, register uint32) *nftRule {
 // ctAddress loads an address of the connection as in its packets of a direction. The expression
 // type of the nftables module has no direction for these keys.
 func (r *nftRule) ctAddress(key uint32, direction byte, register uint32) *nftRule {
-	r.code.Nest(unix.NFTA_LIST_ELEM, func() {
-		r.code.String(unix.NFTA_EXPR_NAME, "ct")
-		r.code.Nest(unix.NFTA_EXPR_DATA, func() {
-			r.code.Uint32(unix.NFTA_CT_KEY, key)
-			r.code.Uint32(unix.NFTA_CT_DREG, register)
-			r.code.Bytes(unix.NFTA_CT_DIRECTION, []byte{direction})
+	r.exprs.Nest(unix.NFTA_LIST_ELEM, func() {
+		r.exprs.String(unix.NFTA_EXPR_NAME, "ct")
+		r.exprs.Nest(unix.NFTA_EXPR_DATA, func() {
+			r.exprs.Uint32(unix.NFTA_CT_KEY, key)
+			r.exprs.Uint32(unix.NFTA_CT_DREG, register)
+			r.exprs.Bytes(unix.NFTA_CT_DIRECTION, []byte{direction})
 		})
 	})
 	return r

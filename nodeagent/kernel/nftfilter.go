@@ -19,121 +19,122 @@ const (
 )
 
 func nftFilterChains(t desired.Table) []nftChain {
-	outgoing := nftChain{name: "outgoing", base: nftBase("filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter)}
-	input := nftChain{name: "input", base: nftBase("filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter)}
-	outgoing.rules = append(outgoing.rules, nftOnlyESP(expr.MetaKeyOIFNAME))
+	outgoing := nftChain{name: "outgoing", base: nftHook("filter", unix.NF_INET_LOCAL_OUT, nftPriorityFilter)}
+	input := nftChain{name: "input", base: nftHook("filter", unix.NF_INET_LOCAL_IN, nftPriorityFilter)}
+	outgoing.rules = append(outgoing.rules, nftRequireESP(expr.MetaKeyOIFNAME))
 	// Transit traffic arrives from tunnels only: its outer addresses are tunnel addresses,
 	// which have no meaning outside.
-	port := func() *nftRule { return nftNew().dport(unix.IPPROTO_UDP, desired.TransitPort) }
+	port := func() *nftRule { return newRule().dport(unix.IPPROTO_UDP, desired.TransitPort) }
 	input.rules = []*nftRule{
-		port().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).drop(),
-		port().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
-		nftOnlyESP(expr.MetaKeyIIFNAME),
+		port().notIfname(expr.MetaKeyIIFNAME, desired.DevicePrefix).drop(),
+		port().ifname(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+		nftRequireESP(expr.MetaKeyIIFNAME),
 	}
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(outgoing.rules,
 			// This host sends no redirects into tunnels: transit packets may leave by the
 			// device they came from, and the topology decides their path.
-			nftNew().icmpType(f, f.redirect).link(expr.MetaKeyOIFNAME, desired.DevicePrefix).drop(),
+			newRule().icmpType(f, f.redirect).ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).drop(),
 			// VXLAN to other clusters is counted.
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
+			newRule().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.regAfter(0)).
 				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
 		)
 		input.rules = append(input.rules,
 			// Packets from the previous endpoint of a WireGuard peer, for nftOldEndpointTime.
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.behind(0)).
+			newRule().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.regAfter(0)).
 				in(desired.SetOldEndpoints, f).dropAs(desired.DropOldEndpoint),
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
+			newRule().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f).dropAs(desired.DropConnected),
 			// Packets from a remote gateway through ESP that are not VXLAN: all other filters
 			// apply to the VXLAN device. If the host itself has a device of that name, its
 			// other packets are not affected.
-			nftNew().link(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
+			newRule().ifname(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
 		)
 	}
 	for _, f := range nftFamilies() {
 		// A connection to a clusterset IP without a backend is rejected at once.
-		outgoing.rules = append(outgoing.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("reject_packet"))
+		outgoing.rules = append(outgoing.rules, newRule().family(f).daddr(f).in(desired.SetPools, f).goTo("reject_packet"))
 	}
-	outgoing.rules = append(outgoing.rules, nftAnswers().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("revoked"))
+	outgoing.rules = append(outgoing.rules, nftReplies().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("revoked"))
 	for _, f := range nftFamilies() {
-		input.rules = append(input.rules, nftNew().family(f).daddr(f).in(desired.SetDNS, f).jump("resolver"))
+		input.rules = append(input.rules, newRule().family(f).daddr(f).in(desired.SetDNS, f).jump("resolver"))
 	}
 	input.rules = append(input.rules,
-		nftNew().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
-		nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("local"),
+		newRule().dport(unix.IPPROTO_UDP, desired.VXLANPort).jump("nodes"),
+		newRule().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("local"),
 	)
 	for _, f := range nftFamilies() {
-		input.rules = append(input.rules, nftNew().notLink(expr.MetaKeyIIFNAME, "lo\x00").family(f).
+		input.rules = append(input.rules, newRule().notIfname(expr.MetaKeyIIFNAME, "lo\x00").family(f).
 			daddr(f).in(desired.SetTunnels, f).dropAs(desired.DropTunnel))
 	}
 	var chains []nftChain
 	for _, d := range desired.Drops() { // each chain counts the packets dropped for one reason
-		chains = append(chains, nftChain{name: d.Chain(), rules: []*nftRule{nftNew().add(&expr.Counter{}).drop()}})
+		chains = append(chains, nftChain{name: d.Chain(), rules: []*nftRule{newRule().add(&expr.Counter{}).drop()}})
 	}
 	for _, f := range nftFamilies() {
-		chains = append(chains, nftOverlay(f))
+		chains = append(chains, nftOverlayChain(f))
 	}
-	chains = append(append(append(chains, nftForwardChains()...), nftLeaving()...), outgoing, nftNodes(), nftResolver())
-	chains = append(append(chains, nftLocal()...), nftInbound(), nftReturnOnly(), input)
-	return append(chains, nftMSS(), nftClamp(t))
+	chains = append(append(append(chains, nftForwardChains()...), nftLeakChains()...), outgoing, nftNodesChain(), nftResolverChain())
+	chains = append(chains, nftLocalChains()...)
+	chains = append(chains, nftInboundChain(), nftReturnOnlyChain(), input)
+	return append(chains, nftMSSChain(), nftClampChain(t))
 }
 
 // dropAs drops the packet and counts it under a reason.
 func (r *nftRule) dropAs(reason string) *nftRule { return r.goTo(desired.Drop{Reason: reason}.Chain()) }
 
-// nftResolver accepts packets for the DNS server's address from pods, from nodes and from
+// nftResolverChain accepts packets for the DNS server's address from pods, from nodes and from
 // this host. The kernel accepts them from every network that the node is connected to.
-func nftResolver() nftChain {
+func nftResolverChain() nftChain {
 	accept := func(r *nftRule) *nftRule { return r.verdict(expr.VerdictReturn, "") }
 	c := nftChain{name: "resolver", rules: []*nftRule{
-		accept(nftNew().link(expr.MetaKeyIIFNAME, "lo\x00")),
-		accept(nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice)),
+		accept(newRule().ifname(expr.MetaKeyIIFNAME, "lo\x00")),
+		accept(newRule().ifname(expr.MetaKeyIIFNAME, desired.NodeDevice)),
 	}}
 	for _, f := range nftFamilies() {
 		for _, set := range []string{desired.SetPods, desired.SetNodes} {
-			c.rules = append(c.rules, accept(nftNew().family(f).saddr(f).in(set, f)))
+			c.rules = append(c.rules, accept(newRule().family(f).saddr(f).in(set, f)))
 		}
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropResolver))
+	c.rules = append(c.rules, newRule().dropAs(desired.DropResolver))
 	return c
 }
 
-// nftNodes accepts VXLAN from nodes of the cluster, with transit traffic from gateways only,
+// nftNodesChain accepts VXLAN from nodes of the cluster, with transit traffic from gateways only,
 // and only plain IPv4 and IPv6 inside:
 // the kernel removes VLAN tags after this chain, so the address behind one would not be
 // checked. A packet that conntrack tracks was translated; as sent, it was not between two
 // addresses of nodes.
-func nftNodes() nftChain {
+func nftNodesChain() nftChain {
 	c := nftChain{name: "nodes", rules: []*nftRule{
-		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+		newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpEq).dropAs(desired.DropVXLAN),
 		nftNotPlainVXLAN().dropAs(desired.DropVXLAN),
 	}}
 	families := nftFamilies()
 	for _, f := range families {
 		for _, inner := range families {
-			c.rules = append(c.rules, nftSpoofed(f, inner))
+			c.rules = append(c.rules, nftSpoofedVXLAN(f, inner))
 		}
-		c.rules = append(c.rules, nftNew().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN),
-			nftNew().transport(8+4, 3, nftReg).equal(0, 0, desired.TransitVNI).family(f).saddr(f).notIn(desired.SetSiblings, f).dropAs(desired.DropVXLAN))
+		c.rules = append(c.rules, newRule().family(f).saddr(f).notIn(desired.SetNodes, f).dropAs(desired.DropVXLAN),
+			newRule().transport(8+4, 3, nftReg).equal(0, 0, desired.TransitVNI).family(f).saddr(f).notIn(desired.SetSiblings, f).dropAs(desired.DropVXLAN))
 	}
 	for _, inner := range families {
-		c.rules = append(c.rules, nftNew().holds(inner).verdict(expr.VerdictReturn, ""))
+		c.rules = append(c.rules, newRule().innerFamily(inner).verdict(expr.VerdictReturn, ""))
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropVXLAN))
+	c.rules = append(c.rules, newRule().dropAs(desired.DropVXLAN))
 	return c
 }
 
 // nftNotPlainVXLAN matches VXLAN whose first word has more than the flag of the VNI
 // (RFC 7348): options of GPE and GBP, and reserved bits.
 func nftNotPlainVXLAN() *nftRule {
-	return nftNew().transport(8, 4, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{0x08, 0, 0, 0}})
+	return newRule().transport(8, 4, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{0x08, 0, 0, 0}})
 }
 
-// holds matches VXLAN whose inner packet belongs to a family by its EtherType and by its
+// innerFamily matches VXLAN whose inner packet belongs to a family by its EtherType and by its
 // version field. A frame with a VLAN tag belongs to neither family.
-func (r *nftRule) holds(inner nftFamily) *nftRule {
+func (r *nftRule) innerFamily(inner nftFamily) *nftRule {
 	r.transport(nftInnerType, 3, nftReg)
 	r.add(&expr.Bitwise{SourceRegister: nftReg, DestRegister: nftReg, Len: 3, Mask: []byte{0xff, 0xff, 0xf0}, Xor: make([]byte, 3)})
 	if inner.size == 4 {
@@ -142,33 +143,33 @@ func (r *nftRule) holds(inner nftFamily) *nftRule {
 	return r.equal(0x86, 0xdd, 0x60)
 }
 
-// nftSpoofed drops VXLAN of a node with another node's address as inner source.
-func nftSpoofed(f, inner nftFamily) *nftRule {
-	return nftNew().family(f).holds(inner).
+// nftSpoofedVXLAN drops VXLAN of a node with another node's address as inner source.
+func nftSpoofedVXLAN(f, inner nftFamily) *nftRule {
+	return newRule().family(f).innerFamily(inner).
 		transport(nftInnerIP+inner.src, inner.size, nftReg).in(desired.SetNodes, inner).
-		saddr(f).transport(nftInnerIP+inner.src, inner.size, f.behind(0)).notIn(inner.self, f).dropAs(desired.DropVXLAN)
+		saddr(f).transport(nftInnerIP+inner.src, inner.size, f.regAfter(0)).notIn(inner.self, f).dropAs(desired.DropVXLAN)
 }
 
 // nftForwardChains first branch by the devices of the packet. Every forwarded packet passes these
 // chains, and a match on a device's name costs more than most others.
 func nftForwardChains() []nftChain {
-	forward := nftChain{name: "forward", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
-		nftNew().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("from_tunnel"),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("to_hawser"),
+	forward := nftChain{name: "forward", base: nftHook("filter", unix.NF_INET_FORWARD, nftPriorityFilter), rules: []*nftRule{
+		newRule().ownDevice(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("from_tunnel"),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("to_hawser"),
 	}}
 	fromTunnel := nftChain{name: "from_tunnel", rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.NodeDevice).notLink(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("transit"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodeDevice).notIfname(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("transit"),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
 	}}
 	toHawser := nftChain{name: "to_hawser", rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("check_source"),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("check_source"),
 		// Packets that conntrack cannot assign to a flow bypass NAT. They would leave with an
 		// address that has another meaning in the remote cluster.
-		nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+		newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
-		nftNew().jump("check_pool"),
+		newRule().jump("check_pool"),
 	}}
 	// To another node, or to an unassigned address that is routed there.
 	checkSource := nftChain{name: "check_source"}
@@ -179,157 +180,157 @@ func nftForwardChains() []nftChain {
 		// identify this node by its address: the pod network may translate their source to it.
 		// Packets for a load balancer pass here if kube-proxy has not translated them.
 		forward.rules = append(forward.rules, nftUnsolicited(f).drop(),
-			nftNew().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.behind(0)).
+			newRule().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.regAfter(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
 			nftFromConnected(f).dropAs(desired.DropConnected),
 			// To a gateway without VXLAN: as to another node in VXLAN.
-			nftNew().nextHop(f).in(desired.SetGatewayHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("check_source"))
+			newRule().loadNextHop(f).in(desired.SetGatewayHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("check_source"))
 		// The rules of other nodes decide about packets to their pods, with VXLAN and without it.
-		fromTunnel.rules = append(fromTunnel.rules, nftUnsolicited(f).nextHop(f).notIn(desired.SetNodeHops, f).drop(),
-			nftFromConnected(f).nextHop(f).notIn(desired.SetNodeHops, f).dropAs(desired.DropConnected))
+		fromTunnel.rules = append(fromTunnel.rules, nftUnsolicited(f).loadNextHop(f).notIn(desired.SetNodeHops, f).drop(),
+			nftFromConnected(f).loadNextHop(f).notIn(desired.SetNodeHops, f).dropAs(desired.DropConnected))
 		// Packets that another gateway translated to its own egress address before it handed
 		// them over. No node sends from those addresses. A conntrack entry for one would use
 		// the address and port that the same flow is about to get here.
-		toHawser.rules = append(toHawser.rules, nftNew().family(f).saddr(f).in(desired.SetBlocks, f).drop())
+		toHawser.rules = append(toHawser.rules, newRule().family(f).saddr(f).in(desired.SetBlocks, f).drop())
 		// Replies to a client that was removed from an allow list are dropped: a server that
 		// only sends needs no packet from its client.
 		revoked.rules = append(revoked.rules, nftOriginalDst(f, desired.SetRestricted).family(f).daddr(f).
-			ctOriginalDst(f, f.behind(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropNotAllowed))
-		checkSource.rules = append(checkSource.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("check_pool"))
-		checkPool.rules = append(checkPool.rules, nftNew().family(f).daddr(f).in(desired.SetPools, f).goTo("no_backend"))
-		noBackend.rules = append(noBackend.rules, nftNew().family(f).saddr(f).in(desired.SetPods, f).goTo("reject_packet"))
+			ctOriginalDst(f, f.regAfter(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropNotAllowed))
+		checkSource.rules = append(checkSource.rules, newRule().family(f).saddr(f).in(desired.SetPods, f).goTo("check_pool"))
+		checkPool.rules = append(checkPool.rules, newRule().family(f).daddr(f).in(desired.SetPools, f).goTo("no_backend"))
+		noBackend.rules = append(noBackend.rules, newRule().family(f).saddr(f).in(desired.SetPods, f).goTo("reject_packet"))
 	}
 	checkSource.rules = append(checkSource.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("check_pool"),
-		nftAnswers().goTo("check_pool"),
-		nftNew().dropAs(desired.DropUnknownSource),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("check_pool"),
+		nftReplies().goTo("check_pool"),
+		newRule().dropAs(desired.DropUnknownSource),
 	)
 	noBackend.rules = append(noBackend.rules,
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("reject_packet"),
-		nftNew().dropAs(desired.DropUnknownSource),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.NodeDevice).goTo("reject_packet"),
+		newRule().dropAs(desired.DropUnknownSource),
 	)
-	toHawser.rules = append(toHawser.rules, nftAnswers().goTo("revoked"))
+	toHawser.rules = append(toHawser.rules, nftReplies().goTo("revoked"))
 	reject := nftChain{name: "reject_packet", rules: []*nftRule{
-		nftNew().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
-		nftNew().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
+		newRule().l4proto(unix.IPPROTO_TCP).add(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}),
+		newRule().add(&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}),
 	}}
-	fromTunnel.rules = append(fromTunnel.rules, nftNew().goTo("inbound"))
-	forward.rules = append(forward.rules, nftNew().jump("check_pool"))
+	fromTunnel.rules = append(fromTunnel.rules, newRule().goTo("inbound"))
+	forward.rules = append(forward.rules, newRule().jump("check_pool"))
 	return []nftChain{forward, fromTunnel, nftTransitForward(), toHawser, revoked, checkSource, checkPool, noBackend, reject}
 }
 
-// nftAnswers matches packets in the reply direction of a connection.
-func nftAnswers() *nftRule {
-	return nftNew().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
+// nftReplies matches packets in the reply direction of a connection.
+func nftReplies() *nftRule {
+	return newRule().add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply)
 }
 
 // nftOriginalDst matches a connection whose original destination is in a set. NAT may have
 // replaced that address in the packet.
 func nftOriginalDst(f nftFamily, set string) *nftRule {
-	return nftNew().ctOriginalDst(f, nftReg).in(set, f)
+	return newRule().ctOriginalDst(f, nftReg).in(set, f)
 }
 
-// nftLeaving drops packets for other clusters that would leave by a foreign device. The kernel
+// nftLeakChains drops packets for other clusters that would leave by a foreign device. The kernel
 // deletes routes with their device, and the next matching route is the default route. The hook
 // is postrouting, as output still has the device from before a translation. Packets to a network
 // that the node is connected to pass, but only by its device. Packets that other nodes hand over,
 // or for a clusterset IP, are always for another cluster.
-func nftLeaving() []nftChain {
-	leaving := nftChain{name: "leaving", base: nftBase("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
-		nftNew().link(expr.MetaKeyOIFNAME, desired.NodePrefix).accept(),
-		nftNew().link(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("count_tunnel"),
+func nftLeakChains() []nftChain {
+	leaving := nftChain{name: "leaving", base: nftHook("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodePrefix).accept(),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("count_tunnel"),
 	}}
 	// The lookup counts the packets that enter a tunnel, per prefix of another cluster. The agent probes the
 	// links of clusters with packets more often.
 	countTunnel := nftChain{name: "count_tunnel"}
-	c := nftChain{name: "connected", rules: []*nftRule{
+	connected := nftChain{name: "connected", rules: []*nftRule{
 		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an xfrm
 		// interface. Postrouting has the underlay's device for the latter, so the rule checks the xfrm state.
-		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).link(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
-		nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
+		newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).ifname(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
+		newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
 	for _, f := range nftFamilies() {
-		c.rules = append(c.rules, nftNew().nextHop(f).in(desired.SetGatewayHops, f).verdict(expr.VerdictReturn, ""))
+		connected.rules = append(connected.rules, newRule().loadNextHop(f).in(desired.SetGatewayHops, f).verdict(expr.VerdictReturn, ""))
 	}
 	for _, f := range nftFamilies() {
-		countTunnel.rules = append(countTunnel.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).accept())
-		leaving.rules = append(leaving.rules, nftNew().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
-		c.rules = append(c.rules,
+		countTunnel.rules = append(countTunnel.rules, newRule().family(f).daddr(f).in(desired.SetRemote, f).accept())
+		leaving.rules = append(leaving.rules, newRule().family(f).daddr(f).in(desired.SetRemote, f).goTo("connected"))
+		connected.rules = append(connected.rules,
 			nftOriginalDst(f, desired.SetPools).dropAs(desired.DropLeak),
-			nftNew().family(f).daddr(f).load(expr.MetaKeyOIFNAME, f.behind(0)).in(desired.SetConnected, f).verdict(expr.VerdictReturn, ""),
+			newRule().family(f).daddr(f).load(expr.MetaKeyOIFNAME, f.regAfter(0)).in(desired.SetConnected, f).verdict(expr.VerdictReturn, ""),
 		)
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropLeak))
-	return []nftChain{leaving, countTunnel, c}
+	connected.rules = append(connected.rules, newRule().dropAs(desired.DropLeak))
+	return []nftChain{leaving, countTunnel, connected}
 }
 
 // nftFromConnected matches packets from another cluster whose source belongs to a network that the
 // node is connected to. The reply of this node or of a local pod would go to that network in the
 // clear.
 func nftFromConnected(f nftFamily) *nftRule {
-	return nftNew().family(f).saddr(f).in(desired.SetNetworks, f).link(expr.MetaKeyIIFNAME, desired.DevicePrefix)
+	return newRule().family(f).saddr(f).in(desired.SetNetworks, f).ifname(expr.MetaKeyIIFNAME, desired.DevicePrefix)
 }
 
 // nftUnsolicited matches packets of a remote export's server for which conntrack has no flow. A pod
 // of this node connected to a VIP, not to the export's address, and would reply with a reset. The
 // node of another pod may know the flow.
 func nftUnsolicited(f nftFamily) *nftRule {
-	return nftNew().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
+	return newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f).saddr(f).in(desired.SetMultiPod, f)
 }
 
-// nftLocal filters packets from tunnels to the gateway itself, from other gateways.
-func nftLocal() []nftChain {
+// nftLocalChains filters packets from tunnels to the gateway itself, from other gateways.
+func nftLocalChains() []nftChain {
 	c := nftChain{name: "local"}
 	gateways := nftChain{name: "gateways"}
 	for _, f := range nftFamilies() {
-		c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetPeers, f).
+		c.rules = append(c.rules, newRule().family(f).saddr(f).in(desired.SetPeers, f).
 			daddr(f).in(desired.SetTunnels, f).jump("gateways"))
 		// Packets of another cluster's gateway beyond its rate are dropped before the sockets,
 		// which all gateways share.
-		r := nftNew().load(expr.MetaKeyL4PROTO, nftReg).
+		r := newRule().load(expr.MetaKeyL4PROTO, nftReg).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
 		gateways.rules = append(gateways.rules, r.add(&expr.Dynset{
 			SrcRegKey: nftReg, SetName: desired.SetRates + f.digit, Operation: unix.NFT_DYNSET_OP_ADD,
 			Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: nftPeerRate, Burst: nftPeerBurst, Unit: expr.LimitTimeSecond, Over: true}},
 		}).dropAs(desired.DropFlood))
 	}
-	c.rules = append(c.rules, nftNew().goTo("inbound"))
-	gateways.rules = append(gateways.rules, nftToErrors()...)
+	c.rules = append(c.rules, newRule().goTo("inbound"))
+	gateways.rules = append(gateways.rules, nftErrorJumps()...)
 	gateways.rules = append(gateways.rules,
-		nftNew().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
-		nftNew().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
-		nftNew().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
+		newRule().dport(unix.IPPROTO_UDP, desired.ProbePort).accept(),
+		newRule().dport(unix.IPPROTO_TCP, desired.FeedPort).accept(),
+		newRule().protocols(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6).accept(),
 	)
-	return []nftChain{nftErrors(), gateways, c}
+	return []nftChain{nftErrorsChain(), gateways, c}
 }
 
-// nftToErrors sends ICMP errors about known flows to the chain errors. For flows that a
+// nftErrorJumps sends ICMP errors about known flows to the chain errors. For flows that a
 // conntrack helper expects, the rules for all flows apply.
-func nftToErrors() []*nftRule {
+func nftErrorJumps() []*nftRule {
 	var rules []*nftRule
 	for _, f := range nftFamilies() {
-		rules = append(rules, nftNew().l4proto(f.icmp).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
+		rules = append(rules, newRule().l4proto(f.icmp).add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitRELATED), expr.CmpOpNeq).goTo("errors"))
 	}
 	return rules
 }
 
-// nftErrors accepts an ICMP error from the cluster at the remote end of its flow, or from a
+// nftErrorsChain accepts an ICMP error from the cluster at the remote end of its flow, or from a
 // cluster on the path there. The remote end is the source of the flow's packets in the
 // direction of the error. No router of a tunnel sends redirects.
-func nftErrors() nftChain {
+func nftErrorsChain() nftChain {
 	c := nftChain{name: "errors"}
 	for _, f := range nftFamilies() {
-		c.rules = append(c.rules, nftNew().icmpType(f, f.redirect).dropAs(desired.DropError))
+		c.rules = append(c.rules, newRule().icmpType(f, f.redirect).dropAs(desired.DropError))
 		for _, direction := range []byte{nftCtOriginal, nftCtReply} {
-			c.rules = append(c.rules, nftNew().
+			c.rules = append(c.rules, newRule().
 				add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(direction).
-				family(f).saddr(f).ctAddress(f.ctSrc, direction, f.behind(0)).in(desired.SetErrors, f).accept())
+				family(f).saddr(f).ctAddress(f.ctSrc, direction, f.regAfter(0)).in(desired.SetErrors, f).accept())
 		}
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropError))
+	c.rules = append(c.rules, newRule().dropAs(desired.DropError))
 	return c
 }
 
@@ -340,12 +341,12 @@ const (
 	nftPeerBurst = 100 // packets at once: a socket buffer holds about 250
 )
 
-// nftInbound filters traffic from tunnels to this cluster.
-func nftInbound() nftChain {
-	c := nftChain{name: "inbound", rules: append(nftToErrors(), nftAnswers().accept())}
+// nftInboundChain filters traffic from tunnels to this cluster.
+func nftInboundChain() nftChain {
+	c := nftChain{name: "inbound", rules: append(nftErrorJumps(), nftReplies().accept())}
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
-			nftNew().family(f).saddr(f).ctOriginalDst(f, f.behind(0)).in(desired.SetAllowed, f).accept(),
+			newRule().family(f).saddr(f).ctOriginalDst(f, f.regAfter(0)).in(desired.SetAllowed, f).accept(),
 			nftOriginalDst(f, desired.SetRestricted).dropAs(desired.DropNotAllowed),
 			nftOriginalDst(f, desired.SetPodBlocks).goTo("return_only"),
 			nftOriginalDst(f, desired.SetDirect).accept(),
@@ -355,39 +356,39 @@ func nftInbound() nftChain {
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropNotExported))
+	c.rules = append(c.rules, newRule().dropAs(desired.DropNotExported))
 	return c
 }
 
-// nftReturnOnly accepts replies at a gateway that did not see the first packet of the flow.
+// nftReturnOnlyChain accepts replies at a gateway that did not see the first packet of the flow.
 // Over TCP it accepts packets that cannot begin a connection. Over UDP it accepts packets from
 // the port of an export, unless a pod here serves an export on the destination port.
-func nftReturnOnly() nftChain {
+func nftReturnOnlyChain() nftChain {
 	c := nftChain{name: "return_only", rules: []*nftRule{
-		nftNew().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
-		nftNew().l4proto(unix.IPPROTO_TCP).dropAs(desired.DropUnsolicited),
+		newRule().tcpFlags(nftSynOrRst, expr.CmpOpEq).accept(),
+		newRule().l4proto(unix.IPPROTO_TCP).dropAs(desired.DropUnsolicited),
 	}}
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
-			nftNew().family(f).service(f).in(desired.SetServed, f).dropAs(desired.DropUnsolicited),
-			nftNew().family(f).endpoint(f, f.src, 0).in(desired.SetOffers, f).accept(),
+			newRule().family(f).loadService(f).in(desired.SetServed, f).dropAs(desired.DropUnsolicited),
+			newRule().family(f).loadEndpoint(f, f.src, 0).in(desired.SetOffers, f).accept(),
 		)
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropUnsolicited))
+	c.rules = append(c.rules, newRule().dropAs(desired.DropUnsolicited))
 	return c
 }
 
-func nftMSS() nftChain {
-	c := nftChain{name: "mss", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityMSS)}
+func nftMSSChain() nftChain {
+	c := nftChain{name: "mss", base: nftHook("filter", unix.NF_INET_FORWARD, nftPriorityMSS)}
 	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-		c.rules = append(c.rules, nftNew().tcpFlags(nftSyn, expr.CmpOpNeq).link(key, desired.DevicePrefix).jump("clamp"))
+		c.rules = append(c.rules, newRule().tcpFlags(nftSyn, expr.CmpOpNeq).ifname(key, desired.DevicePrefix).jump("clamp"))
 	}
 	return c
 }
 
-// nftClamp lowers a TCP segment size that exceeds the MTU of a tunnel, or of the path behind it
-// according to its route. It never raises it: the kernel ignores a larger value.
-func nftClamp(t desired.Table) nftChain {
+// nftClampChain lowers a TCP segment size that exceeds the MTU of a tunnel, or of the path behind
+// it according to its route. It never raises it: the kernel ignores a larger value.
+func nftClampChain(t desired.Table) nftChain {
 	c := nftChain{name: "clamp"}
 	for _, f := range nftFamilies() {
 		mss := t.MSS4
@@ -398,13 +399,13 @@ func nftClamp(t desired.Table) nftChain {
 		option := expr.Exthdr{Type: nftTCPOptMSS, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt}
 		read, write := option, option
 		read.DestRegister, write.SourceRegister = nftReg, nftReg
-		r := nftNew().family(f).add(&read).add(&expr.Cmp{Op: expr.CmpOpGt, Register: nftReg, Data: value}).
+		r := newRule().family(f).add(&read).add(&expr.Cmp{Op: expr.CmpOpGt, Register: nftReg, Data: value}).
 			add(&expr.Immediate{Register: nftReg, Data: value}).add(&write)
 		r.mss = mss
 		c.rules = append(c.rules, r)
 	}
 	option := expr.Exthdr{Type: nftTCPOptMSS, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt, SourceRegister: nftReg}
-	c.rules = append(c.rules, nftNew().add(&expr.Rt{Register: nftReg, Key: expr.RtTCPMSS}).
+	c.rules = append(c.rules, newRule().add(&expr.Rt{Register: nftReg, Key: expr.RtTCPMSS}).
 		add(&expr.Byteorder{SourceRegister: nftReg, DestRegister: nftReg, Op: expr.ByteorderHton, Len: 2, Size: 2}).
 		add(&option))
 	return c
@@ -417,10 +418,10 @@ const nftESPLink = desired.IPsecLink + "\x00"
 // nftRtXFRM is the key of "rt ipsec" (NFT_RT_XFRM): one byte, 1 if the packet will be encrypted.
 const nftRtXFRM expr.RtKey = 4
 
-// nftOnlyESP drops VXLAN that must use ESP but does not: forged packets from the underlay, or
+// nftRequireESP drops VXLAN that must use ESP but does not: forged packets from the underlay, or
 // our own packets when ESP is unavailable.
-func nftOnlyESP(direction expr.MetaKey) *nftRule {
-	return nftNew().dport(unix.IPPROTO_UDP, desired.IPsecPort).notLink(direction, nftESPLink).drop()
+func nftRequireESP(direction expr.MetaKey) *nftRule {
+	return newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).notIfname(direction, nftESPLink).drop()
 }
 
 // Offsets in a VXLAN packet from its UDP header: UDP 8 bytes, VXLAN 8 (RFC 7348), Ethernet 14.
@@ -429,23 +430,23 @@ const (
 	nftInnerIP   = 8 + 8 + 14
 )
 
-// nftOverlay accepts VXLAN from the outer addresses of a remote gateway if the inner source
+// nftOverlayChain accepts VXLAN from the outer addresses of a remote gateway if the inner source
 // belongs to its cluster. One lookup checks both and counts. VXLAN does not authenticate, and
 // behind the device the sender is unknown.
-func nftOverlay(f nftFamily) nftChain {
+func nftOverlayChain(f nftFamily) nftChain {
 	c := nftChain{name: "overlay" + f.digit, rules: []*nftRule{
 		// Redirected to another port or host by a sender with a gateway's address.
-		nftNew().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
+		newRule().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).dropAs(desired.DropOverlay),
 		nftNotPlainVXLAN().dropAs(desired.DropOverlay),
 	}}
 	for _, inner := range nftFamilies() {
-		c.rules = append(c.rules, nftSplitHorizon(f, inner))
+		c.rules = append(c.rules, nftSplitHorizonRule(f, inner))
 	}
 	for _, inner := range nftFamilies() {
-		c.rules = append(c.rules, nftNew().holds(inner).
-			saddr(f).transport(2, 2, f.behind(0)).transport(nftInnerIP+inner.src, inner.size, f.behind(1)).in(inner.sourcesIn, f).accept())
+		c.rules = append(c.rules, newRule().innerFamily(inner).
+			saddr(f).transport(2, 2, f.regAfter(0)).transport(nftInnerIP+inner.src, inner.size, f.regAfter(1)).in(inner.sourcesIn, f).accept())
 	}
-	c.rules = append(c.rules, nftNew().dropAs(desired.DropOverlay))
+	c.rules = append(c.rules, newRule().dropAs(desired.DropOverlay))
 	return c
 }

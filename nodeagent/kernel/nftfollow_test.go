@@ -107,7 +107,7 @@ func TestNftTrackOverrun(t *testing.T) {
 		return s
 	}
 	before := stamp()
-	if err := kind.track.listener.SetReadBuffer(1); err != nil {
+	if err := kind.tracker.listener.SetReadBuffer(1); err != nil {
 		t.Fatal(err)
 	}
 	nftMustConverge(t, ns, nftManySlots(5000))

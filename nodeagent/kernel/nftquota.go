@@ -29,48 +29,48 @@ const (
 	nftDynamicSize = 1 << 20
 )
 
-// nftQuota counts some of a pod's new flows: one for each listed flow, and all of them while
+// nftQuotaRules counts some of a pod's new flows: one for each listed flow, and all of them while
 // the pod is at its quota. It is in a NAT chain: later packets of an accepted flow do not pass
 // it again.
-func nftQuota(f nftFamily, connections int) []*nftRule {
-	each := nftQuotaEach(connections)
-	if each == 1 {
-		return []*nftRule{nftNew().family(f).saddr(f).in(desired.SetPods, f).jump("count" + f.digit)}
+func nftQuotaRules(f nftFamily, connections int) []*nftRule {
+	rate := nftQuotaSamplingRate(connections)
+	if rate == 1 {
+		return []*nftRule{newRule().family(f).saddr(f).in(desired.SetPods, f).jump("count" + f.digit)}
 	}
-	sampled := nftNew().family(f).random(each).equal(nftHostOrder(0)...)
+	sampled := newRule().family(f).random(rate).equal(nftHostOrder(0)...)
 	return []*nftRule{
-		nftNew().family(f).saddr(f).in(desired.SetCountAll, f).jump("count" + f.digit),
+		newRule().family(f).saddr(f).in(desired.SetCountAll, f).jump("count" + f.digit),
 		sampled.saddr(f).in(desired.SetPods, f).jump("count" + f.digit),
 	}
 }
 
-// nftQuotaEach returns the number of connections that each listed one represents.
-func nftQuotaEach(connections int) int { return max(1, connections/nftQuotaSample) }
+// nftQuotaSamplingRate returns the number of connections that each listed one represents.
+func nftQuotaSamplingRate(connections int) int { return max(1, connections/nftQuotaSample) }
 
-// nftCount drops the first packet of a flow if its pod is at its quota. After a refusal every
+// nftCountChain drops the first packet of a flow if its pod is at its quota. After a refusal every
 // flow of the pod counts, until one is accepted. The accepted flow replaces a listed flow that
 // ended, and with it all flows that the listed flow represents. A full set accepts no more
 // elements and the rule ends there. So spoofed sources do not block other pods.
-func nftCount(f nftFamily, connections int) nftChain {
+func nftCountChain(f nftFamily, connections int) nftChain {
 	c := nftChain{name: "count" + f.digit}
 	if connections == 0 {
 		return c
 	}
-	each := nftQuotaEach(connections)
-	add := func(set string, timeout time.Duration, by ...expr.Any) *expr.Dynset {
+	rate := nftQuotaSamplingRate(connections)
+	add := func(set string, timeout time.Duration, expressions ...expr.Any) *expr.Dynset {
 		return &expr.Dynset{
-			SrcRegKey: nftReg, SetName: set + f.digit, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout, Exprs: by,
+			SrcRegKey: nftReg, SetName: set + f.digit, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout, Exprs: expressions,
 		}
 	}
 	countAll := add(desired.SetCountAll, nftQuotaMemory)
 	countAll.Operation = unix.NFT_DYNSET_OP_UPDATE
-	over := nftNew().family(f).saddr(f).
-		add(add(desired.SetQuota, 0, &expr.Connlimit{Count: uint32(connections / each), Flags: expr.NFT_CONNLIMIT_F_INV})).
+	overQuota := newRule().family(f).saddr(f).
+		add(add(desired.SetQuota, 0, &expr.Connlimit{Count: uint32(connections / rate), Flags: expr.NFT_CONNLIMIT_F_INV})).
 		add(add(desired.SetOverQuota, nftQuotaPause)).add(countAll).dropAs(desired.DropQuota)
-	over.connections = connections
-	c.rules = append(c.rules, nftNew().family(f).saddr(f).in(desired.SetOverQuota, f).dropAs(desired.DropQuota), over)
-	if each > 1 {
-		c.rules = append(c.rules, nftNew().family(f).saddr(f).add(&expr.Dynset{
+	overQuota.connections = connections
+	c.rules = append(c.rules, newRule().family(f).saddr(f).in(desired.SetOverQuota, f).dropAs(desired.DropQuota), overQuota)
+	if rate > 1 {
+		c.rules = append(c.rules, newRule().family(f).saddr(f).add(&expr.Dynset{
 			SrcRegKey: nftReg, SetName: desired.SetCountAll + f.digit, Operation: nftDynsetDelete,
 		}))
 	}
@@ -85,15 +85,15 @@ const nftDynsetDelete = 2
 // desired.Table needs both. The test is a transaction that the kernel always refuses as a
 // whole, so nothing changes.
 func (ns *Namespace) CountsConnections(context.Context) (bool, error) {
-	var counts bool
+	var supported bool
 	err := ns.nft(func(conn *nftables.Conn) (err error) {
-		counts, err = nftCountsConnections(conn)
+		supported, err = nftCountsConnections(conn)
 		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("check whether nftables can count connections: %w", err)
 	}
-	return counts, nil
+	return supported, nil
 }
 
 func nftCountsConnections(conn *nftables.Conn) (bool, error) {
@@ -101,27 +101,27 @@ func nftCountsConnections(conn *nftables.Conn) (bool, error) {
 	b := nftables.NewBatch(0)
 	b.AddTable(nftables.Table{TableName: trial})
 	b.AddChain(nftables.Chain{Table: trial, Name: "trial"})
-	expressions := nftNew().random(2).add(&expr.Connlimit{Count: 1}).code.Encoded()
+	expressions := newRule().random(2).add(&expr.Connlimit{Count: 1}).exprs.Encoded()
 	rule := b.AddRule(nftables.Rule{Table: trial, Chain: "trial", Expressions: expressions})
-	never := b.DeleteChain(trial, "never") // so that the kernel refuses the transaction
+	missingChain := b.DeleteChain(trial, "never") // so that the kernel refuses the transaction
 	err := conn.Commit(b)
 	var refused *nftables.RefusedError
 	if !errors.As(err, &refused) {
 		return false, errors.Join(errors.New("kernel reported success deleting a chain that does not exist"), err)
 	}
-	counts, whole := true, false
+	supported, refusedAsWhole := true, false
 	for _, fault := range refused.Faults {
 		switch {
 		case fault.Message == rule.Message && (errors.Is(fault.Err, unix.ENOENT) || errors.Is(fault.Err, unix.EOPNOTSUPP)):
-			counts = false
-		case fault.Message == never.Message:
-			whole = true
+			supported = false
+		case fault.Message == missingChain.Message:
+			refusedAsWhole = true
 		default:
 			return false, refused
 		}
 	}
-	if !whole {
+	if !refusedAsWhole {
 		return false, refused
 	}
-	return counts, nil
+	return supported, nil
 }

@@ -31,7 +31,7 @@ func nftObserveElements(conn *nftables.Conn) ([]desired.Element, error) {
 // nftBound is one element of a set of ranges: the first value of a range, or the first value
 // after it.
 type nftBound struct {
-	nftElem
+	nftElement
 	isEnd   bool
 	counter *nftables.Counter
 }
@@ -39,7 +39,7 @@ type nftBound struct {
 // nftAppendElements reads one set. A set or table that does not exist has no elements.
 func nftAppendElements(conn *nftables.Conn, all []desired.Element, set nftSet) ([]desired.Element, error) {
 	begin := len(all)
-	err := set.read(conn, func(e nftElem, _ *nftables.Counter) {
+	err := set.read(conn, func(e nftElement, _ *nftables.Counter) {
 		all = append(all, desired.Element{
 			Set: set.Set.Name, Family: set.Family, ID: set.keyText(e), Value: set.valueText(e),
 		})
@@ -63,7 +63,7 @@ func nftAppendElements(conn *nftables.Conn, all []desired.Element, set nftSet) (
 
 // read calls add for each element of the set. The bytes of an element are only valid during
 // the call.
-func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) error {
+func (s nftSet) read(conn *nftables.Conn, add func(nftElement, *nftables.Counter)) error {
 	ranges := s.Interval && !s.concatenatedRanges()
 	var bounds []nftBound
 	err := conn.Elements(s.name(), func(from nftables.Element) error {
@@ -92,9 +92,9 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 		if b.isEnd {
 			continue
 		}
-		e := b.nftElem
+		e := b.nftElement
 		if i+1 < len(bounds) {
-			e.end = nftBefore(bounds[i+1].key)
+			e.end = nftPredecessor(bounds[i+1].key)
 		} else {
 			e.end = bytes.Repeat([]byte{0xff}, len(b.key))
 		}
@@ -104,8 +104,8 @@ func (s nftSet) read(conn *nftables.Conn, add func(nftElem, *nftables.Counter)) 
 }
 
 // nftFromElement converts e without copying its bytes.
-func nftFromElement(e nftables.Element) nftElem {
-	out := nftElem{key: e.Key, end: e.KeyEnd, data: e.Data}
+func nftFromElement(e nftables.Element) nftElement {
+	out := nftElement{key: e.Key, end: e.KeyEnd, data: e.Data}
 	if e.KeyEnd == nil {
 		out.end = e.Key
 	}
@@ -131,8 +131,8 @@ func nftRank(isEnd bool) int {
 	return 1
 }
 
-// nftBefore returns the value before v in numerical order.
-func nftBefore(v []byte) []byte {
+// nftPredecessor returns the value before v in numerical order.
+func nftPredecessor(v []byte) []byte {
 	v = bytes.Clone(v)
 	for i := len(v) - 1; i >= 0; i-- {
 		v[i]--
@@ -143,8 +143,8 @@ func nftBefore(v []byte) []byte {
 	return v
 }
 
-// nftAfter returns the value after v. It reports false for the highest value.
-func nftAfter(v []byte) ([]byte, bool) {
+// nftSuccessor returns the value after v. It reports false for the highest value.
+func nftSuccessor(v []byte) ([]byte, bool) {
 	v = bytes.Clone(v)
 	for i := len(v) - 1; i >= 0; i-- {
 		v[i]++

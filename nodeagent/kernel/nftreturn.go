@@ -32,58 +32,58 @@ func nftReturnChains() []nftChain {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
 	}
 	// A mark that another program set is not changed.
-	unmarked := func() *nftRule { return nftNew().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
-	returnPath := nftChain{name: "return_path", base: nftBase("filter", unix.NF_INET_PRE_ROUTING, nftPriorityReturn), rules: []*nftRule{
-		nftNew().notLink(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("non_tunnel"),
+	unmarked := func() *nftRule { return newRule().load(expr.MetaKeyMARK, nftReg).equal(nftHostOrder(0)...) }
+	returnPath := nftChain{name: "return_path", base: nftHook("filter", unix.NF_INET_PRE_ROUTING, nftPriorityReturn), rules: []*nftRule{
+		newRule().notIfname(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("non_tunnel"),
 		// The remaining packets come from a gateway to which this one handed over the flow.
-		nftNew().link(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("mark_node"),
-		nftNew().link(expr.MetaKeyIIFNAME, desired.SiblingDevice).accept(),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.NodeDevice).jump("mark_node"),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.SiblingDevice).accept(),
 	}}
 	nonTunnel, markNode := nftChain{name: "non_tunnel"}, nftChain{name: "mark_node"}
 	for _, f := range nftFamilies() {
 		// A node handed over the packet without VXLAN. The mark is the same as in mark_node.
-		nonTunnel.rules = append(nonTunnel.rules, nftNew().sender(f).family(f).daddr(f).in(desired.SetRemote, f).
+		nonTunnel.rules = append(nonTunnel.rules, newRule().loadSender(f).family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftRegSpare}).accept())
-		markNode.rules = append(markNode.rules, setCtMark(nftNew().family(f).daddr(f).in(desired.SetRemote, f).
+		markNode.rules = append(markNode.rules, setCtMark(newRule().family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
 		// A local pod with an address that a pod of another node had before.
-		nonTunnel.rules = append(nonTunnel.rules, setCtMark(nftNew().
+		nonTunnel.rules = append(nonTunnel.rules, setCtMark(newRule().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: nftHostOrder(0)}).
 			family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)})))
 		returnPath.rules = append(returnPath.rules, unmarked().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
-			mapped(desired.SetNodeMarks, f).markFrom(nftReg).accept())
+			lookup(desired.SetNodeMarks, f).setMark(nftReg).accept())
 	}
 	returnPath.rules = append(returnPath.rules, unmarked().
 		add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: nftReg}).equal(nftCtReply).
-		add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(desired.MarkReturn)}).markFrom(nftReg))
-	nonTunnel.rules = append(nonTunnel.rules, nftNew().
+		add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(desired.MarkReturn)}).setMark(nftReg))
+	nonTunnel.rules = append(nonTunnel.rules, newRule().
 		add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitNEW), expr.CmpOpNeq).
 		add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).jump("backends"))
-	clearMark := nftChain{name: "clear_mark", base: nftBase("filter", unix.NF_INET_FORWARD, nftPriorityClear), rules: []*nftRule{
-		nftNew().load(expr.MetaKeyMARK, nftReg).
+	clearMark := nftChain{name: "clear_mark", base: nftHook("filter", unix.NF_INET_FORWARD, nftPriorityClear), rules: []*nftRule{
+		newRule().load(expr.MetaKeyMARK, nftReg).
 			add(&expr.Bitwise{
 				SourceRegister: nftReg, DestRegister: nftReg, Len: 4,
 				Mask: nftHostOrder(^uint32(desired.ReturnDigits)), Xor: nftHostOrder(0),
 			}).
-			equal(nftHostOrder(desired.MarkReturn)...).link(expr.MetaKeyIIFNAME, desired.DevicePrefix).
-			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).markFrom(nftReg),
+			equal(nftHostOrder(desired.MarkReturn)...).ifname(expr.MetaKeyIIFNAME, desired.DevicePrefix).
+			add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(0)}).setMark(nftReg),
 	}}
 	return append(nftBypassChains(), markNode, nonTunnel, returnPath, clearMark)
 }
 
 // nftHandedOver matches a flow that another node handed over.
 func nftHandedOver(f nftFamily) *nftRule {
-	return nftNew().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).in(desired.SetNodeMarks, f)
+	return newRule().family(f).add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).in(desired.SetNodeMarks, f)
 }
 
 // nftMetaIIFKind is the kind of the device that a packet came in by (NFT_META_IIFKIND).
 const nftMetaIIFKind = 26
 
-// nftShortcut is the conntrack mark of a flow to a backend of this cluster whose replies would
-// bypass this node.
-const nftShortcut = 0x68770001
+// nftMasqueradeMark is the conntrack mark of a flow to a backend of this cluster whose replies
+// would bypass this node.
+const nftMasqueradeMark = 0x68770001
 
 // nftBypassChains match flows to clusterset IPs whose backend is a pod of this cluster, if the
 // replies would go from pod to pod and bypass this node and its translation. Such a pod network
@@ -95,22 +95,22 @@ func nftBypassChains() []nftChain {
 	backends, masquerade := nftChain{name: "backends"}, nftChain{name: "mark_masquerade"}
 	for _, f := range nftFamilies() {
 		backends.rules = append(backends.rules,
-			nftNew().family(f).daddr(f).in(desired.SetRemote, f).verdict(expr.VerdictReturn, ""),
-			nftNew().ctOriginalDst(f, nftReg).in(desired.SetPools, f).goTo("mark_masquerade"),
-			nftNew().ctOriginalDst(f, nftReg).in(desired.SetBlocks, f).goTo("mark_masquerade"),
+			newRule().family(f).daddr(f).in(desired.SetRemote, f).verdict(expr.VerdictReturn, ""),
+			newRule().ctOriginalDst(f, nftReg).in(desired.SetPools, f).goTo("mark_masquerade"),
+			newRule().ctOriginalDst(f, nftReg).in(desired.SetBlocks, f).goTo("mark_masquerade"),
 		)
 	}
-	mark := func(r *nftRule) *nftRule {
-		return r.add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(nftShortcut)}).
+	setMasqueradeMark := func(r *nftRule) *nftRule {
+		return r.add(&expr.Immediate{Register: nftReg, Data: nftHostOrder(nftMasqueradeMark)}).
 			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
 	}
 	bridge := make([]byte, unix.IFNAMSIZ)
 	copy(bridge, "bridge")
 	masquerade.rules = []*nftRule{
-		mark(nftNew().load(nftMetaIIFKind, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: bridge}).
+		setMasqueradeMark(newRule().load(nftMetaIIFKind, nftReg).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: bridge}).
 			add(&expr.Fib{Register: nftReg, FlagDADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true}).
 			equal(nftHostOrder(1)...)),
-		mark(nftNew().
+		setMasqueradeMark(newRule().
 			add(&expr.Fib{Register: nftReg, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true}).
 			equal(nftHostOrder(0)...)),
 	}

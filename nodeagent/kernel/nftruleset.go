@@ -13,20 +13,20 @@ import (
 
 // Ruleset is table inet hawser in one network namespace, for one engine.
 type Ruleset struct {
-	opts  NFTOptions
-	track *nftChangeTracker
+	opts    NFTOptions
+	tracker *nftChangeTracker
 }
 
 // NewRuleset returns a Ruleset, without a socket yet. Monitor fires changed.
 func NewRuleset(opts NFTOptions, changed trigger.Trigger) *Ruleset {
-	return &Ruleset{opts: opts, track: &nftChangeTracker{opts: opts, changed: changed}}
+	return &Ruleset{opts: opts, tracker: &nftChangeTracker{opts: opts, changed: changed}}
 }
 
 // Kinds returns the kinds of the table and of its elements, which share the change tracker.
 // Only one engine may use them.
 func (r *Ruleset) Kinds() (*Tables, *Elements) {
 	tables, elements := NewTables(r.opts), NewElements(r.opts)
-	tables.track, elements.track = r.track, r.track
+	tables.tracker, elements.tracker = r.tracker, r.tracker
 	return tables, elements
 }
 
@@ -35,11 +35,11 @@ func (r *Ruleset) Kinds() (*Tables, *Elements) {
 // is done.
 func (r *Ruleset) Monitor(ctx context.Context) error {
 	for {
-		err := r.track.wait(ctx)
+		err := r.tracker.wait(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.track.changed.Fire()
+		r.tracker.changed.Fire()
 		if errors.Is(err, unix.ENOBUFS) || errors.Is(err, nftables.ErrInterrupted) {
 			continue // the next subscription does not fail
 		}

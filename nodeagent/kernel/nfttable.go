@@ -24,8 +24,8 @@ import (
 // chain that must be deleted. Then its elements are missing until the stage of Elements has
 // run.
 type Tables struct {
-	conn  nftConn
-	track *nftChangeTracker
+	conn    nftConn
+	tracker *nftChangeTracker
 }
 
 var (
@@ -36,7 +36,7 @@ var (
 
 // NewTables returns the kind of table inet hawser.
 func NewTables(opts NFTOptions) *Tables {
-	return &Tables{conn: nftConn{opts: opts}, track: &nftChangeTracker{opts: opts}}
+	return &Tables{conn: nftConn{opts: opts}, tracker: &nftChangeTracker{opts: opts}}
 }
 
 // Name returns "nft table".
@@ -44,15 +44,15 @@ func (k *Tables) Name() string { return "nft table" }
 
 // Normalize sets the digest of the rules that want results in.
 func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
-	want.Skeleton = nftWanted(want)
+	want.Skeleton = nftDesiredDigest(want)
 	return want
 }
 
 // Version returns the generation of the ruleset in this network namespace that last changed our
 // table, except the changes by the kind of the elements.
 func (k *Tables) Version(context.Context) (string, error) {
-	_, touched, err := k.conn.poll(k.track)
-	return nftStamp(touched, err)
+	_, touched, err := k.conn.poll(k.tracker)
+	return nftVersion(touched, err)
 }
 
 // Observe returns the table, if it exists, with the digest of its content.
@@ -113,21 +113,21 @@ func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
 	if err != nil && !errors.Is(err, errNftNoTable) {
 		return err
 	}
-	if exists && have.setsFit() {
+	if exists && have.setsMatch() {
 		// A foreign chain that an element refers to cannot be deleted. If the refresh fails,
 		// the table is recreated.
-		if conn.Commit(nftRefresh(t, have)) == nil {
+		if conn.Commit(nftReplaceRules(t, have)) == nil {
 			return nil
 		}
 	}
-	if err := conn.Commit(nftRebuild(t, exists)); err != nil {
+	if err := conn.Commit(nftRecreateTable(t, exists)); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil
 }
 
-// nftRebuild deletes the table and creates it again.
-func nftRebuild(t desired.Table, exists bool) *nftables.Batch {
+// nftRecreateTable deletes the table and creates it again.
+func nftRecreateTable(t desired.Table, exists bool) *nftables.Batch {
 	b := nftables.NewBatch(0)
 	if exists {
 		b.DeleteTable(nftTable())
@@ -144,9 +144,9 @@ func nftRebuild(t desired.Table, exists bool) *nftables.Batch {
 	return b
 }
 
-// nftRefresh replaces the rules and the differing chains and sets. Packets match either the old
-// or the new rules.
-func nftRefresh(t desired.Table, have *nftObserved) *nftables.Batch {
+// nftReplaceRules replaces the rules and the differing chains and sets. Packets match either the
+// old or the new rules.
+func nftReplaceRules(t desired.Table, have *nftObserved) *nftables.Batch {
 	b := nftables.NewBatch(0)
 	b.AddTable(nftables.Table{TableName: nftTable()})
 	b.DeleteRules(nftTable())
@@ -194,8 +194,8 @@ type nftObserved struct {
 	connections int
 }
 
-// setsFit reports whether none of our sets has a different declaration.
-func (o *nftObserved) setsFit() bool {
+// setsMatch reports whether none of our sets has a different declaration.
+func (o *nftObserved) setsMatch() bool {
 	for _, s := range nftSets() {
 		if line, exists := o.sets[s.Name]; exists && line != s.line() {
 			return false
@@ -239,13 +239,13 @@ func nftObserveTable(conn *nftables.Conn) (*nftObserved, error) {
 
 // ruleReader numbers the rules of each chain in their order of evaluation.
 func (o *nftObserved) ruleReader() func(nftables.Rule) error {
-	places := map[string]int{}
+	positions := map[string]int{}
 	return func(r nftables.Rule) error {
-		place := places[r.Chain]
-		places[r.Chain]++
-		o.rules = append(o.rules, nftRuleLine(r.Chain, place, nftUserEntry(r.UserData, nftUserTag)))
-		if mss := nftUserEntry(r.UserData, nftUserMSS); r.Chain == "clamp" && len(mss) == 2 && place < len(o.mss) {
-			o.mss[place] = int(binary.BigEndian.Uint16(mss))
+		position := positions[r.Chain]
+		positions[r.Chain]++
+		o.rules = append(o.rules, nftRuleLine(r.Chain, position, nftUserEntry(r.UserData, nftUserTag)))
+		if mss := nftUserEntry(r.UserData, nftUserMSS); r.Chain == "clamp" && len(mss) == 2 && position < len(o.mss) {
+			o.mss[position] = int(binary.BigEndian.Uint16(mss))
 		}
 		if quota := nftUserEntry(r.UserData, nftUserQuota); len(quota) == 4 {
 			o.connections = int(binary.BigEndian.Uint32(quota))

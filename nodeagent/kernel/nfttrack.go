@@ -18,22 +18,22 @@ type nftChangeTracker struct {
 	opts    NFTOptions
 	changed trigger.Trigger // fires if another program changed our table, or may have
 
-	mu       sync.Mutex
-	listener *nftables.Listener // nil if not subscribed
-	upto     uint32             // generation of the latest event
-	touched  uint32             // latest generation in which another program changed our table
-	within   bool               // the events of the current transaction include our table
-	own      map[uint32]bool    // generations of commitOwn whose events were not read yet
+	mu             sync.Mutex
+	listener       *nftables.Listener // nil if not subscribed
+	lastGeneration uint32             // generation of the latest event
+	touched        uint32             // latest generation with a change of our table by another program
+	touchesTable   bool               // the events of the current transaction include our table
+	ownGenerations map[uint32]bool    // generations of commitOwn whose events were not read yet
 }
 
 // commitOwn runs a transaction that requires generation upon (0 = any). If transact returns
 // true, it records the next generation as ours. It holds the lock meanwhile, so the
 // transaction's events are read only afterwards.
-func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) {
+func (t *nftChangeTracker) commitOwn(base uint32, transact func() (committed bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if transact() && upon != 0 && t.listener != nil {
-		t.own[upon+1] = true
+	if transact() && base != 0 && t.listener != nil {
+		t.ownGenerations[base+1] = true
 	}
 }
 
@@ -42,19 +42,19 @@ func (t *nftChangeTracker) commitOwn(upon uint32, transact func() (taken bool)) 
 func (t *nftChangeTracker) poll(conn *nftables.Conn) (current, touched uint32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lost := t.subscribe()
+	lostErr := t.subscribe()
 	if current, err = conn.Generation(); err != nil {
 		return 0, 0, err
 	}
-	if lost == nil {
-		lost = t.drain()
+	if lostErr == nil {
+		lostErr = t.drain()
 	}
-	// If events up to current are missing, our table may have changed. upto may be newer than
-	// current: other transactions may have completed since.
-	if lost != nil || int32(t.upto-current) < 0 {
+	// If events up to current are missing, our table may have changed. lastGeneration may be newer
+	// than current: other transactions may have completed since.
+	if lostErr != nil || int32(t.lastGeneration-current) < 0 {
 		return current, current, nil
 	}
-	return t.upto, t.touched, nil
+	return t.lastGeneration, t.touched, nil
 }
 
 // subscribe subscribes to events, unless it already has. All earlier changes count as changes of
@@ -68,15 +68,15 @@ func (t *nftChangeTracker) subscribe() error {
 		return err
 	}
 	conn := nftConn{opts: t.opts}
-	var begin uint32
+	var generation uint32
 	err = conn.use(func(c *nftables.Conn) (err error) {
-		begin, err = c.Generation()
+		generation, err = c.Generation()
 		return err
 	})
 	if err = errors.Join(err, conn.close()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	t.listener, t.own, t.within, t.upto, t.touched = listener, map[uint32]bool{}, false, begin, begin
+	t.listener, t.ownGenerations, t.touchesTable, t.lastGeneration, t.touched = listener, map[uint32]bool{}, false, generation, generation
 	return nil
 }
 
@@ -94,15 +94,15 @@ func (t *nftChangeTracker) drain() error {
 // handle handles one event. A malformed event counts as a change of our table.
 func (t *nftChangeTracker) handle(e nftables.Event) {
 	if e.Generation == 0 {
-		t.within = t.within || e.Malformed || e.Table == nftTable()
+		t.touchesTable = t.touchesTable || e.Malformed || e.Table == nftTable()
 		return
 	}
-	if t.within && !t.own[e.Generation] {
+	if t.touchesTable && !t.ownGenerations[e.Generation] {
 		t.touched = e.Generation
 		t.changed.Fire()
 	}
-	delete(t.own, e.Generation)
-	t.upto, t.within = e.Generation, false
+	delete(t.ownGenerations, e.Generation)
+	t.lastGeneration, t.touchesTable = e.Generation, false
 }
 
 // wait handles events as they arrive, until ctx is done or events are lost.
@@ -119,14 +119,14 @@ func (t *nftChangeTracker) wait(ctx context.Context) error {
 
 // drainAfter drains the listener after a Wait that returned waited. It returns waited if that is
 // an error, and ErrInterrupted if poll closed the listener because events were lost.
-func (t *nftChangeTracker) drainAfter(listener *nftables.Listener, waited error) error {
+func (t *nftChangeTracker) drainAfter(listener *nftables.Listener, waitErr error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.listener != listener {
 		return nftables.ErrInterrupted
 	}
-	if waited != nil {
-		return waited
+	if waitErr != nil {
+		return waitErr
 	}
 	return t.drain()
 }

@@ -31,8 +31,8 @@ const (
 // nftRuleLine describes a rule at its position for the digest of the skeleton. The kernel does
 // not return the same bytes that it received, so the rule's user data contain a digest of them.
 // A rule replaced by hand lacks it.
-func nftRuleLine(chain string, place int, tag []byte) string {
-	return fmt.Sprintf("rule %s %d %x", chain, place, tag)
+func nftRuleLine(chain string, position int, tag []byte) string {
+	return fmt.Sprintf("rule %s %d %x", chain, position, tag)
 }
 
 // nftChainLine describes a chain for the digest of the skeleton.
@@ -43,8 +43,8 @@ func nftChainLine(c nftables.Chain) string {
 	return fmt.Sprintf("chain %s type %s hook %d priority %d policy %d", c.Name, c.Hook.Type, c.Hook.Number, c.Hook.Priority, c.Policy)
 }
 
-// nftWanted returns the digest of the desired skeleton.
-func nftWanted(t desired.Table) string {
+// nftDesiredDigest returns the digest of the desired skeleton.
+func nftDesiredDigest(t desired.Table) string {
 	lines := []string{nftTableLine(0)}
 	for _, s := range nftSets() {
 		lines = append(lines, s.line())
@@ -60,15 +60,15 @@ func nftWanted(t desired.Table) string {
 
 func nftTableLine(flags uint32) string { return fmt.Sprintf("table flags %#x", flags) }
 
-func (r *nftRule) tag(chain string, place int) []byte {
+func (r *nftRule) tag(chain string, position int) []byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %d %x\n", chain, place, r.members)
-	h.Write(r.code.Encoded())
+	fmt.Fprintf(h, "%s %d %x\n", chain, position, r.members)
+	h.Write(r.exprs.Encoded())
 	return h.Sum(nil)[:16]
 }
 
-func (r *nftRule) userData(chain string, place int) []byte {
-	udata := userdata.Append(nil, nftUserTag, r.tag(chain, place))
+func (r *nftRule) userData(chain string, position int) []byte {
+	udata := userdata.Append(nil, nftUserTag, r.tag(chain, position))
 	if r.mss != 0 {
 		udata = userdata.Append(udata, nftUserMSS, binary.BigEndian.AppendUint16(nil, uint16(r.mss)))
 	}
@@ -90,7 +90,7 @@ func nftAddRules(b *nftables.Batch, chains []nftChain) {
 			if len(r.members) > 0 {
 				nftAddProtocols(b, r.members)
 			}
-			b.AddRule(nftables.Rule{Table: nftTable(), Chain: c.name, Expressions: r.code.Encoded(), UserData: r.userData(c.name, i)})
+			b.AddRule(nftables.Rule{Table: nftTable(), Chain: c.name, Expressions: r.exprs.Encoded(), UserData: r.userData(c.name, i)})
 		}
 	}
 }

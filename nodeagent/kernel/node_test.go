@@ -176,7 +176,7 @@ func TestSysctlNotSaved(t *testing.T) {
 		}
 	}
 	saved := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))
-	kind.folder, kind.before = saved.folder, saved.before
+	kind.directory, kind.saved = saved.directory, saved.saved
 	if err := kind.Apply(t.Context(), created(want)); err != nil {
 		t.Fatal(err)
 	}

@@ -50,18 +50,18 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 		for _, p := range d.Peers {
 			peer := readPeer(d.Name, p)
 			k.answering[peer.Key()] = k.handshakes.record(peer.Key(), p.LastHandshakeTime, now)
-			if at := k.endpoints[peer.Key()]; at[0] != peer.Endpoint {
-				k.endpoints[peer.Key()] = [2]netip.AddrPort{peer.Endpoint, at[0]}
+			if known := k.endpoints[peer.Key()]; known[0] != peer.Endpoint {
+				k.endpoints[peer.Key()] = [2]netip.AddrPort{peer.Endpoint, known[0]}
 			}
 			out = append(out, peer)
 		}
 	}
-	gone := func(key string) bool {
-		_, there := k.answering[key]
-		return !there
+	removed := func(key string) bool {
+		_, ok := k.answering[key]
+		return !ok
 	}
-	maps.DeleteFunc(k.handshakes, func(key string, _ handshake) bool { return gone(key) })
-	maps.DeleteFunc(k.endpoints, func(key string, _ [2]netip.AddrPort) bool { return gone(key) })
+	maps.DeleteFunc(k.handshakes, func(key string, _ handshake) bool { return removed(key) })
+	maps.DeleteFunc(k.endpoints, func(key string, _ [2]netip.AddrPort) bool { return removed(key) })
 	return out, nil
 }
 
@@ -102,7 +102,7 @@ func (k *Peers) Normalize(want, have desired.Peer) desired.Peer {
 // peers always belongs to one of them.
 func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) error {
 	var errs []error
-	var former []netip.AddrPort
+	var previousEndpoints []netip.AddrPort
 	batches := map[string][]diff.Change[desired.Peer]{}
 	configs := map[string][]wgtypes.PeerConfig{}
 	for _, c := range changes {
@@ -117,9 +117,9 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 		}
 		batches[link] = append(batches[link], c)
 		configs[link] = append(configs[link], k.resetForRedial(c, config)...)
-		former = append(former, k.previousEndpoints(c)...)
+		previousEndpoints = append(previousEndpoints, k.previousEndpoints(c)...)
 	}
-	if err := k.ns.dropFromEndpoints(former); err != nil {
+	if err := k.ns.dropFromEndpoints(previousEndpoints); err != nil {
 		err = fmt.Errorf("drop late packets from the peer's old endpoint: %w", err)
 		for _, c := range changes {
 			if len(k.previousEndpoints(c)) > 0 {
@@ -158,8 +158,8 @@ func (k *Peers) previousEndpoints(c diff.Change[desired.Peer]) []netip.AddrPort 
 	if c.Op != diff.Update || c.Want.DialCount == 0 || !k.answering[c.Key] {
 		return nil
 	}
-	at := k.endpoints[c.Key]
-	return slices.DeleteFunc(at[:], func(p netip.AddrPort) bool { return !p.IsValid() || p == c.Want.Endpoint })
+	endpoints := k.endpoints[c.Key]
+	return slices.DeleteFunc(endpoints[:], func(p netip.AddrPort) bool { return !p.IsValid() || p == c.Want.Endpoint })
 }
 
 // recordDial records the last Dial applied to a peer.

@@ -32,7 +32,7 @@ func (k *Routes) Version(context.Context) (string, error) { return k.ns.events.s
 
 // Observe returns our routes of both families.
 func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
-	if err := ended(ctx, "list routes"); err != nil {
+	if err := checkContext(ctx, "list routes"); err != nil {
 		return nil, err
 	}
 	all, err := dump(k.ns.route.LinkList)
@@ -46,7 +46,7 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 		dst   netip.Prefix
 		rank  int
 	}
-	at := map[routeKey]int{}
+	indexByKey := map[routeKey]int{}
 	// Table 0 in the filter means all tables: without it only main is listed.
 	filter := &netlink.Route{Protocol: desired.RouteProtocol}
 	const mask = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL
@@ -56,23 +56,23 @@ func (k *Routes) Observe(ctx context.Context) ([]desired.Route, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			if !ourTable(r.Table) {
+			if !isOurTable(r.Table) {
 				continue
 			}
 			route := readRoute(r, names)
 			key := routeKey{route.Table, route.Dst, route.Metric}
-			if i, twice := at[key]; twice {
-				out[i].Type = altered
+			if i, duplicate := indexByKey[key]; duplicate {
+				out[i].Type = foreignAttributes
 				continue
 			}
-			at[key] = len(out)
+			indexByKey[key] = len(out)
 			out = append(out, route)
 		}
 	}
 	return out, nil
 }
 
-func ourTable(n int) bool {
+func isOurTable(n int) bool {
 	return n >= desired.TableOut && n <= desired.TableFeed || n > desired.TableReturnBase && n <= desired.TableReturnBase+desired.MaxReturnNodes
 }
 
@@ -95,10 +95,10 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 		route.Metric = r.Priority
 	}
 	switch {
-	case r.MTU > 0 && r.MTULock != lockedMTU(r.Family):
-		route.Type = altered
+	case r.MTU > 0 && r.MTULock != needsMTULock(r.Family):
+		route.Type = foreignAttributes
 	case len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0:
-		route.Type = altered
+		route.Type = foreignAttributes
 	case r.Type == unix.RTN_UNICAST:
 		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], nextHop(r)
 	case r.Type == unix.RTN_BLACKHOLE:
@@ -111,10 +111,10 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 	return route
 }
 
-// lockedMTU reports whether the MTU of a route must be locked to apply to forwarded packets.
+// needsMTULock reports whether the MTU of a route must be locked to apply to forwarded packets.
 // For IPv4 it applies anyway, and a lock would disable path MTU discovery
 // (ip_dst_mtu_maybe_forward, ip6_dst_mtu_maybe_forward).
-func lockedMTU(family int) bool { return family == netlink.FAMILY_V6 }
+func needsMTULock(family int) bool { return family == netlink.FAMILY_V6 }
 
 // nextHop returns a route's next hop, which may be IPv6 for an IPv4 route (RFC 8950).
 func nextHop(r netlink.Route) netip.Addr {
@@ -136,34 +136,34 @@ func (k *Routes) Apply(ctx context.Context, changes []diff.Change[desired.Route]
 			return err
 		}
 		if c.Op == diff.Create {
-			return blockedRoute(c.Want, k.ns.route.RouteAdd(route))
+			return routeError(c.Want, k.ns.route.RouteAdd(route))
 		}
-		if !plainType(c.Have.Type) {
+		if !isOurType(c.Have.Type) {
 			// A replacement would change one of several routes, or none.
 			if err := k.remove(c.Have); err != nil {
 				return err
 			}
 		}
-		return blockedRoute(c.Want, k.ns.route.RouteReplace(route))
+		return routeError(c.Want, k.ns.route.RouteReplace(route))
 	})
 }
 
-// plainType reports whether an observed route has one of our types and is the only one with its
+// isOurType reports whether an observed route has one of our types and is the only one with its
 // key.
-func plainType(typ string) bool {
+func isOurType(typ string) bool {
 	return typ == desired.RouteUnicast || typ == desired.RouteBlackhole || typ == desired.RouteThrow
 }
 
-// blockedRoute returns the error of writing a route. A route that waits for its device to be up
+// routeError returns the error of writing a route. A route that waits for its device to be up
 // or to get an address is blocked, not failed.
-func blockedRoute(want desired.Route, err error) error {
+func routeError(want desired.Route, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENODEV):
 		return converge.ErrBlocked{On: "link " + want.Link + " to be up"}
 	}
-	return fmt.Errorf("write route %s dev %q via %s: %w", want.Key(), want.Link, want.Via, exists(err))
+	return fmt.Errorf("write route %s dev %q via %s: %w", want.Key(), want.Link, want.Via, asConflict(err))
 }
 
 func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Route, error) {
@@ -171,7 +171,7 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 		Table: want.Table, Protocol: desired.RouteProtocol, Dst: cidr.IPNet(want.Dst), Family: familyOf(want.Dst.Addr()),
 		Src: toIP(want.Src), MTU: want.MTU, Priority: want.Metric,
 	}
-	r.MTULock = want.MTU > 0 && lockedMTU(r.Family)
+	r.MTULock = want.MTU > 0 && needsMTULock(r.Family)
 	switch want.Type {
 	case desired.RouteBlackhole:
 		r.Type = unix.RTN_BLACKHOLE
@@ -216,13 +216,13 @@ func (k *Routes) remove(have desired.Route) error {
 	}
 	for {
 		err := k.ns.route.RouteDel(match)
-		if gone(err) {
+		if isGone(err) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("delete route %s: %w", have.Key(), err)
 		}
-		if plainType(have.Type) {
+		if isOurType(have.Type) {
 			return nil
 		}
 	}

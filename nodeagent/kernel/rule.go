@@ -21,17 +21,17 @@ func NewRules(ns *Namespace) *Rules { return &Rules{ns: ns} }
 // Name returns "rule".
 func (*Rules) Name() string { return "rule" }
 
-// altered marks an object with attributes that its spec cannot express. It differs from every
-// desired object and is written again.
-const altered = "altered"
+// foreignAttributes marks an object with attributes that its spec cannot express. It differs from
+// every desired object and is written again.
+const foreignAttributes = "altered"
 
 // Observe returns the rules of protocol 73 of both families.
 func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
-	if err := ended(ctx, "list rules"); err != nil {
+	if err := checkContext(ctx, "list rules"); err != nil {
 		return nil, err
 	}
 	var out []desired.Rule
-	at := map[string]int{}
+	indexByKey := map[string]int{}
 	for _, family := range k.ns.families() {
 		list, err := dump(func() ([]netlink.Rule, error) { return k.ns.route.RuleList(family) })
 		if err != nil {
@@ -48,53 +48,54 @@ func (k *Rules) Observe(ctx context.Context) ([]desired.Rule, error) {
 			if r.Goto >= 0 {
 				rule.Goto, rule.Table = r.Goto, 0
 			}
-			if readPorts(&r, &rule); selective(r) {
-				alter(&rule)
+			if readPorts(&r, &rule); hasForeignSelector(r) {
+				markForeign(&rule)
 			}
-			if i, twice := at[rule.Key()]; twice {
-				alter(&out[i])
+			if i, duplicate := indexByKey[rule.Key()]; duplicate {
+				markForeign(&out[i])
 				continue
 			}
-			at[rule.Key()] = len(out)
+			indexByKey[rule.Key()] = len(out)
 			out = append(out, rule)
 		}
 	}
 	return out, nil
 }
 
-// alter changes the fields of a rule outside its key, so that it differs from the desired rule.
-func alter(r *desired.Rule) {
+// markForeign changes the fields of a rule outside its key, so that it differs from the desired
+// rule.
+func markForeign(r *desired.Rule) {
 	if r.Priority == desired.RuleTunnel || r.Priority == desired.RuleReturn {
 		r.Table, r.Goto = 0, 0
 	} else {
-		r.IIF = altered
+		r.IIF = foreignAttributes
 	}
 }
 
-// selective reports whether a rule has a selector or action that ours never have.
-func selective(r netlink.Rule) bool {
+// hasForeignSelector reports whether a rule has a selector or action that ours never have.
+func hasForeignSelector(r netlink.Rule) bool {
 	return r.Src != nil || r.Dst != nil || r.Invert || r.Tos != 0 ||
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0
 }
 
 // readPorts sets the single port of a rule from its kernel attributes.
-func readPorts(r *netlink.Rule, into *desired.Rule) {
-	to, from := onePort(r.Dport), onePort(r.Sport)
+func readPorts(r *netlink.Rule, rule *desired.Rule) {
+	to, from := singlePort(r.Dport), singlePort(r.Sport)
 	switch {
 	case r.IPProto == unix.IPPROTO_UDP && to > 0 && r.Sport == nil:
-		into.UDPPort = to
+		rule.UDPPort = to
 	case r.IPProto == unix.IPPROTO_TCP && to > 0 && r.Sport == nil:
-		into.TCPPort = to
+		rule.TCPPort = to
 	case r.IPProto == unix.IPPROTO_TCP && from > 0 && r.Dport == nil:
-		into.TCPFrom = from
+		rule.TCPFrom = from
 	default:
 		return
 	}
 	r.IPProto, r.Dport, r.Sport = 0, nil, nil
 }
 
-// onePort returns the port of a range that contains one port, and 0 for other ranges.
-func onePort(ports *netlink.RulePortRange) int {
+// singlePort returns the port of a range that contains one port, and 0 for other ranges.
+func singlePort(ports *netlink.RulePortRange) int {
 	if ports == nil || ports.Start != ports.End {
 		return 0
 	}
@@ -126,7 +127,7 @@ func (k *Rules) Apply(ctx context.Context, changes []diff.Change[desired.Rule]) 
 			}
 		}
 		if err := k.ns.route.RuleAdd(k.rule(c.Want)); err != nil {
-			return fmt.Errorf("add rule %s: %w", c.Key, exists(err))
+			return fmt.Errorf("add rule %s: %w", c.Key, asConflict(err))
 		}
 		return nil
 	})
@@ -163,7 +164,7 @@ func (k *Rules) remove(have desired.Rule) error {
 	}
 	for {
 		err := k.ns.route.RuleDel(match)
-		if gone(err) {
+		if isGone(err) {
 			return nil
 		}
 		if err != nil {

@@ -22,10 +22,10 @@ const DefaultSysctls = "/proc/sys"
 // Sysctls is the kind of the kernel settings that Hawser changed. A file stores the previous
 // values; removing a setting restores its value.
 type Sysctls struct {
-	ns     *Namespace
-	folder string // of the file with the previous values
-	before *statefile.File[map[string]string]
-	root   string
+	ns        *Namespace
+	directory string // of the file with the previous values
+	saved     *statefile.File[map[string]string]
+	root      string
 	// unsaved holds previous values that could not be written to the file. Their settings are
 	// not observed, so each pass tries to save them again.
 	unsaved map[string]string
@@ -35,7 +35,7 @@ type Sysctls struct {
 func NewSysctls(ns *Namespace, path string) *Sysctls {
 	folder, name := filepath.Split(path)
 	return &Sysctls{
-		ns: ns, folder: folder, before: statefile.New[map[string]string](folder, name), root: DefaultSysctls, unsaved: map[string]string{},
+		ns: ns, directory: folder, saved: statefile.New[map[string]string](folder, name), root: DefaultSysctls, unsaved: map[string]string{},
 	}
 }
 
@@ -52,15 +52,15 @@ func (*Sysctls) Name() string { return "sysctl" }
 
 // Observe returns the current values of the changed settings.
 func (k *Sysctls) Observe(ctx context.Context) ([]desired.Sysctl, error) {
-	if err := ended(ctx, "read sysctls"); err != nil {
+	if err := checkContext(ctx, "read sysctls"); err != nil {
 		return nil, err
 	}
-	found, err := k.load()
+	previous, err := k.load()
 	if err != nil {
 		return nil, err
 	}
 	var out []desired.Sysctl
-	for name := range found {
+	for name := range previous {
 		value, err := k.read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -87,16 +87,16 @@ func sameWords(a, b string) bool {
 
 // Apply writes settings, and restores the deleted ones.
 func (k *Sysctls) Apply(ctx context.Context, changes []diff.Change[desired.Sysctl]) error {
-	found, err := k.load()
+	previous, err := k.load()
 	if err != nil {
 		return err
 	}
 	return converge.Each(ctx, changes, func(c diff.Change[desired.Sysctl]) error {
 		switch c.Op {
 		case diff.Delete:
-			return k.restore(found, c.Key)
+			return k.restore(previous, c.Key)
 		case diff.Create:
-			return k.set(found, c.Want)
+			return k.set(previous, c.Want)
 		default:
 			return k.write(c.Want.Name, c.Want.Value)
 		}
@@ -105,7 +105,7 @@ func (k *Sysctls) Apply(ctx context.Context, changes []diff.Change[desired.Sysct
 
 // set saves the current value and writes the desired one. It writes even if saving failed: a
 // node without forwarding is worse than a lost value.
-func (k *Sysctls) set(found map[string]string, want desired.Sysctl) error {
+func (k *Sysctls) set(previous map[string]string, want desired.Sysctl) error {
 	value, err := k.read(want.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return converge.ErrBlocked{On: "sysctl " + want.Name}
@@ -113,32 +113,32 @@ func (k *Sysctls) set(found map[string]string, want desired.Sysctl) error {
 	if err != nil {
 		return err
 	}
-	if earlier, known := k.unsaved[want.Name]; known {
-		value = earlier
+	if unsavedValue, known := k.unsaved[want.Name]; known {
+		value = unsavedValue
 	}
-	if _, known := found[want.Name]; !known {
-		found[want.Name] = value
+	if _, known := previous[want.Name]; !known {
+		previous[want.Name] = value
 	}
-	saved := k.save(found)
-	if saved != nil {
-		delete(found, want.Name)
+	saveErr := k.save(previous)
+	if saveErr != nil {
+		delete(previous, want.Name)
 		k.unsaved[want.Name] = value
 	} else {
 		delete(k.unsaved, want.Name)
 	}
-	return errors.Join(k.write(want.Name, want.Value), saved)
+	return errors.Join(k.write(want.Name, want.Value), saveErr)
 }
 
-func (k *Sysctls) restore(found map[string]string, name string) error {
-	value, known := found[name]
+func (k *Sysctls) restore(previous map[string]string, name string) error {
+	value, known := previous[name]
 	if !known {
 		return nil
 	}
 	if err := k.write(name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	delete(found, name)
-	return k.save(found)
+	delete(previous, name)
+	return k.save(previous)
 }
 
 func (k *Sysctls) read(name string) (value string, err error) {
@@ -184,18 +184,18 @@ func (k *Sysctls) file(name string) (string, error) {
 }
 
 func (k *Sysctls) load() (map[string]string, error) {
-	found, err := k.before.Load()
+	previous, err := k.saved.Load()
 	if err != nil {
 		return nil, fmt.Errorf("parse previous sysctls: %w", err)
 	}
-	if found == nil {
-		found = map[string]string{}
+	if previous == nil {
+		previous = map[string]string{}
 	}
-	return found, nil
+	return previous, nil
 }
 
-func (k *Sysctls) save(found map[string]string) error {
-	if err := errors.Join(os.MkdirAll(k.folder, 0o755), k.before.Save(found)); err != nil {
+func (k *Sysctls) save(previous map[string]string) error {
+	if err := errors.Join(os.MkdirAll(k.directory, 0o755), k.saved.Save(previous)); err != nil {
 		return fmt.Errorf("save previous sysctls: %w", err)
 	}
 	return nil

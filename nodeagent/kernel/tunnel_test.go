@@ -79,7 +79,7 @@ func TestTunnelProcess(t *testing.T) {
 	if err := syscall.Kill(pidOf(t, link.Name), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the link to go with its process", func() bool { return gone(linkError(w, link.Name)) })
+	await(t, "the link to go with its process", func() bool { return isGone(linkError(w, link.Name)) })
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("socket after SIGTERM: %v", err)
 	}

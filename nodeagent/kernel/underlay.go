@@ -17,12 +17,12 @@ import (
 // Underlay returns the MTU of the interface with one of the addresses in the current network
 // namespace. The first address found decides.
 func Underlay(addrs []netip.Addr) (mtu int, err error) {
-	held, err := heldAddresses()
+	hostAddrs, err := hostAddresses()
 	if err != nil {
 		return 0, err
 	}
 	for _, a := range addrs {
-		if link, ok := held[a]; ok {
+		if link, ok := hostAddrs[a]; ok {
 			return link.Attrs().MTU, nil
 		}
 	}
@@ -39,12 +39,12 @@ func NoIPv6() bool {
 // AddressesIn returns the addresses of this host, in the current network namespace, that are
 // inside one of the prefixes, lowest first. It leaves out the addresses of our own devices.
 func AddressesIn(prefixes []netip.Prefix) ([]netip.Addr, error) {
-	held, err := heldAddresses()
+	hostAddrs, err := hostAddresses()
 	if err != nil {
 		return nil, err
 	}
 	var out []netip.Addr
-	for a := range held {
+	for a := range hostAddrs {
 		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
 			out = append(out, a)
 		}
@@ -53,8 +53,8 @@ func AddressesIn(prefixes []netip.Prefix) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// heldAddresses maps the addresses of this host to their devices, except our devices.
-func heldAddresses() (map[netip.Addr]netlink.Link, error) {
+// hostAddresses maps the addresses of this host to their devices, except our devices.
+func hostAddresses() (map[netip.Addr]netlink.Link, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
@@ -69,11 +69,11 @@ func heldAddresses() (map[netip.Addr]netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
-	held := map[netip.Addr]netlink.Link{}
+	out := map[netip.Addr]netlink.Link{}
 	for _, a := range addrs {
 		if l, ok := byIndex[a.LinkIndex]; ok {
-			held[fromNet(a.IPNet).Addr()] = l
+			out[fromNet(a.IPNet).Addr()] = l
 		}
 	}
-	return held, nil
+	return out, nil
 }

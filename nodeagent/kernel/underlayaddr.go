@@ -16,7 +16,7 @@ import (
 // UnderlayAddrs returns the addresses of a node that the current network namespace has, with their
 // devices and the networks that these reach without a router.
 func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
-	held, err := heldAddresses()
+	hostAddrs, err := hostAddresses()
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
 	}
 	var out []model.UnderlayAddr
 	for _, a := range addrs {
-		link, exists := held[a]
+		link, exists := hostAddrs[a]
 		if !exists {
 			continue
 		}
@@ -45,7 +45,7 @@ func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
 		}
 		slices.SortFunc(u.Networks, netip.Prefix.Compare)
 		u.Networks = slices.Compact(u.Networks)
-		if u.Unsuitable, err = unsuitable(link, links); err != nil {
+		if u.Unsuitable, err = unsuitableReason(link, links); err != nil {
 			return nil, err
 		}
 		out = append(out, u)
@@ -53,14 +53,15 @@ func UnderlayAddrs(addrs []netip.Addr) ([]model.UnderlayAddr, error) {
 	return out, nil
 }
 
-// unsuitable returns why test packets do not prove that packets of pods pass a device; empty if they
-// do. A BPF program may translate packets by their pod (Cilium), and test packets have none.
-func unsuitable(link netlink.Link, links []netlink.Link) (string, error) {
+// unsuitableReason returns why test packets do not prove that packets of pods pass a device; empty
+// if they do. A BPF program may translate packets by their pod (Cilium), and test packets have
+// none.
+func unsuitableReason(link netlink.Link, links []netlink.Link) (string, error) {
 	if attrs := link.Attrs(); len(attrs.HardwareAddr) != 6 {
 		return attrs.Name + " has no Ethernet address", nil
 	}
 	for _, l := range append(lowerLinks(link, links), link) {
-		if why, err := translates(l); why != "" || err != nil {
+		if why, err := translationReason(l); why != "" || err != nil {
 			return why, err
 		}
 	}
@@ -84,8 +85,8 @@ func lowerLinks(link netlink.Link, links []netlink.Link) []netlink.Link {
 	return out
 }
 
-// translates returns why a device may translate packets of pods; empty if it cannot.
-func translates(link netlink.Link) (string, error) {
+// translationReason returns why a device may translate packets of pods; empty if it cannot.
+func translationReason(link netlink.Link) (string, error) {
 	attrs := link.Attrs()
 	program := attrs.Name + " has a BPF program, which may translate packets of pods"
 	if attrs.Xdp != nil && attrs.Xdp.Attached {

@@ -32,7 +32,7 @@ func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.ns.read = &deviceSnapshot{devices: devices, at: time.Now()}
+	k.ns.wgSnapshot = &deviceSnapshot{devices: devices, at: time.Now()}
 	var out []desired.Wireguard
 	for _, d := range devices {
 		if d.PrivateKey != (wgtypes.Key{}) {
@@ -54,14 +54,14 @@ func (*Wireguards) Normalize(want, have desired.Wireguard) desired.Wireguard {
 func (k *Wireguards) Apply(ctx context.Context, changes []diff.Change[desired.Wireguard]) error {
 	// Devices first leave ports that other devices need: if two devices exchange ports, no
 	// order of writes works. An error shows when they set their own port.
-	taken := map[int]bool{}
+	requiredPorts := map[int]bool{}
 	for _, c := range changes {
 		if c.Op != diff.Delete && c.Want.ListenPort != c.Have.ListenPort {
-			taken[c.Want.ListenPort] = true
+			requiredPorts[c.Want.ListenPort] = true
 		}
 	}
 	for _, c := range changes {
-		if c.Op == diff.Update && c.Want.ListenPort != c.Have.ListenPort && taken[c.Have.ListenPort] {
+		if c.Op == diff.Update && c.Want.ListenPort != c.Have.ListenPort && requiredPorts[c.Have.ListenPort] {
 			_ = k.ns.configure(ctx, c.Key, wgtypes.Config{ListenPort: new(int)})
 		}
 	}
@@ -98,8 +98,8 @@ type deviceSnapshot struct {
 // reuseDevices returns the devices of the last snapshot, if it is recent, was not used yet, and
 // nothing was configured since. Otherwise it reads the devices.
 func (ns *Namespace) reuseDevices(ctx context.Context) ([]*wgtypes.Device, error) {
-	last := ns.read
-	ns.read = nil
+	last := ns.wgSnapshot
+	ns.wgSnapshot = nil
 	if last != nil && time.Since(last.at) < snapshotAge {
 		return last.devices, nil
 	}
@@ -115,7 +115,7 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 	}
 	var out []*wgtypes.Device
 	for _, l := range list {
-		if !holdsWireguard(l) {
+		if !mayBeWireguard(l) {
 			continue
 		}
 		name := l.Attrs().Name
@@ -131,7 +131,7 @@ func (ns *Namespace) devices(ctx context.Context) ([]*wgtypes.Device, error) {
 	return out, nil
 }
 
-func holdsWireguard(l netlink.Link) bool {
+func mayBeWireguard(l netlink.Link) bool {
 	switch l.(type) {
 	case *netlink.Wireguard, *netlink.Tuntap:
 		return true
@@ -141,7 +141,7 @@ func holdsWireguard(l netlink.Link) bool {
 
 // configure writes to one of our devices; ErrBlocked while it does not exist.
 func (ns *Namespace) configure(ctx context.Context, name string, config wgtypes.Config) error {
-	ns.read = nil
+	ns.wgSnapshot = nil
 	if _, err := ns.link(name); err != nil {
 		return err
 	}
