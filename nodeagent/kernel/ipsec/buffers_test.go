@@ -19,10 +19,10 @@ func TestReceiveBuffer(t *testing.T) {
 		t.Fatal(process, err)
 	}
 	defer unix.Close(process)
-	if err := send(process, unix.SIGSTOP); err != nil {
+	if err := sendSignal(process, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = send(process, unix.SIGCONT) })
+	t.Cleanup(func() { _ = sendSignal(process, unix.SIGCONT) })
 	const packets = 1000
 	a.inside(t, func() error {
 		c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(b.outer, 14500)))

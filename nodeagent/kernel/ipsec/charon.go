@@ -49,7 +49,7 @@ func Program() (string, error) {
 
 // Charon is the IPsec daemon of this node.
 type Charon struct {
-	// Dir is the folder of our own charon's settings, socket and log.
+	// Dir is the directory of our own charon's settings, socket and log.
 	Dir string
 	// ExternalSocket is the vici socket of a charon that the host runs; empty = our own charon.
 	ExternalSocket string
@@ -89,14 +89,14 @@ func (c *Charon) Dial(ctx context.Context) (*vici.Client, error) {
 	}
 }
 
-// present reports whether there may be a charon.
-func (c *Charon) present() bool {
+// socketExists reports whether charon's socket exists, so that a charon may listen.
+func (c *Charon) socketExists() bool {
 	_, err := os.Stat(c.Socket())
 	return err == nil
 }
 
-// Alive reports whether there is a charon, even if it is busy or hangs: the Supervisor
-// distinguishes these.
+// Alive reports whether a charon listens, even if it is busy or hangs. The Supervisor detects a
+// charon that hangs.
 func (c *Charon) Alive() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*pollInterval)
 	defer cancel()
@@ -145,13 +145,13 @@ func (c *Charon) Start(ctx context.Context, ike, nat int) error {
 		return err
 	}
 	cmd := exec.Command(program)
-	// The socket's path is relative to the folder, as an absolute path may be too long.
-	cmd.Dir, cmd.Env = c.Dir, append(os.Environ(), "STRONGSWAN_CONF="+c.file(settingsFile))
-	if err := os.Remove(c.file(logFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// The socket's path is relative to the directory, as an absolute path may be too long.
+	cmd.Dir, cmd.Env = c.Dir, append(os.Environ(), "STRONGSWAN_CONF="+c.path(settingsFile))
+	if err := os.Remove(c.path(logFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("start charon: %w", err)
 	}
 	pid, err := childprocess.Command{
-		Name: "charon", Cmd: cmd, Log: c.file(outputFile), MoreLogs: []string{c.file(logFile)}, Ready: c.awaitReply, Timeout: startTimeout,
+		Name: "charon", Cmd: cmd, Log: c.path(outputFile), MoreLogs: []string{c.path(logFile)}, Ready: c.awaitReply, Timeout: startTimeout,
 	}.Start(ctx)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (c *Charon) awaitReply(ctx context.Context) error {
 	}
 }
 
-func (c *Charon) file(name string) string { return filepath.Join(c.Dir, name) }
+func (c *Charon) path(name string) string { return filepath.Join(c.Dir, name) }
 
 // receiveBuffer is the size of the receive buffers of charon's UDP sockets, bytes, as in
 // userspace WireGuard processes. The kernel counts about 800 bytes for a small packet, and its
@@ -204,9 +204,9 @@ func enlargeBuffers(pid int) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		what, err := os.Readlink(filepath.Join(dir, e.Name()))
-		number, bad := strconv.Atoi(e.Name())
-		if err == nil && bad == nil && strings.HasPrefix(what, "socket:") {
+		target, err := os.Readlink(filepath.Join(dir, e.Name()))
+		number, numberErr := strconv.Atoi(e.Name())
+		if err == nil && numberErr == nil && strings.HasPrefix(target, "socket:") {
 			errs = append(errs, enlargeBuffer(process, number))
 		}
 	}

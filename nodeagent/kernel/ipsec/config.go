@@ -35,10 +35,10 @@ const (
 	dpdDelay = 5 * time.Second
 )
 
-// section returns the connection in charon's format (swanctl.conf(5)). child is the name of its
-// ESP tunnel.
-func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) {
-	own, err := x509.MarshalPKIXPublicKey(public(c.PrivateKey))
+// connectionSection returns the connection in charon's format (swanctl.conf(5)). child is the name
+// of its ESP tunnel.
+func connectionSection(c *desired.IPsec, child string, kernel bool) (vici.Section, error) {
+	ownKey, err := x509.MarshalPKIXPublicKey(publicKey(c.PrivateKey))
 	if err != nil {
 		return nil, fmt.Errorf("encode own public key: %w", err)
 	}
@@ -46,7 +46,7 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	if err != nil || len(raw) != ed25519.PublicKeySize {
 		return nil, fmt.Errorf("public key of %s is not 32 bytes of base64", c.RemoteID)
 	}
-	theirs, err := x509.MarshalPKIXPublicKey(ed25519.PublicKey(raw))
+	peerKey, err := x509.MarshalPKIXPublicKey(ed25519.PublicKey(raw))
 	if err != nil {
 		return nil, fmt.Errorf("encode public key of %s: %w", c.RemoteID, err)
 	}
@@ -59,7 +59,7 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 		return nil, err
 	}
 	tunnel := vici.Section{
-		"mode": "tunnel", "local_ts": []string{single(c.LocalAddr)}, "remote_ts": []string{single(c.RemoteAddr)},
+		"mode": "tunnel", "local_ts": []string{hostPrefix(c.LocalAddr)}, "remote_ts": []string{hostPrefix(c.RemoteAddr)},
 		"esp_proposals": proposals, "rekey_time": "0s", "life_time": "0s", "rand_time": "0s",
 		"dpd_action": "clear", "start_action": "none", "close_action": "none",
 	}
@@ -76,8 +76,8 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 		"local_addrs": []string{"%any"}, "local_port": strconv.Itoa(c.LocalPort),
 		"remote_addrs": []string{"%any"},
 		"encap":        yesNo(c.Encapsulation == fabric.EncapsulationUDP || !kernel),
-		"local":        vici.Section{"auth": "pubkey", "id": c.LocalID, "pubkeys": []string{string(own)}},
-		"remote":       vici.Section{"auth": "pubkey", "id": c.RemoteID, "pubkeys": []string{string(theirs)}},
+		"local":        vici.Section{"auth": "pubkey", "id": c.LocalID, "pubkeys": []string{string(ownKey)}},
+		"remote":       vici.Section{"auth": "pubkey", "id": c.RemoteID, "pubkeys": []string{string(peerKey)}},
 		"children":     vici.Section{child: tunnel},
 	}
 	if c.Remote.IsValid() {
@@ -96,7 +96,7 @@ func section(c *desired.IPsec, child string, kernel bool) (vici.Section, error) 
 	return s, nil
 }
 
-func ciphers(proposals []string, rest string) ([]string, error) {
+func ciphers(proposals []string, suffix string) ([]string, error) {
 	names := map[string]string{fabric.ProposalAESGCM: "aes256gcm16", fabric.ProposalChaCha20: "chacha20poly1305"}
 	out := make([]string, len(proposals))
 	for i, p := range proposals {
@@ -104,7 +104,7 @@ func ciphers(proposals []string, rest string) ([]string, error) {
 		if !known {
 			return nil, fmt.Errorf("unknown proposal %q", p)
 		}
-		out[i] = name + rest
+		out[i] = name + suffix
 	}
 	return out, nil
 }
@@ -120,7 +120,7 @@ func childName(c *desired.IPsec, kernel bool) string {
 		}
 	}
 	fmt.Fprintf(sum, "kernel=%t\n", kernel)
-	return "v1-" + hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + keyID(public(c.PrivateKey))
+	return "v1-" + hex.EncodeToString(sum.Sum(nil)[:8]) + "-" + keyID(publicKey(c.PrivateKey))
 }
 
 // childKey returns the identifier of the own key in a child name; empty if the name is not
@@ -133,7 +133,7 @@ func childKey(child string) string {
 	return parts[2]
 }
 
-func public(seed fabric.Secret) ed25519.PublicKey {
+func publicKey(seed fabric.Secret) ed25519.PublicKey {
 	return ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
 }
 
@@ -151,7 +151,7 @@ func keyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func single(a netip.Addr) string { return cidr.Single(a).String() }
+func hostPrefix(a netip.Addr) string { return cidr.Single(a).String() }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d/time.Second)) + "s" }
 
@@ -171,13 +171,13 @@ func KernelESP() bool {
 		return false
 	}
 	defer h.Close()
-	trial := &netlink.XfrmState{
+	testState := &netlink.XfrmState{
 		Src: net.IPv4(192, 0, 2, 253), Dst: net.IPv4(192, 0, 2, 254), Proto: netlink.XFRM_PROTO_ESP,
 		Mode: netlink.XFRM_MODE_TUNNEL, Spi: 0x73737373,
 		Aead: &netlink.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 36), ICVLen: 128},
 	}
-	if err := h.XfrmStateAdd(trial); err != nil {
+	if err := h.XfrmStateAdd(testState); err != nil {
 		return false
 	}
-	return h.XfrmStateDel(trial) == nil
+	return h.XfrmStateDel(testState) == nil
 }

@@ -27,7 +27,7 @@ func sample() desired.IPsec {
 func TestSection(t *testing.T) {
 	t.Parallel()
 	c := sample()
-	s, err := section(&c, "child", true)
+	s, err := connectionSection(&c, "child", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestSection(t *testing.T) {
 		}
 	}
 	c.Initiator, c.Remote = false, netip.AddrPort{}
-	if s, err = section(&c, "child", false); err != nil {
+	if s, err = connectionSection(&c, "child", false); err != nil {
 		t.Fatal(err)
 	}
 	child = s.Sub("children").Sub("child")
@@ -68,7 +68,7 @@ func TestSectionWrong(t *testing.T) {
 	for _, tt := range tests {
 		c := sample()
 		tt.change(&c)
-		if _, err := section(&c, "child", true); err == nil || err.Error() != tt.want {
+		if _, err := connectionSection(&c, "child", true); err == nil || err.Error() != tt.want {
 			t.Errorf("%s: error %v, want %s", tt.name, err, tt.want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestKeys(t *testing.T) {
 	}
 	c := sample()
 	name := childName(&c, true)
-	if childKey(name) != keyID(public(c.PrivateKey)) || childKey("other") != "" || childKey("v2-a-b") != "" {
+	if childKey(name) != keyID(publicKey(c.PrivateKey)) || childKey("other") != "" || childKey("v2-a-b") != "" {
 		t.Errorf("key of %s", name)
 	}
 	if childName(&c, false) == name {
@@ -105,12 +105,12 @@ func TestSettings(t *testing.T) {
 			t.Errorf("ports %v, want %v (%v)", c.settingsPorts(), want, err)
 		}
 	}
-	raw, err := os.ReadFile(c.file(settingsFile))
+	raw, err := os.ReadFile(c.path(settingsFile))
 	if err != nil || !strings.Contains(string(raw), "port_nat_t = 14500\n") || !strings.Contains(string(raw), "kernel-libipsec") {
 		t.Errorf("settings %s, error %v", raw, err)
 	}
 	for _, text := range []string{"", "charon {\n", header, header + "x y\n"} {
-		if err := os.WriteFile(c.file(settingsFile), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(c.path(settingsFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if p := c.settingsPorts(); p != (ports{}) {

@@ -42,7 +42,7 @@ func (*Connections) Name() string { return "ipsec" }
 // report are empty; see Normalize.
 func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 	k.children, k.wanted = map[string]string{}, map[string]desired.IPsec{}
-	if !k.charon.present() {
+	if !k.charon.socketExists() {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -63,7 +63,7 @@ func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 	err = client.Stream(ctx, "list-conns", "list-conn", nil, func(s vici.Section) error {
 		for name := range s {
 			if strings.HasPrefix(name, desired.IPsecPrefix) {
-				c, child := read(name, s.Sub(name))
+				c, child := parseConnection(name, s.Sub(name))
 				if slices.Contains(keys.List("keys"), childKey(child)) {
 					k.children[name] = child
 				}
@@ -75,8 +75,8 @@ func (k *Connections) Observe(ctx context.Context) ([]desired.IPsec, error) {
 	return out, err
 }
 
-// read decodes charon's report about a connection.
-func read(name string, s vici.Section) (c desired.IPsec, child string) {
+// parseConnection decodes charon's report about a connection.
+func parseConnection(name string, s vici.Section) (c desired.IPsec, child string) {
 	c.Name = name
 	if addrs := s.List("remote_addrs"); len(addrs) > 0 {
 		if a, err := netip.ParseAddr(addrs[0]); err == nil {
@@ -94,7 +94,7 @@ func read(name string, s vici.Section) (c desired.IPsec, child string) {
 	for name := range s.Sub("children") {
 		child = name
 		tunnel := s.Sub("children").Sub(name)
-		c.LocalAddr, c.RemoteAddr = onlyAddr(tunnel.List("local-ts")), onlyAddr(tunnel.List("remote-ts"))
+		c.LocalAddr, c.RemoteAddr = singleAddr(tunnel.List("local-ts")), singleAddr(tunnel.List("remote-ts"))
 	}
 	if len(s.Sub("children")) != 1 {
 		child = ""
@@ -102,7 +102,7 @@ func read(name string, s vici.Section) (c desired.IPsec, child string) {
 	return c, child
 }
 
-func onlyAddr(selectors []string) netip.Addr {
+func singleAddr(selectors []string) netip.Addr {
 	if len(selectors) != 1 {
 		return netip.Addr{}
 	}
@@ -157,11 +157,11 @@ func (k *Connections) Apply(ctx context.Context, changes []diff.Change[desired.I
 }
 
 func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Change[desired.IPsec]) error {
-	if whole, adopted := k.wanted[c.Key]; adopted {
-		c.Want = whole
+	if complete, adopted := k.wanted[c.Key]; adopted {
+		c.Want = complete
 	}
 	child := childName(&c.Want, k.charon.InKernel())
-	conn, err := section(&c.Want, child, k.charon.InKernel())
+	conn, err := connectionSection(&c.Want, child, k.charon.InKernel())
 	if err != nil {
 		return err
 	}
@@ -171,20 +171,21 @@ func (k *Connections) load(ctx context.Context, client *vici.Client, c diff.Chan
 	if _, err := client.Call(ctx, "load-conn", vici.Section{c.Key: conn}); err != nil {
 		return err
 	}
-	before, known := k.loaded[c.Key]
+	previous, known := k.loaded[c.Key]
 	k.loaded[c.Key] = c.Want
 	switch {
 	case c.Op == diff.Create || c.Want.Initiator:
 		return nil // charon restarts changed connections itself
-	case known && onlyMoved(before, c.Want):
+	case known && onlyEndpointChanged(previous, c.Want):
 		return nil // the peer initiates from any address; existing associations may live
 	}
 	// Associations of the old configuration are terminated; the peer initiates.
 	return terminate(ctx, client, c.Key)
 }
 
-// onlyMoved reports whether two connections differ only in the endpoint of the other gateway.
-func onlyMoved(a, b desired.IPsec) bool {
+// onlyEndpointChanged reports whether two connections differ only in the endpoint of the other
+// gateway.
+func onlyEndpointChanged(a, b desired.IPsec) bool {
 	moved := a.Remote != b.Remote
 	a.Remote = b.Remote
 	return moved && slices.Equal(a.Fields(), b.Fields())

@@ -36,7 +36,7 @@ func TestLaws(t *testing.T) {
 			Tamper: map[string]func(*testing.T){
 				"unloaded": func(t *testing.T) { e.call(t, "unload-conn", vici.Section{"name": "hawser-b"}) },
 				"stranger": func(t *testing.T) { e.call(t, "load-conn", vici.Section{"hawser-x": vici.Section{}}) },
-				"key gone": func(t *testing.T) { e.call(t, "unload-key", vici.Section{"id": keyID(public(e.seed))}) },
+				"key gone": func(t *testing.T) { e.call(t, "unload-key", vici.Section{"id": keyID(publicKey(e.seed))}) },
 				"changed": func(t *testing.T) {
 					e.call(t, "load-conn", vici.Section{"hawser-b": vici.Section{"remote_addrs": []string{"198.51.100.9"}}})
 				},
@@ -47,7 +47,7 @@ func TestLaws(t *testing.T) {
 					if !slices.Contains(e.call(t, "get-conns", nil).List("conns"), "home") {
 						return errors.New("the connection home is gone")
 					}
-					if !slices.Contains(e.call(t, "get-keys", nil).List("keys"), keyID(public(fabric.Secret{9}))) {
+					if !slices.Contains(e.call(t, "get-keys", nil).List("keys"), keyID(publicKey(fabric.Secret{9}))) {
 						return errors.New("the key of home is gone")
 					}
 					return nil

@@ -26,7 +26,7 @@ func (e *end) states(t *testing.T) map[string]State {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	s, err := states(t.Context(), c)
+	s, err := readStates(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestHangs(t *testing.T) {
 		t.Fatal(process, err)
 	}
 	defer unix.Close(process)
-	if err := send(process, unix.SIGSTOP); err != nil {
+	if err := sendSignal(process, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the end of charon", func() bool { return !a.charon.Alive() })
@@ -144,7 +144,7 @@ func TestPinned(t *testing.T) {
 	a.converge(t, a.to(b))
 	// The attacker counts as connected until it receives the refusal.
 	eventually(t, "refusal", func() bool {
-		log, _ := os.ReadFile(b.charon.file("charon.log"))
+		log, _ := os.ReadFile(b.charon.path("charon.log"))
 		return strings.Contains(string(log), "IKE_SA deleted")
 	})
 	if s := a.states(t)["hawser-b"]; s.Up {
@@ -183,7 +183,7 @@ func TestOneTouched(t *testing.T) {
 	if s := a.states(t); s["hawser-b"].SPIIn != before["hawser-b"].SPIIn || s["hawser-c"].Up {
 		t.Errorf("after a removal: %+v", s)
 	}
-	if keys := a.call(t, "get-keys", nil).List("keys"); !slices.Contains(keys, keyID(public(a.seed))) {
+	if keys := a.call(t, "get-keys", nil).List("keys"); !slices.Contains(keys, keyID(publicKey(a.seed))) {
 		t.Errorf("keys %v", keys)
 	}
 	a.converge(t)

@@ -27,15 +27,15 @@ func (c *Charon) Stop(context.Context) error {
 		return err
 	}
 	if process < 0 {
-		_ = os.Remove(c.Socket()) // of a killed charon
+		_ = os.Remove(c.Socket()) // left by a killed charon
 		return nil
 	}
 	defer unix.Close(process)
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := send(process, signal); err != nil {
+		if err := sendSignal(process, signal); err != nil {
 			return err
 		}
-		if gone(process, stopTimeout) {
+		if awaitExit(process, stopTimeout) {
 			_ = os.Remove(c.Socket())
 			return nil
 		}
@@ -45,7 +45,7 @@ func (c *Charon) Stop(context.Context) error {
 
 // pid returns the ID of our own charon's process; 0 if absent.
 func (c *Charon) pid() (int, error) {
-	fd, pid, err := c.find()
+	fd, pid, err := c.openProcess()
 	if err != nil || fd < 0 {
 		return 0, err
 	}
@@ -57,8 +57,8 @@ func (c *Charon) killHung(pid int) error {
 	return childprocess.Kill(pid, c.isOurs)
 }
 
-// isOurs returns nil if a folder in /proc belongs to our own charon: its working folder is
-// charon's folder.
+// isOurs returns nil if a directory in /proc belongs to our own charon: its working directory is
+// charon's directory.
 func (c *Charon) isOurs(proc string) error {
 	dir, err := os.Stat(c.Dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Charon) isOurs(proc string) error {
 	return nil
 }
 
-func send(process int, signal unix.Signal) error {
+func sendSignal(process int, signal unix.Signal) error {
 	if err := unix.PidfdSendSignal(process, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("stop charon: %w", err)
 	}
@@ -87,13 +87,13 @@ func send(process int, signal unix.Signal) error {
 
 // process opens our own charon's process; -1 if absent.
 func (c *Charon) process() (fd int, err error) {
-	fd, _, err = c.find()
+	fd, _, err = c.openProcess()
 	return fd, err
 }
 
-// find opens our own charon's process and returns its ID. fd is -1 if it is absent. It does not
-// use the socket: a hung process does not reply.
-func (c *Charon) find() (fd, pid int, err error) {
+// openProcess opens our own charon's process and returns its ID. fd is -1 if it is absent. It does
+// not use the socket: a hung process does not reply.
+func (c *Charon) openProcess() (fd, pid int, err error) {
 	if _, err := os.Stat(c.Dir); errors.Is(err, fs.ErrNotExist) {
 		return -1, 0, nil
 	} else if err != nil {
@@ -118,13 +118,13 @@ func (c *Charon) find() (fd, pid int, err error) {
 	return -1, 0, nil
 }
 
-// gone waits for the end of a process.
-func gone(process int, limit time.Duration) bool {
-	deadline := time.Now().Add(limit)
+// awaitExit waits until a process has exited. It reports false after the timeout.
+func awaitExit(process int, timeout time.Duration) bool {
+	deadline := time.Now().Add(timeout)
 	for {
-		left := time.Until(deadline)
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(max(left, 0)/time.Millisecond))
-		if n > 0 || left <= 0 || err != nil && !errors.Is(err, unix.EINTR) {
+		remaining := time.Until(deadline)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(max(remaining, 0)/time.Millisecond))
+		if n > 0 || remaining <= 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return n > 0
 		}
 	}

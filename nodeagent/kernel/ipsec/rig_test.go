@@ -92,7 +92,7 @@ func (e *end) start(t *testing.T) {
 			t.Error(err)
 		}
 		if t.Failed() {
-			log, _ := os.ReadFile(e.charon.file("charon.log"))
+			log, _ := os.ReadFile(e.charon.path("charon.log"))
 			t.Logf("log of %s:\n%s", e.id, log)
 		}
 	})
@@ -141,7 +141,7 @@ func (e *end) to(o *end) desired.IPsec {
 	return desired.IPsec{
 		Name: desired.IPsecPrefix + o.id, Remote: netip.AddrPortFrom(o.outer, 14500), LocalPort: 14500,
 		LocalID: e.id + ".test", RemoteID: o.id + ".test", PrivateKey: e.seed,
-		PublicKey: base64.StdEncoding.EncodeToString(public(o.seed)), LocalAddr: e.inner, RemoteAddr: o.inner,
+		PublicKey: base64.StdEncoding.EncodeToString(publicKey(o.seed)), LocalAddr: e.inner, RemoteAddr: o.inner,
 		Initiator: e.id < o.id, Encapsulation: fabric.EncapsulationAuto,
 		Proposals: []string{fabric.ProposalAESGCM, fabric.ProposalChaCha20}, Rekey: time.Hour,
 	}

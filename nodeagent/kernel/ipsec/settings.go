@@ -105,7 +105,7 @@ func (c *Charon) configure(p ports) error {
 		return fmt.Errorf("make folder of charon: %w", err)
 	}
 	text := fmt.Sprintf("%s%d %d\n"+settings, header, p.ike, p.nat, plugins(c.InKernel()), p.ike, p.nat)
-	if err := os.WriteFile(c.file(settingsFile), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(c.path(settingsFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write settings of charon: %w", err)
 	}
 	return nil
@@ -114,7 +114,7 @@ func (c *Charon) configure(p ports) error {
 // settingsPorts returns the ports of our own charon from the settings that it was started with;
 // zero if absent.
 func (c *Charon) settingsPorts() ports {
-	file, err := os.Open(c.file(settingsFile))
+	file, err := os.Open(c.path(settingsFile))
 	if err != nil {
 		return ports{}
 	}

@@ -24,13 +24,13 @@ type State struct {
 	Rekeys     int // ESP rekeyings that the agent observed since Up became true
 }
 
-// states returns the state of each connection of the agent that has an IKE SA, by name.
-func states(ctx context.Context, client *vici.Client) (map[string]State, error) {
+// readStates returns the state of each connection of the agent that has an IKE SA, by name.
+func readStates(ctx context.Context, client *vici.Client) (map[string]State, error) {
 	out := map[string]State{}
 	err := client.Stream(ctx, "list-sas", "list-sa", vici.Section{"noblock": "yes"}, func(s vici.Section) error {
 		for name := range s {
 			if strings.HasPrefix(name, desired.IPsecPrefix) {
-				out[name] = out[name].with(stateOf(s.Sub(name)))
+				out[name] = out[name].merge(parseState(s.Sub(name)))
 			}
 		}
 		return nil
@@ -38,8 +38,8 @@ func states(ctx context.Context, client *vici.Client) (map[string]State, error) 
 	return out, err
 }
 
-// with merges the states of two IKE SAs of one connection.
-func (s State) with(other State) State {
+// merge merges the states of two IKE SAs of one connection.
+func (s State) merge(other State) State {
 	if s.Up {
 		return s
 	}
@@ -47,7 +47,7 @@ func (s State) with(other State) State {
 	return other
 }
 
-func stateOf(ike vici.Section) State {
+func parseState(ike vici.Section) State {
 	s := State{}
 	switch ike.Text("state") {
 	case "CONNECTING", "CREATED", "PASSIVE":

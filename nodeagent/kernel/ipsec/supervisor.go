@@ -28,8 +28,8 @@ const (
 	responderInitiateAfter = 4 * time.Second
 )
 
-// Supervisor kills a charon that hangs, initiates connections that are down, and reads their
-// state. Its exported fields must not change while it runs.
+// Supervisor kills a charon that hangs, initiates connections that are down, and reads the state
+// of all connections. Its exported fields must not change while it runs.
 type Supervisor struct {
 	Charon *Charon
 	// Wanted returns the desired connections.
@@ -38,18 +38,18 @@ type Supervisor struct {
 	// TriggerRound is called when a charon was killed or a connection is not loaded.
 	TriggerRound func()
 
-	watchdog childprocess.Watchdog
-	down     map[string]time.Time // since when connections are down
+	watchdog  childprocess.Watchdog
+	downSince map[string]time.Time // since when connections are down
 
-	mu    sync.Mutex
-	known map[string]State
+	mu     sync.Mutex
+	states map[string]State
 }
 
 // States returns the state of each connection at the last check.
 func (w *Supervisor) States() map[string]State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.known)
+	return maps.Clone(w.states)
 }
 
 // Run watches until ctx is done. Charon continues.
@@ -57,14 +57,14 @@ func (w *Supervisor) Run(ctx context.Context) error {
 	w.init()
 	trigger.New().Run(ctx, func() time.Duration {
 		now := time.Now()
-		w.check(ctx, now)
+		w.checkCharon(ctx, now)
 		return time.Until(now.Add(watchInterval))
 	})
 	return nil
 }
 
 func (w *Supervisor) init() {
-	w.down = map[string]time.Time{}
+	w.downSince = map[string]time.Time{}
 	w.watchdog = childprocess.Watchdog{
 		MinMisses: hangMinMisses, Timeout: hangTimeout, MaxTimeout: hangTimeoutBusy,
 		Excused: func(silence time.Duration, during childprocess.Usage) time.Duration {
@@ -76,11 +76,11 @@ func (w *Supervisor) init() {
 	}
 }
 
-func (w *Supervisor) check(ctx context.Context, now time.Time) {
+func (w *Supervisor) checkCharon(ctx context.Context, now time.Time) {
 	wanted := w.Wanted()
 	if w.Charon.Managed() {
 		for _, name := range []string{outputFile, logFile} {
-			if err := childprocess.TrimLog(w.Charon.file(name)); err != nil {
+			if err := childprocess.TrimLog(w.Charon.path(name)); err != nil {
 				w.Log.Debug("log of charon not trimmed", "err", err)
 			}
 		}
@@ -90,9 +90,9 @@ func (w *Supervisor) check(ctx context.Context, now time.Time) {
 		w.watchdog.Reset()
 		return
 	}
-	ask, cancel := context.WithTimeout(ctx, hangTimeout/hangMinMisses)
+	checkCtx, cancel := context.WithTimeout(ctx, hangTimeout/hangMinMisses)
 	defer cancel()
-	client, err := w.Charon.Dial(ask)
+	client, err := w.Charon.Dial(checkCtx)
 	if errors.Is(err, ErrNoCharon) {
 		w.record(nil, now) // the agent is about to start it
 		return
@@ -100,7 +100,7 @@ func (w *Supervisor) check(ctx context.Context, now time.Time) {
 	var have map[string]State
 	if err == nil {
 		defer client.Close()
-		have, err = states(ask, client)
+		have, err = readStates(checkCtx, client)
 	}
 	if ctx.Err() != nil {
 		return
@@ -112,7 +112,7 @@ func (w *Supervisor) check(ctx context.Context, now time.Time) {
 	w.watchdog.Reset()
 	w.record(have, now)
 	for i := range wanted {
-		if err := w.initiate(ask, client, &wanted[i], have[wanted[i].Name], now); err != nil {
+		if err := w.initiate(checkCtx, client, &wanted[i], have[wanted[i].Name], now); err != nil {
 			w.Log.Warn("ipsec connection not opened", "connection", wanted[i].Name, "err", err)
 		}
 	}
@@ -128,24 +128,24 @@ func (w *Supervisor) onNoReply(now time.Time, cause error) {
 		w.Log.Warn("charon does not reply and its process is not found", "err", errors.Join(cause, err))
 		return
 	}
-	silent, hangs := w.watchdog.Missed(pid, now, now, childprocess.UsageOf(pid))
+	silence, hangs := w.watchdog.Missed(pid, now, now, childprocess.UsageOf(pid))
 	if !hangs {
 		return
 	}
 	w.watchdog.Reset()
-	w.Log.Warn("charon killed", "pid", pid, "cause", childprocess.Cause(silent), "err", cause)
+	w.Log.Warn("charon killed", "pid", pid, "cause", childprocess.Cause(silence), "err", cause)
 	if err := w.Charon.killHung(pid); err != nil {
 		w.Log.Error("charon not killed", "err", err)
 	}
 	w.TriggerRound()
 }
 
-// record stores the states with the facts that follow from the states before.
+// record stores the states. It derives Since and Rekeys from the previous states.
 func (w *Supervisor) record(have map[string]State, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, s := range have {
-		before := w.known[name]
+		before := w.states[name]
 		switch {
 		case !s.Up:
 			continue
@@ -159,18 +159,18 @@ func (w *Supervisor) record(have map[string]State, now time.Time) {
 		}
 		have[name] = s
 	}
-	w.known = have
+	w.states = have
 }
 
 // initiate initiates a connection that is down and has a remote address.
 func (w *Supervisor) initiate(ctx context.Context, client *vici.Client, c *desired.IPsec, s State, now time.Time) error {
 	if s.Up || s.Connecting {
-		delete(w.down, c.Name)
+		delete(w.downSince, c.Name)
 		return nil
 	}
-	since, known := w.down[c.Name]
+	since, known := w.downSince[c.Name]
 	if !known {
-		w.down[c.Name] = now
+		w.downSince[c.Name] = now
 		return nil // charon initiates a connection when it is loaded
 	}
 	if !c.Remote.IsValid() || !c.Initiator && now.Sub(since) < responderInitiateAfter {
@@ -180,7 +180,7 @@ func (w *Supervisor) initiate(ctx context.Context, client *vici.Client, c *desir
 		"ike": c.Name, "child": childName(c, w.Charon.InKernel()), "timeout": "-1", "init-limits": "no",
 	})
 	if errors.Is(err, vici.ErrRefused) {
-		w.TriggerRound() // it is not loaded
+		w.TriggerRound() // the connection is not loaded
 		return nil
 	}
 	return err

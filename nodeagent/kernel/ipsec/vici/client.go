@@ -46,32 +46,32 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Call sends a command and returns the answer, or ErrRefused if charon refused the command.
-func (c *Client) Call(ctx context.Context, command string, in Section) (Section, error) {
-	return c.call(ctx, command, in, nil)
+// Call sends a command and returns the response, or ErrRefused if charon refused the command.
+func (c *Client) Call(ctx context.Context, command string, args Section) (Section, error) {
+	return c.call(ctx, command, args, nil)
 }
 
-// Stream sends a command whose response follows a stream of events. It calls each for every event
-// with the given name.
-func (c *Client) Stream(ctx context.Context, command, name string, in Section, each func(Section) error) error {
+// Stream sends a command that charon answers with events and then a response. It calls visit for
+// each event with the given name.
+func (c *Client) Stream(ctx context.Context, command, name string, args Section, visit func(Section) error) error {
 	if err := c.register(ctx, eventRegister, name); err != nil {
 		return err
 	}
-	if _, err := c.call(ctx, command, in, each); err != nil {
+	if _, err := c.call(ctx, command, args, visit); err != nil {
 		return err
 	}
 	return c.register(ctx, eventUnregister, name)
 }
 
-// Listen calls each for every event with one of the names. It returns if ctx is done, or if the
-// connection or each fails.
-func (c *Client) Listen(ctx context.Context, names []string, each func(name string, message Section) error) error {
+// Listen calls visit for each event with one of the names. It returns if ctx is done, or if the
+// connection or visit fails.
+func (c *Client) Listen(ctx context.Context, names []string, visit func(name string, message Section) error) error {
 	for _, name := range names {
 		if err := c.register(ctx, eventRegister, name); err != nil {
 			return err
 		}
 	}
-	defer c.bound(ctx)()
+	defer c.abortOnDone(ctx)()
 	for {
 		p, err := c.receive()
 		if err != nil {
@@ -80,18 +80,18 @@ func (c *Client) Listen(ctx context.Context, names []string, each func(name stri
 		if p.kind != event {
 			return fmt.Errorf("listen to charon: packet of type %d", p.kind)
 		}
-		if err := each(p.name, p.message); err != nil {
+		if err := visit(p.name, p.message); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *Client) call(ctx context.Context, command string, in Section, each func(Section) error) (Section, error) {
-	defer c.bound(ctx)()
+func (c *Client) call(ctx context.Context, command string, args Section, visit func(Section) error) (Section, error) {
+	defer c.abortOnDone(ctx)()
 	fail := func(err error) (Section, error) {
 		return nil, fmt.Errorf("vici command %s: %w", command, errors.Join(ctx.Err(), err))
 	}
-	if err := c.send(cmdRequest, command, in); err != nil {
+	if err := c.send(cmdRequest, command, args); err != nil {
 		return fail(err)
 	}
 	for {
@@ -99,8 +99,8 @@ func (c *Client) call(ctx context.Context, command string, in Section, each func
 		switch {
 		case err != nil:
 			return fail(err)
-		case p.kind == event && each != nil:
-			if err := each(p.message); err != nil {
+		case p.kind == event && visit != nil:
+			if err := visit(p.message); err != nil {
 				return fail(err)
 			}
 		case p.kind == cmdUnknown:
@@ -116,7 +116,7 @@ func (c *Client) call(ctx context.Context, command string, in Section, each func
 }
 
 func (c *Client) register(ctx context.Context, kind byte, name string) error {
-	defer c.bound(ctx)()
+	defer c.abortOnDone(ctx)()
 	if err := c.send(kind, name, nil); err != nil {
 		return fmt.Errorf("register vici event %s: %w", name, errors.Join(ctx.Err(), err))
 	}
@@ -133,15 +133,15 @@ func (c *Client) register(ctx context.Context, kind byte, name string) error {
 	}
 }
 
-// bound aborts reads and writes once ctx is done. After release, ctx has no effect.
-func (c *Client) bound(ctx context.Context) (release func()) {
+// abortOnDone aborts reads and writes once ctx is done. After release, ctx has no effect.
+func (c *Client) abortOnDone(ctx context.Context) (release func()) {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	return func() { stop() }
 }
 
 func (c *Client) send(kind byte, name string, message Section) error {
 	if len(name) == 0 || len(name) > maxName {
-		return fmt.Errorf("name of %d bytes", len(name))
+		return fmt.Errorf("name has %d bytes (minimum 1, maximum %d)", len(name), maxName)
 	}
 	raw := appendName(make([]byte, 4, 64), kind, name)
 	raw, err := encode(raw, message)
@@ -149,7 +149,7 @@ func (c *Client) send(kind byte, name string, message Section) error {
 		return err
 	}
 	if len(raw)-4 > maxSegment {
-		return fmt.Errorf("message of %d bytes, at most %d fit", len(raw)-4, maxSegment)
+		return fmt.Errorf("message has %d bytes (maximum %d)", len(raw)-4, maxSegment)
 	}
 	binary.BigEndian.PutUint32(raw, uint32(len(raw)-4))
 	_, err = c.conn.Write(raw)
@@ -169,7 +169,7 @@ func (c *Client) receive() (packet, error) {
 	}
 	length := binary.BigEndian.Uint32(header[:])
 	if length > maxSegment {
-		return packet{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrFormat, length, maxSegment)
+		return packet{}, fmt.Errorf("%w: has %d bytes (maximum %d)", ErrFormat, length, maxSegment)
 	}
 	raw := make([]byte, length)
 	if _, err := io.ReadFull(c.conn, raw); err != nil {

@@ -192,7 +192,7 @@ func TestTooLong(t *testing.T) {
 	for i := range list {
 		list[i] = strings.Repeat("x", 60000)
 	}
-	if _, err := c.Call(t.Context(), "version", Section{"a": list}); err == nil || !strings.Contains(err.Error(), "at most 524288 fit") {
+	if _, err := c.Call(t.Context(), "version", Section{"a": list}); err == nil || !strings.Contains(err.Error(), "(maximum 524288)") {
 		t.Errorf("error %v", err)
 	}
 }

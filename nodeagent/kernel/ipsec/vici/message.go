@@ -57,7 +57,8 @@ var ErrFormat = errors.New("not a vici message")
 func encode(out []byte, s Section) ([]byte, error) {
 	for _, key := range slices.Sorted(maps.Keys(s)) {
 		if len(key) == 0 || len(key) > maxName {
-			return nil, fmt.Errorf("encode vici message: key of %d bytes", len(key))
+			return nil, fmt.Errorf("encode vici message: key has %d bytes (minimum 1, maximum %d)",
+				len(key), maxName)
 		}
 		var err error
 		switch value := s[key].(type) {
@@ -92,7 +93,7 @@ func appendName(out []byte, kind byte, name string) []byte {
 // appendValue never includes the value in an error, as it may be a key.
 func appendValue(out []byte, key, value string) ([]byte, error) {
 	if len(value) > maxValue {
-		return nil, fmt.Errorf("encode vici message: value of %s has %d bytes, at most %d fit", key, len(value), maxValue)
+		return nil, fmt.Errorf("encode vici message: value of %s has %d bytes (maximum %d)", key, len(value), maxValue)
 	}
 	return append(binary.BigEndian.AppendUint16(out, uint16(len(value))), value...), nil
 }
@@ -110,11 +111,11 @@ func decode(raw []byte) (Section, error) {
 type reader struct{ raw []byte }
 
 var (
-	errShort   = errors.New("ends in the middle")
-	errDepth   = errors.New("sections are nested too deep")
-	errBalance = errors.New("a section or list ends that did not begin, or the other way round")
-	errTwice   = errors.New("a key occurs twice")
-	errType    = errors.New("an element is of an unknown type")
+	errTruncated    = errors.New("ends in the middle")
+	errDepth        = errors.New("sections are nested too deep")
+	errBalance      = errors.New("a section or list ends that did not begin, or the other way round")
+	errDuplicateKey = errors.New("a key occurs twice")
+	errType         = errors.New("an element is of an unknown type")
 )
 
 // section reads elements until the end of the section. Depth 0 is the message.
@@ -136,8 +137,8 @@ func (r *reader) section(depth int) (Section, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := s[key]; twice {
-			return nil, errTwice
+		if _, duplicate := s[key]; duplicate {
+			return nil, errDuplicateKey
 		}
 		if s[key], err = r.value(kind, depth); err != nil {
 			return nil, err
@@ -186,14 +187,14 @@ func (r *reader) list() ([]string, error) {
 // text reads a text after its length, which has header bytes.
 func (r *reader) text(header int) (string, error) {
 	if len(r.raw) < header {
-		return "", errShort
+		return "", errTruncated
 	}
 	length := int(r.raw[0])
 	if header == 2 {
 		length = int(binary.BigEndian.Uint16(r.raw))
 	}
 	if len(r.raw) < header+length {
-		return "", errShort
+		return "", errTruncated
 	}
 	text := string(r.raw[header : header+length])
 	r.raw = r.raw[header+length:]

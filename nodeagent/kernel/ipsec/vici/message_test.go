@@ -72,10 +72,10 @@ func TestEncodeWrong(t *testing.T) {
 	}{
 		{"type", Section{"a": 3}, "encode vici message: a is a int"},
 		{"deep type", Section{"a": Section{"b": nil}}, "encode vici message: b is a <nil>"},
-		{"no key", Section{"": "x"}, "encode vici message: key of 0 bytes"},
-		{"long key", Section{strings.Repeat("k", 256): "x"}, "encode vici message: key of 256 bytes"},
-		{"long value", Section{"a": strings.Repeat("x", 65536)}, "encode vici message: value of a has 65536 bytes, at most 65535 fit"},
-		{"long item", Section{"a": []string{strings.Repeat("x", 65536)}}, "encode vici message: value of a has 65536 bytes, at most 65535 fit"},
+		{"no key", Section{"": "x"}, "encode vici message: key has 0 bytes (minimum 1, maximum 255)"},
+		{"long key", Section{strings.Repeat("k", 256): "x"}, "encode vici message: key has 256 bytes (minimum 1, maximum 255)"},
+		{"long value", Section{"a": strings.Repeat("x", 65536)}, "encode vici message: value of a has 65536 bytes (maximum 65535)"},
+		{"long item", Section{"a": []string{strings.Repeat("x", 65536)}}, "encode vici message: value of a has 65536 bytes (maximum 65535)"},
 	}
 	for _, tt := range tests {
 		if _, err := encode(nil, tt.in); err == nil || err.Error() != tt.want {
