@@ -37,19 +37,19 @@ func (v *builder) findConnected(r *remoteCluster) {
 	}
 }
 
-// addTakenNetworks reports networks of the node that contain addresses of the clusterset. Every
-// cluster needs these addresses.
-func (v *builder) addTakenNetworks() {
+// reportNetworkConflicts reports networks of the node that contain addresses of the clusterset.
+// Every cluster needs these addresses.
+func (v *builder) reportNetworkConflicts() {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
-		for _, p := range slices.Concat(v.in.Fabric.ServicePools, v.in.Fabric.TunnelPools, v.own.GlobalCIDRs) {
+		for _, p := range slices.Concat(v.in.Fabric.ServicePools, v.in.Fabric.TunnelPools, v.self.GlobalCIDRs) {
 			if p.Overlaps(n.Prefix) {
 				texts = append(texts, n.Prefix.String()+" on "+n.Link+" overlaps "+p.String())
 			}
 		}
 	}
 	if len(texts) > 0 {
-		v.problem(clusterPath(v.own.Name), status.ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of the clusterset ("+
+		v.problem(clusterPath(v.self.Name), status.ConnectedNetwork, "networks of node "+v.in.Node+" have addresses of the clusterset ("+
 			strings.Join(shorten(texts), ", ")+"), so these networks get the packets for them: use other addresses for the networks, or for "+
 			"services.cidr, tunnel.cidr or globalCIDR")
 	}
@@ -62,7 +62,7 @@ func (r *remoteCluster) onNetwork(a netip.Addr) bool {
 }
 
 // reaches reports whether this node's packets for an address go to a remote cluster.
-func (r *remoteCluster) reaches(a netip.Addr) bool { return r.sees(a) && !r.onNetwork(a) }
+func (r *remoteCluster) reaches(a netip.Addr) bool { return r.isVisible(a) && !r.onNetwork(a) }
 
 // routeConnected excludes addresses of networks that the node is connected to, so the main
 // routing table routes them.
@@ -72,8 +72,8 @@ func (v *builder) routeConnected(r *remoteCluster) {
 	}
 }
 
-// addConnected fills the sets of these addresses. Ranges of one set and device must not
-// overlap.
+// addConnected fills the sets of addresses on networks of this node. Ranges of one set and device
+// must not overlap.
 func (v *builder) addConnected() {
 	var all []netip.Prefix
 	byLink := map[string][]netip.Prefix{}

@@ -35,18 +35,18 @@ func (v *builder) addDirect() {
 	if v.node == nil {
 		return
 	}
-	origin := clusterPath(v.own.Name) + ".nodeNetwork"
+	origin := clusterPath(v.self.Name) + ".nodeNetwork"
 	var devices []string
 	senders := DirectSenders(v.in.Direct)
 	for _, d := range v.in.Direct {
 		fam := fabric.Family(d.Addr)
-		if v.own.NodeNetwork == fabric.NodeDirect && !d.Active && v.uses(fam) {
+		if v.self.NodeNetwork == fabric.NodeDirect && !d.Active && v.usesFamily(fam) {
 			v.problem(origin, status.NodeNeedsVXLAN, "packets to node "+d.Node+" need VXLAN: "+d.Reason)
 		}
 		if d.Device == "" {
 			continue
 		}
-		if !v.uses(fam) || v.refused[d.Node] || v.nodeNamed(d.Node) == nil {
+		if !v.usesFamily(fam) || v.vxlanDropped[d.Node] || v.nodeNamed(d.Node) == nil {
 			continue
 		}
 		if v.gateway == nil {

@@ -14,7 +14,7 @@ import (
 // namespaces where the topology permits them. Without dynamic exports it returns the fabric
 // itself. The decision can be reused as Input.MCSDecision.
 func EffectiveFabric(in Input) (*fabric.Fabric, *mcs.Decision) {
-	f, d := in.Fabric, mcs.Decide(worldOf(in))
+	f, d := in.Fabric, mcs.Decide(mcsView(in))
 	if f.DynamicExports == nil {
 		return f, &d
 	}
@@ -32,23 +32,23 @@ func (in Input) decision() mcs.Decision {
 	if in.MCSDecision != nil {
 		return *in.MCSDecision
 	}
-	return mcs.Decide(worldOf(in))
+	return mcs.Decide(mcsView(in))
 }
 
 // MCS returns the desired objects of the Multi-Cluster Services API in this cluster. The fabric
 // of the input must be the effective fabric.
 func MCS(in Input) mcs.DesiredObjects {
-	v := newView(in)
+	v := newBuilder(in)
 	if v == nil {
 		return mcs.DesiredObjects{PeersSynced: in.PeersSynced}
 	}
 	sources := make(map[string][]mcs.Backend, len(v.exports))
 	for _, e := range v.exports {
-		sources[e.ID()] = v.sources(e)
+		sources[e.ID()] = v.mcsBackends(e)
 	}
-	w := worldOf(in)
-	w.Unsupported = v.unsupported
-	return mcs.Desired(w, in.decision(), in.PeersSynced, sources)
+	view := mcsView(in)
+	view.Unsupported = v.unsupported
+	return mcs.Desired(view, in.decision(), in.PeersSynced, sources)
 }
 
 // Conflicts returns the conflicts of this cluster's view, by namespace/name.
@@ -62,8 +62,8 @@ func Conflicts(in Input) map[string]mcs.Condition {
 	return out
 }
 
-// addServiceExports reports this cluster's ServiceExports that are not valid.
-func (v *builder) addServiceExports() {
+// reportInvalidExports reports this cluster's ServiceExports that are not valid.
+func (v *builder) reportInvalidExports() {
 	for _, verdict := range v.in.decision().Verdicts {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
 		switch {
@@ -75,38 +75,39 @@ func (v *builder) addServiceExports() {
 	}
 }
 
-// addRefused reports exports of other clusters that the topology reserves for others.
-func (v *builder) addRefused() {
+// reportRefusedExports reports exports that a cluster announces and the topology permits only to
+// different clusters.
+func (v *builder) reportRefusedExports() {
 	for _, r := range v.in.decision().Refused {
 		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", status.ExportRefused, "cluster "+r.Cluster+" announces an export that the topology permits only to "+
 			strings.Join(r.Clusters, ", ")+" (spec.dynamicExports[].clusters), so it is ignored")
 	}
 }
 
-// addTakenImports reports ServiceImports that Hawser should write but another program writes.
-func (v *builder) addTakenImports() {
-	taken := map[string]bool{}
+// reportForeignImports reports ServiceImports that Hawser should write but another program writes.
+func (v *builder) reportForeignImports() {
+	foreign := map[string]bool{}
 	for i := range v.in.Facts.Imports {
 		if m := &v.in.Facts.Imports[i]; m.Foreign {
-			taken[m.Namespace+"/"+m.Name] = true
+			foreign[m.Namespace+"/"+m.Name] = true
 		}
 	}
 	for _, e := range v.exports {
-		if taken[e.ID()] && (e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name)) {
+		if foreign[e.ID()] && (e.ClusterPart(v.self.Name) != nil || e.Allows(v.self.Name)) {
 			v.problem("serviceimports["+e.ID()+"]", status.ImportConflict, "another program writes ServiceImport "+e.ID()+
 				": stop it, or delete the ServiceImport if no program writes it; traffic continues")
 		}
 	}
 }
 
-// sources returns the addresses by which this cluster reaches each part of an export: the
+// mcsBackends returns the addresses by which this cluster reaches each part of an export: the
 // content of its DNS records.
-func (v *builder) sources(e *fabric.Export) []mcs.Backend {
+func (v *builder) mcsBackends(e *fabric.Export) []mcs.Backend {
 	var out []mcs.Backend
 	for _, c := range v.dnsService(e).Clusters {
 		s := mcs.Backend{Cluster: c.Name, Addrs: c.IPs}
 		if r := v.byName[c.Name]; r != nil {
-			s.Terminating = r.terminating(e.ID())
+			s.Terminating = r.isTerminating(e.ID())
 		} else {
 			_, s.Terminating = serving(e, e.ClusterPart(c.Name), v.services[e.ID()])
 		}
@@ -118,26 +119,26 @@ func (v *builder) sources(e *fabric.Export) []mcs.Backend {
 	return out
 }
 
-// worldOf returns the input of the decision about exports. The restored state counts for
+// mcsView returns the input of the decision about exports. The restored state counts for
 // clusters whose state has not arrived since the agent started.
-func worldOf(in Input) mcs.ClusterView {
-	w := mcs.ClusterView{
+func mcsView(in Input) mcs.ClusterView {
+	view := mcs.ClusterView{
 		Fabric: in.Fabric, Digest: in.Digest, Cluster: in.Cluster, Exports: in.Facts.Exports, Imports: in.Facts.Imports,
 		Namespaces: in.Facts.Namespaces, HasAPI: in.Facts.HasAPI, Offers: map[string][]mcs.NamedOffer{}, Hostnames: Hostnames(in),
 	}
 	for i := range in.Fabric.Clusters {
 		name := in.Fabric.Clusters[i].Name
-		live, heard := in.Live[name]
-		if !heard {
+		live, exists := in.Live[name]
+		if !exists {
 			live = in.RestoredLive[name]
 		}
 		for j := range live.Exports {
 			if e := &live.Exports[j]; e.Offer != nil {
-				w.Offers[name] = append(w.Offers[name], mcs.NamedOffer{Namespace: e.Namespace, Name: e.Name, Offer: e.Offer})
+				view.Offers[name] = append(view.Offers[name], mcs.NamedOffer{Namespace: e.Namespace, Name: e.Name, Offer: e.Offer})
 			}
 		}
 	}
-	return w
+	return view
 }
 
 // Hostnames returns the hostnames of the endpoints of headless services, by namespace/name. It
@@ -161,8 +162,8 @@ func Hostnames(in Input) map[string][]string {
 	return out
 }
 
-// has reports whether a part of an export has port p.
-func has(part *fabric.ExportCluster, p fabric.Port) bool {
+// hasPort reports whether a part of an export has port p.
+func hasPort(part *fabric.ExportCluster, p fabric.Port) bool {
 	return part.Ports == nil || slices.ContainsFunc(part.Ports, func(q fabric.Port) bool {
 		return q.Protocol == p.Protocol && q.Port == p.Port
 	})
@@ -173,5 +174,5 @@ func portsOf(e *fabric.Export, part *fabric.ExportCluster) []fabric.Port {
 	if part.Ports == nil {
 		return e.Ports
 	}
-	return slices.DeleteFunc(slices.Clone(e.Ports), func(p fabric.Port) bool { return !has(part, p) })
+	return slices.DeleteFunc(slices.Clone(e.Ports), func(p fabric.Port) bool { return !hasPort(part, p) })
 }

@@ -21,14 +21,14 @@ func (v *builder) addEgress() {
 	// The first element with a key wins, so this order is the precedence: pod selector,
 	// headless pod, namespace.
 	v.addEgressRules(true)
-	if v.own.Globalnet {
+	if v.self.Globalnet {
 		v.addHeadlessEgress()
 	}
 	v.addEgressRules(false)
-	v.addOwn()
-	if v.own.Globalnet && v.own.EgressMode == fabric.EgressMapped {
-		origin := clusterPath(v.own.Name) + ".globalCIDR"
-		for _, m := range v.own.Mappings {
+	v.addKeepSource()
+	if v.self.Globalnet && v.self.EgressMode == fabric.EgressMapped {
+		origin := clusterPath(v.self.Name) + ".globalCIDR"
+		for _, m := range v.self.Mappings {
 			pods, global := m.Pods.Masked(), m.Global.Masked()
 			v.elements.prefix(desired.SetMapped, pods, global, origin)
 			v.elements.prefix(desired.SetUnmapped, global, pods, origin)
@@ -41,7 +41,7 @@ func (v *builder) addEgress() {
 // addEgressRules applies the rules with a pod selector, or the rules for a whole namespace. It
 // ignores pods on the host network, because their address is the node's.
 func (v *builder) addEgressRules(selector bool) {
-	rules := slices.Clone(v.own.EgressRules)
+	rules := slices.Clone(v.self.EgressRules)
 	slices.SortFunc(rules, func(a, b fabric.EgressRule) int { return cmp.Compare(a.Name, b.Name) })
 	claimed := map[string]string{}
 	for i := range rules {
@@ -49,7 +49,7 @@ func (v *builder) addEgressRules(selector bool) {
 		if (len(rule.MatchLabels) > 0) != selector {
 			continue
 		}
-		origin := clusterPath(v.own.Name) + ".egress[" + rule.Name + "]"
+		origin := clusterPath(v.self.Name) + ".egress[" + rule.Name + "]"
 		matched := false
 		for j := range v.in.Facts.Pods {
 			pod := &v.in.Facts.Pods[j]
@@ -107,17 +107,17 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 // reached, and delivers packets for that address to the pod.
 func (v *builder) addHeadlessEgress() {
 	for _, e := range v.exports {
-		part := e.ClusterPart(v.own.Name)
+		part := e.ClusterPart(v.self.Name)
 		if e.Type != fabric.Headless || part == nil {
 			continue
 		}
-		origin := exportPath(e.ID(), v.own.Name)
+		origin := exportPath(e.ID(), v.self.Name)
 		for _, m := range members(part, v.services[e.ID()]) {
 			if m.host == nil {
 				continue
 			}
 			for _, ip := range m.host.IPs {
-				if !v.own.IsGlobalnet(fabric.Family(ip)) {
+				if !v.self.IsGlobalnet(fabric.Family(ip)) {
 					continue
 				}
 				if a, ok := ofFamily(m.Addrs, fabric.Family(ip)); ok && !v.isNode(a) {
@@ -129,12 +129,12 @@ func (v *builder) addHeadlessEgress() {
 	}
 }
 
-// addOwn lists the prefixes whose source is kept: the prefixes of a flat cluster, unless
+// addKeepSource lists the prefixes whose source is kept: the prefixes of a flat cluster, unless
 // another cluster uses the same addresses and could not reply to them.
-func (v *builder) addOwn() {
-	origin := clusterPath(v.own.Name)
-	for _, p := range disjoint(v.own.PodCIDRs) {
-		if v.own.IsGlobalnet(fabric.Family(p.Addr())) {
+func (v *builder) addKeepSource() {
+	origin := clusterPath(v.self.Name)
+	for _, p := range disjoint(v.self.PodCIDRs) {
+		if v.self.IsGlobalnet(fabric.Family(p.Addr())) {
 			continue
 		}
 		if r := v.overlappingCluster(p); r != "" {
@@ -162,7 +162,7 @@ func (v *builder) addShared() {
 	for _, fam := range []int{4, 6} {
 		var backends []Backend
 		var values []string
-		for _, ip := range v.own.EgressIPs {
+		for _, ip := range v.self.EgressIPs {
 			if fabric.Family(ip) == fam {
 				backends = append(backends, Backend{Key: ip.String(), Weight: 1})
 				values = append(values, ip.String())
@@ -174,7 +174,7 @@ func (v *builder) addShared() {
 		for slot, i := range Slots(desired.SharedSlots, backends) {
 			v.elements.add(desired.Element{
 				Set: desired.SetShared, Family: fam, ID: strconv.Itoa(slot), Value: values[i],
-				Origin: clusterPath(v.own.Name) + ".egressIPs",
+				Origin: clusterPath(v.self.Name) + ".egressIPs",
 			})
 		}
 	}

@@ -26,8 +26,8 @@ func (e *elements) add(elem desired.Element) {
 	if e.buckets == nil {
 		e.buckets = map[bucket][]desired.Element{}
 	}
-	at := bucket{elem.Set, elem.Family}
-	e.buckets[at] = append(e.buckets[at], elem)
+	key := bucket{elem.Set, elem.Family}
+	e.buckets[key] = append(e.buckets[key], elem)
 }
 
 // addr adds an address; in a map, value is the address to which the address translates.
@@ -48,9 +48,8 @@ func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	e.add(desired.Element{Set: set, Family: fabric.Family(key.Addr()), ID: cidr.Format(key), Value: text, Origin: origin})
 }
 
-// all returns the elements sorted by set, family and key. If several elements have one key, the
-// first one wins. Slots keep the order in which they were added, which is by service and
-// number.
+// all returns the elements sorted by set, family and key. If several elements have the same key,
+// the first one wins. Slots stay sorted by service and number, the order of their addition.
 func (e *elements) all() []desired.Element {
 	total := 0
 	for _, list := range e.buckets {

@@ -30,9 +30,9 @@ type target struct {
 	weight int
 }
 
-// serve adds an entry. An entry without targets has no elements, so the pools' reject or the
+// addEntry adds an entry. An entry without targets has no elements, so the pools' reject or the
 // block's blackhole handles its packets.
-func (v *builder) serve(e entry) {
+func (v *builder) addEntry(e entry) {
 	if len(e.targets) > 0 {
 		v.entries = append(v.entries, e)
 	}
@@ -60,7 +60,7 @@ func (v *builder) addEntries() {
 			Set: desired.SetServices, Family: fam, ID: key,
 			Value: desired.PickChain(count, e.affinity) + strconv.Itoa(fam), Origin: e.origin,
 		})
-		var slots slotted
+		var slots slotSet
 		if count == desired.SlotsOne || v.in.Memo == nil {
 			slots = e.slots(count)
 		} else {
@@ -120,10 +120,10 @@ type share struct {
 	weight  int
 }
 
-// choose applies a policy to the ready clusters, which are sorted by name. Clusters without a
-// weight or an order are the last resort: they are used only if no listed cluster is ready. An
-// export that is ready somewhere is never refused.
-func choose(b fabric.Balance, own string, ready []string) []share {
+// selectClusters applies a policy to the ready clusters, which are sorted by name. Clusters without
+// a weight or an order are the last resort: they get connections only if no listed cluster is
+// ready. An export that is ready in any cluster is never refused.
+func selectClusters(b fabric.Balance, own string, ready []string) []share {
 	if len(ready) == 0 {
 		return nil
 	}

@@ -18,18 +18,18 @@ import (
 // addExports projects every export: its clusterset IPs, and this cluster's part of it.
 func (v *builder) addExports() {
 	for _, e := range v.exports {
-		part := e.ClusterPart(v.own.Name)
+		part := e.ClusterPart(v.self.Name)
 		var svc *model.Service
 		if part != nil {
 			svc = v.localService(e, part)
-			v.addUnsupported(e)
+			v.reportUnsupported(e)
 			if e.Type == fabric.Headless {
 				v.addHeadless(e, part, svc)
 			} else {
 				v.addOffer(e, part, svc)
 			}
 		}
-		if e.Type != fabric.Headless && (part != nil || e.Allows(v.own.Name)) {
+		if e.Type != fabric.Headless && (part != nil || e.Allows(v.self.Name)) {
 			v.addVIPs(e, svc)
 		}
 	}
@@ -38,7 +38,7 @@ func (v *builder) addExports() {
 // localService returns the Service behind this cluster's part of an export.
 func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *model.Service {
 	id := e.ID()
-	path := exportPath(id, v.own.Name)
+	path := exportPath(id, v.self.Name)
 	svc := v.services[id]
 	if v.externalNames[id] {
 		v.problem(path, status.ServiceType, mcs.ExternalService(id))
@@ -62,7 +62,7 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 		}
 	}
 	if ready, _ := serving(e, part, svc); !ready && hasPorts {
-		v.problem(path, status.ExportWithoutEndpoints, "export "+id+" has no ready endpoint in cluster "+v.own.Name)
+		v.problem(path, status.ExportWithoutEndpoints, "export "+id+" has no ready endpoint in cluster "+v.self.Name)
 	}
 	return svc
 }
@@ -76,10 +76,10 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 	if svc == nil {
 		return
 	}
-	origin := exportPath(e.ID(), v.own.Name)
+	origin := exportPath(e.ID(), v.self.Name)
 	for _, ip := range part.IPs {
 		for _, p := range portsOf(e, part) {
-			v.serve(entry{
+			v.addEntry(entry{
 				addr: ip, protocol: p.Protocol, port: p.Port, targets: v.offerTargets(svc, p, fabric.Family(ip)),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
@@ -90,7 +90,7 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
 				if port := ep.Ports[portKey(p)]; ok && port > 0 {
 					v.addMachine(ep, addr, p.Protocol, port, origin)
-					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
+					v.recordReplySource(addr, p.Protocol, port, ip, p.Port, origin)
 				}
 			}
 		}
@@ -101,8 +101,8 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 // offerTargets returns the endpoints that get connections of other clusters. Endpoints on nodes
 // whose VXLAN this node drops cannot reply; they count only if the Service has no others.
 func (v *builder) offerTargets(svc *model.Service, p fabric.Port, fam int) []target {
-	out, _ := endpointTargets(svc, p, fam, v.refused)
-	if len(out) == 0 && len(v.refused) > 0 {
+	out, _ := endpointTargets(svc, p, fam, v.vxlanDropped)
+	if len(out) == 0 && len(v.vxlanDropped) > 0 {
 		out, _ = endpointTargets(svc, p, fam, nil)
 	}
 	return out
@@ -166,7 +166,7 @@ func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 		for _, p := range e.Ports {
 			remotes := withPort(e, all, p)
 			local, terminating := endpointTargets(svc, p, fabric.Family(vip), nil)
-			v.serve(entry{
+			v.addEntry(entry{
 				addr: vip, protocol: p.Protocol, port: p.Port,
 				targets:  v.vipTargets(e, remotes, local, terminating, p.Port),
 				affinity: e.Affinity == "ClientIP", origin: "exports[" + id + "]",
@@ -181,10 +181,10 @@ func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
 		r := v.byName[part.Name]
-		if r == nil || !r.reachable || !r.ready(id) {
+		if r == nil || !r.reachable || !r.isReady(id) {
 			continue
 		}
-		if ip, ok := ofFamily(part.IPs, fam); ok && r.reaches(ip) && r.offers(id, fam) {
+		if ip, ok := ofFamily(part.IPs, fam); ok && r.reaches(ip) && r.supportsFamily(id, fam) {
 			out[part.Name] = ip
 		}
 	}
@@ -196,7 +196,7 @@ func withPort(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) ma
 	out := remotes
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
-		if _, there := remotes[part.Name]; !there || has(part, p) {
+		if _, there := remotes[part.Name]; !there || hasPort(part, p) {
 			continue
 		}
 		if len(out) == len(remotes) {
@@ -215,20 +215,20 @@ func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, lo
 		ready = append(ready, name)
 	}
 	if len(local) > 0 {
-		ready = append(ready, v.own.Name)
+		ready = append(ready, v.self.Name)
 	}
 	slices.Sort(ready)
 	ready = prefer(v.preferReachable(ready), func(name string) bool {
-		if name == v.own.Name {
+		if name == v.self.Name {
 			return !terminating
 		}
-		return !v.byName[name].terminating(e.ID())
+		return !v.byName[name].isTerminating(e.ID())
 	})
 	var out []target
 	// This cluster's endpoints divide its weight among them. To keep the weights whole, the
 	// weights of the other clusters are multiplied instead.
-	for _, s := range choose(e.Balance, v.own.Name, ready) {
-		if s.cluster == v.own.Name {
+	for _, s := range selectClusters(e.Balance, v.self.Name, ready) {
+		if s.cluster == v.self.Name {
 			for _, t := range local {
 				t.weight = s.weight
 				out = append(out, t)
@@ -252,7 +252,7 @@ func (v *builder) preferReachable(ready []string) []string {
 	})
 }
 
-// prefer returns the names that are good, or all if none is.
+// prefer returns the names for which good returns true, or all names if there are none.
 func prefer(names []string, good func(string) bool) []string {
 	var out []string
 	for _, name := range names {
@@ -290,9 +290,9 @@ func (v *builder) addFeedRules() {
 // routeTunnelAddrs routes the tunnel addresses of a cluster that is reached in transit. For
 // neighbouring clusters it routes only feeds.
 func (v *builder) routeTunnelAddrs(r *remoteCluster) {
-	for _, dst := range r.tunnels() {
+	for _, dst := range r.tunnelAddrs() {
 		fam := fabric.Family(dst.Addr())
-		if !v.uses(fam) {
+		if !v.usesFamily(fam) {
 			continue
 		}
 		src, _ := ofFamily(v.gateway.Addresses, fam)
@@ -302,7 +302,7 @@ func (v *builder) routeTunnelAddrs(r *remoteCluster) {
 		}
 		if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
 			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.transitMTU(c, r.transit)
-		} else if via, ok := v.siblingOn(r, fam); ok {
+		} else if via, ok := v.siblingHop(r, fam); ok {
 			route.Link, route.Via = desired.SiblingDevice, via
 		} else {
 			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}

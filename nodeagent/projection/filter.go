@@ -25,14 +25,14 @@ func (v *builder) addEveryNode() {
 		}
 	}
 	v.addConnected()
-	for _, p := range disjoint(v.own.GlobalCIDRs) {
-		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.own.Name)+".globalCIDR")
+	for _, p := range disjoint(v.self.GlobalCIDRs) {
+		v.elements.prefix(desired.SetBlocks, p, netip.Prefix{}, clusterPath(v.self.Name)+".globalCIDR")
 	}
-	for _, p := range disjoint(v.own.PodCIDRs) {
-		v.elements.prefix(desired.SetPods, p, netip.Prefix{}, clusterPath(v.own.Name)+".podCIDRs")
+	for _, p := range disjoint(v.self.PodCIDRs) {
+		v.elements.prefix(desired.SetPods, p, netip.Prefix{}, clusterPath(v.self.Name)+".podCIDRs")
 	}
 	v.addNodes()
-	for _, dns := range v.used(v.in.Fabric.DNS.Addresses()) {
+	for _, dns := range v.usableAddrs(v.in.Fabric.DNS.Addresses()) {
 		v.elements.addr(desired.SetDNS, dns, netip.Addr{}, "dns")
 	}
 	for _, e := range v.exports {
@@ -57,19 +57,19 @@ func (v *builder) addEveryNode() {
 // addNodes fills the sets of nodes that may send VXLAN, and of destinations to which no VXLAN
 // is forwarded.
 func (v *builder) addNodes() {
-	origin := clusterPath(v.own.Name)
-	closed := func(a netip.Addr, port int, origin string) {
+	origin := clusterPath(v.self.Name)
+	closePort := func(a netip.Addr, port int, origin string) {
 		v.elements.add(desired.Element{Set: desired.SetVXLAN, Family: fabric.Family(a), ID: targetText(a, port), Origin: origin})
 	}
-	for _, a := range v.shared {
-		closed(a, desired.VXLANPort, origin)
+	for _, a := range v.sharedAddrs {
+		closePort(a, desired.VXLANPort, origin)
 	}
 	for _, n := range v.nodes {
 		for _, a := range n.Addrs {
-			closed(a, desired.VXLANPort, origin)
+			closePort(a, desired.VXLANPort, origin)
 		}
 		// Only a node's own rules prevent its pods from sending VXLAN.
-		if v.refused[n.Name] {
+		if v.vxlanDropped[n.Name] {
 			v.problem(origin, status.NodeUnprotected, "no VXLAN is accepted from node "+n.Name+
 				": no agent has reported there since the node booted that its rules are in place")
 			continue
@@ -85,13 +85,13 @@ func (v *builder) addNodes() {
 			}
 		}
 	}
-	for i := range v.own.Gateways {
+	for i := range v.self.Gateways {
 		// Packets to a gateway's load balancer are not forwarded untranslated, while kube-proxy
 		// does not know the address yet. Otherwise connection tracking would keep that flow
 		// untranslated for as long as packets arrive: kube-proxy deletes such entries when the
 		// endpoints of a Service change, but not when its addresses do. Load balancers that are
 		// nodes themselves (K3s) translate to such an address, so these addresses stay open.
-		g := &v.own.Gateways[i]
+		g := &v.self.Gateways[i]
 		s := v.services[fabric.SystemNamespace+"/"+fabric.ServiceOf(g.Name)]
 		if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
 			continue
@@ -102,7 +102,7 @@ func (v *builder) addNodes() {
 			}
 			for _, p := range s.Ports {
 				if p.Protocol == "UDP" {
-					closed(a, p.Port, clusterPath(v.own.Name)+".gateways["+g.Name+"]")
+					closePort(a, p.Port, clusterPath(v.self.Name)+".gateways["+g.Name+"]")
 				}
 			}
 		}
@@ -115,7 +115,7 @@ func (v *builder) addNodes() {
 			g := &r.Gateways[i]
 			for _, c := range v.candidates(r.Name, g, r.link.Driver, r.link.BasePort(g, 0)) {
 				for _, alt := range []int{0, 1} {
-					closed(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
+					closePort(c.Addr.Addr(), int(c.Addr.Port())+fabric.VXLANOffset+alt, clusterPath(r.Name))
 				}
 			}
 		}
@@ -124,10 +124,10 @@ func (v *builder) addNodes() {
 
 // addFilter lists, on a gateway, the packets that tunnels may deliver.
 func (v *builder) addFilter() {
-	all := append(append([]netip.Prefix(nil), v.own.PodCIDRs...), v.own.ServiceCIDRs...)
+	all := append(append([]netip.Prefix(nil), v.self.PodCIDRs...), v.self.ServiceCIDRs...)
 	for _, p := range disjoint(all) {
-		if !v.own.IsGlobalnet(fabric.Family(p.Addr())) {
-			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.own.Name))
+		if !v.self.IsGlobalnet(fabric.Family(p.Addr())) {
+			v.elements.prefix(desired.SetDirect, p, netip.Prefix{}, clusterPath(v.self.Name))
 		}
 	}
 	for _, r := range v.remotes {
@@ -141,7 +141,7 @@ func (v *builder) addFilter() {
 		v.addErrors(r)
 	}
 	for _, e := range v.exports {
-		if part := e.ClusterPart(v.own.Name); part != nil {
+		if part := e.ClusterPart(v.self.Name); part != nil {
 			v.restrict(e, part)
 			v.admitMapped(e, part)
 		}
@@ -152,15 +152,15 @@ func (v *builder) addFilter() {
 // addErrors adds the sources whose ICMP errors are accepted for flows with a cluster: its own,
 // and the sources of clusters that may forward between it and this cluster.
 func (v *builder) addErrors(r *remoteCluster) {
-	ends := disjoint(slices.Concat(r.visible, r.tunnels()))
-	for _, name := range append([]string{r.Name}, v.net.Between(v.own.Name, r.Name)...) {
+	ends := disjoint(slices.Concat(r.visible, r.tunnelAddrs()))
+	for _, name := range append([]string{r.Name}, v.net.Between(v.self.Name, r.Name)...) {
 		from := v.byName[name]
 		if from == nil {
 			continue
 		}
-		for _, source := range disjoint(slices.Concat(from.sources, from.tunnels())) {
+		for _, source := range disjoint(slices.Concat(from.sources, from.tunnelAddrs())) {
 			for _, end := range ends {
-				if fam := fabric.Family(end.Addr()); fam == fabric.Family(source.Addr()) && v.uses(fam) {
+				if fam := fabric.Family(end.Addr()); fam == fabric.Family(source.Addr()) && v.usesFamily(fam) {
 					v.elements.add(desired.Element{
 						Set: desired.SetErrors, Family: fam, ID: cidr.Format(source) + " . " + cidr.Format(end), Origin: clusterPath(r.Name),
 					})
@@ -176,7 +176,7 @@ func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Allow == nil {
 		return
 	}
-	origin := exportPath(e.ID(), v.own.Name)
+	origin := exportPath(e.ID(), v.self.Name)
 	addrs := append([]netip.Addr(nil), part.IPs...)
 	for _, h := range part.Hosts {
 		addrs = append(addrs, h.IPs...)
@@ -209,7 +209,7 @@ func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 // admitMapped opens the mapped address of each headless pod without a fixed address. Other
 // clusters learn this address; otherwise it accepts only replies.
 func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
-	if e.Type != fabric.Headless || !v.own.Globalnet {
+	if e.Type != fabric.Headless || !v.self.Globalnet {
 		return
 	}
 	for _, m := range members(part, v.services[e.ID()]) {
@@ -217,7 +217,7 @@ func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 			continue
 		}
 		for _, a := range v.mappedAddrs(m.Addrs) {
-			v.admit(e, a, exportPath(e.ID(), v.own.Name))
+			v.admit(e, a, exportPath(e.ID(), v.self.Name))
 		}
 	}
 }

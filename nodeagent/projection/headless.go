@@ -68,7 +68,7 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 	if svc == nil {
 		return
 	}
-	origin := exportPath(e.ID(), v.own.Name)
+	origin := exportPath(e.ID(), v.self.Name)
 	if ready := len(v.liveHosts(part, svc)); ready > mcs.MaxHosts {
 		v.problem(origin, status.TooManyHeadlessPods, strconv.Itoa(ready)+" pods are ready, and other clusters learn the first "+strconv.Itoa(mcs.MaxHosts)+
 			" by name: divide them among several Services")
@@ -90,14 +90,14 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 					continue
 				}
 				v.addMachine(m.Endpoint, addr, p.Protocol, port, origin)
-				v.serve(entry{
+				v.addEntry(entry{
 					addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
 					targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
 				})
 				// Other clusters know a flat cluster's pod by its own address. The fixed
 				// address is the right source only behind globalnet.
-				if v.own.IsGlobalnet(fabric.Family(addr)) {
-					v.answersAs(addr, p.Protocol, port, ip, p.Port, origin)
+				if v.self.IsGlobalnet(fabric.Family(addr)) {
+					v.recordReplySource(addr, p.Protocol, port, ip, p.Port, origin)
 				}
 			}
 		}
@@ -112,7 +112,7 @@ func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 	}
 	hint := "raise hostnames or name it there"
 	switch {
-	case !v.own.Globalnet:
+	case !v.self.Globalnet:
 		hint = "its own address is in no prefix of podCIDRs, so other clusters do not learn it"
 	case e.Dynamic && m.Hostname == "":
 		hint = "set a hostname, as a StatefulSet does, or use mapped egress, which assigns every pod an address"
@@ -124,12 +124,12 @@ func (v *builder) checkHeadless(e *fabric.Export, m member, origin string) {
 
 // mappedAddrs returns the global addresses of a pod under mapped egress.
 func (v *builder) mappedAddrs(addrs []netip.Addr) []netip.Addr {
-	if v.own.EgressMode != fabric.EgressMapped {
+	if v.self.EgressMode != fabric.EgressMapped {
 		return nil
 	}
 	var out []netip.Addr
 	for _, a := range addrs {
-		for _, m := range v.own.Mappings {
+		for _, m := range v.self.Mappings {
 			if m.Pods.Contains(a) {
 				out = append(out, translate(a, m.Pods, m.Global))
 				break

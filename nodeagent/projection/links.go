@@ -26,7 +26,7 @@ const (
 // addSysctls sets only sysctls that the data path requires.
 func (v *builder) addSysctls() {
 	add := func(name, value string) {
-		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.own.Name)})
+		v.state.Sysctls = append(v.state.Sysctls, desired.Sysctl{Name: name, Value: value, Origin: clusterPath(v.self.Name)})
 	}
 	add("net/netfilter/nf_conntrack_tcp_loose", "1")
 	add("net/netfilter/nf_conntrack_tcp_be_liberal", "1")
@@ -37,11 +37,11 @@ func (v *builder) addSysctls() {
 		add("net/ipv6/conf/all/forwarding", "1")
 	}
 	if v.node != nil {
-		v.addLinkSysctls(desired.NodeDevice, clusterPath(v.own.Name))
+		v.addLinkSysctls(desired.NodeDevice, clusterPath(v.self.Name))
 	}
 }
 
-// addLinkSysctls sets the sysctls of one of our devices, regardless of the host's defaults for
+// addLinkSysctls sets the sysctls of one Hawser device, regardless of the host's defaults for
 // new devices. The devices accept no router advertisements.
 func (v *builder) addLinkSysctls(link, origin string) {
 	add := func(name, value string) {
@@ -63,8 +63,8 @@ func (v *builder) underlayMTU() int {
 	return ethernetMTU
 }
 
-// linkMTU is at least the minimum of IPv6. Larger packets than the underlay's MTU are
-// fragmented outside, as RFC 8200, 5 requires of such a link.
+// linkMTU returns mtu, raised to the minimum of IPv6 if this node uses IPv6. Packets larger than
+// the underlay's MTU are then fragmented in the underlay, as RFC 8200, 5 requires.
 func (v *builder) linkMTU(mtu int) int {
 	if v.v6 {
 		return max(mtu, minMTU6)
@@ -139,7 +139,7 @@ func (v *builder) addNodeLink() {
 	}
 	local, ok := v.underlay(v.node)
 	if !ok {
-		v.problem(clusterPath(v.own.Name), status.NodeUnknown, "node "+v.node.Name+" has no address")
+		v.problem(clusterPath(v.self.Name), status.NodeUnknown, "node "+v.node.Name+" has no address")
 		v.node = nil
 		return
 	}
@@ -147,13 +147,13 @@ func (v *builder) addNodeLink() {
 	if local.Is6() {
 		over = vxlanOver6
 	}
-	origin := clusterPath(v.own.Name)
+	origin := clusterPath(v.self.Name)
 	v.state.Links = append(v.state.Links, desired.Device{
 		Name: desired.NodeDevice, Type: desired.LinkVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
 		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
 	for _, dns := range v.in.Fabric.DNS.Addresses() {
-		if !v.uses(fabric.Family(dns)) {
+		if !v.usesFamily(fabric.Family(dns)) {
 			continue
 		}
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
@@ -171,7 +171,7 @@ func (v *builder) addNodeLink() {
 // addNeighbours adds the neighbour entries of a node on a device between nodes: its own
 // addresses, and a link-local next hop for IPv6 (and for IPv4 if the node has no IPv4 address).
 func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
-	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
+	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.usesFamily(fabric.Family(a)) })
 	if v.v6 {
 		addrs = append(addrs, linkLocal(n.Name))
 	}
@@ -182,9 +182,9 @@ func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
 	}
 }
 
-// hop returns the device and the next hop that lead to a node: its own address if packets pass
+// nodeHop returns the device and the next hop that lead to a node: its own address if packets pass
 // directly, otherwise an address on NodeDevice.
-func (v *builder) hop(n *model.Node, fam int) (device string, via netip.Addr, ok bool) {
+func (v *builder) nodeHop(n *model.Node, fam int) (device string, via netip.Addr, ok bool) {
 	if d := v.directTo(n, fam); d != nil {
 		return d.Device, d.Addr, true
 	}

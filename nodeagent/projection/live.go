@@ -16,9 +16,9 @@ import (
 // ClusterState returns the state that this cluster announces to the others: which of its
 // exports have ready endpoints and, for headless exports, the address by which others reach
 // each endpoint. It depends only on fabric and facts, so all nodes of a cluster with the same
-// facts announce the same.
+// facts announce the same state.
 func ClusterState(in Input) model.ClusterState {
-	if v := newView(in); v != nil {
+	if v := newBuilder(in); v != nil {
 		return v.clusterState()
 	}
 	return model.ClusterState{Cluster: in.Cluster}
@@ -34,7 +34,7 @@ func (v *builder) clusterState() model.ClusterState {
 		}
 	}
 	for _, e := range v.exports {
-		part := e.ClusterPart(v.own.Name)
+		part := e.ClusterPart(v.self.Name)
 		if part == nil {
 			continue
 		}
@@ -46,7 +46,7 @@ func (v *builder) clusterState() model.ClusterState {
 			live.Ready = len(live.Hosts) > 0
 		} else {
 			live.Ready, live.Terminating = serving(e, part, svc)
-			live.Families = partial(part.IPs, svc)
+			live.Families = limitedFamilies(part.IPs, svc)
 		}
 		out.Exports = append(out.Exports, live)
 	}
@@ -65,7 +65,7 @@ func (v *builder) liveHosts(part *fabric.ExportCluster, svc *model.Service) []mo
 				host.Label = cidr.Label(slices.MinFunc(m.Addrs, netip.Addr.Compare))
 			}
 			if m.host == nil || !slices.ContainsFunc(m.host.IPs, func(a netip.Addr) bool { return slices.Contains(ips, a) }) {
-				host.Ports = renumbered(m.Endpoint)
+				host.Ports = remappedPorts(m.Endpoint)
 			}
 			out = append(out, host)
 		}
@@ -76,8 +76,8 @@ func (v *builder) liveHosts(part *fabric.ExportCluster, svc *model.Service) []mo
 	return out
 }
 
-// renumbered returns the ports that have another number on the endpoint.
-func renumbered(e *model.Endpoint) map[string]int {
+// remappedPorts returns the ports that have another number on the endpoint.
+func remappedPorts(e *model.Endpoint) map[string]int {
 	var out map[string]int
 	for port, number := range e.Ports {
 		if _, text, _ := strings.Cut(port, "/"); text != strconv.Itoa(number) {
@@ -97,9 +97,9 @@ func (v *builder) addressesOutside(m member) []netip.Addr {
 	var out, hidden []netip.Addr
 	for _, a := range m.Addrs {
 		switch {
-		case v.own.IsGlobalnet(fabric.Family(a)):
+		case v.self.IsGlobalnet(fabric.Family(a)):
 			hidden = append(hidden, a)
-		case contains(v.own.PodCIDRs, a):
+		case contains(v.self.PodCIDRs, a):
 			out = append(out, a)
 		}
 	}
@@ -114,24 +114,24 @@ func (v *builder) addressesOutside(m member) []netip.Addr {
 	return out
 }
 
-// partial returns the families of a Service if its export has addresses of more families: a
+// limitedFamilies returns the families of a Service if its export has addresses of more families: a
 // Service in a dual-stack cluster may have one family. The ClusterIPs determine the families; if
 // there are none, the endpoints do.
-func partial(ips []netip.Addr, svc *model.Service) []int {
+func limitedFamilies(ips []netip.Addr, svc *model.Service) []int {
 	if svc == nil {
 		return nil
 	}
 	var out []int
-	whole := true
+	complete := true
 	for _, fam := range []int{4, 6} {
 		_, offered := ofFamily(ips, fam)
 		if hasFamily(svc, fam) {
 			out = append(out, fam)
 		} else {
-			whole = whole && !offered
+			complete = complete && !offered
 		}
 	}
-	if whole {
+	if complete {
 		return nil
 	}
 	return out

@@ -14,13 +14,13 @@ import (
 // change. It does not affect the result. The zero Memo is empty and ready for use. It is safe
 // for concurrent use.
 type Memo struct {
-	mu        sync.Mutex
-	last, now map[string]slotted // entries of the previous call, and of the current one
+	mu                sync.Mutex
+	previous, current map[string]slotSet // entries of the previous call, and of the current one
 }
 
-// slotted holds the slots of one entry, and the backend of the first one. The elements are
+// slotSet holds the slots of one entry, and the backend of the first one. The elements are
 // shared and must not be modified.
-type slotted struct {
+type slotSet struct {
 	elements []desired.Element
 	first    netip.Addr
 }
@@ -29,26 +29,26 @@ type slotted struct {
 func (m *Memo) rotate() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last, m.now = m.now, make(map[string]slotted, len(m.now))
+	m.previous, m.current = m.current, make(map[string]slotSet, len(m.current))
 }
 
-func (m *Memo) slots(e *entry, count int) slotted {
+func (m *Memo) slots(e *entry, count int) slotSet {
 	key := e.memoKey()
 	m.mu.Lock()
-	s, known := m.now[key]
-	if !known {
-		s, known = m.last[key]
+	s, cached := m.current[key]
+	if !cached {
+		s, cached = m.previous[key]
 	}
 	m.mu.Unlock()
-	if !known {
+	if !cached {
 		s = e.slots(count)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now == nil {
-		m.now = map[string]slotted{}
+	if m.current == nil {
+		m.current = map[string]slotSet{}
 	}
-	m.now[key] = s
+	m.current[key] = s
 	return s
 }
 
@@ -69,7 +69,7 @@ func (e *entry) memoKey() string {
 	return key.String()
 }
 
-func (e *entry) slots(count int) slotted {
+func (e *entry) slots(count int) slotSet {
 	values := make([]string, len(e.targets))
 	for i, t := range e.targets {
 		values[i] = targetText(t.addr, t.port)
@@ -80,5 +80,5 @@ func (e *entry) slots(count int) slotted {
 	for slot, i := range assigned {
 		out[slot] = desired.Element{Set: desired.SetSlots, Family: fabric.Family(e.addr), ID: ids[slot], Value: values[i], Origin: e.origin}
 	}
-	return slotted{elements: out, first: e.targets[assigned[0]].addr}
+	return slotSet{elements: out, first: e.targets[assigned[0]].addr}
 }

@@ -17,7 +17,7 @@ import (
 // addDNS adds the services and zones of the name server.
 func (v *builder) addDNS() {
 	for _, e := range v.exports {
-		if e.ClusterPart(v.own.Name) != nil || e.Allows(v.own.Name) {
+		if e.ClusterPart(v.self.Name) != nil || e.Allows(v.self.Name) {
 			v.state.Services = append(v.state.Services, v.dnsService(e))
 		}
 	}
@@ -85,28 +85,28 @@ func (v *builder) dnsService(e *fabric.Export) desired.Service {
 // isReachable reports whether an export can be reached from here in a family: this cluster and
 // an exporting cluster must have it.
 func (v *builder) isReachable(e *fabric.Export, fam int) bool {
-	if !v.own.Has(fam) {
+	if !v.self.Has(fam) {
 		return false
 	}
 	return slices.ContainsFunc(e.Clusters, func(part fabric.ExportCluster) bool {
-		if part.Name == v.own.Name {
+		if part.Name == v.self.Name {
 			svc := v.services[e.ID()]
 			return svc == nil || hasFamily(svc, fam)
 		}
 		r := v.byName[part.Name]
-		return r != nil && r.offers(e.ID(), fam)
+		return r != nil && r.supportsFamily(e.ID(), fam)
 	})
 }
 
 func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desired.ServiceCluster, bool) {
 	out := desired.ServiceCluster{Name: part.Name}
-	if part.Name == v.own.Name {
+	if part.Name == v.self.Name {
 		svc := v.services[e.ID()]
 		if e.Type == fabric.Headless {
 			out.Hosts = localHosts(part, svc)
 		} else if ready, _ := serving(e, part, svc); ready {
 			out.IPs = slices.DeleteFunc(sortedAddrs(part.IPs), func(a netip.Addr) bool {
-				return !v.own.Has(fabric.Family(a)) || !hasFamily(svc, fabric.Family(a))
+				return !v.self.Has(fabric.Family(a)) || !hasFamily(svc, fabric.Family(a))
 			})
 		}
 		return out, true
@@ -117,9 +117,9 @@ func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desi
 	}
 	if e.Type == fabric.Headless {
 		out.Hosts = v.hostsHere(r, r.hosts(e, part))
-	} else if r.ready(e.ID()) {
+	} else if r.isReady(e.ID()) {
 		out.IPs = slices.DeleteFunc(r.routed(part.IPs), func(a netip.Addr) bool {
-			return !v.own.Has(fabric.Family(a)) || r.onNetwork(a) || !r.offers(e.ID(), fabric.Family(a))
+			return !v.self.Has(fabric.Family(a)) || r.onNetwork(a) || !r.supportsFamily(e.ID(), fabric.Family(a))
 		})
 	}
 	return out, true
@@ -130,7 +130,7 @@ func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desi
 func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
-		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.own.Has(fabric.Family(a)) || r.onNetwork(a) })
+		h.IPs = slices.DeleteFunc(h.IPs, func(a netip.Addr) bool { return !v.self.Has(fabric.Family(a)) || r.onNetwork(a) })
 		if len(h.IPs) > 0 {
 			out = append(out, h)
 		}
@@ -140,7 +140,7 @@ func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []des
 
 // routed returns the addresses of a remote cluster that this cluster routes to it, sorted.
 func (r *remoteCluster) routed(addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.sees(a) })
+	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.isVisible(a) })
 }
 
 // localHosts returns this cluster's ready endpoints, at their pod addresses.
@@ -148,7 +148,7 @@ func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.Servic
 	var out []desired.ServiceHost
 	for _, m := range members(part, svc) {
 		if m.Ready && len(m.Addrs) > 0 {
-			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs), Ports: renumbered(m.Endpoint)})
+			out = append(out, desired.ServiceHost{Name: m.Hostname, IPs: sortedAddrs(m.Addrs), Ports: remappedPorts(m.Endpoint)})
 		}
 	}
 	return out
@@ -214,7 +214,8 @@ func sortedAddrs(list []netip.Addr) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// digest is FNV-1a over the parts of a structure, each with its end marked.
+// digest computes FNV-1a over the fields of a structure. Each field has a fixed size, a length or a
+// terminating zero byte, so different structures never have the same input.
 type digest struct{ sum uint64 }
 
 func (d *digest) octet(b byte) { d.sum = (d.sum ^ uint64(b)) * 0x100000001b3 }
@@ -241,48 +242,49 @@ func (d *digest) addrs(list []netip.Addr) {
 	}
 }
 
-// answer is an address by which clients may know a backend. Packets that a server sends first,
+// replySource is an address by which clients may know a backend. Packets that a server sends first,
 // through a gateway without the connection, must leave with this address.
-type answer struct {
+type replySource struct {
 	family int
 	id     string // backend's address, protocol and port
 	as     string // address and port
 	origin string
 }
 
-// answersAs records that clients know a backend by an address and port of this cluster's block.
-func (v *builder) answersAs(backend netip.Addr, protocol string, port int, as netip.Addr, asPort int, origin string) {
+// recordReplySource records that clients know a backend by an address and port of this cluster's
+// block.
+func (v *builder) recordReplySource(backend netip.Addr, protocol string, port int, as netip.Addr, asPort int, origin string) {
 	if v.gateway == nil {
 		return
 	}
 	// A UDP packet that a pod of a flat cluster sends first may be a request of its own, which
 	// must keep its source.
-	if v.direct(backend) && !strings.EqualFold(protocol, "TCP") {
+	if v.hasOwnAddress(backend) && !strings.EqualFold(protocol, "TCP") {
 		return
 	}
 	id := serviceKey(backend, protocol, port)
-	v.answers = append(v.answers, answer{family: fabric.Family(backend), id: id, as: targetText(as, asPort), origin: origin})
+	v.replySources = append(v.replySources, replySource{family: fabric.Family(backend), id: id, as: targetText(as, asPort), origin: origin})
 	if strings.EqualFold(protocol, "UDP") {
 		v.elements.add(desired.Element{Set: desired.SetServed, Family: fabric.Family(backend), ID: id, Origin: origin})
 	}
 }
 
-// direct reports whether other clusters reach a pod at its own address.
-func (v *builder) direct(pod netip.Addr) bool {
-	return !v.own.IsGlobalnet(fabric.Family(pod)) && slices.ContainsFunc(v.own.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
+// hasOwnAddress reports whether other clusters reach a pod at its own address.
+func (v *builder) hasOwnAddress(pod netip.Addr) bool {
+	return !v.self.IsGlobalnet(fabric.Family(pod)) && slices.ContainsFunc(v.self.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
 }
 
 // addReplySources adds the address with which each backend replies. A backend with several
 // addresses is marked as ambiguous: a wrong guess would end the connection, while waiting only
 // delays it until the client sends a packet.
 func (v *builder) addReplySources() {
-	slices.SortFunc(v.answers, func(a, b answer) int {
+	slices.SortFunc(v.replySources, func(a, b replySource) int {
 		return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.id, b.id), cmp.Compare(a.as, b.as), cmp.Compare(a.origin, b.origin))
 	})
-	for i := 0; i < len(v.answers); {
-		first, last := v.answers[i], v.answers[i]
-		for ; i < len(v.answers) && v.answers[i].family == first.family && v.answers[i].id == first.id; i++ {
-			last = v.answers[i]
+	for i := 0; i < len(v.replySources); {
+		first, last := v.replySources[i], v.replySources[i]
+		for ; i < len(v.replySources) && v.replySources[i].family == first.family && v.replySources[i].id == first.id; i++ {
+			last = v.replySources[i]
 		}
 		if first.as != last.as {
 			v.elements.add(desired.Element{Set: desired.SetAmbiguous, Family: first.family, ID: first.id, Origin: last.origin})

@@ -38,7 +38,7 @@ func (n Topology) Mesh() bool {
 // IsMesh reports whether a shape links all clusters directly.
 func IsMesh(s fabric.Shape) bool { return s.Mode == "" || s.Mode == fabric.ModeMesh }
 
-// Same reports whether NewNet would return the same for clusters with the same names.
+// Same reports whether NewNet would return the same topology for clusters with the same names.
 func (n Topology) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if len(n.shapes) == 0 || !SameShape(n.shapes[0], f.Shape) || (before != nil) != (n.Before != nil) {
 		return false
@@ -87,9 +87,9 @@ func ShapeDigest(s fabric.Shape) string {
 	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, stablehash.Mix64(stablehash.Sum64(string(raw)))))
 }
 
-// reach returns the clusters that are reachable from one cluster without passing another: over
-// links of either shape, through clusters that forward transit traffic.
-func (n Topology) reach(from, without string) map[string]bool {
+// reachableFrom returns the clusters that are reachable from one cluster without passing another.
+// Paths use links of either shape and clusters that forward transit traffic.
+func (n Topology) reachableFrom(from, without string) map[string]bool {
 	seen := map[string]bool{from: true}
 	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
 		if todo[0] != from && !n.ForwardsTransit(todo[0]) {
@@ -112,8 +112,8 @@ func (n Topology) Between(a, b string) []string {
 		return nil
 	}
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(n.reach(a, b))) {
-		if name != a && n.ForwardsTransit(name) && n.reach(name, a)[b] {
+	for _, name := range slices.Sorted(maps.Keys(n.reachableFrom(a, b))) {
+		if name != a && n.ForwardsTransit(name) && n.reachableFrom(name, a)[b] {
 			out = append(out, name)
 		}
 	}
@@ -126,7 +126,7 @@ func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
 	}
-	return n.reach(neighbour, cluster)
+	return n.reachableFrom(neighbour, cluster)
 }
 
 // OnlyVia returns the clusters that a cluster reaches only over the link with a neighbour. Packets
@@ -135,8 +135,8 @@ func (n Topology) OnlyVia(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
 	}
-	out := n.reach(neighbour, cluster)
-	for there := range n.reach(cluster, neighbour) {
+	out := n.reachableFrom(neighbour, cluster)
+	for there := range n.reachableFrom(cluster, neighbour) {
 		delete(out, there)
 	}
 	return out

@@ -105,7 +105,7 @@ func (v *builder) addLongNames() {
 		}
 	}
 	for _, e := range v.exports {
-		if e.ClusterPart(v.own.Name) == nil {
+		if e.ClusterPart(v.self.Name) == nil {
 			continue
 		}
 		id := e.ID()
@@ -114,8 +114,8 @@ func (v *builder) addLongNames() {
 			continue
 		}
 		add(id, "the Service", fabric.LongestName(domains, e.Namespace, e.Name))
-		part := fabric.LongestName(domains, e.Namespace, e.Name, v.own.Name)
-		add(id, "cluster "+v.own.Name, part)
+		part := fabric.LongestName(domains, e.Namespace, e.Name, v.self.Name)
+		add(id, "cluster "+v.self.Name, part)
 		if e.Type != fabric.Headless {
 			continue
 		}
@@ -126,7 +126,7 @@ func (v *builder) addLongNames() {
 				label = cidr.Label(slices.MinFunc(ep.Addrs, netip.Addr.Compare))
 			}
 			if label != "" && len(label)+len(".")+len(part) > fabric.MaxName {
-				add(id, "pod "+cmp.Or(ep.Pod, label), fabric.LongestName(domains, e.Namespace, e.Name, label, v.own.Name))
+				add(id, "pod "+cmp.Or(ep.Pod, label), fabric.LongestName(domains, e.Namespace, e.Name, label, v.self.Name))
 			}
 		}
 	}
@@ -139,20 +139,20 @@ func (v *builder) refusal(a netip.Addr) string {
 	if why := neverEndpoint(a); why != "" {
 		return why
 	}
-	if contains(v.own.PodCIDRs, a) || v.isNode(a) {
+	if contains(v.self.PodCIDRs, a) || v.isNode(a) {
 		return ""
 	}
 	f := v.in.Fabric
 	switch {
 	case slices.Contains(f.DNS.Addresses(), a):
 		return "is the agents' name server"
-	case contains(f.GlobalPools, a), contains(f.ServicePools, a), contains(f.TunnelPools, a), contains(v.own.GlobalCIDRs, a):
+	case contains(f.GlobalPools, a), contains(f.ServicePools, a), contains(f.TunnelPools, a), contains(v.self.GlobalCIDRs, a):
 		return "belongs to the clusterset"
-	case contains(v.own.ServiceCIDRs, a):
+	case contains(v.self.ServiceCIDRs, a):
 		return "is a ClusterIP, and endpoints are no Services"
 	}
 	for _, r := range v.remotes {
-		if r.sees(a) {
+		if r.isVisible(a) {
 			return "belongs to cluster " + r.Name
 		}
 	}
@@ -172,17 +172,17 @@ func (v *builder) refusal(a netip.Addr) string {
 type endpointKind int
 
 const (
-	inside  endpointKind = iota // in podCIDRs, or a node's: a pod on the host network
-	stray                       // on a node of this cluster and not in podCIDRs
-	machine                     // a machine outside the cluster, not a pod
+	inside          endpointKind = iota // in podCIDRs, or a node's: a pod on the host network
+	outsidePodCIDRs                     // on a node of this cluster and not in podCIDRs
+	machine                             // a machine outside the cluster, not a pod
 )
 
 func (v *builder) kindOf(ep *model.Endpoint, a netip.Addr) endpointKind {
 	switch {
-	case contains(v.own.PodCIDRs, a) || v.isNode(a):
+	case contains(v.self.PodCIDRs, a) || v.isNode(a):
 		return inside
 	case v.nodeNamed(ep.Node) != nil:
-		return stray
+		return outsidePodCIDRs
 	}
 	return machine
 }
@@ -197,24 +197,24 @@ func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, 
 	}
 }
 
-// addForeignRules reports routing rules of other programs.
-func (v *builder) addForeignRules() {
+// reportForeignRules reports routing rules of other programs.
+func (v *builder) reportForeignRules() {
 	if len(v.in.Local.ForeignRules) > 0 {
-		v.problem(clusterPath(v.own.Name), status.ForeignRule, desired.ForeignRuleText(v.in.Local.ForeignRules)+" on node "+v.in.Node)
+		v.problem(clusterPath(v.self.Name), status.ForeignRule, desired.ForeignRuleText(v.in.Local.ForeignRules)+" on node "+v.in.Node)
 	}
 }
 
 // maxShown is the maximum number of addresses in a problem.
 const maxShown = 3
 
-// addUnsupported reports parts of an export of this cluster that other clusters do not get.
-func (v *builder) addUnsupported(e *fabric.Export) {
+// reportUnsupported reports parts of an export of this cluster that other clusters do not get.
+func (v *builder) reportUnsupported(e *fabric.Export) {
 	for _, text := range shorten(v.unsupported[e.ID()]) {
-		v.problem(exportPath(e.ID(), v.own.Name), status.EndpointUnsupported, text)
+		v.problem(exportPath(e.ID(), v.self.Name), status.EndpointUnsupported, text)
 	}
 }
 
-// shorten returns some texts of a list, sorted, and the number of the others.
+// shorten returns the first maxShown texts of a list, sorted, and the number of omitted texts.
 func shorten(list []string) []string {
 	out := slices.Sorted(slices.Values(list))
 	out = slices.Compact(out)
@@ -224,20 +224,20 @@ func shorten(list []string) []string {
 	return out
 }
 
-// addStray reports pods outside of podCIDRs: pods of this node, according to the kernel's
+// reportPodsOutside reports pods outside of podCIDRs: pods of this node, according to the kernel's
 // routes and EndpointSlices, and endpoints of exports on any node. Node.spec.podCIDRs alone
 // proves nothing, because some CNIs do not use it.
-func (v *builder) addStray() {
+func (v *builder) reportPodsOutside() {
 	var here, all []string
 	for _, e := range v.exports {
 		svc := v.services[e.ID()]
-		if svc == nil || e.ClusterPart(v.own.Name) == nil {
+		if svc == nil || e.ClusterPart(v.self.Name) == nil {
 			continue
 		}
 		for i := range svc.Endpoints {
 			ep := &svc.Endpoints[i]
 			for _, a := range ep.Addrs {
-				if v.kindOf(ep, a) != stray {
+				if v.kindOf(ep, a) != outsidePodCIDRs {
 					continue
 				}
 				all = append(all, a.String()+" ("+cmp.Or(ep.Pod, ep.Hostname, e.ID())+" on "+ep.Node+")")
@@ -249,14 +249,14 @@ func (v *builder) addStray() {
 	}
 	if v.node != nil {
 		for _, p := range v.in.Local.PodRoutes {
-			if !slices.ContainsFunc(v.own.PodCIDRs, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) }) {
+			if !slices.ContainsFunc(v.self.PodCIDRs, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) }) {
 				here = append(here, p.String())
 			}
 		}
 	}
-	path := clusterPath(v.own.Name) + ".podCIDRs"
+	path := clusterPath(v.self.Name) + ".podCIDRs"
 	const fix = ": put the prefix of the pods into podCIDRs, or give the pods addresses there"
-	has := "podCIDRs " + humanize.Join(v.own.PodCIDRs, ", ")
+	has := "podCIDRs " + humanize.Join(v.self.PodCIDRs, ", ")
 	if len(here) > 0 {
 		v.problem(path, status.PodsOutsideCIDRs, "pods of node "+v.in.Node+" are outside of "+has+" ("+strings.Join(shorten(here), ", ")+
 			"), so their packets to other clusters are dropped (unknown_source)"+fix)

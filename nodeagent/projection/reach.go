@@ -19,13 +19,13 @@ type EndpointCandidates struct {
 // Reaches returns the gateways of other clusters to which this node has links, in the order of
 // the fabric. It returns none on a node that is not a gateway.
 func Reaches(in Input) []EndpointCandidates {
-	v := newView(in)
+	v := newBuilder(in)
 	if v == nil || v.gateway == nil {
 		return nil
 	}
 	var out []EndpointCandidates
 	for _, r := range v.remotes {
-		link := in.Fabric.Link(v.own.Name, r.Name)
+		link := in.Fabric.Link(v.self.Name, r.Name)
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			out = append(out, EndpointCandidates{

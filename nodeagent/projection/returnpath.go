@@ -20,8 +20,8 @@ func (v *builder) addReturnPaths() {
 	if v.gateway == nil || v.node == nil || !v.hasTunnels() {
 		return
 	}
-	origin := clusterPath(v.own.Name)
-	from := func(link string, six bool, origin string) {
+	origin := clusterPath(v.self.Name)
+	addReturnRule := func(link string, six bool, origin string) {
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RuleReturn, IPv6: six, IIF: link, Mark: desired.MarkReturn, Mask: desired.MaskReturn,
 			Goto: desired.RuleReturnPath, Origin: origin,
@@ -31,11 +31,11 @@ func (v *builder) addReturnPaths() {
 	for _, r := range slices.Clone(v.state.Rules) {
 		if r.Table == desired.TableIn {
 			families[r.IPv6] = true
-			from(r.IIF, r.IPv6, r.Origin)
+			addReturnRule(r.IIF, r.IPv6, r.Origin)
 		}
 	}
 	for six := range families {
-		from(desired.NodeDevice, six, origin)
+		addReturnRule(desired.NodeDevice, six, origin)
 		// A sibling may still assign the flow to this gateway after conntrack here dropped it.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeDevice, Table: desired.TableIn, Origin: origin,
@@ -65,7 +65,7 @@ func (v *builder) routeReturnPaths() {
 			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 		v.route(desired.Route{
-			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: h.device, Via: h.via, Origin: clusterPath(v.own.Name),
+			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: h.device, Via: h.via, Origin: clusterPath(v.self.Name),
 		})
 	}
 }
@@ -90,7 +90,7 @@ func (v *builder) returnPaths() []returnPath {
 			continue
 		}
 		for _, fam := range []int{4, 6} {
-			if device, via, ok := v.hop(n, fam); ok && v.uses(fam) {
+			if device, via, ok := v.nodeHop(n, fam); ok && v.usesFamily(fam) {
 				out = append(out, returnPath{n.Name, number, fam, device, via})
 			}
 		}
@@ -107,11 +107,11 @@ func returnNumbers(nodes []*model.Node) map[string]int {
 		if len(taken) == desired.MaxReturnNodes {
 			break
 		}
-		at := int(stablehash.Sum64(n.Name) % desired.MaxReturnNodes)
-		for taken[at] {
-			at = (at + 1) % desired.MaxReturnNodes
+		slot := int(stablehash.Sum64(n.Name) % desired.MaxReturnNodes)
+		for taken[slot] {
+			slot = (slot + 1) % desired.MaxReturnNodes
 		}
-		taken[at], numbers[n.Name] = true, at+1
+		taken[slot], numbers[n.Name] = true, slot+1
 	}
 	return numbers
 }
@@ -121,7 +121,7 @@ func returnNumbers(nodes []*model.Node) map[string]int {
 // the fallback for other pods.
 func (v *builder) routeEndpoints() {
 	for _, e := range v.exports {
-		if e.ClusterPart(v.own.Name) == nil {
+		if e.ClusterPart(v.self.Name) == nil {
 			continue
 		}
 		svc := v.services[e.ID()]
@@ -134,14 +134,14 @@ func (v *builder) routeEndpoints() {
 			if node == nil {
 				continue
 			}
-			for _, a := range v.used(ep.Addrs) {
+			for _, a := range v.usableAddrs(ep.Addrs) {
 				inPodCIDRs := slices.ContainsFunc(node.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 				if inPodCIDRs || slices.Contains(node.Addrs, a) {
 					continue
 				}
-				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.own.Name)}
+				route := desired.Route{Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteThrow, Origin: exportPath(e.ID(), v.self.Name)}
 				if node != v.node {
-					device, via, ok := v.hop(node, fabric.Family(a))
+					device, via, ok := v.nodeHop(node, fabric.Family(a))
 					if !ok {
 						continue
 					}

@@ -17,7 +17,7 @@ import (
 // over its own links. While nodes briefly disagree about the path, packets are neither lost nor
 // loop.
 func (v *builder) addRules() {
-	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.own.Name)})
+	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.self.Name)})
 	if v.gateway != nil && v.node != nil {
 		v.addRule(desired.Rule{
 			Priority: desired.RuleGateway, IIF: desired.NodeDevice, Table: desired.TableGateway, Origin: v.gatewayPath(),
@@ -28,7 +28,7 @@ func (v *builder) addRules() {
 // addRule adds a rule for each family that this node uses.
 func (v *builder) addRule(r desired.Rule) {
 	for _, fam := range []int{4, 6} {
-		if r.IPv6 = fam == 6; v.uses(fam) {
+		if r.IPv6 = fam == 6; v.usesFamily(fam) {
 			v.state.Rules = append(v.state.Rules, r)
 		}
 	}
@@ -58,7 +58,7 @@ func (v *builder) blackhole(dst netip.Prefix, origin string) {
 // pod prefixes, so that others can reply. Otherwise it is the node's address, which the gateway
 // translates.
 func (v *builder) source(fam int) netip.Addr {
-	if !v.own.IsGlobalnet(fam) {
+	if !v.self.IsGlobalnet(fam) {
 		if a, ok := ofFamily(v.in.Local.HostSource, fam); ok {
 			return a
 		}
@@ -149,51 +149,51 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 		c, ok := v.ownTunnelTo(r, r.path)
 		return c.Link, c.Via(fam), ok
 	}
-	node := v.nodeNamed(v.own.Gateway(r.path.Local).Node)
+	node := v.nodeNamed(v.self.Gateway(r.path.Local).Node)
 	if node == nil {
-		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", status.NodeUnknown,
+		v.problem(clusterPath(v.self.Name)+".gateways["+r.path.Local+"]", status.NodeUnknown,
 			"its node is not among the nodes of the cluster")
 		return "", netip.Addr{}, false
 	}
 	if v.node == nil {
 		return "", netip.Addr{}, false
 	}
-	link, via, ok = v.hop(node, fam)
+	link, via, ok = v.nodeHop(node, fam)
 	if !ok {
-		v.problem(clusterPath(v.own.Name)+".gateways["+r.path.Local+"]", status.NoNextHop,
+		v.problem(clusterPath(v.self.Name)+".gateways["+r.path.Local+"]", status.NoNextHop,
 			"node "+node.Name+" has no address of the family of "+r.Name+"'s prefixes")
 	}
 	return link, via, ok
 }
 
 // routePools makes lookups of the host's own packets succeed before the output chain changes
-// their destination, and drops untranslated packets. A packet to our block without an entry
-// must not be answered: an ICMP error or a reset would end a connection that a sibling still
-// serves.
+// their destination, and drops untranslated packets. A packet to this cluster's block without an
+// entry must not be answered: an ICMP error or a reset would end a connection that a sibling
+// still serves.
 func (v *builder) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
-			if v.uses(fabric.Family(p.Addr())) {
+			if v.usesFamily(fabric.Family(p.Addr())) {
 				v.routeHost(p.Masked(), "services")
 			}
 		}
 		for _, e := range v.exports {
-			part := e.ClusterPart(v.own.Name)
+			part := e.ClusterPart(v.self.Name)
 			if part == nil {
 				continue
 			}
 			if ready, _ := serving(e, part, v.services[e.ID()]); ready {
-				for _, a := range v.used(part.IPs) {
-					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.own.Name))
+				for _, a := range v.usableAddrs(part.IPs) {
+					v.routeHost(cidr.Single(a), exportPath(e.ID(), v.self.Name))
 				}
 			}
 		}
 	}
-	for _, p := range v.own.GlobalCIDRs {
-		if !v.uses(fabric.Family(p.Addr())) {
+	for _, p := range v.self.GlobalCIDRs {
+		if !v.usesFamily(fabric.Family(p.Addr())) {
 			continue
 		}
-		v.blackhole(p, clusterPath(v.own.Name)+".globalCIDR")
+		v.blackhole(p, clusterPath(v.self.Name)+".globalCIDR")
 	}
 }
 
@@ -211,7 +211,7 @@ func (v *builder) routeTunnels() {
 	// of another table. It would cache that route (dst_cache, per CPU) for later packets until
 	// that table changes. For IPv4 any route change invalidates the cache.
 	for _, p := range v.in.Fabric.TunnelPools {
-		if p.Addr().Is6() && v.uses(6) && v.hasTunnels() {
+		if p.Addr().Is6() && v.usesFamily(6) && v.hasTunnels() {
 			v.blackhole(p, "tunnel.ipv6Cidr")
 		}
 	}
@@ -229,7 +229,7 @@ func (v *builder) routeTunnels() {
 				if n > 0 {
 					metric = desired.MetricTunnel + n
 				}
-				for _, a := range v.used(g.Addresses) {
+				for _, a := range v.usableAddrs(g.Addresses) {
 					src, _ := ofFamily(v.gateway.Addresses, fabric.Family(a))
 					v.route(desired.Route{
 						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
@@ -249,16 +249,16 @@ func (v *builder) routeNodes() {
 	}
 	v.routeEndpoints()
 	v.routeReturnPaths()
-	origin := clusterPath(v.own.Name)
+	origin := clusterPath(v.self.Name)
 	for _, n := range v.nodes {
 		if n.Name == v.node.Name {
 			continue
 		}
 		for _, p := range n.PodCIDRs {
-			if !v.uses(fabric.Family(p.Addr())) {
+			if !v.usesFamily(fabric.Family(p.Addr())) {
 				continue
 			}
-			device, via, ok := v.hop(n, fabric.Family(p.Addr()))
+			device, via, ok := v.nodeHop(n, fabric.Family(p.Addr()))
 			if !ok {
 				v.problem(origin, status.NoNextHop, "node "+n.Name+" has no address of the family of its pods "+p.String())
 				continue
@@ -267,8 +267,8 @@ func (v *builder) routeNodes() {
 				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: device, Via: via, Origin: origin,
 			})
 		}
-		for _, a := range v.used(n.Addrs) {
-			device, via, _ := v.hop(n, fabric.Family(a))
+		for _, a := range v.usableAddrs(n.Addrs) {
+			device, via, _ := v.nodeHop(n, fabric.Family(a))
 			v.route(desired.Route{
 				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: device, Via: via, Origin: origin,
 			})
@@ -286,7 +286,7 @@ func (v *builder) routeBound() {
 	if _, ok := ofFamily(v.node.Addrs, 6); !ok {
 		return
 	}
-	origin := clusterPath(v.own.Name)
+	origin := clusterPath(v.self.Name)
 	v.state.Rules = append(v.state.Rules, desired.Rule{
 		Priority: desired.RuleBound, IPv6: true, OIF: desired.NodeDevice, Table: desired.TableBound, Origin: origin,
 	})
@@ -299,7 +299,7 @@ func (v *builder) routeBound() {
 	}
 }
 
-// used returns the addresses whose family this node uses.
-func (v *builder) used(addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.uses(fabric.Family(a)) })
+// usableAddrs returns the addresses whose family this node uses.
+func (v *builder) usableAddrs(addrs []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !v.usesFamily(fabric.Family(a)) })
 }

@@ -36,10 +36,10 @@ func Slots(n int, backends []Backend) []int {
 	hashes := make([]uint64, len(backends)) // of the keys, in order
 	floor := make([]int, len(backends))     // share of each, rounded down, in order
 	spare := n                              // remaining slots after each floor: at most one more for each
-	for at, i := range order {
-		hashes[at] = stablehash.Sum64(backends[i].Key)
-		floor[at] = n * max(backends[i].Weight, 1) / total
-		spare -= floor[at]
+	for pos, i := range order {
+		hashes[pos] = stablehash.Sum64(backends[i].Key)
+		floor[pos] = n * max(backends[i].Weight, 1) / total
+		spare -= floor[pos]
 	}
 	// Score, slot and backend of each pair are one number, as plain numbers sort several times
 	// faster than structures.

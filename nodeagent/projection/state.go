@@ -22,7 +22,7 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	if in.Memo != nil {
 		in.Memo.rotate()
 	}
-	v := newView(in)
+	v := newBuilder(in)
 	if v == nil {
 		return desired.State{}, []Problem{{
 			Path: clusterPath(in.Cluster), Code: status.ClusterUnknown, Text: "the fabric does not hold this cluster",
@@ -44,9 +44,9 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	v.addRoutes()
 	v.addEveryNode()
 	v.addExports()
-	v.addStray()
-	v.addForeignRules()
-	v.addTakenNetworks()
+	v.reportPodsOutside()
+	v.reportForeignRules()
+	v.reportNetworkConflicts()
 	v.addReplySources()
 	if v.gateway != nil {
 		v.addEgress()
@@ -54,9 +54,9 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	}
 	v.addEntries()
 	v.addDNS()
-	v.addServiceExports()
-	v.addRefused()
-	v.addTakenImports()
+	v.reportInvalidExports()
+	v.reportRefusedExports()
+	v.reportForeignImports()
 	s := &v.state
 	s.Sysctls = unique(s.Sysctls)
 	s.Links = unique(s.Links)
@@ -71,13 +71,13 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	s.Services = unique(s.Services)
 	s.Zones = unique(s.Zones)
 	s.Elements = v.elements.all()
-	return *s, v.sorted(), announced
+	return *s, v.sortedProblems(), announced
 }
 
 // Routes returns only the routes of Desired, in a fraction of the time. A change of the active
 // link needs nothing else at once.
 func Routes(in Input) []desired.Route {
-	v := newView(in)
+	v := newBuilder(in)
 	if v == nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ func (v *builder) addTransit() {
 	if v.gateway == nil || v.net.Mesh() {
 		return
 	}
-	built := driver.Transit(v.site(), v.transitRemotes())
+	built := driver.Transit(v.localGateway(), v.transitRemotes())
 	v.merge(&built)
 	v.transit = built.Tunnels
 	for _, l := range built.Links {
@@ -41,7 +41,7 @@ func (v *builder) transitRemotes() []driver.Remote {
 		if !r.linked {
 			continue
 		}
-		prefixes := v.prefixesOf(v.net.Sources(v.own.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
+		prefixes := v.prefixesOf(v.net.Sources(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			// The link's MTU without the overhead of transit.
@@ -60,10 +60,10 @@ func (v *builder) transitRemotes() []driver.Remote {
 // addSplitHorizon drops packets from a neighbouring cluster to clusters that are reached only
 // through that neighbour.
 func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
-	if !v.net.ForwardsTransit(v.own.Name) {
+	if !v.net.ForwardsTransit(v.self.Name) {
 		return
 	}
-	for _, p := range v.prefixesOf(v.net.OnlyVia(v.own.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.visible }) {
+	for _, p := range v.prefixesOf(v.net.OnlyVia(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.visible }) {
 		set := desired.SetSplitHorizon4
 		if p.Addr().Is6() {
 			set = desired.SetSplitHorizon6
@@ -81,14 +81,14 @@ func (v *builder) prefixesOf(clusters map[string]bool, of func(*remoteCluster) [
 	var out []netip.Prefix
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
 		if r := v.byName[name]; r != nil {
-			out = append(append(out, of(r)...), r.tunnels()...)
+			out = append(append(out, of(r)...), r.tunnelAddrs()...)
 		}
 	}
 	return disjoint(out)
 }
 
-// tunnels returns the tunnel addresses of a cluster's gateways.
-func (r *remoteCluster) tunnels() []netip.Prefix {
+// tunnelAddrs returns the tunnel addresses of a cluster's gateways.
+func (r *remoteCluster) tunnelAddrs() []netip.Prefix {
 	var out []netip.Prefix
 	for i := range r.Gateways {
 		for _, a := range r.Gateways[i].Addresses {
@@ -107,8 +107,8 @@ type sibling struct {
 
 func (v *builder) siblings() []sibling {
 	var out []sibling
-	for i := range v.own.Gateways {
-		g := &v.own.Gateways[i]
+	for i := range v.self.Gateways {
+		g := &v.self.Gateways[i]
 		if node := v.nodeNamed(g.Node); g.Name != v.gateway.Name && node != nil {
 			out = append(out, sibling{node: node, gateway: g.Name, addrs: g.Addresses})
 		}
@@ -124,8 +124,8 @@ func (v *builder) addSiblingDevice() {
 		return
 	}
 	local, ok := v.underlay(v.node)
-	mates := v.siblings()
-	if !ok || len(mates) == 0 {
+	siblings := v.siblings()
+	if !ok || len(siblings) == 0 {
 		return
 	}
 	over := vxlanOver4
@@ -148,7 +148,7 @@ func (v *builder) addSiblingDevice() {
 			Link: desired.SiblingDevice, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
 		})
 	}
-	for _, m := range mates {
+	for _, m := range siblings {
 		v.addNeighbours(desired.SiblingDevice, m.node, v.gatewayPath())
 		for _, a := range m.node.Addrs {
 			v.elements.addr(desired.SetSiblings, a, netip.Addr{}, v.gatewayPath())
@@ -165,14 +165,14 @@ func (v *builder) addNoTrack() {
 	}
 	for _, m := range v.siblings() {
 		for _, a := range m.addrs {
-			add(cidr.Single(a), clusterPath(v.own.Name))
+			add(cidr.Single(a), clusterPath(v.self.Name))
 		}
 	}
-	if !v.net.ForwardsTransit(v.own.Name) {
+	if !v.net.ForwardsTransit(v.self.Name) {
 		return
 	}
 	for _, r := range v.remotes {
-		for _, p := range append(r.tunnels(), r.visible...) {
+		for _, p := range append(r.tunnelAddrs(), r.visible...) {
 			add(p, clusterPath(r.Name))
 		}
 	}
@@ -215,34 +215,34 @@ func (v *builder) routeTransit() {
 			if via, ok := v.vxlanHop(m.node, fabric.Family(a)); ok {
 				v.route(desired.Route{
 					Table: desired.TableTransit, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.SiblingDevice, Via: via,
-					Origin: clusterPath(v.own.Name),
+					Origin: clusterPath(v.self.Name),
 				})
 			}
 		}
 	}
-	passes := v.net.ForwardsTransit(v.own.Name)
+	forwards := v.net.ForwardsTransit(v.self.Name)
 	for _, r := range v.remotes {
-		for _, p := range r.tunnels() {
-			v.routeThrough(r, p, passes)
+		for _, p := range r.tunnelAddrs() {
+			v.routeTransitTo(r, p, forwards)
 		}
 		for _, p := range r.visible {
-			v.routeThrough(r, p, passes)
+			v.routeTransitTo(r, p, forwards)
 		}
 	}
 }
 
-func (v *builder) routeThrough(r *remoteCluster, dst netip.Prefix, passes bool) {
+func (v *builder) routeTransitTo(r *remoteCluster, dst netip.Prefix, forwards bool) {
 	fam := fabric.Family(dst.Addr())
 	route := desired.Route{Table: desired.TableSibling, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 	if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.transit)
 	}
 	v.route(route)
-	if !passes {
+	if !forwards {
 		return
 	}
 	route.Table = desired.TableTransit
-	if via, ok := v.siblingOn(r, fam); ok {
+	if via, ok := v.siblingHop(r, fam); ok {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, desired.SiblingDevice, via, 0
 	} else if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
 		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.path)
@@ -250,12 +250,12 @@ func (v *builder) routeThrough(r *remoteCluster, dst netip.Prefix, passes bool) 
 	v.route(route)
 }
 
-// siblingOn returns the next hop to the sibling that has the link to a cluster.
-func (v *builder) siblingOn(r *remoteCluster, fam int) (netip.Addr, bool) {
-	mates := v.siblings()
-	i := slices.IndexFunc(mates, func(m sibling) bool { return r.reachable && m.gateway == r.path.Local })
+// siblingHop returns the next hop to the sibling that has the link to a cluster.
+func (v *builder) siblingHop(r *remoteCluster, fam int) (netip.Addr, bool) {
+	siblings := v.siblings()
+	i := slices.IndexFunc(siblings, func(m sibling) bool { return r.reachable && m.gateway == r.path.Local })
 	if i < 0 || v.node == nil {
 		return netip.Addr{}, false
 	}
-	return v.vxlanHop(mates[i].node, fam)
+	return v.vxlanHop(siblings[i].node, fam)
 }

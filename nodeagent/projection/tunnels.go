@@ -17,34 +17,34 @@ import (
 
 // findLink records the settings of the link with a remote cluster, and its MTU.
 func (v *builder) findLink(r *remoteCluster) {
-	r.link = v.in.Fabric.Link(v.own.Name, r.Name)
-	r.six = v.six || reachedOverIPv6(r.Cluster)
+	r.link = v.in.Fabric.Link(v.self.Name, r.Name)
+	r.overIPv6 = v.overIPv6 || reachedOverIPv6(r.Cluster)
 	if !r.linked {
 		return
 	}
-	v.largest = max(v.largest, v.mtu(r, r.link.Driver))
+	v.maxLinkMTU = max(v.maxLinkMTU, v.mtu(r, r.link.Driver))
 	for i := range r.Gateways {
 		for _, c := range v.in.Tunnels[r.Name+"/"+r.Gateways[i].Name] {
-			v.largest = max(v.largest, v.mtu(r, c.Driver))
+			v.maxLinkMTU = max(v.maxLinkMTU, v.mtu(r, c.Driver))
 		}
 	}
 }
 
 // mtu returns the largest packet to a remote cluster over a driver's tunnel, in bytes.
 func (v *builder) mtu(r *remoteCluster, driver string) int {
-	return v.linkMTU(cmp.Or(r.link.MTU, v.fits(driver, r.six)))
+	return v.linkMTU(cmp.Or(r.link.MTU, v.tunnelMTU(driver, r.overIPv6)))
 }
 
-// fits returns the largest packet, in bytes, that a driver's tunnel carries unfragmented over
+// tunnelMTU returns the largest packet, in bytes, that a driver's tunnel carries unfragmented over
 // this node's underlay.
-func (v *builder) fits(name string, six bool) int {
+func (v *builder) tunnelMTU(name string, six bool) int {
 	driver := driver.ByName(name)
 	if driver == nil {
 		return v.underlayMTU()
 	}
 	fits := v.underlayMTU() - driver.Traits().Overhead(six)
-	if most := driver.Traits().Userspace; most > 0 && !v.in.Local.KernelESP {
-		return min(fits, most)
+	if limit := driver.Traits().Userspace; limit > 0 && !v.in.Local.KernelESP {
+		return min(fits, limit)
 	}
 	return fits
 }
@@ -64,11 +64,11 @@ func reachedOverIPv6(c *fabric.Cluster) bool {
 
 // largestMTU returns the largest MTU of this cluster's links.
 func (v *builder) largestMTU() int {
-	if v.largest > 0 {
-		return v.largest
+	if v.maxLinkMTU > 0 {
+		return v.maxLinkMTU
 	}
-	link := v.in.Fabric.Link(v.own.Name, "")
-	return v.linkMTU(cmp.Or(link.MTU, v.fits(link.Driver, v.six)))
+	link := v.in.Fabric.Link(v.self.Name, "")
+	return v.linkMTU(cmp.Or(link.MTU, v.tunnelMTU(link.Driver, v.overIPv6)))
 }
 
 // pathMTUFor returns the MTU of a route to a remote cluster; 0 if it is not less than the MTU of
@@ -102,7 +102,7 @@ func (v *builder) addTunnels() {
 			}
 		}
 	}
-	built := driver.Build(v.site(), v.tunnelRemotes())
+	built := driver.Build(v.localGateway(), v.tunnelRemotes())
 	v.merge(&built)
 	v.state.Tunnels = built.Tunnels
 }
@@ -128,9 +128,9 @@ func (v *builder) merge(built *driver.Result) {
 	}
 }
 
-func (v *builder) site() driver.LocalGateway {
+func (v *builder) localGateway() driver.LocalGateway {
 	site := driver.LocalGateway{
-		Cluster: v.own.Name, Gateway: v.gateway, Keys: v.in.Keys,
+		Cluster: v.self.Name, Gateway: v.gateway, Keys: v.in.Keys,
 		IPsec: v.in.Fabric.Tunnel.IPsec, Pools: v.in.Fabric.TunnelPools, V4: v.v4, V6: v.v6,
 	}
 	if v.node != nil {
@@ -148,11 +148,11 @@ func (v *builder) tunnelRemotes() []driver.Remote {
 		}
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			held := v.in.Tunnels[r.Name+"/"+g.Name]
-			if len(held) == 0 {
-				held = []model.TunnelParams{v.configuredTunnel(r.link, g)}
+			tunnels := v.in.Tunnels[r.Name+"/"+g.Name]
+			if len(tunnels) == 0 {
+				tunnels = []model.TunnelParams{v.configuredTunnel(r.link, g)}
 			}
-			for rank, c := range held {
+			for rank, c := range tunnels {
 				out = append(out, v.tunnelRemote(r, g, c, rank))
 			}
 		}
@@ -174,8 +174,8 @@ func (v *builder) configuredTunnel(l fabric.LinkSettings, remote *fabric.Gateway
 func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.TunnelParams, rank int) driver.Remote {
 	link := r.link
 	link.Driver = c.Driver
-	usual := v.configuredTunnel(link, g)
-	c.LocalPort, c.RemotePort, c.Epoch = cmp.Or(c.LocalPort, usual.LocalPort), cmp.Or(c.RemotePort, usual.RemotePort), cmp.Or(c.Epoch, usual.Epoch)
+	configured := v.configuredTunnel(link, g)
+	c.LocalPort, c.RemotePort, c.Epoch = cmp.Or(c.LocalPort, configured.LocalPort), cmp.Or(c.RemotePort, configured.RemotePort), cmp.Or(c.Epoch, configured.Epoch)
 	out := driver.Remote{
 		Cluster: r.Name, Gateway: g, Link: link, Preference: rank, LocalBasePort: c.LocalPort, Alternate: c.Alternate, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
 	}
@@ -195,18 +195,18 @@ func (v *builder) endpoint(out *driver.Remote, port int) {
 	for _, c := range candidates {
 		out.Addrs = append(out.Addrs, c.Addr.Addr())
 	}
-	at := 0
+	i := 0
 	if remote, found := v.in.Local.RemoteEndpoints[out.Cluster+"/"+out.Gateway.Name]; found {
-		usual := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.configuredTunnel(out.Link, out.Gateway).RemotePort)
+		configured := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, v.configuredTunnel(out.Link, out.Gateway).RemotePort)
 		addr := remote.Addr
 		if out.Alternate && remote.Pending.IsValid() {
 			addr = remote.Pending
 		}
-		at = slices.IndexFunc(usual, func(c model.Candidate) bool { return c.Addr == addr })
+		i = slices.IndexFunc(configured, func(c model.Candidate) bool { return c.Addr == addr })
 		out.DialCount = remote.DialCount
 	}
-	if at >= 0 && at < len(candidates) {
-		out.Addr, out.RemoteBasePort = candidates[at].Addr.Addr(), int(candidates[at].Addr.Port())
+	if i >= 0 && i < len(candidates) {
+		out.Addr, out.RemoteBasePort = candidates[i].Addr.Addr(), int(candidates[i].Addr.Port())
 	}
 }
 
@@ -229,7 +229,7 @@ func (r *remoteCluster) sharesOrdinal(g *fabric.Gateway) bool {
 func (v *builder) checkMTU() {
 	for _, r := range v.remotes {
 		link := r.link
-		fits := v.fits(link.Driver, r.six)
+		fits := v.tunnelMTU(link.Driver, r.overIPv6)
 		path := "tunnel.mtu"
 		if link.MTU != v.in.Fabric.Tunnel.MTU {
 			path = "links[" + link.Between[0] + "-" + link.Between[1] + "].mtu"
@@ -245,7 +245,7 @@ func (v *builder) checkMTU() {
 }
 
 func (v *builder) gatewayPath() string {
-	return clusterPath(v.own.Name) + ".gateways[" + v.gateway.Name + "]"
+	return clusterPath(v.self.Name) + ".gateways[" + v.gateway.Name + "]"
 }
 
 // ownsPath reports whether this node is the gateway of the active link to r.
@@ -269,11 +269,11 @@ func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
 		c := &v.state.Tunnels[i]
 		return cmp.Or(strings.Compare(r.Name, c.Cluster), strings.Compare(gateway, c.Gateway))
 	})
-	behind := first
-	for behind < len(v.state.Tunnels) && v.state.Tunnels[behind].Cluster == r.Name && v.state.Tunnels[behind].Gateway == gateway {
-		behind++
+	end := first
+	for end < len(v.state.Tunnels) && v.state.Tunnels[end].Cluster == r.Name && v.state.Tunnels[end].Gateway == gateway {
+		end++
 	}
-	return v.state.Tunnels[first:behind]
+	return v.state.Tunnels[first:end]
 }
 
 // devicesTo returns the devices that lead to a remote gateway, one per tunnel, the preferred one

@@ -14,17 +14,17 @@ import (
 
 // builder is the input, indexed and in canonical order, with the state under construction.
 type builder struct {
-	in       Input
-	own      *fabric.Cluster
-	gateway  *fabric.Gateway // of this node; nil on a worker
-	node     *model.Node     // this node; nil if the facts lack it
-	nodes    []*model.Node   // sorted by name
-	shared   []netip.Addr    // claimed by several nodes
-	refused  map[string]bool // names of other nodes whose VXLAN this node drops
-	exports  []*fabric.Export
-	remotes  []*remoteCluster
-	byName   map[string]*remoteCluster
-	services map[string]*model.Service
+	in           Input
+	self         *fabric.Cluster
+	gateway      *fabric.Gateway // of this node; nil on a worker
+	node         *model.Node     // this node; nil if the facts lack it
+	nodes        []*model.Node   // sorted by name
+	sharedAddrs  []netip.Addr    // claimed by several nodes
+	vxlanDropped map[string]bool // names of other nodes whose VXLAN this node drops
+	exports      []*fabric.Export
+	remotes      []*remoteCluster
+	byName       map[string]*remoteCluster
+	services     map[string]*model.Service
 	// externalNames holds the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
 	activeDirect  map[netip.Addr]*model.DirectNode // by the other node's address
@@ -33,14 +33,14 @@ type builder struct {
 	v4, v6        bool                             // families that this node uses
 	net           Topology
 	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
-	six           bool             // a gateway here may be reached over IPv6
-	largest       int              // largest MTU of a link to another cluster, bytes
+	overIPv6      bool             // a gateway here may be reached over IPv6
+	maxLinkMTU    int              // largest MTU of a link to another cluster, bytes
 
-	state    desired.State
-	elements elements
-	entries  []entry
-	answers  []answer
-	problems []Problem
+	state        desired.State
+	elements     elements
+	entries      []entry
+	replySources []replySource
+	problems     []Problem
 }
 
 // remoteCluster is another cluster from the point of view of this cluster.
@@ -55,26 +55,26 @@ type remoteCluster struct {
 	sources   []netip.Prefix      // source prefixes of its packets
 	connected []model.Network     // parts of visible that are on a network of this node
 	link      fabric.LinkSettings // settings of its tunnels
-	six       bool                // the tunnels may use IPv6
+	overIPv6  bool                // the tunnels may use IPv6
 	live      map[string]*model.ExportState
 	hasState  bool                          // live is current
 	restored  map[string]*model.ExportState // saved by the previous agent
 }
 
-// newView indexes the input. It returns nil if the fabric lacks the cluster.
-func newView(in Input) *builder {
-	own := in.Fabric.Cluster(in.Cluster)
-	if own == nil {
+// newBuilder indexes the input. It returns nil if the fabric lacks the cluster.
+func newBuilder(in Input) *builder {
+	self := in.Fabric.Cluster(in.Cluster)
+	if self == nil {
 		return nil
 	}
 	v := &builder{
-		in: in, own: own, gateway: own.GatewayOn(in.Node), byName: map[string]*remoteCluster{}, services: map[string]*model.Service{},
-		externalNames: map[string]bool{}, unsupported: map[string][]string{}, refused: map[string]bool{},
+		in: in, self: self, gateway: self.GatewayOn(in.Node), byName: map[string]*remoteCluster{}, services: map[string]*model.Service{},
+		externalNames: map[string]bool{}, unsupported: map[string][]string{}, vxlanDropped: map[string]bool{},
 	}
 	for i := range in.Facts.Nodes {
 		v.nodes = append(v.nodes, &in.Facts.Nodes[i])
 		if n := &in.Facts.Nodes[i]; n.Unprotected && n.Name != in.Node {
-			v.refused[n.Name] = true
+			v.vxlanDropped[n.Name] = true
 		}
 	}
 	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -91,7 +91,7 @@ func newView(in Input) *builder {
 		v.refuseNodes(p, func(*model.Node) bool { return true }, "which belongs to the clusterset")
 	}
 	v.net = NewNet(in.Fabric, in.FormerShape)
-	v.six = reachedOverIPv6(own)
+	v.overIPv6 = reachedOverIPv6(self)
 	v.addRemotes()
 	v.nodeAddrs = map[netip.Addr]bool{}
 	for _, n := range in.Facts.Nodes { // including addresses that several nodes claim
@@ -117,7 +117,7 @@ func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose 
 		if n.Name == v.in.Node {
 			v.node = &filtered
 		}
-		v.problem(clusterPath(v.own.Name), status.NodeAddressConflict, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
+		v.problem(clusterPath(v.self.Name), status.NodeAddressConflict, "node "+n.Name+" reports an address in "+p.String()+", "+whose+", so the address is ignored")
 	}
 }
 
@@ -141,8 +141,8 @@ func (v *builder) refuseShared() {
 	}
 	for a, names := range claims {
 		if len(names) > 1 {
-			v.shared = append(v.shared, a)
-			v.problem(clusterPath(v.own.Name), status.NodeAddressConflict, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
+			v.sharedAddrs = append(v.sharedAddrs, a)
+			v.problem(clusterPath(v.self.Name), status.NodeAddressConflict, "nodes "+strings.Join(names, " and ")+" both claim address "+a.String()+
 				", so it is ignored for both: delete the Node that does not exist, or correct its --node-ip")
 		}
 	}
@@ -179,24 +179,24 @@ func (v *builder) families() {
 	case v.node != nil && onlyIPv6(v.node):
 		v.v6 = true
 	case v.v4:
-		v.v6 = v.v6 && (v.own.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.own.Name))
+		v.v6 = v.v6 && (v.self.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.self.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
-		v.problem(clusterPath(v.own.Name), status.IPv6Disabled, "the cluster has IPv6, which is switched off on node "+v.in.Node)
+		v.problem(clusterPath(v.self.Name), status.IPv6Disabled, "the cluster has IPv6, which is switched off on node "+v.in.Node)
 		v.v6 = false
 	}
 }
 
-// uses reports whether a family matters to this node.
-func (v *builder) uses(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
+// usesFamily reports whether a family matters to this node.
+func (v *builder) usesFamily(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
 
 func (v *builder) addRemotes() {
 	for i := range v.in.Fabric.Clusters {
 		c := &v.in.Fabric.Clusters[i]
-		if c.Name == v.own.Name {
+		if c.Name == v.self.Name {
 			continue
 		}
-		r := &remoteCluster{Cluster: c, linked: v.net.Linked(v.own.Name, c.Name)}
+		r := &remoteCluster{Cluster: c, linked: v.net.Linked(v.self.Name, c.Name)}
 		v.findLink(r)
 		v.findPath(r)
 		path, exists := v.in.GatewayPaths[r.Name]
@@ -205,10 +205,10 @@ func (v *builder) addRemotes() {
 		}
 		v.findPrefixes(r)
 		v.findConnected(r)
-		if live, heard := v.in.Live[c.Name]; heard {
-			r.hasState, r.live = true, byID(live)
+		if live, exists := v.in.Live[c.Name]; exists {
+			r.hasState, r.live = true, exportsByID(live)
 		} else {
-			r.restored = byID(v.in.RestoredLive[c.Name])
+			r.restored = exportsByID(v.in.RestoredLive[c.Name])
 		}
 		v.remotes = append(v.remotes, r)
 		v.byName[c.Name] = r
@@ -224,7 +224,7 @@ func (v *builder) findPath(r *remoteCluster) {
 		v.problem(clusterPath(r.Name), status.NoPath, "no link leads to this cluster")
 		return
 	}
-	if v.own.Gateway(path.Local) == nil || !v.gatewayExists(r, path) {
+	if v.self.Gateway(path.Local) == nil || !v.gatewayExists(r, path) {
 		v.problem(clusterPath(r.Name), status.NoPath, "the link "+path.Local+" to "+path.Remote+" names a gateway that does not exist")
 		return
 	}
@@ -235,7 +235,7 @@ func (v *builder) findPath(r *remoteCluster) {
 // this one.
 func (v *builder) gatewayExists(r *remoteCluster, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
-	return next != nil && v.net.Linked(v.own.Name, next.Name) && next.Gateway(p.Remote) != nil
+	return next != nil && v.net.Linked(v.self.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
 
 // findPrefixes selects the prefixes by which a cluster is reached: always its global block, and
@@ -246,13 +246,13 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 	}
 	for i, list := range [][]netip.Prefix{r.PodCIDRs, r.ServiceCIDRs} {
 		for _, p := range list {
-			if !r.IsGlobalnet(fabric.Family(p.Addr())) && !overlapsAny(p, v.own.PodCIDRs) && !overlapsAny(p, v.own.ServiceCIDRs) {
+			if !r.IsGlobalnet(fabric.Family(p.Addr())) && !overlapsAny(p, v.self.PodCIDRs) && !overlapsAny(p, v.self.ServiceCIDRs) {
 				v.addVisible(r, p, i == 0)
 			}
 		}
 	}
 	r.visible, r.sources = disjoint(r.visible), disjoint(r.sources)
-	if !(v.own.Has(4) && r.Has(4)) && !(v.own.Has(6) && r.Has(6)) {
+	if !(v.self.Has(4) && r.Has(4)) && !(v.self.Has(6) && r.Has(6)) {
 		v.problem(clusterPath(r.Name), status.NoFamily, "it has no address family in common with this cluster")
 	}
 }
@@ -261,7 +261,7 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 // between the nodes, including the tunnel's own. Addresses of other nodes do not reject a
 // prefix, because a kubelet can report any address.
 func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
-	if !v.uses(fabric.Family(p.Addr())) {
+	if !v.usesFamily(fabric.Family(p.Addr())) {
 		return
 	}
 	if v.node != nil && slices.ContainsFunc(v.node.Addrs, p.Contains) {
@@ -275,7 +275,7 @@ func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 	}
 }
 
-func byID(live model.ClusterState) map[string]*model.ExportState {
+func exportsByID(live model.ClusterState) map[string]*model.ExportState {
 	out := make(map[string]*model.ExportState, len(live.Exports))
 	for i := range live.Exports {
 		e := &live.Exports[i]
@@ -284,9 +284,9 @@ func byID(live model.ClusterState) map[string]*model.ExportState {
 	return out
 }
 
-// ready reports whether the cluster has backends of an export. Until its state arrives, the
+// isReady reports whether the cluster has backends of an export. Until its state arrives, the
 // fabric decides.
-func (r *remoteCluster) ready(id string) bool {
+func (r *remoteCluster) isReady(id string) bool {
 	if !r.hasState {
 		return true
 	}
@@ -294,16 +294,16 @@ func (r *remoteCluster) ready(id string) bool {
 	return e != nil && e.Ready
 }
 
-// terminating reports whether the cluster announced that all its endpoints of an export
+// isTerminating reports whether the cluster announced that all its endpoints of an export
 // terminate.
-func (r *remoteCluster) terminating(id string) bool {
+func (r *remoteCluster) isTerminating(id string) bool {
 	e := r.live[id]
 	return r.hasState && e != nil && e.Terminating
 }
 
-// offers reports whether a service of the cluster has a family, according to the announced
+// supportsFamily reports whether a service of the cluster has a family, according to the announced
 // state.
-func (r *remoteCluster) offers(id string, fam int) bool {
+func (r *remoteCluster) supportsFamily(id string, fam int) bool {
 	if !r.Has(fam) {
 		return false
 	}
@@ -311,7 +311,7 @@ func (r *remoteCluster) offers(id string, fam int) bool {
 	return e == nil || len(e.Families) == 0 || slices.Contains(e.Families, fam)
 }
 
-func (r *remoteCluster) sees(addr netip.Addr) bool {
+func (r *remoteCluster) isVisible(addr netip.Addr) bool {
 	return slices.ContainsFunc(r.visible, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
@@ -331,9 +331,9 @@ func (v *builder) problem(path, code, text string) {
 	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})
 }
 
-// sorted returns the problems without duplicates, in an order that does not depend on their
+// sortedProblems returns the problems without duplicates, in an order that does not depend on their
 // discovery.
-func (v *builder) sorted() []Problem {
+func (v *builder) sortedProblems() []Problem {
 	slices.SortFunc(v.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))
 	})
