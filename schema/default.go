@@ -14,15 +14,15 @@ import (
 // The pools of a family and the DNS address have a default if some cluster has a
 // prefix of that family. Without any prefix the IPv4 defaults apply.
 func Default(s *ClusterSet) {
-	spare := s.spareDefaults()
-	fill(reflect.ValueOf(s).Elem())
-	for _, unset := range spare {
+	unneeded := s.unneededDefaults()
+	fillDefaults(reflect.ValueOf(s).Elem())
+	for _, unset := range unneeded {
 		unset()
 	}
 	s.defaultIPv6()
 }
 
-func fill(v reflect.Value) {
+func fillDefaults(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -31,7 +31,7 @@ func fill(v reflect.Value) {
 			switch {
 			case !f.IsExported():
 			case !ok:
-				fill(field)
+				fillDefaults(field)
 			case field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0:
 				if err := tags.Set(field, text); err != nil {
 					panic(fmt.Sprintf("schema: default of %s: %v", f.Name, err)) // the struct tag is invalid
@@ -40,11 +40,11 @@ func fill(v reflect.Value) {
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			fill(v.Index(i))
+			fillDefaults(v.Index(i))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
-			fill(v.Elem())
+			fillDefaults(v.Elem())
 		}
 	}
 }
@@ -60,9 +60,9 @@ func (s *ClusterSet) HasFamily(six bool) bool {
 	})
 }
 
-// spareDefaults returns functions that remove the IPv4 defaults again if all prefixes
+// unneededDefaults returns functions that remove the IPv4 defaults again if all prefixes
 // of the clusterset are IPv6. Values from the file are kept.
-func (s *ClusterSet) spareDefaults() []func() {
+func (s *ClusterSet) unneededDefaults() []func() {
 	if s.HasFamily(false) || !s.HasFamily(true) {
 		return nil
 	}

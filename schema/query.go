@@ -80,9 +80,9 @@ func (c *Cluster) AllGateways() []Gateway {
 			continue
 		}
 		for i := range g.Size() {
-			one := g
-			one.Name, one.Count = fmt.Sprintf("%s-%d", g.Name, i+1), nil
-			out = append(out, one)
+			gateway := g
+			gateway.Name, gateway.Count = fmt.Sprintf("%s-%d", g.Name, i+1), nil
+			out = append(out, gateway)
 		}
 	}
 	return out
@@ -192,11 +192,11 @@ func (s *ClusterSet) MappablePodCIDRs(c *Cluster) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range c.PodCIDRs {
 		p = p.Masked()
-		has := func(pool netip.Prefix) bool {
+		inPool := func(pool netip.Prefix) bool {
 			fits := pool.Addr().Is4() || s.Spec.Globalnet.Egress == fabric.EgressMapped || cidr.HostBits(p) < cidr.HostBits(pool)
 			return pool.Addr().Is4() == p.Addr().Is4() && fits
 		}
-		if slices.ContainsFunc(s.GlobalPools(), has) && !slices.Contains(out, p) {
+		if slices.ContainsFunc(s.GlobalPools(), inPool) && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

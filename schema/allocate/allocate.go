@@ -38,9 +38,9 @@ func run(top *schema.ClusterSet, lock *lockfile.Lock) *allocator {
 	for _, d := range a.requests {
 		a.requested[d.Claim] = true
 	}
-	a.members = make(map[string]*schema.Cluster, len(top.Spec.Clusters))
+	a.clusters = make(map[string]*schema.Cluster, len(top.Spec.Clusters))
 	for i := range top.Spec.Clusters {
-		a.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
+		a.clusters[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
 	}
 	a.allocateBlocks()
 	a.allocateMappings()
@@ -61,7 +61,7 @@ type allocator struct {
 	added       []string        // paths of new allocations
 	moving      map[string]bool // clusters whose move is reported already
 	list        diag.List
-	members     map[string]*schema.Cluster
+	clusters    map[string]*schema.Cluster
 	requests    []lockfile.Request
 	requested   map[lockfile.Claim]bool // the claims of requests
 	prefixPools map[bool]*prefixPool    // the global pools, by whether they are IPv4
@@ -75,24 +75,24 @@ func (a *allocator) makeAddrPools() {
 		a.addrPools[lockfile.TunnelPool] = append(a.addrPools[lockfile.TunnelPool], newAddrPool(p.Masked()))
 	}
 	for _, p := range a.top.ServicePools() {
-		area := newAddrPool(p.Masked())
+		pool := newAddrPool(p.Masked())
 		if a.top.Spec.DynamicExports != nil {
-			area.spare = schema.UpperHalf(p)
+			pool.reserved = schema.UpperHalf(p)
 		}
-		a.addrPools[lockfile.VIPPool] = append(a.addrPools[lockfile.VIPPool], area)
+		a.addrPools[lockfile.VIPPool] = append(a.addrPools[lockfile.VIPPool], pool)
 	}
 	for name, c := range a.lock.Clusters {
 		for _, b := range c.Blocks {
-			area := newAddrPool(b.Prefix)
+			pool := newAddrPool(b.Prefix)
 			for _, m := range c.Mappings {
 				if b.Prefix.Overlaps(m.Prefix) {
-					area.avoid = append(area.avoid, m.Prefix)
+					pool.mappings = append(pool.mappings, m.Prefix)
 				}
 			}
 			if a.top.Spec.DynamicExports != nil {
-				area.spare = c.Dynamic(b.Prefix)
+				pool.reserved = c.Dynamic(b.Prefix)
 			}
-			a.addrPools[name] = append(a.addrPools[name], area)
+			a.addrPools[name] = append(a.addrPools[name], pool)
 		}
 	}
 }
@@ -100,15 +100,15 @@ func (a *allocator) makeAddrPools() {
 // retainAddrs retains the addresses of all claims. If two claims have the same
 // address, the requested one keeps it; otherwise the first in order does.
 func (a *allocator) retainAddrs() {
-	slots := a.lock.Sorted()
-	for _, live := range []bool{true, false} {
-		for _, s := range slots {
-			if a.requested[s] != live {
+	claims := a.lock.Sorted()
+	for _, requested := range []bool{true, false} {
+		for _, s := range claims {
+			if a.requested[s] != requested {
 				continue
 			}
 			h := a.lock.Addrs[s]
-			h.Addrs = slices.DeleteFunc(slices.Clone(h.Addrs), func(addr netip.Addr) bool { return !a.claimAddr(s, addr, live) })
-			if a.lock.Addrs[s] = h; len(h.Addrs) == 0 && !live {
+			h.Addrs = slices.DeleteFunc(slices.Clone(h.Addrs), func(addr netip.Addr) bool { return !a.claimAddr(s, addr, requested) })
+			if a.lock.Addrs[s] = h; len(h.Addrs) == 0 && !requested {
 				delete(a.lock.Addrs, s)
 			}
 		}
@@ -117,7 +117,7 @@ func (a *allocator) retainAddrs() {
 
 // claimAddr reports whether the claim keeps the address. An address whose family no
 // longer has a pool is kept in case the pool returns.
-func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool {
+func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, requested bool) bool {
 	i := slices.IndexFunc(a.addrPools[s.Pool()], func(x *addrPool) bool { return x.block.Addr().Is4() == addr.Is4() })
 	if i < 0 {
 		pools := a.top.GlobalPools()
@@ -129,37 +129,38 @@ func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, live bool) bool
 		}
 		return !slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == addr.Is4() })
 	}
-	area := a.addrPools[s.Pool()][i]
-	if !area.usable(addr) {
-		if live {
-			area.moved++
+	pool := a.addrPools[s.Pool()][i]
+	if !pool.usable(addr) {
+		if requested {
+			pool.moved++
 		}
 		return false
 	}
-	owner, taken := area.used[addr]
-	if !taken {
-		area.used[addr] = s
+	owner, used := pool.used[addr]
+	if !used {
+		pool.used[addr] = s
 		return true
 	}
-	then := "it gets another"
-	if !live {
-		then = "it is no longer reserved for the removed item"
+	consequence := "it gets another"
+	if !requested {
+		consequence = "it is no longer reserved for the removed item"
 	}
 	a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
 		Path: s.Path(), Pos: a.lock.Addrs[s].Pos,
 		Related: []diag.Related{{Path: owner.Path(), Pos: a.lock.Addrs[owner].Pos}},
-		Summary: fmt.Sprintf("has the address %s, which belongs to %s; %s", addr, owner.Path(), then),
-		Hint:    "both were allocated on different branches; clients that resolved the old address see the new one after the next commit"})
+		Summary: fmt.Sprintf("has the address %s, which belongs to %s; %s",
+			addr, owner.Path(), consequence),
+		Hint: "both were allocated on different branches; clients that resolved the old address see the new one after the next commit"})
 	return false
 }
 
 // reportMoves reports the number of addresses that moved into each pool.
 func (a *allocator) reportMoves() {
 	report := func(name, path, what string) {
-		for _, area := range a.addrPools[name] {
-			if area.moved > 0 {
+		for _, pool := range a.addrPools[name] {
+			if pool.moved > 0 {
 				a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "moves", Path: path,
-					Summary: fmt.Sprintf("%s that move into %s from outside: %d", what, area.block, area.moved),
+					Summary: fmt.Sprintf("%s that move into %s from outside: %d", what, pool.block, pool.moved),
 					Hint:    "connections to the old addresses break; put the old value back to keep them"})
 			}
 		}
@@ -179,17 +180,17 @@ func (a *allocator) assignMissing() {
 	for _, d := range a.requests {
 		h := a.lock.Addrs[d.Claim]
 		before := len(h.Addrs)
-		for _, area := range a.addrPools[d.Pool()] {
+		for _, pool := range a.addrPools[d.Pool()] {
 			missing := d.Count
 			for _, addr := range h.Addrs {
-				if area.block.Contains(addr) {
+				if pool.block.Contains(addr) {
 					missing--
 				}
 			}
 			for range missing {
-				addr, ok := area.next(d.Claim)
+				addr, ok := pool.next(d.Claim)
 				if !ok {
-					addShortage(full, area, d)
+					addShortage(full, pool, d)
 					continue
 				}
 				h.Addrs = append(slices.Clip(h.Addrs), addr)

@@ -26,26 +26,26 @@ const minHostBits6 = 16
 
 // allocateBlocks allocates every cluster's block in each family that has a pool.
 func (a *allocator) allocateBlocks() {
-	needs := make(map[string]int, len(a.top.Spec.Clusters)) // addresses in each cluster's block
+	addrCounts := make(map[string]int, len(a.top.Spec.Clusters)) // addresses in each cluster's block
 	for _, d := range a.requests {
 		if d.Kind != lockfile.ClaimGateway && d.Kind != lockfile.ClaimClusterSetIP {
-			needs[d.Cluster] += d.Count
+			addrCounts[d.Cluster] += d.Count
 		}
 	}
 	for _, pool := range a.top.GlobalPools() {
-		b := &blockAllocator{allocator: a, prefixPool: newPrefixPool(pool.Masked()), owner: map[netip.Prefix]heldBlock{}, needs: needs}
-		b.pins()
+		b := &blockAllocator{allocator: a, prefixPool: newPrefixPool(pool.Masked()), owner: map[netip.Prefix]ownedBlock{}, addrCounts: addrCounts}
+		b.allocatePins()
 		b.retainBlocks()
 		b.retainExtensions()
-		b.reserve()
-		b.create()
+		b.reserveBlocks()
+		b.createBlocks()
 		a.prefixPools[b.pool.Addr().Is4()] = b.prefixPool
 	}
 	for name, c := range a.lock.Clusters {
 		slices.SortFunc(c.Blocks, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Addr().BitLen() - y.Prefix.Addr().BitLen() })
 		slices.SortFunc(c.Former, func(x, y lockfile.PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
 		c.SortExtensionBlocks()
-		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.ExtensionBlocks) == 0 && len(c.Mappings) == 0 && a.members[name] == nil && !a.hasClaims(name) {
+		if len(c.Blocks) == 0 && len(c.Former) == 0 && len(c.ExtensionBlocks) == 0 && len(c.Mappings) == 0 && a.clusters[name] == nil && !a.hasClaims(name) {
 			delete(a.lock.Clusters, name)
 		}
 	}
@@ -65,11 +65,11 @@ func (a *allocator) hasClaims(cluster string) bool {
 type blockAllocator struct {
 	*allocator
 	*prefixPool
-	owner map[netip.Prefix]heldBlock
-	needs map[string]int
+	owner      map[netip.Prefix]ownedBlock
+	addrCounts map[string]int
 }
 
-type heldBlock struct {
+type ownedBlock struct {
 	lockfile.PrefixAllocation
 	cluster   string
 	requested bool
@@ -91,8 +91,8 @@ func (b *blockAllocator) current(name string) (lockfile.PrefixAllocation, bool) 
 	return lockfile.PrefixAllocation{}, false
 }
 
-// set replaces a cluster's block of this family; an invalid prefix removes it.
-func (b *blockAllocator) set(name string, block lockfile.PrefixAllocation) {
+// setBlock replaces a cluster's block of this family; an invalid prefix removes it.
+func (b *blockAllocator) setBlock(name string, block lockfile.PrefixAllocation) {
 	c := b.lock.Cluster(name)
 	c.Blocks = slices.DeleteFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return b.sameFamily(h.Prefix) })
 	if block.Prefix.IsValid() {
@@ -100,13 +100,13 @@ func (b *blockAllocator) set(name string, block lockfile.PrefixAllocation) {
 	}
 }
 
-func (b *blockAllocator) own(cluster string, block lockfile.PrefixAllocation, live bool) {
+func (b *blockAllocator) addOwner(cluster string, block lockfile.PrefixAllocation, requested bool) {
 	b.markUsed(block.Prefix)
-	b.owner[block.Prefix] = heldBlock{block, cluster, live}
+	b.owner[block.Prefix] = ownedBlock{block, cluster, requested}
 }
 
-// clusters returns the topology's clusters, sorted by name.
-func (b *blockAllocator) clusters() []*schema.Cluster {
+// sortedClusters returns the topology's clusters, sorted by name.
+func (b *blockAllocator) sortedClusters() []*schema.Cluster {
 	out := make([]*schema.Cluster, 0, len(b.top.Spec.Clusters))
 	for i := range b.top.Spec.Clusters {
 		out = append(out, &b.top.Spec.Clusters[i])
@@ -118,25 +118,27 @@ func (b *blockAllocator) clusters() []*schema.Cluster {
 // retainBlocks retains the blocks of the topology's clusters. A block outside the pool or
 // with a conflict is dropped, so that the cluster moves.
 func (b *blockAllocator) retainBlocks() {
-	for _, c := range b.clusters() {
-		have, ok := b.current(c.Name)
+	for _, c := range b.sortedClusters() {
+		current, ok := b.current(c.Name)
 		if !ok || c.PinInFamily(b.pool).IsValid() {
 			continue
 		}
-		if !cidr.Contains(b.pool, have.Prefix) {
-			b.move(c.Name, have, fmt.Sprintf("into the pool %s", b.pool))
-			b.set(c.Name, lockfile.PrefixAllocation{})
-		} else if t, clash := b.overlap(have.Prefix); clash {
-			b.conflict(c.Name, have, b.owner[t])
-			b.set(c.Name, lockfile.PrefixAllocation{})
+		if !cidr.Contains(b.pool, current.Prefix) {
+			b.reportMove(c.Name, current, fmt.Sprintf("into the pool %s", b.pool))
+			b.setBlock(c.Name, lockfile.PrefixAllocation{})
+		} else if t, overlaps := b.overlap(current.Prefix); overlaps {
+			b.reportConflict(c.Name, current, b.owner[t])
+			b.setBlock(c.Name, lockfile.PrefixAllocation{})
 		} else {
-			b.own(c.Name, have, true)
+			b.addOwner(c.Name, current, true)
 		}
 	}
 }
 
-// conflict reports a block that overlaps a block of another cluster.
-func (b *blockAllocator) conflict(name string, block lockfile.PrefixAllocation, owner heldBlock) {
+// reportConflict reports a block that overlaps a block of another cluster.
+func (b *blockAllocator) reportConflict(
+	name string, block lockfile.PrefixAllocation, owner ownedBlock,
+) {
 	b.moving[name] = true
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
 		Path: fieldpath.Key("clusters", name) + ".blocks", Pos: block.Pos,
@@ -145,65 +147,65 @@ func (b *blockAllocator) conflict(name string, block lockfile.PrefixAllocation, 
 		Hint:    "both were allocated on different branches; every address of the cluster changes"})
 }
 
-// reserve reserves the blocks of removed clusters and the former blocks of moved ones.
-func (b *blockAllocator) reserve() {
+// reserveBlocks reserves the blocks of removed clusters and the former blocks of moved ones.
+func (b *blockAllocator) reserveBlocks() {
 	for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
 		c := b.lock.Clusters[name]
-		if b.members[name] == nil {
-			c.Blocks = b.reserved(name, c.Blocks)
+		if b.clusters[name] == nil {
+			c.Blocks = b.reservable(name, c.Blocks)
 		}
-		c.Former = b.reserved(name, c.Former)
+		c.Former = b.reservable(name, c.Former)
 	}
 }
 
-// reserved returns the prefixes of list that can stay reserved. A block that a member
+// reservable returns the prefixes of list that can stay reserved. A block that a member
 // uses now is no longer reserved for a former owner.
-func (b *blockAllocator) reserved(name string, list []lockfile.PrefixAllocation) []lockfile.PrefixAllocation {
+func (b *blockAllocator) reservable(name string, list []lockfile.PrefixAllocation) []lockfile.PrefixAllocation {
 	var out []lockfile.PrefixAllocation
 	for _, h := range list {
 		if b.sameFamily(h.Prefix) {
-			if _, clash := b.overlap(h.Prefix); clash {
+			if _, overlaps := b.overlap(h.Prefix); overlaps {
 				continue
 			}
-			b.own(name, h, false)
+			b.addOwner(name, h, false)
 		}
 		out = append(out, h)
 	}
 	return out
 }
 
-// create allocates a block for every cluster that lacks one: the largest first, so
+// createBlocks allocates a block for every cluster that lacks one: the largest first, so
 // that they fit without holes, then by name. If choosing by name leaves a cluster
 // without a block, all new blocks are the lowest free ones.
-func (b *blockAllocator) create() {
-	var orders []blockRequest
-	for _, c := range b.clusters() {
+func (b *blockAllocator) createBlocks() {
+	var requests []blockRequest
+	for _, c := range b.sortedClusters() {
 		if _, ok := b.current(c.Name); !ok && !c.PinInFamily(b.pool).IsValid() {
-			orders = append(orders, blockRequest{c, b.sizes(c)})
+			requests = append(requests, blockRequest{c, b.blockSizes(c)})
 		}
 	}
-	slices.SortStableFunc(orders, func(x, y blockRequest) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
+	slices.SortStableFunc(requests, func(x, y blockRequest) int { return cmp.Compare(y.sizes[0], x.sizes[0]) })
 	before := slices.Clone(b.used)
-	blocks, misses := b.plan(orders, (*prefixPool).choose)
-	if misses > 0 {
+	blocks, failures := b.planBlocks(requests, (*prefixPool).choose)
+	if failures > 0 {
 		chosen := b.prefixPool
 		b.prefixPool = newPrefixPool(b.pool)
 		b.used = before
-		packed, fewer := b.plan(orders, func(s *prefixPool, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
-		if fewer < misses {
+		packed, packedFailures := b.planBlocks(requests, func(s *prefixPool, host int, _ string) (netip.Prefix, bool) { return s.find(host) })
+		if packedFailures < failures {
 			blocks = packed
 		} else {
 			b.prefixPool = chosen
 		}
 	}
-	for i, o := range orders {
+	for i, o := range requests {
 		if !blocks[i].IsValid() {
 			b.reportPoolFull(o.cluster, o.sizes)
 			continue
 		}
 		block := lockfile.PrefixAllocation{Prefix: blocks[i]}
-		b.set(o.cluster.Name, block)
-		b.owner[block.Prefix] = heldBlock{block, o.cluster.Name, true}
+		b.setBlock(o.cluster.Name, block)
+		b.owner[block.Prefix] = ownedBlock{block, o.cluster.Name, true}
 		b.added = append(b.added, fieldpath.Key("clusters", o.cluster.Name)+".blocks")
 	}
 }
@@ -214,61 +216,61 @@ type blockRequest struct {
 	sizes   []int // host bits, first choice first
 }
 
-// plan picks a block for each order and counts the sizes for which no block was free.
-func (b *blockAllocator) plan(orders []blockRequest, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, misses int) {
-	blocks = make([]netip.Prefix, len(orders))
-	for i, o := range orders {
+// planBlocks picks a block for each order and counts the sizes for which no block was free.
+func (b *blockAllocator) planBlocks(requests []blockRequest, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, failures int) {
+	blocks = make([]netip.Prefix, len(requests))
+	for i, o := range requests {
 		for _, host := range o.sizes {
 			if p, ok := pick(b.prefixPool, host, o.cluster.Name); ok {
 				b.markUsed(p)
 				blocks[i] = p
 				break
 			}
-			misses++
+			failures++
 		}
 	}
-	return blocks, misses
+	return blocks, failures
 }
 
-// sizes returns the host bits of a cluster's block, first choice first.
-func (b *blockAllocator) sizes(c *schema.Cluster) []int {
+// blockSizes returns the host bits of a cluster's block, first choice first.
+func (b *blockAllocator) blockSizes(c *schema.Cluster) []int {
 	g := b.top.Spec.Globalnet
 	smallest := minHostBits
 	if !b.pool.Addr().Is4() {
 		smallest = minHostBits6
 	}
-	need := b.needs[c.Name]
+	need := b.addrCounts[c.Name]
 	if b.top.Spec.DynamicExports != nil {
 		need *= 2 // half of the part without mappings is reserved for dynamic exports
 	}
-	shared := max(smallest, cidr.Log2Ceil(2*need+2))
-	tight := cidr.Log2Ceil(need + 2)
+	sharedBits := max(smallest, cidr.Log2Ceil(2*need+2))
+	minSharedBits := cidr.Log2Ceil(need + 2)
 	if b.top.Spec.DynamicExports != nil {
-		tight = max(tight, schema.MinDynamicBits)
+		minSharedBits = max(minSharedBits, schema.MinDynamicBits)
 	}
 	if g.ClusterPrefix > 0 && b.pool.Addr().Is4() {
 		return []int{32 - g.ClusterPrefix}
 	}
 	pods := slices.DeleteFunc(b.top.MappablePodCIDRs(c), func(p netip.Prefix) bool { return !b.sameFamily(p) })
 	if len(pods) == 0 || g.Egress == fabric.EgressShared {
-		return []int{shared, tight}
+		return []int{sharedBits, minSharedBits}
 	}
-	mapped := 1 + max(cidr.SumBits(pods), shared-1)
+	mappedBits := 1 + max(cidr.SumBits(pods), sharedBits-1)
 	if g.Egress == fabric.EgressMapped {
-		return []int{mapped, 1 + max(cidr.SumBits(pods), tight)}
+		return []int{mappedBits, 1 + max(cidr.SumBits(pods), minSharedBits)}
 	}
-	return []int{mapped, shared, tight}
+	return []int{mappedBits, sharedBits, minSharedBits}
 }
 
 // reportPoolFull reports what fills the pool, how many blocks it can hold, and which setting makes
 // room.
 func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
-	live, gone, locked := 0, 0, 0
+	active, removed, locked := 0, 0, 0
 	for _, o := range b.owner {
 		if o.requested {
-			live++
+			active++
 		} else {
-			gone++
+			removed++
 		}
 		if o.Pos.IsValid() {
 			locked++
@@ -289,12 +291,12 @@ func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 	if locked > 0 {
 		hint += "; locked blocks do not change"
 	}
-	if gone > 0 {
+	if removed > 0 {
 		hint += "; hawser allocate --gc frees the blocks of removed clusters"
 	}
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "pool-exhausted", Path: fieldpath.Key("clusters", c.Name),
 		Summary: fmt.Sprintf("no room for its block in the pool %s, which holds %s: %d blocks are in use, %d reserved for removed clusters",
-			b.pool, fits(sizes[0]), live, gone),
+			b.pool, fits(sizes[0]), active, removed),
 		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})
 }
 

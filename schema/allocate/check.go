@@ -22,10 +22,10 @@ func Check(top *schema.ClusterSet, lock *lockfile.Lock) diag.List {
 // AllocateAndCheck returns the results of Allocate and Check for the same lock, and allocates once.
 func AllocateAndCheck(top *schema.ClusterSet, lock *lockfile.Lock) (allocated *lockfile.Lock, list, stale diag.List) {
 	a := run(top, lock)
-	return a.lock, a.list, a.stale()
+	return a.lock, a.list, a.staleReasons()
 }
 
-func (a *allocator) stale() diag.List {
+func (a *allocator) staleReasons() diag.List {
 	list := slices.Clone(a.list)
 	for i := range list {
 		if list[i].Code != "becomes-shared" && list[i].Severity == diag.Warning {
@@ -46,13 +46,13 @@ func IsAppendOnly(l, before *lockfile.Lock, top *schema.ClusterSet) bool {
 	if len(l.Conflicts) > 0 {
 		return false
 	}
-	now, err := l.Marshal()
+	content, err := l.Marshal()
 	if err != nil {
 		return false
 	}
 	allocated, list := Allocate(top, before)
-	for _, same := range []*lockfile.Lock{before, allocated} {
-		if raw, err := same.Marshal(); err == nil && bytes.Equal(raw, now) && (same == before || !list.HasErrors()) {
+	for _, candidate := range []*lockfile.Lock{before, allocated} {
+		if raw, err := candidate.Marshal(); err == nil && bytes.Equal(raw, content) && (candidate == before || !list.HasErrors()) {
 			return true
 		}
 	}

@@ -20,24 +20,26 @@ import (
 
 // retainExtensions retains the extensions, first of members, then of removed clusters.
 func (b *blockAllocator) retainExtensions() {
-	for _, live := range []bool{true, false} {
+	for _, isMember := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(b.lock.Clusters)) {
-			if c := b.lock.Clusters[name]; (b.members[name] != nil) == live {
+			if c := b.lock.Clusters[name]; (b.clusters[name] != nil) == isMember {
 				c.ExtensionBlocks = slices.DeleteFunc(c.ExtensionBlocks, func(h lockfile.PrefixAllocation) bool {
-					return b.sameFamily(h.Prefix) && !b.retainExtension(name, h, live)
+					return b.sameFamily(h.Prefix) && !b.retainExtension(name, h, isMember)
 				})
 			}
 		}
 	}
 }
 
-func (b *blockAllocator) retainExtension(name string, h lockfile.PrefixAllocation, live bool) bool {
-	t, clash := b.overlap(h.Prefix)
-	if !clash && cidr.Contains(b.pool, h.Prefix) {
-		b.own(name, h, live)
+func (b *blockAllocator) retainExtension(
+	name string, h lockfile.PrefixAllocation, isMember bool,
+) bool {
+	t, overlaps := b.overlap(h.Prefix)
+	if !overlaps && cidr.Contains(b.pool, h.Prefix) {
+		b.addOwner(name, h, isMember)
 		return true
 	}
-	if clash && live && b.owner[t].cluster != name {
+	if overlaps && isMember && b.owner[t].cluster != name {
 		b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict",
 			Path: fieldpath.Key("clusters", name) + ".extensionBlocks", Pos: h.Pos,
 			Related: []diag.Related{{Path: fieldpath.Key("clusters", b.owner[t].cluster) + ".blocks", Pos: b.owner[t].Pos}},

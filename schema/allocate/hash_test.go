@@ -94,9 +94,9 @@ func TestAllAtOnceFits(t *testing.T) {
 		numbers = numbers[:3+r.IntN(len(numbers)-3)]
 		top := newTopology(numbers, nil)
 		var sizes []int
-		b := &blockAllocator{allocator: &allocator{top: top}, prefixPool: newPrefixPool(top.Spec.Globalnet.CIDR), needs: map[string]int{}}
+		b := &blockAllocator{allocator: &allocator{top: top}, prefixPool: newPrefixPool(top.Spec.Globalnet.CIDR), addrCounts: map[string]int{}}
 		for i := range top.Spec.Clusters {
-			sizes = append(sizes, b.sizes(&top.Spec.Clusters[i])[0])
+			sizes = append(sizes, b.blockSizes(&top.Spec.Clusters[i])[0])
 		}
 		total := 0
 		for _, s := range sizes {

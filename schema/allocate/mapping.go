@@ -48,7 +48,7 @@ func (a *allocator) reportUnreachablePods() {
 			continue
 		}
 		for _, name := range e.Clusters {
-			c := a.members[name]
+			c := a.clusters[name]
 			if c == nil || !globalnet[name] || a.lock.Mapped(a.top, c) {
 				continue
 			}
@@ -63,30 +63,30 @@ func (a *allocator) reportUnreachablePods() {
 // overlapping mappings (after a merge of two branches) it drops the later one; pod
 // prefixes of the topology come before removed ones.
 func (a *allocator) retainMappings(name string, c *lockfile.Cluster) {
-	var live []netip.Prefix
-	if member := a.members[name]; member != nil {
-		live = a.top.MappablePodCIDRs(member)
+	var podCIDRs []netip.Prefix
+	if member := a.clusters[name]; member != nil {
+		podCIDRs = a.top.MappablePodCIDRs(member)
 	}
 	order := lockfile.SortedPrefixes(c.Mappings)
-	isLive := func(p netip.Prefix) bool { return slices.Contains(live, p) }
-	order = slices.Concat(filter(order, isLive), filter(order, func(p netip.Prefix) bool { return !isLive(p) }))
-	var kept []netip.Prefix
+	isCurrent := func(p netip.Prefix) bool { return slices.Contains(podCIDRs, p) }
+	order = slices.Concat(filter(order, isCurrent), filter(order, func(p netip.Prefix) bool { return !isCurrent(p) }))
+	var retained []netip.Prefix
 	for _, pods := range order {
 		m := c.Mappings[pods]
 		if !c.Contains(m.Prefix) {
 			delete(c.Mappings, pods)
 			continue
 		}
-		if i := slices.IndexFunc(kept, func(k netip.Prefix) bool { return c.Mappings[k].Prefix.Overlaps(m.Prefix) }); i >= 0 {
-			other := c.Mappings[kept[i]]
+		if i := slices.IndexFunc(retained, func(k netip.Prefix) bool { return c.Mappings[k].Prefix.Overlaps(m.Prefix) }); i >= 0 {
+			other := c.Mappings[retained[i]]
 			delete(c.Mappings, pods)
 			path := fieldpath.Key("clusters", name) + ".mappings"
 			a.list = append(a.list, diag.Diagnostic{Severity: diag.Warning, Code: "lock-conflict", Path: fieldpath.Key(path, pods.String()), Pos: m.Pos,
-				Related: []diag.Related{{Path: fieldpath.Key(path, kept[i].String()), Pos: other.Pos}},
-				Summary: fmt.Sprintf("is mapped to %s, which belongs to %s; it gets another", m.Prefix, kept[i])})
+				Related: []diag.Related{{Path: fieldpath.Key(path, retained[i].String()), Pos: other.Pos}},
+				Summary: fmt.Sprintf("is mapped to %s, which belongs to %s; it gets another", m.Prefix, retained[i])})
 			continue
 		}
-		kept = append(kept, pods)
+		retained = append(retained, pods)
 	}
 }
 
@@ -145,15 +145,15 @@ func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
 		}
 		lower := netip.PrefixFrom(b.Prefix.Addr(), b.Prefix.Bits()+1)
 		half := newPrefixPool(netip.PrefixFrom(cidr.Last(lower).Next(), lower.Bits()))
-		taken := make([]netip.Prefix, 0, len(c.Mappings))
+		usedPrefixes := make([]netip.Prefix, 0, len(c.Mappings))
 		for _, m := range c.Mappings {
-			taken = append(taken, m.Prefix)
+			usedPrefixes = append(usedPrefixes, m.Prefix)
 		}
 		for _, addr := range used {
-			taken = append(taken, cidr.Single(addr))
+			usedPrefixes = append(usedPrefixes, cidr.Single(addr))
 		}
-		slices.SortFunc(taken, netip.Prefix.Compare)
-		for _, p := range taken {
+		slices.SortFunc(usedPrefixes, netip.Prefix.Compare)
+		for _, p := range usedPrefixes {
 			if _, clash := half.overlap(p); !clash && half.pool.Overlaps(p) {
 				half.markUsed(p)
 			}
@@ -166,18 +166,18 @@ func upperHalves(c *lockfile.Cluster, used []netip.Addr) map[bool]*prefixPool {
 // reportUnmappable reports a cluster whose pod prefixes do not fit: an error with egress
 // mapped, a warning if the cluster was mapped before. With egress auto it is shared.
 func (a *allocator) reportUnmappable(c *schema.Cluster) {
-	must := a.top.Spec.Globalnet.Egress == fabric.EgressMapped
+	required := a.top.Spec.Globalnet.Egress == fabric.EgressMapped
 	pods := a.top.MappablePodCIDRs(c)
-	was := slices.ContainsFunc(pods, func(p netip.Prefix) bool {
+	wasMapped := slices.ContainsFunc(pods, func(p netip.Prefix) bool {
 		_, ok := a.lock.Mapping(c.Name, p)
 		return ok
 	})
-	if !must && !was || len(a.lock.Clusters[c.Name].Blocks) == 0 {
+	if !required && !wasMapped || len(a.lock.Clusters[c.Name].Blocks) == 0 {
 		return
 	}
 	d := diag.Diagnostic{Severity: diag.Warning, Code: "becomes-shared", Path: fieldpath.Key("clusters", c.Name) + ".podCIDRs",
 		Hint: "pin a larger globalCIDR, or use globalnet.egress: auto or shared"}
-	if must {
+	if required {
 		d.Severity, d.Code = diag.Error, "block-too-small"
 	} else {
 		d.Hint = "its pods share the egress addresses; a larger globalCIDR would map them, and move the cluster"
@@ -202,35 +202,35 @@ func addShortage(full map[*addrPool]*shortage, a *addrPool, d lockfile.Request) 
 
 // reportShortages reports for each full pool the missing, used and reserved addresses.
 func (a *allocator) reportShortages(full map[*addrPool]*shortage) {
-	for area, s := range full {
+	for pool, s := range full {
 		reserved := 0
-		for _, owner := range area.used {
+		for _, owner := range pool.used {
 			if !a.requested[owner] {
 				reserved++
 			}
 		}
-		code, what, hint := "block-full", "the block "+area.block.String()+" of clusters["+s.first.Cluster+"]",
+		code, what, hint := "block-full", "the block "+pool.block.String()+" of clusters["+s.first.Cluster+"]",
 			"pin a larger globalCIDR that contains it, or free the addresses of removed items with hawser allocate --gc"
 		switch s.first.Pool() {
 		case lockfile.TunnelPool:
-			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+area.block.String(), "make the pool larger"
+			code, what, hint = "pool-exhausted", "the pool tunnel.cidr "+pool.block.String(), "make the pool larger"
 		case lockfile.VIPPool:
-			code, what, hint = "pool-exhausted", "the pool services.cidr "+area.block.String(),
+			code, what, hint = "pool-exhausted", "the pool services.cidr "+pool.block.String(),
 				"make the pool larger, or free the addresses of removed items with hawser allocate --gc"
 		}
-		if area.spare.IsValid() {
-			what += fmt.Sprintf(" (without %s for dynamic exports)", area.spare)
+		if pool.reserved.IsValid() {
+			what += fmt.Sprintf(" (without %s for dynamic exports)", pool.reserved)
 		}
 		a.list = append(a.list, diag.Diagnostic{Severity: diag.Error, Code: code, Path: s.first.Path,
 			Summary: fmt.Sprintf("%s is full: %d more needed, %d in use, %d reserved for removed items",
-				what, s.count, len(area.used)-reserved, reserved), Hint: hint})
+				what, s.count, len(pool.used)-reserved, reserved), Hint: hint})
 	}
 }
 
-func filter[T any](list []T, keep func(T) bool) []T {
+func filter[T any](list []T, match func(T) bool) []T {
 	var out []T
 	for _, e := range list {
-		if keep(e) {
+		if match(e) {
 			out = append(out, e)
 		}
 	}

@@ -21,32 +21,32 @@ func (b *blockAllocator) pinPath(name string) string {
 	return fieldpath.Key("clusters", name) + ".globalIPv6CIDR"
 }
 
-// pins allocates every pinned block.
-func (b *blockAllocator) pins() {
-	for _, c := range b.clusters() {
+// allocatePins allocates every pinned block.
+func (b *blockAllocator) allocatePins() {
+	for _, c := range b.sortedClusters() {
 		pin := c.PinInFamily(b.pool)
 		if !pin.IsValid() {
 			continue
 		}
-		if t, clash := b.overlap(pin); clash {
+		if t, overlaps := b.overlap(pin); overlaps {
 			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-overlap", Path: b.pinPath(c.Name),
 				Summary: fmt.Sprintf("%s overlaps %s of clusters[%s]", pin, t, b.owner[t].cluster), Hint: "pin blocks that do not overlap",
 				Related: []diag.Related{{Path: b.pinPath(b.owner[t].cluster)}}})
 			continue
 		}
-		have, ok := b.current(c.Name)
-		if !ok || have.Prefix != pin {
+		current, ok := b.current(c.Name)
+		if !ok || current.Prefix != pin {
 			if b.rejectPin(c, pin) {
 				continue
 			}
 			if ok {
-				b.vacate(c.Name, have, pin)
+				b.reportLeftBlock(c.Name, current, pin)
 			}
-			have = lockfile.PrefixAllocation{Prefix: pin}
+			current = lockfile.PrefixAllocation{Prefix: pin}
 			b.added = append(b.added, fieldpath.Key("clusters", c.Name)+".blocks")
 		}
-		b.set(c.Name, have)
-		b.own(c.Name, have, true)
+		b.setBlock(c.Name, current)
+		b.addOwner(c.Name, current, true)
 	}
 }
 
@@ -58,13 +58,13 @@ func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 			continue
 		}
 		for _, block := range slices.Concat(b.lock.Clusters[other].Blocks, b.lock.Clusters[other].ExtensionBlocks, b.lock.Clusters[other].Former) {
-			member := b.members[other]
-			inForce := slices.Contains(b.lock.Blocks(other), block.Prefix)
-			if !block.Prefix.Overlaps(pin) || inForce && member != nil && member.PinInFamily(b.pool).IsValid() {
+			member := b.clusters[other]
+			active := slices.Contains(b.lock.Blocks(other), block.Prefix)
+			if !block.Prefix.Overlaps(pin) || active && member != nil && member.PinInFamily(b.pool).IsValid() {
 				continue
 			}
 			hint := fmt.Sprintf("pin another block, or pin clusters[%s] elsewhere, which moves it", other)
-			if member == nil || !inForce {
+			if member == nil || !active {
 				hint = "pin another block, or free it with hawser allocate --gc when it is no longer used"
 			}
 			b.list = append(b.list, diag.Diagnostic{Severity: diag.Error, Code: "block-reserved", Path: b.pinPath(c.Name),
@@ -76,19 +76,21 @@ func (b *blockAllocator) rejectPin(c *schema.Cluster, pin netip.Prefix) bool {
 	return false
 }
 
-// vacate reports that a pin moves a cluster out of its block, or that the block grows
+// reportLeftBlock reports that a pin moves a cluster out of its block, or that the block grows
 // if the pin contains it; then no address moves.
-func (b *blockAllocator) vacate(name string, from lockfile.PrefixAllocation, pin netip.Prefix) {
+func (b *blockAllocator) reportLeftBlock(
+	name string, from lockfile.PrefixAllocation, pin netip.Prefix,
+) {
 	if !cidr.Contains(pin, from.Prefix) {
-		b.move(name, from, "to its pin "+pin.String())
+		b.reportMove(name, from, "to its pin "+pin.String())
 		return
 	}
 	b.list = append(b.list, diag.Diagnostic{Severity: diag.Warning, Code: "grows", Path: b.pinPath(name), Pos: from.Pos,
 		Summary: fmt.Sprintf("grows from its block %s to its pin %s; no address moves", from.Prefix, pin)})
 }
 
-// move reports that a cluster leaves a block, and reserves the block for the cluster.
-func (b *blockAllocator) move(name string, from lockfile.PrefixAllocation, why string) {
+// reportMove reports that a cluster leaves a block, and reserves the block for the cluster.
+func (b *blockAllocator) reportMove(name string, from lockfile.PrefixAllocation, why string) {
 	c := b.lock.Cluster(name)
 	c.Former = append(c.Former, from)
 	b.moving[name] = true

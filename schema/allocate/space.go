@@ -13,15 +13,15 @@ import (
 type prefixPool struct {
 	pool netip.Prefix
 	used []netip.Prefix // disjoint, sorted
-	// from is the start of the next search, by host bits. Parts are never freed, so
+	// nextFree is the start of the next search, by host bits. Parts are never freed, so
 	// no part below it is free.
-	from map[int]netip.Prefix
+	nextFree map[int]netip.Prefix
 	// region is the first region that choose tries next, by host bits.
 	region map[int]netip.Prefix
 }
 
 func newPrefixPool(pool netip.Prefix) *prefixPool {
-	return &prefixPool{pool: pool, from: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
+	return &prefixPool{pool: pool, nextFree: map[int]netip.Prefix{}, region: map[int]netip.Prefix{}}
 }
 
 // overlap returns a used part that overlaps p.
@@ -47,12 +47,12 @@ func (s *prefixPool) find(host int) (netip.Prefix, bool) {
 	if length < s.pool.Bits() {
 		return netip.Prefix{}, false
 	}
-	candidate, ok := s.from[host]
+	candidate, ok := s.nextFree[host]
 	if !ok {
 		candidate = netip.PrefixFrom(s.pool.Addr(), length)
 	}
 	for candidate.IsValid() && s.pool.Contains(candidate.Addr()) {
-		s.from[host] = candidate
+		s.nextFree[host] = candidate
 		t, clash := s.overlap(candidate)
 		if !clash {
 			return candidate, true
@@ -63,7 +63,7 @@ func (s *prefixPool) find(host int) (netip.Prefix, bool) {
 		}
 		candidate = netip.PrefixFrom(next.Next(), length) // invalid past the last address of the family
 	}
-	s.from[host] = netip.Prefix{}
+	s.nextFree[host] = netip.Prefix{}
 	return netip.Prefix{}, false
 }
 
@@ -78,8 +78,8 @@ func (s *prefixPool) choose(host int, key string) (netip.Prefix, bool) {
 		return s.find(host)
 	}
 	start := stablehash.Mix64(stablehash.Sum64(key)) >> (64 - bits)
-	region, begun := s.region[host]
-	if !begun {
+	region, known := s.region[host]
+	if !known {
 		region = netip.PrefixFrom(s.pool.Addr(), s.pool.Addr().BitLen()-host-bits)
 		s.region[host] = region
 	}
@@ -132,13 +132,13 @@ func nthAddr(from netip.Addr, n uint16) netip.Addr {
 // addrPool allocates single addresses of one block or pool: the address derived from the
 // name of the claim if it is free, otherwise the lowest free one.
 type addrPool struct {
-	block  netip.Prefix
-	last   netip.Addr
-	avoid  []netip.Prefix // mappings inside the block
-	spare  netip.Prefix   // range without new allocations; invalid if absent
-	used   map[netip.Addr]lockfile.Claim
-	cursor netip.Addr
-	moved  int // addresses of requested claims that are outside the block now
+	block    netip.Prefix
+	last     netip.Addr
+	mappings []netip.Prefix // mappings inside the block
+	reserved netip.Prefix   // range without new allocations; invalid if absent
+	used     map[netip.Addr]lockfile.Claim
+	cursor   netip.Addr
+	moved    int // addresses of requested claims that are outside the block now
 }
 
 func newAddrPool(block netip.Prefix) *addrPool {
@@ -148,11 +148,11 @@ func newAddrPool(block netip.Prefix) *addrPool {
 // usable reports whether a claim may have the address: inside the block and outside
 // mappings, but neither the first (network) nor the last (broadcast) address.
 func (a *addrPool) usable(addr netip.Addr) bool {
-	return a.block.Contains(addr) && addr != a.block.Addr() && addr != a.last && !a.avoided(addr).IsValid()
+	return a.block.Contains(addr) && addr != a.block.Addr() && addr != a.last && !a.mappingOf(addr).IsValid()
 }
 
-func (a *addrPool) avoided(addr netip.Addr) netip.Prefix {
-	for _, p := range a.avoid {
+func (a *addrPool) mappingOf(addr netip.Addr) netip.Prefix {
+	for _, p := range a.mappings {
 		if p.Contains(addr) {
 			return p
 		}
@@ -174,7 +174,7 @@ func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
 			start := stablehash.Mix64(stablehash.Sum64(key))>>(64-bits) + offset
 			for i := range uint64(maxProbes) {
 				addr := nthAddr(a.block.Addr(), uint16((start+i)&(1<<bits-1)))
-				if _, used := a.used[addr]; !used && a.usable(addr) && !(a.spare.IsValid() && a.spare.Contains(addr)) {
+				if _, used := a.used[addr]; !used && a.usable(addr) && !(a.reserved.IsValid() && a.reserved.Contains(addr)) {
 					a.used[addr] = s
 					return addr, true
 				}
@@ -188,12 +188,12 @@ func (a *addrPool) next(s lockfile.Claim) (netip.Addr, bool) {
 func (a *addrPool) lowest(s lockfile.Claim) (netip.Addr, bool) {
 	for a.cursor.IsValid() && a.block.Contains(a.cursor) {
 		addr := a.cursor
-		if p := a.avoided(addr); p.IsValid() {
+		if p := a.mappingOf(addr); p.IsValid() {
 			a.cursor = cidr.Last(p).Next()
 			continue
 		}
-		if a.spare.IsValid() && a.spare.Contains(addr) {
-			a.cursor = cidr.Last(a.spare).Next()
+		if a.reserved.IsValid() && a.reserved.Contains(addr) {
+			a.cursor = cidr.Last(a.reserved).Next()
 			continue
 		}
 		a.cursor = addr.Next()

@@ -75,19 +75,19 @@ type checker struct {
 // Check returns errors for pools and blocks that are too small.
 func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 	c := &checker{Findings: found, set: s, clusterPaths: clusterPaths}
-	demands := Requirements(s)
+	requirements := Requirements(s)
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for _, pin := range overlap.Pins(cluster, path) {
-			c.block(demands[cluster.Name], pin.Path, pin.Prefix)
+			c.checkBlock(requirements[cluster.Name], pin.Path, pin.Prefix)
 		}
 		if c.set.Spec.Globalnet.ClusterPrefix > 0 && !cluster.GlobalCIDR.IsValid() {
-			c.sizedBlock(demands[cluster.Name], path)
+			c.checkSizedBlock(requirements[cluster.Name], path)
 		}
 	}
-	c.blocks()
-	c.dynamicRoom(demands)
-	c.mappedFits()
+	c.checkBlockCount()
+	c.checkDynamicRoom(requirements)
+	c.checkMappedBlocks()
 	services, gateways := 0, 0
 	for i := range c.set.Spec.Exports {
 		if !c.set.Spec.Exports[i].Headless() {
@@ -102,25 +102,26 @@ func Check(found *diag.Findings, s *schema.ClusterSet, clusterPaths []string) {
 	if spec.DynamicExports != nil {
 		services, what = 2*services, "exports, and as many again that are dynamic,"
 	}
-	c.pool(overlap.Use{Path: "services.cidr", Prefix: spec.Services.CIDR}, services, what)
-	c.pool(overlap.Use{Path: "services.ipv6Cidr", Prefix: spec.Services.IPv6CIDR}, services, what)
-	c.pool(overlap.Use{Path: "tunnel.cidr", Prefix: spec.Tunnel.CIDR}, gateways, "gateways")
-	c.pool(overlap.Use{Path: "tunnel.ipv6Cidr", Prefix: spec.Tunnel.IPv6CIDR}, gateways, "gateways")
+	c.checkPool(overlap.Use{Path: "services.cidr", Prefix: spec.Services.CIDR}, services, what)
+	c.checkPool(overlap.Use{Path: "services.ipv6Cidr", Prefix: spec.Services.IPv6CIDR}, services, what)
+	c.checkPool(overlap.Use{Path: "tunnel.cidr", Prefix: spec.Tunnel.CIDR}, gateways, "gateways")
+	c.checkPool(overlap.Use{Path: "tunnel.ipv6Cidr", Prefix: spec.Tunnel.IPv6CIDR},
+		gateways, "gateways")
 }
 
-// block checks that a cluster's block has enough addresses.
-func (c *checker) block(d Requirement, path string, p netip.Prefix) {
+// checkBlock checks that a cluster's block has enough addresses.
+func (c *checker) checkBlock(d Requirement, path string, p netip.Prefix) {
 	if d.Total() <= declaredCapacity(c.set, p) {
 		return
 	}
 	c.Fail("too-small", path,
 		fmt.Sprintf("%s has %d addresses%s, %d are needed (egress %d, egress rules %d, exports %d, hostnames %d)",
 			p, max(declaredCapacity(c.set, p), 0), reservedText(c.set), d.Total(), d.Egress, d.Rules, d.Exports, d.Hosts),
-		fmt.Sprintf("a /%d is large enough", fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())))
+		fmt.Sprintf("a /%d is large enough", prefixLength(requiredUsable(c.set, d.Total()), p.Addr().BitLen())))
 }
 
-// fitting returns the longest prefix length with at least need usable addresses.
-func fitting(addresses, bitLen int) int {
+// prefixLength returns the longest prefix length with at least need usable addresses.
+func prefixLength(addresses, bitLen int) int {
 	bits := 2
 	for 1<<bits-2 < addresses {
 		bits++
@@ -128,8 +129,8 @@ func fitting(addresses, bitLen int) int {
 	return bitLen - bits
 }
 
-// sizedBlock checks a block of the size that globalnet.clusterPrefix fixes.
-func (c *checker) sizedBlock(d Requirement, path string) {
+// checkSizedBlock checks a block of the size that globalnet.clusterPrefix fixes.
+func (c *checker) checkSizedBlock(d Requirement, path string) {
 	size := c.set.Spec.Globalnet.ClusterPrefix
 	p, err := c.set.Spec.Globalnet.CIDR.Addr().Prefix(size)
 	if err != nil || d.Total() <= declaredCapacity(c.set, p) {
@@ -139,11 +140,11 @@ func (c *checker) sizedBlock(d Requirement, path string) {
 		fmt.Sprintf("the cluster needs %d global addresses, a /%d has %d%s", d.Total(), size,
 			max(declaredCapacity(c.set, p), 0), reservedText(c.set)),
 		fmt.Sprintf("set globalnet.clusterPrefix to %d or less, or give the cluster a globalCIDR",
-			fitting(requiredUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
+			prefixLength(requiredUsable(c.set, d.Total()), p.Addr().BitLen())), "globalnet.clusterPrefix")
 }
 
-// blocks checks that the pool of global blocks has a block for each cluster.
-func (c *checker) blocks() {
+// checkBlockCount checks that the pool of global blocks has a block for each cluster.
+func (c *checker) checkBlockCount() {
 	size, pool := c.set.Spec.Globalnet.ClusterPrefix, c.set.Spec.Globalnet.CIDR
 	if size < 1 || size > 32 || !pool.IsValid() || !pool.Addr().Is4() {
 		return // no size, or out of range, which another check reports
@@ -153,34 +154,34 @@ func (c *checker) blocks() {
 			fmt.Sprintf("a block of /%d is larger than the pool %s", size, pool), "", "globalnet.cidr")
 		return
 	}
-	taken, need := map[netip.Prefix]bool{}, 0
+	usedBlocks, need := map[netip.Prefix]bool{}, 0
 	for i := range c.set.Spec.Clusters {
 		pin := c.set.Spec.Clusters[i].GlobalCIDR
 		if !pin.IsValid() {
 			need++
 		} else if p, err := pin.Addr().Prefix(size); err == nil && pool.Contains(pin.Addr()) {
-			taken[p] = true
+			usedBlocks[p] = true
 		}
 	}
-	if have := 1<<(size-pool.Bits()) - len(taken); need > have {
+	if available := 1<<(size-pool.Bits()) - len(usedBlocks); need > available {
 		c.Fail("too-small", "globalnet.cidr",
-			fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(have, 0), size, need),
+			fmt.Sprintf("%s has room for %d blocks of /%d, but clusters need %d", pool, max(available, 0), size, need),
 			"use a larger pool, or a longer globalnet.clusterPrefix")
 	}
 }
 
-// pool checks that a pool has need addresses.
-func (c *checker) pool(u overlap.Use, need int, what string) {
+// checkPool checks that a pool has need addresses.
+func (c *checker) checkPool(u overlap.Use, need int, what string) {
 	if u.Prefix.IsValid() && need > usable(u.Prefix) {
 		c.Fail("too-small", u.Path,
 			fmt.Sprintf("%s has %d addresses, but %s need %d", u.Prefix, usable(u.Prefix), what, need),
-			fmt.Sprintf("a /%d is large enough", fitting(need, u.Prefix.Addr().BitLen())))
+			fmt.Sprintf("a /%d is large enough", prefixLength(need, u.Prefix.Addr().BitLen())))
 	}
 }
 
-// mappedFits checks a pinned block with mapped egress: every pod prefix needs a prefix of its size in
-// the block, and half of the block is reserved for other addresses.
-func (c *checker) mappedFits() {
+// checkMappedBlocks checks a pinned block with mapped egress: every pod prefix needs a prefix of
+// its size in the block, and half of the block is reserved for other addresses.
+func (c *checker) checkMappedBlocks() {
 	if c.set.Spec.Globalnet.Egress != fabric.EgressMapped {
 		return
 	}

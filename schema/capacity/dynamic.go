@@ -35,9 +35,9 @@ func reservedText(s *schema.ClusterSet) string {
 	return " outside the quarter for dynamic exports"
 }
 
-// dynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs, have room for
-// dynamic exports in addition to declared items.
-func (c *checker) dynamicRoom(demands map[string]Requirement) {
+// checkDynamicRoom checks that pinned and sized blocks, and the pools of clusterset IPs, have room
+// for dynamic exports in addition to declared items.
+func (c *checker) checkDynamicRoom(requirements map[string]Requirement) {
 	if c.set.Spec.DynamicExports == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (c *checker) dynamicRoom(demands map[string]Requirement) {
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for _, pin := range overlap.Pins(cluster, path) {
-			if fits := demands[cluster.Name].Total() <= declaredCapacity(c.set, pin.Prefix); fits && cidr.HostBits(pin.Prefix) < schema.MinDynamicBits {
+			if fits := requirements[cluster.Name].Total() <= declaredCapacity(c.set, pin.Prefix); fits && cidr.HostBits(pin.Prefix) < schema.MinDynamicBits {
 				fail(pin.Path, pin.Prefix, schema.MinDynamicBits)
 			}
 		}

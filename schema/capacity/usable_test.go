@@ -8,13 +8,13 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestAsUsable: a block of the size that Check requires has room for the declared addresses. A block of
-// half that size does not.
+// TestAsUsable: a block of the size that Check requires has room for the declared addresses. A
+// block of half that size does not.
 func TestAsUsable(t *testing.T) {
 	t.Parallel()
 	top := &schema.ClusterSet{Spec: schema.Spec{DynamicExports: &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}}}
 	for n := 1; n < 5000; n++ {
-		bits := fitting(requiredUsable(top, n), 32)
+		bits := prefixLength(requiredUsable(top, n), 32)
 		block := netip.PrefixFrom(netip.MustParseAddr("242.0.0.0"), bits)
 		if have := declaredCapacity(top, block); have < n {
 			t.Fatalf("a /%d leaves %d addresses, want %d", bits, have, n)

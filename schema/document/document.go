@@ -25,10 +25,10 @@ type Source struct {
 	File string // name for messages
 	Raw  []byte // content
 
-	Root  *yaml.Node // top node of the document; nil when it is not YAML
-	index func() map[string]*yaml.Node
-	lines func() [][]byte
-	plain func() []bool // by line: all of it is ASCII
+	Root    *yaml.Node // top node of the document; nil when it is not YAML
+	index   func() map[string]*yaml.Node
+	lines   func() [][]byte
+	isASCII func() []bool // by line: all of it is ASCII
 }
 
 // New prepares the two tables, which are made at their first use. top is
@@ -36,7 +36,7 @@ type Source struct {
 func New(file string, raw []byte, top reflect.Type) *Source {
 	s := &Source{File: file, Raw: raw}
 	s.lines = sync.OnceValue(func() [][]byte { return bytes.Split(raw, []byte("\n")) })
-	s.plain = sync.OnceValue(func() []bool {
+	s.isASCII = sync.OnceValue(func() []bool {
 		out := make([]bool, len(s.lines()))
 		for i, line := range s.lines() {
 			out[i] = !bytes.ContainsFunc(line, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -44,7 +44,7 @@ func New(file string, raw []byte, top reflect.Type) *Source {
 		return out
 	})
 	s.index = sync.OnceValue(func() map[string]*yaml.Node {
-		x := indexer{nodes: map[string]*yaml.Node{}, book: tags.Cache{}}
+		x := indexer{nodes: map[string]*yaml.Node{}, tagCache: tags.Cache{}}
 		if s.Root != nil {
 			x.walk(s.Root, top, "")
 		}
@@ -80,8 +80,8 @@ func (s *Source) Has(path string) bool {
 
 // indexer finds the node of every path.
 type indexer struct {
-	nodes map[string]*yaml.Node
-	book  tags.Cache
+	nodes    map[string]*yaml.Node
+	tagCache tags.Cache
 }
 
 func (x *indexer) walk(n *yaml.Node, t reflect.Type, path string) {
@@ -126,7 +126,7 @@ func (x *indexer) items(n *yaml.Node, t reflect.Type, path string) {
 
 func (x *indexer) fields(n *yaml.Node, t reflect.Type, path string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		for _, f := range x.book.Of(t) {
+		for _, f := range x.tagCache.Of(t) {
 			if f.Name != n.Content[i].Value {
 				continue
 			}
@@ -151,7 +151,7 @@ func (x *indexer) add(path string, n *yaml.Node) {
 func (s *Source) NodePos(n *yaml.Node) diag.Pos {
 	p := diag.Pos{File: s.File, Line: n.Line, Column: n.Column, Width: 1}
 	rest := s.line(n.Line)
-	if s.plain()[max(n.Line-1, 0)%len(s.plain())] {
+	if s.isASCII()[max(n.Line-1, 0)%len(s.isASCII())] {
 		rest = rest[min(n.Column-1, len(rest)):]
 	} else {
 		for range n.Column - 1 {
@@ -159,7 +159,7 @@ func (s *Source) NodePos(n *yaml.Node) diag.Pos {
 			rest = rest[size:]
 		}
 	}
-	p.Width = max(utf8.RuneCount(covered(n, rest)), 1)
+	p.Width = max(utf8.RuneCount(firstLineText(n, rest)), 1)
 	return p
 }
 
@@ -182,9 +182,9 @@ func (s *Source) wholeLine(number int) diag.Pos {
 	}
 }
 
-// covered returns the part of a node that is on its first line. rest is that line from the start of
-// the node.
-func covered(n *yaml.Node, rest []byte) []byte {
+// firstLineText returns the part of a node that is on its first line. rest is that line from the
+// start of the node.
+func firstLineText(n *yaml.Node, rest []byte) []byte {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
 		return rest[:QuotedLen(rest)]
@@ -237,8 +237,8 @@ func NodeName(n *yaml.Node, naming []string) string {
 	}
 	parts := make([]string, len(naming))
 	for i := len(n.Content) - 2; i >= 0; i -= 2 { // of a key that occurs twice the first counts
-		if at := slices.Index(naming, n.Content[i].Value); at >= 0 {
-			parts[at], _ = syntax.PlainText(n.Content[i+1])
+		if position := slices.Index(naming, n.Content[i].Value); position >= 0 {
+			parts[position], _ = syntax.PlainText(n.Content[i+1])
 		}
 	}
 	return fieldpath.Name(parts...)

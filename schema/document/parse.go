@@ -16,7 +16,7 @@ import (
 
 // Parse sets root to the top node of the only document, or leaves it nil.
 func (s *Source) Parse() diag.List {
-	if list := s.encoding(); list != nil {
+	if list := s.checkEncoding(); list != nil {
 		return list
 	}
 	if at, found := ConflictMarker(s.File, s.Raw); found {
@@ -52,8 +52,8 @@ func (s *Source) Parse() diag.List {
 	}
 }
 
-// encoding finds the first byte that YAML does not allow in a text.
-func (s *Source) encoding() diag.List {
+// checkEncoding finds the first byte that YAML does not allow in a text.
+func (s *Source) checkEncoding() diag.List {
 	line, column := 1, 1
 	for rest := s.Raw; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)

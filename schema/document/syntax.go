@@ -73,7 +73,7 @@ func (s *Source) SyntaxError(err error) diag.Diagnostic {
 	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Hint: hintBrackets}
 	if m := unknownAnchor.FindStringSubmatch(text); m != nil {
 		f.Code, f.Hint = "yaml-alias", hintAliases
-		f.Summary, f.Pos = "the alias "+diag.Quote("*"+m[1])+" has no anchor in this file", s.wordPos(s.firstWith(err), "*"+m[1])
+		f.Summary, f.Pos = "the alias "+diag.Quote("*"+m[1])+" has no anchor in this file", s.wordPos(s.firstErrorLine(err), "*"+m[1])
 		return f
 	}
 	number := 0 // the package leaves out the first line
@@ -82,13 +82,14 @@ func (s *Source) SyntaxError(err error) diag.Diagnostic {
 		number, _ = strconv.Atoi(m[1])
 	}
 	if yamlParser.MatchString(text) {
-		if end := s.firstWith(err); end > number+1 {
+		if end := s.firstErrorLine(err); end > number+1 {
 			number = end
 		} else {
 			number, f.Hint = number+1, hintBegins
 		}
 	}
-	if strings.HasSuffix(text, "end of stream") && number >= len(s.lines()) && s.openBefore(number) {
+	atEnd := strings.HasSuffix(text, "end of stream") && number >= len(s.lines())
+	if atEnd && s.quoteOpenBefore(number) {
 		number = 1 // the package leaves out the first line here, too, and names the last
 	}
 	number = max(min(number, len(s.lines())), 1)
@@ -101,7 +102,7 @@ func (s *Source) SyntaxError(err error) diag.Diagnostic {
 	}
 	f.Summary = "not YAML: " + diag.ClipQuoted(text)
 	line := string(s.line(number))
-	summary, hint := s.indentation(number)
+	summary, hint := s.checkIndentation(number)
 	tab := strings.IndexByte(line, '\t')
 	switch {
 	case isTemplate(line):
@@ -135,8 +136,8 @@ func isTemplate(line string) bool {
 // InTemplate reports whether a node is on a line of a template.
 func (s *Source) InTemplate(n *yaml.Node) bool { return isTemplate(string(s.line(n.Line))) }
 
-// openBefore reports whether a quote is open at the end of the lines before a line.
-func (s *Source) openBefore(number int) bool {
+// quoteOpenBefore reports whether a quote is open at the end of the lines before a line.
+func (s *Source) quoteOpenBefore(number int) bool {
 	before := bytes.Join(s.lines()[:max(number-1, 0)], []byte("\n"))
 	err := yamlError(before)
 	return err != nil && strings.HasSuffix(err.Error(), "end of stream")
@@ -159,10 +160,10 @@ func (s *Source) wordPos(number int, text string) diag.Pos {
 	}
 }
 
-// firstWith returns the first line after which the text has the error. The YAML package names the
-// line where a collection starts, not the line that ends it too early. Later lines do not change the
-// error.
-func (s *Source) firstWith(err error) int {
+// firstErrorLine returns the first line after which the text has the error. The YAML package names
+// the line where a collection starts, not the line that ends it too early. Later lines do not
+// change the error.
+func (s *Source) firstErrorLine(err error) int {
 	ends := make([]int, 0, len(s.lines()))
 	at := 0
 	for _, line := range s.lines() {
@@ -188,9 +189,9 @@ func yamlError(raw []byte) error {
 	}
 }
 
-// indentation returns the error in the indentation of a line; empty if it matches a line above
+// checkIndentation returns the error in the indentation of a line; empty if it matches a line above
 // that it can belong to.
-func (s *Source) indentation(number int) (summary, hint string) {
+func (s *Source) checkIndentation(number int) (summary, hint string) {
 	have, ok := indent(s.line(number))
 	if !ok {
 		return "", ""
@@ -222,8 +223,8 @@ func (s *Source) indentation(number int) (summary, hint string) {
 		fmt.Sprintf("indent it like line %d: keys of one mapping start in the same column", from)
 }
 
-// indent returns the number of spaces before a line. ok is false for empty lines, comments, and lines
-// with tabs.
+// indent returns the number of spaces before a line. ok is false for empty lines, comments, and
+// lines with tabs.
 func indent(line []byte) (spaces int, ok bool) {
 	body := bytes.TrimLeft(line, " ")
 	if len(body) == 0 || body[0] == '#' || body[0] == '\t' {

@@ -23,9 +23,9 @@ func (c *Cluster) IsGlobalnet(family int) bool {
 // its pod and service prefixes unless they are hidden or overlap the other cluster's own.
 func (c *Cluster) SeenFrom(other *Cluster) []netip.Prefix {
 	out := slices.Clone(c.GlobalCIDRs)
-	taken := slices.Concat(other.PodCIDRs, other.ServiceCIDRs)
+	otherPrefixes := slices.Concat(other.PodCIDRs, other.ServiceCIDRs)
 	for _, p := range slices.Concat(c.PodCIDRs, c.ServiceCIDRs) {
-		if !c.IsGlobalnet(Family(p.Addr())) && !slices.ContainsFunc(taken, p.Overlaps) {
+		if !c.IsGlobalnet(Family(p.Addr())) && !slices.ContainsFunc(otherPrefixes, p.Overlaps) {
 			out = append(out, p)
 		}
 	}
@@ -35,16 +35,16 @@ func (c *Cluster) SeenFrom(other *Cluster) []netip.Prefix {
 // Has reports whether pods or services of the cluster have addresses of a family.
 // A cluster without prefixes, such as one of plain hosts, may have both.
 func (c *Cluster) Has(family int) bool {
-	named := false
+	hasPrefix := false
 	for _, list := range [][]netip.Prefix{c.PodCIDRs, c.ServiceCIDRs} {
 		for _, p := range list {
 			if Family(p.Addr()) == family {
 				return true
 			}
-			named = true
+			hasPrefix = true
 		}
 	}
-	return !named
+	return !hasPrefix
 }
 
 // Ranges formats addresses in their order. Consecutive addresses become one

@@ -31,38 +31,39 @@ var (
 	fromText = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// weigh counts the bytes of memory that raw, JSON for a value of type t, needs when
+// countMemory counts the bytes of memory that raw, JSON for a value of type t, needs when
 // decoded, without decoding it: "{}," is three bytes of JSON and can be hundreds in
 // memory. It fails with ErrTooLarge beyond limit. It counts texts and the elements of
 // lists and maps, without the spare capacity that Go allocates. Invalid JSON is left to
 // the decoder.
-func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
-	s := scale{left: limit, fields: map[reflect.Type]map[string]reflect.Type{}, own: map[reflect.Type]bool{}}
+func countMemory(raw []byte, t reflect.Type, limit int) (used int, err error) {
+	s := memoryCounter{remaining: limit, fields: map[reflect.Type]map[string]reflect.Type{}, hasUnmarshaler: map[reflect.Type]bool{}}
 	var stack []container
 	next := s.deref(t) // the type of the next value; nil if the decoder ignores it
-	for i := 0; i < len(raw) && s.left >= 0; i++ {
+	for i := 0; i < len(raw) && s.remaining >= 0; i++ {
 		var in *container
 		if len(stack) > 0 {
 			in = &stack[len(stack)-1]
 		}
 		switch raw[i] {
 		case '"':
-			text := quoted(raw[i:])
+			text := quotedText(raw[i:])
 			i += len(text) - 1
 			if in != nil && in.key {
-				next, in.key = s.member(in.of, text), false
+				next, in.key = s.objectValue(in.typ, text), false
 			} else if next != nil {
-				s.left -= textSize(text)
+				s.remaining -= textSize(text)
 			}
 		case '{', '[':
 			if len(stack) == maxDepth {
 				return 0, fmt.Errorf("%w: lists and objects %d deep in each other", ErrTooLarge, maxDepth+1)
 			}
-			stack = append(stack, container{of: next, object: raw[i] == '{', key: raw[i] == '{'})
+			stack = append(stack, container{typ: next, object: raw[i] == '{', key: raw[i] == '{'})
 			if raw[i] == '[' {
-				next = s.element(next)
+				next = s.listElement(next)
 			} else if next != nil && next.Kind() == reflect.Map {
-				s.left -= 48 + 8*int(next.Key().Size()+next.Elem().Size()) // the header and the first entries
+				// The header and the first entries.
+				s.remaining -= 48 + 8*int(next.Key().Size()+next.Elem().Size())
 			}
 		case '}', ']':
 			stack = stack[:max(len(stack)-1, 0)]
@@ -71,60 +72,60 @@ func weigh(raw []byte, t reflect.Type, limit int) (used int, err error) {
 				continue
 			}
 			if in.key = in.object; !in.key {
-				next = s.element(in.of)
+				next = s.listElement(in.typ)
 			}
 		}
 	}
-	if s.left < 0 {
+	if s.remaining < 0 {
 		return 0, fmt.Errorf("%w: more than %d MiB in memory", ErrTooLarge, limit>>20)
 	}
-	return limit - s.left, nil
+	return limit - s.remaining, nil
 }
 
 type container struct {
-	of     reflect.Type // nil if the decoder ignores it
+	typ    reflect.Type // nil if the decoder ignores it
 	object bool
 	key    bool // a key comes next
 }
 
-type scale struct {
-	left   int
-	fields map[reflect.Type]map[string]reflect.Type
-	own    map[reflect.Type]bool // types with an unmarshaler
+type memoryCounter struct {
+	remaining      int
+	fields         map[reflect.Type]map[string]reflect.Type
+	hasUnmarshaler map[reflect.Type]bool // types with an unmarshaler
 }
 
 // deref counts the value that a pointer of type t points to, and returns its type.
-func (s *scale) deref(t reflect.Type) reflect.Type {
+func (s *memoryCounter) deref(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
-		s.left -= int(t.Size())
+		s.remaining -= int(t.Size())
 	}
 	return t
 }
 
-// inside returns t, or nil if t has an unmarshaler: such types are small.
-func (s *scale) inside(t reflect.Type) reflect.Type {
+// structured returns t, or nil if t has an unmarshaler: such types are small.
+func (s *memoryCounter) structured(t reflect.Type) reflect.Type {
 	if t == nil {
 		return nil
 	}
-	own, known := s.own[t]
+	custom, known := s.hasUnmarshaler[t]
 	if !known {
-		own = reflect.PointerTo(t).Implements(fromJSON) || reflect.PointerTo(t).Implements(fromText)
-		s.own[t] = own
+		custom = reflect.PointerTo(t).Implements(fromJSON) || reflect.PointerTo(t).Implements(fromText)
+		s.hasUnmarshaler[t] = custom
 	}
-	if own {
+	if custom {
 		return nil
 	}
 	return t
 }
 
-// element counts an element of a list of type t, and returns its type.
-func (s *scale) element(t reflect.Type) reflect.Type {
-	switch t = s.inside(t); {
+// listElement counts an element of a list of type t, and returns its type.
+func (s *memoryCounter) listElement(t reflect.Type) reflect.Type {
+	switch t = s.structured(t); {
 	case t == nil:
 		return nil
 	case t.Kind() == reflect.Slice:
-		s.left -= int(t.Elem().Size())
+		s.remaining -= int(t.Elem().Size())
 		return s.deref(t.Elem())
 	case t.Kind() == reflect.Array: // counted as a part of its container
 		return s.deref(t.Elem())
@@ -132,13 +133,13 @@ func (s *scale) element(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// member counts an entry of an object of type t, and returns the type of its value.
-func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
-	switch t = s.inside(t); {
+// objectValue counts an entry of an object of type t, and returns the type of its value.
+func (s *memoryCounter) objectValue(t reflect.Type, key []byte) reflect.Type {
+	switch t = s.structured(t); {
 	case t == nil:
 		return nil
 	case t.Kind() == reflect.Map:
-		s.left -= 2*int(t.Key().Size()+t.Elem().Size()) + textSize(key)
+		s.remaining -= 2*int(t.Key().Size()+t.Elem().Size()) + textSize(key)
 		return s.deref(t.Elem())
 	case t.Kind() != reflect.Struct:
 		return nil
@@ -170,8 +171,8 @@ func (s *scale) member(t reflect.Type, key []byte) reflect.Type {
 	return nil
 }
 
-// quoted returns the text at the beginning of raw, with its quotes.
-func quoted(raw []byte) []byte {
+// quotedText returns the text at the beginning of raw, with its quotes.
+func quotedText(raw []byte) []byte {
 	for i := 1; i < len(raw); i++ {
 		switch raw[i] {
 		case '\\':

@@ -97,7 +97,7 @@ func TestBoundsSuffice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, err := weigh(raw, reflect.TypeFor[Fabric](), maxFabricDecoded)
+	used, err := countMemory(raw, reflect.TypeFor[Fabric](), maxFabricDecoded)
 	if err != nil || used > maxFabricDecoded/8 || len(raw) > MaxFabric/8 {
 		t.Errorf("%d bytes of JSON, %d decoded: %v", len(raw), used, err)
 	}
@@ -171,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used, err := weigh(plain, reflect.TypeFor[Fabric](), maxFabricDecoded)
+		used, err := countMemory(plain, reflect.TypeFor[Fabric](), maxFabricDecoded)
 		if have := size(reflect.ValueOf(document).Elem()); err != nil || used < have {
 			t.Errorf("counted %d of %d: %v", used, have, err)
 		}
@@ -195,7 +195,7 @@ func FuzzDecodeKeys(f *testing.F) {
 			}
 			return
 		}
-		used, err := weigh(raw, reflect.TypeFor[Keys](), maxKeysDecoded)
+		used, err := countMemory(raw, reflect.TypeFor[Keys](), maxKeysDecoded)
 		if have := size(reflect.ValueOf(keys).Elem()); err != nil || used < have {
 			t.Errorf("counted %d of %d: %v", used, have, err)
 		}

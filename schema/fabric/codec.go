@@ -27,17 +27,17 @@ func Encode(f *Fabric) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode fabric: %w", err)
 	}
-	if err := fits(raw); err != nil {
+	if err := checkSize(raw); err != nil {
 		return nil, fmt.Errorf("encode fabric: %w", err)
 	}
 	return append(raw, '\n'), nil
 }
 
-func fits(plain []byte) error {
+func checkSize(plain []byte) error {
 	if len(plain) > MaxFabric+1 { // one is the newline at the end
 		return fmt.Errorf("%w: more than %d MiB of JSON", ErrTooLarge, MaxFabric>>20)
 	}
-	_, err := weigh(plain, reflect.TypeFor[Fabric](), maxFabricDecoded)
+	_, err := countMemory(plain, reflect.TypeFor[Fabric](), maxFabricDecoded)
 	return err
 }
 
@@ -73,7 +73,7 @@ func Decode(raw []byte) (*Fabric, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if err := fits(plain); err != nil {
+	if err := checkSize(plain); err != nil {
 		return nil, "", fmt.Errorf("decode fabric: %w", err)
 	}
 	var f Fabric

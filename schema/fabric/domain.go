@@ -31,16 +31,16 @@ func DomainConflict(domain string, others []string, clusterDomains ...string) st
 	case isBelow(domain, "in-addr.arpa"), isBelow(domain, "ip6.arpa"):
 		return "is a reverse zone"
 	}
-	for _, own := range append([]string{ClusterDomain}, clusterDomains...) {
-		own = CanonicalDomain(own)
+	for _, clusterDomain := range append([]string{ClusterDomain}, clusterDomains...) {
+		clusterDomain = CanonicalDomain(clusterDomain)
 		switch {
-		case own == "": // the DNS of this cluster answers every name
-		case domain == own:
+		case clusterDomain == "": // the DNS of this cluster answers every name
+		case domain == clusterDomain:
 			return "is the DNS domain of a cluster"
-		case isBelow(own, domain):
-			return "contains " + own + ", the DNS domain of a cluster"
-		case slices.ContainsFunc(clusterNames, func(label string) bool { return isBelow(domain, label+"."+own) }):
-			return "hides names of " + own + ", the DNS domain of a cluster"
+		case isBelow(clusterDomain, domain):
+			return "contains " + clusterDomain + ", the DNS domain of a cluster"
+		case slices.ContainsFunc(clusterNames, func(label string) bool { return isBelow(domain, label+"."+clusterDomain) }):
+			return "hides names of " + clusterDomain + ", the DNS domain of a cluster"
 		}
 	}
 	for _, other := range others {
@@ -64,12 +64,12 @@ func isBelow(domain, parent string) bool {
 
 // LongestName returns the longest DNS name of a Service of the clusterset over all of its
 // domains. before are the labels in front of the Service's name, such as a pod and a cluster.
-func LongestName(domains []string, namespace, service string, before ...string) string {
+func LongestName(domains []string, namespace, service string, labels ...string) string {
 	longest := ""
 	for _, d := range domains {
 		if len(d) > len(longest) {
 			longest = d
 		}
 	}
-	return strings.Join(append(slices.Clone(before), service, namespace, "svc", longest), ".")
+	return strings.Join(append(slices.Clone(labels), service, namespace, "svc", longest), ".")
 }

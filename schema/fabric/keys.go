@@ -90,7 +90,7 @@ func DecodeKeys(raw []byte) (*Keys, error) {
 	if len(raw) > MaxKeys {
 		return nil, fmt.Errorf("decode keys: %w: more than %d MiB of JSON", ErrTooLarge, MaxKeys>>20)
 	}
-	if _, err := weigh(raw, reflect.TypeFor[Keys](), maxKeysDecoded); err != nil {
+	if _, err := countMemory(raw, reflect.TypeFor[Keys](), maxKeysDecoded); err != nil {
 		return nil, fmt.Errorf("decode keys: %w", err)
 	}
 	var k Keys

@@ -82,11 +82,11 @@ func (f *Fabric) Link(a, b string) LinkSettings {
 // Drivers returns the drivers of a cluster's links, sorted.
 func (f *Fabric) Drivers(cluster string) []string {
 	var out []string
-	near := f.Graph().Neighbors(cluster)
+	neighbors := f.Graph().Neighbors(cluster)
 	if len(f.Links) == 0 {
-		near = near[:min(len(near), 1)] // all links are the same
+		neighbors = neighbors[:min(len(neighbors), 1)] // all links are the same
 	}
-	for _, other := range near {
+	for _, other := range neighbors {
 		if d := f.Link(cluster, other).Driver; !slices.Contains(out, d) {
 			out = append(out, d)
 		}

@@ -42,7 +42,7 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 	if shape.Mode == ModeHub {
 		g.hubs = make([]bool, len(g.names))
 		for _, name := range shape.Hubs {
-			if i := g.at(name); i >= 0 && !g.hubs[i] {
+			if i := g.indexOf(name); i >= 0 && !g.hubs[i] {
 				g.hubs[i] = true
 				g.hubCount++
 			}
@@ -53,7 +53,7 @@ func NewGraph(shape Shape, clusters []string) *Graph {
 	}
 	g.edges = make([][]int, len(g.names))
 	for _, e := range shape.Edges {
-		a, b := g.at(e[0]), g.at(e[1])
+		a, b := g.indexOf(e[0]), g.indexOf(e[1])
 		if a >= 0 && b >= 0 && a != b {
 			g.edges[a], g.edges[b] = append(g.edges[a], b), append(g.edges[b], a)
 		}
@@ -77,8 +77,8 @@ func (f *Fabric) ClusterNames() []string {
 	return names
 }
 
-// at returns the index of a cluster, or -1.
-func (g *Graph) at(name string) int {
+// indexOf returns the index of a cluster, or -1.
+func (g *Graph) indexOf(name string) int {
 	i, ok := slices.BinarySearch(g.names, name)
 	if !ok {
 		return -1
@@ -91,7 +91,7 @@ func (g *Graph) Len() int { return len(g.names) }
 
 // Linked reports whether two clusters have a direct link.
 func (g *Graph) Linked(a, b string) bool {
-	i, j := g.at(a), g.at(b)
+	i, j := g.indexOf(a), g.indexOf(b)
 	return i >= 0 && j >= 0 && g.linked(i, j)
 }
 
@@ -110,7 +110,7 @@ func (g *Graph) linked(i, j int) bool {
 
 // ForwardsTransit reports whether a cluster forwards transit traffic.
 func (g *Graph) ForwardsTransit(cluster string) bool {
-	i := g.at(cluster)
+	i := g.indexOf(cluster)
 	return i >= 0 && g.forwardsTransit(i)
 }
 
@@ -120,7 +120,7 @@ func (g *Graph) forwardsTransit(i int) bool {
 
 // Neighbors returns the clusters with a link to cluster, sorted.
 func (g *Graph) Neighbors(cluster string) []string {
-	i := g.at(cluster)
+	i := g.indexOf(cluster)
 	if i < 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (g *Graph) Neighbors(cluster string) []string {
 
 // Degree returns the number of a cluster's links.
 func (g *Graph) Degree(cluster string) int {
-	i := g.at(cluster)
+	i := g.indexOf(cluster)
 	switch {
 	case i < 0:
 		return 0
@@ -162,41 +162,42 @@ func (g *Graph) neighbors(i int) []int {
 
 // pathState is the best path to a cluster so far.
 type pathState struct {
-	hops int
-	sum  uint64 // sum of the hashes of its links
-	last int    // the cluster before the last hop
+	hops     int
+	sum      uint64 // sum of the hashes of its links
+	previous int    // the cluster before the last hop
 }
 
-// Paths returns the shortest path to every reachable cluster, as the list of its
-// clusters from the next hop to the destination. A path uses links that are alive (all
-// if alive is nil) and clusters that forward transit traffic. Of paths with the same number
-// of links, the smallest sum of LinkHash wins, so that the reverse path is the same. alive must not depend on the order of its arguments.
+// Paths returns the shortest path to every reachable cluster, as the list of its clusters from the
+// next hop to the destination. A path uses links that are alive (all if alive is nil) and clusters
+// that forward transit traffic. Of paths with the same number of links, the smallest sum of
+// LinkHash wins, so that the reverse path is the same. alive must not depend on the order of its
+// arguments.
 func (g *Graph) Paths(from string, alive func(a, b string) bool) map[string][]string {
-	start := g.at(from)
+	start := g.indexOf(from)
 	if start < 0 {
 		return nil
 	}
 	best := map[int]pathState{start: {}}
 	for layer := []int{start}; len(layer) > 0; {
-		layer = g.widen(best, layer, start, alive)
+		layer = g.nextLayer(best, layer, start, alive)
 	}
 	out := make(map[string][]string, len(best)-1)
-	for to, w := range best {
+	for to, state := range best {
 		if to == start {
 			continue
 		}
-		names := make([]string, w.hops)
-		for i := w.hops - 1; i >= 0; i-- {
+		names := make([]string, state.hops)
+		for i := state.hops - 1; i >= 0; i-- {
 			names[i] = g.names[to]
-			to = best[to].last
+			to = best[to].previous
 		}
 		out[names[len(names)-1]] = names
 	}
 	return out
 }
 
-// widen returns the clusters one link beyond a layer, and adds their paths to best.
-func (g *Graph) widen(best map[int]pathState, layer []int, start int, alive func(a, b string) bool) []int {
+// nextLayer returns the clusters one link beyond a layer, and adds their paths to best.
+func (g *Graph) nextLayer(best map[int]pathState, layer []int, start int, alive func(a, b string) bool) []int {
 	var next []int
 	for _, i := range layer {
 		if i != start && !g.forwardsTransit(i) {
@@ -206,13 +207,13 @@ func (g *Graph) widen(best map[int]pathState, layer []int, start int, alive func
 			if alive != nil && !alive(g.names[i], g.names[j]) {
 				continue
 			}
-			w := pathState{hops: best[i].hops + 1, sum: best[i].sum + LinkHash(g.names[i], g.names[j]), last: i}
-			have, found := best[j]
+			path := pathState{hops: best[i].hops + 1, sum: best[i].sum + LinkHash(g.names[i], g.names[j]), previous: i}
+			current, found := best[j]
 			if !found {
 				next = append(next, j)
 			}
-			if !found || have.hops == w.hops && w.sum < have.sum {
-				best[j] = w
+			if !found || current.hops == path.hops && path.sum < current.sum {
+				best[j] = path
 			}
 		}
 	}

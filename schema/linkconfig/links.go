@@ -42,20 +42,20 @@ func Graph(s *schema.ClusterSet) *fabric.Graph {
 
 // Set has the settings of all links.
 type Set struct {
-	Graph    *fabric.Graph
-	set      *schema.ClusterSet
-	clusters map[string]*schema.Cluster
-	Pairs    map[[2]string]*schema.Link
-	special  []fabric.LinkSettings
-	degree   map[string]int      // by cluster: its links among special
-	tunnels  map[string][]Tunnel // by cluster: the distinct settings of these
-	Kinds    []Tunnel            // all distinct settings; the default one first
+	Graph         *fabric.Graph
+	set           *schema.ClusterSet
+	clusters      map[string]*schema.Cluster
+	Pairs         map[[2]string]*schema.Link
+	overrides     []fabric.LinkSettings
+	overrideCount map[string]int      // by cluster: its links among special
+	tunnels       map[string][]Tunnel // by cluster: the distinct settings of these
+	Kinds         []Tunnel            // all distinct settings; the default one first
 }
 
 // Resolve resolves the settings of spec.tunnel, clusters and links. The topology must have its
 // defaults.
 func Resolve(s *schema.ClusterSet) *Set {
-	l := &Set{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, degree: map[string]int{},
+	l := &Set{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, overrideCount: map[string]int{},
 		tunnels: map[string][]Tunnel{}}
 	for i := range s.Spec.Clusters {
 		c := &s.Spec.Clusters[i]
@@ -70,38 +70,38 @@ func Resolve(s *schema.ClusterSet) *Set {
 			}
 		}
 	}
-	found, usual := map[[2]string]bool{}, l.usual([2]string{})
-	l.Kinds = []Tunnel{tunnelOf(&usual)}
-	note := func(a, b string) {
+	found, defaults := map[[2]string]bool{}, l.defaultLink([2]string{})
+	l.Kinds = []Tunnel{tunnelOf(&defaults)}
+	addLink := func(a, b string) {
 		p := fabric.SortedPair(a, b)
-		if len(l.special) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
+		if len(l.overrides) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
 			return
 		}
 		found[p] = true
-		if link := l.Of(a, b); link != l.usual(p) {
-			l.special = append(l.special, link)
+		if link := l.Of(a, b); link != l.defaultLink(p) {
+			l.overrides = append(l.overrides, link)
 			k := tunnelOf(&link)
 			for _, name := range p {
-				l.degree[name]++
-				l.tunnels[name] = once(l.tunnels[name], k)
+				l.overrideCount[name]++
+				l.tunnels[name] = appendUnique(l.tunnels[name], k)
 			}
-			l.Kinds = once(l.Kinds, k)
+			l.Kinds = appendUnique(l.Kinds, k)
 		}
 	}
 	for p := range l.Pairs {
-		note(p[0], p[1])
+		addLink(p[0], p[1])
 	}
 	for name, c := range l.clusters {
-		if len(l.special) > MaxSpecial {
+		if len(l.overrides) > MaxSpecial {
 			break
 		}
 		if t := &c.Tunnel; t.Driver != "" || t.MTU != 0 || t.Keepalive != nil {
 			for _, other := range l.Graph.Neighbors(name) {
-				note(name, other)
+				addLink(name, other)
 			}
 		}
 	}
-	fabric.SortLinks(l.special)
+	fabric.SortLinks(l.overrides)
 	return l
 }
 
@@ -109,17 +109,17 @@ func Resolve(s *schema.ClusterSet) *Set {
 const MaxSpecial = 500_000
 
 // NonDefault returns the links that differ from spec.tunnel, sorted; at most MaxSpecial.
-func (l *Set) NonDefault() []fabric.LinkSettings { return l.special }
+func (l *Set) NonDefault() []fabric.LinkSettings { return l.overrides }
 
-func once(list []Tunnel, k Tunnel) []Tunnel {
+func appendUnique(list []Tunnel, k Tunnel) []Tunnel {
 	if slices.Contains(list, k) {
 		return list
 	}
 	return append(list, k)
 }
 
-// usual is a link without settings of its own.
-func (l *Set) usual(pair [2]string) fabric.LinkSettings {
+// defaultLink is a link without settings of its own.
+func (l *Set) defaultLink(pair [2]string) fabric.LinkSettings {
 	t := &l.set.Spec.Tunnel
 	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}
 	if t.Keepalive != nil {
@@ -132,28 +132,29 @@ func (l *Set) usual(pair [2]string) fabric.LinkSettings {
 // clusters, otherwise of spec.tunnel.
 func (l *Set) Of(a, b string) fabric.LinkSettings {
 	pair := fabric.SortedPair(a, b)
-	out, own := l.usual(pair), l.Pairs[pair]
-	var one, two schema.TunnelOverride
+	out, override := l.defaultLink(pair), l.Pairs[pair]
+	var first, second schema.TunnelOverride
 	if c := l.clusters[pair[0]]; c != nil {
-		one = c.Tunnel
+		first = c.Tunnel
 	}
 	if c := l.clusters[pair[1]]; c != nil {
-		two = c.Tunnel
+		second = c.Tunnel
 	}
-	out.Driver = cmp.Or(one.Driver, two.Driver, out.Driver)
-	out.MTU = least(cmp.Or(one.MTU, out.MTU), cmp.Or(two.MTU, out.MTU))
-	out.Keepalive = least(*cmp.Or(one.Keepalive, &out.Keepalive), *cmp.Or(two.Keepalive, &out.Keepalive))
-	if own != nil {
-		out.Driver, out.Port, out.MTU = cmp.Or(own.Driver, out.Driver), own.Port, cmp.Or(own.MTU, out.MTU)
-		if own.Keepalive != nil {
-			out.Keepalive = *own.Keepalive
+	out.Driver = cmp.Or(first.Driver, second.Driver, out.Driver)
+	out.MTU = minNonZero(cmp.Or(first.MTU, out.MTU), cmp.Or(second.MTU, out.MTU))
+	out.Keepalive = minNonZero(*cmp.Or(first.Keepalive, &out.Keepalive), *cmp.Or(second.Keepalive, &out.Keepalive))
+	if override != nil {
+		out.Driver, out.MTU = cmp.Or(override.Driver, out.Driver), cmp.Or(override.MTU, out.MTU)
+		out.Port = override.Port
+		if override.Keepalive != nil {
+			out.Keepalive = *override.Keepalive
 		}
 	}
 	return out
 }
 
-// least returns the smaller of two numbers; 0 counts as unset.
-func least[T cmp.Ordered](a, b T) T {
+// minNonZero returns the smaller of two numbers; 0 counts as unset.
+func minNonZero[T cmp.Ordered](a, b T) T {
 	var zero T
 	if a == zero || b != zero && b < a {
 		return b
@@ -173,7 +174,7 @@ func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l
 // Tunnels returns the tunnels that the gateways of a cluster need, unsorted.
 func (l *Set) Tunnels(cluster string) []Tunnel {
 	out := slices.Clone(l.tunnels[cluster])
-	if l.Graph.Degree(cluster) > l.degree[cluster] {
+	if l.Graph.Degree(cluster) > l.overrideCount[cluster] {
 		out = append(out, l.Kinds[0])
 	}
 	return out

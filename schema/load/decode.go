@@ -17,11 +17,11 @@ import (
 
 // decoder fills a value from a node tree and notes everything that does not fit.
 type decoder struct {
-	src   *document.Source
-	list  diag.List
-	bad   map[string]bool // paths that could not be read
-	book  tags.Cache
-	tally diag.Tally
+	src      *document.Source
+	list     diag.List
+	badPaths map[string]bool // paths that could not be read
+	tagCache tags.Cache
+	tally    diag.Tally
 }
 
 // breadcrumb is the way from the top to a value. Its text is made only when needed,
@@ -52,7 +52,7 @@ func (t *breadcrumb) String() string {
 // report adds an error for a value that cannot be read.
 func (d *decoder) report(n *yaml.Node, t *breadcrumb, code, summary, hint string) {
 	path := t.String()
-	d.bad[path] = true
+	d.badPaths[path] = true
 	if n.Kind != yaml.ScalarNode && d.src.InTemplate(n) { // read as a mapping in a mapping
 		hint = document.HintTemplate
 	}
@@ -68,17 +68,17 @@ func (d *decoder) addError(n *yaml.Node, f diag.Diagnostic) {
 	d.tally[diag.Error]++
 }
 
-// value reads a node into v.
-func (d *decoder) value(n *yaml.Node, v reflect.Value, t *breadcrumb) {
-	if !d.plain(n, t) {
+// decodeValue reads a node into v.
+func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+	if !d.checkPlain(n, t) {
 		return
 	}
 	if v.Type() == schema.HostnamesType {
-		d.hostnames(n, v, t)
+		d.decodeHostnames(n, v, t)
 		return
 	}
 	if v.Type() == schema.DynamicType {
-		d.rules(n, v, t)
+		d.decodeRules(n, v, t)
 		return
 	}
 	switch v.Kind() {
@@ -88,24 +88,24 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 			return
 		}
 		v.Set(reflect.New(v.Type().Elem()))
-		d.value(n, v.Elem(), t)
+		d.decodeValue(n, v.Elem(), t)
 	case reflect.Slice:
-		d.slice(n, v, t)
+		d.decodeSlice(n, v, t)
 	case reflect.Map:
-		d.mapping(n, v, t)
+		d.decodeMap(n, v, t)
 	case reflect.Struct:
 		if tags.IsText(v) {
-			d.scalar(n, v, t)
+			d.decodeScalar(n, v, t)
 			return
 		}
-		d.object(n, v, t)
+		d.decodeStruct(n, v, t)
 	default:
-		d.scalar(n, v, t)
+		d.decodeScalar(n, v, t)
 	}
 }
 
-// plain refuses what would make the file mean something else to other tools.
-func (d *decoder) plain(n *yaml.Node, t *breadcrumb) bool {
+// checkPlain refuses what would make the file mean something else to other tools.
+func (d *decoder) checkPlain(n *yaml.Node, t *breadcrumb) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		d.report(n, t, "yaml-alias", "anchors and aliases are not supported", "write the value out")
@@ -117,37 +117,37 @@ func (d *decoder) plain(n *yaml.Node, t *breadcrumb) bool {
 	return false
 }
 
-// object reads a mapping into a struct.
-func (d *decoder) object(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeStruct reads a mapping into a struct.
+func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		d.wrongType(n, t, "a mapping", mappingHint(t, n))
+		d.reportWrongType(n, t, "a mapping", mappingHint(t, n))
 		return
 	}
-	fields := d.book.Of(v.Type())
+	fields := d.tagCache.Of(v.Type())
 	first := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if d.repeated(key, first, t.field(key.Value)) {
+		if d.isDuplicate(key, first, t.field(key.Value)) {
 			continue
 		}
 		f := slices.IndexFunc(fields, func(f tags.Field) bool { return f.Name == key.Value })
 		if f < 0 || key.Kind != yaml.ScalarNode {
-			d.unknown(key, fields, t)
+			d.reportUnknown(key, fields, t)
 			continue
 		}
 		at := t.field(key.Value)
 		at.rules = &fields[f]
 		target := v.Field(fields[f].Index)
-		d.value(value, target, at)
-		d.explicitZero(value, target, fields[f], at)
+		d.decodeValue(value, target, at)
+		d.checkExplicitZero(value, target, fields[f], at)
 	}
 }
 
-// repeated notes a key at t that the mapping has already.
-func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *breadcrumb) bool {
+// isDuplicate notes a key at t that the mapping has already.
+func (d *decoder) isDuplicate(key *yaml.Node, first map[string]*yaml.Node, t *breadcrumb) bool {
 	if key.Kind != yaml.ScalarNode {
 		return false
 	}
@@ -162,8 +162,8 @@ func (d *decoder) repeated(key *yaml.Node, first map[string]*yaml.Node, t *bread
 	return true
 }
 
-// unknown notes a key that is no field here, and which one may be meant.
-func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *breadcrumb) {
+// reportUnknown notes a key that is no field here, and which one may be meant.
+func (d *decoder) reportUnknown(key *yaml.Node, fields []tags.Field, t *breadcrumb) {
 	names := make([]string, len(fields))
 	for i := range fields {
 		names[i] = fields[i].Name
@@ -179,13 +179,13 @@ func (d *decoder) unknown(key *yaml.Node, fields []tags.Field, t *breadcrumb) {
 		hint = "merge keys are not supported: write the values out"
 	case near != "":
 		hint = "did you mean " + near + "?"
-		d.bad[t.field(near).String()] = true
+		d.badPaths[t.field(near).String()] = true
 	}
 	d.report(key, t.field(key.Value), "unknown-key", "unknown key "+diag.Quote(key.Value), hint)
 }
 
-// slice reads a sequence.
-func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeSlice reads a sequence.
+func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
@@ -194,7 +194,7 @@ func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 		if n.Kind == yaml.ScalarNode {
 			hint = "write [" + diag.Clip(n.Value) + "]"
 		}
-		d.wrongType(n, t, "a list", hint)
+		d.reportWrongType(n, t, "a list", hint)
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -205,18 +205,18 @@ func (d *decoder) slice(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 			d.report(item, at, "empty-value", "the item is empty", "remove it, or give it a value")
 			continue
 		}
-		d.value(item, v.Index(i), at)
+		d.decodeValue(item, v.Index(i), at)
 	}
 }
 
-// mapping reads a mapping with free keys.
-func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeMap reads a mapping with free keys.
+func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if syntax.IsNull(n) {
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type())) // a wrong value is not a missing value
 	if n.Kind != yaml.MappingNode {
-		d.wrongType(n, t, "a mapping", "write {key: value}")
+		d.reportWrongType(n, t, "a mapping", "write {key: value}")
 		return
 	}
 	first := map[string]*yaml.Node{}
@@ -224,48 +224,48 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 		key, value := n.Content[i], n.Content[i+1]
 		at := t.index(key.Value)
 		name, item := "", reflect.New(v.Type().Elem()).Elem()
-		if d.repeated(key, first, at) || !d.plain(key, at) {
+		if d.isDuplicate(key, first, at) || !d.checkPlain(key, at) {
 			continue
 		}
 		if key.Value == "<<" {
-			d.unknown(key, nil, t)
+			d.reportUnknown(key, nil, t)
 			continue
 		}
-		if d.scalar(key, reflect.ValueOf(&name).Elem(), at); d.bad[at.String()] {
+		if d.decodeScalar(key, reflect.ValueOf(&name).Elem(), at); d.badPaths[at.String()] {
 			continue
 		}
-		d.value(value, item, at)
+		d.decodeValue(value, item, at)
 		v.SetMapIndex(reflect.ValueOf(name), item)
 	}
 }
 
-// rules reads a list, or one item without it.
-func (d *decoder) rules(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeRules reads a list, or one item without it.
+func (d *decoder) decodeRules(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	rules := v.FieldByName("Rules")
 	switch n.Kind {
 	case yaml.SequenceNode:
-		d.slice(n, rules, t)
+		d.decodeSlice(n, rules, t)
 		if len(n.Content) == 0 {
 			d.report(n, t, "required", "is empty: at least one item is needed", "")
 		}
 	case yaml.MappingNode:
 		rules.Set(reflect.MakeSlice(rules.Type(), 1, 1))
 		v.FieldByName("Alone").SetBool(true)
-		d.object(n, rules.Index(0), t)
+		d.decodeStruct(n, rules.Index(0), t)
 	default:
-		d.wrongType(n, t, "a mapping, or a list of mappings", "write {namespaces: [...]}")
+		d.reportWrongType(n, t, "a mapping, or a list of mappings", "write {namespaces: [...]}")
 	}
 }
 
-// hostnames reads a number or a list.
-func (d *decoder) hostnames(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeHostnames reads a number or a list.
+func (d *decoder) decodeHostnames(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if n.Kind == yaml.SequenceNode {
-		d.slice(n, v.FieldByName("Names"), t)
+		d.decodeSlice(n, v.FieldByName("Names"), t)
 		return
 	}
 	if n.Kind == yaml.MappingNode || n.Kind == yaml.ScalarNode && n.ShortTag() != "!!int" && !syntax.IsNull(n) {
-		d.wrongType(n, t, "a number of pods or a list of hostnames", "")
+		d.reportWrongType(n, t, "a number of pods or a list of hostnames", "")
 		return
 	}
-	d.scalar(n, v.FieldByName("Count"), t)
+	d.decodeScalar(n, v.FieldByName("Count"), t)
 }

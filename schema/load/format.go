@@ -16,23 +16,23 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// Format returns a topology file with keys in the order of the reference, two spaces per level, items
-// below their key, and no more than one empty line in a row. Comments move with the line below them,
-// except at the top of the file. Text on one line stays on one line. The meaning does not change. A
-// file with errors of Decode is not formatted; the list has the errors.
+// Format returns a topology file with keys in the order of the reference, two spaces per level,
+// items below their key, and no more than one empty line in a row. Comments move with the line
+// below them, except at the top of the file. Text on one line stays on one line. The meaning does
+// not change. A file with errors of Decode is not formatted; the list has the errors.
 func Format(file string, raw []byte) ([]byte, diag.List) {
 	_, src, list := Decode(file, raw)
 	if list.HasErrors() {
 		return nil, list
 	}
-	f := &formatter{book: tags.Cache{}}
+	f := &formatter{tagCache: tags.Cache{}}
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(raw), "\n"), "\n") {
 		f.lines = append(f.lines, textLine{text: strings.TrimSuffix(line, "\r")})
 	}
 	out, err := f.document(src.Root)
 	if err == nil {
-		_, again, wrong := Decode(file, out)
-		if wrong.HasErrors() || !sameValue(src.Root, again.Root) {
+		_, reparsed, errs := Decode(file, out)
+		if errs.HasErrors() || !sameValue(src.Root, reparsed.Root) {
 			err = fmt.Errorf("the result would have another meaning")
 		}
 	}
@@ -59,8 +59,8 @@ func (l textLine) indent() int { return len(l.text) - len(strings.TrimLeft(l.tex
 
 // formatter moves lines. The lines of a node and the comments above it stay together.
 type formatter struct {
-	lines []textLine
-	book  tags.Cache
+	lines    []textLine
+	tagCache tags.Cache
 }
 
 func (f *formatter) document(root *yaml.Node) ([]byte, error) {
@@ -116,12 +116,12 @@ func (f *formatter) markMultiline(n *yaml.Node, parent int) error {
 			f.lines[i].verbatim = true
 		}
 	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
-		return f.keepQuoted(n)
+		return f.markQuoted(n)
 	}
 	return nil
 }
 
-func (f *formatter) keepQuoted(n *yaml.Node) error {
+func (f *formatter) markQuoted(n *yaml.Node) error {
 	first := []rune(f.lines[n.Line-1].text)
 	if n.Column < 1 || n.Column > len(first) {
 		return fmt.Errorf("column %d of line %d is not found", n.Column, n.Line)
@@ -136,7 +136,7 @@ func (f *formatter) keepQuoted(n *yaml.Node) error {
 
 // node returns the lines between from and to, which hold a node and its comments, with the wanted
 // indentation of the node.
-func (f *formatter) node(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
+func (f *formatter) node(n *yaml.Node, t reflect.Type, from, to, indent int) ([]textLine, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -145,17 +145,19 @@ func (f *formatter) node(n *yaml.Node, t reflect.Type, from, to, want int) ([]te
 			t = t.Elem()
 		}
 	}
-	have := n.Column - 1
+	column := n.Column - 1
 	switch {
 	case n.Kind == yaml.ScalarNode || n.Style&yaml.FlowStyle != 0:
-		return shifted(f.lines[from:to], want-have), nil
+		return indentBy(f.lines[from:to], indent-column), nil
 	case n.Kind == yaml.SequenceNode:
-		return f.sequence(n, t, from, to, want)
+		return f.sequence(n, t, from, to, indent)
 	}
-	return f.mapping(n, t, from, to, want)
+	return f.mapping(n, t, from, to, indent)
 }
 
-func (f *formatter) mapping(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
+func (f *formatter) mapping(
+	n *yaml.Node, t reflect.Type, from, to, indent int,
+) ([]textLine, error) {
 	type entry struct {
 		rank  int
 		lines []textLine
@@ -168,24 +170,24 @@ func (f *formatter) mapping(n *yaml.Node, t reflect.Type, from, to, want int) ([
 		}
 		starts = append(starts, line)
 	}
-	begins, end := f.parts(starts, from, to, n.Column-1)
+	begins, end := f.splitParts(starts, from, to, n.Column-1)
 	entries := make([]entry, 0, len(starts))
 	for i, line := range starts {
 		key, value, after := n.Content[2*i], n.Content[2*i+1], end
 		if i+1 < len(starts) {
 			after = begins[i+1]
 		}
-		rank, inner := f.field(t, key.Value)
-		e := entry{rank: rank, lines: shifted(f.lines[begins[i]:line+1], want-(n.Column-1))}
+		rank, inner := f.fieldType(t, key.Value)
+		e := entry{rank: rank, lines: indentBy(f.lines[begins[i]:line+1], indent-(n.Column-1))}
 		var below []textLine
 		var err error
 		switch {
 		case value.Line-1 > line && value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0:
-			below, err = f.node(value, inner, line+1, after, want+2)
+			below, err = f.node(value, inner, line+1, after, indent+2)
 		case value.Line-1 > line && value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle == 0:
-			below, err = f.node(value, inner, line+1, after, want)
+			below, err = f.node(value, inner, line+1, after, indent)
 		default:
-			below = shifted(f.lines[line+1:after], want-(n.Column-1))
+			below = indentBy(f.lines[line+1:after], indent-(n.Column-1))
 		}
 		if err != nil {
 			return nil, err
@@ -198,16 +200,16 @@ func (f *formatter) mapping(n *yaml.Node, t reflect.Type, from, to, want int) ([
 	for _, e := range entries {
 		out = append(out, e.lines...)
 	}
-	return append(out, shifted(f.lines[end:to], want-(n.Column-1))...), nil
+	return append(out, indentBy(f.lines[end:to], indent-(n.Column-1))...), nil
 }
 
-// field returns the position of a key in the reference, and the type of its value.
-func (f *formatter) field(t reflect.Type, key string) (int, reflect.Type) {
+// fieldType returns the position of a key in the reference, and the type of its value.
+func (f *formatter) fieldType(t reflect.Type, key string) (int, reflect.Type) {
 	if t.Kind() == reflect.Map {
 		return 0, t.Elem()
 	}
 	if t.Kind() == reflect.Struct {
-		for _, field := range f.book.Of(t) {
+		for _, field := range f.tagCache.Of(t) {
 			if field.Name == key {
 				return field.Index, t.Field(field.Index).Type
 			}
@@ -216,19 +218,21 @@ func (f *formatter) field(t reflect.Type, key string) (int, reflect.Type) {
 	return 0, t
 }
 
-func (f *formatter) sequence(n *yaml.Node, t reflect.Type, from, to, want int) ([]textLine, error) {
+func (f *formatter) sequence(
+	n *yaml.Node, t reflect.Type, from, to, indent int,
+) ([]textLine, error) {
 	item := reflect.TypeFor[string]()
 	if t.Kind() == reflect.Slice {
 		item = t.Elem()
 	}
-	have := n.Column - 1
+	column := n.Column - 1
 	starts := make([]int, 0, len(n.Content))
 	for i, child := range n.Content {
 		line, least := child.Line-1, from
 		if i > 0 {
 			least = starts[i-1] + 1
 		}
-		for ; line >= least && (f.lines[line].indent() != have || !strings.HasPrefix(f.lines[line].text[have:], "-")); line-- {
+		for ; line >= least && (f.lines[line].indent() != column || !strings.HasPrefix(f.lines[line].text[column:], "-")); line-- {
 			continue // a comment or nothing may follow the dash
 		}
 		if line < least || line >= to {
@@ -236,37 +240,37 @@ func (f *formatter) sequence(n *yaml.Node, t reflect.Type, from, to, want int) (
 		}
 		starts = append(starts, line)
 	}
-	begins, end := f.parts(starts, from, to, have)
+	begins, end := f.splitParts(starts, from, to, column)
 	var out []textLine
 	for i, line := range starts {
 		after := end
 		if i+1 < len(starts) {
 			after = begins[i+1]
 		}
-		out = append(out, shifted(f.lines[begins[i]:line], want-have)...)
-		f.lines[line].text = strings.Repeat(" ", have+1) + f.lines[line].text[have+1:]
-		body, err := f.node(n.Content[i], item, line, after, want+2)
+		out = append(out, indentBy(f.lines[begins[i]:line], indent-column)...)
+		f.lines[line].text = strings.Repeat(" ", column+1) + f.lines[line].text[column+1:]
+		body, err := f.node(n.Content[i], item, line, after, indent+2)
 		if err != nil {
 			return nil, err
 		}
 		k := 0
 		for ; k < len(body) && (body[k].empty() || body[k].comment()); k++ {
-			body[k].text = strings.Repeat(" ", want) + strings.TrimSpace(body[k].text)
+			body[k].text = strings.Repeat(" ", indent) + strings.TrimSpace(body[k].text)
 		}
-		if k == len(body) || body[k].indent() != want+2 {
+		if k == len(body) || body[k].indent() != indent+2 {
 			return nil, fmt.Errorf("the item of line %d does not begin with a value", line+1)
 		}
-		body[k].text = body[k].text[:want] + "-" + body[k].text[want+1:]
+		body[k].text = body[k].text[:indent] + "-" + body[k].text[indent+1:]
 		out = append(out, body...)
 	}
-	return append(out, shifted(f.lines[end:to], want-have)...), nil
+	return append(out, indentBy(f.lines[end:to], indent-column)...), nil
 }
 
-// parts returns the first line of each key or item and the end of the last one. The keys are on the
-// lines of starts, with the given indentation. Comments above a key belong to it; comments with more
-// indentation belong to the previous key.
-func (f *formatter) parts(starts []int, from, to, indent int) (begins []int, end int) {
-	border := func(least, at int) int {
+// splitParts returns the first line of each key or item and the end of the last one. The keys are
+// on the lines of starts, with the given indentation. Comments above a key belong to it; comments
+// with more indentation belong to the previous key.
+func (f *formatter) splitParts(starts []int, from, to, indent int) (begins []int, end int) {
+	boundary := func(least, at int) int {
 		begin := at
 		for begin > least && (f.lines[begin-1].empty() || f.lines[begin-1].comment()) {
 			begin--
@@ -283,13 +287,13 @@ func (f *formatter) parts(starts []int, from, to, indent int) (begins []int, end
 			begins = append(begins, from)
 			continue
 		}
-		begins = append(begins, border(starts[i-1]+1, at))
+		begins = append(begins, boundary(starts[i-1]+1, at))
 	}
-	return begins, border(starts[len(starts)-1]+1, to)
+	return begins, boundary(starts[len(starts)-1]+1, to)
 }
 
-// shifted returns lines with another indentation.
-func shifted(lines []textLine, by int) []textLine {
+// indentBy returns lines with another indentation.
+func indentBy(lines []textLine, by int) []textLine {
 	out := slices.Clone(lines)
 	for i := range out {
 		switch text := out[i].text; {

@@ -27,14 +27,14 @@ func Topology(file string, raw []byte) (*schema.ClusterSet, *document.Source, di
 	if d.src.Root != nil && d.src.Root.Kind == yaml.MappingNode {
 		d.mergeFindings(validate.Topology(set))
 	}
-	return set, d.src, d.all()
+	return set, d.src, d.findings()
 }
 
-// Decode decodes a topology file and adds defaults, as Topology does, but does not check the meaning
-// of values: names may be invalid or refer to nothing.
+// Decode decodes a topology file and adds defaults, as Topology does, but does not check the
+// meaning of values: names may be invalid or refer to nothing.
 func Decode(file string, raw []byte) (*schema.ClusterSet, *document.Source, diag.List) {
 	set, d := decode(file, raw)
-	return set, d.src, d.all()
+	return set, d.src, d.findings()
 }
 
 func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
@@ -43,7 +43,7 @@ func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
 	if d.src.Root == nil {
 		return set, d
 	}
-	d.value(d.src.Root, reflect.ValueOf(set).Elem(), nil)
+	d.decodeValue(d.src.Root, reflect.ValueOf(set).Elem(), nil)
 	if d.src.Root.Kind == yaml.MappingNode {
 		schema.Default(set)
 	}
@@ -52,7 +52,7 @@ func decode(file string, raw []byte) (*schema.ClusterSet, *decoder) {
 
 // newDecoder parses a file for decoding into a type.
 func newDecoder(file string, raw []byte, top reflect.Type) *decoder {
-	d := &decoder{src: document.New(file, raw, top), bad: map[string]bool{}, book: tags.Cache{}, tally: diag.Tally{}}
+	d := &decoder{src: document.New(file, raw, top), badPaths: map[string]bool{}, tagCache: tags.Cache{}, tally: diag.Tally{}}
 	d.list = d.src.Parse()
 	return d
 }
@@ -75,16 +75,16 @@ func Document(file string, raw []byte, into any, check func() diag.List) diag.Li
 	if d.src.Root == nil {
 		return d.list
 	}
-	d.value(d.src.Root, v, nil)
-	d.mergeFindings(validate.Tags(v, d.book))
+	d.decodeValue(d.src.Root, v, nil)
+	d.mergeFindings(validate.Tags(v, d.tagCache))
 	if check != nil && d.src.Root.Kind == yaml.MappingNode {
 		d.mergeFindings(check())
 	}
-	return d.all()
+	return d.findings()
 }
 
-// all returns the findings, sorted.
-func (d *decoder) all() diag.List {
+// findings returns the findings, sorted.
+func (d *decoder) findings() diag.List {
 	for _, more := range d.tally.Overflow() {
 		d.list = append(d.list, d.src.WithPos(more))
 	}
@@ -92,11 +92,12 @@ func (d *decoder) all() diag.List {
 	return d.src.ClipValues(d.list)
 }
 
-// mergeFindings adds findings that have only paths, except those that follow from an unreadable value.
+// mergeFindings adds findings that have only paths, except those that follow from an unreadable
+// value.
 func (d *decoder) mergeFindings(found diag.List) {
 	for _, f := range found {
 		path := f.Path
-		for path != "" && !d.bad[path] {
+		for path != "" && !d.badPaths[path] {
 			path = fieldpath.Parent(path)
 		}
 		if path == "" {

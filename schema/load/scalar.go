@@ -15,10 +15,10 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// scalar reads one value that is not a collection.
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeScalar reads one value that is not a collection.
+func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	if n.Kind != yaml.ScalarNode {
-		d.wrongType(n, t, kindName(v), scalarHint(t, n))
+		d.reportWrongType(n, t, kindName(v), scalarHint(t, n))
 		return
 	}
 	if syntax.IsNull(n) {
@@ -34,25 +34,25 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 	switch {
 	case v.Kind() == reflect.Bool && n.ShortTag() != "!!bool":
-		d.wrongType(n, t, "true or false", "")
+		d.reportWrongType(n, t, "true or false", "")
 	case v.Kind() == reflect.Bool:
 		v.SetBool(strings.EqualFold(n.Value, "true"))
 	case v.Kind() == reflect.Int:
-		d.integer(n, v, t)
+		d.decodeInteger(n, v, t)
 	case v.Kind() == reflect.Float64:
-		d.degrees(n, v, t)
+		d.decodeDegrees(n, v, t)
 	default:
-		d.text(n, v, t)
+		d.decodeText(n, v, t)
 	}
 }
 
-func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+func (d *decoder) decodeInteger(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	number, err := strconv.Atoi(n.Value)
 	switch {
 	case syntax.IsQuoted(n) && err == nil:
-		d.wrongType(n, t, "a number", "remove the quotes")
+		d.reportWrongType(n, t, "a number", "remove the quotes")
 	case syntax.IsQuoted(n) || n.ShortTag() != "!!int":
-		d.wrongType(n, t, "a whole number", "")
+		d.reportWrongType(n, t, "a whole number", "")
 	case err != nil || strconv.Itoa(number) != n.Value:
 		d.report(n, t, "bad-number", diag.Clip(n.Value)+" is not a plain decimal number",
 			"write digits only, without a leading zero, sign or underscore")
@@ -61,16 +61,16 @@ func (d *decoder) integer(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// degrees reads a number with a fraction, such as a coordinate.
-func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeDegrees reads a number with a fraction, such as a coordinate.
+func (d *decoder) decodeDegrees(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	const hint = "write degrees as a decimal fraction, such as 50.11 or -8.68; south and west are negative"
 	tag := n.ShortTag()
 	number, err := strconv.ParseFloat(n.Value, 64)
 	switch {
 	case syntax.IsQuoted(n) && err == nil:
-		d.wrongType(n, t, "a number", "remove the quotes")
+		d.reportWrongType(n, t, "a number", "remove the quotes")
 	case syntax.IsQuoted(n) || tag != "!!int" && tag != "!!float":
-		d.wrongType(n, t, "a number", hint)
+		d.reportWrongType(n, t, "a number", hint)
 	case err != nil || strings.Trim(n.Value, "-.0123456789") != "":
 		d.report(n, t, "bad-number", diag.Clip(n.Value)+" is not a plain decimal number", hint)
 	default:
@@ -78,11 +78,11 @@ func (d *decoder) degrees(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// text reads a value that is a YAML string: strings, durations, addresses and prefixes.
-func (d *decoder) text(n *yaml.Node, v reflect.Value, t *breadcrumb) {
+// decodeText reads a value that is a YAML string: strings, durations, addresses and prefixes.
+func (d *decoder) decodeText(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	text, ok := syntax.PlainText(n)
 	if !ok {
-		d.wrongType(n, t, kindName(v), textHint(n, v, t.rules))
+		d.reportWrongType(n, t, kindName(v), textHint(n, v, t.rules))
 		return
 	}
 	if v.Kind() == reflect.String {
@@ -98,7 +98,7 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 	if err != nil {
 		v.SetZero()
-		code, summary, hint := unreadable(text, v)
+		code, summary, hint := parseProblem(text, v)
 		d.report(n, t, code, summary, hint)
 	}
 }
@@ -126,8 +126,8 @@ func withUnit(number string, f *tags.Field) string {
 	return number + "s"
 }
 
-// unreadable returns why a text is not a value of v's type.
-func unreadable(text string, v reflect.Value) (code, summary, hint string) {
+// parseProblem returns why a text is not a value of v's type.
+func parseProblem(text string, v reflect.Value) (code, summary, hint string) {
 	if v.Type() == tags.DurationType {
 		return "bad-duration", fmt.Sprintf("%s is not a duration", diag.Quote(text)),
 			"a duration looks like 250ms, 25s or 5m"
@@ -149,8 +149,8 @@ func unreadable(text string, v reflect.Value) (code, summary, hint string) {
 		"a prefix looks like 10.7.0.0/16 or fd00:7::/48"
 }
 
-// wrongType records a node of another type than the field.
-func (d *decoder) wrongType(n *yaml.Node, t *breadcrumb, want, hint string) {
+// reportWrongType records a node of another type than the field.
+func (d *decoder) reportWrongType(n *yaml.Node, t *breadcrumb, want, hint string) {
 	d.report(n, t, "wrong-type", "want "+want+", have "+nodeKind(n), hint)
 }
 
@@ -209,11 +209,11 @@ func nodeKind(n *yaml.Node) string {
 	return "the text " + diag.Quote(n.Value)
 }
 
-// explicitZero refuses an explicit zero in a field that must not be zero. Default could not
+// checkExplicitZero refuses an explicit zero in a field that must not be zero. Default could not
 // distinguish it from a missing field.
-func (d *decoder) explicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *breadcrumb) {
+func (d *decoder) checkExplicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *breadcrumb) {
 	numeric := v.Kind() == reflect.Int || v.Type() == tags.DurationType
-	if !numeric || syntax.IsNull(n) || !v.IsZero() || f.Min <= 0 || f.Def == "" && !f.Required || d.bad[t.String()] {
+	if !numeric || syntax.IsNull(n) || !v.IsZero() || f.Min <= 0 || f.Def == "" && !f.Required || d.badPaths[t.String()] {
 		return
 	}
 	d.report(n, t, "out-of-range", tags.OutOfRange(v, f), "")

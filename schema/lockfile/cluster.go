@@ -12,11 +12,11 @@ import (
 // compareWith returns the allocations that c shares with o, or, unless shared, the
 // allocations that only c has.
 func (c *Cluster) compareWith(o *Cluster, shared bool) *Cluster {
-	keep := func(list, other []PrefixAllocation) []PrefixAllocation {
+	filter := func(list, other []PrefixAllocation) []PrefixAllocation {
 		return slices.DeleteFunc(slices.Clone(list), func(h PrefixAllocation) bool { return HasPrefix(other, h.Prefix) != shared })
 	}
-	out := &Cluster{Blocks: keep(c.Blocks, o.Blocks), ExtensionBlocks: keep(c.ExtensionBlocks, o.ExtensionBlocks),
-		Former: keep(c.Former, o.Former), Mappings: maps.Clone(c.Mappings)}
+	out := &Cluster{Blocks: filter(c.Blocks, o.Blocks), ExtensionBlocks: filter(c.ExtensionBlocks, o.ExtensionBlocks),
+		Former: filter(c.Former, o.Former), Mappings: maps.Clone(c.Mappings)}
 	maps.DeleteFunc(out.Mappings, func(pods netip.Prefix, m PrefixAllocation) bool {
 		return (o.Mappings[pods].Prefix == m.Prefix) != shared
 	})

@@ -20,9 +20,9 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// Read reads a lock file; file is its name for messages. An empty file is an empty lock.
-// A textual merge of two branches can leave a key twice, or an address with two owners.
-// Read accepts these files: allocate.Check reports the conflicts and allocate.Allocate resolves them.
+// Read reads a lock file; file is its name for messages. An empty file is an empty lock. A textual
+// merge of two branches can leave a key twice, or an address with two owners. Read accepts these
+// files: allocate.Check reports the conflicts and allocate.Allocate resolves them.
 func Read(file string, raw []byte) (*Lock, diag.List) {
 	r := &reader{file: file, lock: New(), tally: diag.Tally{}}
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -51,7 +51,7 @@ func Read(file string, raw []byte) (*Lock, diag.List) {
 			Summary: "the lock is truncated or was edited by hand: " + found.Summary, Hint: lockHint}}
 	}
 	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
-		r.document(doc.Content[0])
+		r.readDocument(doc.Content[0])
 	}
 	return r.lock, append(r.list, r.tally.Overflow()...)
 }
@@ -61,7 +61,7 @@ type reader struct {
 	lock      *Lock
 	list      diag.List
 	tally     diag.Tally
-	addressed int // addresses in all ranges
+	addrCount int // addresses in all ranges
 }
 
 func (r *reader) pos(n *yaml.Node) diag.Pos {
@@ -79,8 +79,8 @@ func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 
 const lockHint = "restore the last good version from git, and run hawser allocate again, which writes the lock"
 
-// each calls do for every key of a mapping.
-func (r *reader) each(n *yaml.Node, do func(key, value *yaml.Node)) {
+// eachKey calls do for every key of a mapping.
+func (r *reader) eachKey(n *yaml.Node, do func(key, value *yaml.Node)) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return
 	}
@@ -93,18 +93,18 @@ func (r *reader) each(n *yaml.Node, do func(key, value *yaml.Node)) {
 	}
 }
 
-func (r *reader) document(n *yaml.Node) {
-	r.each(n, func(key, value *yaml.Node) {
+func (r *reader) readDocument(n *yaml.Node) {
+	r.eachKey(n, func(key, value *yaml.Node) {
 		switch key.Value {
 		case "apiVersion":
-			r.literal(value, schema.APIVersion)
+			r.checkLiteral(value, schema.APIVersion)
 		case "kind":
-			r.literal(value, Kind)
+			r.checkLiteral(value, Kind)
 		case "allocated":
-			r.each(value, r.entry)
+			r.eachKey(value, r.readEntry)
 		case "released":
 			sub := &reader{file: r.file, lock: New(), tally: r.tally}
-			sub.each(value, sub.entry)
+			sub.eachKey(value, sub.readEntry)
 			r.list = append(r.list, sub.list...)
 			r.lock.Released = sub.lock
 		default:
@@ -113,52 +113,52 @@ func (r *reader) document(n *yaml.Node) {
 	})
 }
 
-func (r *reader) literal(n *yaml.Node, want string) {
+func (r *reader) checkLiteral(n *yaml.Node, want string) {
 	if n.Value != want {
 		r.fail(n, "has %s instead of %q", diag.Quote(n.Value), want)
 	}
 }
 
-// entry reads one line: the path of an allocation, as in findings, and its value.
-func (r *reader) entry(key, value *yaml.Node) {
-	top, rest := nextSegment(key.Value)
-	sub, tail := nextSegment(rest)
-	last, end := nextSegment(tail)
+// readEntry reads one line: the path of an allocation, as in findings, and its value.
+func (r *reader) readEntry(key, value *yaml.Node) {
+	top, afterTop := nextSegment(key.Value)
+	sub, afterSub := nextSegment(afterTop)
+	last, afterLast := nextSegment(afterSub)
 	switch {
-	case top.key == "clusters" && top.label != "" && sub.key == "gateways" && sub.label != "" && tail == "ordinal":
-		r.ordinal(Claim{Kind: ClaimGateway, Cluster: top.label, Name: sub.label}, key, value)
-	case end != "" || top.label == "":
+	case top.key == "clusters" && top.label != "" && sub.key == "gateways" && sub.label != "" && afterSub == "ordinal":
+		r.readOrdinal(Claim{Kind: ClaimGateway, Cluster: top.label, Name: sub.label}, key, value)
+	case afterLast != "" || top.label == "":
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
-	case top.key == "clusters" && tail == "":
-		r.clusterEntry(top.label, sub, key, value)
-	case top.key == "exports" && sub == (segment{key: "vips"}) && tail == "":
-		r.addrs(Claim{Kind: ClaimClusterSetIP, Export: top.label}, key, value)
+	case top.key == "clusters" && afterSub == "":
+		r.readClusterEntry(top.label, sub, key, value)
+	case top.key == "exports" && sub == (segment{key: "vips"}) && afterSub == "":
+		r.readAddrs(Claim{Kind: ClaimClusterSetIP, Export: top.label}, key, value)
 	case top.key == "exports" && sub.key == "clusters" && sub.label != "" && last == (segment{key: "ips"}):
-		r.addrs(Claim{Kind: ClaimExport, Export: top.label, Cluster: sub.label}, key, value)
+		r.readAddrs(Claim{Kind: ClaimExport, Export: top.label, Cluster: sub.label}, key, value)
 	case top.key == "exports" && sub.key == "clusters" && sub.label != "" && last.key == "hosts" && last.label != "":
-		r.addrs(Claim{Kind: ClaimHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
+		r.readAddrs(Claim{Kind: ClaimHost, Export: top.label, Cluster: sub.label, Name: last.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
 }
 
-func (r *reader) clusterEntry(name string, sub segment, key, value *yaml.Node) {
+func (r *reader) readClusterEntry(name string, sub segment, key, value *yaml.Node) {
 	c := r.lock.Cluster(name)
 	switch {
 	case sub == segment{key: "blocks"}:
-		r.blocks(c, fieldpath.Key("clusters", name), value)
+		r.readBlocks(c, fieldpath.Key("clusters", name), value)
 	case sub == segment{key: "extensionBlocks"}:
-		c.ExtensionBlocks = append(c.ExtensionBlocks, r.prefixes(value)...)
+		c.ExtensionBlocks = append(c.ExtensionBlocks, r.readPrefixes(value)...)
 	case sub == segment{key: "former"}:
-		c.Former = append(c.Former, r.prefixes(value)...)
+		c.Former = append(c.Former, r.readPrefixes(value)...)
 	case sub == segment{key: "egressIPs"}:
-		r.addrs(Claim{Kind: ClaimEgress, Cluster: name}, key, value)
+		r.readAddrs(Claim{Kind: ClaimEgress, Cluster: name}, key, value)
 	case sub.key == "mappings" && sub.label != "":
-		r.mapping(c, sub.label, key, value)
+		r.readMapping(c, sub.label, key, value)
 	case sub.key == "gateways" && sub.label != "":
-		r.addrs(Claim{Kind: ClaimGateway, Cluster: name, Name: sub.label}, key, value)
+		r.readAddrs(Claim{Kind: ClaimGateway, Cluster: name, Name: sub.label}, key, value)
 	case sub.key == "egress" && sub.label != "":
-		r.addrs(Claim{Kind: ClaimRule, Cluster: name, Name: sub.label}, key, value)
+		r.readAddrs(Claim{Kind: ClaimRule, Cluster: name, Name: sub.label}, key, value)
 	default:
 		r.fail(key, "has the unknown key %s", diag.Quote(key.Value))
 	}
@@ -192,10 +192,10 @@ func nextSegment(path string) (segment, string) {
 	return s, ""
 }
 
-// blocks reads a cluster's blocks. A merge of two branches can leave a second list with a
+// readBlocks reads a cluster's blocks. A merge of two branches can leave a second list with a
 // different block: the lower block wins, and the other one becomes a conflict.
-func (r *reader) blocks(c *Cluster, path string, n *yaml.Node) {
-	for _, b := range r.prefixes(n) {
+func (r *reader) readBlocks(c *Cluster, path string, n *yaml.Node) {
+	for _, b := range r.readPrefixes(n) {
 		i := slices.IndexFunc(c.Blocks, func(h PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
 		if i < 0 {
 			c.Blocks = append(c.Blocks, b)
@@ -211,16 +211,16 @@ func (r *reader) blocks(c *Cluster, path string, n *yaml.Node) {
 	slices.SortFunc(c.Blocks, func(a, b PrefixAllocation) int { return a.Prefix.Addr().BitLen() - b.Prefix.Addr().BitLen() })
 }
 
-func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
+func (r *reader) readMapping(c *Cluster, pods string, key, value *yaml.Node) {
 	from, err := netip.ParsePrefix(pods)
-	to := r.prefixes(value)
+	to := r.readPrefixes(value)
 	if err != nil || len(to) != 1 || from.Bits() != to[0].Prefix.Bits() || from != from.Masked() {
 		r.fail(key, "has the mapping of %s, which is not one prefix as long", diag.Clip(pods))
 		return
 	}
 	m := PrefixAllocation{Prefix: to[0].Prefix, Pos: r.pos(key)}
-	if have, dup := c.Mappings[from]; dup {
-		keep, drop := have, m
+	if existing, dup := c.Mappings[from]; dup {
+		keep, drop := existing, m
 		if drop.Prefix.Compare(keep.Prefix) < 0 {
 			keep, drop = drop, keep
 		}
@@ -230,12 +230,12 @@ func (r *reader) mapping(c *Cluster, pods string, key, value *yaml.Node) {
 	c.Mappings[from] = m
 }
 
-// addrs reads the addresses of a claim. If the claim occurs twice, the list with the lower
+// readAddrs reads the addresses of a claim. If the claim occurs twice, the list with the lower
 // first address wins.
-func (r *reader) addrs(s Claim, key, value *yaml.Node) {
-	h := Allocation{Addrs: r.addresses(value), Pos: r.pos(key)}
-	if have, dup := r.lock.Addrs[s]; dup {
-		keep, drop := have, h
+func (r *reader) readAddrs(s Claim, key, value *yaml.Node) {
+	h := Allocation{Addrs: r.readAddresses(value), Pos: r.pos(key)}
+	if existing, dup := r.lock.Addrs[s]; dup {
+		keep, drop := existing, h
 		if slices.CompareFunc(drop.Addrs, keep.Addrs, netip.Addr.Compare) < 0 {
 			keep, drop = drop, keep
 		}
@@ -245,15 +245,15 @@ func (r *reader) addrs(s Claim, key, value *yaml.Node) {
 	r.lock.Addrs[s] = h
 }
 
-// ordinal reads the ordinal of a gateway. If it occurs twice, the lower one wins.
-func (r *reader) ordinal(s Claim, key, value *yaml.Node) {
+// readOrdinal reads the ordinal of a gateway. If it occurs twice, the lower one wins.
+func (r *reader) readOrdinal(s Claim, key, value *yaml.Node) {
 	h := OrdinalAllocation{Pos: r.pos(key)}
 	if value.Kind != yaml.ScalarNode || value.Tag != "!!int" || value.Decode(&h.Ordinal) != nil || h.Ordinal < 0 || h.Ordinal >= fabric.MaxGateways {
 		r.fail(value, "has %s instead of an ordinal from 0 to %d", diag.Quote(value.Value), fabric.MaxGateways-1)
 		return
 	}
-	if have, dup := r.lock.Ordinals[s]; dup {
-		keep, drop := have, h
+	if existing, dup := r.lock.Ordinals[s]; dup {
+		keep, drop := existing, h
 		if drop.Ordinal < keep.Ordinal {
 			keep, drop = drop, keep
 		}
@@ -282,7 +282,7 @@ func (r *reader) scalars(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-func (r *reader) prefixes(n *yaml.Node) []PrefixAllocation {
+func (r *reader) readPrefixes(n *yaml.Node) []PrefixAllocation {
 	var out []PrefixAllocation
 	for _, item := range r.scalars(n) {
 		p, err := netip.ParsePrefix(item.Value)
@@ -298,15 +298,15 @@ func (r *reader) prefixes(n *yaml.Node) []PrefixAllocation {
 // Bounds of the number of addresses of one claim, and of the lock. A range of 20 bytes of
 // text can need 100 kB of memory.
 const (
-	maxRange     = 4096
-	maxAddressed = 1 << 20
+	maxRange = 4096
+	maxAddrs = 1 << 20
 )
 
-// addresses reads a list of addresses and of ranges first-last.
-func (r *reader) addresses(n *yaml.Node) []netip.Addr {
+// readAddresses reads a list of addresses and of ranges first-last.
+func (r *reader) readAddresses(n *yaml.Node) []netip.Addr {
 	items := r.scalars(n)
-	if r.addressed > maxAddressed {
-		r.fail(n, "has more than %d addresses in total", maxAddressed)
+	if r.addrCount > maxAddrs {
+		r.fail(n, "has more than %d addresses in total", maxAddrs)
 		return nil
 	}
 	out := make([]netip.Addr, 0, len(items))
@@ -332,6 +332,6 @@ func (r *reader) addresses(n *yaml.Node) []netip.Addr {
 			return nil
 		}
 	}
-	r.addressed += len(out)
+	r.addrCount += len(out)
 	return out
 }

@@ -26,27 +26,27 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	}
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
-		have := l.Clusters[c.Name]
-		if have == nil {
+		current := l.Clusters[c.Name]
+		if current == nil {
 			continue
 		}
 		entry := out.Cluster(c.Name)
-		entry.Blocks = slices.Clone(have.Blocks)
+		entry.Blocks = slices.Clone(current.Blocks)
 		for _, p := range top.MappablePodCIDRs(c) {
-			m, ok := have.Mappings[p]
+			m, ok := current.Mappings[p]
 			if !ok {
 				continue
 			}
 			entry.Mappings[p] = m
-			i := slices.IndexFunc(have.ExtensionBlocks, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
+			i := slices.IndexFunc(current.ExtensionBlocks, func(h PrefixAllocation) bool { return h.Prefix == m.Prefix })
 			if i >= 0 && !entry.Contains(m.Prefix) {
-				entry.ExtensionBlocks = append(entry.ExtensionBlocks, have.ExtensionBlocks[i])
+				entry.ExtensionBlocks = append(entry.ExtensionBlocks, current.ExtensionBlocks[i])
 			}
 		}
 		entry.SortExtensionBlocks()
 	}
-	out.Released = l.without(out)
-	out.Released.add(l.Released)
+	out.Released = l.difference(out)
+	out.Released.addMissing(l.Released)
 	return out
 }
 
@@ -61,7 +61,7 @@ func (l *Lock) PruneReleased(published *Lock) *Lock {
 	if published == nil {
 		published = New()
 	}
-	publishedOnly := published.without(l)
+	publishedOnly := published.difference(l)
 	for s, h := range l.Released.Addrs {
 		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool {
 			i := slices.Index(published.Addrs[s].Addrs, a)
@@ -78,7 +78,7 @@ func (l *Lock) PruneReleased(published *Lock) *Lock {
 	}
 	for name, c := range l.Released.Clusters {
 		if from := publishedOnly.Clusters[name]; from != nil {
-			out.Released.put(name, c.compareWith(from, true))
+			out.Released.addCluster(name, c.compareWith(from, true))
 		}
 	}
 	return out
@@ -86,11 +86,11 @@ func (l *Lock) PruneReleased(published *Lock) *Lock {
 
 // MissingFrom returns the paths of the allocations that other has and l lacks, in order.
 func (l *Lock) MissingFrom(other *Lock) []string {
-	more := other.without(l)
+	missing := other.difference(l)
 	var out []string
-	clusters, exports := more.tree()
+	clusters, exports := missing.groupClaims()
 	for _, n := range slices.Concat(clusters, exports) {
-		if more.Clusters[n.name] != nil && len(n.claims) == 0 {
+		if missing.Clusters[n.name] != nil && len(n.claims) == 0 {
 			out = append(out, fieldpath.Key("clusters", n.name))
 		}
 		for _, s := range n.claims {
@@ -107,16 +107,17 @@ func (l *Lock) Resized(top *schema.ClusterSet, allocated, published *Lock) []str
 	var out []string
 	for i := range top.Spec.Clusters {
 		c := &top.Spec.Clusters[i]
-		have, next := l.Clusters[c.Name], allocated.Clusters[c.Name]
-		if have == nil || len(have.Blocks) == 0 || next == nil || published.Clusters[c.Name] != nil {
+		current, next := l.Clusters[c.Name], allocated.Clusters[c.Name]
+		isPublished := published.Clusters[c.Name] != nil
+		if current == nil || len(current.Blocks) == 0 || next == nil || isPublished {
 			continue
 		}
-		grown := next.compareWith(have, false)
+		changed := next.compareWith(current, false)
 		unused := false
-		for p := range have.Mappings {
+		for p := range current.Mappings {
 			unused = unused || !slices.Contains(top.MappablePodCIDRs(c), p)
 		}
-		if unused || len(grown.Blocks)+len(grown.ExtensionBlocks)+len(grown.Former)+len(grown.Mappings) > 0 {
+		if unused || len(changed.Blocks)+len(changed.ExtensionBlocks)+len(changed.Former)+len(changed.Mappings) > 0 {
 			out = append(out, c.Name)
 		}
 	}
@@ -136,15 +137,15 @@ func (l *Lock) WithoutClusters(clusters []string) *Lock {
 	return out
 }
 
-// put adds a cluster's entry unless it is empty.
-func (l *Lock) put(name string, c *Cluster) {
+// addCluster adds a cluster's entry unless it is empty.
+func (l *Lock) addCluster(name string, c *Cluster) {
 	if len(c.Blocks)+len(c.ExtensionBlocks)+len(c.Former)+len(c.Mappings) > 0 {
 		l.Clusters[name] = c
 	}
 }
 
-// without returns the allocations that l has and o lacks.
-func (l *Lock) without(o *Lock) *Lock {
+// difference returns the allocations that l has and o lacks.
+func (l *Lock) difference(o *Lock) *Lock {
 	out := New()
 	for s, h := range l.Addrs {
 		addrs := slices.DeleteFunc(slices.Clone(h.Addrs), func(a netip.Addr) bool { return slices.Contains(o.Addrs[s].Addrs, a) })
@@ -162,22 +163,22 @@ func (l *Lock) without(o *Lock) *Lock {
 		if from == nil {
 			from = &Cluster{}
 		}
-		out.put(name, c.compareWith(from, false))
+		out.addCluster(name, c.compareWith(from, false))
 	}
 	return out
 }
 
-// add adds the allocations that o has and l lacks.
-func (l *Lock) add(o *Lock) {
+// addMissing adds the allocations that o has and l lacks.
+func (l *Lock) addMissing(o *Lock) {
 	if o == nil {
 		return
 	}
-	more := o.without(l)
-	for s, h := range more.Addrs {
+	missing := o.difference(l)
+	for s, h := range missing.Addrs {
 		l.Addrs[s] = Allocation{Addrs: slices.Concat(l.Addrs[s].Addrs, h.Addrs), Pos: h.Pos}
 	}
-	maps.Copy(l.Ordinals, more.Ordinals)
-	for name, c := range more.Clusters {
+	maps.Copy(l.Ordinals, missing.Ordinals)
+	for name, c := range missing.Clusters {
 		entry := l.Cluster(name)
 		entry.Blocks = append(entry.Blocks, c.Blocks...)
 		entry.ExtensionBlocks = append(entry.ExtensionBlocks, c.ExtensionBlocks...)
@@ -207,7 +208,7 @@ func KeepFirst(addrs []netip.Addr, n int) []netip.Addr {
 func (l *Lock) WithReleased(more *Lock) *Lock {
 	out := l.Clone()
 	out.Released = New()
-	out.Released.add(l.Released)
-	out.Released.add(more)
+	out.Released.addMissing(l.Released)
+	out.Released.addMissing(more)
 	return out
 }

@@ -34,7 +34,7 @@ func (l *Lock) Marshal() ([]byte, error) {
 
 // section writes the allocations of a lock under a key; nothing if the lock is empty.
 func (w *writer) section(key string, l *Lock) {
-	clusters, exports := l.tree()
+	clusters, exports := l.groupClaims()
 	if len(clusters)+len(exports) > 0 {
 		w.out.WriteString(key + ":\n")
 	}
@@ -55,14 +55,14 @@ func (w *writer) section(key string, l *Lock) {
 	}
 }
 
-// node is the claims of one cluster or export, in order.
-type node struct {
+// claimGroup is the claims of one cluster or export, in order.
+type claimGroup struct {
 	name   string
 	claims []Claim
 }
 
-// tree groups the claims by the cluster or export under which they are written.
-func (l *Lock) tree() (clusters, exports []node) {
+// groupClaims groups the claims by the cluster or export under which they are written.
+func (l *Lock) groupClaims() (clusters, exports []claimGroup) {
 	byCluster, byExport := map[string][]Claim{}, map[string][]Claim{}
 	for name := range l.Clusters {
 		byCluster[name] = nil
@@ -79,11 +79,11 @@ func (l *Lock) tree() (clusters, exports []node) {
 			byCluster[s.Cluster] = append(byCluster[s.Cluster], s)
 		}
 	}
-	nodes := func(bySlot map[string][]Claim) []node {
-		out := make([]node, 0, len(bySlot))
-		for _, name := range slices.Sorted(maps.Keys(bySlot)) {
-			slices.SortFunc(bySlot[name], Claim.compare)
-			out = append(out, node{name, bySlot[name]})
+	nodes := func(byName map[string][]Claim) []claimGroup {
+		out := make([]claimGroup, 0, len(byName))
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			slices.SortFunc(byName[name], Claim.compare)
+			out = append(out, claimGroup{name, byName[name]})
 		}
 		return out
 	}
@@ -94,8 +94,8 @@ type writer struct{ out bytes.Buffer }
 
 func (w *writer) line(path, list string) { w.out.WriteString("  " + path + ": " + list + "\n") }
 
-func (w *writer) claims(l *Lock, slots []Claim) {
-	for _, s := range slots {
+func (w *writer) claims(l *Lock, claims []Claim) {
+	for _, s := range claims {
 		if h, has := l.Addrs[s]; has {
 			w.line(s.Path(), addressList(h.Addrs))
 		}

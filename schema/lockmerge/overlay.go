@@ -33,18 +33,18 @@ const CodeWouldMove = "would-move"
 // lines of l with the same address after a merge of two branches. The unpublished one gets
 // another address.
 func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile.Lock) (*lockfile.Lock, diag.List) {
-	o := &merger{top: top, committed: l, members: map[string]*schema.Cluster{}, counts: map[lockfile.Claim]int{}, duplicates: map[string]bool{},
-		owners: map[netip.Prefix]string{}, holders: map[netip.Addr]lockfile.Claim{}, lost: map[string][]netip.Prefix{}, out: l.Clone()}
+	o := &merger{top: top, committed: l, clusters: map[string]*schema.Cluster{}, requestedCounts: map[lockfile.Claim]int{}, duplicates: map[string]bool{},
+		owners: map[netip.Prefix]string{}, addrOwners: map[netip.Addr]lockfile.Claim{}, lostBlocks: map[string][]netip.Prefix{}, out: l.Clone()}
 	for i := range top.Spec.Clusters {
-		o.members[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
+		o.clusters[top.Spec.Clusters[i].Name] = &top.Spec.Clusters[i]
 	}
 	for _, d := range lockfile.Requests(top) {
-		o.counts[d.Claim] = d.Count
+		o.requestedCounts[d.Claim] = d.Count
 	}
 	for _, d := range l.Conflicts {
 		o.duplicates[d.Path] = true
 	}
-	o.published = o.unreleased(published)
+	o.published = o.withoutReleased(published)
 	o.index()
 	names := slices.Sorted(maps.Keys(o.published.Clusters))
 	for _, name := range names {
@@ -64,18 +64,18 @@ func OntoPublished(l *lockfile.Lock, top *schema.ClusterSet, published *lockfile
 
 // merger is the state of one call of OntoPublished.
 type merger struct {
-	top        *schema.ClusterSet
-	members    map[string]*schema.Cluster
-	counts     map[lockfile.Claim]int // requested addresses per family
-	duplicates map[string]bool        // paths that occur twice in the committed lock; Read reported them
-	committed  *lockfile.Lock
-	published  *lockfile.Lock                // without released allocations
-	owners     map[netip.Prefix]string       // clusters of the published blocks, extensions and former blocks
-	prefixes   []netip.Prefix                // keys of owners, by address
-	holders    map[netip.Addr]lockfile.Claim // of published addresses
-	lost       map[string][]netip.Prefix     // committed blocks that a cluster does not get
-	out        *lockfile.Lock
-	list       diag.List
+	top             *schema.ClusterSet
+	clusters        map[string]*schema.Cluster
+	requestedCounts map[lockfile.Claim]int // requested addresses per family
+	duplicates      map[string]bool        // paths that occur twice in the committed lock; Read reported them
+	committed       *lockfile.Lock
+	published       *lockfile.Lock                // without released allocations
+	owners          map[netip.Prefix]string       // clusters of the published blocks, extensions and former blocks
+	prefixes        []netip.Prefix                // keys of owners, by address
+	addrOwners      map[netip.Addr]lockfile.Claim // of published addresses
+	lostBlocks      map[string][]netip.Prefix     // committed blocks that a cluster does not get
+	out             *lockfile.Lock
+	list            diag.List
 }
 
 // index fills owners, prefixes and holders from the published lock.
@@ -88,7 +88,7 @@ func (o *merger) index() {
 	o.prefixes = slices.SortedFunc(maps.Keys(o.owners), netip.Prefix.Compare)
 	for _, s := range o.published.Sorted() {
 		for _, addr := range o.published.Addrs[s].Addrs {
-			o.holders[addr] = s
+			o.addrOwners[addr] = s
 		}
 	}
 }
@@ -104,8 +104,8 @@ func (o *merger) conflictingOwner(name string, p netip.Prefix) (netip.Prefix, bo
 	return netip.Prefix{}, false
 }
 
-// committedOwns reports whether the prefix belongs to the cluster in the committed lock.
-func (o *merger) committedOwns(name string, p netip.Prefix) bool {
+// isCommittedPrefix reports whether the prefix belongs to the cluster in the committed lock.
+func (o *merger) isCommittedPrefix(name string, p netip.Prefix) bool {
 	c := o.committed.Clusters[name]
 	return c != nil && lockfile.HasPrefix(c.Prefixes(), p)
 }
@@ -125,14 +125,14 @@ func (o *merger) reportMove(path string, line, published diag.Pos, now, then str
 		Summary: fmt.Sprintf("would change from the published %s to %s", now, then), Hint: hint})
 }
 
-// reportTaken reports a line whose address is published for another claim. If both claims
+// reportOwned reports a line whose address is published for another claim. If both claims
 // are in the committed lock, a git merge produced the conflict: it warns instead.
-func (o *merger) reportTaken(path string, line diag.Pos, what, holder string, published diag.Pos, both bool) {
+func (o *merger) reportOwned(path string, line diag.Pos, what, holder string, published diag.Pos, merged bool) {
 	d := diag.Diagnostic{Severity: diag.Error, Code: CodeWouldMove, Path: path, Pos: line,
 		Related: []diag.Related{{Path: holder, Pos: published}},
 		Summary: fmt.Sprintf("has %s, which is published for %s", what, holder),
 		Hint:    "run hawser allocate to allocate a new one, and commit the lock"}
-	if both {
+	if merged {
 		d.Severity, d.Code = diag.Warning, "lock-conflict"
 		d.Summary += "; it gets another"
 		d.Hint = "both were allocated on different branches; the published one does not change"
@@ -140,8 +140,8 @@ func (o *merger) reportTaken(path string, line diag.Pos, what, holder string, pu
 	o.list = append(o.list, d)
 }
 
-// pool returns the global pool of a prefix's family.
-func (o *merger) pool(p netip.Prefix) (netip.Prefix, bool) {
+// poolFor returns the global pool of a prefix's family.
+func (o *merger) poolFor(p netip.Prefix) (netip.Prefix, bool) {
 	for _, pool := range o.top.GlobalPools() {
 		if pool.Addr().Is4() == p.Addr().Is4() {
 			return pool, true
@@ -160,40 +160,40 @@ func (o *merger) releasedBlocks(name string) []lockfile.PrefixAllocation {
 
 // mergeBlocks restores the published blocks of a cluster, and reserves its former blocks.
 func (o *merger) mergeBlocks(name string) {
-	from, c, member := o.published.Clusters[name], o.out.Cluster(name), o.members[name]
+	published, c, member := o.published.Clusters[name], o.out.Cluster(name), o.clusters[name]
 	path := fieldpath.Key("clusters", name) + ".blocks"
-	for _, b := range from.Blocks {
+	for _, b := range published.Blocks {
 		i := slices.IndexFunc(c.Blocks, func(h lockfile.PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
 		if i < 0 {
 			c.Blocks = append(c.Blocks, b)
 			continue
 		}
-		mine := c.Blocks[i]
-		if mine.Prefix == b.Prefix {
+		current := c.Blocks[i]
+		if current.Prefix == b.Prefix {
 			continue
 		}
 		pin := member.PinInFamily(b.Prefix)
-		pool, ok := o.pool(b.Prefix)
+		pool, ok := o.poolFor(b.Prefix)
 		moves := lockfile.HasPrefix(o.releasedBlocks(name), b.Prefix) && lockfile.HasPrefix(c.Former, b.Prefix)
 		if member != nil && (moves || pin.IsValid() && pin != b.Prefix || !pin.IsValid() && ok && !cidr.Contains(pool, b.Prefix)) {
-			if !cidr.Contains(mine.Prefix, b.Prefix) && !lockfile.HasPrefix(c.Former, b.Prefix) {
+			if !cidr.Contains(current.Prefix, b.Prefix) && !lockfile.HasPrefix(c.Former, b.Prefix) {
 				c.Former = append(c.Former, b)
 			}
 			continue
 		}
 		c.Blocks[i] = b
 		c.Former = slices.DeleteFunc(c.Former, func(h lockfile.PrefixAllocation) bool { return h.Prefix == b.Prefix })
-		o.lost[name] = append(o.lost[name], mine.Prefix)
-		if _, inForce := o.pool(b.Prefix); member == nil || !inForce || pin.IsValid() {
+		o.lostBlocks[name] = append(o.lostBlocks[name], current.Prefix)
+		if _, hasPool := o.poolFor(b.Prefix); member == nil || !hasPool || pin.IsValid() {
 			continue
 		}
-		if q, is := o.conflictingOwner(name, mine.Prefix); is && o.committedOwns(o.owners[q], q) {
-			o.reportTaken(path, mine.Pos, mine.Prefix.String(), fieldpath.Key("clusters", o.owners[q])+".blocks", b.Pos, true)
+		if q, is := o.conflictingOwner(name, current.Prefix); is && o.isCommittedPrefix(o.owners[q], q) {
+			o.reportOwned(path, current.Pos, current.Prefix.String(), fieldpath.Key("clusters", o.owners[q])+".blocks", b.Pos, true)
 			continue
 		}
-		o.reportMove(path, mine.Pos, b.Pos, b.Prefix.String(), mine.Prefix.String())
+		o.reportMove(path, current.Pos, b.Pos, b.Prefix.String(), current.Prefix.String())
 	}
-	for _, f := range from.Former {
+	for _, f := range published.Former {
 		if !lockfile.HasPrefix(c.Prefixes(), f.Prefix) {
 			c.Former = append(c.Former, f)
 		}
@@ -209,17 +209,17 @@ func (o *merger) dropConflicts(name string) {
 			if !is {
 				return false
 			}
-			o.lost[name] = append(o.lost[name], h.Prefix)
-			if live && o.members[name].PinInFamily(h.Prefix) != h.Prefix { // allocate reports a conflicting pin
+			o.lostBlocks[name] = append(o.lostBlocks[name], h.Prefix)
+			if live && o.clusters[name].PinInFamily(h.Prefix) != h.Prefix { // allocate reports a conflicting pin
 				owner := o.owners[q]
 				i := slices.IndexFunc(o.published.Clusters[owner].Prefixes(), func(p lockfile.PrefixAllocation) bool { return p.Prefix == q })
-				o.reportTaken(fieldpath.Key("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), fieldpath.Key("clusters", owner)+".blocks",
-					o.published.Clusters[owner].Prefixes()[i].Pos, o.committedOwns(owner, q))
+				o.reportOwned(fieldpath.Key("clusters", name)+path, h.Pos, "the block "+h.Prefix.String(), fieldpath.Key("clusters", owner)+".blocks",
+					o.published.Clusters[owner].Prefixes()[i].Pos, o.isCommittedPrefix(owner, q))
 			}
 			return true
 		})
 	}
-	live := o.members[name] != nil
+	live := o.clusters[name] != nil
 	c.Blocks = drop(c.Blocks, ".blocks", live)
 	c.ExtensionBlocks = drop(c.ExtensionBlocks, ".extensionBlocks", live)
 	c.Former = drop(c.Former, ".former", false)
@@ -228,38 +228,38 @@ func (o *merger) dropConflicts(name string) {
 // mergeMappings restores the published mappings and extensions of a cluster. It skips
 // mappings outside of its current blocks and extensions.
 func (o *merger) mergeMappings(name string) {
-	from, c := o.published.Clusters[name], o.out.Cluster(name)
-	for _, a := range from.ExtensionBlocks {
+	published, c := o.published.Clusters[name], o.out.Cluster(name)
+	for _, a := range published.ExtensionBlocks {
 		if !c.Contains(a.Prefix) {
 			c.ExtensionBlocks = append(c.ExtensionBlocks, a)
 		}
 	}
 	c.SortExtensionBlocks()
-	var live []netip.Prefix
-	if member := o.members[name]; member != nil {
-		live = o.top.MappablePodCIDRs(member)
+	var podCIDRs []netip.Prefix
+	if member := o.clusters[name]; member != nil {
+		podCIDRs = o.top.MappablePodCIDRs(member)
 	}
-	kept := map[netip.Prefix]netip.Prefix{} // pods by what they are mapped to
-	for _, pods := range lockfile.SortedPrefixes(from.Mappings) {
-		m := from.Mappings[pods]
+	retained := map[netip.Prefix]netip.Prefix{} // pods by what they are mapped to
+	for _, pods := range lockfile.SortedPrefixes(published.Mappings) {
+		m := published.Mappings[pods]
 		if !c.Contains(m.Prefix) {
 			continue
 		}
-		kept[m.Prefix] = pods
-		mine, has := c.Mappings[pods]
+		retained[m.Prefix] = pods
+		current, has := c.Mappings[pods]
 		c.Mappings[pods] = m
-		if has && mine.Prefix == m.Prefix {
-			c.Mappings[pods] = mine
-		} else if has && c.Contains(mine.Prefix) && slices.Contains(live, pods) {
+		if has && current.Prefix == m.Prefix {
+			c.Mappings[pods] = current
+		} else if has && c.Contains(current.Prefix) && slices.Contains(podCIDRs, pods) {
 			path := fieldpath.Key(fieldpath.Key("clusters", name)+".mappings", pods.String())
-			o.reportMove(path, mine.Pos, m.Pos, m.Prefix.String(), mine.Prefix.String())
+			o.reportMove(path, current.Pos, m.Pos, m.Prefix.String(), current.Prefix.String())
 		}
 	}
 	for pods, m := range c.Mappings {
-		if _, is := from.Mappings[pods]; is && kept[m.Prefix] == pods {
+		if _, is := published.Mappings[pods]; is && retained[m.Prefix] == pods {
 			continue
 		}
-		if o.mappingConflicts(name, pods, m, kept) {
+		if o.mappingConflicts(name, pods, m, retained) {
 			delete(c.Mappings, pods)
 		}
 	}
@@ -267,19 +267,19 @@ func (o *merger) mergeMappings(name string) {
 
 // mappingConflicts reports whether an unpublished mapping overlaps a published mapping or
 // address, and adds the finding.
-func (o *merger) mappingConflicts(name string, pods netip.Prefix, m lockfile.PrefixAllocation, kept map[netip.Prefix]netip.Prefix) bool {
+func (o *merger) mappingConflicts(name string, pods netip.Prefix, m lockfile.PrefixAllocation, retained map[netip.Prefix]netip.Prefix) bool {
 	path := fieldpath.Key("clusters", name) + ".mappings"
-	for q, owner := range kept {
+	for q, owner := range retained {
 		if q.Overlaps(m.Prefix) {
-			from := o.published.Clusters[name].Mappings[owner]
-			there, both := o.committed.Mapping(name, owner)
-			o.reportTaken(fieldpath.Key(path, pods.String()), m.Pos, m.Prefix.String(), fieldpath.Key(path, owner.String()), from.Pos, both && there == q)
+			published := o.published.Clusters[name].Mappings[owner]
+			committed, both := o.committed.Mapping(name, owner)
+			o.reportOwned(fieldpath.Key(path, pods.String()), m.Pos, m.Prefix.String(), fieldpath.Key(path, owner.String()), published.Pos, both && committed == q)
 			return true
 		}
 	}
-	for addr, s := range o.holders {
+	for addr, s := range o.addrOwners {
 		if s.Pool() == name && m.Prefix.Contains(addr) {
-			o.reportTaken(fieldpath.Key(path, pods.String()), m.Pos, addr.String(), s.Path(), o.published.Addrs[s].Pos,
+			o.reportOwned(fieldpath.Key(path, pods.String()), m.Pos, addr.String(), s.Path(), o.published.Addrs[s].Pos,
 				slices.Contains(o.committed.Addrs[s].Addrs, addr))
 			return true
 		}
@@ -291,27 +291,27 @@ func (o *merger) mappingConflicts(name string, pods netip.Prefix, m lockfile.Pre
 func (o *merger) mergeClaims() {
 	for _, s := range o.out.Sorted() {
 		h := o.out.Addrs[s]
-		_, live := o.counts[s]
-		mine := slices.DeleteFunc(slices.Clone(h.Addrs), func(addr netip.Addr) bool {
-			owner, is := o.holders[addr]
+		_, live := o.requestedCounts[s]
+		remaining := slices.DeleteFunc(slices.Clone(h.Addrs), func(addr netip.Addr) bool {
+			owner, is := o.addrOwners[addr]
 			if is && owner == s {
 				return false
 			}
 			inside := func(p netip.Prefix) bool { return p.Contains(addr) }
-			if slices.ContainsFunc(o.lost[s.Pool()], inside) || !is && live && o.insidePublishedMapping(s, addr) {
+			if slices.ContainsFunc(o.lostBlocks[s.Pool()], inside) || !is && live && o.insidePublishedMapping(s, addr) {
 				return true
 			}
 			if !is {
 				return false
 			}
 			if live {
-				o.reportTaken(s.Path(), h.Pos, addr.String(), owner.Path(), o.published.Addrs[owner].Pos,
+				o.reportOwned(s.Path(), h.Pos, addr.String(), owner.Path(), o.published.Addrs[owner].Pos,
 					slices.Contains(o.committed.Addrs[owner].Addrs, addr))
 			}
 			return true
 		})
-		o.out.Addrs[s] = lockfile.Allocation{Addrs: mine, Pos: h.Pos}
-		if len(mine) == 0 {
+		o.out.Addrs[s] = lockfile.Allocation{Addrs: remaining, Pos: h.Pos}
+		if len(remaining) == 0 {
 			delete(o.out.Addrs, s)
 		}
 	}
@@ -323,15 +323,15 @@ func (o *merger) mergeClaims() {
 // insidePublishedMapping reports whether an unpublished address lies in a published
 // mapping, and adds the finding.
 func (o *merger) insidePublishedMapping(s lockfile.Claim, addr netip.Addr) bool {
-	from := o.published.Clusters[s.Pool()]
-	if from == nil {
+	published := o.published.Clusters[s.Pool()]
+	if published == nil {
 		return false
 	}
-	for pods, m := range from.Mappings {
+	for pods, m := range published.Mappings {
 		if m.Prefix.Contains(addr) && o.out.Clusters[s.Cluster].Mappings[pods].Prefix == m.Prefix {
 			path := fieldpath.Key(fieldpath.Key("clusters", s.Cluster)+".mappings", pods.String())
-			there, both := o.committed.Mapping(s.Cluster, pods)
-			o.reportTaken(s.Path(), o.out.Addrs[s].Pos, addr.String(), path, m.Pos, both && there == m.Prefix)
+			committed, both := o.committed.Mapping(s.Cluster, pods)
+			o.reportOwned(s.Path(), o.out.Addrs[s].Pos, addr.String(), path, m.Pos, both && committed == m.Prefix)
 			return true
 		}
 	}
@@ -341,46 +341,50 @@ func (o *merger) insidePublishedMapping(s lockfile.Claim, addr netip.Addr) bool 
 // mergeClaim restores the published addresses of one claim, unless the committed lock
 // releases them for a move.
 func (o *merger) mergeClaim(s lockfile.Claim) {
-	from, mine := o.published.Addrs[s], o.out.Addrs[s]
-	if len(mine.Addrs) == 0 {
-		o.out.Addrs[s] = from
+	published, current := o.published.Addrs[s], o.out.Addrs[s]
+	if len(current.Addrs) == 0 {
+		o.out.Addrs[s] = published
 		return
 	}
-	count := o.counts[s]
+	count := o.requestedCounts[s]
 	moved := false
-	var given []netip.Addr
+	var released []netip.Addr
 	if r := o.committed.Released; r != nil {
-		given = r.Addrs[s].Addrs
+		released = r.Addrs[s].Addrs
 	}
 	for _, is4 := range []bool{true, false} {
-		was, will := o.active(s, from.Addrs, is4, count), o.active(s, mine.Addrs, is4, count)
-		for i := range min(len(was), len(will)) {
-			if was[i] == will[i] {
+		before := o.activeAddrs(s, published.Addrs, is4, count)
+		after := o.activeAddrs(s, current.Addrs, is4, count)
+		for i := range min(len(before), len(after)) {
+			if before[i] == after[i] {
 				continue
 			}
-			if moved = slices.Contains(given, was[i]) && slices.Contains(mine.Addrs, was[i]); !moved {
-				o.reportMove(s.Path(), mine.Pos, from.Pos, was[i].String(), will[i].String())
-				o.out.Addrs[s] = lockfile.Allocation{Addrs: from.Addrs, Pos: mine.Pos}
+			moved = slices.Contains(released, before[i]) && slices.Contains(current.Addrs, before[i])
+			if !moved {
+				o.reportMove(s.Path(), current.Pos, published.Pos, before[i].String(), after[i].String())
+				o.out.Addrs[s] = lockfile.Allocation{Addrs: published.Addrs, Pos: current.Pos}
 				return
 			}
 		}
 	}
-	first, then := from.Addrs, mine.Addrs
+	first, second := published.Addrs, current.Addrs
 	if moved {
-		first, then = then, first
+		first, second = second, first
 	}
 	addrs := slices.Clone(first)
-	for _, addr := range then {
+	for _, addr := range second {
 		if !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}
 	}
-	o.out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: mine.Pos}
+	o.out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: current.Pos}
 }
 
-// active returns the active addresses of a claim in one family: the first count ones in
+// activeAddrs returns the active addresses of a claim in one family: the first count ones in
 // its current pool or block.
-func (o *merger) active(s lockfile.Claim, addrs []netip.Addr, is4 bool, count int) []netip.Addr {
+func (o *merger) activeAddrs(
+	s lockfile.Claim, addrs []netip.Addr, is4 bool, count int,
+) []netip.Addr {
 	var blocks []netip.Prefix
 	switch s.Kind {
 	case lockfile.ClaimGateway:
@@ -396,59 +400,59 @@ func (o *merger) active(s lockfile.Claim, addrs []netip.Addr, is4 bool, count in
 
 // mergeOrdinals restores every published ordinal to its gateway.
 func (o *merger) mergeOrdinals() {
-	type place struct {
+	type slot struct {
 		cluster string
 		ordinal int
 	}
-	holder := map[place]lockfile.Claim{}
+	owners := map[slot]lockfile.Claim{}
 	for s, h := range o.published.Ordinals {
-		holder[place{s.Cluster, h.Ordinal}] = s
+		owners[slot{s.Cluster, h.Ordinal}] = s
 	}
 	for _, s := range o.out.SortedOrdinals() {
 		h := o.out.Ordinals[s]
-		owner, is := holder[place{s.Cluster, h.Ordinal}]
+		owner, is := owners[slot{s.Cluster, h.Ordinal}]
 		if !is || owner == s {
 			continue
 		}
 		delete(o.out.Ordinals, s)
-		if _, live := o.counts[s]; live {
-			there, both := o.committed.Ordinals[owner]
-			o.reportTaken(s.OrdinalPath(), h.Pos, fmt.Sprintf("ordinal %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
-				both && there.Ordinal == h.Ordinal)
+		if _, live := o.requestedCounts[s]; live {
+			committed, both := o.committed.Ordinals[owner]
+			o.reportOwned(s.OrdinalPath(), h.Pos, fmt.Sprintf("ordinal %d", h.Ordinal), owner.Path(), o.published.Ordinals[owner].Pos,
+				both && committed.Ordinal == h.Ordinal)
 		}
 	}
 	for _, s := range o.published.SortedOrdinals() {
-		from := o.published.Ordinals[s]
-		mine, has := o.out.Ordinals[s]
-		o.out.Ordinals[s] = lockfile.OrdinalAllocation{Ordinal: from.Ordinal, Pos: mine.Pos}
-		if _, live := o.counts[s]; live && has && mine.Ordinal != from.Ordinal {
-			o.reportMove(s.OrdinalPath(), mine.Pos, from.Pos, fmt.Sprintf("ordinal %d", from.Ordinal), fmt.Sprintf("ordinal %d", mine.Ordinal))
+		published := o.published.Ordinals[s]
+		current, has := o.out.Ordinals[s]
+		o.out.Ordinals[s] = lockfile.OrdinalAllocation{Ordinal: published.Ordinal, Pos: current.Pos}
+		if _, live := o.requestedCounts[s]; live && has && current.Ordinal != published.Ordinal {
+			o.reportMove(s.OrdinalPath(), current.Pos, published.Pos, fmt.Sprintf("ordinal %d", published.Ordinal), fmt.Sprintf("ordinal %d", current.Ordinal))
 		}
 	}
 }
 
-// unreleased returns the published lock without the allocations that the committed lock
+// withoutReleased returns the published lock without the allocations that the committed lock
 // releases. It ignores releases of allocations that the topology or the committed lock has
 // again, because a later merge may have added them back.
-func (o *merger) unreleased(published *lockfile.Lock) *lockfile.Lock {
+func (o *merger) withoutReleased(published *lockfile.Lock) *lockfile.Lock {
 	released := o.committed.Released
 	if released == nil {
 		return published
 	}
 	out := published.Clone()
 	for s, h := range released.Addrs {
-		from := published.Addrs[s]
-		inForce := lockfile.KeepFirst(from.Addrs, o.counts[s])
-		addrs := slices.DeleteFunc(slices.Clone(from.Addrs), func(a netip.Addr) bool {
-			return slices.Contains(h.Addrs, a) && !slices.Contains(o.committed.Addrs[s].Addrs, a) && !slices.Contains(inForce, a)
+		current := published.Addrs[s]
+		active := lockfile.KeepFirst(current.Addrs, o.requestedCounts[s])
+		addrs := slices.DeleteFunc(slices.Clone(current.Addrs), func(a netip.Addr) bool {
+			return slices.Contains(h.Addrs, a) && !slices.Contains(o.committed.Addrs[s].Addrs, a) && !slices.Contains(active, a)
 		})
-		out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: from.Pos}
+		out.Addrs[s] = lockfile.Allocation{Addrs: addrs, Pos: current.Pos}
 		if len(addrs) == 0 {
 			delete(out.Addrs, s)
 		}
 	}
 	for s := range released.Ordinals {
-		_, live := o.counts[s]
+		_, live := o.requestedCounts[s]
 		if _, has := o.committed.Ordinals[s]; !live && !has {
 			delete(out.Ordinals, s)
 		}
@@ -468,21 +472,21 @@ func (o *merger) unreleased(published *lockfile.Lock) *lockfile.Lock {
 // releaseCluster removes released allocations from a cluster's published entry. It keeps
 // a block that still has published addresses (inUse) or mappings.
 func (o *merger) releaseCluster(name string, released, entry *lockfile.Cluster, inUse bool) {
-	member, mine := o.members[name], o.committed.Clusters[name]
-	if mine == nil {
-		mine = &lockfile.Cluster{}
+	member, committed := o.clusters[name], o.committed.Clusters[name]
+	if committed == nil {
+		committed = &lockfile.Cluster{}
 	}
-	var live []netip.Prefix
+	var podCIDRs []netip.Prefix
 	if member != nil {
-		live = o.top.MappablePodCIDRs(member)
+		podCIDRs = o.top.MappablePodCIDRs(member)
 	}
 	maps.DeleteFunc(entry.Mappings, func(pods netip.Prefix, m lockfile.PrefixAllocation) bool {
-		return released.Mappings[pods].Prefix == m.Prefix && mine.Mappings[pods].Prefix != m.Prefix &&
-			!slices.Contains(live, pods)
+		return released.Mappings[pods].Prefix == m.Prefix &&
+			committed.Mappings[pods].Prefix != m.Prefix && !slices.Contains(podCIDRs, pods)
 	})
-	gone := func(list, released []lockfile.PrefixAllocation, inUse func(netip.Prefix) bool) []lockfile.PrefixAllocation {
+	removeReleased := func(list, released []lockfile.PrefixAllocation, inUse func(netip.Prefix) bool) []lockfile.PrefixAllocation {
 		return slices.DeleteFunc(list, func(h lockfile.PrefixAllocation) bool {
-			return lockfile.HasPrefix(released, h.Prefix) && !lockfile.HasPrefix(mine.Prefixes(), h.Prefix) && !inUse(h.Prefix)
+			return lockfile.HasPrefix(released, h.Prefix) && !lockfile.HasPrefix(committed.Prefixes(), h.Prefix) && !inUse(h.Prefix)
 		})
 	}
 	mapped := func(p netip.Prefix) bool {
@@ -493,9 +497,10 @@ func (o *merger) releaseCluster(name string, released, entry *lockfile.Cluster, 
 		}
 		return false
 	}
-	entry.Blocks = gone(entry.Blocks, released.Blocks, func(p netip.Prefix) bool {
+	entry.Blocks = removeReleased(entry.Blocks, released.Blocks, func(p netip.Prefix) bool {
 		return member != nil || inUse || mapped(p)
 	})
-	entry.Former = gone(entry.Former, released.Former, func(netip.Prefix) bool { return false })
-	entry.ExtensionBlocks = gone(entry.ExtensionBlocks, released.ExtensionBlocks, mapped)
+	notInUse := func(netip.Prefix) bool { return false }
+	entry.Former = removeReleased(entry.Former, released.Former, notInUse)
+	entry.ExtensionBlocks = removeReleased(entry.ExtensionBlocks, released.ExtensionBlocks, mapped)
 }

@@ -15,33 +15,33 @@ const MaxOthers = 3
 // checker is the state of one call of Check.
 type checker struct {
 	*diag.Findings
-	set    *schema.ClusterSet
-	groups []Group
-	near   map[int]map[int]Member // by group and cluster: the cluster's first member there
+	set            *schema.ClusterSet
+	groups         []Group
+	firstByCluster map[int]map[int]Member // by group and cluster: the cluster's first member there
 }
 
 // Check reports prefixes that overlap inside one cluster. It also reports prefixes that
 // overlap between clusters if one of them has globalnet: never.
 func Check(found *diag.Findings, s *schema.ClusterSet, groups []Group) {
-	c := &checker{Findings: found, set: s, groups: groups, near: map[int]map[int]Member{}}
+	c := &checker{Findings: found, set: s, groups: groups, firstByCluster: map[int]map[int]Member{}}
 	for i := range c.groups {
-		var with witnesses
+		var overlapping firstMembers
 		for outer := i; outer >= 0; outer = c.groups[outer].parent {
-			c.insideClusters(i, outer)
-			with.join(c.groups[outer].here)
+			c.checkWithinClusters(i, outer)
+			overlapping.join(c.groups[outer].members)
 		}
-		with.join(c.groups[i].below)
+		overlapping.join(c.groups[i].innerMembers)
 		for _, m := range c.groups[i].Members {
 			if m.never {
-				c.clash(m, with)
+				c.checkBetweenClusters(m, overlapping)
 			}
 		}
 	}
 }
 
-// insideClusters reports prefixes of one cluster that are equal or contain each other.
-func (c *checker) insideClusters(inner, outer int) {
-	first := c.near[outer]
+// checkWithinClusters reports prefixes of one cluster that are equal or contain each other.
+func (c *checker) checkWithinClusters(inner, outer int) {
+	first := c.firstByCluster[outer]
 	if first == nil {
 		first = make(map[int]Member, len(c.groups[outer].Members))
 		for _, m := range c.groups[outer].Members {
@@ -49,7 +49,7 @@ func (c *checker) insideClusters(inner, outer int) {
 				first[m.Cluster] = m
 			}
 		}
-		c.near[outer] = first
+		c.firstByCluster[outer] = first
 	}
 	for _, m := range c.groups[inner].Members {
 		other, ok := first[m.Cluster]
@@ -67,24 +67,25 @@ func (c *checker) insideClusters(inner, outer int) {
 	}
 }
 
-// clash reports the prefixes that overlap a prefix of a cluster with globalnet: never. If
-// both clusters have it, the later one gets the finding.
-func (c *checker) clash(m Member, with witnesses) {
-	others := slices.DeleteFunc(slices.Concat(with.never, with.others), func(o Member) bool {
+// checkBetweenClusters reports the prefixes that overlap a prefix of a cluster with globalnet:
+// never. If both clusters have it, the later one gets the finding.
+func (c *checker) checkBetweenClusters(m Member, overlapping firstMembers) {
+	all := slices.Concat(overlapping.never, overlapping.others)
+	others := slices.DeleteFunc(all, func(o Member) bool {
 		return o.Cluster == m.Cluster || o.never && o.Order > m.Order
 	})
 	if len(others) == 0 {
 		return
 	}
 	slices.SortFunc(others, func(a, b Member) int { return a.Order - b.Order })
-	var at []string
-	who := "cluster " + c.set.Spec.Clusters[m.Cluster].Name
+	var paths []string
+	affected := "cluster " + c.set.Spec.Clusters[m.Cluster].Name
 	for _, o := range others[:min(len(others), MaxOthers)] {
-		at = append(at, o.Path)
+		paths = append(paths, o.Path)
 		if o.never {
-			who = "all of these clusters"
+			affected = "all of these clusters"
 		}
 	}
 	c.Fail("overlap", m.Path, fmt.Sprintf("%s overlaps %s %s, and globalnet is never", m.Prefix, others[0].Path, others[0].Prefix),
-		"set globalnet: auto (or always) for "+who+", so that they reach each other through global IPs", at...)
+		"set globalnet: auto (or always) for "+affected+", so that they reach each other through global IPs", paths...)
 }

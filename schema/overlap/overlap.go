@@ -14,11 +14,11 @@ import (
 // MappedClusters returns the clusters whose addresses are mapped to global ones in either
 // family.
 func MappedClusters(s *schema.ClusterSet) map[string]bool {
-	on := make(map[string]bool, len(s.Spec.Clusters))
+	mapped := make(map[string]bool, len(s.Spec.Clusters))
 	for name, h := range MappedFamilies(s) {
-		on[name] = h.IPv4 || h.IPv6
+		mapped[name] = h.IPv4 || h.IPv6
 	}
-	return on
+	return mapped
 }
 
 // Families is a set of address families.
@@ -28,26 +28,26 @@ type Families struct{ IPv4, IPv6 bool }
 // ones. always maps both and never maps none. auto maps the families in which a prefix of
 // the cluster overlaps a prefix of another cluster.
 func MappedFamilies(s *schema.ClusterSet) map[string]Families {
-	on := make(map[string]Families, len(s.Spec.Clusters))
+	mapped := make(map[string]Families, len(s.Spec.Clusters))
 	for _, c := range s.Spec.Clusters {
 		always := c.Globalnet == schema.GlobalnetAlways
-		on[c.Name] = Families{IPv4: always, IPv6: always}
+		mapped[c.Name] = Families{IPv4: always, IPv6: always}
 	}
 	groups := GroupsOf(s)
 	for i := range groups {
-		var with witnesses
+		var overlapping firstMembers
 		for a := &groups[i]; a != nil; a = ParentOf(groups, a) {
-			with.join(a.here)
+			overlapping.join(a.members)
 		}
-		with.join(groups[i].below)
+		overlapping.join(groups[i].innerMembers)
 		for _, m := range groups[i].Members {
-			if with.hasOther(m.Cluster) && !m.never {
+			if overlapping.hasOther(m.Cluster) && !m.never {
 				name := s.Spec.Clusters[m.Cluster].Name
-				on[name] = on[name].With(m.Prefix.Addr().Is6())
+				mapped[name] = mapped[name].With(m.Prefix.Addr().Is6())
 			}
 		}
 	}
-	return on
+	return mapped
 }
 
 // With returns h with one more family.
@@ -72,19 +72,19 @@ type Member struct {
 // Group is all uses of one prefix. Its ancestors are the groups whose prefixes
 // contain it. Two prefixes overlap only if one contains the other.
 type Group struct {
-	Prefix  netip.Prefix
-	Members []Member
-	parent  int       // index of the smallest group that contains it, or -1
-	here    witnesses // among the members
-	below   witnesses // among the members of the groups inside
+	Prefix       netip.Prefix
+	Members      []Member
+	parent       int          // index of the smallest group that contains it, or -1
+	members      firstMembers // among the members
+	innerMembers firstMembers // among the members of inner groups
 }
 
-// witnesses has the first members in file order, one per cluster, separately for clusters
+// firstMembers has the first members in file order, one per cluster, separately for clusters
 // with globalnet: never and for all others. Each list has one more than MaxOthers, so any
 // member finds MaxOthers members of other clusters without a scan of all.
-type witnesses struct{ never, others []Member }
+type firstMembers struct{ never, others []Member }
 
-func (s *witnesses) add(m Member) {
+func (s *firstMembers) add(m Member) {
 	list := &s.others
 	if m.never {
 		list = &s.never
@@ -95,15 +95,16 @@ func (s *witnesses) add(m Member) {
 		}
 		*list = slices.Delete(*list, i, i+1)
 	}
-	at, _ := slices.BinarySearchFunc(*list, m, func(a, b Member) int { return a.Order - b.Order })
-	if at > MaxOthers {
+	byOrder := func(a, b Member) int { return a.Order - b.Order }
+	position, _ := slices.BinarySearchFunc(*list, m, byOrder)
+	if position > MaxOthers {
 		return
 	}
-	*list = slices.Insert(*list, at, m)
+	*list = slices.Insert(*list, position, m)
 	*list = (*list)[:min(len(*list), MaxOthers+1)]
 }
 
-func (s *witnesses) join(o witnesses) {
+func (s *firstMembers) join(o firstMembers) {
 	for _, m := range o.never {
 		s.add(m)
 	}
@@ -113,7 +114,7 @@ func (s *witnesses) join(o witnesses) {
 }
 
 // hasOther reports whether s has a member of another cluster.
-func (s *witnesses) hasOther(cluster int) bool {
+func (s *firstMembers) hasOther(cluster int) bool {
 	other := func(m Member) bool { return m.Cluster != cluster }
 	return slices.ContainsFunc(s.never, other) || slices.ContainsFunc(s.others, other)
 }
@@ -166,11 +167,11 @@ func GroupMembers(members []Member) []Group {
 	for i := range slices.Backward(groups) { // inner groups follow their outer groups
 		g := &groups[i]
 		for _, m := range g.Members {
-			g.here.add(m)
+			g.members.add(m)
 		}
 		if outer := ParentOf(groups, g); outer != nil {
-			outer.below.join(g.here)
-			outer.below.join(g.below)
+			outer.innerMembers.join(g.members)
+			outer.innerMembers.join(g.innerMembers)
 		}
 	}
 	return groups

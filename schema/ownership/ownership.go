@@ -40,46 +40,46 @@ type Change struct {
 // Formatting and the order of items do not matter. Diff fails if names are invalid or occur twice,
 // because items are then ambiguous.
 func Diff(have, want Version) ([]Change, error) {
-	former, err := leavesOf(have.Set, have.Set)
+	before, err := collectLeaves(have.Set, have.Set)
 	if err != nil {
 		return nil, fmt.Errorf("read what %s means: %w", have.Source.File, err)
 	}
-	latter, err := leavesOf(want.Set, have.Set)
+	after, err := collectLeaves(want.Set, have.Set)
 	if err != nil {
 		return nil, fmt.Errorf("read what %s means: %w", want.Source.File, err)
 	}
-	changes, err := diff.Compute(latter, former)
+	changes, err := diff.Compute(after, before)
 	if err != nil {
 		return nil, fmt.Errorf("compare %s with %s: %w", want.Source.File, have.Source.File, err)
 	}
 	var out []Change
-	whole := "\x00" // prefix of an item that was added or removed with its content
+	itemPrefix := "\x00" // prefix of an item that was added or removed with its content
 	for _, c := range changes {
 		l, from := c.Want, want.Source
 		if c.Op == diff.Delete || c.Op == diff.Update && !want.Source.Has(c.Want.path) && have.Source.Has(c.Have.path) {
 			l, from = c.Have, have.Source
 		}
-		if strings.HasPrefix(l.key, whole+".") || c.Op == diff.Delete && l.shared {
+		if strings.HasPrefix(l.key, itemPrefix+".") || c.Op == diff.Delete && l.shared {
 			continue
 		}
-		did := "changes"
+		action := "changes"
 		if l.item && c.Op == diff.Create {
-			did, whole = "adds", l.key
+			action, itemPrefix = "adds", l.key
 		} else if l.item {
-			did, whole = "removes", l.key
+			action, itemPrefix = "removes", l.key
 		}
-		out = append(out, Change{Action: did, Item: l.text(), Path: l.path, Pos: from.Pos(l.path), Owners: l.owners})
+		out = append(out, Change{Action: action, Item: l.text(), Path: l.path, Pos: from.Pos(l.path), Owners: l.owners})
 	}
 	return out, nil
 }
 
 // leaf is one value of a topology, or the existence of an item.
 type leaf struct {
-	key, path, value string
-	within, of       string   // description and path of the item that contains it
-	owners           []string // see Change
-	item             bool     // the existence of an item
-	shared           bool     // a gateway shares an endpoint with another cluster
+	key, path, value   string
+	itemText, itemPath string   // description and path of the item that contains it
+	owners             []string // see Change
+	item               bool     // the existence of an item
+	shared             bool     // a gateway shares an endpoint with another cluster
 }
 
 // Key returns the path of the leaf.
@@ -90,95 +90,97 @@ func (l leaf) Fields() []diff.Field { return []diff.Field{{Name: "value", Value:
 
 func (l leaf) text() string {
 	switch {
-	case l.within == "":
+	case l.itemText == "":
 		return l.path
-	case l.path == l.of:
-		return l.within
+	case l.path == l.itemPath:
+		return l.itemText
 	}
-	return l.within + ": " + strings.TrimPrefix(l.path[len(l.of):], ".")
+	return l.itemText + ": " + strings.TrimPrefix(l.path[len(l.itemPath):], ".")
 }
 
-// leavesOf returns all values of a topology. The former version decides who owns each.
-func leavesOf(s, former *schema.ClusterSet) ([]leaf, error) {
-	w := &leafWalk{former: former, book: tags.Cache{}, clusters: map[string][]string{}, namespaces: map[string][]string{}}
-	for i := range former.Spec.Clusters {
-		w.clusters[former.Spec.Clusters[i].Name] = former.Spec.Clusters[i].Owners
+// collectLeaves returns all values of a topology. The former version decides who owns each.
+func collectLeaves(s, base *schema.ClusterSet) ([]leaf, error) {
+	w := &leafCollector{base: base, tagCache: tags.Cache{}, clusters: map[string][]string{}, namespaces: map[string][]string{}}
+	for i := range base.Spec.Clusters {
+		w.clusters[base.Spec.Clusters[i].Name] = base.Spec.Clusters[i].Owners
 	}
-	w.object(reflect.ValueOf(s).Elem(), spot{})
-	w.sharedEndpoints(s)
+	w.addStruct(reflect.ValueOf(s).Elem(), position{})
+	w.addSharedEndpoints(s)
 	return w.leaves, w.err
 }
 
-type leafWalk struct {
-	former *schema.ClusterSet
-	book   tags.Cache
-	leaves []leaf
-	err    error
+type leafCollector struct {
+	base     *schema.ClusterSet
+	tagCache tags.Cache
+	leaves   []leaf
+	err      error
 	// Owners by the former version; of namespaces by name, computed on demand.
 	clusters, namespaces map[string][]string
 }
 
-func (w *leafWalk) namespaceOwners(pattern string) []string {
+func (w *leafCollector) namespaceOwners(pattern string) []string {
 	owners, known := w.namespaces[pattern]
 	if !known {
-		owners = w.former.NamespaceOwners(pattern)
+		owners = w.base.NamespaceOwners(pattern)
 		w.namespaces[pattern] = owners
 	}
 	return owners
 }
 
-// spot is the position of the walk.
-type spot struct {
-	path       string
-	within, of string
-	owners     []string // of the cluster or namespace
-	granted    bool     // a tag of the field grants them everything below
+// position is the position of the walk.
+type position struct {
+	path               string
+	itemText, itemPath string
+	owners             []string // of the cluster or namespace
+	ownerMayChange     bool     // a tag of the field grants them everything below
 }
 
-func (w *leafWalk) add(at spot, value string, item bool) {
-	l := leaf{key: at.path, path: at.path, value: value, within: at.within, of: at.of, item: item}
-	if at.granted {
+func (w *leafCollector) addLeaf(at position, value string, item bool) {
+	l := leaf{key: at.path, path: at.path, value: value, itemText: at.itemText,
+		itemPath: at.itemPath, item: item}
+	if at.ownerMayChange {
 		l.owners = at.owners
 	}
 	w.leaves = append(w.leaves, l)
 }
 
-func (w *leafWalk) object(v reflect.Value, at spot) {
-	for _, f := range w.book.Of(v.Type()) {
+func (w *leafCollector) addStruct(v reflect.Value, at position) {
+	for _, f := range w.tagCache.Of(v.Type()) {
 		below := at
-		below.path, below.granted = fieldpath.Child(at.path, f.Name), at.granted || f.Owner != ""
-		w.value(v.Field(f.Index), below)
+		below.path = fieldpath.Child(at.path, f.Name)
+		below.ownerMayChange = at.ownerMayChange || f.Owner != ""
+		w.addValue(v.Field(f.Index), below)
 	}
 }
 
-func (w *leafWalk) value(v reflect.Value, at spot) {
+func (w *leafCollector) addValue(v reflect.Value, at position) {
 	switch {
 	case v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0:
 	case v.Type() == reflect.TypeFor[*schema.DynamicExports]():
-		w.rules(v.Interface().(*schema.DynamicExports), at)
+		w.addRules(v.Interface().(*schema.DynamicExports), at)
 	case v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct: // empty is not missing
-		w.add(at, "there", true)
-		w.object(v.Elem(), at)
+		w.addLeaf(at, "there", true)
+		w.addStruct(v.Elem(), at)
 	case v.Kind() == reflect.Struct && !tags.IsText(v) && v.Type() != schema.HostnamesType:
-		w.object(v, at)
+		w.addStruct(v, at)
 	case v.Kind() == reflect.Slice && tags.Naming(v.Type().Elem()) != nil:
 		for i := range v.Len() {
-			w.item(v.Index(i), at)
+			w.addItem(v.Index(i), at)
 		}
 	default:
 		raw, err := json.Marshal(v.Interface())
 		if err != nil {
 			w.err = cmp.Or(w.err, fmt.Errorf("%s: %w", at.path, err))
 		}
-		w.add(at, string(raw), false)
+		w.addLeaf(at, string(raw), false)
 	}
 }
 
-// item is an item of a list with named items.
-func (w *leafWalk) item(v reflect.Value, at spot) {
+// addItem is an item of a list with named items.
+func (w *leafCollector) addItem(v reflect.Value, at position) {
 	naming := tags.Naming(v.Type())
 	parts := make([]string, len(naming))
-	for _, f := range w.book.Of(v.Type()) {
+	for _, f := range w.tagCache.Of(v.Type()) {
 		if i := slices.Index(naming, f.Name); i >= 0 {
 			parts[i] = v.Field(f.Index).String()
 		}
@@ -190,23 +192,23 @@ func (w *leafWalk) item(v reflect.Value, at spot) {
 	at.path += "[" + name + "]"
 	switch v.Type() {
 	case reflect.TypeFor[schema.Cluster]():
-		at.within, at.of, at.owners = "cluster "+name, at.path, w.clusters[name]
+		at.itemText, at.itemPath, at.owners = "cluster "+name, at.path, w.clusters[name]
 	case reflect.TypeFor[schema.Export]():
-		at.within, at.of, at.owners = "export "+name, at.path, w.namespaceOwners(parts[0])
+		at.itemText, at.itemPath, at.owners = "export "+name, at.path, w.namespaceOwners(parts[0])
 	}
-	w.add(at, "there", true)
-	w.object(v, at)
+	w.addLeaf(at, "there", true)
+	w.addStruct(v, at)
 }
 
-// rules records, for each pattern of namespaces, the clusters that may export from there.
-func (w *leafWalk) rules(d *schema.DynamicExports, at spot) {
-	w.add(at, "there", true)
-	type right struct {
-		path    string
-		any     bool
-		keepers []string
+// addRules records, for each pattern of namespaces, the clusters that may export from there.
+func (w *leafCollector) addRules(d *schema.DynamicExports, at position) {
+	w.addLeaf(at, "there", true)
+	type clusterSet struct {
+		path     string
+		any      bool
+		clusters []string
 	}
-	byPattern := map[string]right{}
+	byPattern := map[string]clusterSet{}
 	for i, rule := range d.Rules {
 		path := at.path
 		if !d.Alone {
@@ -216,22 +218,22 @@ func (w *leafWalk) rules(d *schema.DynamicExports, at spot) {
 			have := byPattern[pattern]
 			have.path = cmp.Or(have.path, fieldpath.Index(path+".namespaces", j))
 			have.any = have.any || len(rule.Clusters) == 0
-			have.keepers = append(have.keepers, rule.Clusters...)
+			have.clusters = append(have.clusters, rule.Clusters...)
 			byPattern[pattern] = have
 		}
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(byPattern)) {
 		r := byPattern[pattern]
-		slices.Sort(r.keepers)
-		w.leaves = append(w.leaves, leaf{key: at.path + "." + pattern, path: r.path, of: r.path,
-			within: "dynamic exports of namespace " + pattern,
-			value:  fmt.Sprint(r.any, slices.Compact(r.keepers)), owners: w.namespaceOwners(pattern)})
+		slices.Sort(r.clusters)
+		w.leaves = append(w.leaves, leaf{key: at.path + "." + pattern, path: r.path, itemPath: r.path,
+			itemText: "dynamic exports of namespace " + pattern,
+			value:    fmt.Sprint(r.any, slices.Compact(r.clusters)), owners: w.namespaceOwners(pattern)})
 	}
 }
 
-// sharedEndpoints records endpoints that gateways of several clusters use. Only owners of everything
-// may add a gateway at an endpoint of another cluster.
-func (w *leafWalk) sharedEndpoints(s *schema.ClusterSet) {
+// addSharedEndpoints records endpoints that gateways of several clusters use. Only owners of
+// everything may add a gateway at an endpoint of another cluster.
+func (w *leafCollector) addSharedEndpoints(s *schema.ClusterSet) {
 	users := map[string]map[string]bool{} // clusters by host
 	each := func(do func(c *schema.Cluster, path, host string)) {
 		for i := range s.Spec.Clusters {
@@ -253,14 +255,15 @@ func (w *leafWalk) sharedEndpoints(s *schema.ClusterSet) {
 		}
 		users[host][c.Name] = true
 	})
-	noted := map[string]bool{}
+	added := map[string]bool{}
 	each(func(c *schema.Cluster, path, host string) {
 		key := "shared " + host + " " + c.Name
-		if len(users[host]) < 2 || noted[key] {
+		if len(users[host]) < 2 || added[key] {
 			return
 		}
-		noted[key] = true
+		added[key] = true
 		w.leaves = append(w.leaves, leaf{key: key, path: path, value: host, shared: true,
-			within: "cluster " + c.Name + ": endpoint " + host + ", which another cluster has", of: path})
+			itemText: "cluster " + c.Name + ": endpoint " + host + ", which another cluster has",
+			itemPath: path})
 	})
 }

@@ -17,19 +17,19 @@ var (
 // CheckImage returns the problem of an image reference and a hint to fix it; both are
 // empty if it is valid. A valid reference has a tag or a sha256 digest.
 func CheckImage(text string) (summary, hint string) {
-	const like = "an image looks like registry.example.org/hawser-agent:v1.2.3"
+	const example = "an image looks like registry.example.org/hawser-agent:v1.2.3"
 	name, digest, hasDigest := strings.Cut(text, "@")
-	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
-		if !imageTag.MatchString(name[at+1:]) {
-			return fmt.Sprintf("%q is not the tag of an image", name[at+1:]), like
+	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
+		if !imageTag.MatchString(name[colon+1:]) {
+			return fmt.Sprintf("%q is not the tag of an image", name[colon+1:]), example
 		}
-		name, hasDigest = name[:at], true
+		name, hasDigest = name[:colon], true
 	}
 	switch {
 	case digest != "" && !imageDigest.MatchString(digest):
 		return fmt.Sprintf("%q is not a digest", digest), "a digest is sha256: and 64 hexadecimal digits"
 	case len(name) > 255 || !imagePath.MatchString(name):
-		return fmt.Sprintf("%q is not the name of an image", name), like
+		return fmt.Sprintf("%q is not the name of an image", name), example
 	case !hasDigest || strings.HasSuffix(text, "@"):
 		return fmt.Sprintf("%q names no version", text), "add a tag or a digest: each node would run the version that was newest when it pulled the image"
 	}

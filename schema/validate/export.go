@@ -27,7 +27,7 @@ func (c *checker) exports() {
 		c.annotations(e.Annotations, path+".annotations")
 		c.ports(e, path)
 		c.balance(e, path+".balance")
-		c.longNames(e, path)
+		c.checkNameLengths(e, path)
 		if e.Headless() {
 			c.headless(e, path)
 		} else if e.Hostnames.Count != 0 || len(e.Hostnames.Names) > 0 {
@@ -37,12 +37,13 @@ func (c *checker) exports() {
 	}
 }
 
-// longNames reports DNS names of an export that are longer than DNS allows. It checks only the
-// declared hostnames of pods; the agents report other pods.
-func (c *checker) longNames(e *schema.Export, path string) {
+// checkNameLengths reports DNS names of an export that are longer than DNS allows. It checks only
+// the declared hostnames of pods; the agents report other pods.
+func (c *checker) checkNameLengths(e *schema.Export, path string) {
 	domains := append([]string{c.set.Spec.Domain}, c.set.Spec.ExtraDomains...)
-	wrong := func(domain string) bool { return !fabric.IsDomain(domain) }
-	if slices.ContainsFunc(domains, wrong) || !fabric.IsLabel(e.Name) || !fabric.IsLabel(e.Namespace) {
+	invalid := func(domain string) bool { return !fabric.IsDomain(domain) }
+	labels := fabric.IsLabel(e.Name) && fabric.IsLabel(e.Namespace)
+	if slices.ContainsFunc(domains, invalid) || !labels {
 		return // other checks report it
 	}
 	if name := fabric.LongestName(domains, e.Namespace, e.Name); len(name) > fabric.MaxName {
@@ -81,8 +82,8 @@ func (c *checker) exportName(path, text string) {
 
 func (c *checker) allow(e *schema.Export, path string) {
 	c.clusterNames(path, e.Allow.Clusters)
-	others := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
-	if !others && len(c.set.Spec.Clusters) > len(e.Clusters) {
+	hasOther := slices.ContainsFunc(e.Allow.Clusters, func(name string) bool { return !slices.Contains(e.Clusters, name) })
+	if !hasOther && len(c.set.Spec.Clusters) > len(e.Clusters) {
 		c.Warn("no-cluster-allowed", path, "only the exporting clusters may reach it",
 			"without allow every cluster may")
 	}
@@ -113,29 +114,30 @@ func (c *checker) ports(e *schema.Export, path string) {
 // export accepts only local-first.
 func (c *checker) balance(e *schema.Export, path string) {
 	b := &e.Balance
-	c.onlyWith(path+".weights", len(b.Weights) > 0, b.Policy == fabric.Weighted, "policy: weighted")
-	c.onlyWith(path+".order", len(b.Order) > 0, b.Policy == fabric.Failover, "policy: failover")
+	c.checkOnlyWith(path+".weights", len(b.Weights) > 0, b.Policy == fabric.Weighted,
+		"policy: weighted")
+	c.checkOnlyWith(path+".order", len(b.Order) > 0, b.Policy == fabric.Failover, "policy: failover")
 	seen := uniqueness{}
 	for i, name := range b.Order {
-		c.exporting(e, fieldpath.Index(path+".order", i), name)
+		c.checkExports(e, fieldpath.Index(path+".order", i), name)
 		c.unique(seen, name, fieldpath.Index(path+".order", i), "cluster "+name+" is listed twice")
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Weights)) {
-		c.exporting(e, fieldpath.Key(path+".weights", name), name)
+		c.checkExports(e, fieldpath.Key(path+".weights", name), name)
 	}
 	if b.Policy == fabric.Weighted && len(b.Weights) > 0 {
-		c.leftOut(e, path+".weights", slices.Sorted(maps.Keys(b.Weights)))
+		c.warnUnlisted(e, path+".weights", slices.Sorted(maps.Keys(b.Weights)))
 	}
 	if b.Policy == fabric.Failover && len(b.Order) > 0 {
-		c.leftOut(e, path+".order", b.Order)
+		c.warnUnlisted(e, path+".order", b.Order)
 	}
 	if e.Headless() && b.Policy != "" && b.Policy != fabric.LocalFirst {
 		c.Fail("misplaced", path, "callers of a headless Service choose among its pods themselves", "remove balance")
 	}
 }
 
-// exporting checks that a cluster named in a policy exports the service.
-func (c *checker) exporting(e *schema.Export, path, name string) {
+// checkExports checks that a cluster named in a policy exports the service.
+func (c *checker) checkExports(e *schema.Export, path, name string) {
 	if slices.Contains(e.Clusters, name) {
 		return
 	}
@@ -147,9 +149,9 @@ func (c *checker) exporting(e *schema.Export, path, name string) {
 		"the clusters that do: "+strings.Join(e.Clusters, ", "))
 }
 
-// leftOut warns about exporting clusters that the policy does not list. Clients use them only while
-// no listed cluster is ready.
-func (c *checker) leftOut(e *schema.Export, path string, named []string) {
+// warnUnlisted warns about exporting clusters that the policy does not list. Clients use them only
+// while no listed cluster is ready.
+func (c *checker) warnUnlisted(e *schema.Export, path string, named []string) {
 	for _, name := range e.Clusters {
 		if !slices.Contains(named, name) {
 			c.Warn("last-resort", path,
@@ -166,12 +168,12 @@ func (c *checker) headless(e *schema.Export, path string) {
 	c.hostnames(e, path+".hostnames")
 }
 
-// maxOrdinals is the maximum number of pods with fixed addresses, per export and cluster.
-const maxOrdinals = 4096
+// maxHostnames is the maximum number of pods with fixed addresses, per export and cluster.
+const maxHostnames = 4096
 
 func (c *checker) hostnames(e *schema.Export, path string) {
-	if n := e.Hostnames.Count; n < 0 || n > maxOrdinals {
-		c.Fail("out-of-range", path, fmt.Sprintf("%d is not in the range 0 to %d", n, maxOrdinals), "")
+	if n := e.Hostnames.Count; n < 0 || n > maxHostnames {
+		c.Fail("out-of-range", path, fmt.Sprintf("%d is not in the range 0 to %d", n, maxHostnames), "")
 	}
 	seen := uniqueness{}
 	for i, name := range e.Hostnames.Names {

@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// families reports clusters without a common address family, between which no packets
+// checkFamilies reports clusters without a common address family, between which no packets
 // can flow.
-func (c *checker) families() {
-	var prefixes, endpoints split
+func (c *checker) checkFamilies() {
+	var prefixes, endpoints familySplit
 	for i := range c.set.Spec.Clusters {
 		cluster := &c.set.Spec.Clusters[i]
 		prefixes.add(i, familiesOf(cluster.CIDRs()))
@@ -23,14 +23,14 @@ func (c *checker) families() {
 	}
 	c.reportSplit(c.Warn, prefixes, "podCIDRs", "no-common-family", "has only IPv6 prefixes, and %s only IPv4: they cannot reach each other",
 		"a cluster with both families reaches both")
-	c.endpointsApart(endpoints)
-	c.allowFamilies()
+	c.checkEndpointFamilies(endpoints)
+	c.checkAllowFamilies()
 }
 
-// split holds the clusters with a single family, by index.
-type split struct{ four, six []int }
+// familySplit holds the clusters with a single family, by index.
+type familySplit struct{ four, six []int }
 
-func (s *split) add(cluster int, h overlap.Families) {
+func (s *familySplit) add(cluster int, h overlap.Families) {
 	switch {
 	case h.IPv4 && !h.IPv6:
 		s.four = append(s.four, cluster)
@@ -64,7 +64,7 @@ func endpointFamilies(cluster *schema.Cluster) (h overlap.Families) {
 }
 
 // reportSplit reports each IPv6-only cluster once.
-func (c *checker) reportSplit(report func(code, path, summary, hint string, others ...string), s split, field, code, summary, hint string) {
+func (c *checker) reportSplit(report func(code, path, summary, hint string, others ...string), s familySplit, field, code, summary, hint string) {
 	if len(s.four) == 0 {
 		return
 	}
@@ -80,12 +80,12 @@ func (c *checker) reportSplit(report func(code, path, summary, hint string, othe
 	}
 }
 
-// endpointsApart finds linked clusters that are reached over different families.
+// checkEndpointFamilies finds linked clusters that are reached over different families.
 // VXLAN must send both ways; the other drivers may dial out from any address.
-func (c *checker) endpointsApart(s split) {
+func (c *checker) checkEndpointFamilies(s familySplit) {
 	for _, i := range s.six {
 		name := c.set.Spec.Clusters[i].Name
-		linked, plain := split{six: []int{i}}, split{six: []int{i}}
+		linked, plain := familySplit{six: []int{i}}, familySplit{six: []int{i}}
 		for _, j := range s.four {
 			switch other := c.set.Spec.Clusters[j].Name; {
 			case !c.links.Graph.Linked(name, other):
@@ -102,10 +102,10 @@ func (c *checker) endpointsApart(s split) {
 	}
 }
 
-// allowFamilies finds allowed clusters of an export without a common family with any
+// checkAllowFamilies finds allowed clusters of an export without a common family with any
 // exporting cluster.
-func (c *checker) allowFamilies() {
-	of := func(name string) overlap.Families {
+func (c *checker) checkAllowFamilies() {
+	familiesByName := func(name string) overlap.Families {
 		i, known := c.clusters[name]
 		if !known {
 			return overlap.Families{IPv4: true, IPv6: true}
@@ -121,9 +121,9 @@ func (c *checker) allowFamilies() {
 			continue
 		}
 		for j, caller := range e.Allow.Clusters {
-			h := of(caller)
+			h := familiesByName(caller)
 			common := slices.ContainsFunc(e.Clusters, func(name string) bool {
-				o := of(name)
+				o := familiesByName(name)
 				return name == caller || h.IPv4 && o.IPv4 || h.IPv6 && o.IPv6
 			})
 			if !common && len(e.Clusters) > 0 {

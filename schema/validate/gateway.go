@@ -19,46 +19,47 @@ import (
 
 // endpoints checks the endpoints of gateways.
 func (c *checker) endpoints() {
-	taken, pools := listeners{}, overlap.Pools(c.set)
-	var silent []int
-	heard, finds := false, false
+	used, pools := listeners{}, overlap.Pools(c.set)
+	var withoutEndpoint []int
+	anyReachable, anyDiscovered := false, false
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
 		for j, p := range cluster.GatewayPaths(path) {
 			g := &cluster.Gateways[j]
-			finds = finds || g.HasDiscoveredEndpoint()
-			c.dialOutOnly(cluster, g, p)
-			c.sources(cluster, g, p)
+			anyDiscovered = anyDiscovered || g.HasDiscoveredEndpoint()
+			c.checkDialOutOnly(cluster, g, p)
+			c.checkSources(cluster, g, p)
 			for k, text := range g.Endpoints {
 				at := fieldpath.Index(p+".endpoints", k)
 				if fabric.IsEndpointSource(text) {
 					continue
 				}
 				if e, ok := c.endpoint(at, text, pools); ok {
-					c.checkPortsDisjoint(taken, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
+					c.checkPortsDisjoint(used, e, listener{path: at, gateway: p}, c.bases(cluster, g, e))
 				}
 			}
 		}
-		if called := hasStaticEndpoint(cluster); !called && len(cluster.Gateways) > 0 {
-			silent = append(silent, i)
+		if reachable := hasStaticEndpoint(cluster); !reachable && len(cluster.Gateways) > 0 {
+			withoutEndpoint = append(withoutEndpoint, i)
 		} else {
-			heard = heard || called
+			anyReachable = anyReachable || reachable
 		}
 	}
-	if !heard && len(silent) > 1 {
+	if !anyReachable && len(withoutEndpoint) > 1 {
 		summary := "no gateway of any cluster has an endpoint, so no gateway can dial another"
 		hint := "give at least one gateway the address at which the others reach it: endpoints: [203.0.113.11]"
-		if finds {
+		if anyDiscovered {
 			summary = "no gateway of any cluster has a static endpoint, so no gateway can learn a discovered one"
 			hint = "write the address of at least one gateway, because discovered endpoints are announced over established links: endpoints: [203.0.113.11]"
 		}
 		// The field may exist with an invalid value.
-		first := c.set.Spec.Clusters[silent[0]].GatewayPaths(c.clusterPaths[silent[0]])[0]
+		cluster, path := withoutEndpoint[0], c.clusterPaths[withoutEndpoint[0]]
+		first := c.set.Spec.Clusters[cluster].GatewayPaths(path)[0]
 		c.Fail("no-endpoint", first+".endpoints", summary, hint)
 		return
 	}
-	for n, i := range silent {
-		c.warnUnreachablePair(silent[:n], i)
+	for n, i := range withoutEndpoint {
+		c.warnUnreachablePair(withoutEndpoint[:n], i)
 	}
 }
 
@@ -69,27 +70,27 @@ func hasStaticEndpoint(c *schema.Cluster) bool {
 
 // warnUnreachablePair warns of a link between two clusters without static endpoints. They learn
 // each other's discovered endpoints only through other clusters.
-func (c *checker) warnUnreachablePair(silent []int, i int) {
-	own := &c.set.Spec.Clusters[i]
-	finds := func(k *schema.Cluster) bool {
+func (c *checker) warnUnreachablePair(withoutEndpoint []int, i int) {
+	cluster := &c.set.Spec.Clusters[i]
+	hasDiscovered := func(k *schema.Cluster) bool {
 		return slices.ContainsFunc(k.Gateways, func(g schema.Gateway) bool { return g.HasDiscoveredEndpoint() })
 	}
-	var around map[string][]string
-	for _, j := range silent {
+	var paths map[string][]string
+	for _, j := range withoutEndpoint {
 		other := &c.set.Spec.Clusters[j]
-		if !c.links.Graph.Linked(own.Name, other.Name) {
+		if !c.links.Graph.Linked(cluster.Name, other.Name) {
 			continue
 		}
 		summary := "no gateway has an endpoint, nor has any of another cluster: the two cannot connect"
 		hint := "give at least one of the two clusters an endpoint, or link both to a cluster that has one" +
 			" (connectivity: {mode: hub, hubs: [...]})"
-		if finds(own) || finds(other) {
-			if around == nil {
-				around = c.links.Graph.Paths(own.Name, func(a, b string) bool {
+		if hasDiscovered(cluster) || hasDiscovered(other) {
+			if paths == nil {
+				paths = c.links.Graph.Paths(cluster.Name, func(a, b string) bool {
 					return hasStaticEndpoint(c.set.Cluster(a)) || hasStaticEndpoint(c.set.Cluster(b))
 				})
 			}
-			if around[other.Name] != nil {
+			if paths[other.Name] != nil {
 				continue
 			}
 			summary = "no gateway of the two clusters has a static endpoint, and no other cluster" +
@@ -102,14 +103,14 @@ func (c *checker) warnUnreachablePair(silent []int, i int) {
 	}
 }
 
-// dialOutOnly reports settings that do not work for a gateway without a static endpoint.
-func (c *checker) dialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path string) {
+// checkDialOutOnly reports settings that do not work for a gateway without a static endpoint.
+func (c *checker) checkDialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	if g.HasStaticEndpoint() {
 		return
 	}
 	tunnels := c.links.Tunnels(cluster.Name)
-	uses := func(is func(linkconfig.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
-	if uses(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
+	anyTunnel := func(is func(linkconfig.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
+	if anyTunnel(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
 		summary := "the gateway only dials out, which vxlan cannot"
 		if g.HasDiscoveredEndpoint() {
 			summary = "the gateway has no static endpoint, and vxlan cannot authenticate a discovered one"
@@ -120,19 +121,19 @@ func (c *checker) dialOutOnly(cluster *schema.Cluster, g *schema.Gateway, path s
 	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceObserved }) {
 		return
 	}
-	if uses(func(k linkconfig.Tunnel) bool { return k.Quiet }) {
+	if anyTunnel(func(k linkconfig.Tunnel) bool { return k.Quiet }) {
 		c.Warn("no-keepalive", path,
 			"the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
 			"set tunnel: {keepalive: 25s}")
 	}
-	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && uses(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
+	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && anyTunnel(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
 		c.Warn("no-encapsulation", path, "the gateway only dials out, and native ESP does not pass address translation",
 			"set tunnel: {ipsec: {encapsulation: auto}}", "tunnel.ipsec.encapsulation")
 	}
 }
 
-// sources checks the discovered endpoints of a gateway.
-func (c *checker) sources(cluster *schema.Cluster, g *schema.Gateway, path string) {
+// checkSources checks the discovered endpoints of a gateway.
+func (c *checker) checkSources(cluster *schema.Cluster, g *schema.Gateway, path string) {
 	names, first := uniqueness{}, ""
 	for k, text := range g.Endpoints {
 		at := fieldpath.Index(path+".endpoints", k)
@@ -195,8 +196,8 @@ func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpo
 		return fail(fmt.Sprintf("%q is no source of endpoints", text), sourceHint(text))
 	case err != nil:
 		return fail(fmt.Sprintf("%q is neither an address nor dns:<name>", text), endpointHint(text))
-	case e.Port > lastBase:
-		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, lastBase), "the ports behind it belong to the gateway, too")
+	case e.Port > maxBasePort:
+		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, maxBasePort), "the ports behind it belong to the gateway, too")
 	case e.Name != "" && !fabric.IsDomain(e.Name):
 		return fail(fmt.Sprintf("%q is not a DNS name", e.Name), "write dns: and a name, such as dns:gw.g1.example.com")
 	case e.Name != "":
@@ -206,16 +207,16 @@ func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpo
 	}
 	for _, p := range pools {
 		if p.Prefix.Contains(a) {
-			return fail(fmt.Sprintf("%s is inside %s %s", a, p.Path, p.Prefix), insideHint, p.Path)
+			return fail(fmt.Sprintf("%s is inside %s %s", a, p.Path, p.Prefix), endpointInsideHint, p.Path)
 		}
 	}
 	if g := overlap.Find(c.groups, a); g != nil {
-		return fail(fmt.Sprintf("%s is inside %s %s", a, g.Members[0].Path, g.Prefix), insideHint, g.Members[0].Path)
+		return fail(fmt.Sprintf("%s is inside %s %s", a, g.Members[0].Path, g.Prefix), endpointInsideHint, g.Members[0].Path)
 	}
 	return e, true
 }
 
-const insideHint = "an endpoint is an address of the network between the clusters; the route to this one would lead into a tunnel"
+const endpointInsideHint = "an endpoint is an address of the network between the clusters; the route to this one would lead into a tunnel"
 
 // endpointHint returns the most likely correction.
 func endpointHint(text string) string {

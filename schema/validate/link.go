@@ -17,24 +17,25 @@ import (
 // connectivity checks that each mode has what it needs, and only that.
 func (c *checker) connectivity() {
 	conn := &c.set.Spec.Connectivity
-	c.onlyWith("connectivity.hubs", len(conn.Hubs) > 0, conn.Mode == schema.ModeHub, "mode: hub")
-	c.onlyWith("connectivity.links", len(conn.Links) > 0, conn.Mode == schema.ModeLinks, "mode: links")
+	c.checkOnlyWith("connectivity.hubs", len(conn.Hubs) > 0, conn.Mode == schema.ModeHub, "mode: hub")
+	c.checkOnlyWith("connectivity.links", len(conn.Links) > 0, conn.Mode == schema.ModeLinks,
+		"mode: links")
 	if conn.Partial && conn.Mode != schema.ModeLinks {
-		c.onlyWith("connectivity.partial", true, false, "mode: links")
+		c.checkOnlyWith("connectivity.partial", true, false, "mode: links")
 	}
 	c.clusterNames("connectivity.hubs", conn.Hubs)
-	seen, sound := uniqueness{}, true
+	seen, valid := uniqueness{}, true
 	for i, pair := range conn.Links {
 		path := fieldpath.Index("connectivity.links", i)
-		sound = c.pair(path, pair, seen, "a link joins 2 clusters", "write [a, b]") && sound
+		valid = c.checkPair(path, pair, seen, "a link joins 2 clusters", "write [a, b]") && valid
 	}
-	if conn.Mode == schema.ModeLinks && len(conn.Links) > 0 && sound {
+	if conn.Mode == schema.ModeLinks && len(conn.Links) > 0 && valid {
 		c.checkConnected()
 	}
 }
 
-// pair checks two clusters that are written as a list, and reports whether they are two.
-func (c *checker) pair(path string, pair []string, seen uniqueness, what, hint string) bool {
+// checkPair checks two clusters that are written as a list, and reports whether they are two.
+func (c *checker) checkPair(path string, pair []string, seen uniqueness, what, hint string) bool {
 	if len(pair) != 2 {
 		c.Fail("bad-link", path, fmt.Sprintf("%s, not %d", what, len(pair)), hint)
 		return false
@@ -75,7 +76,7 @@ func (c *checker) linkSettings() {
 	seen := uniqueness{}
 	for i := range c.set.Spec.Links {
 		l, path := &c.set.Spec.Links[i], fieldpath.Index("links", i)
-		if len(l.Between) == 0 || !c.pair(path+".between", l.Between, seen, "a link is between 2 clusters", "write between: [a, b]") {
+		if len(l.Between) == 0 || !c.checkPair(path+".between", l.Between, seen, "a link is between 2 clusters", "write between: [a, b]") {
 			continue
 		}
 		a, b := l.Between[0], l.Between[1]
@@ -141,7 +142,7 @@ func (c *checker) tunnels() {
 		o := &c.set.Spec.Clusters[i].Tunnel
 		c.tunnel(path+".tunnel", o.Driver, o.MTU)
 		c.checkDriverConflict(i)
-		c.ownKeys(i)
+		c.checkOwnKeys(i)
 	}
 	for i := range c.set.Spec.Links {
 		c.tunnel(fieldpath.Index("links", i), c.set.Spec.Links[i].Driver, c.set.Spec.Links[i].MTU)
@@ -186,9 +187,9 @@ func (c *checker) checkDriverConflict(i int) {
 	}
 }
 
-// ownKeys finds gateways on IPsec links whose user-supplied keys are only for
+// checkOwnKeys finds gateways on IPsec links whose user-supplied keys are only for
 // WireGuard.
-func (c *checker) ownKeys(i int) {
+func (c *checker) checkOwnKeys(i int) {
 	cluster := &c.set.Spec.Clusters[i]
 	if !c.links.Uses(cluster.Name, fabric.DriverIPsec) {
 		return
@@ -217,9 +218,9 @@ func (c *checker) ipsec() {
 	}
 }
 
-// allowPaths warns of allowed clusters of an export without a path to any exporting
+// checkAllowPaths warns of allowed clusters of an export without a path to any exporting
 // cluster.
-func (c *checker) allowPaths() {
+func (c *checker) checkAllowPaths() {
 	if !c.set.Spec.Connectivity.Partial {
 		return
 	}

@@ -87,12 +87,12 @@ func (c *checker) knownCluster(path, name string) {
 		names := c.set.ClusterNames()
 		if near := syntax.Nearest(name, names); near != "" {
 			hint = "did you mean " + near + "?"
-		} else if len(names) > 0 && len(names) <= maxListed {
+		} else if len(names) > 0 && len(names) <= maxListedNames {
 			hint = "the clusters are " + strings.Join(names, ", ")
 		}
 	}
 	c.Fail("unknown-cluster", path, fmt.Sprintf("there is no cluster %q", name), hint)
 }
 
-// maxListed is the maximum number of names in a hint; longer lists do not help.
-const maxListed = 8
+// maxListedNames is the maximum number of names in a hint; longer lists do not help.
+const maxListedNames = 8

@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// lastBase is the largest port that ports of a gateway can count from, as in the
+// maxBasePort is the largest port that ports of a gateway can count from, as in the
 // tags of the types.
-const lastBase = 65535 - fabric.WireguardPorts + 1
+const maxBasePort = 65535 - fabric.WireguardPorts + 1
 
 // portsPerGateway returns the number of consecutive ports that a gateway may use.
 func (c *checker) portsPerGateway() int {
@@ -24,62 +24,63 @@ func (c *checker) portsPerGateway() int {
 }
 
 // Ports of the agent on every node, UDP or TCP.
-const firstOwnPort, lastOwnPort = 4803, 4809
+const firstAgentPort, lastAgentPort = 4803, 4809
 
-// span is the UDP ports from first to last that something listens on.
-type span struct {
-	what        string
+// portRange is a range of UDP ports on which owner listens.
+type portRange struct {
+	owner       string
 	first, last int
 }
 
-func (s span) String() string {
+func (s portRange) String() string {
 	if s.first == s.last {
-		return fmt.Sprintf("%s's port %d", s.what, s.first)
+		return fmt.Sprintf("%s's port %d", s.owner, s.first)
 	}
-	return fmt.Sprintf("%s's ports %d to %d", s.what, s.first, s.last)
+	return fmt.Sprintf("%s's ports %d to %d", s.owner, s.first, s.last)
 }
 
-func (s span) overlaps(o span) bool { return s.first <= o.last && o.first <= s.last }
+func (s portRange) overlaps(o portRange) bool { return s.first <= o.last && o.first <= s.last }
 
-// spans returns the ports on which a gateway listens, in order.
-func (c *checker) spans(cluster *schema.Cluster, g *schema.Gateway) []span {
+// portRanges returns the ports on which a gateway listens, in order.
+func (c *checker) portRanges(cluster *schema.Cluster, g *schema.Gateway) []portRange {
 	tunnels := c.links.Tunnels(cluster.Name)
 	if len(tunnels) == 0 { // it has no link yet
 		tunnels = c.links.Kinds[:1]
 	}
-	var out []span
+	var out []portRange
 	for _, k := range tunnels {
 		base := cmp.Or(k.Port, c.set.GatewayPort(cluster, g))
 		switch k.Driver {
 		case fabric.DriverWireguard:
-			out = append(out, span{"WireGuard", base, base + fabric.WireguardPorts - 1})
+			out = append(out, portRange{"WireGuard", base, base + fabric.WireguardPorts - 1})
 		case fabric.DriverVXLAN:
-			out = append(out, span{"VXLAN", base + fabric.VXLANOffset, base + fabric.VXLANOffset})
+			out = append(out, portRange{"VXLAN", base + fabric.VXLANOffset, base + fabric.VXLANOffset})
 		case fabric.DriverIPsec:
 			ports := &c.set.Spec.Tunnel.IPsec
-			out = append(out, span{"IPsec", ports.IKEPort, ports.IKEPort}, span{"IPsec", ports.NATPort, ports.NATPort})
+			out = append(out, portRange{"IPsec", ports.IKEPort, ports.IKEPort}, portRange{"IPsec", ports.NATPort, ports.NATPort})
 		}
 	}
-	slices.SortFunc(out, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last), cmp.Compare(a.what, b.what))
+	slices.SortFunc(out, func(a, b portRange) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last), cmp.Compare(a.owner, b.owner))
 	})
 	return slices.Compact(out)
 }
 
 // gatewayPorts checks that the ports of a gateway and its agent do not overlap.
 func (c *checker) gatewayPorts(cluster *schema.Cluster, g *schema.Gateway, path string) {
-	spans := append([]span{{"the agent", firstOwnPort, lastOwnPort}}, c.spans(cluster, g)...)
+	agent := portRange{"the agent", firstAgentPort, lastAgentPort}
+	spans := append([]portRange{agent}, c.portRanges(cluster, g)...)
 	for i, s := range spans {
-		if s.what == "VXLAN" && s.first == 65536 {
+		if s.owner == "VXLAN" && s.first == 65536 {
 			c.Fail("bad-port", path, fmt.Sprintf("%s is beyond 65535, the last one", s),
-				fmt.Sprintf("set port to %d at most", lastBase-1))
+				fmt.Sprintf("set port to %d at most", maxBasePort-1))
 		}
 		for _, o := range spans[:i] {
 			if !s.overlaps(o) {
 				continue
 			}
 			hint := fmt.Sprintf("ports that differ must be %d apart", c.portsPerGateway())
-			if o.what == "the agent" {
+			if o.owner == "the agent" {
 				hint = "set another port, such as 51820"
 			}
 			c.Fail("bad-port", path, fmt.Sprintf("%s and %s overlap", o, s), hint)
@@ -91,11 +92,11 @@ func (c *checker) gatewayPorts(cluster *schema.Cluster, g *schema.Gateway, path 
 // Tunnels use UDP ports, so equal numbers do not conflict.
 func (c *checker) metrics() {
 	port := c.set.Spec.Metrics.Port
-	if port < firstOwnPort || port > lastOwnPort {
+	if port < firstAgentPort || port > lastAgentPort {
 		return
 	}
 	c.Fail("bad-port", "metrics.port",
-		fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstOwnPort, lastOwnPort),
+		fmt.Sprintf("%d is one of the agent's ports %d to %d", port, firstAgentPort, lastAgentPort),
 		"set another port, such as 8474")
 }
 
@@ -128,18 +129,18 @@ func (c *checker) bases(cluster *schema.Cluster, g *schema.Gateway, e fabric.End
 type listeners map[string]map[int][]listener
 
 // checkPortsDisjoint checks that gateways behind one address have disjoint ports.
-func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at listener, bases []listener) {
+func (c *checker) checkPortsDisjoint(used listeners, e fabric.Endpoint, place listener, bases []listener) {
 	host, width := e.Host(), c.portsPerGateway()
-	blocks := taken[host]
+	blocks := used[host]
 	if blocks == nil {
 		blocks = map[int][]listener{}
-		taken[host] = blocks
+		used[host] = blocks
 	}
 	for i := range bases {
-		bases[i].path, bases[i].gateway = at.path, at.gateway
+		bases[i].path, bases[i].gateway = place.path, place.gateway
 		for block := bases[i].port/width - 1; block <= bases[i].port/width+1; block++ {
 			for _, other := range blocks[block] {
-				if c.sharesPorts(bases[i], other, host) {
+				if c.reportSharedPorts(bases[i], other, host) {
 					return
 				}
 			}
@@ -150,8 +151,8 @@ func (c *checker) checkPortsDisjoint(taken listeners, e fabric.Endpoint, at list
 	}
 }
 
-// sharesPorts reports two gateways at one address whose ports overlap.
-func (c *checker) sharesPorts(l, other listener, host string) bool {
+// reportSharedPorts reports two gateways at one address whose ports overlap.
+func (c *checker) reportSharedPorts(l, other listener, host string) bool {
 	gap := max(l.port-other.port, other.port-l.port)
 	if gap >= c.portsPerGateway() || l.gateway == other.gateway && l.port != other.port || l.ike != other.ike {
 		return false

@@ -13,7 +13,7 @@ import (
 
 // prefixes checks every prefix by itself and against the pools.
 func (c *checker) prefixes() {
-	ranges, pools := reserved(), overlap.Pools(c.set)
+	ranges, pools := reservedRanges(), overlap.Pools(c.set)
 	for i, p := range pools {
 		c.prefix(p.Path, p.Prefix, ranges)
 		c.family(p)
@@ -79,9 +79,9 @@ func (c *checker) prefix(path string, p netip.Prefix, ranges []overlap.Use) bool
 	return true
 }
 
-// reserved returns ranges that cannot be routed between hosts, each with what it
+// reservedRanges returns ranges that cannot be routed between hosts, each with what it
 // is for in place of a path (RFC 6890).
-func reserved() []overlap.Use {
+func reservedRanges() []overlap.Use {
 	return []overlap.Use{
 		{Path: "this network", Prefix: netip.MustParsePrefix("0.0.0.0/8")},
 		{Path: "loopback", Prefix: netip.MustParsePrefix("127.0.0.0/8")},

@@ -15,12 +15,12 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// plainPath matches a relative path of a file in the topology's folder.
-var plainPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
+// relativePath matches a relative path of a file in the topology's folder.
+var relativePath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
 // settings checks the settings of the clusterset.
 func (c *checker) settings() {
-	if p := c.set.Spec.Trust.Commits; p != "" && (!plainPath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
+	if p := c.set.Spec.Trust.Commits; p != "" && (!relativePath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
 		c.Fail("bad-path", "trust.commits", fmt.Sprintf("%q is no path below the folder of this file", p),
 			"put the file into the same folder and write its name: allowed_signers")
 	}
@@ -88,8 +88,8 @@ func (c *checker) epochs() {
 	}
 }
 
-// onlyWith checks that a list is present exactly if its setting is.
-func (c *checker) onlyWith(path string, present, wanted bool, setting string) {
+// checkOnlyWith checks that a list is present exactly if its setting is.
+func (c *checker) checkOnlyWith(path string, present, wanted bool, setting string) {
 	switch {
 	case present && !wanted:
 		c.Fail("misplaced", path, "is used with "+setting+" only", "")
@@ -228,14 +228,15 @@ func (c *checker) selectedGateways(g *schema.Gateway, path string, names uniquen
 }
 
 func (c *checker) egress(cluster *schema.Cluster, path string) {
-	names, wide := uniqueness{}, uniqueness{}
+	names, wholeNamespace := uniqueness{}, uniqueness{}
 	for i, p := range cluster.EgressPaths(path) {
 		rule := &cluster.Egress[i]
 		c.label(p+".name", rule.Name)
 		c.label(p+".namespace", rule.Namespace)
 		c.unique(names, rule.Name, p, "the name "+rule.Name+" is taken by another rule of the cluster")
 		if rule.PodSelector == nil {
-			c.unique(wide, rule.Namespace, p, "the whole namespace "+rule.Namespace+" has a rule already")
+			c.unique(wholeNamespace, rule.Namespace, p,
+				"the whole namespace "+rule.Namespace+" has a rule already")
 			continue
 		}
 		c.labels(rule.PodSelector.MatchLabels, p+".podSelector.matchLabels")

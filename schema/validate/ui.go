@@ -30,23 +30,23 @@ func (c *checker) ui() {
 	seen := uniqueness{}
 	for i, host := range u.Hosts {
 		path := fieldpath.Index("ui.hosts", i)
-		c.host(path, host)
+		c.checkHost(path, host)
 		c.unique(seen, host, path, host+" is listed twice")
 	}
 }
 
-// host checks a name under which people find the page.
-func (c *checker) host(path, text string) {
+// checkHost checks a name under which people find the page.
+func (c *checker) checkHost(path, text string) {
 	fail := func(summary, hint string) {
 		c.Fail("bad-host", path, summary, hint)
 	}
-	const like = "write the name alone: map.example.com"
+	const example = "write the name alone: map.example.com"
 	name, port, hasPort := strings.Cut(text, ":")
 	_, addrErr := netip.ParseAddr(strings.Trim(text, "[]"))
 	at, urlErr := url.Parse(text)
 	switch {
 	case text == "":
-		fail("is missing", like)
+		fail("is missing", example)
 	case addrErr == nil:
 		fail(fmt.Sprintf("%q is an address, not a name", text), "give the page a name in DNS, such as map.example.com")
 	case urlErr == nil && at.Host != "" && fabric.IsDomain(at.Hostname()):

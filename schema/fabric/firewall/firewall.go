@@ -70,7 +70,7 @@ func (o *Rule) Ports() string {
 type portNeed struct {
 	purpose, driver, protocol string
 	port                      int
-	forward                   int // offset from the port of an endpoint with its own port; negative: not reachable there
+	routerOffset              int // offset from the port of an endpoint with its own port; negative: not reachable there
 }
 
 // Calculator computes the rules of a clusterset. It is safe for concurrent use.
@@ -100,16 +100,16 @@ func New(f *fabric.Fabric) *Calculator {
 // Links returns the rules of a cluster's gateways for active links and migrations: one per
 // port, in the order of the fabric's gateways. A gateway without endpoints only dials out
 // and has no rules. only selects the other clusters; nil is all.
-func (s *Calculator) Links(cluster string, only func(other string) bool) []Rule {
+func (s *Calculator) Links(cluster string, filter func(other string) bool) []Rule {
 	c := s.clusters[cluster]
 	if c == nil {
 		return nil
 	}
-	groups := s.groups(c, only)
+	groups := s.neighborGroups(c, filter)
 	var out []Rule
 	for i := range c.Gateways {
 		if len(c.Gateways[i].Endpoints) > 0 {
-			out = append(out, s.gateway(c, &c.Gateways[i], groups)...)
+			out = append(out, s.gatewayRules(c, &c.Gateways[i], groups)...)
 		}
 	}
 	return out
@@ -121,27 +121,27 @@ type group struct {
 	names []string // sorted
 }
 
-func (s *Calculator) groups(c *fabric.Cluster, only func(other string) bool) []*group {
+func (s *Calculator) neighborGroups(c *fabric.Cluster, filter func(other string) bool) []*group {
 	type key struct {
 		driver, ordinals string
 		port             int
 	}
-	at := map[key]*group{}
+	byKey := map[key]*group{}
 	var out []*group
 	var neighbors *group // most neighbours are in the group of the previous one
 	var last key
 	for _, name := range s.graph.Neighbors(c.Name) {
-		if only != nil && !only(name) {
+		if filter != nil && !filter(name) {
 			continue
 		}
 		link := s.fabric.Link(c.Name, name)
 		k := key{link.Driver, s.ordinals[name], link.Port}
 		if neighbors == nil || k != last {
-			if at[k] == nil {
-				at[k] = &group{link: link}
-				out = append(out, at[k])
+			if byKey[k] == nil {
+				byKey[k] = &group{link: link}
+				out = append(out, byKey[k])
 			}
-			neighbors, last = at[k], k
+			neighbors, last = byKey[k], k
 		}
 		neighbors.names = append(neighbors.names, name)
 	}
@@ -156,23 +156,23 @@ func (s *Calculator) RulesFor(cluster string) []Rule {
 	}
 	out := merge(s.Links(cluster, nil))
 	for i := range out {
-		out[i].Sources = s.sources(out[i].From)
+		out[i].Sources = s.sourceAddrs(out[i].From)
 	}
 	return append(out, Rule{Cluster: cluster, Purpose: PurposeNodes, Protocol: UDP, First: NodeVXLANPort, Last: NodeVXLANPort,
 		From: []string{cluster}})
 }
 
-func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Rule {
+func (s *Calculator) gatewayRules(c *fabric.Cluster, g *fabric.Gateway, groups []*group) []Rule {
 	needs := map[portNeed][]string{}
 	for _, neighbors := range groups {
-		for _, n := range s.needs(neighbors.link, g, s.clusters[neighbors.names[0]]) {
-			switch have := needs[n]; {
-			case have == nil:
+		for _, n := range s.portNeeds(neighbors.link, g, s.clusters[neighbors.names[0]]) {
+			switch existing := needs[n]; {
+			case existing == nil:
 				needs[n] = neighbors.names
-			case &have[0] != &neighbors.names[0]: // a need of two groups: the ordinals of their gateways overlap
-				have = slices.Concat(have, neighbors.names)
-				slices.Sort(have)
-				needs[n] = slices.Compact(have)
+			case &existing[0] != &neighbors.names[0]: // a need of two groups: the ordinals of their gateways overlap
+				existing = slices.Concat(existing, neighbors.names)
+				slices.Sort(existing)
+				needs[n] = slices.Compact(existing)
 			}
 		}
 	}
@@ -193,27 +193,27 @@ func (s *Calculator) gateway(c *fabric.Cluster, g *fabric.Gateway, groups []*gro
 	return out
 }
 
-// needs returns the ports that a gateway needs for the gateways of one cluster.
-func (s *Calculator) needs(l fabric.LinkSettings, g *fabric.Gateway, remote *fabric.Cluster) []portNeed {
+// portNeeds returns the ports that a gateway needs for the gateways of one cluster.
+func (s *Calculator) portNeeds(l fabric.LinkSettings, g *fabric.Gateway, remote *fabric.Cluster) []portNeed {
 	if len(remote.Gateways) == 0 {
 		return nil
 	}
 	var out []portNeed
 	base := l.BasePort(g, 0)
-	count := func(purpose, driver string, port int) {
+	addUDP := func(purpose, driver string, port int) {
 		out = append(out, portNeed{purpose, driver, UDP, port, port - base})
 	}
 	switch l.Driver {
 	case fabric.DriverWireguard:
 		for i := range remote.Gateways {
 			for _, epoch := range s.fabric.Epochs {
-				count(PurposeLinks, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, false))
-				count(PurposeMigration, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, true))
+				addUDP(PurposeLinks, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, false))
+				addUDP(PurposeMigration, l.Driver, fabric.WireguardPort(base, epoch, remote.Gateways[i].Ordinal, true))
 			}
 		}
 	case fabric.DriverVXLAN:
-		count(PurposeLinks, l.Driver, fabric.VXLANPort(base, false))
-		count(PurposeMigration, l.Driver, fabric.VXLANPort(base, true))
+		addUDP(PurposeLinks, l.Driver, fabric.VXLANPort(base, false))
+		addUDP(PurposeMigration, l.Driver, fabric.VXLANPort(base, true))
 	case fabric.DriverIPsec:
 		set := &s.fabric.Tunnel.IPsec
 		out = append(out, portNeed{PurposeLinks, l.Driver, UDP, set.NATPort, fabric.IPsecOffset}, portNeed{PurposeLinks, l.Driver, UDP,
@@ -237,16 +237,16 @@ func endpointsFor(g *fabric.Gateway, n portNeed) []Destination {
 		case err != nil: // not used
 		case e.Port == 0:
 			out = append(out, Destination{Host: e.Host()})
-		case n.forward >= 0:
-			out = append(out, Destination{Host: e.Host(), First: e.Port + n.forward})
+		case n.routerOffset >= 0:
+			out = append(out, Destination{Host: e.Host(), First: e.Port + n.routerOffset})
 		}
 	}
 	return out
 }
 
-// sources returns the endpoint addresses of all gateways of some clusters. It returns none
+// sourceAddrs returns the endpoint addresses of all gateways of some clusters. It returns none
 // if a gateway has no address.
-func (s *Calculator) sources(clusters []string) []netip.Prefix {
+func (s *Calculator) sourceAddrs(clusters []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, name := range clusters {
 		c := s.clusters[name]

@@ -1,7 +1,7 @@
 // Package reach is the reference model of packet forwarding: given a packet, it returns where it
-// may arrive. It follows docs/datapath.md and docs/security.md, and does not look at nftables rules:
-// e2e/reach sends packets through a real kernel and compares. Package access answers with it. It is
-// pure.
+// may arrive. It follows docs/datapath.md and docs/security.md, and does not look at nftables
+// rules: e2e/reach sends packets through a real kernel and compares. Package access answers with
+// it. It is pure.
 package reach
 
 import (
@@ -67,16 +67,16 @@ type Backends map[string][]Backend
 
 // Model is what the gateways of a fabric do with packets. It is safe for concurrent use.
 type Model struct {
-	fabric    *fabric.Fabric
-	clusters  map[string]*fabric.Cluster
-	exportsAt map[netip.Addr][]*fabric.Export // exports with the address: their own, of a part, of a host
-	headless  map[string][]*fabric.Export     // by cluster with a part
-	served    map[string][]*fabric.Export     // by cluster with a part: those with UDP ports
-	dynamic   map[string]*fabric.Export       // by cluster: represents all dynamic exports of the cluster
-	group     map[string]int                  // of clusters that have a path to each other
-	blocks    *prefixes                       // global blocks
-	flat      *prefixes                       // prefixes of pods and services with distinct CIDRs
-	all       *prefixes                       // prefixes of pods and services
+	fabric     *fabric.Fabric
+	clusters   map[string]*fabric.Cluster
+	exportsAt  map[netip.Addr][]*fabric.Export // exports with the address: their own, of a part, of a host
+	headless   map[string][]*fabric.Export     // by cluster with a part
+	udpExports map[string][]*fabric.Export     // by cluster with a part: those with UDP ports
+	dynamic    map[string]*fabric.Export       // by cluster: represents all dynamic exports of the cluster
+	components map[string]int                  // of clusters that have a path to each other
+	blocks     *prefixIndex                    // global blocks
+	flat       *prefixIndex                    // prefixes of pods and services with distinct CIDRs
+	all        *prefixIndex                    // prefixes of pods and services
 }
 
 // New returns the model of a fabric, which must not change afterwards.
@@ -84,8 +84,8 @@ func New(f *fabric.Fabric) *Model {
 	m := &Model{
 		fabric: f, clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
 		exportsAt: make(map[netip.Addr][]*fabric.Export, 3*len(f.Exports)), headless: map[string][]*fabric.Export{},
-		served: map[string][]*fabric.Export{},
-		group:  make(map[string]int, len(f.Clusters)), blocks: newPrefixes(), flat: newPrefixes(), all: newPrefixes(),
+		udpExports: map[string][]*fabric.Export{},
+		components: make(map[string]int, len(f.Clusters)), blocks: newPrefixIndex(), flat: newPrefixIndex(), all: newPrefixIndex(),
 	}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
@@ -100,16 +100,16 @@ func New(f *fabric.Fabric) *Model {
 			}
 		}
 	}
-	for _, p := range []*prefixes{m.blocks, m.flat, m.all} {
+	for _, p := range []*prefixIndex{m.blocks, m.flat, m.all} {
 		p.sort()
 	}
 	for i, group := range f.Graph().Components() {
 		for _, name := range group {
-			m.group[name] = i
+			m.components[name] = i
 		}
 	}
 	for i := range f.Exports {
-		m.index(&f.Exports[i])
+		m.indexExport(&f.Exports[i])
 	}
 	m.addDynamic()
 	return m
@@ -133,31 +133,31 @@ func (m *Model) addDynamic() {
 			e.Clusters[0].IPs = append(e.Clusters[0].IPs, cidr.Last(p))
 		}
 		m.dynamic[c.Name] = e
-		m.index(e)
+		m.indexExport(e)
 	}
 }
 
-func (m *Model) index(e *fabric.Export) {
-	name := func(addrs []netip.Addr) {
+func (m *Model) indexExport(e *fabric.Export) {
+	addAddrs := func(addrs []netip.Addr) {
 		for _, a := range addrs {
 			if list := m.exportsAt[a]; len(list) == 0 || list[len(list)-1] != e {
 				m.exportsAt[a] = append(list, e)
 			}
 		}
 	}
-	name(e.VIPs)
+	addAddrs(e.VIPs)
 	udp := slices.ContainsFunc(e.Ports, func(p fabric.Port) bool { return p.Protocol == "UDP" })
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
-		name(part.IPs)
+		addAddrs(part.IPs)
 		for j := range part.Hosts {
-			name(part.Hosts[j].IPs)
+			addAddrs(part.Hosts[j].IPs)
 		}
 		if e.Type == fabric.Headless {
 			m.headless[part.Name] = append(m.headless[part.Name], e)
 		}
 		if udp {
-			m.served[part.Name] = append(m.served[part.Name], e)
+			m.udpExports[part.Name] = append(m.udpExports[part.Name], e)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (m *Model) Cluster(name string) *fabric.Cluster { return m.clusters[name] }
 // links are up.
 func (m *Model) Connected(a, b string) bool {
 	x, y := m.clusters[a], m.clusters[b]
-	return x != nil && y != nil && a != b && len(x.Gateways) > 0 && len(y.Gateways) > 0 && m.group[a] == m.group[b]
+	return x != nil && y != nil && a != b && len(x.Gateways) > 0 && len(y.Gateways) > 0 && m.components[a] == m.components[b]
 }
 
 // Overlapping returns the clusters with a pod or service prefix that overlaps a prefix of

@@ -8,16 +8,16 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// prefixes finds the owners of an address in time independent of the number of prefixes.
-type prefixes struct {
+// prefixIndex finds the owners of an address in time independent of the number of prefixes.
+type prefixIndex struct {
 	owners map[netip.Prefix][]string
 	bits   [129]bool // lengths that there are
 	sorted []netip.Prefix
 }
 
-func newPrefixes() *prefixes { return &prefixes{owners: map[netip.Prefix][]string{}} }
+func newPrefixIndex() *prefixIndex { return &prefixIndex{owners: map[netip.Prefix][]string{}} }
 
-func (x *prefixes) add(owner string, list []netip.Prefix) {
+func (x *prefixIndex) add(owner string, list []netip.Prefix) {
 	for _, p := range list {
 		p = p.Masked()
 		if have := x.owners[p]; len(have) == 0 || have[len(have)-1] != owner {
@@ -28,7 +28,7 @@ func (x *prefixes) add(owner string, list []netip.Prefix) {
 }
 
 // sort must be called once, after the last add.
-func (x *prefixes) sort() {
+func (x *prefixIndex) sort() {
 	x.sorted = make([]netip.Prefix, 0, len(x.owners))
 	for p := range x.owners {
 		x.sorted = append(x.sorted, p)
@@ -36,18 +36,18 @@ func (x *prefixes) sort() {
 	slices.SortFunc(x.sorted, netip.Prefix.Compare)
 }
 
-// around yields the prefixes that contain p, with their owners.
-func (x *prefixes) around(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
+// containing yields the prefixes that contain p, with their owners.
+func (x *prefixIndex) containing(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
 	return func(yield func(netip.Prefix, []string) bool) {
 		for bits := p.Bits(); bits >= 0; bits-- {
 			if !x.bits[bits] {
 				continue
 			}
-			wide, err := p.Addr().Prefix(bits)
+			prefix, err := p.Addr().Prefix(bits)
 			if err != nil {
 				continue
 			}
-			if owners := x.owners[wide]; len(owners) > 0 && !yield(wide, owners) {
+			if owners := x.owners[prefix]; len(owners) > 0 && !yield(prefix, owners) {
 				return
 			}
 		}
@@ -55,10 +55,10 @@ func (x *prefixes) around(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
 }
 
 // overlapping yields the prefixes that overlap p.
-func (x *prefixes) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
+func (x *prefixIndex) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, []string] {
 	return func(yield func(netip.Prefix, []string) bool) {
 		p = p.Masked()
-		for wide, owners := range x.around(p) {
+		for wide, owners := range x.containing(p) {
 			if !yield(wide, owners) {
 				return
 			}
@@ -72,12 +72,12 @@ func (x *prefixes) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, []string]
 	}
 }
 
-// of yields the prefixes that contain an address and their owners, except one owner.
-func (x *prefixes) of(a netip.Addr, but string) iter.Seq2[netip.Prefix, string] {
+// ownersOf yields the prefixes that contain an address and their owners, except one owner.
+func (x *prefixIndex) ownersOf(a netip.Addr, except string) iter.Seq2[netip.Prefix, string] {
 	return func(yield func(netip.Prefix, string) bool) {
-		for p, owners := range x.around(cidr.Single(a)) {
+		for p, owners := range x.containing(cidr.Single(a)) {
 			for _, owner := range owners {
-				if owner != but && !yield(p, owner) {
+				if owner != except && !yield(p, owner) {
 					return
 				}
 			}

@@ -71,7 +71,7 @@ func (m *Model) Prefix(cluster string, p netip.Prefix) *Target {
 	}) {
 		return nil
 	}
-	return m.Address(cluster, some(p))
+	return m.Address(cluster, sampleAddr(p))
 }
 
 // Address returns an address as a target in a cluster.
@@ -97,9 +97,9 @@ func (t *Target) ReachableFrom(from string, port fabric.Port) bool {
 }
 
 // Paths follows the first packet of a connection from a client in another cluster to each requested
-// address, such as those of Addrs. It yields the packet's source address. The client has at most one
-// address per family; requested addresses of other families are skipped. It yields nothing if the
-// clusters have no path to each other.
+// address, such as those of Addrs. It yields the packet's source address. The client has at most
+// one address per family; requested addresses of other families are skipped. It yields nothing if
+// the clusters have no path to each other.
 func (t *Target) Paths(from string, client, requested []netip.Addr, port fabric.Port) iter.Seq2[netip.Addr, Path] {
 	return func(yield func(netip.Addr, Path) bool) {
 		if !t.model.Connected(from, t.cluster) {
@@ -114,7 +114,7 @@ func (t *Target) Paths(from string, client, requested []netip.Addr, port fabric.
 			if !ok {
 				continue
 			}
-			if !yield(src, t.model.path(from, t.cluster, Packet{From: Pod, Protocol: protocol,
+			if !yield(src, t.model.forwardingPath(from, t.cluster, Packet{From: Pod, Protocol: protocol,
 				Src: netip.AddrPortFrom(src, ClientPort), Dst: netip.AddrPortFrom(dst, number)}, t.backends)) {
 				return
 			}
@@ -128,26 +128,26 @@ type Path struct {
 	In  []Verdict // of the gateway of the other cluster, per source address that the packet may have
 }
 
-func (m *Model) path(from, to string, p Packet, backends Backends) Path {
-	w := Path{Out: m.Allowed(nil, from, p)}
-	if w.Out.To != Tunnel {
-		return w
+func (m *Model) forwardingPath(from, to string, p Packet, backends Backends) Path {
+	path := Path{Out: m.Allowed(nil, from, p)}
+	if path.Out.To != Tunnel {
+		return path
 	}
-	srcs := w.Out.Srcs
+	srcs := path.Out.Srcs
 	if len(srcs) == 0 {
 		srcs = []netip.Addr{p.Src.Addr()}
 	}
-	for _, dst := range w.Out.Dst {
+	for _, dst := range path.Out.Dst {
 		if !m.RoutesTo(to, dst.Addr()) {
 			continue
 		}
 		for _, src := range srcs {
-			w.In = append(w.In, m.Allowed(backends, to, Packet{
+			path.In = append(path.In, m.Allowed(backends, to, Packet{
 				From: Tunnel, Cluster: from, Protocol: p.Protocol, Src: netip.AddrPortFrom(src, p.Src.Port()), Dst: dst,
 			}))
 		}
 	}
-	return w
+	return path
 }
 
 // Delivered reports whether the packet arrives at a pod or a ClusterIP.
@@ -169,11 +169,11 @@ func (m *Model) RoutesTo(cluster string, a netip.Addr) bool {
 
 // Owner returns the cluster to which another cluster routes an address, or "".
 func (m *Model) Owner(a netip.Addr, from string) string {
-	for _, owner := range m.blocks.of(a, from) {
+	for _, owner := range m.blocks.ownersOf(a, from) {
 		return owner
 	}
-	for prefix, owner := range m.flat.of(a, from) {
-		if own := m.clusters[from]; own != nil && (&gatewayView{Model: m, own: own}).seen(m.clusters[owner], prefix) {
+	for prefix, owner := range m.flat.ownersOf(a, from) {
+		if own := m.clusters[from]; own != nil && (&gatewayView{Model: m, cluster: own}).isUntranslated(m.clusters[owner], prefix) {
 			return owner
 		}
 	}
@@ -185,7 +185,7 @@ func (m *Model) Owner(a netip.Addr, from string) string {
 func SamplePod(c *fabric.Cluster) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range c.PodCIDRs {
-		if a := some(p); !slices.ContainsFunc(out, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
+		if a := sampleAddr(p); !slices.ContainsFunc(out, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
 			out = append(out, a)
 		}
 	}
@@ -195,8 +195,8 @@ func SamplePod(c *fabric.Cluster) []netip.Addr {
 	return out
 }
 
-// some returns the second address of a prefix, or the only one.
-func some(p netip.Prefix) netip.Addr {
+// sampleAddr returns the second address of a prefix, or the only one.
+func sampleAddr(p netip.Prefix) netip.Addr {
 	if a := p.Masked().Addr().Next(); p.Contains(a) {
 		return a
 	}
@@ -210,7 +210,7 @@ func remoteAddr(c *fabric.Cluster, a netip.Addr) (netip.Addr, bool) {
 	}
 	for _, m := range c.Mappings {
 		if m.Pods.Contains(a) {
-			return moved(a, m.Global), true
+			return translate(a, m.Global), true
 		}
 	}
 	return netip.Addr{}, false

@@ -33,8 +33,8 @@ func (r Revisions) Max(o Revisions) Revisions {
 	return Revisions{Fabric: max(r.Fabric, o.Fabric), Keys: max(r.Keys, o.Keys)}
 }
 
-// of returns the revision of a kind.
-func (r *Revisions) of(kind Kind) *int64 {
+// byKind returns the revision of a kind.
+func (r *Revisions) byKind(kind Kind) *int64 {
 	if kind == Keys {
 		return &r.Keys
 	}
@@ -54,9 +54,9 @@ func RaiseFloors(raw []byte, to Revisions) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	have := pins[0].Floors
-	to = to.Max(have)
-	if to == have {
+	current := pins[0].Floors
+	to = to.Max(current)
+	if to == current {
 		return raw, nil
 	}
 	var out strings.Builder

@@ -64,15 +64,15 @@ const MaxReported = 8 << 10
 // cluster. The others are ignored, so a node can raise the revision to a signed one only.
 func (s Remembered) Check(kind Kind, cluster string, proofs []string) Remembered {
 	s.Checked = append(slices.Clone(s.Checked), kind)
-	highest := s.Reported.of(kind)
+	highest := s.Reported.byKind(kind)
 	for _, raw := range proofs {
 		var p Proof
 		if len(raw) > MaxReported || json.Unmarshal([]byte(raw), &p) != nil {
 			continue
 		}
-		said, ok := p.By(kind, ResolveSigners(s.Clusterset, s.Signers, p.Chain))
-		if ok && said.Clusterset == s.Clusterset && (kind != Keys || said.Cluster == cluster) {
-			*highest = max(*highest, said.Revision)
+		statement, ok := p.By(kind, ResolveSigners(s.Clusterset, s.Signers, p.Chain))
+		if ok && statement.Clusterset == s.Clusterset && (kind != Keys || statement.Cluster == cluster) {
+			*highest = max(*highest, statement.Revision)
 		}
 	}
 	s.Revisions = s.Revisions.Max(s.Reported)
@@ -84,35 +84,35 @@ func (s Remembered) Check(kind Kind, cluster string, proofs []string) Remembered
 // floors of the pins apply in both cases. It fails if no pin is for the cluster.
 func Pinned(pins []Pin, cluster string, remembered Remembered) (Remembered, error) {
 	var lines []string
-	begin := Remembered{}
+	initial := Remembered{}
 	for _, p := range pins {
 		lines = append(lines, p.String())
 		if !p.forCluster(cluster) {
 			continue
 		}
-		if begin.Clusterset != "" && p.Clusterset != begin.Clusterset {
-			return Remembered{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", begin.Clusterset, p.Clusterset)
+		if initial.Clusterset != "" && p.Clusterset != initial.Clusterset {
+			return Remembered{}, Refuse(OtherClusterset, "pinned signers are of two clustersets, %s and %s", initial.Clusterset, p.Clusterset)
 		}
-		begin.Clusterset, begin.Signers = p.Clusterset, append(begin.Signers, p.Key)
-		begin.Revisions = begin.Revisions.Max(p.Floors)
+		initial.Clusterset, initial.Signers = p.Clusterset, append(initial.Signers, p.Key)
+		initial.Revisions = initial.Revisions.Max(p.Floors)
 	}
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
-	if len(begin.Signers) == 0 {
-		var others []string
+	if len(initial.Signers) == 0 {
+		var pinned []string
 		for _, p := range pins {
-			if name := p.Clusterset + "/" + p.Cluster; !slices.Contains(others, name) {
-				others = append(others, name)
+			if name := p.Clusterset + "/" + p.Cluster; !slices.Contains(pinned, name) {
+				pinned = append(pinned, name)
 			}
 		}
-		return Remembered{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(others, ", "))
+		return Remembered{}, Refuse(OtherCluster, "no signer is pinned for cluster %s, only for %s", cluster, strings.Join(pinned, ", "))
 	}
-	begin.Pins = lines
-	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == begin.Clusterset && len(remembered.Signers) > 0 {
-		remembered.Revisions = remembered.Revisions.Max(begin.Revisions)
+	initial.Pins = lines
+	if slices.Equal(remembered.Pins, lines) && remembered.Clusterset == initial.Clusterset && len(remembered.Signers) > 0 {
+		remembered.Revisions = remembered.Revisions.Max(initial.Revisions)
 		return remembered, nil
 	}
-	return begin, nil
+	return initial, nil
 }
 
 // Admit decides whether an agent of a cluster accepts a document, and returns the next
@@ -130,38 +130,41 @@ func (s Remembered) Admit(kind Kind, cluster string, document, proof []byte) (Re
 	}
 	next := s
 	next.Signers = ResolveSigners(s.Clusterset, s.Signers, p.Chain)
-	said, signature, ok := p.by(kind, next.Signers)
+	statement, signature, ok := p.verifyBy(kind, next.Signers)
 	if !ok {
 		return s, Refuse(UnknownSigner, "is not signed by a signer of clusterset %s (%s)", s.Clusterset, strings.Join(next.Signers, ", "))
 	}
-	revision := next.Revisions.of(kind)
+	revision := next.Revisions.byKind(kind)
 	switch {
-	case said.Clusterset != s.Clusterset:
-		return s, Refuse(OtherClusterset, "is signed for clusterset %s, and this is %s", said.Clusterset, s.Clusterset)
-	case kind == Keys && said.Cluster != cluster:
-		return s, Refuse(OtherCluster, "is signed for cluster %s, and this is %s", said.Cluster, cluster)
-	case said.SHA256 != Hash(document):
-		return s, Refuse(DigestMismatch, "differs from the document signed as revision %d", said.Revision)
-	case said.Revision < *next.Reported.of(kind):
+	case statement.Clusterset != s.Clusterset:
+		return s, Refuse(OtherClusterset, "is signed for clusterset %s, and this is %s", statement.Clusterset, s.Clusterset)
+	case kind == Keys && statement.Cluster != cluster:
+		return s, Refuse(OtherCluster, "is signed for cluster %s, and this is %s",
+			statement.Cluster, cluster)
+	case statement.SHA256 != Hash(document):
+		return s, Refuse(DigestMismatch, "differs from the document signed as revision %d",
+			statement.Revision)
+	case statement.Revision < *next.Reported.byKind(kind):
 		return s, Refuse(Outdated, "is revision %d, but other nodes of the cluster had revision %d: deliver the published revision",
-			said.Revision, *next.Reported.of(kind))
-	case said.Revision < *revision:
-		return s, Refuse(Outdated, "is revision %d, older than revision %d", said.Revision, *revision)
+			statement.Revision, *next.Reported.byKind(kind))
+	case statement.Revision < *revision:
+		return s, Refuse(Outdated, "is revision %d, older than revision %d",
+			statement.Revision, *revision)
 	}
-	*revision = said.Revision
+	*revision = statement.Revision
 	next.Proofs = maps.Clone(s.Proofs)
 	if next.Proofs == nil {
 		next.Proofs = map[Kind]string{}
 	}
-	next.Proofs[kind] = reported(p.Chain, Signed{Statement: p.Statement, Signatures: []string{signature}})
+	next.Proofs[kind] = reportedProof(p.Chain, Signed{Statement: p.Statement, Signatures: []string{signature}})
 	return next, nil
 }
 
-// reported returns the proof that a HawserNode has: one signature and nothing that is not signed,
-// so padding cannot make it too large. A chain that is too large is left out. Then nodes whose
-// pins name the signer accept the proof.
-func reported(chain []Signed, by Signed) string {
-	for _, p := range []Proof{{Chain: chain, Signed: by}, {Signed: by}} {
+// reportedProof returns the proof that a HawserNode has: one signature and nothing that is not
+// signed, so padding cannot make it too large. A chain that is too large is left out. Then nodes
+// whose pins name the signer accept the proof.
+func reportedProof(chain []Signed, signed Signed) string {
+	for _, p := range []Proof{{Chain: chain, Signed: signed}, {Signed: signed}} {
 		if raw, err := json.Marshal(p); err == nil && len(raw) <= MaxReported {
 			return string(raw)
 		}

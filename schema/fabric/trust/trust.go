@@ -70,13 +70,13 @@ func Hash(document []byte) string {
 }
 
 // Sign signs a statement with every key.
-func Sign(kind Kind, s Statement, with ...ssh.Signer) (Signed, error) {
+func Sign(kind Kind, s Statement, signers ...ssh.Signer) (Signed, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return Signed{}, fmt.Errorf("encode statement: %w", err)
 	}
 	out := Signed{Statement: string(raw)}
-	for _, signer := range with {
+	for _, signer := range signers {
 		signature, err := sshsig.Sign(strings.NewReader(out.Statement), signer, sshsig.HashSHA512, string(kind))
 		if err != nil {
 			return Signed{}, fmt.Errorf("sign: %w", err)
@@ -93,12 +93,12 @@ func Line(key ssh.PublicKey) string {
 
 // By returns the statement if one of the signers signed it for this kind.
 func (s Signed) By(kind Kind, signers []string) (Statement, bool) {
-	out, _, ok := s.by(kind, signers)
+	out, _, ok := s.verifyBy(kind, signers)
 	return out, ok
 }
 
-// by is like By, and also returns the valid signature, armored again.
-func (s Signed) by(kind Kind, signers []string) (Statement, string, bool) {
+// verifyBy is like By, and also returns the valid signature, armored again.
+func (s Signed) verifyBy(kind Kind, signers []string) (Statement, string, bool) {
 	for _, armored := range s.Signatures {
 		signature, err := sshsig.Unarmor([]byte(armored))
 		if err != nil || !slices.Contains(signers, Line(signature.PublicKey)) {
@@ -131,39 +131,42 @@ func ResolveSigners(clusterset string, signers []string, chain []Signed) []strin
 // ExtendChain returns a chain that ends with the current signers (today), based on the
 // published chain. It drops links that lead to none of them. If the rest does not end
 // with the current signers, it adds a link signed by all signers in atHand.
-func ExtendChain(clusterset string, chain []Signed, today, atHand []ssh.Signer) ([]Signed, error) {
+func ExtendChain(
+	clusterset string, chain []Signed, current, available []ssh.Signer,
+) ([]Signed, error) {
 	var lines []string
-	for _, signer := range today {
+	for _, signer := range current {
 		lines = append(lines, Line(signer.PublicKey()))
 	}
-	kept, needed := []Signed(nil), slices.Clone(lines)
+	retained, wanted := []Signed(nil), slices.Clone(lines)
 	for _, link := range slices.Backward(chain) {
 		var s Statement
-		if len(kept) == maxChain || json.Unmarshal([]byte(link.Statement), &s) != nil || s.Clusterset != clusterset ||
-			!slices.ContainsFunc(s.Signers, func(key string) bool { return slices.Contains(needed, key) }) {
+		if len(retained) == maxChain || json.Unmarshal([]byte(link.Statement), &s) != nil || s.Clusterset != clusterset ||
+			!slices.ContainsFunc(s.Signers, func(key string) bool { return slices.Contains(wanted, key) }) {
 			continue
 		}
-		var by []string // trusted or not
+		var signedBy []string // trusted or not
 		for _, armored := range link.Signatures {
 			if key, ok := signerOf(Signers, link.Statement, armored); ok {
-				by = append(by, key)
+				signedBy = append(signedBy, key)
 			}
 		}
-		if len(by) > 0 {
-			kept, needed = append(kept, link), append(needed, by...)
+		if len(signedBy) > 0 {
+			retained, wanted = append(retained, link), append(wanted, signedBy...)
 		}
 	}
-	slices.Reverse(kept)
-	if len(kept) > 0 {
-		if last, ok := kept[len(kept)-1].By(Signers, lines); ok && slices.Equal(last.Signers, lines) {
-			return kept, nil
+	slices.Reverse(retained)
+	if len(retained) > 0 {
+		last, ok := retained[len(retained)-1].By(Signers, lines)
+		if ok && slices.Equal(last.Signers, lines) {
+			return retained, nil
 		}
 	}
-	link, err := Sign(Signers, Statement{Clusterset: clusterset, Signers: lines}, atHand...)
+	link, err := Sign(Signers, Statement{Clusterset: clusterset, Signers: lines}, available...)
 	if err != nil {
 		return nil, err
 	}
-	return append(kept, link), nil
+	return append(retained, link), nil
 }
 
 // signerOf returns the key that signed a statement for this kind, trusted or not.
