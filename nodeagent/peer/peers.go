@@ -51,6 +51,9 @@ type Config struct {
 	// RemotePackets reads how many packets this node sent to other clusters, by the first
 	// address of each prefix. It may block.
 	RemotePackets func(context.Context) (map[netip.Addr]uint64, error)
+	// NodeLinkExists reports that the previous agent left desired.NodeDevice. Without it, the
+	// kernel has no rules for direct packets, such as after a reboot.
+	NodeLinkExists bool
 }
 
 // saveAgesInterval is the minimum time between two writes of the ages of exports.
@@ -70,6 +73,7 @@ type Peers struct {
 	transport        *transport.Transport
 	traffic          *trafficMeter
 	direct           *direct.Checker
+	directFile       *statefile.File[[]direct.Saved]
 
 	mu          sync.Mutex
 	spec        *round.PeerSpec
@@ -87,6 +91,7 @@ func New(config Config) *Peers {
 	p := &Peers{
 		config:        config,
 		firstSeenFile: statefile.New[map[string]map[string]time.Time](config.StateDir, "ages.json"),
+		directFile:    statefile.New[[]direct.Saved](config.StateDir, "direct.json"),
 	}
 	feedConfig := feed.Config{Log: config.Log, Timing: feed.Timing{StaleAfter: config.Stale}}
 	p.server = feed.NewServer(feedConfig)
@@ -107,9 +112,14 @@ func New(config Config) *Peers {
 	p.endpointSelector = newEndpointSelector(
 		config, p.prober, p.negotiator, wakeTransport, refreshEndpoints)
 	p.traffic = &trafficMeter{read: config.RemotePackets, onChange: p.setTraffic, log: config.Log, wake: trigger.New()}
+	var restored []direct.Saved
+	if config.NodeLinkExists {
+		restored = p.directFile.LoadOrZero(config.Log)
+	}
 	p.direct = direct.New(direct.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wakeTransport,
 		OnChange: func() { config.Urgent(); config.TriggerRound() },
+		OnState:  p.directFile.MarkDirty, Restored: restored,
 	})
 	p.transport = transport.New(transport.Config{
 		Port: desired.ProbePort, Log: config.Log, Wake: wakeTransport,
@@ -139,6 +149,10 @@ func (p *Peers) Run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		p.firstSeenFile.Run(ctx, saveAgesInterval, p.client.FirstSeen, p.config.Log)
+		return nil
+	})
+	group.Go(func() error {
+		p.directFile.Run(ctx, 0, p.direct.Saved, p.config.Log)
 		return nil
 	})
 	return group.Wait()
@@ -210,7 +224,7 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 	default:
 		p.traffic.setInterval(0)
 	}
-	p.direct.Set(spec.Direct)
+	p.direct.Set(spec.Direct, time.Now())
 	p.negotiator.Set(spec.OwnGateway(p.config.Cluster), spec.Pairs)
 	p.endpointSelector.setRemotes(spec.Remotes)
 }
@@ -371,4 +385,6 @@ func (p *Peers) States() []status.InputState {
 }
 
 // StateFiles returns the names of the files that Peers writes to the state directory.
-func StateFiles() []string { return []string{"ages.json", "endpoints.json", "tunnels.json"} }
+func StateFiles() []string {
+	return []string{"ages.json", "direct.json", "endpoints.json", "tunnels.json"}
+}

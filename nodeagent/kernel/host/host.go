@@ -289,6 +289,12 @@ func TunnelsExist() bool {
 	})
 }
 
+// NodeLinkExists reports whether the previous agent left the VXLAN between nodes in the kernel.
+func NodeLinkExists() bool {
+	_, err := net.InterfaceByName(desired.NodeDevice)
+	return err == nil
+}
+
 // AcceptsTransit reports whether a node has the device that receives transit traffic.
 func AcceptsTransit(n *round.DesiredNode) bool {
 	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Device) bool {

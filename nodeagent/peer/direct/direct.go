@@ -98,12 +98,24 @@ type State struct {
 	Receives bool
 }
 
-// Config is the fixed configuration of a Checker.
+// Saved is the state of a pair for the next agent on this node.
+type Saved struct {
+	Pair
+	PeerMAC  string
+	Sends    bool
+	Receives bool
+}
+
+// Config is the fixed configuration of a Checker. Its functions must not block.
 type Config struct {
 	Port     uint16 // UDP, of both ends; desired.ProbePort
 	Log      *slog.Logger
 	Wake     trigger.Trigger
-	OnChange func() // Sends or MAC of a pair changed; must not block
+	OnChange func() // Sends or MAC of a pair changed
+	OnState  func() // the result of Saved may have changed
+	// Restored has the pairs of the previous agent, whose routes and rules the kernel still has.
+	// The pairs of the first Spec that are among them continue in this state.
+	Restored []Saved
 }
 
 // Checker tests pairs of nodes. It implements transport.Protocol and is safe for concurrent use.
@@ -117,8 +129,9 @@ type Checker struct {
 	pairs        map[pairKey]*pair
 	queue        timerqueue.Queue[*pair]
 	byNonce      map[uint64]*pair // pairs whose test packet has not returned
-	acceptedMACs map[string]bool  // senders whose direct packets the kernel accepts
+	acceptedMACs map[string]bool  // senders whose direct packets the kernel accepts; nil = unknown
 	states       []State          // of all pairs, sorted; nil after a change
+	restored     map[Pair]Saved   // nil after the first Spec
 	rebind       bool
 
 	traffic      bool // this node sends packets to other clusters directly
@@ -153,11 +166,15 @@ type pair struct {
 
 // New returns a Checker without pairs.
 func New(config Config) *Checker {
-	return &Checker{config: config, random: rand.Uint64, pairs: map[pairKey]*pair{}, byNonce: map[uint64]*pair{}}
+	c := &Checker{config: config, random: rand.Uint64, pairs: map[pairKey]*pair{}, byNonce: map[uint64]*pair{}, restored: map[Pair]Saved{}}
+	for _, s := range config.Restored {
+		c.restored[s.Pair] = s
+	}
+	return c
 }
 
 // Set replaces the pairs. Pairs in both sets keep their state.
-func (c *Checker) Set(spec Spec) {
+func (c *Checker) Set(spec Spec, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if spec.Equal(c.spec) {
@@ -166,7 +183,8 @@ func (c *Checker) Set(spec Spec) {
 	c.spec, c.self, c.rebind = spec, wire.HashID("node/"+spec.Node), true
 	c.traffic = c.traffic && !spec.Gateway
 	before := c.pairs
-	c.pairs, c.states = make(map[pairKey]*pair, len(spec.Pairs)), nil
+	c.pairs = make(map[pairKey]*pair, len(spec.Pairs))
+	c.stateChanged()
 	for _, p := range spec.Pairs {
 		key := pairKey{p.Local, p.Remote}
 		if old := before[key]; old != nil && old.Pair == p {
@@ -175,8 +193,12 @@ func (c *Checker) Set(spec Spec) {
 			continue
 		}
 		c.pairs[key] = &pair{Pair: p, remoteID: wire.HashID("node/" + p.Node), holdTime: minHoldTime}
+		if s, found := c.restored[p]; found {
+			c.pairs[key].restore(s, now)
+		}
 		c.queue.Schedule(c.pairs[key], time.Time{})
 	}
+	c.restored = nil
 	for _, p := range before {
 		delete(c.byNonce, p.nonce)
 		c.queue.Remove(p)
@@ -184,12 +206,29 @@ func (c *Checker) Set(spec Spec) {
 	c.config.Wake.Fire()
 }
 
+// restore sets the state of the previous agent. It ends as after a last test packet and report now.
+func (p *pair) restore(s Saved, now time.Time) {
+	p.mac, p.sends, p.receives = s.PeerMAC, s.Sends, s.Receives
+	if s.Sends {
+		p.lastReport = now
+	}
+	if s.Receives {
+		p.passesSince = now
+	}
+}
+
+// stateChanged handles a change of the state of a pair.
+func (c *Checker) stateChanged() {
+	c.states = nil
+	c.config.OnState()
+}
+
 // SetAccepted sets the hardware addresses from which this node accepts direct packets. A report to
 // any other node says that this node does not receive its packets.
 func (c *Checker) SetAccepted(macs map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if maps.Equal(macs, c.acceptedMACs) {
+	if c.acceptedMACs != nil && maps.Equal(macs, c.acceptedMACs) {
 		return
 	}
 	before := c.acceptedMACs
@@ -241,6 +280,20 @@ func (c *Checker) Snapshot() []State {
 	return out
 }
 
+// Saved returns the pairs of which a report arrived, sorted by node and address.
+func (c *Checker) Saved() []Saved {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]Saved, 0, len(c.pairs))
+	for _, p := range c.pairs {
+		if p.mac != "" {
+			out = append(out, Saved{Pair: p.Pair, PeerMAC: p.mac, Sends: p.sends, Receives: p.receives})
+		}
+	}
+	slices.SortFunc(out, func(a, b Saved) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Remote.Compare(b.Remote)) })
+	return out
+}
+
 // Sockets implements transport.Protocol.
 func (c *Checker) Sockets(all bool) map[socket.Bind]bool {
 	c.mu.Lock()
@@ -280,7 +333,13 @@ func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		}
 		changed = c.expire(p, now) || changed
 		if !p.next.After(now) {
-			out = append(out, c.testPacket(p, now), c.report(p))
+			out = append(out, c.testPacket(p, now))
+			// Whether the kernel accepts packets of a restored pair is unknown until the first
+			// complete pass. No report is better than a wrong one, after which the other end
+			// would use the VXLAN.
+			if c.acceptedMACs != nil || !p.receives {
+				out = append(out, c.report(p))
+			}
 			c.setNext(p, now)
 		}
 		c.schedule(p)
@@ -357,7 +416,8 @@ func (c *Checker) reportDeadline(p *pair) time.Time {
 func (c *Checker) expire(p *pair, now time.Time) bool {
 	if deadline := c.lossDeadline(p); !deadline.IsZero() && !deadline.After(now) {
 		if p.receives {
-			p.receives, p.lastFailure, p.next, c.states = false, now, now, nil // report at once
+			p.receives, p.lastFailure, p.next = false, now, now // report at once
+			c.stateChanged()
 			p.holdTime = min(2*p.holdTime, maxHoldTime)
 		}
 		p.passesSince, p.outstandingSince = time.Time{}, time.Time{}
@@ -365,7 +425,8 @@ func (c *Checker) expire(p *pair, now time.Time) bool {
 	if deadline := c.reportDeadline(p); !deadline.IsZero() && !deadline.After(now) {
 		p.lastReport, p.traffic = time.Time{}, false
 		if p.sends {
-			p.sends, c.states = false, nil
+			p.sends = false
+			c.stateChanged()
 			c.logPath(p, "no report of the other node")
 			return true
 		}
@@ -449,15 +510,15 @@ func (c *Checker) onReport(now time.Time, in transport.Packet) bool {
 	}
 	mac := net.HardwareAddr(in.Direct.MAC[:]).String()
 	changed := in.Direct.Receives != p.sends || mac != p.mac
-	if changed {
-		c.states = nil
-	}
 	if in.Direct.Receives != p.sends {
 		p.sends = in.Direct.Receives
 		c.logPath(p, "report of the other node")
 	}
 	trafficBegan := in.Direct.Traffic && !p.traffic && c.spec.Gateway
 	p.mac, p.lastReport, p.traffic = mac, now, in.Direct.Traffic && c.spec.Gateway
+	if changed {
+		c.stateChanged()
+	}
 	if trafficBegan {
 		c.expedite(p)
 	} else {
@@ -495,7 +556,8 @@ func (c *Checker) onReturn(now time.Time, in transport.Packet) {
 			c.expedite(p)
 		}
 	case !p.receives && now.Sub(p.passesSince) >= p.holdTime:
-		p.receives, c.states = true, nil
+		p.receives = true
+		c.stateChanged()
 		c.expedite(p)
 	case p.receives && !c.hasTraffic(p):
 		c.setNext(p, now)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -62,15 +63,15 @@ func newIdleSimulation(t *testing.T) *simulation {
 		e.Set(Spec{Node: e.node, Gateway: e == w.gateway, Interval: interval, Misses: misses, Pairs: []Pair{{
 			Node: other.node, Local: e.addr, Remote: other.addr, Device: "eth0", MAC: mac(byte(i + 1)), Source: e.source,
 			VXLAN: VXLAN{Local: e.addr, Remote: other.addr, LocalMAC: mac(11), RemoteMAC: mac(12)},
-		}}})
+		}}}, w.now)
 		other.SetAccepted(map[string]bool{mac(byte(i + 1)): true})
 	}
 	return w
 }
 
-func (s *simulation) end(node, addr, source string) *end {
+func (s *simulation) end(node, addr, source string, restored ...Saved) *end {
 	e := &end{node: node, addr: netip.MustParseAddr(addr), source: netip.MustParseAddr(source)}
-	e.Checker = New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() { e.changes++ }})
+	e.Checker = New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() { e.changes++ }, OnState: func() {}, Restored: restored})
 	return e
 }
 
@@ -291,15 +292,95 @@ func TestSetKeepsState(t *testing.T) {
 	w.run(5 * time.Second)
 	spec := w.worker.spec
 	spec.Misses++
-	w.worker.Set(spec)
+	w.worker.Set(spec, w.now)
 	w.expectSends(true, true)
-	w.worker.Set(Spec{Node: "w1", Interval: interval, Misses: misses})
+	w.worker.Set(Spec{Node: "w1", Interval: interval, Misses: misses}, w.now)
 	if out, _ := w.worker.Tick(w.now); len(out) != 0 || len(w.worker.Snapshot()) != 0 || len(w.worker.Sockets(true)) != 0 {
 		t.Errorf("without pairs: %d packets", len(out))
 	}
 	w.run(idleInterval + 2*time.Second)
 	if w.gateway.Snapshot()[0].Sends {
 		t.Error("the gateway still sends directly")
+	}
+}
+
+// restart replaces the agent of an end, which has not completed a pass. The kernel is unchanged.
+func (s *simulation) restart(of *end) *end {
+	next := s.end(of.node, of.addr.String(), of.source.String(), of.Saved()...)
+	if of == s.worker {
+		s.worker = next
+	} else {
+		s.gateway = next
+	}
+	next.Set(of.spec, s.now)
+	return next
+}
+
+// TestRestart: the pairs of an agent that starts stay direct, at both ends, without a change.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, node := range []string{"w1", "gw"} {
+		w := newIdleSimulation(t)
+		w.run(10 * time.Second)
+		before, other := w.worker, w.gateway
+		if node == "gw" {
+			before, other = other, before
+		}
+		changes, want, accepted := other.changes, before.Snapshot(), before.acceptedMACs
+		after := w.restart(before)
+		if have := after.Snapshot(); !slices.Equal(have, want) {
+			t.Errorf("%s: have %v, want %v", node, have, want)
+		}
+		w.run(time.Second) // of the first pass
+		after.SetAccepted(accepted)
+		w.run(2 * idleInterval)
+		w.expectSends(true, true)
+		if after.changes != 0 || other.changes != changes {
+			t.Errorf("%s: %d changes, %d of the other end", node, after.changes, other.changes-changes)
+		}
+	}
+}
+
+// TestRestartInChangedNetwork: test packets and reports end the restored state within the usual time.
+func TestRestartInChangedNetwork(t *testing.T) {
+	t.Parallel()
+	w := newIdleSimulation(t)
+	w.run(10 * time.Second)
+	accepted := w.worker.acceptedMACs
+	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.gateway } // to the worker
+	w.restart(w.worker).SetAccepted(accepted)
+	w.run(misses*interval + 100*time.Millisecond)
+	w.expectSends(true, false)
+	w.cut = true
+	w.run(100 * time.Millisecond)
+	w.restart(w.worker)
+	w.run(idleInterval + (misses+1)*interval)
+	w.expectSends(false, false)
+}
+
+// TestRestartWithOtherPairs: only the first Spec restores pairs, and only equal ones.
+func TestRestartWithOtherPairs(t *testing.T) {
+	t.Parallel()
+	w := newIdleSimulation(t)
+	w.run(10 * time.Second)
+	spec := w.worker.spec
+	saved := w.worker.Saved()
+	for name, alter := range map[string]func(*Pair){
+		"other device":           func(p *Pair) { p.Device = "eth1" },
+		"other hardware address": func(p *Pair) { p.MAC = mac(7) },
+		"no longer a gateway":    func(p *Pair) { p.Source = netip.MustParseAddr("10.7.3.254") },
+	} {
+		changed := spec
+		changed.Pairs = slices.Clone(spec.Pairs)
+		alter(&changed.Pairs[0])
+		for _, first := range []Spec{changed, {Node: "w1"}} {
+			e := w.end("w1", "172.18.0.3", "242.2.255.254", saved...)
+			e.Set(first, w.now)
+			e.Set(spec, w.now)
+			if s := e.Snapshot()[0]; s.Sends || s.Receives || s.MAC != "" {
+				t.Errorf("%s: have %+v", name, s)
+			}
+		}
 	}
 }
 
@@ -387,7 +468,7 @@ func TestOtherEndSilent(t *testing.T) {
 	t.Parallel()
 	w := newIdleSimulation(t)
 	w.run(10 * time.Second)
-	w.gateway.Set(Spec{Node: "gw", Gateway: true, Interval: interval, Misses: misses})
+	w.gateway.Set(Spec{Node: "gw", Gateway: true, Interval: interval, Misses: misses}, w.now)
 	w.worker.SetTraffic(true, w.now)
 	w.run(misses*interval + 50*time.Millisecond)
 	if w.worker.Snapshot()[0].Sends {
@@ -418,7 +499,7 @@ func TestSnapshotIsShared(t *testing.T) {
 // manyPairs returns a gateway with direct pairs.
 func manyPairs(count int) (*Checker, time.Time) {
 	now := time.Unix(1e9, 0)
-	c := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() {}})
+	c := New(Config{Port: port, Log: slog.New(slog.DiscardHandler), Wake: trigger.New(), OnChange: func() {}, OnState: func() {}})
 	spec := Spec{Node: "gw", Gateway: true, Interval: interval, Misses: misses}
 	for i := range count {
 		spec.Pairs = append(spec.Pairs, Pair{
@@ -426,7 +507,8 @@ func manyPairs(count int) (*Checker, time.Time) {
 			Device: "eth0", MAC: mac(1), Source: netip.MustParseAddr("10.7.1.254"),
 		})
 	}
-	c.Set(spec)
+	c.Set(spec, now)
+	c.SetAccepted(map[string]bool{})
 	for _, p := range c.pairs {
 		p.receives, p.passesSince = true, now
 		p.next = now.Add(time.Duration(c.random() % uint64(idleInterval)))
