@@ -115,6 +115,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 			Status: reporter.Status, Ready: reporter.Ready, Metrics: counts.Handler(), Drain: drain, OnDrainChange: l.onDrainChange,
 			Outcome: shared.Outcome, State: shared.State, Links: peers.Links, Names: answers.addrs, Inventory: machine.Inventory,
 			Plan: config.planWithSecondAgent, Snapshot: func() any { return l.agentSnapshot() },
+			MissingTests: peers.MissingDirectTests,
 		}),
 	}, nil
 }

@@ -336,6 +336,10 @@ func (p *Peers) SetDirectSenders(macs map[string]bool) {
 	}
 }
 
+// MissingDirectTests returns the number of IPv4 test packets of direct pairs that have not returned
+// since the start.
+func (p *Peers) MissingDirectTests() int { return p.direct.MissingIPv4() }
+
 // SetReady, SetDraining and SetAcceptsTransit call the health.Prober.
 func (p *Peers) SetReady(ready bool)            { p.prober.SetReady(ready) }
 func (p *Peers) SetDraining(draining bool)      { p.prober.SetDraining(draining) }

@@ -30,8 +30,8 @@ type Diagnosis struct {
 	Passed  int     `json:"passed"`  // packets that left the node, or reached their destination
 	// Sampled reports that there were more packets than can be traced, so some were not traced.
 	Sampled bool `json:"sampled,omitempty"`
-	// ReversePathDrops is the number of packets of any traffic that the kernel dropped
-	// meanwhile because their source is reached by another device (rp_filter).
+	// ReversePathDrops is the number of packets of any traffic, except lost test packets of direct pairs,
+	// that the kernel dropped meanwhile because their source is reached by another device (rp_filter).
 	ReversePathDrops int `json:"reversePathDrops,omitempty"`
 	// Problems are the agent's problems of its node that lose packets, also of packets that
 	// were not traced: pods outside podCIDRs, routing rules of other programs, and on gateways

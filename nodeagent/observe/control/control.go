@@ -47,6 +47,8 @@ type Config struct {
 	Inventory     func(context.Context) (inventory.Kernel, error)
 	Plan          func(context.Context) ([]converge.Change, error)
 	Snapshot      func() any // what hawser-agent plan needs to know from the running agent
+	// MissingTests returns how many IPv4 test packets of direct pairs have not returned since the start.
+	MissingTests func() int
 }
 
 // Control serves the agent's HTTP endpoints.

@@ -133,6 +133,7 @@ type Checker struct {
 	states       []State          // of all pairs, sorted; nil after a change
 	restored     map[Pair]Saved   // nil after the first Spec
 	rebind       bool
+	missing      int // IPv4 test packets that have not returned, since the start
 
 	traffic      bool // this node sends packets to other clusters directly
 	trafficSince time.Time
@@ -278,6 +279,13 @@ func (c *Checker) Snapshot() []State {
 	slices.SortFunc(out, func(a, b State) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Remote.Compare(b.Remote)) })
 	c.states = out
 	return out
+}
+
+// MissingIPv4 returns the number of IPv4 test packets that have not returned since the start.
+func (c *Checker) MissingIPv4() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.missing
 }
 
 // Saved returns the pairs of which a report arrived, sorted by node and address.
@@ -449,6 +457,9 @@ func (c *Checker) testPacket(p *pair, now time.Time) socket.Datagram {
 	delete(c.byNonce, p.nonce)
 	p.nonce = max(c.random(), 1)
 	c.byNonce[p.nonce] = p
+	if p.Local.Is4() {
+		c.missing++
+	}
 	m := wire.Message{From: c.self, To: c.self, Direct: &wire.Direct{Nonce: p.nonce}}
 	frame := endpointprobe.Frame{
 		VNI: desired.VXLANID, From: parseMAC(p.VXLAN.LocalMAC), To: parseMAC(p.VXLAN.RemoteMAC),
@@ -545,6 +556,9 @@ func (c *Checker) onReturn(now time.Time, in transport.Packet) {
 		return
 	}
 	delete(c.byNonce, p.nonce)
+	if p.Local.Is4() {
+		c.missing--
+	}
 	p.lastReturned, p.outstandingSince = now, time.Time{}
 	if now.Sub(p.lastFailure) >= holdResetTime {
 		p.holdTime = minHoldTime

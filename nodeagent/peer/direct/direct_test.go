@@ -304,6 +304,21 @@ func TestSetKeepsState(t *testing.T) {
 	}
 }
 
+// TestMissingIPv4: only test packets that the network drops count.
+func TestMissingIPv4(t *testing.T) {
+	t.Parallel()
+	w := newSimulation(t)
+	w.run(5 * time.Second)
+	if n := w.worker.MissingIPv4(); n != 0 {
+		t.Errorf("%d packets missing", n)
+	}
+	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.gateway } // to the worker
+	w.run(time.Second)
+	if n := w.worker.MissingIPv4(); n < 9 || n > 11 || w.gateway.MissingIPv4() != 0 {
+		t.Errorf("%d packets of the worker and %d of the gateway missing", n, w.gateway.MissingIPv4())
+	}
+}
+
 // restart replaces the agent of an end, which has not completed a pass. The kernel is unchanged.
 func (s *simulation) restart(of *end) *end {
 	next := s.end(of.node, of.addr.String(), of.source.String(), of.Saved()...)
