@@ -69,8 +69,9 @@ type Answer struct {
 	Live *Live `json:"live,omitempty"`
 }
 
-// Yes reports whether the topology allows the traffic and, with reports from agents, it arrives.
-func (a *Answer) Yes() bool { return a.Allowed && (a.Live == nil || a.Live.Verdict == Delivered) }
+// Reached reports whether the topology allows the traffic and, with reports from agents, it
+// arrives.
+func (a *Answer) Reached() bool { return a.Allowed && (a.Live == nil || a.Live.Verdict == Delivered) }
 
 // Summary returns the answer in one sentence, from Live if there are reports.
 func (a *Answer) Summary() string {

@@ -16,25 +16,25 @@ type clusterGroup struct {
 
 // clusterGroups are all clusters of two fabrics.
 type clusterGroups struct {
-	list []*clusterGroup
-	of   map[string]*clusterGroup
+	list   []*clusterGroup
+	byName map[string]*clusterGroup
 }
 
 // newClusterGroups groups clusters by all properties that the model depends on, except their names.
 func newClusterGroups(before, after *Set) *clusterGroups {
-	out := &clusterGroups{of: map[string]*clusterGroup{}}
-	was, is := groupSignatures(before, after), groupSignatures(after, before)
+	out := &clusterGroups{byName: map[string]*clusterGroup{}}
+	oldSignatures, newSignatures := groupSignatures(before, after), groupSignatures(after, before)
 	bySignature := map[string]*clusterGroup{}
 	for _, name := range clusterNames(before, after) {
-		signature := was[name] + " | " + is[name]
+		signature := oldSignatures[name] + " | " + newSignatures[name]
 		g := bySignature[signature]
 		if g == nil {
-			g = &clusterGroup{index: len(out.list), before: was[name] != "", after: is[name] != "", changed: was[name] != is[name]}
+			g = &clusterGroup{index: len(out.list), before: oldSignatures[name] != "", after: newSignatures[name] != "", changed: oldSignatures[name] != newSignatures[name]}
 			bySignature[signature] = g
 			out.list = append(out.list, g)
 		}
 		g.members = append(g.members, name)
-		out.of[name] = g
+		out.byName[name] = g
 	}
 	return out
 }
@@ -102,7 +102,7 @@ func (x *clusterGroups) expand(s *subjects) []string {
 	out := slices.Clone(s.names)
 	for _, i := range s.groups {
 		for _, m := range x.list[i].members {
-			if _, left := slices.BinarySearch(s.except, m); !left {
+			if _, excluded := slices.BinarySearch(s.except, m); !excluded {
 				out = append(out, m)
 			}
 		}

@@ -54,7 +54,7 @@ func Diff(before, after *Set) Changes {
 	for _, g := range d.groups.list {
 		d.changed = d.changed || g.changed
 	}
-	d.exports()
+	d.diffExports()
 	var patterns []string
 	for _, s := range []*Set{before, after} {
 		if dynamic := s.model.Fabric().DynamicExports; dynamic != nil {
@@ -63,9 +63,9 @@ func Diff(before, after *Set) Changes {
 	}
 	slices.Sort(patterns)
 	for _, pattern := range slices.Compact(patterns) {
-		d.pattern(pattern)
+		d.diffPattern(pattern)
 	}
-	d.prefixes()
+	d.diffPrefixes()
 	out := Changes{Added: []Change{}, Removed: []Change{}}
 	for _, c := range d.order {
 		if c.added {
@@ -105,12 +105,12 @@ type pendingChange struct {
 
 // comparison is a resource in one cluster, or in several identical ones, in both fabrics.
 type comparison struct {
-	resource      Resource
-	cluster       string   // one of resource.In
-	names         []string // clusters that a list names, sorted
-	before, after func(from string) bool
-	cause         func(from string, added bool) (path string, gone bool)
-	same          bool // only clusters that changed can differ
+	resource          Resource
+	cluster           string   // one of resource.In
+	namedClusters     []string // clusters that a list names, sorted
+	before, after     func(from string) bool
+	cause             func(from string, added bool) (path string, gone bool)
+	onlyChangedGroups bool // only clusters that changed can differ
 }
 
 // delta is the clusters that gain or lose access to a resource for one cause.
@@ -124,18 +124,18 @@ type delta struct {
 
 // compare returns the clusters that gain or lose access to one resource.
 func (d *differ) compare(q comparison) []*delta {
-	named := make(map[string]bool, len(q.names))
-	for _, n := range q.names {
+	named := make(map[string]bool, len(q.namedClusters))
+	for _, n := range q.namedClusters {
 		named[n] = true
 	}
 	var out []*delta
-	ask := func(from string, alike int) *delta {
+	deltaFor := func(from string, groupSize int) *delta {
 		after := q.after(from)
 		if after == q.before(from) {
 			return nil
 		}
 		path, gone := q.cause(from, after)
-		if alike > 1 && path == clusterPath(from) {
+		if groupSize > 1 && path == clusterPath(from) {
 			path, gone = "clusters", false // one topology line per cluster
 		}
 		i := slices.IndexFunc(out, func(p *delta) bool { return p.path == path && p.added == after })
@@ -147,29 +147,29 @@ func (d *differ) compare(q comparison) []*delta {
 	}
 	for _, g := range d.groups.list {
 		from := g.representative(named, q.cluster)
-		if from == "" || q.same && !g.changed {
+		if from == "" || q.onlyChangedGroups && !g.changed {
 			continue
 		}
-		if p := ask(from, len(g.members)); p != nil {
+		if p := deltaFor(from, len(g.members)); p != nil {
 			p.from.groups = append(p.from.groups, g.index)
 		}
 	}
-	ofNamed := map[string]*delta{}
-	for _, n := range q.names {
-		if g := d.groups.of[n]; n != q.cluster && g != nil && (!q.same || g.changed) {
-			if ofNamed[n] = ask(n, 1); ofNamed[n] != nil {
-				ofNamed[n].from.names = append(ofNamed[n].from.names, n)
+	deltaByName := map[string]*delta{}
+	for _, n := range q.namedClusters {
+		if g := d.groups.byName[n]; n != q.cluster && g != nil && (!q.onlyChangedGroups || g.changed) {
+			if deltaByName[n] = deltaFor(n, 1); deltaByName[n] != nil {
+				deltaByName[n].from.names = append(deltaByName[n].from.names, n)
 			}
 		}
 	}
 	for _, p := range out {
-		d.normalizeSubjects(p, q, ofNamed)
+		d.normalizeSubjects(p, q, deltaByName)
 	}
 	return out
 }
 
 // normalizeSubjects sets the exceptions of a delta, and whether it covers all clusters.
-func (d *differ) normalizeSubjects(p *delta, q comparison, ofNamed map[string]*delta) {
+func (d *differ) normalizeSubjects(p *delta, q comparison, deltaByName map[string]*delta) {
 	s := &p.from
 	if len(s.groups) == 0 {
 		return
@@ -177,13 +177,13 @@ func (d *differ) normalizeSubjects(p *delta, q comparison, ofNamed map[string]*d
 	s.all = true
 	for _, g := range d.groups.list {
 		if g.exists(p.added) && !slices.Contains(s.groups, g.index) && slices.ContainsFunc(g.members,
-			func(m string) bool { return m != q.cluster && ofNamed[m] != p }) {
+			func(m string) bool { return m != q.cluster && deltaByName[m] != p }) {
 			s.all = false
 			break
 		}
 	}
-	for _, n := range q.names {
-		if g := d.groups.of[n]; g != nil && g.exists(p.added) && n != q.cluster && ofNamed[n] != p && (s.all ||
+	for _, n := range q.namedClusters {
+		if g := d.groups.byName[n]; g != nil && g.exists(p.added) && n != q.cluster && deltaByName[n] != p && (s.all ||
 			slices.Contains(s.groups, g.index)) {
 			s.except = append(s.except, n)
 		}
@@ -193,22 +193,22 @@ func (d *differ) normalizeSubjects(p *delta, q comparison, ofNamed map[string]*d
 		return
 	}
 	if i, found := slices.BinarySearch(s.except, q.cluster); !found && len(q.resource.In) == 1 &&
-		slices.Contains(s.groups, d.groups.of[q.cluster].index) {
+		slices.Contains(s.groups, d.groups.byName[q.cluster].index) {
 		s.except = slices.Insert(s.except, i, q.cluster)
 	}
 }
 
 // mergeBy joins deltas with the same clusters, cause and prefix, and the same key.
 func mergeBy(list []*delta, key func(*delta) []string, join func(into, p *delta)) []*delta {
-	of := map[string]*delta{}
+	byKey := map[string]*delta{}
 	var out []*delta
 	for _, p := range list {
 		k := fmt.Sprint(p.added, p.path, key(p), p.resource.Prefix) + p.from.key()
-		if have := of[k]; have != nil {
-			join(have, p)
+		if existing := byKey[k]; existing != nil {
+			join(existing, p)
 			continue
 		}
-		of[k], out = p, append(out, p)
+		byKey[k], out = p, append(out, p)
 	}
 	return out
 }
@@ -239,8 +239,8 @@ func (d *differ) addDeltas(list []*delta) {
 	}
 }
 
-// exports compares the exports of the topologies.
-func (d *differ) exports() {
+// diffExports compares the exports of the topologies.
+func (d *differ) diffExports() {
 	b, a := d.before.model.Fabric().Exports, d.after.model.Fabric().Exports
 	for len(b) > 0 || len(a) > 0 {
 		order := len(b) - len(a) // if one fabric has no more
@@ -254,14 +254,14 @@ func (d *differ) exports() {
 		if order >= 0 {
 			before, b = &b[0], b[1:]
 		}
-		d.export(before, after)
+		d.diffExport(before, after)
 	}
 }
 
-// export compares one export; nil if a fabric does not have it.
-func (d *differ) export(before, after *fabric.Export) {
-	same := before != nil && after != nil && sameAccess(before, after)
-	if same && !d.changed {
+// diffExport compares one export; nil if a fabric does not have it.
+func (d *differ) diffExport(before, after *fabric.Export) {
+	unchanged := before != nil && after != nil && sameAccess(before, after)
+	if unchanged && !d.changed {
 		return
 	}
 	var names, clusters []string
@@ -285,10 +285,10 @@ func (d *differ) export(before, after *fabric.Export) {
 	slices.Sort(clusters)
 	var deltas []*delta
 	for _, cluster := range slices.Compact(clusters) {
-		b, a := d.before.part(before, cluster), d.after.part(after, cluster)
+		b, a := d.before.exportTarget(before, cluster), d.after.exportTarget(after, cluster)
 		for _, port := range ports {
 			deltas = append(deltas, d.compare(comparison{
-				cluster: cluster, names: names, same: same && !d.groups.of[cluster].changed,
+				cluster: cluster, namedClusters: names, onlyChangedGroups: unchanged && !d.groups.byName[cluster].changed,
 				resource: Resource{Export: cmp.Or(after, before).ID(), Ports: []string{portID(port)}, In: []string{cluster}},
 				before:   func(from string) bool { return hasPort(before, port) && b.ReachableFrom(from, port) },
 				after:    func(from string) bool { return hasPort(after, port) && a.ReachableFrom(from, port) },
@@ -296,8 +296,8 @@ func (d *differ) export(before, after *fabric.Export) {
 					if added {
 						return exportCause(d.before, before, after, from, cluster, port), false
 					}
-					_, left := d.after.deniedCluster(cluster, from)
-					gone := left || after == nil || after.ClusterPart(cluster) == nil
+					_, removed := d.after.deniedCluster(cluster, from)
+					gone := removed || after == nil || after.ClusterPart(cluster) == nil
 					return exportCause(d.after, after, before, from, cluster, port), gone
 				},
 			})...)
@@ -306,8 +306,8 @@ func (d *differ) export(before, after *fabric.Export) {
 	d.addDeltas(deltas)
 }
 
-// part returns a cluster's part of an export; nil without one.
-func (s *Set) part(e *fabric.Export, cluster string) *reach.Target {
+// exportTarget returns a cluster's part of an export; nil without one.
+func (s *Set) exportTarget(e *fabric.Export, cluster string) *reach.Target {
 	if e == nil {
 		return nil
 	}
@@ -329,13 +329,13 @@ func sameAccess(a, b *fabric.Export) bool {
 		})
 }
 
-// exportCause returns the topology path that denies access in the fabric of lacks. e is the export
-// in that fabric, and other is the export in the fabric with access.
-func exportCause(lacks *Set, e, other *fabric.Export, from, cluster string, port fabric.Port) string {
+// exportCause returns the topology path that denies access in the fabric of without. e is the
+// export in that fabric, and other is the export in the fabric with access.
+func exportCause(without *Set, e, other *fabric.Export, from, cluster string, port fabric.Port) string {
 	if e == nil {
 		return exportPath(other.ID())
 	}
-	switch d := lacks.deniedExport(e, from, cluster, port); {
+	switch d := without.deniedExport(e, from, cluster, port); {
 	case d.address && e.Type != other.Type:
 		return exportPath(e.ID()) + ".type"
 	case d.address:
@@ -345,8 +345,8 @@ func exportCause(lacks *Set, e, other *fabric.Export, from, cluster string, port
 	}
 }
 
-// pattern compares access to dynamic exports from the namespaces of a pattern.
-func (d *differ) pattern(pattern string) {
+// diffPattern compares access to dynamic exports from the namespaces of a pattern.
+func (d *differ) diffPattern(pattern string) {
 	b, a := d.before.model.Fabric().DynamicExports, d.after.model.Fabric().DynamicExports
 	beforeAll, beforeOnly := mayExport(b, pattern)
 	afterAll, afterOnly := mayExport(a, pattern)
@@ -358,37 +358,37 @@ func (d *differ) pattern(pattern string) {
 		resource := Resource{Namespaces: pattern, In: clusters}
 		switch {
 		case before && !after:
-			resource.ExceptNamespaces = within(a, pattern)
+			resource.ExceptNamespaces = narrowerPatterns(a, pattern)
 		case after && !before:
-			resource.ExceptNamespaces = within(b, pattern)
+			resource.ExceptNamespaces = narrowerPatterns(b, pattern)
 		}
 		tb, ta := d.before.model.Dynamic(cluster), d.after.model.Dynamic(cluster)
 		deltas = append(deltas, d.compare(comparison{
-			cluster: cluster, resource: resource, same: before == after && !d.groups.of[cluster].changed,
+			cluster: cluster, resource: resource, onlyChangedGroups: before == after && !d.groups.byName[cluster].changed,
 			before: func(from string) bool { return before && tb.ReachableFrom(from, fabric.Port{}) },
 			after:  func(from string) bool { return after && ta.ReachableFrom(from, fabric.Port{}) },
 			cause: func(from string, added bool) (string, bool) {
-				lacks, may := d.after, after
+				without, allowed := d.after, after
 				if added {
-					lacks, may = d.before, before
+					without, allowed = d.before, before
 				}
-				if !may {
+				if !allowed {
 					return "dynamicExports", !added && a == nil
 				}
-				_, left := lacks.deniedCluster(cluster, from)
-				return lacks.deniedDynamic(from, cluster).path, left && !added
+				_, removed := without.deniedCluster(cluster, from)
+				return without.deniedDynamic(from, cluster).path, removed && !added
 			},
 		})...)
 	}
 	for _, g := range d.groups.list {
-		if rest := slices.DeleteFunc(slices.Clone(g.members), func(n string) bool {
+		if unnamed := slices.DeleteFunc(slices.Clone(g.members), func(n string) bool {
 			return slices.Contains(named, n)
-		}); len(rest) > 0 {
-			compare(rest)
+		}); len(unnamed) > 0 {
+			compare(unnamed)
 		}
 	}
 	for _, n := range named {
-		if d.groups.of[n] != nil {
+		if d.groups.byName[n] != nil {
 			compare([]string{n})
 		}
 	}
@@ -404,22 +404,22 @@ func mayExport(d *fabric.DynamicExports, pattern string) (all bool, only []strin
 	return !restricted, only
 }
 
-// within returns the patterns that are narrower than a pattern.
-func within(d *fabric.DynamicExports, pattern string) []string {
+// narrowerPatterns returns the patterns that are narrower than a pattern.
+func narrowerPatterns(d *fabric.DynamicExports, pattern string) []string {
 	if d == nil {
 		return nil
 	}
-	wide := &fabric.DynamicExports{Namespaces: []string{pattern}}
-	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool { return p == pattern || !wide.Matches(p) })
+	exports := &fabric.DynamicExports{Namespaces: []string{pattern}}
+	return slices.DeleteFunc(slices.Clone(d.Namespaces), func(p string) bool { return p == pattern || !exports.Matches(p) })
 }
 
-// prefixes compares access to pods and Services at their own addresses.
-func (d *differ) prefixes() {
+// diffPrefixes compares access to pods and Services at their own addresses.
+func (d *differ) diffPrefixes() {
 	for _, g := range d.groups.list {
 		for _, name := range g.members {
 			b, a := ownPrefixes(d.before.model.Cluster(name)), ownPrefixes(d.after.model.Cluster(name))
-			same := slices.Equal(b, a) && !g.changed
-			if same && !d.changed {
+			unchanged := slices.Equal(b, a) && !g.changed
+			if unchanged && !d.changed {
 				continue
 			}
 			all := slices.Concat(b, a)
@@ -428,15 +428,15 @@ func (d *differ) prefixes() {
 			for _, p := range slices.Compact(all) {
 				tb, ta := d.before.model.Prefix(name, p), d.after.model.Prefix(name, p)
 				deltas = append(deltas, d.compare(comparison{
-					cluster: name, same: same, resource: Resource{Prefix: p.String(), In: []string{name}},
+					cluster: name, onlyChangedGroups: unchanged, resource: Resource{Prefix: p.String(), In: []string{name}},
 					before: func(from string) bool { return tb.ReachableFrom(from, fabric.Port{}) },
 					after:  func(from string) bool { return ta.ReachableFrom(from, fabric.Port{}) },
 					cause: func(from string, added bool) (string, bool) {
 						if added {
 							return d.before.deniedAddress(from, name, p.Masked().Addr()).path, false
 						}
-						_, left := d.after.deniedCluster(name, from)
-						return d.after.deniedAddress(from, name, p.Masked().Addr()).path, left
+						_, removed := d.after.deniedCluster(name, from)
+						return d.after.deniedAddress(from, name, p.Masked().Addr()).path, removed
 					},
 				})...)
 			}

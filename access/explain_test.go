@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestDenied: each reason has words and the path of the topology that decides.
+// TestDenied checks the text of each denial and the topology path that decides.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	web := Target{Export: "shop/web"}
@@ -44,7 +44,7 @@ func TestDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := two()
+			f := twoClusters()
 			if c.change != nil {
 				c.change(f)
 			}
@@ -52,17 +52,17 @@ func TestDenied(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a.Allowed || a.Yes() || a.Reason != c.why || a.DecidedBy != c.path {
+			if a.Allowed || a.Reached() || a.Reason != c.why || a.DecidedBy != c.path {
 				t.Errorf("%v: %q by %q, want %q by %q", a.Allowed, a.Reason, a.DecidedBy, c.why, c.path)
 			}
 		})
 	}
 }
 
-// TestExplainFails: a cluster or port that does not exist is an error.
+// TestExplainFails checks that a missing cluster or port is an error.
 func TestExplainFails(t *testing.T) {
 	t.Parallel()
-	s := New(two(), Options{})
+	s := New(twoClusters(), Options{})
 	for _, c := range []struct {
 		from Source
 		to   Target
@@ -78,17 +78,18 @@ func TestExplainFails(t *testing.T) {
 	}
 }
 
-// TestDynamic: without reports every cluster that may export is a destination, with reports the
-// clusters that do. The topology decides whether they may: a report cannot widen it.
+// TestDynamic checks the destinations of a dynamic export. Without reports they are all clusters
+// that may export. With reports they are the clusters that do. A report cannot allow more than the
+// topology.
 func TestDynamic(t *testing.T) {
 	t.Parallel()
-	f := two()
+	f := twoClusters()
 	f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"team-*"}}
 	for i, block := range []string{"242.1.255.0/24", "242.2.255.0/24"} {
 		f.Clusters[i].Dynamic = []netip.Prefix{netip.MustParsePrefix(block)}
 	}
 	report := func(id, namespace, name, cluster string) AgentReports {
-		s := agent(id, id+"-a")
+		s := agentStatus(id, id+"-a")
 		s.Exports = append(s.Exports, status.Export{Namespace: namespace, Name: name, Dynamic: true,
 			Clusters: []status.ExportCluster{{Name: cluster, Ready: "yes", Backends: []string{"bot-0"}}}})
 		return AgentReports{Agents: []status.Status{s}}
@@ -126,7 +127,7 @@ func TestDynamic(t *testing.T) {
 	}
 }
 
-// TestDiffDecidedBy: a plan names the path of the topology that Explain names in the fabric without
+// TestDiffDecidedBy checks that Diff names the same topology path as Explain in the fabric without
 // the access.
 func TestDiffDecidedBy(t *testing.T) {
 	t.Parallel()
@@ -138,7 +139,7 @@ func TestDiffDecidedBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			with, without := two(), two()
+			with, without := twoClusters(), twoClusters()
 			change(without)
 			a, err := New(without, Options{}).Explain(Source{Cluster: "g1"}, Target{Export: "shop/web", Port: "80", Protocol: "tcp"})
 			if err != nil || a.Allowed {
@@ -174,7 +175,7 @@ func TestUnknownAddress(t *testing.T) {
 			"10.7.0.9 leads to no other cluster: it is no address of an export, of a used global block or of a flat cluster; " +
 				"for an address that a cluster hides, name the cluster, as in g1/10.7.0.9"},
 	} {
-		if a, err := New(two(), Options{}).Explain(tt.from, tt.to); err == nil || err.Error() != tt.want {
+		if a, err := New(twoClusters(), Options{}).Explain(tt.from, tt.to); err == nil || err.Error() != tt.want {
 			t.Errorf("answer %+v, error %v, want %q", a, err, tt.want)
 		}
 	}

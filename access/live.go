@@ -138,16 +138,16 @@ func (q *query) addLive() {
 		out:    &Live{Verdict: NotDelivered, Missing: []string{}, Unknown: []string{}}}
 	a.Live = l.out
 	if a.To.Export == "" {
-		if e := q.exportAt(a.To); e != nil {
+		if e := q.exportByAddr(a.To); e != nil {
 			l.export = e.ID()
 		}
 	}
 	for i := range a.Destinations {
 		if t := &a.Destinations[i]; t.Allowed {
-			t.Live = l.destination(t)
+			t.Live = l.checkDestination(t)
 		}
 	}
-	l.clusters()
+	l.checkClusters()
 	for t := range l.allowed() {
 		for _, name := range l.pathClusters(t) {
 			for _, text := range l.doubts[name] {
@@ -161,7 +161,7 @@ func (q *query) addLive() {
 	why := strings.Join(a.LiveReasons(), "; ")
 	switch l.out.Verdict {
 	case Delivered:
-		l.out.Reason = l.delivered()
+		l.out.Reason = l.deliveredText()
 	case Unknown:
 		l.out.Reason = "allowed; not known to arrive: " + why
 	default:
@@ -206,8 +206,8 @@ func (l *liveCheck) pathClusters(t *Destination) []string {
 	return slices.Compact(sorted(out))
 }
 
-// delivered returns a sentence with the clusters in which traffic arrives, and the links.
-func (l *liveCheck) delivered() string {
+// deliveredText returns a sentence with the clusters in which traffic arrives, and the links.
+func (l *liveCheck) deliveredText() string {
 	var in []string
 	for t := range l.allowed() {
 		if t.Live.Verdict != Delivered {
@@ -235,11 +235,15 @@ func (l *liveCheck) delivered() string {
 	return fmt.Sprintf("%s: %s is reached now in %s", l.answer.From, what, strings.Join(in, ", "))
 }
 
-func (l *liveCheck) missing(format string, args ...any) { add(&l.out.Missing, format, args...) }
+func (l *liveCheck) addMissing(format string, args ...any) {
+	appendUnique(&l.out.Missing, format, args...)
+}
 
-func (l *liveCheck) unknown(format string, args ...any) { add(&l.out.Unknown, format, args...) }
+func (l *liveCheck) addUnknown(format string, args ...any) {
+	appendUnique(&l.out.Unknown, format, args...)
+}
 
-func add(list *[]string, format string, args ...any) {
+func appendUnique(list *[]string, format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(*list, text) {
 		*list = append(*list, text)
 	}
@@ -252,12 +256,12 @@ func (l *liveCheck) noAgentsReason(cluster string) string {
 	if why := l.Unreachable[cluster]; why != "" {
 		text += ": " + why
 	}
-	l.unknown("%s", text)
+	l.addUnknown("%s", text)
 	return text
 }
 
 // finding is the result of one check of a destination. The worst finding of a destination counts.
-type finding struct{ verdict, why string }
+type finding struct{ verdict, reason string }
 
 var noFinding = finding{verdict: Delivered}
 
@@ -266,63 +270,63 @@ func (t *LiveDestination) add(f finding) {
 	if slices.Index(rank, f.verdict) > slices.Index(rank, t.Verdict) {
 		t.Verdict, t.Reasons = f.verdict, nil
 	}
-	if f.verdict == t.Verdict && f.why != "" && !slices.Contains(t.Reasons, f.why) {
-		t.Reasons = append(t.Reasons, f.why)
+	if f.verdict == t.Verdict && f.reason != "" && !slices.Contains(t.Reasons, f.reason) {
+		t.Reasons = append(t.Reasons, f.reason)
 	}
 }
 
-// destination returns what agents report about the path to one cluster.
-func (l *liveCheck) destination(d *Destination) *LiveDestination {
+// checkDestination returns what agents report about the path to one cluster.
+func (l *liveCheck) checkDestination(d *Destination) *LiveDestination {
 	t := &LiveDestination{Verdict: Delivered, Policies: slices.Concat(l.SourcePolicies, l.DestinationPolicies[d.Cluster])}
 	cluster := d.Cluster
 	from := l.answer.From.Cluster
 	if len(l.byCluster[from]) == 0 {
 		t.add(finding{Unknown, l.noAgentsReason(from)})
 	} else {
-		t.add(l.resolved(from))
-		t.add(l.inside(from))
-		t.add(l.connected(from, cluster))
+		t.add(l.checkDNS(from))
+		t.add(l.checkPodCIDRs(from))
+		t.add(l.checkConnectedNetworks(from, cluster))
 	}
 	if cluster != from {
-		l.hops(t, from, cluster)
+		l.addHops(t, from, cluster)
 	}
 	if l.export != "" {
-		l.readiness(t, from, cluster)
+		l.addReadiness(t, from, cluster)
 	} else if len(l.byCluster[cluster]) == 0 {
 		t.add(finding{Unknown, l.noAgentsReason(cluster)})
 	}
 	return t
 }
 
-// resolved checks that agents answer DNS queries of pods of a cluster.
-func (l *liveCheck) resolved(cluster string) finding {
+// checkDNS checks that agents answer DNS queries of pods of a cluster.
+func (l *liveCheck) checkDNS(cluster string) finding {
 	if l.answer.To.Export == "" {
 		return noFinding // an address needs no DNS
 	}
 	if why := l.Unresolved[cluster]; why != "" {
-		l.missing("%s: %s", cluster, why)
+		l.addMissing("%s: %s", cluster, why)
 		return finding{Unknown, "pods of " + cluster + " may not resolve names of the clusterset"}
 	}
-	var mute []string // nodes
+	var unanswered []string // nodes
 	for _, s := range l.byCluster[cluster] {
 		if s.DNSUnavailable {
-			mute = append(mute, s.Node)
+			unanswered = append(unanswered, s.Node)
 		}
 	}
-	if len(mute) == 0 {
+	if len(unanswered) == 0 {
 		return noFinding
 	}
-	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(sorted(mute), ", "), cluster)
-	l.missing("%s", text)
-	if len(mute) == len(l.byCluster[cluster]) {
+	text := fmt.Sprintf("names of %s are not answered on %s of %s", l.fabric.Domain, strings.Join(sorted(unanswered), ", "), cluster)
+	l.addMissing("%s", text)
+	if len(unanswered) == len(l.byCluster[cluster]) {
 		return finding{NotDelivered, text}
 	}
 	return finding{Unknown, text}
 }
 
-// inside checks that agents of a cluster see its pods in podCIDRs. Packets of other pods are
+// checkPodCIDRs checks that agents of a cluster see its pods in podCIDRs. Packets of other pods are
 // dropped.
-func (l *liveCheck) inside(cluster string) finding {
+func (l *liveCheck) checkPodCIDRs(cluster string) finding {
 	var outside []string // nodes
 	for _, s := range l.byCluster[cluster] {
 		for _, p := range s.Problems {
@@ -342,15 +346,15 @@ func (l *liveCheck) inside(cluster string) finding {
 	return finding{Unknown, text}
 }
 
-// connected checks that nodes of a cluster send requests for an export to the other cluster. They
-// do not if a network that the node is connected to has the export's address.
-func (l *liveCheck) connected(from, to string) finding {
+// checkConnectedNetworks checks that nodes of a cluster send requests for an export to the other
+// cluster. They do not if a network that the node is connected to has the export's address.
+func (l *liveCheck) checkConnectedNetworks(from, to string) finding {
 	var nodes []string
 	for _, s := range l.byCluster[from] {
 		for _, p := range s.Problems {
 			if p.Code == status.ConnectedExport && p.Path == "exports["+l.export+"].clusters["+to+"]" {
 				nodes = append(nodes, s.Node)
-				l.missing("%s/%s: %s of %s: %s", from, s.Node, l.export, to, p.Text)
+				l.addMissing("%s/%s: %s of %s: %s", from, s.Node, l.export, to, p.Text)
 			}
 		}
 	}
@@ -365,12 +369,12 @@ func (l *liveCheck) connected(from, to string) finding {
 	return finding{Unknown, text}
 }
 
-// hops adds the links that nodes use to reach a cluster.
-func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
-	for been := []string{}; at != cluster && !slices.Contains(been, at); {
-		been = append(been, at)
+// addHops adds the links that nodes use to reach a cluster.
+func (l *liveCheck) addHops(t *LiveDestination, current, cluster string) {
+	for visited := []string{}; current != cluster && !slices.Contains(visited, current); {
+		visited = append(visited, current)
 		next := ""
-		for _, s := range l.senders(at, len(been) > 1) {
+		for _, s := range l.senders(current, len(visited) > 1) {
 			if p := pathTo(s, cluster); p != nil && (next == "" || p.Rank != status.Ranks()[0]) {
 				next = p.Cluster
 				if len(p.Transit) > 0 {
@@ -379,24 +383,24 @@ func (l *liveCheck) hops(t *LiveDestination, at, cluster string) {
 			}
 		}
 		if next == "" { // use the topology's path
-			path := l.fabric.Graph().Paths(at, nil)[cluster]
+			path := l.fabric.Graph().Paths(current, nil)[cluster]
 			if len(path) == 0 {
-				t.add(finding{NotDelivered, fmt.Sprintf("%s has no path to %s", at, cluster)})
+				t.add(finding{NotDelivered, fmt.Sprintf("%s has no path to %s", current, cluster)})
 				return
 			}
 			next = path[0]
 		}
-		h := Hop{From: at, To: next, Links: l.links(at, next)}
-		t.add(l.used(&h, cluster, len(been) > 1))
+		h := Hop{From: current, To: next, Links: l.links(current, next)}
+		t.add(l.markUsedLinks(&h, cluster, len(visited) > 1))
 		t.Hops = append(t.Hops, h)
-		at = next
+		current = next
 	}
 }
 
 // senders returns the agents whose path counts: all agents of a cluster, or only its gateways if it
 // forwards transit traffic.
-func (l *liveCheck) senders(cluster string, passes bool) []*status.Status {
-	return slices.DeleteFunc(slices.Clone(l.byCluster[cluster]), func(s *status.Status) bool { return passes && s.Gateway == "" })
+func (l *liveCheck) senders(cluster string, transit bool) []*status.Status {
+	return slices.DeleteFunc(slices.Clone(l.byCluster[cluster]), func(s *status.Status) bool { return transit && s.Gateway == "" })
 }
 
 func pathTo(s *status.Status, cluster string) *status.Path {
@@ -407,19 +411,19 @@ func pathTo(s *status.Status, cluster string) *status.Path {
 	return &s.Paths[i]
 }
 
-// used marks the links of h that traffic from its cluster to target uses, and returns whether that
-// traffic arrives.
-func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
-	senders := l.senders(h.From, passes)
+// markUsedLinks marks the links of h that traffic from its cluster to target uses, and returns
+// whether that traffic arrives.
+func (l *liveCheck) markUsedLinks(h *Hop, target string, transit bool) finding {
+	senders := l.senders(h.From, transit)
 	if len(senders) == 0 {
 		return finding{Unknown, l.noAgentsReason(h.From)}
 	}
-	var cut, unclear []string
-	users := map[int][]string{}
+	var noPath, unclear []string
+	nodesByLink := map[int][]string{}
 	for _, s := range senders {
 		p := pathTo(s, target)
 		if p == nil || p.Rank == status.Ranks()[0] {
-			cut = append(cut, s.Node)
+			noPath = append(noPath, s.Node)
 			continue
 		}
 		i := slices.IndexFunc(h.Links, func(k LiveLink) bool {
@@ -429,28 +433,28 @@ func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
 		case i < 0 || h.Links[i].State == Unknown:
 			unclear = append(unclear, s.Node)
 		case h.Links[i].State != Alive:
-			cut = append(cut, s.Node)
+			noPath = append(noPath, s.Node)
 		}
 		if i >= 0 {
-			users[i] = append(users[i], s.Node)
+			nodesByLink[i] = append(nodesByLink[i], s.Node)
 		}
 	}
-	for i, list := range users {
+	for i, list := range nodesByLink {
 		h.Links[i].InUse = true
 		if len(list) < len(senders) {
 			slices.Sort(list)
 			h.Links[i].Nodes = list
 		}
 	}
-	switch between := h.From + " and " + h.To; {
+	switch pair := h.From + " and " + h.To; {
 	case !h.Alive():
-		return finding{NotDelivered, "no link between " + between + " is alive"}
-	case len(cut) == len(senders):
+		return finding{NotDelivered, "no link between " + pair + " is alive"}
+	case len(noPath) == len(senders):
 		return finding{NotDelivered, fmt.Sprintf("no node of %s has a way to %s that is alive", h.From, target)}
-	case len(cut) > 0:
-		return finding{Unknown, fmt.Sprintf("%s of %s has no path to %s that is alive", strings.Join(cut, ", "), h.From, target)}
+	case len(noPath) > 0:
+		return finding{Unknown, fmt.Sprintf("%s of %s has no path to %s that is alive", strings.Join(noPath, ", "), h.From, target)}
 	case len(unclear) > 0:
-		return finding{Unknown, fmt.Sprintf("no gateway reports the link between %s that %s uses", between, strings.Join(unclear, ", "))}
+		return finding{Unknown, fmt.Sprintf("no gateway reports the link between %s that %s uses", pair, strings.Join(unclear, ", "))}
 	}
 	return noFinding
 }
@@ -458,35 +462,35 @@ func (l *liveCheck) used(h *Hop, target string, passes bool) finding {
 // links returns the links between two clusters, as both ends report them.
 func (l *liveCheck) links(from, to string) []LiveLink {
 	f := l.fabric
-	type ends [2]string
-	all := map[ends]*LiveLink{}
-	hold := func(k *LiveLink, cluster, gateway string) { // adds the current node of a gateway with a node selector
+	type gatewayPair [2]string
+	byGateways := map[gatewayPair]*LiveLink{}
+	addActiveNode := func(k *LiveLink, cluster, gateway string) { // adds the current node of a gateway with a node selector
 		g := f.Cluster(cluster).Gateway(gateway)
 		for _, s := range l.byCluster[cluster] {
 			if g != nil && g.HasNodeSelector() && s.Gateway == gateway {
-				put(&k.ActiveNodes, cluster+"/"+gateway, s.Node)
+				setKey(&k.ActiveNodes, cluster+"/"+gateway, s.Node)
 			}
 		}
 	}
-	at := func(a, b string) *LiveLink {
-		if all[ends{a, b}] == nil {
+	linkBetween := func(a, b string) *LiveLink {
+		if byGateways[gatewayPair{a, b}] == nil {
 			k := &LiveLink{From: from + "/" + a, To: to + "/" + b, Driver: f.Link(from, to).Driver, State: Unknown}
-			hold(k, from, a)
-			hold(k, to, b)
-			all[ends{a, b}] = k
+			addActiveNode(k, from, a)
+			addActiveNode(k, to, b)
+			byGateways[gatewayPair{a, b}] = k
 		}
-		return all[ends{a, b}]
+		return byGateways[gatewayPair{a, b}]
 	}
-	if one, other := f.Cluster(from), f.Cluster(to); one != nil && other != nil {
-		for _, a := range one.Gateways {
-			for _, b := range other.Gateways {
-				at(a.Name, b.Name)
+	if fromCluster, toCluster := f.Cluster(from), f.Cluster(to); fromCluster != nil && toCluster != nil {
+		for _, a := range fromCluster.Gateways {
+			for _, b := range toCluster.Gateways {
+				linkBetween(a.Name, b.Name)
 			}
 		}
 	}
-	note := func(k *LiveLink, c *status.Connection) {
+	addConnection := func(k *LiveLink, c *status.Connection) {
 		if c.EndpointReason != "" {
-			put(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointReason)
+			setKey(&k.EndpointResults, c.RemoteCluster+"/"+c.RemoteGateway, c.EndpointReason)
 		}
 		state := map[string]string{status.Connected: Alive, status.Disconnected: Down, status.Connecting: Connecting}[c.Status]
 		// Probes are round trips. If the ends disagree, the end without a recent reply is
@@ -504,19 +508,19 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 	for _, s := range l.byCluster[from] {
 		for i := range s.Connections {
 			if c := &s.Connections[i]; c.RemoteCluster == to {
-				note(at(c.Gateway, c.RemoteGateway), c)
+				addConnection(linkBetween(c.Gateway, c.RemoteGateway), c)
 			}
 		}
 	}
 	for _, s := range l.byCluster[to] {
 		for i := range s.Connections {
 			if c := &s.Connections[i]; c.RemoteCluster == from {
-				note(at(c.RemoteGateway, c.Gateway), c)
+				addConnection(linkBetween(c.RemoteGateway, c.Gateway), c)
 			}
 		}
 	}
-	out := make([]LiveLink, 0, len(all))
-	for _, k := range all {
+	out := make([]LiveLink, 0, len(byGateways))
+	for _, k := range byGateways {
 		if k.State != Alive {
 			k.RTT = 0
 		}
@@ -526,54 +530,54 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 	return out
 }
 
-// put sets a key of a map, which may be nil.
-func put(to *map[string]string, key, value string) {
-	if *to == nil {
-		*to = map[string]string{}
+// setKey sets a key of a map, which may be nil.
+func setKey(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
 	}
-	(*to)[key] = value
+	(*m)[key] = value
 }
 
-// readiness adds the ready backends of the export in a cluster, as its own agents report them. It
-// checks that the agents of the client's cluster know about them.
-func (l *liveCheck) readiness(t *LiveDestination, from, cluster string) {
-	own, heard := l.part(cluster, cluster), l.part(from, cluster)
-	t.Ready = cmp.Or(own.ready, Unknown)
-	t.Backends = own.backends
-	if lacks := cmp.Or(own.lacks, heard.lacks); lacks != "" {
-		t.add(finding{NotDelivered, lacks})
+// addReadiness adds the ready backends of the export in a cluster, as its own agents report them.
+// It checks that the agents of the client's cluster know about them.
+func (l *liveCheck) addReadiness(t *LiveDestination, from, cluster string) {
+	exported, imported := l.reportedPart(cluster, cluster), l.reportedPart(from, cluster)
+	t.Ready = cmp.Or(exported.ready, Unknown)
+	t.Backends = exported.backends
+	if unusable := cmp.Or(exported.unusable, imported.unusable); unusable != "" {
+		t.add(finding{NotDelivered, unusable})
 		return
 	}
-	if own.ready == "no" {
+	if exported.ready == "no" {
 		text := fmt.Sprintf("no backend of %s is ready in %s", l.export, cluster)
-		if why := l.problems(cluster); len(why) > 0 {
+		if why := l.exportProblems(cluster); len(why) > 0 {
 			text += ": " + strings.Join(why, "; ")
 		}
-		l.missing("%s", text)
+		l.addMissing("%s", text)
 		t.add(finding{NotDelivered, text})
 		return
 	}
 	switch {
 	case len(l.byCluster[cluster]) == 0:
 		text := l.noAgentsReason(cluster)
-		if heard.ready != "" && heard.ready != Unknown {
-			text += fmt.Sprintf("; %s heard last that ready backends of %s there: %s", from, l.export, heard.ready)
+		if imported.ready != "" && imported.ready != Unknown {
+			text += fmt.Sprintf("; %s heard last that ready backends of %s there: %s", from, l.export, imported.ready)
 		}
 		t.add(finding{Unknown, text})
-	case own.ready != "yes":
+	case exported.ready != "yes":
 		t.add(finding{Unknown, fmt.Sprintf("agents of %s do not agree that a backend of %s is ready", cluster, l.export)})
 	}
 	switch {
-	case cluster == from || heard.ready == "yes" || len(l.byCluster[from]) == 0:
-	case heard.ready == "no":
+	case cluster == from || imported.ready == "yes" || len(l.byCluster[from]) == 0:
+	case imported.ready == "no":
 		t.add(finding{NotDelivered, fmt.Sprintf("%s has not heard of a ready backend of %s in %s", from, l.export, cluster)})
 	default:
 		t.add(finding{Unknown, fmt.Sprintf("not all nodes of %s have heard from %s which backends are ready", from, cluster)})
 	}
 }
 
-// problems returns the causes that agents of a cluster report for its part of the export.
-func (l *liveCheck) problems(cluster string) []string {
+// exportProblems returns the causes that agents of a cluster report for its part of the export.
+func (l *liveCheck) exportProblems(cluster string) []string {
 	var out []string
 	for _, s := range l.byCluster[cluster] {
 		for _, p := range s.Problems {
@@ -586,18 +590,18 @@ func (l *liveCheck) problems(cluster string) []string {
 	return out
 }
 
-// part is a cluster's part of the export as the agents of one cluster report it.
-type part struct {
+// exportPart is a cluster's part of the export as the agents of one cluster report it.
+type exportPart struct {
 	ready    string // yes | no | unknown; empty without a report
 	backends []string
-	lacks    string // why the agents ignore the export
+	unusable string // why the agents ignore the export
 }
 
-// part returns cluster's part of the export as the agents of asked report it.
-func (l *liveCheck) part(asked, cluster string) part {
-	var out part
-	without, shut, has := 0, 0, 0
-	for _, s := range l.byCluster[asked] {
+// reportedPart returns cluster's part of the export as the agents of reporter report it.
+func (l *liveCheck) reportedPart(reporter, cluster string) exportPart {
+	var out exportPart
+	without, denied, present := 0, 0, 0
+	for _, s := range l.byCluster[reporter] {
 		if s.Digest == "" {
 			continue
 		}
@@ -607,10 +611,10 @@ func (l *liveCheck) part(asked, cluster string) part {
 			continue
 		}
 		if from := l.answer.From.Cluster; len(e.Allow) > 0 && cluster != from && !slices.Contains(e.Allow, from) {
-			shut++
+			denied++
 			continue
 		}
-		if has++; out.ready == "" || out.ready == p.Ready {
+		if present++; out.ready == "" || out.ready == p.Ready {
 			out.ready = p.Ready
 		} else {
 			out.ready = Unknown
@@ -623,12 +627,12 @@ func (l *liveCheck) part(asked, cluster string) part {
 		}
 	}
 	switch {
-	case has > 0 && without+shut > 0:
+	case present > 0 && without+denied > 0:
 		out.ready = Unknown
 	case without > 0:
-		out.lacks = fmt.Sprintf("agents of %s have no export %s of %s", asked, l.export, cluster)
-	case shut > 0:
-		out.lacks = fmt.Sprintf("as agents of %s have it, %s is not open to %s", asked, l.export, l.answer.From.Cluster)
+		out.unusable = fmt.Sprintf("agents of %s have no export %s of %s", reporter, l.export, cluster)
+	case denied > 0:
+		out.unusable = fmt.Sprintf("as agents of %s have it, %s is not open to %s", reporter, l.export, l.answer.From.Cluster)
 	}
 	return out
 }

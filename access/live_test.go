@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// two are clusters g1 and g2 with a gateway each; g2 exports shop/web.
-func two() *fabric.Fabric {
+// twoClusters returns clusters g1 and g2 with a gateway each. g2 exports shop/web.
+func twoClusters() *fabric.Fabric {
 	member := func(name, block string) fabric.Cluster {
 		return fabric.Cluster{
 			Name: name, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")},
@@ -37,8 +37,8 @@ func two() *fabric.Fabric {
 	}
 }
 
-// agent returns the status of an agent that has applied everything of two clusters.
-func agent(cluster, node string) status.Status {
+// agentStatus returns the status of an agent that has applied everything of two clusters.
+func agentStatus(cluster, node string) status.Status {
 	other := map[string]string{"g1": "g2", "g2": "g1"}[cluster]
 	s := status.Status{
 		Cluster: cluster, Node: node, Digest: "0123", Ready: true,
@@ -61,18 +61,18 @@ func agent(cluster, node string) status.Status {
 	return s
 }
 
-func gatewaysA(string, string) (local, remote string, ok bool) { return "a", "a", true }
+func preferGatewayA(string, string) (local, remote string, ok bool) { return "a", "a", true }
 
 func TestLive(t *testing.T) {
 	t.Parallel()
 	const nothing, maybe = "allowed, but nothing arrives: ", "allowed; not known to arrive: "
 	type agents = []status.Status
 	all := func(change func(g1a, g1w, g2a *status.Status)) agents {
-		list := agents{agent("g1", "g1-a"), agent("g1", "g1-w"), agent("g2", "g2-a")}
+		list := agents{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"), agentStatus("g2", "g2-a")}
 		change(&list[0], &list[1], &list[2])
 		return list
 	}
-	break2 := func(state string) agents {
+	withLinkStatus := func(state string) agents {
 		return all(func(g1a, g1w, g2a *status.Status) {
 			g1a.Connections[0].Status, g2a.Connections[0].Status = state, state
 		})
@@ -82,7 +82,7 @@ func TestLive(t *testing.T) {
 			s.Exports[0].Clusters[0].Ready, s.Exports[0].Clusters[0].Backends = "no", nil
 		}
 	})
-	fine := all(func(_, _, _ *status.Status) {})
+	healthy := all(func(_, _, _ *status.Status) {})
 	for name, c := range map[string]struct {
 		reports AgentReports
 		verdict string
@@ -90,18 +90,18 @@ func TestLive(t *testing.T) {
 		missing string // one of them
 		unknown string
 	}{
-		"all is well": {AgentReports{Agents: fine}, Delivered,
+		"no fault": {AgentReports{Agents: healthy}, Delivered,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
-		"no link is alive": {AgentReports{Agents: break2(status.Disconnected)}, NotDelivered,
+		"no link is alive": {AgentReports{Agents: withLinkStatus(status.Disconnected)}, NotDelivered,
 			nothing + "no link between g1 and g2 is alive", "gateway g2/a has no link that is alive", ""},
-		"the link is not up yet": {AgentReports{Agents: break2(status.Connecting)}, NotDelivered,
+		"the link is not up yet": {AgentReports{Agents: withLinkStatus(status.Connecting)}, NotDelivered,
 			nothing + "no link between g1 and g2 is alive", "", ""},
 		"one end hears nothing": {AgentReports{Agents: all(func(_, _, g2a *status.Status) {
 			g2a.Connections[0].Status = status.Disconnected
 		})}, NotDelivered, nothing + "no link between g1 and g2 is alive", "", ""},
-		"a node has no way": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Paths = nil })}, Unknown,
+		"a node has no path": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) { g1w.Paths = nil })}, Unknown,
 			maybe + "g1-w of g1 has no path to g2 that is alive", "", ""},
-		"no node has a way": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
+		"no node has a path": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Paths[0].Rank, g1w.Paths[0].Rank = "down", "down"
 		})}, NotDelivered, nothing + "no node of g1 has a way to g2 that is alive", "", ""},
 		"no backend is ready": {AgentReports{Agents: unready}, NotDelivered,
@@ -112,19 +112,19 @@ func TestLive(t *testing.T) {
 		"nothing heard": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) {
 			g1a.Exports[0].Clusters[0].Ready, g1w.Exports[0].Clusters[0].Ready = status.Unknown, status.Unknown
 		})}, Unknown, maybe + "not all nodes of g1 have heard from g2 which backends are ready", "", ""},
-		"the target is not reached": {AgentReports{Agents: fine[:2], Unreachable: map[string]string{"g2": "timeout"}}, Unknown,
+		"the target is not reached": {AgentReports{Agents: healthy[:2], Unreachable: map[string]string{"g2": "timeout"}}, Unknown,
 			maybe + "no agent of g2 answered: timeout; g1 heard last that ready backends of shop/web there: yes", "",
 			"no agent of g2 answered: timeout"},
 		"the target is not reached, and had none": {AgentReports{Agents: unready[:2]}, NotDelivered,
 			nothing + "g1 has not heard of a ready backend of shop/web in g2", "", "no agent of g2 answered"},
-		"the client's cluster is not reached": {AgentReports{Agents: fine[2:]}, Unknown, maybe + "no agent of g1 answered", "",
+		"the client's cluster is not reached": {AgentReports{Agents: healthy[2:]}, Unknown, maybe + "no agent of g1 answered", "",
 			"no agent of g1 answered"},
-		"no agent is": {AgentReports{}, Unknown, maybe + "no agent of g1 answered; no agent of g2 answered", "", "no agent of g2 answered"},
+		"no agent answers": {AgentReports{}, Unknown, maybe + "no agent of g1 answered; no agent of g2 answered", "", "no agent of g2 answered"},
 		"names are not answered": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.DNSUnavailable, g1w.DNSUnavailable = true, true })}, NotDelivered,
 			nothing + "names of clusterset.local are not answered on g1-a, g1-w of g1", "", ""},
 		"names are not answered on one": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) { g1w.DNSUnavailable = true })}, Unknown,
 			maybe + "names of clusterset.local are not answered on g1-w of g1", "", ""},
-		"the cluster's DNS does not ask": {AgentReports{Agents: fine, Unresolved: map[string]string{"g1": "no block"}}, Unknown,
+		"the cluster's DNS does not forward": {AgentReports{Agents: healthy, Unresolved: map[string]string{"g1": "no block"}}, Unknown,
 			maybe + "pods of g1 may not resolve names of the clusterset", "g1: no block", ""},
 		"another fabric": {AgentReports{Agents: all(func(g1a, g1w, _ *status.Status) { g1a.Digest, g1w.Digest = "4567", "4567" })}, Unknown,
 			maybe + "clusters have different fabrics: 0123 in g2; 4567 in g1",
@@ -139,7 +139,7 @@ func TestLive(t *testing.T) {
 		"a pass failed": {AgentReports{Agents: all(func(_, _, g2a *status.Status) {
 			g2a.Problems = []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no", Next: "hawser show all"}}
 		})}, Unknown, maybe + "g2/g2-a: nft: no", "g2/g2-a: nft: no; next: hawser show all", ""},
-		"the API reports a problem of a cluster on the path": {AgentReports{Agents: fine, Problems: []health.Problem{
+		"the API reports a problem of a cluster on the path": {AgentReports{Agents: healthy, Problems: []health.Problem{
 			{Severity: health.Error, Code: "node-not-ready", Cluster: "g2", Node: "g2-w", Text: "the node is NotReady"},
 		}}, Delivered, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "g2/g2-w: the node is NotReady", ""},
 		"no backend, and the reason": {AgentReports{Agents: func() agents {
@@ -169,45 +169,45 @@ func TestLive(t *testing.T) {
 		"another export's address is on a network": {AgentReports{Agents: all(func(_, g1w, _ *status.Status) {
 			g1w.Problems = []status.Problem{{Path: "exports[shop/other].clusters[g2]", Code: status.ConnectedExport, Text: "on a network"}}
 		})}, Delivered, "pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
-		"a gateway's agent is gone": {AgentReports{Agents: all(func(g1a, _, _ *status.Status) { *g1a = agent("g1", "g1-x") })}, Delivered,
+		"a gateway's agent is gone": {AgentReports{Agents: all(func(g1a, _, _ *status.Status) { *g1a = agentStatus("g1", "g1-x") })}, Delivered,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", "the agent of gateway g1/a does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := New(two(), Options{PreferredLink: gatewaysA})
+			set := New(twoClusters(), Options{PreferredLink: preferGatewayA})
 			from, to := Source{Cluster: "g1"}, Target{Export: "shop/web"}
 			a, err := set.Explain(from, to)
-			if err != nil || !a.Yes() || a.Live != nil || a.Summary() != a.Reason {
+			if err != nil || !a.Reached() || a.Live != nil || a.Summary() != a.Reason {
 				t.Fatalf("the topology does not allow it: %+v, %v", a, err)
 			}
 			a, err = set.WithReports(c.reports).Explain(from, to)
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen := a.Live
-			if seen == nil || seen.Verdict != c.verdict || a.Summary() != c.why || a.Yes() != (c.verdict == Delivered) || !a.Allowed {
-				t.Fatalf("%v: %s\n%+v", a.Allowed, a.Summary(), seen)
+			live := a.Live
+			if live == nil || live.Verdict != c.verdict || a.Summary() != c.why || a.Reached() != (c.verdict == Delivered) || !a.Allowed {
+				t.Fatalf("%v: %s\n%+v", a.Allowed, a.Summary(), live)
 			}
-			if c.missing != "" && !slices.Contains(seen.Missing, c.missing) {
-				t.Errorf("missing: %s", strings.Join(seen.Missing, "\n"))
+			if c.missing != "" && !slices.Contains(live.Missing, c.missing) {
+				t.Errorf("missing: %s", strings.Join(live.Missing, "\n"))
 			}
-			if c.unknown != "" && !slices.Contains(seen.Unknown, c.unknown) {
-				t.Errorf("unknown: %s", strings.Join(seen.Unknown, "\n"))
+			if c.unknown != "" && !slices.Contains(live.Unknown, c.unknown) {
+				t.Errorf("unknown: %s", strings.Join(live.Unknown, "\n"))
 			}
 		})
 	}
 }
 
-// TestLiveDenied: reports do not change an answer that the topology denies.
+// TestLiveDenied checks that reports do not change an answer that the topology denies.
 func TestLiveDenied(t *testing.T) {
 	t.Parallel()
-	set := New(two(), Options{})
+	set := New(twoClusters(), Options{})
 	a, err := set.Explain(Source{Cluster: "g1"}, Target{Export: "shop/nothing"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, err := set.WithReports(AgentReports{}).Explain(Source{Cluster: "g1"}, Target{Export: "shop/nothing"})
-	if diff := cmp.Diff(a, b, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil || b.Yes() || b.Live != nil {
+	if diff := cmp.Diff(a, b, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil || b.Reached() || b.Live != nil {
 		t.Errorf("%+v, %v\n%s", b, err, diff)
 	}
 }

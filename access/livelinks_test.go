@@ -8,15 +8,15 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestActiveNodes: for a gateway with a node selector, the topology says which nodes may be it.
-// Agents report which node is, and at which endpoint the other end is reached.
+// TestActiveNodes checks the nodes of a gateway with a node selector: the possible nodes from the
+// topology, and the current node from agents. It also checks the endpoint that agents report.
 func TestActiveNodes(t *testing.T) {
 	t.Parallel()
-	f := two()
+	f := twoClusters()
 	f.Clusters[0].Gateways[0].Node, f.Clusters[0].Gateways[0].NodeSelector = "", map[string]string{"role": "edge"}
-	agents := []status.Status{agent("g1", "g1-a"), agent("g1", "g1-w"), agent("g2", "g2-a")}
+	agents := []status.Status{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"), agentStatus("g2", "g2-a")}
 	agents[0].Connections[0].EndpointReason = "203.0.113.9 (found: node:ExternalIP), the first of 1"
-	a, err := New(f, Options{PreferredLink: gatewaysA, Reports: &AgentReports{Agents: agents}}).Explain(
+	a, err := New(f, Options{PreferredLink: preferGatewayA, Reports: &AgentReports{Agents: agents}}).Explain(
 		Source{Cluster: "g1"}, Target{Export: "shop/web"})
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,8 @@ func addrs(texts ...string) []netip.Addr {
 const unconfirmed = "c2/c2n1: no cluster reaches gateway a at its endpoints 172.31.2.91, and node c2n1 has other addresses (172.31.2.11); " +
 	"next: hawser show connections --cluster c2, then correct endpoints of the gateway in the topology or the port forwarding"
 
-// roam makes c1 reach the gateway of c2 at an address that is not its endpoint, for some time.
+// roam changes the states: c1 reaches the gateway of c2 at an address that is not its endpoint. The
+// link has been up for some time.
 func roam(c1, c2 *health.State, up time.Duration) {
 	c1.At = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	c2.Gateways = []health.Gateway{{Name: "a", Node: "c2n1", Endpoints: addrs("172.31.2.91"), NodeAddrs: addrs("172.31.2.11")}}

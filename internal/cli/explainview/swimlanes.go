@@ -21,7 +21,7 @@ func Swimlanes(a *access.Answer, place func(path string) string) []swimlane.Path
 	}
 	if len(a.Destinations) == 0 {
 		w := swimlane.Path{Title: a.Summary(), Tone: svg.Good, Events: []swimlane.Event{client}}
-		if !a.Yes() {
+		if !a.Reached() {
 			w.Tone, w.Events = svg.Bad, append(w.Events, swimlane.Event{Swimlane: client.Swimlane, Tone: svg.Bad, Texts: []string{"ends here", a.Reason}})
 		}
 		return []swimlane.Path{w}

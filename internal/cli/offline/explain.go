@@ -82,7 +82,7 @@ func runExplain(ctx context.Context, env *cli.Env, args []string, f explainview.
 		err = env.Encode(f.Output, result)
 	}
 	switch {
-	case err != nil || result.Yes():
+	case err != nil || result.Reached():
 		return err
 	case result.Live != nil && result.Live.Verdict == access.Unknown:
 		return errors.New("it is not known whether it arrives")
@@ -96,7 +96,7 @@ func explainText(a *access.Answer) string {
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	verdict := "no: "
 	switch {
-	case a.Yes():
+	case a.Reached():
 		verdict = "yes: "
 	case a.Live != nil && a.Live.Verdict == access.Unknown:
 		verdict = "" // the reason starts with the verdict

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// clusters adds problems of the clusters on the path.
-func (l *liveCheck) clusters() {
+// checkClusters adds problems of the clusters on the path.
+func (l *liveCheck) checkClusters() {
 	var names []string
 	for t := range l.allowed() {
 		names = append(names, l.pathClusters(t)...)
@@ -21,14 +21,14 @@ func (l *liveCheck) clusters() {
 	var agents []status.Status
 	for _, name := range names {
 		for i := range l.fabric.Cluster(name).Gateways {
-			l.gateway(l.fabric.Cluster(name), &l.fabric.Cluster(name).Gateways[i])
+			l.checkGateway(l.fabric.Cluster(name), &l.fabric.Cluster(name).Gateways[i])
 		}
 		for _, s := range l.byCluster[name] {
-			l.outdated(s)
-			own := *s
+			l.checkFabric(s)
+			agent := *s
 			// The checks of the destination report problems of the export.
-			own.Problems = slices.DeleteFunc(slices.Clone(s.Problems), func(p status.Problem) bool { return strings.HasPrefix(p.Path, "exports[") })
-			agents = append(agents, own)
+			agent.Problems = slices.DeleteFunc(slices.Clone(s.Problems), func(p status.Problem) bool { return strings.HasPrefix(p.Path, "exports[") })
+			agents = append(agents, agent)
 		}
 	}
 	catalog := status.NewCatalog()
@@ -50,28 +50,28 @@ func (l *liveCheck) clusters() {
 			}
 		}
 		if p.Severity != health.Info {
-			l.missing("%s", p)
+			l.addMissing("%s", p)
 		}
 	}
 }
 
-// outdated reports an agent whose fabric differs from the topology.
-func (l *liveCheck) outdated(s *status.Status) {
-	differs := l.differs(s)
-	if s.Digest == "" || len(differs) == 0 {
+// checkFabric reports an agent whose fabric differs from the topology.
+func (l *liveCheck) checkFabric(s *status.Status) {
+	differences := l.fabricDifferences(s)
+	if s.Digest == "" || len(differences) == 0 {
 		return
 	}
-	where := s.Cluster + "/" + s.Node
-	l.missing("%s uses another fabric (%s) than the topology: %s", where, s.Digest, strings.Join(differs, ", "))
-	l.addDoubt(s.Cluster, where+" uses another fabric than the topology")
+	agent := s.Cluster + "/" + s.Node
+	l.addMissing("%s uses another fabric (%s) than the topology: %s", agent, s.Digest, strings.Join(differences, ", "))
+	l.addDoubt(s.Cluster, agent+" uses another fabric than the topology")
 }
 
 func (l *liveCheck) addDoubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
 
-// gateway adds problems of a gateway of the topology: its node does not answer, or no link to it is
-// alive.
-func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
-	name := own.Name + "/" + g.Name
+// checkGateway adds problems of a gateway of the topology: its node does not answer, or no link to
+// it is alive.
+func (l *liveCheck) checkGateway(cluster *fabric.Cluster, g *fabric.Gateway) {
+	name := cluster.Name + "/" + g.Name
 	states := map[string]int{}
 	for t := range l.allowed() {
 		for _, h := range t.Live.Hops {
@@ -82,24 +82,24 @@ func (l *liveCheck) gateway(own *fabric.Cluster, g *fabric.Gateway) {
 			}
 		}
 	}
-	i := slices.IndexFunc(l.byCluster[own.Name], func(s *status.Status) bool { return s.Node == g.Node || g.HasNodeSelector() && s.Gateway == g.Name })
-	answers := i >= 0
-	switch lives := states[Alive] > 0; {
-	case answers && l.byCluster[own.Name][i].Drained:
-		l.missing("gateway %s is drained", name)
-	case !lives && states[Down]+states[Connecting] > 0 && !answers:
-		l.missing("gateway %s is down: no link to it is alive, and its agent does not answer", name)
-	case !lives && states[Down]+states[Connecting] > 0:
-		l.missing("gateway %s has no link that is alive", name)
-	case !answers && len(l.byCluster[own.Name]) > 0:
-		l.unknown("the agent of gateway %s does not answer", name)
+	i := slices.IndexFunc(l.byCluster[cluster.Name], func(s *status.Status) bool { return s.Node == g.Node || g.HasNodeSelector() && s.Gateway == g.Name })
+	responds := i >= 0
+	switch alive := states[Alive] > 0; {
+	case responds && l.byCluster[cluster.Name][i].Drained:
+		l.addMissing("gateway %s is drained", name)
+	case !alive && states[Down]+states[Connecting] > 0 && !responds:
+		l.addMissing("gateway %s is down: no link to it is alive, and its agent does not answer", name)
+	case !alive && states[Down]+states[Connecting] > 0:
+		l.addMissing("gateway %s has no link that is alive", name)
+	case !responds && len(l.byCluster[cluster.Name]) > 0:
+		l.addUnknown("the agent of gateway %s does not answer", name)
 	}
 }
 
-// differs returns the differences between the fabric of an agent and the fabric of the topology. It
-// compares only what the agent reports. It compares no public keys or digests, because they need
-// the root key.
-func (l *liveCheck) differs(s *status.Status) []string {
+// fabricDifferences returns the differences between the fabric of an agent and the fabric of the
+// topology. It compares only what the agent reports. It compares no public keys or digests, because
+// they need the root key.
+func (l *liveCheck) fabricDifferences(s *status.Status) []string {
 	var out []string
 	f := l.fabric
 	for i := range s.Clusters {
@@ -113,7 +113,7 @@ func (l *liveCheck) differs(s *status.Status) []string {
 				out = append(out, "no gateway "+want.Name+"/"+g.Name)
 			}
 		}
-		if !same(have.PodCIDRs, want.PodCIDRs) || !same(have.ServiceCIDRs, want.ServiceCIDRs) || !same(have.GlobalCIDRs, want.GlobalCIDRs) {
+		if !sameSet(have.PodCIDRs, want.PodCIDRs) || !sameSet(have.ServiceCIDRs, want.ServiceCIDRs) || !sameSet(have.GlobalCIDRs, want.GlobalCIDRs) {
 			out = append(out, "other CIDRs of "+want.Name)
 		}
 	}
@@ -138,14 +138,14 @@ func (l *liveCheck) differs(s *status.Status) []string {
 			ports[i] = fmt.Sprintf("%d/%s", p.Port, p.Protocol)
 		}
 		switch {
-		case !same(have.VIPs, want.VIPs):
+		case !sameSet(have.VIPs, want.VIPs):
 			out = append(out, "another address of "+l.export)
 		case !slices.Equal(sorted(have.Ports), sorted(ports)):
 			out = append(out, "other ports of "+l.export)
 		case !slices.Equal(sorted(have.Allow), sorted(want.Allow)):
 			out = append(out, "another allow list of "+l.export)
 		case !slices.EqualFunc(have.Clusters, want.Clusters, func(a status.ExportCluster, b fabric.ExportCluster) bool {
-			return a.Name == b.Name && same(a.IPs, b.IPs)
+			return a.Name == b.Name && sameSet(a.IPs, b.IPs)
 		}):
 			out = append(out, "other exporters of "+l.export)
 		}
@@ -155,7 +155,7 @@ func (l *liveCheck) differs(s *status.Status) []string {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-func same[T netip.Addr | netip.Prefix](have []string, want []T) bool {
+func sameSet[T netip.Addr | netip.Prefix](have []string, want []T) bool {
 	texts := make([]string, len(want))
 	for i, w := range want {
 		texts[i] = fmt.Sprint(w)
