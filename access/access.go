@@ -71,7 +71,9 @@ type Answer struct {
 
 // Reached reports whether the topology allows the traffic and, with reports from agents, it
 // arrives.
-func (a *Answer) Reached() bool { return a.Allowed && (a.Live == nil || a.Live.Verdict == Delivered) }
+func (a *Answer) Reached() bool {
+	return a.Allowed && (a.Live == nil || a.Live.Verdict == Delivered)
+}
 
 // Summary returns the answer in one sentence, from Live if there are reports.
 func (a *Answer) Summary() string {

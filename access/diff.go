@@ -105,12 +105,12 @@ type pendingChange struct {
 
 // comparison is a resource in one cluster, or in several identical ones, in both fabrics.
 type comparison struct {
-	resource          Resource
-	cluster           string   // one of resource.In
-	namedClusters     []string // clusters that a list names, sorted
-	before, after     func(from string) bool
-	cause             func(from string, added bool) (path string, gone bool)
-	onlyChangedGroups bool // only clusters that changed can differ
+	resource      Resource
+	cluster       string   // one of resource.In
+	namedClusters []string // clusters that a list names, sorted
+	before, after func(from string) bool
+	cause         func(from string, added bool) (path string, gone bool)
+	onlyChanged   bool // only clusters that changed can differ
 }
 
 // delta is the clusters that gain or lose access to a resource for one cause.
@@ -147,7 +147,7 @@ func (d *differ) compare(q comparison) []*delta {
 	}
 	for _, g := range d.groups.list {
 		from := g.representative(named, q.cluster)
-		if from == "" || q.onlyChangedGroups && !g.changed {
+		if from == "" || q.onlyChanged && !g.changed {
 			continue
 		}
 		if p := deltaFor(from, len(g.members)); p != nil {
@@ -156,7 +156,7 @@ func (d *differ) compare(q comparison) []*delta {
 	}
 	deltaByName := map[string]*delta{}
 	for _, n := range q.namedClusters {
-		if g := d.groups.byName[n]; n != q.cluster && g != nil && (!q.onlyChangedGroups || g.changed) {
+		if g := d.groups.byName[n]; n != q.cluster && g != nil && (!q.onlyChanged || g.changed) {
 			if deltaByName[n] = deltaFor(n, 1); deltaByName[n] != nil {
 				deltaByName[n].from.names = append(deltaByName[n].from.names, n)
 			}
@@ -288,10 +288,11 @@ func (d *differ) diffExport(before, after *fabric.Export) {
 		b, a := d.before.exportTarget(before, cluster), d.after.exportTarget(after, cluster)
 		for _, port := range ports {
 			deltas = append(deltas, d.compare(comparison{
-				cluster: cluster, namedClusters: names, onlyChangedGroups: unchanged && !d.groups.byName[cluster].changed,
-				resource: Resource{Export: cmp.Or(after, before).ID(), Ports: []string{portID(port)}, In: []string{cluster}},
-				before:   func(from string) bool { return hasPort(before, port) && b.ReachableFrom(from, port) },
-				after:    func(from string) bool { return hasPort(after, port) && a.ReachableFrom(from, port) },
+				cluster: cluster, namedClusters: names,
+				onlyChanged: unchanged && !d.groups.byName[cluster].changed,
+				resource:    Resource{Export: cmp.Or(after, before).ID(), Ports: []string{portID(port)}, In: []string{cluster}},
+				before:      func(from string) bool { return hasPort(before, port) && b.ReachableFrom(from, port) },
+				after:       func(from string) bool { return hasPort(after, port) && a.ReachableFrom(from, port) },
 				cause: func(from string, added bool) (string, bool) {
 					if added {
 						return exportCause(d.before, before, after, from, cluster, port), false
@@ -364,7 +365,7 @@ func (d *differ) diffPattern(pattern string) {
 		}
 		tb, ta := d.before.model.Dynamic(cluster), d.after.model.Dynamic(cluster)
 		deltas = append(deltas, d.compare(comparison{
-			cluster: cluster, resource: resource, onlyChangedGroups: before == after && !d.groups.byName[cluster].changed,
+			cluster: cluster, resource: resource, onlyChanged: before == after && !d.groups.byName[cluster].changed,
 			before: func(from string) bool { return before && tb.ReachableFrom(from, fabric.Port{}) },
 			after:  func(from string) bool { return after && ta.ReachableFrom(from, fabric.Port{}) },
 			cause: func(from string, added bool) (string, bool) {
@@ -428,7 +429,7 @@ func (d *differ) diffPrefixes() {
 			for _, p := range slices.Compact(all) {
 				tb, ta := d.before.model.Prefix(name, p), d.after.model.Prefix(name, p)
 				deltas = append(deltas, d.compare(comparison{
-					cluster: name, onlyChangedGroups: unchanged, resource: Resource{Prefix: p.String(), In: []string{name}},
+					cluster: name, onlyChanged: unchanged, resource: Resource{Prefix: p.String(), In: []string{name}},
 					before: func(from string) bool { return tb.ReachableFrom(from, fabric.Port{}) },
 					after:  func(from string) bool { return ta.ReachableFrom(from, fabric.Port{}) },
 					cause: func(from string, added bool) (string, bool) {

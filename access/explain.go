@@ -276,7 +276,8 @@ func (q *query) addSources(t *Destination, src netip.Addr, srcs []netip.Addr) {
 		}
 	default:
 		t.Sources = append(t.Sources, fabric.Ranges(srcs)...)
-		q.addLine(path, "%s goes out as %s", q.from.Cluster, strings.Join(fabric.Ranges(srcs), ", "))
+		q.addLine(path, "%s goes out as %s", q.from.Cluster,
+			strings.Join(fabric.Ranges(srcs), ", "))
 	}
 	slices.Sort(t.Sources)
 	t.Sources = slices.Compact(t.Sources)
@@ -430,7 +431,8 @@ func (q *query) setVerdict(target string) {
 		}
 	}
 	if a.Allowed = len(reached) > 0; a.Allowed {
-		a.Reason = fmt.Sprintf("%s: %s is reached in %s", q.from, target, strings.Join(reached, ", "))
+		a.Reason = fmt.Sprintf("%s: %s is reached in %s", q.from, target,
+			strings.Join(reached, ", "))
 		return
 	}
 	a.Reason = strings.Join(reasons, "; ")

@@ -481,9 +481,9 @@ func (l *liveCheck) links(from, to string) []LiveLink {
 		}
 		return byGateways[gatewayPair{a, b}]
 	}
-	if fromCluster, toCluster := f.Cluster(from), f.Cluster(to); fromCluster != nil && toCluster != nil {
-		for _, a := range fromCluster.Gateways {
-			for _, b := range toCluster.Gateways {
+	if local, remote := f.Cluster(from), f.Cluster(to); local != nil && remote != nil {
+		for _, a := range local.Gateways {
+			for _, b := range remote.Gateways {
 				linkBetween(a.Name, b.Name)
 			}
 		}
@@ -630,7 +630,8 @@ func (l *liveCheck) reportedPart(reporter, cluster string) exportPart {
 	case present > 0 && without+denied > 0:
 		out.ready = Unknown
 	case without > 0:
-		out.unusable = fmt.Sprintf("agents of %s have no export %s of %s", reporter, l.export, cluster)
+		out.unusable = fmt.Sprintf("agents of %s have no export %s of %s", reporter,
+			l.export, cluster)
 	case denied > 0:
 		out.unusable = fmt.Sprintf("as agents of %s have it, %s is not open to %s", reporter, l.export, l.answer.From.Cluster)
 	}

@@ -68,11 +68,12 @@ func TestLive(t *testing.T) {
 	const nothing, maybe = "allowed, but nothing arrives: ", "allowed; not known to arrive: "
 	type agents = []status.Status
 	all := func(change func(g1a, g1w, g2a *status.Status)) agents {
-		list := agents{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"), agentStatus("g2", "g2-a")}
+		list := agents{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"),
+			agentStatus("g2", "g2-a")}
 		change(&list[0], &list[1], &list[2])
 		return list
 	}
-	withLinkStatus := func(state string) agents {
+	linkStatus := func(state string) agents {
 		return all(func(g1a, g1w, g2a *status.Status) {
 			g1a.Connections[0].Status, g2a.Connections[0].Status = state, state
 		})
@@ -92,9 +93,9 @@ func TestLive(t *testing.T) {
 	}{
 		"no fault": {AgentReports{Agents: healthy}, Delivered,
 			"pods of g1: shop/web:80 is reached now in g2 over g1/a - g2/a", "", ""},
-		"no link is alive": {AgentReports{Agents: withLinkStatus(status.Disconnected)}, NotDelivered,
+		"no link is alive": {AgentReports{Agents: linkStatus(status.Disconnected)}, NotDelivered,
 			nothing + "no link between g1 and g2 is alive", "gateway g2/a has no link that is alive", ""},
-		"the link is not up yet": {AgentReports{Agents: withLinkStatus(status.Connecting)}, NotDelivered,
+		"the link is not up yet": {AgentReports{Agents: linkStatus(status.Connecting)}, NotDelivered,
 			nothing + "no link between g1 and g2 is alive", "", ""},
 		"one end hears nothing": {AgentReports{Agents: all(func(_, _, g2a *status.Status) {
 			g2a.Connections[0].Status = status.Disconnected

@@ -14,7 +14,8 @@ func TestActiveNodes(t *testing.T) {
 	t.Parallel()
 	f := twoClusters()
 	f.Clusters[0].Gateways[0].Node, f.Clusters[0].Gateways[0].NodeSelector = "", map[string]string{"role": "edge"}
-	agents := []status.Status{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"), agentStatus("g2", "g2-a")}
+	agents := []status.Status{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"),
+		agentStatus("g2", "g2-a")}
 	agents[0].Connections[0].EndpointReason = "203.0.113.9 (found: node:ExternalIP), the first of 1"
 	a, err := New(f, Options{PreferredLink: preferGatewayA, Reports: &AgentReports{Agents: agents}}).Explain(
 		Source{Cluster: "g1"}, Target{Export: "shop/web"})

@@ -88,7 +88,8 @@ func (l *liveCheck) checkGateway(cluster *fabric.Cluster, g *fabric.Gateway) {
 	case responds && l.byCluster[cluster.Name][i].Drained:
 		l.addMissing("gateway %s is drained", name)
 	case !alive && states[Down]+states[Connecting] > 0 && !responds:
-		l.addMissing("gateway %s is down: no link to it is alive, and its agent does not answer", name)
+		l.addMissing("gateway %s is down: no link to it is alive, and its agent does not answer",
+			name)
 	case !alive && states[Down]+states[Connecting] > 0:
 		l.addMissing("gateway %s has no link that is alive", name)
 	case !responds && len(l.byCluster[cluster.Name]) > 0:
