@@ -78,14 +78,14 @@ type Cluster struct {
 // Analyze returns the description of a cluster that follows from its objects. name is
 // the cluster's name in the topology.
 func Analyze(name, contextName string, o Objects) Cluster {
-	d := &analysis{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: plain(o.Version)}}
-	d.refused()
-	d.network()
-	d.pods()
-	d.services()
-	d.proxy()
-	d.dns()
-	d.gateways()
+	d := &analysis{Objects: o, Cluster: Cluster{Name: name, Context: contextName, Version: sanitize(o.Version)}}
+	d.warnUnreadable()
+	d.findCNI()
+	d.findPodCIDRs()
+	d.findServiceCIDRs()
+	d.findKubeProxy()
+	d.findDNS()
+	d.findGateways()
 	return d.Cluster
 }
 
@@ -113,16 +113,16 @@ func (d *analysis) add(severity diag.Severity, code, field, summary, hint string
 		Hint: hint})
 }
 
-// refused adds one warning for each resource that could not be read.
-func (d *analysis) refused() {
+// warnUnreadable adds one warning for each resource that could not be read.
+func (d *analysis) warnUnreadable() {
 	var resources []string
 	names, why := map[string][]string{}, map[string]string{}
-	for _, r := range d.Refused {
-		resource, name, one := strings.Cut(r.What, " ")
+	for _, r := range d.Unreadable {
+		resource, name, isNamed := strings.Cut(r.What, " ")
 		if why[resource] == "" {
-			resources, why[resource] = append(resources, resource), plain(r.Reason)
+			resources, why[resource] = append(resources, resource), sanitize(r.Reason)
 		}
-		if one {
+		if isNamed {
 			names[resource] = append(names[resource], name)
 		}
 	}
@@ -159,9 +159,9 @@ func NameOf(contextName string) string {
 	return strings.Trim(name, "-")
 }
 
-// plain returns text of a cluster as one line of printable characters, at most maxPlain
+// sanitize returns text of a cluster as one line of printable characters, at most maxSanitized
 // long. The result is safe to print and to write into a file as a comment.
-func plain(text string) string {
+func sanitize(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -169,20 +169,20 @@ func plain(text string) string {
 		return ' '
 	}, strings.ToValidUTF8(text, "?"))
 	text = strings.Join(strings.Fields(text), " ")
-	if long := []rune(text); len(long) > maxPlain {
-		return string(long[:maxPlain]) + "..."
+	if long := []rune(text); len(long) > maxSanitized {
+		return string(long[:maxSanitized]) + "..."
 	}
 	return text
 }
 
-const maxPlain = 300 // characters
+const maxSanitized = 300 // characters
 
 // prefixes parses prefixes separated by commas or spaces. It skips invalid ones.
 func prefixes(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range texts {
-		for _, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
-			p, err := netip.ParsePrefix(strings.TrimSpace(one))
+		for _, isNamed := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+			p, err := netip.ParsePrefix(strings.TrimSpace(isNamed))
 			if err == nil && !slices.Contains(out, p.Masked()) {
 				out = append(out, p.Masked())
 			}
@@ -196,44 +196,44 @@ func prefixes(texts ...string) []netip.Prefix {
 func supernet(list []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, v4 := range []bool{true, false} {
-		var all netip.Prefix
+		var super netip.Prefix
 		for _, p := range list {
 			switch {
 			case p.Addr().Is4() != v4:
-			case !all.IsValid():
-				all = p
+			case !super.IsValid():
+				super = p
 			default:
-				all = netip.PrefixFrom(all.Addr(), min(all.Bits(), p.Bits())).Masked()
-				for !all.Contains(p.Addr()) {
-					all = netip.PrefixFrom(all.Addr(), all.Bits()-1).Masked()
+				super = netip.PrefixFrom(super.Addr(), min(super.Bits(), p.Bits())).Masked()
+				for !super.Contains(p.Addr()) {
+					super = netip.PrefixFrom(super.Addr(), super.Bits()-1).Masked()
 				}
 			}
 		}
-		if all.IsValid() {
-			out = append(out, all)
+		if super.IsValid() {
+			out = append(out, super)
 		}
 	}
 	return out
 }
 
-// widest returns the prefixes that no larger prefix of list contains, because a topology
+// outermost returns the prefixes that no larger prefix of list contains, because a topology
 // lists only the larger ones.
-func widest(list []netip.Prefix) []netip.Prefix {
+func outermost(list []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for i, p := range list {
-		held := func(other netip.Prefix) bool { return other.Bits() < p.Bits() && other.Overlaps(p) }
-		if !slices.ContainsFunc(list, held) && !slices.Contains(list[:i], p) {
+		contained := func(other netip.Prefix) bool { return other.Bits() < p.Bits() && other.Overlaps(p) }
+		if !slices.ContainsFunc(list, contained) && !slices.Contains(list[:i], p) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// outside returns the prefixes of list that overlap no prefix of others.
-func outside(list, others []netip.Prefix) []netip.Prefix {
+// outside returns the prefixes of list that overlap no prefix of known.
+func outside(list, known []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range list {
-		if !slices.ContainsFunc(others, p.Overlaps) {
+		if !slices.ContainsFunc(known, p.Overlaps) {
 			out = append(out, p)
 		}
 	}
@@ -248,10 +248,10 @@ func firstNames(names []string) string {
 
 const maxNamed = 3
 
-// dns chooses the value of clusters[].dns.
-func (d *analysis) dns() {
-	cache := d.object("ConfigMap", kubeSystem, "node-local-dns") != nil || d.daemon("node-local-dns") != nil
-	core := d.setting(kubeSystem, "coredns", "Corefile")
+// findDNS chooses the value of clusters[].dns.
+func (d *analysis) findDNS() {
+	cache := d.object("ConfigMap", kubeSystem, "node-local-dns") != nil || d.daemonSet("node-local-dns") != nil
+	core := d.configMapValue(kubeSystem, "coredns", "Corefile")
 	custom := d.object("ConfigMap", kubeSystem, "coredns-custom") != nil
 	imports := regexp.MustCompile(`(?m)^\s*import\s+\S*custom/\S*\.server\s*$`).MatchString(core)
 	switch {
@@ -270,7 +270,7 @@ func (d *analysis) dns() {
 		d.DNS = Fact{Value: fabric.DNSStubZone, Confidence: Certain, From: "Deployment kube-system/kube-dns"}
 	case d.object("ConfigMap", kubeSystem, "kube-dns") != nil:
 		d.DNS = Fact{Value: fabric.DNSStubZone, Confidence: Likely, From: "ConfigMap kube-system/kube-dns"}
-	case slices.ContainsFunc(d.Refused, func(r Unreadable) bool { return strings.HasPrefix(r.What, "configmaps") }):
+	case slices.ContainsFunc(d.Unreadable, func(r Unreadable) bool { return strings.HasPrefix(r.What, "configmaps") }):
 		d.warn("dns-unknown", "dns", "the ConfigMaps that show which DNS the cluster runs cannot be read",
 			"choose dns with the help of docs/kubernetes.md")
 	default:
@@ -288,8 +288,8 @@ func (d *analysis) dns() {
 			d.DNS.Value,
 			"give the cache a server block for the domain: docs/kubernetes.md")
 	}
-	_, others, _ := corefile.SplitBlock(core)
-	if strings.Contains(others, "clusterset.local") || regexp.MustCompile(`(?m)^\s*multicluster\b`).MatchString(others) {
+	_, otherBlocks, _ := corefile.SplitBlock(core)
+	if strings.Contains(otherBlocks, "clusterset.local") || regexp.MustCompile(`(?m)^\s*multicluster\b`).MatchString(otherBlocks) {
 		d.warn("domain-conflict", "dns", "the Corefile of ConfigMap kube-system/coredns serves clusterset.local already",
 			"remove it there, choose another domain, or set dns: none")
 	}

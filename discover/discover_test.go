@@ -23,9 +23,9 @@ var update = flag.Bool("update", false, "rewrite the expected files")
 // recipient is the age recipient of a discarded identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// read returns the objects of a file. A document of kind Test holds the fields of Objects
+// readObjects returns the objects of a file. A document of kind Test has the fields of Objects
 // that are not Kubernetes objects.
-func read(t *testing.T, file string) Objects {
+func readObjects(t *testing.T, file string) Objects {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -49,7 +49,7 @@ func read(t *testing.T, file string) Objects {
 		if err := yaml.Unmarshal([]byte(document), &test); err != nil {
 			t.Fatal(err)
 		}
-		out.Version, out.Refused = test.Version, append(out.Refused, test.Refused...)
+		out.Version, out.Unreadable = test.Version, append(out.Unreadable, test.Refused...)
 		out.ServiceRanges = append(out.ServiceRanges, ServiceRange(test.ServiceRefusal)...)
 	}
 	return out
@@ -68,7 +68,7 @@ func TestAnalyze(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := Analyze(name, "admin@"+name, read(t, file))
+			c := Analyze(name, "admin@"+name, readObjects(t, file))
 			raw, err := yaml.Marshal(c)
 			if err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func checkTopology(t *testing.T, text string, c Cluster) {
 // TestHostile checks that texts from a cluster cannot leave their value or comment.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	c := Analyze("hostile", "c", read(t, "testdata/hostile.yaml"))
+	c := Analyze("hostile", "c", readObjects(t, "testdata/hostile.yaml"))
 	text := Topology("demo", []Cluster{c}, map[string]string{"hostile": recipient})
 	for _, line := range strings.Split(text, "\n") {
 		before, _, _ := strings.Cut(line, "#")
@@ -162,7 +162,7 @@ func TestNameOf(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"no", "1", "1e3", "0x10", "null", "2001-01-01", "a", strings.Repeat("x", 63)} {
-		c := Analyze(name, name, read(t, "testdata/kubeadm-flannel.yaml"))
+		c := Analyze(name, name, readObjects(t, "testdata/kubeadm-flannel.yaml"))
 		for i := range c.Gateways {
 			c.Gateways[i].Node = name
 		}
@@ -194,7 +194,7 @@ func TestCovering(t *testing.T) {
 func TestWidest(t *testing.T) {
 	t.Parallel()
 	list := prefixes("10.96.0.0/16,10.96.8.0/24,fd00::/112,10.0.0.0/8,fd00::/120,10.97.0.0/16,192.168.0.0/16")
-	if got := humanize.Join(widest(append(list, list...)), ", "); got != "fd00::/112, 10.0.0.0/8, 192.168.0.0/16" {
+	if got := humanize.Join(outermost(append(list, list...)), ", "); got != "fd00::/112, 10.0.0.0/8, 192.168.0.0/16" {
 		t.Error(got)
 	}
 }

@@ -48,7 +48,7 @@ func scalars(names []string) string {
 // AddExport adds an ExportYAML entry to a topology's text, after the last export or at the end of
 // spec. The rest of the text does not change.
 func AddExport(raw []byte, entry string) ([]byte, error) {
-	spec, err := specOf(raw)
+	spec, err := specNode(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func AddExport(raw []byte, entry string) ([]byte, error) {
 		return appendItem(raw, list, entry)
 	case list != nil && (list.Kind == yaml.ScalarNode && list.Tag == "!!null" || list.Kind == yaml.SequenceNode):
 		// An empty value or empty brackets.
-		key := keyOf(spec, "exports")
+		key := keyNode(spec, "exports")
 		at := key.Line - 1
 		if list.Line != key.Line && list.Kind == yaml.SequenceNode {
 			return nil, fmt.Errorf("line %d: exports has empty brackets on a line of their own: remove them", list.Line)
@@ -72,10 +72,10 @@ func AddExport(raw []byte, entry string) ([]byte, error) {
 	case list != nil:
 		return nil, fmt.Errorf("line %d: exports is not a list", list.Line)
 	}
-	by := strings.Repeat(" ", spec.Content[0].Column-1)
+	indentText := strings.Repeat(" ", spec.Content[0].Column-1)
 	end := len(lines)
 	for at := spec.Content[0].Line; at < len(lines); at++ {
-		if strings.TrimSpace(lines[at]) != "" && indent(lines[at]) < len(by) && !strings.HasPrefix(lines[at], "#") {
+		if strings.TrimSpace(lines[at]) != "" && indentation(lines[at]) < len(indentText) && !strings.HasPrefix(lines[at], "#") {
 			end = at // the key after spec
 			break
 		}
@@ -83,7 +83,7 @@ func AddExport(raw []byte, entry string) ([]byte, error) {
 	for end > 0 && strings.TrimSpace(lines[end-1]) == "" {
 		end--
 	}
-	added := by + "exports:\n" + indented(entry, by)
+	added := indentText + "exports:\n" + indented(entry, indentText)
 	if !strings.HasSuffix(lines[end-1], "\n") {
 		added = "\n" + strings.TrimSuffix(added, "\n")
 	}
@@ -96,7 +96,7 @@ func AddExport(raw []byte, entry string) ([]byte, error) {
 // AddExportClusters adds clusters to an export, and allow to its allow list. The rest of the text
 // does not change.
 func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte, error) {
-	spec, err := specOf(raw)
+	spec, err := specNode(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +105,11 @@ func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte,
 		return nil, fmt.Errorf("there is no export %s", id)
 	}
 	edits := &textEdit{lines: strings.SplitAfter(string(raw), "\n")}
-	permitted := child(export, "allow")
-	if permitted != nil {
-		permitted = child(permitted, "clusters")
+	allowed := child(export, "allow")
+	if allowed != nil {
+		allowed = child(allowed, "clusters")
 	}
-	if len(allow) > 0 && permitted == nil {
+	if len(allow) > 0 && allowed == nil {
 		return nil, fmt.Errorf("line %d: export %s has no list of allowed clusters, so all clusters may reach it: add the list by hand", export.Line, id)
 	}
 	// Edit the lower list first, so that line numbers remain correct.
@@ -117,7 +117,7 @@ func AddExportClusters(raw []byte, id string, clusters, allow []string) ([]byte,
 		list  *yaml.Node
 		names []string
 	}
-	for _, a := range slices.SortedFunc(slices.Values([]addition{{child(export, "clusters"), clusters}, {permitted, allow}}), func(a, b addition) int {
+	for _, a := range slices.SortedFunc(slices.Values([]addition{{child(export, "clusters"), clusters}, {allowed, allow}}), func(a, b addition) int {
 		return position(b.list) - position(a.list)
 	}) {
 		if len(a.names) > 0 {
@@ -152,8 +152,8 @@ func (r *textEdit) appendNames(list *yaml.Node, names []string) {
 		return
 	}
 	line := r.lines[last.Line-1]
-	dash := line[:indent(line)]
-	if !strings.HasPrefix(line[indent(line):], "-") {
+	dash := line[:indentation(line)]
+	if !strings.HasPrefix(line[indentation(line):], "-") {
 		r.fail(last, "a list of clusters is not on lines that begin with a hyphen: add the clusters by hand")
 		return
 	}
@@ -172,10 +172,12 @@ func (r *textEdit) appendNames(list *yaml.Node, names []string) {
 }
 
 // RemoveExport removes an export from a topology's text, or only clusters from it if some remain.
-// Comments inside and directly above the removed lines are removed as well. gone lists the paths
+// Comments inside and directly above the removed lines are removed as well. removed lists the paths
 // of the removed items.
-func RemoveExport(raw []byte, id string, clusters []string) (out []byte, gone []string, err error) {
-	spec, err := specOf(raw)
+func RemoveExport(raw []byte, id string, clusters []string) (
+	out []byte, removed []string, err error,
+) {
+	spec, err := specNode(raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,26 +186,26 @@ func RemoveExport(raw []byte, id string, clusters []string) (out []byte, gone []
 		return nil, nil, fmt.Errorf("there is no export %s", id)
 	}
 	r := &textEdit{lines: strings.SplitAfter(string(raw), "\n")}
-	offers := child(export, "clusters")
-	all := offers != nil && !slices.ContainsFunc(offers.Content, func(n *yaml.Node) bool { return !slices.Contains(clusters, n.Value) })
+	exporters := child(export, "clusters")
+	all := exporters != nil && !slices.ContainsFunc(exporters.Content, func(n *yaml.Node) bool { return !slices.Contains(clusters, n.Value) })
 	if len(clusters) == 0 || all {
-		r.items(child(spec, "exports"), "exports", func(_ int, e *yaml.Node) bool { return e == export })
-	} else if offers != nil {
+		r.removeItems(child(spec, "exports"), "exports", func(_ int, e *yaml.Node) bool { return e == export })
+	} else if exporters != nil {
 		path := "exports[" + id + "]"
-		r.items(offers, path+".clusters", func(_ int, n *yaml.Node) bool { return slices.Contains(clusters, n.Value) })
+		r.removeItems(exporters, path+".clusters", func(_ int, n *yaml.Node) bool { return slices.Contains(clusters, n.Value) })
 		if balance := child(export, "balance"); balance != nil {
 			for _, r.cluster = range clusters {
-				r.names(child(balance, "order"), path+".balance.order", false)
-				r.weight(child(balance, "weights"), path+".balance.weights")
+				r.removeName(child(balance, "order"), path+".balance.order", false)
+				r.removeWeight(child(balance, "weights"), path+".balance.weights")
 			}
 		}
 	}
 	out, err = r.apply()
-	return out, r.gone, err
+	return out, r.removed, err
 }
 
-// specOf returns the mapping spec of a topology's text.
-func specOf(raw []byte) (*yaml.Node, error) {
+// specNode returns the mapping spec of a topology's text.
+func specNode(raw []byte) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
@@ -225,17 +227,17 @@ func exportNode(spec *yaml.Node, id string) *yaml.Node {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return nil
 	}
-	i := slices.IndexFunc(list.Content, func(e *yaml.Node) bool { return text(e, "namespace")+"/"+text(e, "name") == id })
+	i := slices.IndexFunc(list.Content, func(e *yaml.Node) bool { return scalarValue(e, "namespace")+"/"+scalarValue(e, "name") == id })
 	if i < 0 {
 		return nil
 	}
 	return list.Content[i]
 }
 
-func keyOf(of *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(of.Content); i += 2 {
-		if of.Content[i].Value == key {
-			return of.Content[i]
+func keyNode(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i]
 		}
 	}
 	return nil

@@ -14,24 +14,24 @@ import (
 // traffic, and one may fail.
 const firstGateways = 2
 
-// gateways finds the nodes that can be gateways and selects firstGateways of them.
+// findGateways finds the nodes that can be gateways and selects firstGateways of them.
 // Worker nodes come before nodes of the control plane, then nodes with an external
 // address, then the order of names. Selected nodes are in different zones if possible.
-func (d *analysis) gateways() {
+func (d *analysis) findGateways() {
 	for _, n := range d.all("Node") {
-		if fit(&n) {
-			d.Gateways = append(d.Gateways, gatewayOf(&n))
+		if canBeGateway(&n) {
+			d.Gateways = append(d.Gateways, newGateway(&n))
 		}
 	}
 	slices.SortFunc(d.Gateways, func(a, b Gateway) int {
-		return cmp.Or(order(a.ControlPlane, b.ControlPlane), cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(compareBool(a.ControlPlane, b.ControlPlane), cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Node, b.Node))
 	})
 	if len(d.Gateways) == 0 {
 		d.fail("gateways-unknown", "gateways", "no node can be a gateway: it has to be ready, run Linux and be schedulable",
 			"write the gateways' nodes into the topology")
 		return
 	}
-	d.choose()
+	d.selectGateways()
 	best := d.Gateways[0]
 	switch {
 	case best.ControlPlane:
@@ -48,15 +48,15 @@ func (d *analysis) gateways() {
 	}
 }
 
-// choose selects the first of the best nodes, then the best nodes of other zones.
-func (d *analysis) choose() {
+// selectGateways selects the first of the best nodes, then the best nodes of other zones.
+func (d *analysis) selectGateways() {
 	best := d.Gateways[0]
 	zones, used := map[string]bool{}, 0
-	for _, again := range []bool{false, true} { // again: allow several in one zone
+	for _, allowSameZone := range []bool{false, true} { // first one per zone, then several
 		for i := range d.Gateways {
 			g := &d.Gateways[i]
-			same := g.ControlPlane == best.ControlPlane && g.rank() == best.rank()
-			if used == firstGateways || g.Selected || !same || zones[g.Zone] && !again {
+			asGood := g.ControlPlane == best.ControlPlane && g.rank() == best.rank()
+			if used == firstGateways || g.Selected || !asGood || zones[g.Zone] && !allowSameZone {
 				continue
 			}
 			g.Selected, zones[g.Zone] = true, true
@@ -65,8 +65,8 @@ func (d *analysis) choose() {
 	}
 }
 
-// fit reports whether a node can be a gateway.
-func fit(n *unstructured.Unstructured) bool {
+// canBeGateway reports whether a node can be a gateway.
+func canBeGateway(n *unstructured.Unstructured) bool {
 	labels := n.GetLabels()
 	if !fabric.IsDomain(n.GetName()) || cmp.Or(labels["kubernetes.io/os"], "linux") != "linux" ||
 		labels["type"] == "virtual-kubelet" ||
@@ -81,11 +81,11 @@ func fit(n *unstructured.Unstructured) bool {
 	})
 }
 
-func gatewayOf(n *unstructured.Unstructured) Gateway {
+func newGateway(n *unstructured.Unstructured) Gateway {
 	labels := n.GetLabels()
 	_, control := labels["node-role.kubernetes.io/control-plane"]
 	_, master := labels["node-role.kubernetes.io/master"]
-	g := Gateway{Node: n.GetName(), Zone: plain(labels["topology.kubernetes.io/zone"]), ControlPlane: control || master}
+	g := Gateway{Node: n.GetName(), Zone: sanitize(labels["topology.kubernetes.io/zone"]), ControlPlane: control || master}
 	if g.Endpoints = addresses(n, "ExternalIP"); len(g.Endpoints) > 0 {
 		g.Confidence, g.From, g.External = Likely, "ExternalIP of the Node", true
 		return g
@@ -94,7 +94,7 @@ func gatewayOf(n *unstructured.Unstructured) Gateway {
 		return g
 	}
 	g.Confidence, g.From = Likely, "InternalIP of the Node, a public address"
-	if !slices.ContainsFunc(g.Endpoints, public) {
+	if !slices.ContainsFunc(g.Endpoints, isPublic) {
 		g.Confidence, g.From = Guess, "InternalIP of the Node"
 	}
 	return g
@@ -119,14 +119,14 @@ func addresses(n *unstructured.Unstructured, kind string) []netip.Addr {
 	return out
 }
 
-// public reports whether an address may be reachable from the Internet.
-func public(a netip.Addr) bool {
-	shared := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) // RFC 6598: behind a provider's NAT
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
+// isPublic reports whether an address may be reachable from the Internet.
+func isPublic(a netip.Addr) bool {
+	sharedSpace := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64}), 10) // RFC 6598: behind a provider's NAT
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !sharedSpace.Contains(a)
 }
 
-// order compares booleans: false comes before true.
-func order(a, b bool) int {
+// compareBool compares booleans: false comes before true.
+func compareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -12,9 +12,9 @@ import (
 
 // Objects are the objects read from one cluster.
 type Objects struct {
-	Version string // as the API server reports it
-	Items   []unstructured.Unstructured
-	Refused []Unreadable
+	Version    string // as the API server reports it
+	Items      []unstructured.Unstructured
+	Unreadable []Unreadable
 	// ServiceRanges are the prefixes that the API server named when it refused a
 	// Service's address.
 	ServiceRanges []netip.Prefix
@@ -51,41 +51,42 @@ func (q Query) String() string {
 // Queries returns the queries for the objects that Analyze reads. It is no error if a
 // cluster lacks a resource or object.
 func Queries() []Query {
-	of := func(group, version, resource string) Query {
+	query := func(group, version, resource string) Query {
 		return Query{Resource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource}}
 	}
-	in := func(namespace string, q Query) Query {
+	inNamespace := func(namespace string, q Query) Query {
 		q.Namespace = namespace
 		return q
 	}
-	named := func(name string, q Query) Query {
+	withName := func(name string, q Query) Query {
 		q.Name = name
 		return q
 	}
 	out := []Query{
-		of("", "v1", "nodes"),
-		of("apps", "v1", "daemonsets"),
-		in(kubeSystem, of("apps", "v1", "deployments")),
-		of("networking.k8s.io", "v1", "servicecidrs"),
-		of("crd.projectcalico.org", "v1", "ippools"),
-		of("crd.projectcalico.org", "v1", "felixconfigurations"),
-		of("cilium.io", "v2", "ciliumnodes"),
-		of("cilium.io", "v2alpha1", "ciliumpodippools"),
-		of("kubeovn.io", "v1", "subnets"),
-		named("cluster", of("config.openshift.io", "v1", "networks")),
-		named("cluster", of("operator.openshift.io", "v1", "networks")),
-		named("kubernetes", in("default", of("", "v1", "services"))),
+		query("", "v1", "nodes"),
+		query("apps", "v1", "daemonsets"),
+		inNamespace(kubeSystem, query("apps", "v1", "deployments")),
+		query("networking.k8s.io", "v1", "servicecidrs"),
+		query("crd.projectcalico.org", "v1", "ippools"),
+		query("crd.projectcalico.org", "v1", "felixconfigurations"),
+		query("cilium.io", "v2", "ciliumnodes"),
+		query("cilium.io", "v2alpha1", "ciliumpodippools"),
+		query("kubeovn.io", "v1", "subnets"),
+		withName("cluster", query("config.openshift.io", "v1", "networks")),
+		withName("cluster", query("operator.openshift.io", "v1", "networks")),
+		withName("kubernetes", inNamespace("default", query("", "v1", "services"))),
 	}
-	static := in(kubeSystem, of("", "v1", "pods"))
-	static.Selector = "component in (kube-apiserver,kube-controller-manager)"
-	out = append(out, static)
+	staticPods := inNamespace(kubeSystem, query("", "v1", "pods"))
+	staticPods.Selector = "component in (kube-apiserver,kube-controller-manager)"
+	out = append(out, staticPods)
 	for _, name := range []string{"kubeadm-config", "kube-proxy", "coredns", "coredns-custom", "node-local-dns",
 		"kube-dns",
 		"cilium-config", "antrea-config", "kube-flannel-cfg", "canal-config"} {
-		out = append(out, named(name, in(kubeSystem, of("", "v1", "configmaps"))))
+		out = append(out, withName(name, inNamespace(kubeSystem, query("", "v1", "configmaps"))))
 	}
-	return append(out, named("kube-flannel-cfg", in("kube-flannel", of("", "v1", "configmaps"))),
-		named("ovn-config", in("ovn-kubernetes", of("", "v1", "configmaps"))))
+	return append(out, withName("kube-flannel-cfg", inNamespace("kube-flannel",
+		query("", "v1", "configmaps"))),
+		withName("ovn-config", inNamespace("ovn-kubernetes", query("", "v1", "configmaps"))))
 }
 
 const kubeSystem = "kube-system"
@@ -112,8 +113,8 @@ func (o Objects) object(kind, namespace, name string) *unstructured.Unstructured
 	return nil
 }
 
-// daemon returns the first DaemonSet with one of the names in any namespace, nil if absent.
-func (o Objects) daemon(names ...string) *unstructured.Unstructured {
+// daemonSet returns the first DaemonSet with one of the names in any namespace, nil if absent.
+func (o Objects) daemonSet(names ...string) *unstructured.Unstructured {
 	for _, item := range o.all("DaemonSet.apps") {
 		for _, name := range names {
 			if item.GetName() == name {
@@ -124,8 +125,8 @@ func (o Objects) daemon(names ...string) *unstructured.Unstructured {
 	return nil
 }
 
-// setting returns the value of a ConfigMap's key, empty if absent.
-func (o Objects) setting(namespace, name, key string) string {
+// configMapValue returns the value of a ConfigMap's key, empty if absent.
+func (o Objects) configMapValue(namespace, name, key string) string {
 	config := o.object("ConfigMap", namespace, name)
 	if config == nil {
 		return ""
@@ -133,9 +134,9 @@ func (o Objects) setting(namespace, name, key string) string {
 	return stringAt(config, "data", key)
 }
 
-// flag returns the value of a flag in the static pods of the control plane, and the pod's name. An
-// example is --cluster-cidr of kube-controller-manager.
-func (o Objects) flag(component, flag string) (value, pod string) {
+// staticPodFlag returns the value of a flag in the static pods of the control plane, and the pod's
+// name. An example is --cluster-cidr of kube-controller-manager.
+func (o Objects) staticPodFlag(component, flag string) (value, pod string) {
 	for _, p := range o.all("Pod") {
 		if p.GetLabels()["component"] != component {
 			continue
@@ -145,7 +146,7 @@ func (o Objects) flag(component, flag string) (value, pod string) {
 			container, _ := c.(map[string]any)
 			command, _, _ := unstructured.NestedStringSlice(container, "command")
 			args, _, _ := unstructured.NestedStringSlice(container, "args")
-			if found := argument(append(command, args...), flag); found != "" {
+			if found := flagValue(append(command, args...), flag); found != "" {
 				return found, p.GetName()
 			}
 		}
@@ -153,9 +154,9 @@ func (o Objects) flag(component, flag string) (value, pod string) {
 	return "", ""
 }
 
-// argument returns the value of a flag in a command line, written as "--flag=value" or
+// flagValue returns the value of a flag in a command line, written as "--flag=value" or
 // as two arguments.
-func argument(args []string, flag string) string {
+func flagValue(args []string, flag string) string {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, flag+"="); ok {
 			return value
@@ -167,15 +168,15 @@ func argument(args []string, flag string) string {
 	return ""
 }
 
-// nodeArgument returns the value of a flag of a node's k3s or RKE2 server, and its source.
-func (o Objects) nodeArgument(flag string) (value, from string) {
+// nodeFlag returns the value of a flag of a node's k3s or RKE2 server, and its source.
+func (o Objects) nodeFlag(flag string) (value, from string) {
 	for _, n := range o.all("Node") {
 		for _, annotation := range []string{"k3s.io/node-args", "rke2.io/node-args"} {
 			var args []string
 			if json.Unmarshal([]byte(n.GetAnnotations()[annotation]), &args) != nil {
 				continue // the annotation is missing or invalid
 			}
-			if found := argument(args, flag); found != "" {
+			if found := flagValue(args, flag); found != "" {
 				return found, flag + " in " + annotation + " of Node " + n.GetName()
 			}
 		}
@@ -183,9 +184,9 @@ func (o Objects) nodeArgument(flag string) (value, from string) {
 	return "", ""
 }
 
-// parsed decodes a YAML or JSON file that a ConfigMap contains. The result is empty if
+// parseYAML decodes a YAML or JSON file that a ConfigMap contains. The result is empty if
 // the text is invalid.
-func parsed(text string) *unstructured.Unstructured {
+func parseYAML(text string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	if yaml.Unmarshal([]byte(text), &out.Object) != nil {
 		out.Object = nil

@@ -16,28 +16,28 @@ type evidence struct {
 	from       string
 	confidence Confidence
 	cidrs      []netip.Prefix
-	parts      bool // cidrs are parts of the wanted prefixes, such as the pod prefixes of Nodes
+	partial    bool // cidrs are parts of the wanted prefixes, such as the pod prefixes of Nodes
 }
 
-// decided returns the prefixes of the first claim that is not empty. It adds a finding for each
-// later claim with a prefix outside of them.
-func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
-	claims = slices.DeleteFunc(claims, func(c evidence) bool { return len(c.cidrs) == 0 })
-	if len(claims) == 0 {
+// choosePrefixes returns the prefixes of the first candidate that is not empty. It adds a finding for
+// each later candidate with a prefix outside of them.
+func (d *analysis) choosePrefixes(field, code string, candidates []evidence) Prefixes {
+	candidates = slices.DeleteFunc(candidates, func(c evidence) bool { return len(c.cidrs) == 0 })
+	if len(candidates) == 0 {
 		d.fail(code+"-unknown", field, "no object of the cluster shows its "+field, "write "+field+" into the topology")
 		return Prefixes{}
 	}
-	best := claims[0]
-	if best.parts {
+	best := candidates[0]
+	if best.partial {
 		best.cidrs = supernet(best.cidrs)
 	}
-	best.cidrs = widest(best.cidrs)
-	for _, c := range claims[1:] {
-		if apart := outside(c.cidrs, best.cidrs); len(apart) > 0 {
-			if c.parts {
-				apart = supernet(apart)
+	best.cidrs = outermost(best.cidrs)
+	for _, c := range candidates[1:] {
+		if uncovered := outside(c.cidrs, best.cidrs); len(uncovered) > 0 {
+			if c.partial {
+				uncovered = supernet(uncovered)
 			}
-			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, humanize.Join(apart, ", "),
+			d.warn(code+"-conflict", field, fmt.Sprintf("%s has %s, which is outside of %s (%s)", c.from, humanize.Join(uncovered, ", "),
 				humanize.Join(best.cidrs, ", "), best.from),
 				"find out which of them is in use, and correct "+field+" in the topology")
 		}
@@ -49,52 +49,52 @@ func (d *analysis) decided(field, code string, claims []evidence) Prefixes {
 	return Prefixes{CIDRs: best.cidrs, Confidence: best.confidence, From: best.from}
 }
 
-// pods finds the pod prefixes. The CNI's own objects come first, then the flags of the
+// findPodCIDRs finds the pod prefixes. The CNI's own objects come first, then the flags of the
 // cluster's setup, then the Nodes.
-func (d *analysis) pods() {
-	set := Likely // confidence of the cluster's setup
+func (d *analysis) findPodCIDRs() {
+	bySetup := Likely // confidence of the cluster's setup
 	if d.ownIPAM {
-		set = Guess
+		bySetup = Guess
 	}
-	claims := d.networkPods()
-	if value, pod := d.flag("kube-controller-manager", "--cluster-cidr"); value != "" {
-		sure := set
+	candidates := d.cniPodCIDRs()
+	if value, pod := d.staticPodFlag("kube-controller-manager", "--cluster-cidr"); value != "" {
+		confidence := bySetup
 		if !d.ownIPAM {
-			sure = Certain // Nodes get their prefixes from there
+			confidence = Certain // Nodes get their prefixes from there
 		}
-		claims = append(claims, evidence{from: "--cluster-cidr of Pod kube-system/" + plain(pod), confidence: sure,
+		candidates = append(candidates, evidence{from: "--cluster-cidr of Pod kube-system/" + sanitize(pod), confidence: confidence,
 			cidrs: prefixes(value)})
 	}
-	claims = append(claims, evidence{from: "podSubnet in " + kubeadmConfig, confidence: set,
+	candidates = append(candidates, evidence{from: "podSubnet in " + kubeadmConfig, confidence: bySetup,
 		cidrs: prefixes(stringAt(d.kubeadm(), "networking", "podSubnet"))})
-	if value, from := d.nodeArgument("--cluster-cidr"); value != "" {
-		claims = append(claims, evidence{from: plain(from), confidence: set, cidrs: prefixes(value)})
+	if value, from := d.nodeFlag("--cluster-cidr"); value != "" {
+		candidates = append(candidates, evidence{from: sanitize(from), confidence: bySetup, cidrs: prefixes(value)})
 	}
-	claims = append(claims, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", confidence: set,
-		cidrs: prefixes(stringAt(parsed(d.setting(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
+	candidates = append(candidates, evidence{from: "clusterCIDR in ConfigMap kube-system/kube-proxy", confidence: bySetup,
+		cidrs: prefixes(stringAt(parseYAML(d.configMapValue(kubeSystem, "kube-proxy", "config.conf")), "clusterCIDR"))})
 	var onNodes []string
 	for _, n := range d.all("Node") {
 		onNodes = append(onNodes, stringList(&n, "spec", "podCIDRs")...)
 	}
 	nodes := prefixes(onNodes...)
 	if !d.ownIPAM {
-		claims = append(claims, evidence{from: "covering prefix of spec.podCIDRs of all Nodes", confidence: Guess, cidrs: nodes,
-			parts: true})
+		candidates = append(candidates, evidence{from: "covering prefix of spec.podCIDRs of all Nodes", confidence: Guess, cidrs: nodes,
+			partial: true})
 	}
-	d.PodCIDRs = d.decided("podCIDRs", "pod-cidrs", claims)
-	if apart := outside(nodes, d.PodCIDRs.CIDRs); d.ownIPAM && len(apart) > 0 && len(d.PodCIDRs.CIDRs) > 0 {
+	d.PodCIDRs = d.choosePrefixes("podCIDRs", "pod-cidrs", candidates)
+	if uncovered := outside(nodes, d.PodCIDRs.CIDRs); d.ownIPAM && len(uncovered) > 0 && len(d.PodCIDRs.CIDRs) > 0 {
 		d.warn("node-cidrs-unused", "podCIDRs", fmt.Sprintf("spec.podCIDRs of Nodes has %s, which %s does not use for pods",
-			humanize.Join(supernet(apart), ", "), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
+			humanize.Join(supernet(uncovered), ", "), d.CNI.Value), "pass --allow-other-cluster to the first hawser apply to the cluster, "+
 			"which compares them")
 	}
 }
 
-// networkPods returns the pod prefixes that the CNI's own objects name.
-func (d *analysis) networkPods() []evidence {
+// cniPodCIDRs returns the pod prefixes that the CNI's own objects name.
+func (d *analysis) cniPodCIDRs() []evidence {
 	var out []evidence
 	if o := d.object("Network.config.openshift.io", "", "cluster"); o != nil {
 		out = append(out, evidence{from: "Network.config.openshift.io cluster", confidence: Certain,
-			cidrs: entries(o, "status", "clusterNetwork")})
+			cidrs: cidrFields(o, "status", "clusterNetwork")})
 	}
 	var names, pools []string
 	for _, p := range d.all("IPPool.crd.projectcalico.org") {
@@ -103,7 +103,7 @@ func (d *analysis) networkPods() []evidence {
 			continue
 		}
 		pools = append(pools, stringAt(&p, "spec", "cidr"))
-		names = append(names, plain(p.GetName()))
+		names = append(names, sanitize(p.GetName()))
 	}
 	out = append(out, evidence{from: "IPPool " + firstNames(names), confidence: Certain, cidrs: prefixes(pools...)})
 	if config := d.object("ConfigMap", kubeSystem, "cilium-config"); config != nil &&
@@ -125,7 +125,7 @@ func (d *analysis) networkPods() []evidence {
 			nodes = append(nodes, stringList(&n, "spec", "ipam", "podCIDRs")...)
 		}
 		out = append(out, first, evidence{from: "covering prefix of the podCIDRs of all CiliumNodes", confidence: Guess,
-			cidrs: prefixes(nodes...), parts: true})
+			cidrs: prefixes(nodes...), partial: true})
 	}
 	var subnets []string
 	for _, s := range d.all("Subnet.kubeovn.io") {
@@ -135,54 +135,54 @@ func (d *analysis) networkPods() []evidence {
 		subnets = append(subnets, stringAt(&s, "spec", "cidrBlock"))
 	}
 	out = append(out, evidence{from: "Subnets of kubeovn.io", confidence: Certain, cidrs: prefixes(subnets...)})
-	for _, at := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
+	for _, cm := range []struct{ namespace, name string }{{"kube-flannel", "kube-flannel-cfg"},
 		{kubeSystem, "kube-flannel-cfg"}, {kubeSystem, "canal-config"}} {
-		net := parsed(d.setting(at.namespace, at.name, "net-conf.json"))
-		out = append(out, evidence{from: "ConfigMap " + at.namespace + "/" + at.name, confidence: Certain,
+		net := parseYAML(d.configMapValue(cm.namespace, cm.name, "net-conf.json"))
+		out = append(out, evidence{from: "ConfigMap " + cm.namespace + "/" + cm.name, confidence: Certain,
 			cidrs: prefixes(stringAt(net, "Network"), stringAt(net, "IPv6Network"))})
 	}
 	out = append(out, evidence{from: "net_cidr in ConfigMap ovn-kubernetes/ovn-config", confidence: Certain,
-		cidrs: ovnNet(d.setting("ovn-kubernetes", "ovn-config", "net_cidr"))})
-	antrea := parsed(d.setting(kubeSystem, "antrea-config", "antrea-controller.conf"))
+		cidrs: parseOVNNet(d.configMapValue("ovn-kubernetes", "ovn-config", "net_cidr"))})
+	antrea := parseYAML(d.configMapValue(kubeSystem, "antrea-config", "antrea-controller.conf"))
 	return append(out, evidence{from: "ConfigMap kube-system/antrea-config", confidence: Certain,
 		cidrs: prefixes(stringList(antrea, "nodeIPAM", "clusterCIDRs")...)})
 }
 
-// services finds the Service prefixes. The API server's own answer comes first.
-func (d *analysis) services() {
-	var claims []evidence
+// findServiceCIDRs finds the Service prefixes. The API server's own answer comes first.
+func (d *analysis) findServiceCIDRs() {
+	var candidates []evidence
 	var names, objects []string
 	for _, s := range d.all("ServiceCIDR.networking.k8s.io") {
 		objects = append(objects, stringList(&s, "spec", "cidrs")...)
-		names = append(names, plain(s.GetName()))
+		names = append(names, sanitize(s.GetName()))
 	}
-	claims = append(claims, evidence{from: "ServiceCIDR " + firstNames(names), confidence: Certain, cidrs: prefixes(objects...)})
+	candidates = append(candidates, evidence{from: "ServiceCIDR " + firstNames(names), confidence: Certain, cidrs: prefixes(objects...)})
 	if o := d.object("Network.config.openshift.io", "", "cluster"); o != nil {
-		claims = append(claims, evidence{from: "Network.config.openshift.io cluster", confidence: Certain,
+		candidates = append(candidates, evidence{from: "Network.config.openshift.io cluster", confidence: Certain,
 			cidrs: prefixes(stringList(o, "status", "serviceNetwork")...)})
 	}
 	for _, component := range []string{"kube-apiserver", "kube-controller-manager"} {
-		if value, pod := d.flag(component, "--service-cluster-ip-range"); value != "" {
-			sure := Certain
+		if value, pod := d.staticPodFlag(component, "--service-cluster-ip-range"); value != "" {
+			confidence := Certain
 			if component == "kube-controller-manager" {
-				sure = Likely
+				confidence = Likely
 			}
-			claims = append(claims, evidence{from: "--service-cluster-ip-range of Pod kube-system/" + plain(pod), confidence: sure,
+			candidates = append(candidates, evidence{from: "--service-cluster-ip-range of Pod kube-system/" + sanitize(pod), confidence: confidence,
 				cidrs: prefixes(value)})
 		}
 	}
-	claims = append(claims, evidence{from: "the API server, in a dry run of a Service", confidence: Certain,
+	candidates = append(candidates, evidence{from: "the API server, in a dry run of a Service", confidence: Certain,
 		cidrs: d.ServiceRanges},
 		evidence{from: "serviceSubnet in " + kubeadmConfig, confidence: Likely, cidrs: prefixes(stringAt(d.kubeadm(), "networking",
 			"serviceSubnet"))})
-	if value, from := d.nodeArgument("--service-cidr"); value != "" {
-		claims = append(claims, evidence{from: plain(from), confidence: Likely, cidrs: prefixes(value)})
+	if value, from := d.nodeFlag("--service-cidr"); value != "" {
+		candidates = append(candidates, evidence{from: sanitize(from), confidence: Likely, cidrs: prefixes(value)})
 	}
-	if svc := d.setting("ovn-kubernetes", "ovn-config", "svc_cidr"); svc != "" {
-		claims = append(claims, evidence{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", confidence: Likely,
+	if svc := d.configMapValue("ovn-kubernetes", "ovn-config", "svc_cidr"); svc != "" {
+		candidates = append(candidates, evidence{from: "svc_cidr in ConfigMap ovn-kubernetes/ovn-config", confidence: Likely,
 			cidrs: prefixes(svc)})
 	}
-	d.ServiceCIDRs = d.decided("serviceCIDRs", "service-cidrs", claims)
+	d.ServiceCIDRs = d.choosePrefixes("serviceCIDRs", "service-cidrs", candidates)
 	api := d.object("Service", "default", "kubernetes")
 	if api == nil || len(d.ServiceCIDRs.CIDRs) == 0 {
 		return
@@ -196,13 +196,13 @@ func (d *analysis) services() {
 	}
 }
 
-// AskServices reports whether no object shows the Service prefixes with certainty. The caller then
-// asks the API server with an address that it refuses.
-func (o Objects) AskServices() bool {
+// NeedsServiceDryRun reports whether no object shows the Service prefixes with certainty. The
+// caller then asks the API server with an address that it refuses.
+func (o Objects) NeedsServiceDryRun() bool {
 	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.object("Network.config.openshift.io", "", "cluster") != nil {
 		return false
 	}
-	value, _ := o.flag("kube-apiserver", "--service-cluster-ip-range")
+	value, _ := o.staticPodFlag("kube-apiserver", "--service-cluster-ip-range")
 	return value == ""
 }
 
@@ -217,11 +217,11 @@ func ServiceRange(refusal string) []netip.Prefix {
 const kubeadmConfig = "ConfigMap kube-system/kubeadm-config"
 
 func (o Objects) kubeadm() *unstructured.Unstructured {
-	return parsed(o.setting(kubeSystem, "kubeadm-config", "ClusterConfiguration"))
+	return parseYAML(o.configMapValue(kubeSystem, "kubeadm-config", "ClusterConfiguration"))
 }
 
-// entries returns the prefixes in the field cidr of a list of objects.
-func entries(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
+// cidrFields returns the prefixes in the field cidr of a list of objects.
+func cidrFields(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
 	var out []netip.Prefix
 	list, _, _ := unstructured.NestedSlice(o.Object, fields...)
 	for _, item := range list {
@@ -232,15 +232,15 @@ func entries(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
 	return out
 }
 
-// ovnNet parses prefixes that end with the prefix length of a node's part, such as
+// parseOVNNet parses prefixes that end with the prefix length of a node's part, such as
 // 10.244.0.0/16/24.
-func ovnNet(text string) []netip.Prefix {
+func parseOVNNet(text string) []netip.Prefix {
 	var out []string
-	for one := range strings.SplitSeq(text, ",") {
-		if strings.Count(one, "/") == 2 {
-			one = one[:strings.LastIndexByte(one, '/')]
+	for word := range strings.SplitSeq(text, ",") {
+		if strings.Count(word, "/") == 2 {
+			word = word[:strings.LastIndexByte(word, '/')]
 		}
-		out = append(out, strings.TrimSpace(one))
+		out = append(out, strings.TrimSpace(word))
 	}
 	return prefixes(out...)
 }

@@ -48,11 +48,11 @@ func PreflightQueries() []Query {
 }
 
 const (
-	crdImports = "serviceimports.multicluster.x-k8s.io"
-	crdExports = "serviceexports.multicluster.x-k8s.io"
-	crdNodes   = "hawsernodes.hawser.dev"
-	crdGoogle  = "serviceimports.net.gke.io"
-	ownServer  = "hawser.server" // key that gateways write to coredns-custom (nodeagent/cluster/apiobjects)
+	crdImports      = "serviceimports.multicluster.x-k8s.io"
+	crdExports      = "serviceexports.multicluster.x-k8s.io"
+	crdNodes        = "hawsernodes.hawser.dev"
+	crdGoogle       = "serviceimports.net.gke.io"
+	hawserServerKey = "hawser.server" // key that gateways write to coredns-custom (nodeagent/cluster/apiobjects)
 )
 
 // Preflight checks a cluster against its topology entry before anything is applied there.
@@ -70,18 +70,19 @@ func Preflight(contextName string, o Objects, w Expected) diag.List {
 	if w.Cluster.DNS == fabric.DNSNone {
 		d.Findings = slices.DeleteFunc(d.Findings, func(f diag.Diagnostic) bool { return strings.HasSuffix(f.Path, ".dns") })
 	}
-	d.oldVersion()
-	d.differs("podCIDRs", "pod-cidrs-differ", d.PodCIDRs, w.Cluster.PodCIDRs)
-	d.differs("serviceCIDRs", "service-cidrs-differ", d.ServiceCIDRs, w.Cluster.ServiceCIDRs)
-	d.gatewayNodes(w.Cluster)
-	d.inPools(w.Pools)
-	d.dnsDiffers(w)
-	d.namespace()
+	d.checkVersion()
+	d.comparePrefixes("podCIDRs", "pod-cidrs-differ", d.PodCIDRs, w.Cluster.PodCIDRs)
+	d.comparePrefixes("serviceCIDRs", "service-cidrs-differ", d.ServiceCIDRs,
+		w.Cluster.ServiceCIDRs)
+	d.checkGatewayNodes(w.Cluster)
+	d.checkPools(w.Pools)
+	d.checkDNS(w)
+	d.checkNamespace()
 	d.detectConflicting(w.Cluster)
 	return d.Findings
 }
 
-func (d *analysis) oldVersion() {
+func (d *analysis) checkVersion() {
 	found := regexp.MustCompile(`^v?1\.(\d+)`).FindStringSubmatch(d.Cluster.Version)
 	if found == nil {
 		d.warn("version-unknown", "", fmt.Sprintf("the API server's version %q cannot be compared", d.Cluster.Version),
@@ -94,8 +95,8 @@ func (d *analysis) oldVersion() {
 	}
 }
 
-// differs adds a finding if the cluster has prefixes that the topology lacks.
-func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefix) {
+// comparePrefixes adds a finding if the cluster has prefixes that the topology lacks.
+func (d *analysis) comparePrefixes(field, code string, have Prefixes, want []netip.Prefix) {
 	var missing []netip.Prefix
 	for _, p := range have.CIDRs {
 		if !slices.ContainsFunc(want, func(w netip.Prefix) bool { return w.Bits() <= p.Bits() && w.Overlaps(p) }) {
@@ -118,19 +119,19 @@ func (d *analysis) differs(field, code string, have Prefixes, want []netip.Prefi
 		"correct "+field+" in the topology, or check that the context is the right one")
 }
 
-func (d *analysis) gatewayNodes(c *schema.Cluster) {
+func (d *analysis) checkGatewayNodes(c *schema.Cluster) {
 	nodes := d.all("Node")
 	if len(nodes) == 0 {
 		return // unreadable, which is a finding already, or the cluster has no nodes yet
 	}
 	var names []string
 	for _, n := range nodes {
-		names = append(names, plain(n.GetName()))
+		names = append(names, sanitize(n.GetName()))
 	}
 	for _, g := range c.Gateways {
 		field := "gateways[" + g.Name + "].node"
 		if g.Node == "" {
-			d.pickedNodes(&g, nodes)
+			d.checkSelectedNodes(&g, nodes)
 			continue
 		}
 		node := d.object("Node", "", g.Node)
@@ -139,70 +140,70 @@ func (d *analysis) gatewayNodes(c *schema.Cluster) {
 			d.fail("gateway-node-missing", field, fmt.Sprintf("the cluster has no node %s, only %s", g.Node,
 				firstNames(slices.Clone(names))),
 				"correct the node in the topology, or check that the context is the right one")
-		case !fit(node):
-			d.foreignEndpoints(&g, node)
+		case !canBeGateway(node):
+			d.checkEndpoints(&g, node)
 			d.warn("gateway-node-not-ready", field, fmt.Sprintf("node %s is not ready, not schedulable, or does not run Linux",
 				g.Node),
 				"repair the node, or choose another node")
 		default:
-			d.foreignEndpoints(&g, node)
+			d.checkEndpoints(&g, node)
 		}
 	}
 }
 
-// foreignEndpoints warns if no endpoint of a gateway is an address of its Node. Names are not
+// checkEndpoints warns if no endpoint of a gateway is an address of its Node. Names are not
 // resolved, and discovered endpoints are correct by themselves.
-func (d *analysis) foreignEndpoints(g *schema.Gateway, node *unstructured.Unstructured) {
-	own := slices.Concat(addresses(node, "InternalIP"), addresses(node, "ExternalIP"))
+func (d *analysis) checkEndpoints(g *schema.Gateway, node *unstructured.Unstructured) {
+	nodeAddrs := slices.Concat(addresses(node, "InternalIP"), addresses(node, "ExternalIP"))
 	var foreign []string
 	for _, text := range g.Endpoints {
 		e, err := fabric.ParseEndpoint(text)
-		if err != nil || !e.Addr.IsValid() || slices.Contains(own, e.Addr) {
+		if err != nil || !e.Addr.IsValid() || slices.Contains(nodeAddrs, e.Addr) {
 			return
 		}
 		foreign = append(foreign, e.Addr.String())
 	}
-	if len(foreign) == 0 || len(own) == 0 {
+	if len(foreign) == 0 || len(nodeAddrs) == 0 {
 		return
 	}
 	d.warn("endpoint-not-on-node", "gateways["+g.Name+"].endpoints", fmt.Sprintf("%s: no address of node %s, which has %s",
-		strings.Join(foreign, ", "), plain(node.GetName()), humanize.Join(own, ", ")),
+		strings.Join(foreign, ", "), sanitize(node.GetName()), humanize.Join(nodeAddrs, ", ")),
 		"correct the endpoints, unless a router or a load balancer forwards to the node: hawser preflight --pods tests them")
 }
 
-// pickedNodes checks that enough nodes match a gateway's nodeSelector.
-func (d *analysis) pickedNodes(g *schema.Gateway, nodes []unstructured.Unstructured) {
+// checkSelectedNodes checks that enough nodes match a gateway's nodeSelector.
+func (d *analysis) checkSelectedNodes(g *schema.Gateway, nodes []unstructured.Unstructured) {
 	field := "gateways[" + g.Name + "].nodeSelector"
-	there, ready := 0, 0
+	matching, ready := 0, 0
 	for _, n := range nodes {
 		if !labels.SelectorFromSet(g.NodeSelector).Matches(labels.Set(n.GetLabels())) {
 			continue
 		}
-		there++
-		if fit(&n) {
+		matching++
+		if canBeGateway(&n) {
 			ready++
 		}
 	}
 	switch {
-	case there < g.Size():
+	case matching < g.Size():
 		d.fail("gateway-node-missing", field, fmt.Sprintf("%d nodes of the cluster have these labels, and %d gateways need one each",
-			there, g.Size()),
+			matching, g.Size()),
 			"label more nodes, or lower count; one more node than gateways lets another take over at once")
 	case ready < g.Size():
 		d.warn("gateway-node-not-ready", field, fmt.Sprintf("%d of the %d nodes with these labels are ready, schedulable and run Linux; %d gateways need one each",
-			ready, there, g.Size()),
+			ready, matching, g.Size()),
 			"repair the nodes, or label others")
 	}
 }
 
-// inPools finds addresses of the cluster inside the clusterset's pools.
-func (d *analysis) inPools(pools []netip.Prefix) {
+// checkPools finds addresses of the cluster inside the clusterset's pools.
+func (d *analysis) checkPools(pools []netip.Prefix) {
 	for _, n := range d.all("Node") {
 		for _, a := range slices.Concat(addresses(&n, "InternalIP"), addresses(&n, "ExternalIP")) {
 			for _, p := range pools {
 				if p.Contains(a) {
 					d.fail("node-in-pool", "", fmt.Sprintf("node %s has the address %s, which is in the clusterset's pool %s",
-						plain(n.GetName()), a, p),
+						sanitize(n.GetName()), a, p),
 						"choose another pool in the topology: globalnet.cidr, services.cidr or tunnel.cidr")
 				}
 			}
@@ -210,7 +211,7 @@ func (d *analysis) inPools(pools []netip.Prefix) {
 	}
 }
 
-func (d *analysis) dnsDiffers(w Expected) {
+func (d *analysis) checkDNS(w Expected) {
 	want := w.Cluster.DNS
 	if want == fabric.DNSNone {
 		return
@@ -221,20 +222,20 @@ func (d *analysis) dnsDiffers(w Expected) {
 			d.DNS.Value, d.DNS.From),
 			"set dns: "+d.DNS.Value)
 	}
-	served := map[string]string{"coredns": d.setting(kubeSystem, "coredns", "Corefile"), "node-local-dns": d.setting(kubeSystem, "node-local-dns", "Corefile")}
+	corefiles := map[string]string{"coredns": d.configMapValue(kubeSystem, "coredns", "Corefile"), "node-local-dns": d.configMapValue(kubeSystem, "node-local-dns", "Corefile")}
 	if custom := d.object("ConfigMap", kubeSystem, "coredns-custom"); custom != nil {
 		keys, _, _ := unstructured.NestedStringMap(custom.Object, "data")
-		delete(keys, ownServer)
-		served["coredns-custom"] = strings.Join(slices.Collect(maps.Values(keys)), "\n")
+		delete(keys, hawserServerKey)
+		corefiles["coredns-custom"] = strings.Join(slices.Collect(maps.Values(keys)), "\n")
 	}
-	for _, name := range slices.Sorted(maps.Keys(served)) {
-		_, others, _ := corefile.SplitBlock(served[name])
+	for _, name := range slices.Sorted(maps.Keys(corefiles)) {
+		_, otherBlocks, _ := corefile.SplitBlock(corefiles[name])
 		for _, domain := range w.Domains {
-			if regexp.MustCompile(`(?m)(^|[\s/])` + regexp.QuoteMeta(domain) + `\.?(:\d+)?([\s{]|$)`).MatchString(others) {
+			if regexp.MustCompile(`(?m)(^|[\s/])` + regexp.QuoteMeta(domain) + `\.?(:\d+)?([\s{]|$)`).MatchString(otherBlocks) {
 				d.warn("domain-conflict", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",
 					"remove it there, choose another domain, or set dns: none")
 			}
-			if why := fabric.DomainConflict(domain, nil, corefile.ClusterDomains(others)...); why != "" {
+			if why := fabric.DomainConflict(domain, nil, corefile.ClusterDomains(otherBlocks)...); why != "" {
 				d.warn("domain-reserved", "dns", "ConfigMap kube-system/"+name+": "+diag.Quote(domain)+" "+why+
 					", so Hawser will not forward it", "choose another domain in the topology")
 			}
@@ -242,8 +243,8 @@ func (d *analysis) dnsDiffers(w Expected) {
 	}
 }
 
-// namespace checks that the agents' namespace admits their pods.
-func (d *analysis) namespace() {
+// checkNamespace checks that the agents' namespace admits their pods.
+func (d *analysis) checkNamespace() {
 	if d.object("Network.config.openshift.io", "", "cluster") != nil {
 		d.warn("openshift-scc", "", "OpenShift admits the agents' pods only with a SecurityContextConstraint",
 			"allow the host's network, host paths and the DaemonSets' capabilities: "+compatibility)
@@ -258,7 +259,7 @@ func (d *analysis) namespace() {
 	}
 	if level := n.GetLabels()["pod-security.kubernetes.io/enforce"]; level != "" && level != "privileged" {
 		d.warn("pod-security", "", fmt.Sprintf("namespace %s enforces the Pod Security level %s, which refuses the "+
-			"agents' pods", render.Namespace, plain(level)),
+			"agents' pods", render.Namespace, sanitize(level)),
 			"let the manifests set it to privileged, and make sure that no other tool resets it")
 	}
 }
@@ -272,7 +273,7 @@ func (d *analysis) detectConflicting(c *schema.Cluster) {
 		d.warn("submariner", "", "Submariner is installed: it writes ServiceImports and serves clusterset.local too",
 			"remove it before Hawser takes over, or give Hawser another domain and set crds: keep")
 	}
-	if d.setting(kubeSystem, "cilium-config", "clustermesh-enable-mcs-api") == "true" {
+	if d.configMapValue(kubeSystem, "cilium-config", "clustermesh-enable-mcs-api") == "true" {
 		d.warn("cilium-mcs-api", "", "Cilium ClusterMesh implements the Multi-Cluster Services API here too",
 			"switch clustermesh.mcsapi off in Cilium")
 	}

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestPreflight compares clusters with topologies that fit them and topologies that do
-// not. A star marks an error in the goldens.
+// TestPreflight compares clusters with correct and incorrect topologies. A star marks an error in
+// the golden files.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	cidrs := func(text string) []netip.Prefix { return prefixes(text) }
@@ -104,7 +104,7 @@ func TestPreflight(t *testing.T) {
 			if file == "" {
 				file = "kubeadm-flannel"
 			}
-			o := read(t, "testdata/"+file+".yaml")
+			o := readObjects(t, "testdata/"+file+".yaml")
 			if test.version != "" {
 				o.Version = test.version
 			}

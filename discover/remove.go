@@ -10,11 +10,11 @@ import (
 
 // Remove removes a cluster from a topology's text: its entry, its links, its name in lists
 // of clusters, and the exports that no other cluster offers. Comments inside and directly
-// above the removed lines are removed as well. The rest of the text does not change. gone
+// above the removed lines are removed as well. The rest of the text does not change. removed
 // lists the paths of the removed items, the cluster's entry last.
 //
 // A list of permitted clusters is never emptied, because an empty list could permit all.
-func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
+func Remove(raw []byte, cluster string) (out []byte, removed []string, err error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
 		return nil, nil, fmt.Errorf("read topology: %w", err)
@@ -27,11 +27,11 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 		return nil, nil, fmt.Errorf("there is no spec in it")
 	}
 	r := &textEdit{lines: strings.SplitAfter(string(raw), "\n"), cluster: cluster}
-	r.links(child(spec, "links"))
+	r.removeLinks(child(spec, "links"))
 	if c := child(spec, "connectivity"); c != nil {
-		r.names(child(c, "hubs"), "connectivity.hubs", false)
+		r.removeName(child(c, "hubs"), "connectivity.hubs", false)
 		if pairs := child(c, "links"); pairs != nil {
-			r.items(pairs, "connectivity.links", func(_ int, pair *yaml.Node) bool { return r.index(pair) >= 0 })
+			r.removeItems(pairs, "connectivity.links", func(_ int, pair *yaml.Node) bool { return r.indexOf(pair) >= 0 })
 		}
 	}
 	if d := child(spec, "dynamicExports"); d != nil {
@@ -40,17 +40,18 @@ func Remove(raw []byte, cluster string) (out []byte, gone []string, err error) {
 			rules = d.Content
 		}
 		for i, rule := range rules {
-			r.names(child(rule, "clusters"), fmt.Sprintf("dynamicExports[%d].clusters", i), true)
+			r.removeName(child(rule, "clusters"), fmt.Sprintf("dynamicExports[%d].clusters", i),
+				true)
 		}
 	}
-	r.exports(child(spec, "exports"))
+	r.removeExports(child(spec, "exports"))
 	clusters := child(spec, "clusters")
 	if clusters == nil {
 		return nil, nil, fmt.Errorf("there is no clusters in it")
 	}
-	r.items(clusters, "clusters", func(_ int, c *yaml.Node) bool { return text(c, "name") == cluster })
+	r.removeItems(clusters, "clusters", func(_ int, c *yaml.Node) bool { return scalarValue(c, "name") == cluster })
 	out, err = r.apply()
-	return out, r.gone, err
+	return out, r.removed, err
 }
 
 // apply returns the text without the removed parts.
@@ -67,8 +68,8 @@ func (r *textEdit) apply() ([]byte, error) {
 			r.lines[s.line] = line[:s.column] + line[s.toColumn:]
 			continue
 		}
-		for at := s.line; at < s.toLine; at++ {
-			r.lines[at] = ""
+		for i := s.line; i < s.toLine; i++ {
+			r.lines[i] = ""
 		}
 	}
 	return []byte(strings.Join(r.lines, "")), nil
@@ -79,7 +80,7 @@ type textEdit struct {
 	lines   []string
 	cluster string
 	spans   []span
-	gone    []string
+	removed []string
 	err     error
 }
 
@@ -93,115 +94,115 @@ func (r *textEdit) fail(at *yaml.Node, format string, args ...any) {
 	}
 }
 
-// index returns the cluster's index in a list of names.
-func (r *textEdit) index(list *yaml.Node) int {
+// indexOf returns the cluster's index in a list of names.
+func (r *textEdit) indexOf(list *yaml.Node) int {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return -1
 	}
 	return slices.IndexFunc(list.Content, func(n *yaml.Node) bool { return n.Value == r.cluster })
 }
 
-func (r *textEdit) links(list *yaml.Node) {
+func (r *textEdit) removeLinks(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
-	r.items(list, "links", func(_ int, link *yaml.Node) bool { return r.index(child(link, "between")) >= 0 })
+	r.removeItems(list, "links", func(_ int, link *yaml.Node) bool { return r.indexOf(child(link, "between")) >= 0 })
 }
 
-func (r *textEdit) exports(list *yaml.Node) {
+func (r *textEdit) removeExports(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
-	only := func(e *yaml.Node) bool {
-		offers := child(e, "clusters")
-		return r.index(offers) >= 0 && len(offers.Content) == 1
+	onlyExporter := func(e *yaml.Node) bool {
+		exporters := child(e, "clusters")
+		return r.indexOf(exporters) >= 0 && len(exporters.Content) == 1
 	}
 	for _, e := range list.Content {
-		if only(e) {
+		if onlyExporter(e) {
 			continue
 		}
-		path := "exports[" + text(e, "namespace") + "/" + text(e, "name") + "]"
-		r.names(child(e, "clusters"), path+".clusters", false)
+		path := "exports[" + scalarValue(e, "namespace") + "/" + scalarValue(e, "name") + "]"
+		r.removeName(child(e, "clusters"), path+".clusters", false)
 		if allow := child(e, "allow"); allow != nil {
-			r.names(child(allow, "clusters"), path+".allow.clusters", true)
+			r.removeName(child(allow, "clusters"), path+".allow.clusters", true)
 		}
 		if balance := child(e, "balance"); balance != nil {
-			r.names(child(balance, "order"), path+".balance.order", false)
-			r.weight(child(balance, "weights"), path+".balance.weights")
+			r.removeName(child(balance, "order"), path+".balance.order", false)
+			r.removeWeight(child(balance, "weights"), path+".balance.weights")
 		}
 	}
-	r.items(list, "exports", func(_ int, e *yaml.Node) bool { return only(e) })
+	r.removeItems(list, "exports", func(_ int, e *yaml.Node) bool { return onlyExporter(e) })
 }
 
-// names removes the cluster from a list of names.
-func (r *textEdit) names(list *yaml.Node, path string, permits bool) {
-	i := r.index(list)
+// removeName removes the cluster from a list of names.
+func (r *textEdit) removeName(list *yaml.Node, path string, isAllowList bool) {
+	i := r.indexOf(list)
 	switch {
 	case i < 0:
-	case len(list.Content) == 1 && permits:
+	case len(list.Content) == 1 && isAllowList:
 		r.fail(list.Content[i], "%s lists only %s, and without the list all clusters would be allowed: list other clusters first", path, r.cluster)
 	default:
-		r.items(list, path, func(at int, _ *yaml.Node) bool { return at == i })
+		r.removeItems(list, path, func(at int, _ *yaml.Node) bool { return at == i })
 	}
 }
 
-func (r *textEdit) weight(of *yaml.Node, path string) {
-	if of == nil || of.Kind != yaml.MappingNode {
+func (r *textEdit) removeWeight(mapping *yaml.Node, path string) {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return
 	}
-	for i := 0; i+1 < len(of.Content); i += 2 {
-		key, value := of.Content[i], of.Content[i+1]
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
 		if key.Value != r.cluster {
 			continue
 		}
-		r.gone = append(r.gone, path+"["+r.cluster+"]")
+		r.removed = append(r.removed, path+"["+r.cluster+"]")
 		var before, after *yaml.Node
 		if i > 0 {
-			before = of.Content[i-1]
+			before = mapping.Content[i-1]
 		}
-		if i+2 < len(of.Content) {
-			after = of.Content[i+2]
+		if i+2 < len(mapping.Content) {
+			after = mapping.Content[i+2]
 		}
-		if of.Style&yaml.FlowStyle != 0 {
-			r.cut(key, value, before, after)
+		if mapping.Style&yaml.FlowStyle != 0 {
+			r.removeFlowItems(key, value, before, after)
 		} else {
 			r.spans = append(r.spans, span{key.Line - 1, 0, value.Line, 0})
 		}
 	}
 }
 
-// items removes the matching items of a list.
-func (r *textEdit) items(list *yaml.Node, path string, matches func(int, *yaml.Node) bool) {
+// removeItems removes the matching items of a list.
+func (r *textEdit) removeItems(list *yaml.Node, path string, matches func(int, *yaml.Node) bool) {
 	if list.Kind != yaml.SequenceNode {
 		return
 	}
 	flow := list.Style&yaml.FlowStyle != 0
-	var kept, last *yaml.Node // last: the last removed item, not cut yet
+	var previous, last *yaml.Node // last: the last removed item, not cut yet
 	var first *yaml.Node
 	for i, item := range list.Content {
 		if !matches(i, item) {
 			if flow && first != nil {
-				r.cut(first, last, kept, item)
+				r.removeFlowItems(first, last, previous, item)
 				first = nil
 			}
-			kept = item
+			previous = item
 			continue
 		}
-		r.gone = append(r.gone, named(path, item))
+		r.removed = append(r.removed, itemPath(path, item))
 		if flow && first == nil {
 			first = item
 		}
 		if last = item; !flow {
-			r.entry(item)
+			r.removeBlockItem(item)
 		}
 	}
 	if flow && first != nil {
-		r.cut(first, last, kept, nil)
+		r.removeFlowItems(first, last, previous, nil)
 	}
 }
 
-// named returns the path of an item as messages show it.
-func named(path string, item *yaml.Node) string {
+// itemPath returns the path of an item as messages show it.
+func itemPath(path string, item *yaml.Node) string {
 	switch {
 	case item.Kind == yaml.ScalarNode:
 		return path + "[" + item.Value + "]"
@@ -211,37 +212,37 @@ func named(path string, item *yaml.Node) string {
 			names = append(names, n.Value)
 		}
 		return path + "[" + strings.Join(names, ",") + "]"
-	case text(item, "namespace") != "":
-		return path + "[" + text(item, "namespace") + "/" + text(item, "name") + "]"
+	case scalarValue(item, "namespace") != "":
+		return path + "[" + scalarValue(item, "namespace") + "/" + scalarValue(item, "name") + "]"
 	case child(item, "between") != nil:
-		return named(path, child(item, "between"))
+		return itemPath(path, child(item, "between"))
 	}
-	return path + "[" + text(item, "name") + "]"
+	return path + "[" + scalarValue(item, "name") + "]"
 }
 
-// entry removes all lines of an item that starts with a hyphen.
-func (r *textEdit) entry(item *yaml.Node) {
+// removeBlockItem removes all lines of an item that starts with a hyphen.
+func (r *textEdit) removeBlockItem(item *yaml.Node) {
 	first := item.Line - 1
 	if strings.TrimSpace(r.lines[first][:item.Column-1]) == "" { // the hyphen has a line of its own
 		for first--; first > 0 && !strings.HasPrefix(strings.TrimSpace(r.lines[first]), "-"); first-- {
 		}
 	}
-	dash := indent(r.lines[first])
+	dash := indentation(r.lines[first])
 	if !strings.HasPrefix(r.lines[first][dash:], "-") {
 		r.fail(item, "the item is not on lines of its own that begin with a hyphen: remove it by hand")
 		return
 	}
 	end := first + 1
-	for at := end; at < len(r.lines); at++ {
-		if strings.TrimSpace(r.lines[at]) == "" {
+	for i := end; i < len(r.lines); i++ {
+		if strings.TrimSpace(r.lines[i]) == "" {
 			continue // part of the item only if a deeper line follows
 		}
-		if indent(r.lines[at]) <= dash {
+		if indentation(r.lines[i]) <= dash {
 			break
 		}
-		end = at + 1
+		end = i + 1
 	}
-	for first > 0 && indent(r.lines[first-1]) == dash && strings.HasPrefix(r.lines[first-1][dash:], "#") {
+	for first > 0 && indentation(r.lines[first-1]) == dash && strings.HasPrefix(r.lines[first-1][dash:], "#") {
 		first--
 	}
 	// Do not leave two empty lines in a row.
@@ -251,11 +252,11 @@ func (r *textEdit) entry(item *yaml.Node) {
 	r.spans = append(r.spans, span{first, 0, end, 0})
 }
 
-func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// cut removes the nodes from one to another of a list in brackets. before and after are
+// removeFlowItems removes the nodes from one to another of a list in brackets. before and after are
 // the remaining neighbours, nil if absent.
-func (r *textEdit) cut(from, to, before, after *yaml.Node) {
+func (r *textEdit) removeFlowItems(from, to, before, after *yaml.Node) {
 	for _, n := range []*yaml.Node{from, to, before, after} {
 		if n != nil && n.Line != from.Line {
 			r.fail(n, "the list in brackets is on several lines: write it on one line, or with hyphens")
@@ -280,8 +281,8 @@ func (r *textEdit) cut(from, to, before, after *yaml.Node) {
 // endColumn returns the column after a node that is on one line.
 func (r *textEdit) endColumn(n *yaml.Node) int {
 	line, depth, quote := r.lines[n.Line-1], 0, byte(0)
-	for at := n.Column - 1; at < len(line); at++ {
-		switch c := line[at]; {
+	for i := n.Column - 1; i < len(line); i++ {
+		switch c := line[i]; {
 		case quote != 0:
 			if c == quote {
 				quote = 0
@@ -291,7 +292,7 @@ func (r *textEdit) endColumn(n *yaml.Node) int {
 		case c == '[' || c == '{':
 			depth++
 		case depth == 0 && (c == ',' || c == ']' || c == '}'):
-			return at
+			return i
 		case c == ']' || c == '}':
 			depth--
 		}
@@ -300,8 +301,8 @@ func (r *textEdit) endColumn(n *yaml.Node) int {
 	return len(line)
 }
 
-func text(of *yaml.Node, key string) string {
-	if n := child(of, key); n != nil {
+func scalarValue(mapping *yaml.Node, key string) string {
+	if n := child(mapping, key); n != nil {
 		return n.Value
 	}
 	return ""

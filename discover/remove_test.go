@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRemove takes a cluster out of texts as people write them.
+// TestRemove removes a cluster from hand-written topologies.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ have, want, gone, err string }{

@@ -78,30 +78,30 @@ func (r *Request) cluster() schema.Cluster {
 
 // check returns the errors of the topology that the request would cause.
 func (r *Request) check(set *schema.ClusterSet) diag.List {
-	var found diag.Findings
+	var findings diag.Findings
 	if r.ClusterSet != "" && r.ClusterSet != set.Metadata.Name {
-		found.Fail("other-clusterset", "clusterset", fmt.Sprintf("the request is for clusterset %s, and this one is %s", diag.Quote(r.ClusterSet), set.Metadata.Name),
+		findings.Fail("other-clusterset", "clusterset", fmt.Sprintf("the request is for clusterset %s, and this one is %s", diag.Quote(r.ClusterSet), set.Metadata.Name),
 			"ask the owner of the cluster for a request with --clusterset "+set.Metadata.Name)
 	}
 	for _, c := range set.Spec.Clusters {
 		if r.Cluster.Name == c.Name {
-			found.Fail("duplicate-name", "cluster.name", fmt.Sprintf("the topology already has a cluster %s", c.Name),
+			findings.Fail("duplicate-name", "cluster.name", fmt.Sprintf("the topology already has a cluster %s", c.Name),
 				"ask the owner of the cluster for a request with --context NAME=CONTEXT")
 		}
 		if r.Cluster.Recipient != "" && r.Cluster.Recipient == c.Recipient {
-			found.Fail("shared-recipient", "cluster.recipient", fmt.Sprintf("cluster %s has the same recipient: each could decrypt the keys of the other", c.Name),
+			findings.Fail("shared-recipient", "cluster.recipient", fmt.Sprintf("cluster %s has the same recipient: each could decrypt the keys of the other", c.Name),
 				"ask the owner of the cluster for a request with an identity of its own")
 		}
 	}
-	if found.List.HasErrors() {
-		return found.List
+	if findings.List.HasErrors() {
+		return findings.List
 	}
 	joined := *set
 	joined.Spec.Clusters = append(slices.Clone(set.Spec.Clusters), r.cluster())
 	schema.Default(&joined)
-	own := joined.ClusterPaths()[len(set.Spec.Clusters)]
+	clusterPath := joined.ClusterPaths()[len(set.Spec.Clusters)]
 	inRequest := func(path string) (string, bool) {
-		rest, ok := strings.CutPrefix(path, own)
+		rest, ok := strings.CutPrefix(path, clusterPath)
 		return "cluster" + rest, ok && (rest == "" || rest[0] == '.')
 	}
 	for _, d := range validate.Topology(&joined) {
@@ -112,14 +112,14 @@ func (r *Request) check(set *schema.ClusterSet) diag.List {
 		if !ok { // another cluster's value conflicts with the request
 			path, d.Summary = "cluster", d.Path+": "+d.Summary
 			for _, other := range d.Related {
-				if at, ok := inRequest(other.Path); ok {
-					path = at
+				if requestPath, ok := inRequest(other.Path); ok {
+					path = requestPath
 				}
 			}
 		}
-		found.Fail(d.Code, path, d.Summary, d.Hint)
+		findings.Fail(d.Code, path, d.Summary, d.Hint)
 	}
-	return found.List
+	return findings.List
 }
 
 // EntryYAML returns a cluster of a join request as an item of spec.clusters, without indentation.

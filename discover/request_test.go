@@ -139,7 +139,7 @@ func TestRequestLists(t *testing.T) {
 // TestRequestYAML checks that a discovered cluster is the same as its request and as its entry.
 func TestRequestYAML(t *testing.T) {
 	t.Parallel()
-	found := Analyze("fra", "admin@fra", read(t, "testdata/kubeadm-flannel.yaml"))
+	found := Analyze("fra", "admin@fra", readObjects(t, "testdata/kubeadm-flannel.yaml"))
 	text := found.RequestYAML("demo", otherRecipient)
 	set := memberSet(t)
 	c, list := ReadRequest("r.yaml", []byte(text), set)

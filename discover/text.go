@@ -105,7 +105,9 @@ func scalar(text string) string {
 	return text
 }
 
-func confidenceComment(sure Confidence, from string) string { return string(sure) + ": " + from }
+func confidenceComment(confidence Confidence, from string) string {
+	return string(confidence) + ": " + from
+}
 
 // Topology returns a new topology with the clusters. recipients are keyed by cluster.
 func Topology(name string, clusters []Cluster, recipients map[string]string) string {
@@ -145,19 +147,19 @@ func Insert(raw []byte, entry string) ([]byte, error) {
 	if err := yaml.Unmarshal(raw, &document); err != nil {
 		return nil, fmt.Errorf("read topology: %w", err)
 	}
-	at := &document
-	if len(at.Content) == 1 {
-		at = at.Content[0]
+	node := &document
+	if len(node.Content) == 1 {
+		node = node.Content[0]
 	}
 	for _, key := range []string{"spec", "clusters"} {
-		if at = child(at, key); at == nil {
+		if node = child(node, key); node == nil {
 			return nil, fmt.Errorf("there is no %s in it", key)
 		}
 	}
-	if at.Kind != yaml.SequenceNode || at.Style&yaml.FlowStyle != 0 || len(at.Content) == 0 {
-		return nil, fmt.Errorf("line %d: clusters is not a list with one or more lines that begin with a hyphen", at.Line)
+	if node.Kind != yaml.SequenceNode || node.Style&yaml.FlowStyle != 0 || len(node.Content) == 0 {
+		return nil, fmt.Errorf("line %d: clusters is not a list with one or more lines that begin with a hyphen", node.Line)
 	}
-	return appendItem(raw, at, entry)
+	return appendItem(raw, node, entry)
 }
 
 // appendItem adds an item after the last one of a block list that is not empty.
@@ -177,15 +179,15 @@ func appendItem(raw []byte, list *yaml.Node, entry string) ([]byte, error) {
 		return nil, fmt.Errorf("line %d: the last item of the list is not on a line that begins with a hyphen", last.Line)
 	}
 	end, gap := last.Line, first > 0 && strings.TrimSpace(lines[first-1]) == ""
-	for at := end; at < len(lines); at++ {
-		text := strings.TrimLeft(lines[at], " ")
+	for i := end; i < len(lines); i++ {
+		text := strings.TrimLeft(lines[i], " ")
 		if strings.TrimSpace(text) == "" {
 			continue // part of the item only if a deeper line follows
 		}
-		if len(lines[at])-len(text) <= dash {
+		if len(lines[i])-len(text) <= dash {
 			break
 		}
-		end = at + 1
+		end = i + 1
 	}
 	added := indented(entry, lines[first][:dash])
 	if gap {
@@ -200,13 +202,13 @@ func appendItem(raw []byte, list *yaml.Node, entry string) ([]byte, error) {
 	return []byte(strings.Join(lines[:end], "") + added + strings.Join(lines[end:], "")), nil
 }
 
-func child(of *yaml.Node, key string) *yaml.Node {
-	if of.Kind != yaml.MappingNode {
+func child(mapping *yaml.Node, key string) *yaml.Node {
+	if mapping.Kind != yaml.MappingNode {
 		return nil
 	}
-	for i := 0; i+1 < len(of.Content); i += 2 {
-		if of.Content[i].Value == key {
-			return of.Content[i+1]
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
 		}
 	}
 	return nil

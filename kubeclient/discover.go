@@ -129,7 +129,7 @@ func (c *Client) objects(ctx context.Context, queries []discover.Query) (discove
 			defer mu.Unlock()
 			found[i] = items
 			if err != nil {
-				o.Refused = append(o.Refused, discover.Unreadable{What: q.String(), Reason: ErrorText(err)})
+				o.Unreadable = append(o.Unreadable, discover.Unreadable{What: q.String(), Reason: ErrorText(err)})
 			}
 			return nil
 		})
@@ -139,12 +139,12 @@ func (c *Client) objects(ctx context.Context, queries []discover.Query) (discove
 		return o, context.Cause(ctx)
 	}
 	o.Items = slices.Concat(found...)
-	if o.AskServices() {
+	if o.NeedsServiceDryRun() {
 		if o.ServiceRanges, err = c.serviceRanges(ctx); err != nil {
-			o.Refused = append(o.Refused, discover.Unreadable{What: "the range of Services by a dry run", Reason: ErrorText(err)})
+			o.Unreadable = append(o.Unreadable, discover.Unreadable{What: "the range of Services by a dry run", Reason: ErrorText(err)})
 		}
 	}
-	slices.SortFunc(o.Refused, func(a, b discover.Unreadable) int { return cmp.Compare(a.What, b.What) })
+	slices.SortFunc(o.Unreadable, func(a, b discover.Unreadable) int { return cmp.Compare(a.What, b.What) })
 	return o, nil
 }
 
