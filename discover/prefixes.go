@@ -65,8 +65,8 @@ func (d *analysis) findPodCIDRs() {
 		candidates = append(candidates, evidence{from: "--cluster-cidr of Pod kube-system/" + sanitize(pod), confidence: confidence,
 			cidrs: prefixes(value)})
 	}
-	candidates = append(candidates, evidence{from: "podSubnet in " + kubeadmConfig, confidence: bySetup,
-		cidrs: prefixes(stringAt(d.kubeadm(), "networking", "podSubnet"))})
+	candidates = append(candidates, evidence{from: "podSubnet in " + kubeadmConfig,
+		confidence: bySetup, cidrs: prefixes(stringAt(d.kubeadm(), "networking", "podSubnet"))})
 	if value, from := d.nodeFlag("--cluster-cidr"); value != "" {
 		candidates = append(candidates, evidence{from: sanitize(from), confidence: bySetup, cidrs: prefixes(value)})
 	}
@@ -197,7 +197,7 @@ func (d *analysis) findServiceCIDRs() {
 }
 
 // NeedsServiceDryRun reports whether no object shows the Service prefixes with certainty. The
-// caller then asks the API server with an address that it refuses.
+// caller then sends the API server an address that it refuses.
 func (o Objects) NeedsServiceDryRun() bool {
 	if len(o.all("ServiceCIDR.networking.k8s.io")) > 0 || o.object("Network.config.openshift.io", "", "cluster") != nil {
 		return false
