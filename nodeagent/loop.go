@@ -91,7 +91,7 @@ func (l *loop) observe(in input.Current) round.Observed {
 	if !ok {
 		l.closeStaleAPIConns()
 	}
-	l.inputs.ResolveNames(endpoint.Names(in.Fabric, l.config.Cluster, in.Facts))
+	l.inputs.ResolveNames(endpoint.HostNames(in.Fabric, l.config.Cluster, in.Facts))
 	local.Resolved = l.inputs.Resolved()
 	return round.Observed{
 		Cluster: l.config.Cluster, Node: l.config.Node, Stale: l.peers.Stale(),

@@ -332,7 +332,7 @@ func (p *Peers) SetInstalled(tunnels map[string]migration.Installed) {
 // unknown.
 func (p *Peers) SetDirectSenders(macs map[string]bool) {
 	if macs != nil {
-		p.direct.SetAccepted(macs)
+		p.direct.SetAcceptedMACs(macs)
 	}
 }
 

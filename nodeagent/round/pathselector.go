@@ -73,7 +73,7 @@ func (c *pathSelector) next(v nodeView, live map[string]model.ClusterState, now 
 	next := *c
 	next.newMoves = nil
 	if next.table == nil || !next.table.Same(v.fabric, v.before) {
-		next.table = health.NewTable(v.fabric, v.before)
+		next.table = health.NewPreferences(v.fabric, v.before)
 	}
 	return &next, next.selectAll(v, live, now)
 }

@@ -59,7 +59,7 @@ func (d *selectorTest) next(leaving ...health.GatewayID) (model.Path, string) {
 			links = append(links, l)
 		}
 	}
-	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, links).WithRemoved(leaving)
+	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, links).WithRetiring(leaving)
 	next, w := d.choice.next(nodeView{fabric: d.fabric, cluster: "g1", gateway: "a", links: s}, nil, d.now)
 	d.choice = next
 	var log bytes.Buffer

@@ -104,7 +104,7 @@ func (s *State) peerSpec(in Observed, f *fabric.Fabric, nodes direct.Spec) PeerS
 
 // selectPaths returns the best path to each other cluster. It marks paths in hold-down as down.
 func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
-	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRemoved(s.Removals.Retiring))
+	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRetiring(s.Removals.Retiring))
 	v.narrow = in.Peers.PathMTUs
 	choice, selected := s.Selector.next(v, in.Peers.Live, now)
 	var held []string

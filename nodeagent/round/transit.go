@@ -17,7 +17,7 @@ import (
 func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.ClusterState, now time.Time) {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	found := health.ClusterPaths(c.table.Net(), c.Cluster, health.LinkRanks{
-		Own:     func(n string) health.Rank { return c.Links[n].Rank },
+		Direct:  func(n string) health.Rank { return c.Links[n].Rank },
 		Transit: know.transit,
 	})
 	next := make(map[string]activePath, len(found))

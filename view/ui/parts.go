@@ -146,7 +146,7 @@ func (p *Snapshot) links() *peerhealth.Preferences {
 	if len(p.set.Fabric.Clusters) > maxTable {
 		return nil
 	}
-	return peerhealth.NewTable(p.set.Fabric, nil)
+	return peerhealth.NewPreferences(p.set.Fabric, nil)
 }
 
 // pathView is the path from one cluster to another.

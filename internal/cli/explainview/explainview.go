@@ -158,7 +158,7 @@ func AddrsText(list []netip.Addr) string { return strings.Join(fabric.Ranges(lis
 
 // preferredLinks returns the gateways of the preferred link of each pair of clusters.
 func preferredLinks(f *fabric.Fabric) access.PreferredLink {
-	t := health.NewTable(f, nil)
+	t := health.NewPreferences(f, nil)
 	return func(a, b string) (string, string, bool) {
 		p, ok := t.First(a, b)
 		return p.Local, p.Remote, ok

@@ -159,7 +159,7 @@ func (r *Reporter) Summary() status.Status {
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
 	}
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
-	links := r.config.Peers.Links().WithRemoved(v.Leaving)
+	links := r.config.Peers.Links().WithRetiring(v.Leaving)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
 	s.Nodes = nodePaths(r.config.State().RoutedInput().Direct)
 	s.Problems = r.problems(&s, v, now)

@@ -113,8 +113,8 @@ type Config struct {
 	Wake     trigger.Trigger
 	OnChange func() // Sends or MAC of a pair changed
 	OnState  func() // the result of Saved may have changed
-	// Restored has the pairs of the previous agent, whose routes and rules the kernel still has.
-	// The pairs of the first Spec that are among them continue in this state.
+	// Restored has the pairs of the previous agent, whose routes and rules the kernel still
+	// has. The pairs of the first Spec that are among them continue in this state.
 	Restored []Saved
 }
 
@@ -224,9 +224,9 @@ func (c *Checker) stateChanged() {
 	c.config.OnState()
 }
 
-// SetAccepted sets the hardware addresses from which this node accepts direct packets. A report to
-// any other node says that this node does not receive its packets.
-func (c *Checker) SetAccepted(macs map[string]bool) {
+// SetAcceptedMACs sets the hardware addresses from which this node accepts direct packets. A report
+// to any other node says that this node does not receive its packets.
+func (c *Checker) SetAcceptedMACs(macs map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.acceptedMACs != nil && maps.Equal(macs, c.acceptedMACs) {
@@ -342,9 +342,9 @@ func (c *Checker) Tick(now time.Time) ([]socket.Datagram, time.Duration) {
 		changed = c.expire(p, now) || changed
 		if !p.next.After(now) {
 			out = append(out, c.testPacket(p, now))
-			// Whether the kernel accepts packets of a restored pair is unknown until the first
-			// complete pass. No report is better than a wrong one, after which the other end
-			// would use the VXLAN.
+			// Whether the kernel accepts packets of a restored pair is unknown until
+			// the first complete pass. No report is better than a wrong one, after
+			// which the other end would use the VXLAN.
 			if c.acceptedMACs != nil || !p.receives {
 				out = append(out, c.report(p))
 			}
@@ -515,8 +515,8 @@ func (c *Checker) Receive(now time.Time, in transport.Packet) []socket.Datagram 
 // onReport handles a report of the other end. The rules of the VXLAN verify the address of the
 // sender. It reports whether Sends or MAC changed.
 func (c *Checker) onReport(now time.Time, in transport.Packet) bool {
-	p := c.pairs[pairKey{in.At.Addr, in.From.Addr()}]
-	if p == nil || in.At.Device != desired.NodeDevice || in.From.Port() != c.config.Port || in.Message.From != p.remoteID || in.To != c.self {
+	p := c.pairs[pairKey{in.Local.Addr, in.From.Addr()}]
+	if p == nil || in.Local.Device != desired.NodeDevice || in.From.Port() != c.config.Port || in.Message.From != p.remoteID || in.To != c.self {
 		return false
 	}
 	mac := net.HardwareAddr(in.Direct.MAC[:]).String()
@@ -551,7 +551,7 @@ func (c *Checker) logPath(p *pair, reason string) {
 // the device of the pair.
 func (c *Checker) onReturn(now time.Time, in transport.Packet) {
 	p := c.byNonce[in.Direct.Nonce]
-	if p == nil || in.At != (socket.Bind{Addr: p.Local, Device: p.Device}) || in.From != netip.AddrPortFrom(p.Source, p.port) ||
+	if p == nil || in.Local != (socket.Bind{Addr: p.Local, Device: p.Device}) || in.From != netip.AddrPortFrom(p.Source, p.port) ||
 		in.Message.From != c.self {
 		return
 	}

@@ -64,7 +64,7 @@ func newIdleSimulation(t *testing.T) *simulation {
 			Node: other.node, Local: e.addr, Remote: other.addr, Device: "eth0", MAC: mac(byte(i + 1)), Source: e.source,
 			VXLAN: VXLAN{Local: e.addr, Remote: other.addr, LocalMAC: mac(11), RemoteMAC: mac(12)},
 		}}}, w.now)
-		other.SetAccepted(map[string]bool{mac(byte(i + 1)): true})
+		other.SetAcceptedMACs(map[string]bool{mac(byte(i + 1)): true})
 	}
 	return w
 }
@@ -106,7 +106,7 @@ func (s *simulation) deliver(from *end, d socket.Datagram) {
 			s.t.Fatal(err)
 		}
 		to.Receive(s.now, transport.Packet{
-			At: socket.Bind{Addr: to.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(from.addr, port), Message: m,
+			Local: socket.Bind{Addr: to.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(from.addr, port), Message: m,
 		})
 		return
 	}
@@ -120,7 +120,7 @@ func (s *simulation) deliver(from *end, d socket.Datagram) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	in := transport.Packet{At: socket.Bind{Addr: from.addr, Device: "eth0"}, From: netip.AddrPortFrom(source, sourcePort), Message: m}
+	in := transport.Packet{Local: socket.Bind{Addr: from.addr, Device: "eth0"}, From: netip.AddrPortFrom(source, sourcePort), Message: m}
 	if !s.drops(to, &in) {
 		from.Receive(s.now, in)
 	}
@@ -197,7 +197,7 @@ func TestChangedPackets(t *testing.T) {
 			in.From = netip.AddrPortFrom(netip.MustParseAddr("172.18.0.3"), in.From.Port())
 		},
 		"masqueraded port": func(in *transport.Packet) { in.From = netip.AddrPortFrom(in.From.Addr(), in.From.Port()^1) },
-		"in VXLAN":         func(in *transport.Packet) { in.At.Device = desired.NodeDevice },
+		"in VXLAN":         func(in *transport.Packet) { in.Local.Device = desired.NodeDevice },
 		"other nonce":      func(in *transport.Packet) { m := *in.Message; m.Direct = &wire.Direct{Nonce: 7}; in.Message = &m },
 		"other sender":     func(in *transport.Packet) { m := *in.Message; m.From++; in.Message = &m },
 	} {
@@ -241,10 +241,10 @@ func TestForeignReports(t *testing.T) {
 	w.run(time.Second)
 	report := wire.Message{From: wire.HashID("node/gw"), To: wire.HashID("node/w1"), Direct: &wire.Direct{Report: true, Receives: true, MAC: [6]byte{2, 9}}}
 	right := transport.Packet{
-		At: socket.Bind{Addr: w.worker.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(w.gateway.addr, port), Message: &report,
+		Local: socket.Bind{Addr: w.worker.addr, Device: desired.NodeDevice}, From: netip.AddrPortFrom(w.gateway.addr, port), Message: &report,
 	}
 	for name, alter := range map[string]func(*transport.Packet){
-		"outside of VXLAN": func(in *transport.Packet) { in.At.Device = "eth0" },
+		"outside of VXLAN": func(in *transport.Packet) { in.Local.Device = "eth0" },
 		"of another node":  func(in *transport.Packet) { in.From = netip.MustParseAddrPort("172.18.0.9:4804") },
 		"other port":       func(in *transport.Packet) { in.From = netip.AddrPortFrom(in.From.Addr(), 4805) },
 		"for another node": func(in *transport.Packet) { m := *in.Message; m.To++; in.Message = &m },
@@ -277,10 +277,10 @@ func TestReportsStop(t *testing.T) {
 func TestNotAccepted(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
-	w.gateway.SetAccepted(map[string]bool{})
+	w.gateway.SetAcceptedMACs(map[string]bool{})
 	w.run(5 * time.Second)
 	w.expectSends(false, true)
-	w.gateway.SetAccepted(map[string]bool{mac(1): true})
+	w.gateway.SetAcceptedMACs(map[string]bool{mac(1): true})
 	w.run(interval)
 	w.expectSends(true, true)
 }
@@ -347,7 +347,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%s: have %v, want %v", node, have, want)
 		}
 		w.run(time.Second) // of the first pass
-		after.SetAccepted(accepted)
+		after.SetAcceptedMACs(accepted)
 		w.run(2 * idleInterval)
 		w.expectSends(true, true)
 		if after.changes != 0 || other.changes != changes {
@@ -363,7 +363,7 @@ func TestRestartInChangedNetwork(t *testing.T) {
 	w.run(10 * time.Second)
 	accepted := w.worker.acceptedMACs
 	w.drops = func(from *end, _ *transport.Packet) bool { return from == w.gateway } // to the worker
-	w.restart(w.worker).SetAccepted(accepted)
+	w.restart(w.worker).SetAcceptedMACs(accepted)
 	w.run(misses*interval + 100*time.Millisecond)
 	w.expectSends(true, false)
 	w.cut = true
@@ -523,7 +523,7 @@ func manyPairs(count int) (*Checker, time.Time) {
 		})
 	}
 	c.Set(spec, now)
-	c.SetAccepted(map[string]bool{})
+	c.SetAcceptedMACs(map[string]bool{})
 	for _, p := range c.pairs {
 		p.receives, p.passesSince = true, now
 		p.next = now.Add(time.Duration(c.random() % uint64(idleInterval)))
@@ -545,7 +545,7 @@ func BenchmarkTick(b *testing.B) {
 					b.Fatalf("%d packets", len(out))
 				}
 				c.onReturn(now, transport.Packet{
-					At: socket.Bind{Addr: p.Local, Device: p.Device}, From: netip.AddrPortFrom(p.Source, p.port),
+					Local: socket.Bind{Addr: p.Local, Device: p.Device}, From: netip.AddrPortFrom(p.Source, p.port),
 					Message: &wire.Message{From: c.self, Direct: &wire.Direct{Nonce: p.nonce}},
 				})
 			}
@@ -565,7 +565,7 @@ func TestManyIdlePairs(t *testing.T) {
 		sent += len(out)
 		for nonce, p := range maps.Clone(c.byNonce) {
 			c.onReturn(now, transport.Packet{
-				At: socket.Bind{Addr: p.Local, Device: p.Device}, From: netip.AddrPortFrom(p.Source, p.port),
+				Local: socket.Bind{Addr: p.Local, Device: p.Device}, From: netip.AddrPortFrom(p.Source, p.port),
 				Message: &wire.Message{From: c.self, Direct: &wire.Direct{Nonce: nonce}},
 			})
 		}

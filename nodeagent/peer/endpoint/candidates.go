@@ -71,9 +71,9 @@ func MayChange(g *fabric.Gateway) bool {
 	})
 }
 
-// Names returns the host names to resolve, sorted and in lower case. These are the names in
+// HostNames returns the host names to resolve, sorted and in lower case. These are the names in
 // endpoints of remote gateways and the names of load balancers of local gateways.
-func Names(f *fabric.Fabric, cluster string, facts model.Facts) []string {
+func HostNames(f *fabric.Fabric, cluster string, facts model.Facts) []string {
 	var out []string
 	for i := range f.Clusters {
 		c := &f.Clusters[i]

@@ -76,7 +76,7 @@ func TestNames(t *testing.T) {
 		{"elsewhere", "b.example.com gw.example.com own.example.com", nil},
 	}
 	for _, tt := range tests {
-		if have := strings.Join(Names(f, tt.own, model.Facts{Services: tt.services}), " "); have != tt.want {
+		if have := strings.Join(HostNames(f, tt.own, model.Facts{Services: tt.services}), " "); have != tt.want {
 			t.Errorf("%s: %s, want %s", tt.own, have, tt.want)
 		}
 	}

@@ -40,9 +40,9 @@ type Registry struct {
 // Entry has the accepted endpoints of one gateway.
 type Entry struct {
 	Endpoints []model.DiscoveredEndpoint `json:"endpoints"`
-	// RecentChanges are the changes that count against changeBurst, as of At.
+	// RecentChanges are the changes that count against changeBurst, as of CountedAt.
 	RecentChanges int       `json:"recentChanges,omitempty"`
-	At            time.Time `json:"at,omitzero"`
+	CountedAt     time.Time `json:"at,omitzero"`
 }
 
 const unknownGateway = "a gateway that is not in the topology"
@@ -128,15 +128,15 @@ func (e Entry) withEndpoints(
 	if len(accepted) == 0 || slices.Equal(accepted, e.Endpoints) {
 		return e, 0
 	}
-	if elapsed := now.Sub(e.At); e.RecentChanges > 0 && elapsed >= changeInterval {
+	if elapsed := now.Sub(e.CountedAt); e.RecentChanges > 0 && elapsed >= changeInterval {
 		expired := int(elapsed / changeInterval)
-		e.RecentChanges, e.At = max(e.RecentChanges-expired, 0), e.At.Add(time.Duration(expired)*changeInterval)
+		e.RecentChanges, e.CountedAt = max(e.RecentChanges-expired, 0), e.CountedAt.Add(time.Duration(expired)*changeInterval)
 	}
 	if e.RecentChanges >= changeBurst {
-		return e, max(e.At.Add(changeInterval).Sub(now), time.Second)
+		return e, max(e.CountedAt.Add(changeInterval).Sub(now), time.Second)
 	}
 	if e.RecentChanges == 0 {
-		e.At = now
+		e.CountedAt = now
 	}
 	e.Endpoints, e.RecentChanges = accepted, e.RecentChanges+1
 	return e, 0

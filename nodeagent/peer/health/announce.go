@@ -206,8 +206,8 @@ func (p *Prober) pushLinkStates(out []outgoing, now time.Time) []outgoing {
 	return out
 }
 
-// WithRemoved returns the snapshot with retiring gateways ranked Draining at best.
-func (s Snapshot) WithRemoved(gateways []GatewayID) Snapshot {
+// WithRetiring returns the snapshot with retiring gateways ranked Draining at best.
+func (s Snapshot) WithRetiring(gateways []GatewayID) Snapshot {
 	s.retiring = gateways
 	return s
 }

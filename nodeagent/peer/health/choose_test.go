@@ -51,7 +51,7 @@ func snapshotOf(self GatewayID, links map[GatewayID]Rank) Snapshot {
 
 func TestPathsAndTransit(t *testing.T) {
 	t.Parallel()
-	table := NewTable(&fabric.Fabric{Clusters: []fabric.Cluster{
+	table := NewPreferences(&fabric.Fabric{Clusters: []fabric.Cluster{
 		{Name: "a", Gateways: []fabric.Gateway{{Name: "a1"}, {Name: "a2"}}},
 		{Name: "b", Gateways: []fabric.Gateway{{Name: "b1"}, {Name: "b2"}}},
 		{Name: "c"},
@@ -99,7 +99,7 @@ func TestGatewayLinksFollowTheOrder(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		f := randomFabric(r, 2+r.IntN(8), func() int { return 1 + r.IntN(3) })
-		table := NewTable(f, nil)
+		table := NewPreferences(f, nil)
 		own := f.Clusters[r.IntN(len(f.Clusters))]
 		gateway := own.Gateways[r.IntN(len(own.Gateways))].Name
 		var links []Link
@@ -129,7 +129,7 @@ func BenchmarkPaths(b *testing.B) {
 	for i := range 1000 {
 		f.Clusters = append(f.Clusters, clusterOf(fmt.Sprintf("c%03d", i), 3))
 	}
-	table := NewTable(f, nil)
+	table := NewPreferences(f, nil)
 	links := map[GatewayID]Rank{}
 	for _, c := range f.Clusters {
 		for _, g := range c.Gateways {

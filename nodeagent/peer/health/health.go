@@ -194,7 +194,8 @@ type recordedAdvert struct {
 	AcceptsTransit bool `json:"acceptsTransit,omitempty"`
 }
 
-// MarshalJSON encodes all fields that affect paths. It omits Stats and the gateways of WithRemoved.
+// MarshalJSON encodes all fields that affect paths. It omits Stats and the gateways of
+// WithRetiring.
 func (s Snapshot) MarshalJSON() ([]byte, error) {
 	out := recorded{Self: s.self, Links: make([]recordedLink, len(s.Links))}
 	for i := range s.Links {

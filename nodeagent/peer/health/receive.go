@@ -20,7 +20,7 @@ func (p *Prober) Receive(now time.Time, packet transport.Packet) (out []outgoing
 	if !ok {
 		return nil
 	}
-	in := incoming{packet.From, packet.At, &m}
+	in := incoming{packet.From, packet.Local, &m}
 	changed := false
 	p.mu.Lock()
 	if m.reply {

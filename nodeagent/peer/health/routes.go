@@ -16,8 +16,8 @@ type ClusterPath struct {
 
 // LinkRanks has the ranks of the links between clusters.
 type LinkRanks struct {
-	// Own returns the rank of the link to a neighbour for this cluster's own traffic.
-	Own func(neighbour string) Rank
+	// Direct returns the rank of the link to a neighbour for this cluster's own traffic.
+	Direct func(neighbour string) Rank
 	// Transit returns the rank of a link for transit traffic: Down if an end does not accept
 	// it. The order of the arguments does not matter.
 	Transit func(a, b string) Rank
@@ -46,7 +46,7 @@ func ClusterPaths(net projection.Topology, from string, links LinkRanks) map[str
 // addDirect adds the paths to neighbours.
 func addDirect(out map[string]ClusterPath, g *fabric.Graph, from string, links LinkRanks, path ClusterPath) {
 	for _, to := range g.Neighbors(from) {
-		if _, found := out[to]; !found && links.Own(to) >= path.Rank {
+		if _, found := out[to]; !found && links.Direct(to) >= path.Rank {
 			path.Hops = []string{to}
 			out[to] = path
 		}

@@ -31,7 +31,7 @@ func (r ranked) rank(a, b string) Rank {
 }
 
 func (r ranked) links(from string) LinkRanks {
-	return LinkRanks{Own: func(n string) Rank { return r.rank(from, n) }, Transit: r.rank}
+	return LinkRanks{Direct: func(n string) Rank { return r.rank(from, n) }, Transit: r.rank}
 }
 
 func routesText(routes map[string]ClusterPath) string {
@@ -89,7 +89,7 @@ func TestClusterPaths(t *testing.T) {
 func TestTransitNeedsBothEnds(t *testing.T) {
 	t.Parallel()
 	net := netOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
-	links := LinkRanks{Own: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
+	links := LinkRanks{Direct: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
 	if have := routesText(ClusterPaths(net, "a", links)); have != "h good" {
 		t.Errorf("routes: %s", have)
 	}
@@ -179,7 +179,7 @@ func TestTableOfShape(t *testing.T) {
 	for _, name := range []string{"a", "b", "h"} {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: name, Gateways: []fabric.Gateway{{Name: "1"}}})
 	}
-	table := NewTable(f, nil)
+	table := NewPreferences(f, nil)
 	if _, ok := table.First("a", "b"); ok {
 		t.Error("spokes have a link")
 	}
@@ -190,7 +190,7 @@ func TestTableOfShape(t *testing.T) {
 	if table.Same(f, &mesh) || !table.Same(f, nil) {
 		t.Error("the former shape is ignored")
 	}
-	if _, ok := NewTable(f, &mesh).First("a", "b"); !ok {
+	if _, ok := NewPreferences(f, &mesh).First("a", "b"); !ok {
 		t.Error("a link of the former shape is missing")
 	}
 	f.Shape = mesh

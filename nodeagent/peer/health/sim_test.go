@@ -87,7 +87,7 @@ func newSim(t *testing.T, s Settings, gateways ...int) *sim {
 	for i, n := range gateways {
 		m.fabric.Clusters = append(m.fabric.Clusters, clusterOf(string(rune('a'+i)), n))
 	}
-	m.table = NewTable(m.fabric, nil)
+	m.table = NewPreferences(m.fabric, nil)
 	for i, c := range m.fabric.Clusters {
 		for j := range len(c.Gateways) + 1 {
 			n := &simNode{
@@ -258,7 +258,7 @@ func (p *Prober) receive(now time.Time, at Listen, from netip.AddrPort, raw []by
 	if err != nil {
 		return nil
 	}
-	return p.Receive(now, transport.Packet{At: at, From: from, Message: w})
+	return p.Receive(now, transport.Packet{Local: at, From: from, Message: w})
 }
 
 func (m *sim) node(cluster, gateway string) *simNode {

@@ -38,10 +38,10 @@ type gatewayPair struct{ low, high uint16 }
 // removed. With less headroom, shares are more equal.
 const headroomPercent = 25
 
-// NewTable computes the preferences of a fabric. before is the previous shape of its clusters, or
-// nil. The cost grows with the square of the number of clusters, so reuse the result while Same is
-// true.
-func NewTable(f *fabric.Fabric, before *fabric.Shape) *Preferences {
+// NewPreferences computes the preferences of a fabric. before is the previous shape of its
+// clusters, or nil. The cost grows with the square of the number of clusters, so reuse the result
+// while Same is true.
+func NewPreferences(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 	t := &Preferences{names: appendNames(nil, f), net: projection.NewNet(f, before)}
 	for i := range f.Clusters {
 		if len(f.Clusters[i].Gateways) > 0 {
@@ -81,7 +81,7 @@ func appendNames(out []string, f *fabric.Fabric) []string {
 	return out
 }
 
-// Same reports whether NewTable would return equal preferences. It costs much less than NewTable.
+// Same reports whether NewPreferences would return equal preferences. It costs much less.
 func (t *Preferences) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if !t.net.Same(f, before) {
 		return false

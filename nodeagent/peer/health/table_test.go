@@ -59,7 +59,7 @@ func TestOrder(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		f := randomFabric(r, 2+r.IntN(15), func() int { return 1 + r.IntN(4) })
 		shuffled := shuffle(r, f)
-		one, other := NewTable(f, nil), NewTable(shuffled, nil)
+		one, other := NewPreferences(f, nil), NewPreferences(shuffled, nil)
 		eachPair(f, func(a, b string) {
 			want := one.Order(a, b)
 			if have := other.Order(a, b); !slices.Equal(have, want) {
@@ -86,7 +86,7 @@ func TestOrder(t *testing.T) {
 func TestOrderEdgeCases(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Clusters: []fabric.Cluster{clusterOf("a", 2), clusterOf("b", 1), clusterOf("none", 0)}}
-	table := NewTable(f, nil)
+	table := NewPreferences(f, nil)
 	for _, pair := range [][2]string{{"a", "a"}, {"a", "none"}, {"none", "a"}, {"a", "x"}, {"x", "a"}} {
 		if have := table.Order(pair[0], pair[1]); have != nil {
 			t.Errorf("%v has the order %v", pair, have)
@@ -95,7 +95,7 @@ func TestOrderEdgeCases(t *testing.T) {
 	if have := table.Order("a", "b"); len(have) != 2 {
 		t.Errorf("a to b: %v", have)
 	}
-	if NewTable(&fabric.Fabric{}, nil).Order("a", "b") != nil {
+	if NewPreferences(&fabric.Fabric{}, nil).Order("a", "b") != nil {
 		t.Error("an empty fabric has links")
 	}
 }
@@ -107,7 +107,7 @@ func TestShares(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		f := randomFabric(r, 20, threeGateways)
-		table := NewTable(f, nil)
+		table := NewPreferences(f, nil)
 		pairs := map[string]int{}
 		eachPair(f, func(a, b string) {
 			p, _ := table.First(a, b)
@@ -134,9 +134,9 @@ func TestOneMoreClusterMovesFewPairs(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		f := randomFabric(r, 21, threeGateways)
-		after := NewTable(f, nil)
+		after := NewPreferences(f, nil)
 		f.Clusters = f.Clusters[:20]
-		before := NewTable(f, nil)
+		before := NewPreferences(f, nil)
 		movedPairs := 0
 		eachPair(f, func(a, b string) {
 			pairs++
@@ -160,7 +160,7 @@ func TestDeadLinkMovesOnlyItsPairs(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 4))
 	f := randomFabric(r, 20, threeGateways)
-	table := NewTable(f, nil)
+	table := NewPreferences(f, nil)
 	removed := f.Clusters[5].Gateways[1].Name
 	moved, gained := 0, map[string]int{}
 	eachPair(f, func(a, b string) {
@@ -199,7 +199,7 @@ func TestSame(t *testing.T) {
 	base := func() *fabric.Fabric {
 		return &fabric.Fabric{Clusters: []fabric.Cluster{clusterOf("a", 2), clusterOf("b", 0), clusterOf("c", 1)}}
 	}
-	table := NewTable(base(), nil)
+	table := NewPreferences(base(), nil)
 	other := base()
 	other.Clusters[0].Globalnet, other.Clusters[0].Gateways[0].Port = true, 9
 	if !table.Same(other, nil) {
@@ -225,14 +225,14 @@ func TestSame(t *testing.T) {
 	}
 }
 
-func BenchmarkNewTable(b *testing.B) {
+func BenchmarkNewPreferences(b *testing.B) {
 	f := &fabric.Fabric{}
 	for i := range 1000 {
 		f.Clusters = append(f.Clusters, clusterOf(fmt.Sprintf("c%d", i), 3))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		NewTable(f, nil)
+		NewPreferences(f, nil)
 	}
 }
 
@@ -241,7 +241,7 @@ func BenchmarkSame(b *testing.B) {
 	for i := range 1000 {
 		f.Clusters = append(f.Clusters, clusterOf(fmt.Sprintf("c%d", i), 3))
 	}
-	table := NewTable(f, nil)
+	table := NewPreferences(f, nil)
 	for b.Loop() {
 		if !table.Same(f, nil) {
 			b.Fatal("not the same")

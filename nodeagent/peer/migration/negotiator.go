@@ -338,7 +338,7 @@ func (n *Negotiator) Receive(now time.Time, in transport.Packet) []socket.Datagr
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.byPath[packetPath{source: in.At.Addr, from: in.From.Addr(), device: in.Device}]
+	s := n.byPath[packetPath{source: in.Local.Addr, from: in.From.Addr(), device: in.Device}]
 	if s == nil || n.self == "" || in.To != wire.HashID(n.self) || in.Message.From != wire.HashID(s.Name) || in.From.Port() != n.config.Port {
 		return nil
 	}

@@ -83,7 +83,7 @@ func (p *node) receive(at netip.Addr, device string, from netip.AddrPort, raw []
 	if err != nil {
 		return nil
 	}
-	return p.Receive(time.Now(), transport.Packet{At: socket.Bind{Addr: at}, Device: device, From: from, Message: m})
+	return p.Receive(time.Now(), transport.Packet{Local: socket.Bind{Addr: at}, Device: device, From: from, Message: m})
 }
 
 // TestMigration checks that two agents migrate to the wanted tunnel and save it.

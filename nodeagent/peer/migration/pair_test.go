@@ -64,7 +64,7 @@ func TestSelect(t *testing.T) {
 		if tt.kernel != (TunnelID{}) {
 			p.kernelActive = tt.kernel
 		}
-		p.onPeerReport(Message{Seq: 1, Each: tt.peer}, now)
+		p.onPeerReport(Message{Seq: 1, Tunnels: tt.peer}, now)
 		p.advance(now)
 		if p.active != tt.want {
 			t.Errorf("%s: sends over %s, want %s", name, p.active, tt.want)
@@ -103,7 +103,7 @@ func TestRetire(t *testing.T) {
 		for range 3 {
 			p.report(now)
 		}
-		p.onPeerReport(Message{Seq: 1, AckSeq: tt.ackSeq, Each: []wire.TunnelState{{ID: old.hash(), InUse: tt.inUse}}}, now)
+		p.onPeerReport(Message{Seq: 1, AckSeq: tt.ackSeq, Tunnels: []wire.TunnelState{{ID: old.hash(), InUse: tt.inUse}}}, now)
 		p.advance(now)
 		p.advance(now.Add(tt.after))
 		if removed := p.find(old) == nil; removed != tt.removed {
@@ -143,7 +143,7 @@ func TestLyingPeer(t *testing.T) {
 			lie := Message{WantReply: r.IntN(2) == 0, Migrating: true, Seq: r.Uint64(), AckSeq: r.Uint64()}
 			for _, c := range all {
 				flags := r.IntN(16)
-				lie.Each = append(lie.Each, wire.TunnelState{ID: c.hash(), Available: flags&1 != 0, Verified: flags&2 != 0, InUse: flags&4 != 0, Secondary: flags&8 != 0})
+				lie.Tunnels = append(lie.Tunnels, wire.TunnelState{ID: c.hash(), Available: flags&1 != 0, Verified: flags&2 != 0, InUse: flags&4 != 0, Secondary: flags&8 != 0})
 			}
 			before := p.active
 			on := p.Tunnels()[r.IntN(len(p.Tunnels()))]

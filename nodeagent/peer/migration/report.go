@@ -70,7 +70,7 @@ func (p *Pair) report(now time.Time) Message {
 			Secondary: p.preferSecondary && t.TunnelID == p.want.counterpart(),
 		}
 		t.announced = t.announced || state.Verified || state.InUse
-		m.Each = append(m.Each, state)
+		m.Tunnels = append(m.Tunnels, state)
 	}
 	return m
 }
@@ -104,9 +104,9 @@ func (p *Pair) Receive(on TunnelID, m Message, now time.Time) (Message, bool) {
 
 // onPeerReport replaces the latest report of the peer.
 func (p *Pair) onPeerReport(m Message, now time.Time) {
-	tunnels := make(map[uint64]wire.TunnelState, len(m.Each))
-	changed := len(m.Each) != len(p.peer.tunnels)
-	for _, t := range m.Each {
+	tunnels := make(map[uint64]wire.TunnelState, len(m.Tunnels))
+	changed := len(m.Tunnels) != len(p.peer.tunnels)
+	for _, t := range m.Tunnels {
 		before, known := p.peer.tunnels[t.ID]
 		changed = changed || !known || before != t
 		tunnels[t.ID] = t

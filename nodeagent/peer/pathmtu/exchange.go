@@ -45,7 +45,7 @@ func (f *Finder) Receive(now time.Time, in transport.Packet) []socket.Datagram {
 	case in.To != f.selfID():
 		f.count(func(s *Stats) { s.Foreign++ })
 	case in.Size.Reply:
-		key := linkKey{in.At.Addr, addr}
+		key := linkKey{in.Local.Addr, addr}
 		f.mu.Lock()
 		matched, changed := false, false
 		if p := f.links[key]; p != nil && p.peerID == in.Message.From {

@@ -48,7 +48,8 @@ func TestBudget(t *testing.T) {
 			bytes += int(m.Size.Bytes)
 			answered[o.To.Addr()] = true
 			m.From, m.To, m.Size.Reply = m.To, m.From, true
-			f.Receive(now, transport.Packet{At: o.From, From: o.To, Message: m})
+			packet := transport.Packet{Local: o.From, From: o.To, Message: m}
+			f.Receive(now, packet)
 		}
 	}
 	if len(answered) != 3000 {
@@ -106,7 +107,8 @@ func TestSetTraffic(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.From, m.To, m.Size.Reply = m.To, m.From, true
-				f.Receive(now, transport.Packet{At: o.From, From: o.To, Message: m})
+				packet := transport.Packet{Local: o.From, From: o.To, Message: m}
+				f.Receive(now, packet)
 			}
 		}
 		return n

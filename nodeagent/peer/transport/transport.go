@@ -17,8 +17,8 @@ import (
 
 // Packet is a received message.
 type Packet struct {
-	At   socket.Bind
-	From netip.AddrPort
+	Local socket.Bind
+	From  netip.AddrPort
 	// Device is the receiving device. Only messages with Tunnels have it.
 	Device string
 	*wire.Message
@@ -106,7 +106,7 @@ func (t *Transport) receive(arrival socket.Arrival, raw []byte) []socket.Datagra
 		t.malformed.Add(1)
 		return nil
 	}
-	packet := Packet{At: arrival.Local, From: arrival.From, Message: m}
+	packet := Packet{Local: arrival.Local, From: arrival.From, Message: m}
 	if m.Tunnels != nil {
 		packet.Device = socket.DeviceName(arrival.Index)
 	}

@@ -92,7 +92,7 @@ func TestTransport(t *testing.T) {
 	wake.Fire()
 	for i, m := range protocols {
 		in := receivePacket(t, m.received)
-		if in.From != to || in.At != at || in.Device != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.WantReply {
+		if in.From != to || in.Local != at || in.Device != "lo" || in.Message.From != 1 || in.Probe.Nonce != 3 || !in.Tunnels.WantReply {
 			t.Errorf("protocol %d received %+v", i, in)
 		}
 		for range protocols { // each of them replies

@@ -149,7 +149,7 @@ type TunnelReport struct {
 	Seq       uint64 // number of the sender's message, increasing
 	AckSeq    uint64 // highest Seq that the sender received from the peer
 	ReplyTo   uint64 // Seq of the message that this one replies to; 0 = none
-	Each      []TunnelState
+	Tunnels   []TunnelState
 }
 
 // TunnelState is the state of one tunnel at the sender.
@@ -266,12 +266,12 @@ func (l *LinkStateList) append(out []byte) []byte {
 }
 
 func (t *TunnelReport) append(out []byte) []byte {
-	out = appendTLVHeader(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Each))
+	out = appendTLVHeader(out, typeTunnels, tunnelsLength+tunnelLength*len(t.Tunnels))
 	out = append(out, packFlags(t.WantReply, t.Migrating))
 	for _, field := range []uint64{t.Seq, t.AckSeq, t.ReplyTo} {
 		out = binary.BigEndian.AppendUint64(out, field)
 	}
-	for _, e := range t.Each {
+	for _, e := range t.Tunnels {
 		out = append(binary.BigEndian.AppendUint64(out, e.ID), packFlags(e.Available, e.Verified, e.InUse, e.Secondary))
 	}
 	return out
@@ -378,7 +378,7 @@ func (m *Message) decodeTunnels(value []byte) bool {
 	}
 	for offset := tunnelsLength; offset < len(value); offset += tunnelLength {
 		flags := value[offset+8]
-		t.Each = append(t.Each, TunnelState{
+		t.Tunnels = append(t.Tunnels, TunnelState{
 			ID: binary.BigEndian.Uint64(value[offset:]), Available: flags&flagAvailable != 0, Verified: flags&flagVerified != 0,
 			InUse: flags&flagInUse != 0, Secondary: flags&flagSecondary != 0,
 		})

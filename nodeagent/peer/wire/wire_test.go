@@ -16,10 +16,10 @@ func examples() map[string]*Message {
 			List: &LinkStateList{Page: 1, Pages: 2, Entries: []Entry{{ID: 1}, {1<<64 - 1, LinkAdvert{Rank: 4, InUse: true}}}}},
 		"changes":   {Probe: &Probe{Reply: true}, List: &LinkStateList{Generation: 8, Base: 7, Pages: 1}},
 		"full page": {Probe: &Probe{Reply: true}, Advert: &Advert{}, List: &LinkStateList{Pages: 1, Entries: make([]Entry, MaxEntries)}},
-		"tunnels": {From: 10, To: 11, Tunnels: &TunnelReport{WantReply: true, Migrating: true, Seq: 7, AckSeq: 8, ReplyTo: 9, Each: []TunnelState{
+		"tunnels": {From: 10, To: 11, Tunnels: &TunnelReport{WantReply: true, Migrating: true, Seq: 7, AckSeq: 8, ReplyTo: 9, Tunnels: []TunnelState{
 			{ID: 12, Available: true, InUse: true}, {ID: 13, Verified: true, Secondary: true},
 		}}},
-		"most tunnels": {Tunnels: &TunnelReport{Each: make([]TunnelState, MaxTunnels)}},
+		"most tunnels": {Tunnels: &TunnelReport{Tunnels: make([]TunnelState, MaxTunnels)}},
 		"size":         {From: 1, To: 2, Length: 1392, Size: &SizeProbe{Bytes: 1420, Nonce: 1 << 60}},
 		"size reply":   {From: 1, To: 2, Size: &SizeProbe{Reply: true, Bytes: 1420, Nonce: 1 << 60}},
 		"all":          {From: 1, To: 2, Length: 500, Probe: &Probe{}, Advert: &Advert{}, List: &LinkStateList{}, Tunnels: &TunnelReport{}, Size: &SizeProbe{Bytes: 1}},
