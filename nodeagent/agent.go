@@ -25,14 +25,14 @@ import (
 // Agent converges one node. Create it with New, then call Run, Plan or Cleanup once, then
 // Close. None of its fields is assigned after New.
 type Agent struct {
-	config  Config
-	loop    *loop
-	engine  *converge.Engine[*round.DesiredNode]
-	dns     *dnsServer
-	metrics *metrics.Metrics
-	report  *report.Reporter
-	control *control.Control
-	outlets control.HTTPListeners
+	config    Config
+	loop      *loop
+	engine    *converge.Engine[*round.DesiredNode]
+	dns       *dnsServer
+	metrics   *metrics.Metrics
+	report    *report.Reporter
+	control   *control.Control
+	listeners control.HTTPListeners
 }
 
 // New opens the files, sockets and handles of an agent. It changes nothing on the host.
@@ -84,11 +84,11 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		refused: map[string]bool{},
 	}
 	answers := &dnsServer{config: config, log: log, inputs: inputs, host: machine, records: dns.NewStore(), count: counts.Query, changed: triggers.names}
-	outlets := control.NewOutlets(config.Metrics, log)
+	listeners := control.NewHTTPListeners(config.Metrics, log)
 	reporter := report.New(report.Config{
 		Cluster: config.Cluster, Node: config.Node, Version: config.Version, Log: log, Client: client, HawserNodesDir: config.HawserNodesDir,
 		Inputs: inputs, Elector: elector, Peers: peers, Host: machine, Publication: publication, Outcome: shared.Outcome, State: shared.State,
-		Drained: drain.Active, DNSDown: answers.isDown, Drift: counts.DriftTotal, ExtraInputs: outlets.States,
+		Drained: drain.Active, DNSDown: answers.isDown, Drift: counts.DriftTotal, ExtraInputs: listeners.States,
 		Resync: config.Resync,
 	})
 	counts.RegisterState(reporter.MetricsSnapshot)
@@ -100,7 +100,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	counts.InitKinds(kinds)
 	return &Agent{
-		config: config, loop: l, dns: answers, metrics: counts, report: reporter, outlets: outlets,
+		config: config, loop: l, dns: answers, metrics: counts, report: reporter, listeners: listeners,
 		engine: &converge.Engine[*round.DesiredNode]{
 			Stages:       stages,
 			Log:          log,

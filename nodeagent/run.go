@@ -54,7 +54,7 @@ func (a *Agent) Run(until context.Context) error {
 		})
 	}
 	start("status", func(ctx context.Context) error { return control.Serve(ctx, socket, a.control.SocketHandler()) })
-	start("metrics", func(ctx context.Context) error { a.outlets.Run(ctx, a.control.TCPHandler()); return nil })
+	start("metrics", func(ctx context.Context) error { a.listeners.Run(ctx, a.control.TCPHandler()); return nil })
 	start("inputs", l.inputs.Run)
 	start("gateway election", l.elector.Run)
 	start("HawserNode", a.report.Run)

@@ -167,8 +167,8 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 	held := e.state.held.Gateway
 	inTime, _ := e.state.Held(now)
 	var write *Lease
-	var again time.Time
-	e.state, write, again = e.state.Step(v, now)
+	var nextAt time.Time
+	e.state, write, nextAt = e.state.Step(v, now)
 	lost := held != "" && e.state.held.Gateway == ""
 	e.mu.Unlock()
 	if lost {
@@ -176,13 +176,13 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 	}
 	if write != nil && listed {
 		e.write(ctx, *write)
-		again = time.Now() // the next step may have more to do
+		nextAt = time.Now() // the next step may have more to do
 	}
 	e.mu.Lock()
 	if listed || len(v.Gateways) == 0 {
 		e.synced = true
-	} else if unsynced := e.started.Add(RenewDeadline); now.Before(unsynced) && unsynced.Before(again) {
-		again = unsynced
+	} else if unsynced := e.started.Add(RenewDeadline); now.Before(unsynced) && unsynced.Before(nextAt) {
+		nextAt = unsynced
 	}
 	unfence, fencedAt := e.state.held.Gateway == "" && e.fenced, e.fencedAt
 	e.mu.Unlock()
@@ -192,7 +192,7 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 		}
 	}
 	e.notify()
-	return max(time.Until(again), minStepInterval)
+	return max(time.Until(nextAt), minStepInterval)
 }
 
 // write stores a Lease, and allows the tunnels of the gateway that this node holds by it.

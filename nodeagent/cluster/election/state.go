@@ -96,7 +96,7 @@ func (s State) Holders(node string, now time.Time) map[string]string {
 }
 
 // Step returns the Lease to write now, nil if none, and the time of the next step at the latest.
-func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, again time.Time) {
+func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, nextAt time.Time) {
 	next = s
 	next.observed = map[string]observedLease{}
 	for _, g := range v.Gateways {
@@ -109,30 +109,30 @@ func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, aga
 		}
 	}
 	next = next.checkHeld(v, now)
-	switch again = now.Add(RenewInterval); {
+	switch nextAt = now.Add(RenewInterval); {
 	case next.held.Gateway != "":
-		again = timerqueue.Later(next.renewedAt.Add(RenewInterval), next.retryAt)
-		if !now.Before(again) {
+		nextAt = timerqueue.Later(next.renewedAt.Add(RenewInterval), next.retryAt)
+		if !now.Before(nextAt) {
 			renewal := next.held
 			renewal.Renewed = now
-			write, again = &renewal, now.Add(retryPeriod)
+			write, nextAt = &renewal, now.Add(retryPeriod)
 		}
-		if deadline := next.renewedAt.Add(RenewDeadline); deadline.Before(again) {
-			again = deadline
+		if deadline := next.renewedAt.Add(RenewDeadline); deadline.Before(nextAt) {
+			nextAt = deadline
 		}
 	case next.releasing.Gateway != "":
-		if again = next.retryAt; !now.Before(again) {
+		if nextAt = next.retryAt; !now.Before(nextAt) {
 			release := next.releasing
 			release.Holder, release.Renewed, release.Released = "", now, true
-			write, again = &release, now.Add(retryPeriod)
+			write, nextAt = &release, now.Add(retryPeriod)
 		}
 	default:
 		var at time.Time
-		if write, at = next.tryAcquire(v, now); !at.IsZero() && at.Before(again) {
-			again = at
+		if write, at = next.tryAcquire(v, now); !at.IsZero() && at.Before(nextAt) {
+			nextAt = at
 		}
 	}
-	return next, write, again
+	return next, write, nextAt
 }
 
 // checkHeld returns the state without a gateway that this node may no longer hold. It starts the

@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 // do not count.
 const (
 	requestsPerSecond = 200
-	requestsAtOnce    = 400
+	requestBurst      = 400
 )
 
 // Client is a connection to the API server.
@@ -73,7 +73,7 @@ func Open(c Config) (*Client, error) {
 		return nil, err
 	}
 	config.UserAgent = c.UserAgent
-	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
+	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.WarningHandler = rest.NoWarnings{}
 	out := &Client{Host: config.Host, conns: &connTracker{open: map[*trackedConn]struct{}{}}}
 	config.Dial = out.conns.dial

@@ -17,7 +17,7 @@ import (
 // of this host or a route to the server may have disappeared without a notification.
 const (
 	dialTimeout       = 10 * time.Second
-	deadTime          = 10 * time.Second
+	userTimeout       = 10 * time.Second
 	keepAliveIdle     = 5 * time.Second
 	keepAliveInterval = 2 * time.Second
 )
@@ -30,21 +30,21 @@ type connTracker struct {
 
 type trackedConn struct {
 	net.Conn
-	of *connTracker
+	tracker *connTracker
 }
 
-func (l *connTracker) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (t *connTracker) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	// TCP_USER_TIMEOUT bounds the time of unacknowledged data. It also replaces the number of
 	// unanswered keepalive probes (tcp(7)).
 	conn, err := (&net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval},
 		ControlContext: func(_ context.Context, _, address string, raw syscall.RawConn) error {
-			var failed error
+			var sockErr error
 			err := raw.Control(func(fd uintptr) {
-				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadTime.Milliseconds()))
+				sockErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 			})
-			if err := errors.Join(err, failed); err != nil {
+			if err := errors.Join(err, sockErr); err != nil {
 				return fmt.Errorf("prepare connection to %s: %w", address, err)
 			}
 			return nil
@@ -53,19 +53,19 @@ func (l *connTracker) dial(ctx context.Context, network, address string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	out := &trackedConn{Conn: conn, of: l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[out] = struct{}{}
+	out := &trackedConn{Conn: conn, tracker: t}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[out] = struct{}{}
 	return out, nil
 }
 
 // Close closes the connection and removes it from the tracker.
-func (l *trackedConn) Close() error {
-	l.of.mu.Lock()
-	delete(l.of.open, l)
-	l.of.mu.Unlock()
-	return l.Conn.Close()
+func (c *trackedConn) Close() error {
+	c.tracker.mu.Lock()
+	delete(c.tracker.open, c)
+	c.tracker.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // CloseStaleConns closes the connections whose local address is no longer on this host and returns
@@ -74,14 +74,14 @@ func (l *trackedConn) Close() error {
 func (c *Client) CloseStaleConns(isLocal func(netip.Addr) bool) int {
 	var stale []*trackedConn
 	c.conns.mu.Lock()
-	for l := range c.conns.open {
-		if tcp, ok := l.LocalAddr().(*net.TCPAddr); ok && !isLocal(tcp.AddrPort().Addr().Unmap().WithZone("")) {
-			stale = append(stale, l)
+	for conn := range c.conns.open {
+		if tcp, ok := conn.LocalAddr().(*net.TCPAddr); ok && !isLocal(tcp.AddrPort().Addr().Unmap().WithZone("")) {
+			stale = append(stale, conn)
 		}
 	}
 	c.conns.mu.Unlock()
-	for _, l := range stale {
-		_ = l.Close() // readers and writers get an error
+	for _, conn := range stale {
+		_ = conn.Close() // readers and writers get an error
 	}
 	return len(stale)
 }

@@ -40,8 +40,8 @@ type events struct {
 // event is the content of one Kubernetes event.
 type event struct{ kind, reason, action, message string }
 
-// of sends events for the differences between two states. It does not retry failed events.
-func (e *events) of(ctx context.Context, before, now NodeStatus) error {
+// record sends events for the differences between two states. It does not retry failed events.
+func (e *events) record(ctx context.Context, before, now NodeStatus) error {
 	var out []event
 	for _, link := range slices.Sorted(maps.Keys(now.Up)) {
 		was, known := before.Up[link]
@@ -70,15 +70,15 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 	if before.Fabric != "" && before.Fabric != now.Fabric {
 		out = append(out, event{"Normal", "FabricChanged", "Converge", "fabric changed from " + before.Fabric + " to " + now.Fabric})
 	}
-	for _, happened := range out {
+	for _, ev := range out {
 		if !e.rate.TryAccept() {
 			e.dropped++
 			continue
 		}
 		if e.dropped > 0 {
-			happened.message += fmt.Sprintf(" (and %d events before that were not sent)", e.dropped)
+			ev.message += fmt.Sprintf(" (and %d events before that were not sent)", e.dropped)
 		}
-		if err := e.send(ctx, happened); err != nil {
+		if err := e.send(ctx, ev); err != nil {
 			return err
 		}
 		e.dropped = 0
@@ -88,14 +88,14 @@ func (e *events) of(ctx context.Context, before, now NodeStatus) error {
 
 // send writes one event. It ignores events that the server cannot store; a forbidden request is an
 // error.
-func (e *events) send(ctx context.Context, what event) error {
+func (e *events) send(ctx context.Context, ev event) error {
 	now := time.Now()
 	e.last = max(e.last+1, now.UnixNano())
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "events.k8s.io/v1", "kind": "Event",
 		"metadata":  map[string]any{"name": e.node + "." + strconv.FormatInt(e.last, 16), "namespace": metav1.NamespaceDefault},
 		"eventTime": metav1.NewMicroTime(now).UTC().Format(metav1.RFC3339Micro),
-		"type":      what.kind, "reason": what.reason, "action": what.action, "note": clip(what.message, maxNote),
+		"type":      ev.kind, "reason": ev.reason, "action": ev.action, "note": clip(ev.message, maxNote),
 		"reportingController": "hawser.dev/agent", "reportingInstance": e.node,
 		"regarding": map[string]any{
 			"apiVersion": HawserNodes.GroupVersion().String(), "kind": "HawserNode", "name": e.node, "uid": string(e.uid),

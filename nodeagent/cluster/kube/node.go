@@ -154,7 +154,7 @@ type Reporter struct {
 	nodeStatus func() NodeStatus
 	interval   time.Duration
 	written    *NodeStatus
-	at         time.Time // of written
+	writtenAt  time.Time
 
 	mu       sync.Mutex
 	err      error // of the last write
@@ -187,9 +187,9 @@ type reportStore interface {
 func (r *Reporter) Run(ctx context.Context) {
 	// Until the rules of this boot are reported, the other nodes drop VXLAN from this node.
 	reported := false
-	next, failed := min(firstInterval, r.interval), time.Duration(0)
+	next, backoff := min(firstInterval, r.interval), time.Duration(0)
 	for sleep(ctx, next) {
-		rules, outdated, err := r.once(ctx)
+		rules, outdated, err := r.writeOnce(ctx)
 		r.record(ctx, outdated, err)
 		reported = reported || rules && !outdated
 		next = r.interval
@@ -197,11 +197,11 @@ func (r *Reporter) Run(ctx context.Context) {
 			next = min(firstInterval, r.interval)
 		}
 		if err != nil {
-			failed = min(2*max(failed, r.interval), maxReportBackoff)
+			backoff = min(2*max(backoff, r.interval), maxReportBackoff)
 			// Spread the agents of a cluster when its API server is back.
-			next = failed/2 + rand.N(failed)
+			next = backoff/2 + rand.N(backoff)
 		} else {
-			failed = 0
+			backoff = 0
 		}
 	}
 }
@@ -250,10 +250,9 @@ func (r *Reporter) Outdated() bool {
 	return r.outdated
 }
 
-// once writes the status if it changed. It reports whether the status has the rules of this boot,
-// or their removal, and whether the HawserNode is outdated afterwards. An event that cannot be
-// written is an error only.
-func (r *Reporter) once(ctx context.Context) (rules, outdated bool, err error) {
+// writeOnce writes the status if it changed. It reports whether the status has the rules of this
+// boot, or their removal.
+func (r *Reporter) writeOnce(ctx context.Context) (rules, outdated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	want := r.nodeStatus()
@@ -269,7 +268,7 @@ func (r *Reporter) once(ctx context.Context) (rules, outdated bool, err error) {
 		want.RulesBootID = r.written.RulesBootID
 	}
 	now := time.Now()
-	lost := want.Lost && now.Sub(r.at) >= lostInterval
+	lost := want.Lost && now.Sub(r.writtenAt) >= lostInterval
 	want.Lost, want.RulesRemoved = false, false
 	// Each condition has the time of its last change.
 	want.Conditions = slices.Clone(want.Conditions)
@@ -282,8 +281,8 @@ func (r *Reporter) once(ctx context.Context) (rules, outdated bool, err error) {
 			}
 		}
 	}
-	if reduced := suppressNoise(*r.written, want, now.Sub(r.at)); reflect.DeepEqual(*r.written, reduced) {
-		if now.Sub(r.at) < resyncInterval && !lost {
+	if reduced := suppressNoise(*r.written, want, now.Sub(r.writtenAt)); reflect.DeepEqual(*r.written, reduced) {
+		if now.Sub(r.writtenAt) < resyncInterval && !lost {
 			return rules, false, nil
 		}
 		want = reduced // no change, but writes a deleted object again
@@ -292,7 +291,7 @@ func (r *Reporter) once(ctx context.Context) (rules, outdated bool, err error) {
 	if err := r.store.write(ctx, want); err != nil {
 		return false, true, err
 	}
-	r.written, r.at = &want, now
+	r.written, r.writtenAt = &want, now
 	return rules, false, r.store.event(ctx, before, want)
 }
 
@@ -373,17 +372,17 @@ func (r *apiReport) write(ctx context.Context, status NodeStatus) error {
 }
 
 func (r *apiReport) event(ctx context.Context, before, now NodeStatus) error {
-	return r.events.of(ctx, before, now)
+	return r.events.record(ctx, before, now)
 }
 
-// apply writes the object (empty sub) or its status. The node owns the object, so Kubernetes
-// deletes both together.
-func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) error {
+// apply writes the object (empty subresource) or its status. The node owns the object, so
+// Kubernetes deletes both together.
+func (r *apiReport) apply(ctx context.Context, status NodeStatus, subresource string) error {
 	object := map[string]any{
 		"apiVersion": HawserNodes.GroupVersion().String(), "kind": hawserNodeKind,
 	}
 	metadata := map[string]any{"name": r.node}
-	if sub == "" {
+	if subresource == "" {
 		metadata["labels"] = map[string]any{fabric.ManagedByLabel: fabric.ManagedByValue}
 		if r.uid != "" {
 			metadata["ownerReferences"] = []any{map[string]any{
@@ -400,11 +399,11 @@ func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) er
 	}
 	force := true
 	options := metav1.PatchOptions{FieldManager: fabric.FieldManager, Force: &force}
-	var subs []string
-	if sub != "" {
-		subs = append(subs, sub)
+	var subresources []string
+	if subresource != "" {
+		subresources = append(subresources, subresource)
 	}
-	written, err := r.client.Dynamic.Resource(HawserNodes).Patch(ctx, r.node, types.ApplyPatchType, raw, options, subs...)
+	written, err := r.client.Dynamic.Resource(HawserNodes).Patch(ctx, r.node, types.ApplyPatchType, raw, options, subresources...)
 	if err != nil {
 		return fmt.Errorf("write HawserNode %s: %w", r.node, err)
 	}
@@ -415,9 +414,9 @@ func (r *apiReport) apply(ctx context.Context, status NodeStatus, sub string) er
 // Smaller differences are noise: a fifth and half a millisecond of the round-trip time, two percent
 // of the probes.
 const (
-	movedPart = 5   // of the larger one, as a divisor
-	movedRTT  = 500 // microseconds
-	movedLoss = 20  // of 1000 probes
+	relativeNoise = 5   // of the larger one, as a divisor
+	minRTTChange  = 500 // microseconds
+	minLossChange = 20  // of 1000 probes
 )
 
 // suppressNoise returns want with the written measurements, unless new ones are to be written: they
@@ -426,12 +425,12 @@ func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	if len(written.LinkStates) != len(want.LinkStates) {
 		return want
 	}
-	moved := func(a, b, least int64) bool { return max(a-b, b-a) >= least && max(a-b, b-a)*movedPart > max(a, b) }
+	changed := func(a, b, least int64) bool { return max(a-b, b-a) >= least && max(a-b, b-a)*relativeNoise > max(a, b) }
 	states := slices.Clone(want.LinkStates)
 	for i := range states {
 		was, now := written.LinkStates[i], &states[i]
 		first := was.RTT == 0 && now.RTT != 0
-		if first || since >= measureInterval && (moved(was.RTT, now.RTT, movedRTT) || moved(int64(was.Loss), int64(now.Loss), movedLoss)) {
+		if first || since >= measureInterval && (changed(was.RTT, now.RTT, minRTTChange) || changed(int64(was.Loss), int64(now.Loss), minLossChange)) {
 			return want
 		}
 		now.RTT, now.Loss = was.RTT, was.Loss

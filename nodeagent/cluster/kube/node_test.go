@@ -303,7 +303,7 @@ func TestEventsAreBounded(t *testing.T) {
 	up, down := NodeStatus{Up: map[string]bool{"l": true}}, NodeStatus{Up: map[string]bool{"l": false}}
 	for range 20 {
 		for _, change := range [][2]NodeStatus{{up, down}, {down, up}} {
-			if err := sent.of(context.Background(), change[0], change[1]); err != nil {
+			if err := sent.record(context.Background(), change[0], change[1]); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,9 +18,9 @@ type namespaceServices struct {
 	index     *facts.Index
 	names     map[string]bool // of the Services that count
 
-	services sortedmap.Map[*corev1.Service]
-	slicesOf map[string]*sortedmap.Map[*discoveryv1.EndpointSlice] // by the name of the Service
-	owner    sortedmap.Map[string]                                 // name of the Service, by key of the slice
+	services  sortedmap.Map[*corev1.Service]
+	slicesOf  map[string]*sortedmap.Map[*discoveryv1.EndpointSlice] // by the name of the Service
+	serviceOf sortedmap.Map[string]                                 // name of the Service, by key of the slice
 
 	servicesSynced, slicesSynced bool
 }
@@ -63,7 +63,7 @@ func (n *namespaceServices) deleteService(key string) bool {
 	return n.services.Delete(key) && n.publish(name)
 }
 
-// retainServices reports false: publishAll follows a list and publishes the removals.
+// retainServices returns false: publishAll follows a list and publishes the removals.
 func (n *namespaceServices) retainServices(wanted func(key string) bool) bool {
 	n.services.Retain(wanted)
 	return false
@@ -72,24 +72,24 @@ func (n *namespaceServices) retainServices(wanted func(key string) bool) bool {
 func (n *namespaceServices) putSlice(s *discoveryv1.EndpointSlice) bool {
 	key, name := keyOf(s), s.Labels[discoveryv1.LabelServiceName]
 	changed := false
-	if before, known := n.owner.Get(key); known && before != name {
+	if before, known := n.serviceOf.Get(key); known && before != name {
 		changed = n.deleteSlice(key)
 	}
 	if n.names[name] {
-		n.owner.Put(key, name)
+		n.serviceOf.Put(key, name)
 		n.slicesOf[name].Put(key, s)
 	}
 	return n.publish(name) || changed
 }
 
 func (n *namespaceServices) deleteSlice(key string) bool {
-	name, known := n.owner.Get(key)
-	return known && n.owner.Delete(key) && n.slicesOf[name].Delete(key) && n.publish(name)
+	name, known := n.serviceOf.Get(key)
+	return known && n.serviceOf.Delete(key) && n.slicesOf[name].Delete(key) && n.publish(name)
 }
 
 func (n *namespaceServices) retainSlices(wanted func(key string) bool) bool {
 	changed := false
-	for _, key := range n.owner.Keys() {
+	for _, key := range n.serviceOf.Keys() {
 		if !wanted(key) {
 			changed = n.deleteSlice(key) || changed
 		}

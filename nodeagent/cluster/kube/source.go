@@ -78,7 +78,7 @@ func (s *Source) Run(ctx context.Context) {
 	defer wait.Wait()
 	defer cancel()
 	for {
-		s.adjust(func(w *watcher) {
+		s.updateWatches(func(w *watcher) {
 			own, stop := context.WithCancel(ctx)
 			w.cancel = stop
 			wait.Go(func() {
@@ -99,8 +99,8 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// adjust stops the watches that are no longer needed and starts the missing ones.
-func (s *Source) adjust(start func(*watcher)) {
+// updateWatches stops the watches that are no longer needed and starts the missing ones.
+func (s *Source) updateWatches(start func(*watcher)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.hasFabric || !s.stale {

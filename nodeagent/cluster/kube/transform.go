@@ -61,7 +61,7 @@ func transform(object any) any {
 		return out
 	case *unstructured.Unstructured:
 		if o.GetKind() == hawserNodeKind {
-			return trimReport(o)
+			return trimHawserNode(o)
 		}
 		// An object of the Multi-Cluster Services API that does not decode stays
 		// unstructured, and the watch ignores it.
@@ -81,9 +81,9 @@ func transform(object any) any {
 // hawserNodeKind is the kind of HawserNodes.
 const hawserNodeKind = "HawserNode"
 
-// trimReport returns a HawserNode with only the boot in which its agent reported its rules.
-func trimReport(o *unstructured.Unstructured) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{rulesBootID: reportOf(o)}}}
+// trimHawserNode returns a HawserNode with only the boot in which its agent reported its rules.
+func trimHawserNode(o *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{rulesBootID: rulesBootIDOf(o)}}}
 	out.SetName(o.GetName())
 	out.SetKind(hawserNodeKind)
 	out.SetResourceVersion(o.GetResourceVersion())
@@ -93,7 +93,7 @@ func trimReport(o *unstructured.Unstructured) *unstructured.Unstructured {
 // rulesBootID is the field of NodeStatus.RulesBootID.
 const rulesBootID = "rulesBootID"
 
-func reportOf(o *unstructured.Unstructured) string {
+func rulesBootIDOf(o *unstructured.Unstructured) string {
 	boot, _, err := unstructured.NestedString(o.Object, "status", rulesBootID)
 	if err != nil {
 		return "" // the API server admits no object that violates its schema

@@ -154,7 +154,7 @@ func (w *watcher) put(object any) bool {
 		changed := s.imports.Put(keyOf(o), o)
 		return s.index.PutImport(o) || changed
 	case *unstructured.Unstructured:
-		return w.resource == hawserNodes && s.index.PutReport(o.GetName(), reportOf(o))
+		return w.resource == hawserNodes && s.index.PutReport(o.GetName(), rulesBootIDOf(o))
 	}
 	return false
 }

@@ -20,12 +20,12 @@ const (
 	// of its handshake.
 	lateAfter = 900 * time.Millisecond
 	// timeout is the maximum time of a new connection. It is above the second retransmission (3 s).
-	timeout = 3500 * time.Millisecond
-	polled  = 100 * time.Millisecond // between two checks of the open connection
+	timeout      = 3500 * time.Millisecond
+	pollInterval = 100 * time.Millisecond // between two checks of the open connection
 	// SO_KEEPALIVE probes detect a broken connection after this many unanswered seconds.
-	probed   = time.Second
-	dead     = 5
-	reopened = time.Second // before a connection is opened again
+	keepAliveInterval = time.Second
+	keepAliveCount    = 5
+	reopenDelay       = time.Second // before a connection is opened again
 	// receiveBuffer bounds what a server can send, in bytes. The prober reads nothing.
 	receiveBuffer = 4096
 )
@@ -60,8 +60,8 @@ func (p *Prober) Report() []status.Probed {
 	for i, t := range p.targets {
 		t.mu.Lock()
 		out[i] = t.result
-		if !t.answered.IsZero() {
-			out[i].LongestGap = max(out[i].LongestGap, time.Since(t.answered).Microseconds())
+		if !t.lastConnected.IsZero() {
+			out[i].LongestGap = max(out[i].LongestGap, time.Since(t.lastConnected).Microseconds())
 		}
 		t.mu.Unlock()
 	}
@@ -69,9 +69,9 @@ func (p *Prober) Report() []status.Probed {
 }
 
 type target struct {
-	mu       sync.Mutex
-	result   status.Probed
-	answered time.Time // last new connection; zero before the first one
+	mu            sync.Mutex
+	result        status.Probed
+	lastConnected time.Time // last new connection; zero before the first one
 }
 
 // open opens connections and closes them at once.
@@ -96,10 +96,11 @@ func (t *target) open(ctx context.Context) {
 			if now.Sub(start) >= lateAfter {
 				t.result.Late++
 			}
-			if !t.answered.IsZero() {
-				t.result.LongestGap = max(t.result.LongestGap, now.Sub(t.answered).Microseconds())
+			if !t.lastConnected.IsZero() {
+				gap := now.Sub(t.lastConnected).Microseconds()
+				t.result.LongestGap = max(t.result.LongestGap, gap)
 			}
-			t.answered = now
+			t.lastConnected = now
 		}
 		t.mu.Unlock()
 		if !wait(ctx, interval) {
@@ -112,7 +113,7 @@ func (t *target) open(ctx context.Context) {
 func (t *target) keepOpen(ctx context.Context) {
 	d := net.Dialer{
 		Timeout:         timeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probed, Interval: probed, Count: dead},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveInterval, Interval: keepAliveInterval, Count: keepAliveCount},
 		Control: func(_, _ string, c syscall.RawConn) error {
 			return control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) })
 		},
@@ -120,14 +121,14 @@ func (t *target) keepOpen(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := d.DialContext(ctx, "tcp", t.result.Target)
 		if err != nil {
-			_ = wait(ctx, reopened) // open counts the failure
+			_ = wait(ctx, reopenDelay) // open counts the failure
 			continue
 		}
 		t.record(func(r *status.Probed) { r.KeptOpen++; r.Open = true })
 		t.watch(ctx, conn)
 		t.record(func(r *status.Probed) { r.Open = false })
 		_ = conn.Close()
-		_ = wait(ctx, reopened)
+		_ = wait(ctx, reopenDelay)
 	}
 }
 
@@ -141,7 +142,7 @@ func (t *target) watch(ctx context.Context, conn net.Conn) {
 	if err != nil {
 		return
 	}
-	for wait(ctx, polled) {
+	for wait(ctx, pollInterval) {
 		var info *unix.TCPInfo
 		var failed int
 		err := control(raw, func(fd int) (err error) {

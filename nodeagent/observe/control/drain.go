@@ -17,9 +17,9 @@ import (
 // DrainedFile is the file in the state folder that marks a drained gateway.
 const DrainedFile = "drained"
 
-// drainRest is the time that a drained gateway must be unused before it counts as idle. It covers
-// packets in flight, and nodes that learn of the drain last.
-const drainRest = time.Second
+// drainIdleTime is the time that a drained gateway must be unused before it counts as idle. It
+// covers packets in flight, and nodes that learn of the drain last.
+const drainIdleTime = time.Second
 
 // Drain is the request to move traffic off this gateway. A drain by a user survives restarts. A
 // drain until restart ends with the agent; a drill ends at a time.
@@ -95,15 +95,15 @@ func (d *Drain) Active() bool {
 	return d.drained || d.untilRestart || time.Now().Before(d.drillEnds)
 }
 
-// isIdle reports whether the gateway has been unused for drainRest. used reports whether it is in
-// use now.
+// isIdle reports whether the gateway has been unused for drainIdleTime. used is true if the gateway
+// is in use now.
 func (d *Drain) isIdle(used bool, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if used {
 		d.used = now
 	}
-	return now.Sub(d.used) >= drainRest
+	return now.Sub(d.used) >= drainIdleTime
 }
 
 // drained starts or ends a drain by a user and publishes the change.
@@ -122,18 +122,18 @@ const maxDrill = 10 * time.Minute
 // serveDrill serves POST /drain/drill?for=2m. A drill has a maximum duration, so it ends even if
 // its caller is gone. Each request sets a new end; 0s ends the drill now.
 func (c *Control) serveDrill(w http.ResponseWriter, r *http.Request) {
-	lasts, err := time.ParseDuration(r.URL.Query().Get("for"))
-	if err != nil || lasts < 0 || lasts > maxDrill {
+	duration, err := time.ParseDuration(r.URL.Query().Get("for"))
+	if err != nil || duration < 0 || duration > maxDrill {
 		http.Error(w, fmt.Sprintf("for: want a duration from 0s to %s", maxDrill), http.StatusBadRequest)
 		return
 	}
 	now := time.Now()
-	if c.config.Drain.drill(now, now.Add(lasts)) {
-		c.config.Log.Info("drill changed", "drained", lasts > 0)
+	if c.config.Drain.drill(now, now.Add(duration)) {
+		c.config.Log.Info("drill changed", "drained", duration > 0)
 		c.config.OnDrainChange()
 	}
-	if lasts > 0 { // a later request may have extended it
-		time.AfterFunc(lasts+time.Millisecond, c.config.OnDrainChange)
+	if duration > 0 { // a later request may have extended it
+		time.AfterFunc(duration+time.Millisecond, c.config.OnDrainChange)
 	}
 	c.send(w, c.drainState(time.Now()))
 }
@@ -151,16 +151,16 @@ func (c *Control) drainState(now time.Time) status.Drain {
 	}
 	out.Gateway = own.GatewayOn(in.Node).Name
 	users, needed := c.config.State().Users(in, c.config.Links())
-	free := false
+	hasMovableUsers := false
 	for _, u := range users {
 		out.Users = append(out.Users, u.String())
 		if slices.Contains(needed, u.Cluster) {
 			out.NoAlternative = append(out.NoAlternative, u.Cluster)
 		} else {
-			free = true
+			hasMovableUsers = true
 		}
 	}
-	if c.config.Drain.isIdle(free, now) {
+	if c.config.Drain.isIdle(hasMovableUsers, now) {
 		return out
 	}
 	out.NoAlternative = nil

@@ -12,21 +12,21 @@ import (
 
 // explainDrop explains the end of a trace and suggests a fix.
 // blocks are the prefixes by which other clusters are known here.
-func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
-	f := status.Finding{Location: j.at.String()}
+func explainDrop(t *flowTrace, blocks []netip.Prefix) status.Finding {
+	f := status.Finding{Location: t.lastRule.String()}
 	switch {
-	case j.end == Queued:
+	case t.end == Queued:
 		f.Kind = status.FindingQueued
 		f.Text = "queued to a program (NFQUEUE) and not seen again"
 		f.Next = "check that the program on this node accepts packets of the clusterset's addresses"
-	case j.end != Dropped:
+	case t.end != Dropped:
 		f.Kind = status.FindingLost
 		f.Text = "not seen after this rule: no rule of nftables dropped it"
 		f.Next = "check what nftables does not show: eBPF programs of the CNI (see its own policy tool), rules of iptables-legacy, " +
 			"rp_filter (sysctl net.ipv4.conf.all.rp_filter), a missing route (ip route get)"
-	case j.at.Family == "inet" && j.at.Table == desired.TableName:
+	case t.lastRule.Family == "inet" && t.lastRule.Table == desired.TableName:
 		f.Kind = status.FindingOwn
-		if i := slices.IndexFunc(desired.Drops(), func(d desired.Drop) bool { return d.Chain() == j.at.Chain }); i >= 0 {
+		if i := slices.IndexFunc(desired.Drops(), func(d desired.Drop) bool { return d.Chain() == t.lastRule.Chain }); i >= 0 {
 			d := desired.Drops()[i]
 			f.Text, f.Next = "dropped by Hawser itself ("+d.Reason+"): "+d.Doc, d.Do
 			break
@@ -35,12 +35,12 @@ func explainDrop(j *flowTrace, blocks []netip.Prefix) status.Finding {
 		f.Next = "check exports[].allow in the topology; Hawser also drops packets to addresses that are neither an export nor a pod of a flat cluster"
 	default:
 		f.Kind = status.FindingForeign
-		who, do := owner(j.at)
-		if do == policy {
-			do = fmt.Sprintf(policy, blockText(j, blocks))
+		name, advice := owner(t.lastRule)
+		if advice == policy {
+			advice = fmt.Sprintf(policy, blockText(t, blocks))
 		}
-		f.Text = "dropped by " + who + ", not by Hawser"
-		f.Next = do + "; nft -a list chain " + j.at.Family + " " + j.at.Table + " " + j.at.Chain + " shows the rule"
+		f.Text = "dropped by " + name + ", not by Hawser"
+		f.Next = advice + "; nft -a list chain " + t.lastRule.Family + " " + t.lastRule.Table + " " + t.lastRule.Chain + " shows the rule"
 	}
 	return f
 }
@@ -51,8 +51,8 @@ const policy = "let the NetworkPolicies that select this pod admit the other clu
 
 // blockText returns the prefix of the other cluster that the dropped packet came from or was sent
 // to, or a description of these prefixes.
-func blockText(j *flowTrace, blocks []netip.Prefix) string {
-	for _, f := range []*Flow{j.last, j.flow} {
+func blockText(t *flowTrace, blocks []netip.Prefix) string {
+	for _, f := range []*Flow{t.last, t.flow} {
 		if f == nil {
 			continue
 		}
@@ -66,12 +66,12 @@ func blockText(j *flowTrace, blocks []netip.Prefix) string {
 }
 
 // owner returns the usual owner of such a chain, and the advice.
-func owner(p RuleRef) (who, do string) {
+func owner(p RuleRef) (name, advice string) {
 	// The first match wins; the names come from the projects' own sources.
 	const proxy = "kube-proxy's rules drop packets that connection tracking classifies as invalid, usually after asymmetric routing; " +
 		"check hawser-agent status on both nodes"
 	const firewall = "let it forward the clusterset's addresses"
-	for _, known := range []maker{
+	for _, known := range []chainOwner{
 		{"", "cali", "Calico", policy},
 		{"calico", "", "Calico", policy},
 		{"kube-network-policies", "", "kube-network-policies", policy},
@@ -91,11 +91,11 @@ func owner(p RuleRef) (who, do string) {
 		{"filter", "INPUT", "a firewall of iptables", "let it accept packets to the node's own clusterset addresses"},
 	} {
 		if strings.HasPrefix(p.Chain, known.chain) && strings.HasPrefix(p.Table, known.table) {
-			return known.who, known.do
+			return known.name, known.advice
 		}
 	}
 	return "another program", "let the firewall or NetworkPolicy that owns the rule accept the clusterset's addresses"
 }
 
-// maker describes the owner of the chains and tables with these name prefixes.
-type maker struct{ table, chain, who, do string }
+// chainOwner describes the owner of the chains and tables with these name prefixes.
+type chainOwner struct{ table, chain, name, advice string }

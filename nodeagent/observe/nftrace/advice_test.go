@@ -18,7 +18,7 @@ func TestPolicyAdvice(t *testing.T) {
 		{"242.30.4.5:4001", "10.7.2.3:80", "FORWARD", "let it forward the clusterset's addresses"},
 	} {
 		f := &Flow{Protocol: "tcp", From: netip.MustParseAddrPort(test.from), To: netip.MustParseAddrPort(test.to)}
-		j := &flowTrace{flow: f, last: f, end: Dropped, at: RuleRef{"ip", "filter", test.chain, 11}}
+		j := &flowTrace{flow: f, last: f, end: Dropped, lastRule: RuleRef{"ip", "filter", test.chain, 11}}
 		if have := explainDrop(j, blocks).Next; !strings.Contains(have, test.want) {
 			t.Errorf("%+v: %q", test, have)
 		}

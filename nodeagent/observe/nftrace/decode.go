@@ -55,7 +55,7 @@ func decode(message []byte, names func(index uint32) string) (Step, error) {
 	if t.kind != unix.NFT_TRACETYPE_RULE {
 		t.step.Rule.Rule = 0
 	}
-	t.step.Verdict = t.decided()
+	t.step.Verdict = t.decision()
 	t.step.Flow = t.flow(names)
 	return t.step, nil
 }
@@ -95,7 +95,7 @@ func (t *traceMessage) parseAttr(attrs *netlink.AttributeDecoder) {
 	}
 }
 
-func (t *traceMessage) decided() Verdict {
+func (t *traceMessage) decision() Verdict {
 	verdict := t.verdict
 	if t.kind == unix.NFT_TRACETYPE_POLICY {
 		verdict = t.policy

@@ -40,14 +40,14 @@ type Socket struct {
 // for all others.
 const rate = 20
 
-// devices is the name prefix of Hawser's links.
-const devices = "hw-"
+// devicePrefix is the name prefix of Hawser's links.
+const devicePrefix = "hw-"
 
-// Priorities of our chains: after defragmentation (-400) and before all chains that drop
+// Priorities of the base chains: after defragmentation (-400) and before all chains that drop
 // packets; and after all others.
 const (
-	first = -399
-	last  = 1<<31 - 1
+	firstPriority = -399
+	lastPriority  = 1<<31 - 1
 )
 
 // batch encodes the table. The kernel deletes it when the socket that commits the batch is
@@ -57,39 +57,40 @@ func (f Filter) batch() *nftables.Batch {
 	b := tableBatch{nftables.NewBatch(0), table}
 	b.CreateTable(nftables.Table{TableName: table, Flags: nftables.TableOwned})
 	b.chain(chainPick, nil)
-	b.chain(chainIn, base(unix.NF_INET_PRE_ROUTING, first))
-	b.chain(chainOutput, base(unix.NF_INET_LOCAL_OUT, first))
-	b.chain(chainOut, base(unix.NF_INET_POST_ROUTING, last))
-	b.chain(chainInput, base(unix.NF_INET_LOCAL_IN, last))
+	b.chain(chainIn, filterHook(unix.NF_INET_PRE_ROUTING, firstPriority))
+	b.chain(chainOutput, filterHook(unix.NF_INET_LOCAL_OUT, firstPriority))
+	b.chain(chainOut, filterHook(unix.NF_INET_POST_ROUTING, lastPriority))
+	b.chain(chainInput, filterHook(unix.NF_INET_LOCAL_IN, lastPriority))
 	next := chainPick
 	if len(f.Include) > 0 {
 		next = chainOnly
 		b.chain(chainOnly, nil)
 		for _, p := range f.Include {
-			b.rule(chainOnly, append(in(p, true), jump(chainPick))...)
-			b.rule(chainOnly, append(in(p, false), jump(chainPick))...)
+			b.rule(chainOnly, append(matchPrefix(p, true), gotoChain(chainPick))...)
+			b.rule(chainOnly, append(matchPrefix(p, false), gotoChain(chainPick))...)
 		}
 	}
 	for _, chain := range []string{chainIn, chainOutput} {
 		for _, p := range f.Exclude {
-			b.rule(chain, append(in(p, true), stop()...)...)
-			b.rule(chain, append(in(p, false), stop()...)...)
+			b.rule(chain, append(matchPrefix(p, true), returnVerdict()...)...)
+			b.rule(chain, append(matchPrefix(p, false), returnVerdict()...)...)
 		}
 		if f.Message != "" {
-			b.rule(chain, append(f.message(), stop()...)...)
+			b.rule(chain, append(f.message(), returnVerdict()...)...)
 		}
 		if chain == chainIn {
 			for _, s := range f.Quiet {
-				b.rule(chain, append(s.match(true), stop()...)...)
-				b.rule(chain, append(s.match(false), stop()...)...)
+				b.rule(chain, append(s.match(true), returnVerdict()...)...)
+				b.rule(chain, append(s.match(false), returnVerdict()...)...)
 			}
-			b.rule(chain, append(over(), jump(next))...)
+			b.rule(chain, append(fromDevices(), gotoChain(next))...)
 		}
 		for _, p := range f.Prefixes {
-			b.rule(chain, append(in(p, true), jump(next))...)
+			b.rule(chain, append(matchPrefix(p, true), gotoChain(next))...)
 			if chain == chainIn {
 				// A reply may arrive over any network.
-				b.rule(chain, append(append(outside(), in(p, false)...), jump(next))...)
+				replies := append(fromOtherHosts(), matchPrefix(p, false)...)
+				b.rule(chain, append(replies, gotoChain(next))...)
 			}
 		}
 	}
@@ -99,8 +100,8 @@ func (f Filter) batch() *nftables.Batch {
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpSyn | tcpAck}, Xor: []byte{0}},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpSyn}},
-	}, mark()...)...)
-	b.rule(chainPick, mark()...)
+	}, setTrace()...)...)
+	b.rule(chainPick, setTrace()...)
 	return b.Batch
 }
 
@@ -123,20 +124,20 @@ func (b tableBatch) rule(chain string, expressions ...expr.Any) {
 	b.AddRule(nftables.Rule{Table: b.table, Chain: chain, Expressions: code.Encoded()})
 }
 
-func base(hook uint32, priority int32) *nftables.Hook {
+func filterHook(hook uint32, priority int32) *nftables.Hook {
 	return &nftables.Hook{Type: "filter", Number: hook, Priority: priority}
 }
 
-// over matches packets that come in over Hawser's devices.
-func over() []expr.Any {
+// fromDevices matches packets that come in over Hawser's devices.
+func fromDevices() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devices)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte(devicePrefix)},
 	}
 }
 
-// outside matches packets that other hosts sent.
-func outside() []expr.Any {
+// fromOtherHosts matches packets that other hosts sent.
+func fromOtherHosts() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte("lo\x00")},
@@ -152,7 +153,7 @@ func (s Socket) match(to bool) []expr.Any {
 		offset = target
 	}
 	addr := s.Addr.Addr()
-	out := append(over(), in(cidr.Single(addr), true)...)
+	out := append(fromDevices(), matchPrefix(cidr.Single(addr), true)...)
 	return append(out,
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{s.Protocol}},
@@ -174,8 +175,8 @@ func (f Filter) message() []expr.Any {
 	}
 }
 
-// in matches packets to a prefix, or from one.
-func in(p netip.Prefix, to bool) []expr.Any {
+// matchPrefix matches packets to a prefix, or from one.
+func matchPrefix(p netip.Prefix, to bool) []expr.Any {
 	proto, size, offset := byte(unix.NFPROTO_IPV4), 4, uint32(12)
 	if p.Addr().Is6() {
 		proto, size, offset = unix.NFPROTO_IPV6, 16, 8
@@ -193,17 +194,17 @@ func in(p netip.Prefix, to bool) []expr.Any {
 	}
 }
 
-func jump(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain} }
+func gotoChain(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain} }
 
-func stop() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
+func returnVerdict() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
 
-// mark makes the kernel report the packet from here on.
-func mark() []expr.Any {
+// setTrace makes the kernel report the packet from here on.
+func setTrace() []expr.Any {
 	return append([]expr.Any{
 		&expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: rate},
 		&expr.Immediate{Register: 1, Data: []byte{1}},
 		&expr.Meta{Key: expr.MetaKeyNFTRACE, SourceRegister: true, Register: 1},
-	}, stop()...)
+	}, returnVerdict()...)
 }
 
 // ReversePathDrops returns how many packets the kernel has dropped so far in the thread's

@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// inFlight is the maximum time of a packet in flight: Judge ignores traces that began later than
-// that before the end.
-const inFlight = time.Second
+// maxFlightTime is the maximum time of a packet in flight. Diagnose ignores unfinished traces that
+// began less than maxFlightTime before the end of the capture.
+const maxFlightTime = time.Second
 
 // maxFindingFlows is the maximum number of flows per finding.
 const maxFindingFlows = 3
@@ -24,7 +24,7 @@ type flowTrace struct {
 	seen      time.Duration // of the last step
 	flow      *Flow         // in the first step; nil = unknown
 	last      *Flow         // in the last step that contained it
-	at        RuleRef       // the last rule that the packet met
+	lastRule  RuleRef       // the last rule that the packet met
 	end       Verdict
 }
 
@@ -34,104 +34,105 @@ func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.
 	var all []*flowTrace
 	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
-		if s.Rule.own(chainPick) { // the kernel reuses packet IDs
-			j := &flowTrace{startedAt: s.At}
-			open[s.ID], all = j, append(all, j)
+		if s.Rule.isOwn(chainPick) { // the kernel reuses packet IDs
+			t := &flowTrace{startedAt: s.At}
+			open[s.ID], all = t, append(all, t)
 		}
-		j := open[s.ID]
-		if next := matchTrace(all, j, s); next != nil {
-			j, open[s.ID] = next, next
+		t := open[s.ID]
+		if next := matchTrace(all, t, s); next != nil {
+			t, open[s.ID] = next, next
 		}
-		if j != nil {
-			j.step(s)
+		if t != nil {
+			t.step(s)
 		}
 	}
-	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
-		return j.flow == nil || j.end == Continues && j.startedAt > lasted-inFlight
+	all = slices.DeleteFunc(all, func(t *flowTrace) bool {
+		return t.flow == nil || t.end == Continues && t.startedAt > lasted-maxFlightTime
 	})
-	return conclude(all, lasted, blocks)
+	return summarize(all, lasted, blocks)
 }
 
-// hop is the maximum time of a packet from one hook to the next.
-const hop = time.Second
+// maxHopTime is the maximum time of a packet from one hook to the next.
+const maxHopTime = time.Second
 
 // matchTrace finds the packet that a step belongs to when its trace ID is unknown. The kernel
 // derives the ID from the packet's hash, which NAT changes; NAT leaves one end of the packet
 // unchanged. It returns nil if no packet matches.
-func matchTrace(all []*flowTrace, numbered *flowTrace, s Step) *flowTrace {
-	if s.Flow == nil || numbered != nil && numbered.end == Continues {
+func matchTrace(all []*flowTrace, byID *flowTrace, s Step) *flowTrace {
+	if s.Flow == nil || byID != nil && byID.end == Continues {
 		return nil
 	}
 	var other *flowTrace
-	for _, j := range slices.Backward(all) {
-		if s.At-j.startedAt > inFlight+hop {
+	for _, t := range slices.Backward(all) {
+		if s.At-t.startedAt > maxFlightTime+maxHopTime {
 			break
 		}
-		if j.end != Continues || j.last == nil || j.last.Protocol != s.Flow.Protocol || s.At-j.seen > hop {
+		if t.end != Continues || t.last == nil || t.last.Protocol != s.Flow.Protocol || s.At-t.seen > maxHopTime {
 			continue
 		}
-		if j.last.From == s.Flow.From {
-			return j
+		if t.last.From == s.Flow.From {
+			return t
 		}
-		if other == nil && j.last.To == s.Flow.To {
-			other = j
+		if other == nil && t.last.To == s.Flow.To {
+			other = t
 		}
 	}
 	return other
 }
 
-func (p RuleRef) own(chain string) bool {
+func (p RuleRef) isOwn(chain string) bool {
 	return p.Family == "inet" && p.Table == Table && p.Chain == chain
 }
 
-func (j *flowTrace) step(s Step) {
-	j.seen = s.At
+func (t *flowTrace) step(s Step) {
+	t.seen = s.At
 	if s.Flow != nil {
-		j.last = s.Flow
-		if j.flow == nil {
-			j.flow = s.Flow
+		t.last = s.Flow
+		if t.flow == nil {
+			t.flow = s.Flow
 		}
 	}
 	switch {
-	case j.end == Dropped:
+	case t.end == Dropped:
 	case s.Verdict == Dropped || s.Verdict == Queued:
-		j.end, j.at = s.Verdict, s.Rule
-	case s.Rule.own(chainOut) || s.Rule.own(chainInput):
-		j.end = Accepted
+		t.end, t.lastRule = s.Verdict, s.Rule
+	case s.Rule.isOwn(chainOut) || s.Rule.isOwn(chainInput):
+		t.end = Accepted
 	case s.Rule.Table != Table:
-		j.at = s.Rule
+		t.lastRule = s.Rule
 	}
 }
 
-// conversation returns the part that packets of one direction of a connection share.
-func (j *flowTrace) conversation() status.Ends { return ends(*j.flow) }
+// ends returns the endpoints that packets of one direction of a connection share.
+func (t *flowTrace) ends() status.Ends { return endsOf(*t.flow) }
 
-func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
-	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Sampled: full(all)}
+// summarize counts the traces and explains the dropped packets.
+func summarize(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
+	out := status.Diagnosis{Seconds: lasted.Seconds(), Packets: len(all), Sampled: rateLimited(all)}
 	passed := map[status.Ends]bool{}
-	for _, j := range all {
-		if j.end == Accepted {
+	for _, t := range all {
+		if t.end == Accepted {
 			out.Passed++
-			passed[j.conversation()] = true
+			passed[t.ends()] = true
 		}
 	}
 	// A packet whose trace stops is reported only if no similar packet passed: the kernel may
 	// copy a packet, and the copy has another ID.
-	all = slices.DeleteFunc(all, func(j *flowTrace) bool {
-		return j.end != Accepted && j.end != Dropped && passed[j.conversation()]
+	all = slices.DeleteFunc(all, func(t *flowTrace) bool {
+		return t.end != Accepted && t.end != Dropped && passed[t.ends()]
 	})
 	found := map[string]*status.Finding{}
-	for _, j := range all {
-		if j.end == Accepted {
+	for _, t := range all {
+		if t.end == Accepted {
 			continue
 		}
-		f := explainDrop(j, blocks)
+		f := explainDrop(t, blocks)
 		key := f.Kind + f.Location
 		if found[key] == nil {
 			found[key] = &f
 		}
 		found[key].Packets++
-		if text := j.text(); len(found[key].Flows) < maxFindingFlows && !slices.Contains(found[key].Flows, text) {
+		if text := t.text(); len(found[key].Flows) < maxFindingFlows && !slices.Contains(found[key].Flows, text) {
 			found[key].Flows = append(found[key].Flows, text)
 		}
 	}
@@ -145,9 +146,9 @@ func conclude(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) sta
 	return out
 }
 
-// full reports whether so many packets arrived in one second that the filter may have skipped
-// some. Traces are in the order of their start.
-func full(all []*flowTrace) bool {
+// rateLimited reports whether so many packets arrived in one second that the filter may have
+// skipped some. Traces are in the order of their start.
+func rateLimited(all []*flowTrace) bool {
 	for i := rate - 1; i < len(all); i++ {
 		if all[i].startedAt-all[i-rate+1].startedAt <= time.Second {
 			return true
@@ -157,17 +158,17 @@ func full(all []*flowTrace) bool {
 }
 
 // text describes the packet as it arrived and, if different, as it left.
-func (j *flowTrace) text() string {
-	first, last := ends(*j.flow), ends(*j.last)
+func (t *flowTrace) text() string {
+	first, last := endsOf(*t.flow), endsOf(*t.last)
 	text := first.String()
 	if last != first {
 		text += ", then " + last.String()
 	}
-	if j.last.In != "" {
-		text += ", in " + j.last.In
+	if t.last.In != "" {
+		text += ", in " + t.last.In
 	}
-	if j.last.Out != "" {
-		text += ", out " + j.last.Out
+	if t.last.Out != "" {
+		text += ", out " + t.last.Out
 	}
 	return text
 }
@@ -175,40 +176,40 @@ func (j *flowTrace) text() string {
 // maxFlows is the maximum number of flows per node.
 const maxFlows = 500
 
-// firstOwn is the first ephemeral port of Linux (net.ipv4.ip_local_port_range).
-const firstOwn = 32768
+// firstEphemeralPort is the first ephemeral port of Linux (net.ipv4.ip_local_port_range).
+const firstEphemeralPort = 32768
 
 // groupTraces groups the traces of similar packets. middle is half of the capture time.
 func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	count := map[status.FlowTrace]*status.FlowTrace{}
-	for _, j := range all {
+	for _, t := range all {
 		// The common part of similar traces, without a packet count.
-		like := status.FlowTrace{Ingress: ends(*j.flow), Egress: ends(*j.last), In: j.flow.In, Out: j.last.Out}
-		if j.end != Accepted {
-			f := explainDrop(j, nil)
-			like.Kind, like.Location = f.Kind, f.Location
+		key := status.FlowTrace{Ingress: endsOf(*t.flow), Egress: endsOf(*t.last), In: t.flow.In, Out: t.last.Out}
+		if t.end != Accepted {
+			f := explainDrop(t, nil)
+			key.Kind, key.Location = f.Kind, f.Location
 		}
-		if count[like] == nil {
-			trace := like
-			trace.First, trace.Middle = j.startedAt.Seconds(), j.startedAt.Seconds()
-			count[like] = &trace
+		if count[key] == nil {
+			trace := key
+			trace.First, trace.Middle = t.startedAt.Seconds(), t.startedAt.Seconds()
+			count[key] = &trace
 		}
-		trace := count[like]
+		trace := count[key]
 		trace.Packets++
-		trace.Last = j.startedAt.Seconds() // traces are in the order of their start
+		trace.Last = t.startedAt.Seconds() // traces are in the order of their start
 		if math.Abs(trace.Last-middle.Seconds()) < math.Abs(trace.Middle-middle.Seconds()) {
 			trace.Middle = trace.Last
 		}
-		if j.end == Accepted {
+		if t.end == Accepted {
 			trace.Passed++
 		}
-		if j.flow.Reset {
+		if t.flow.Reset {
 			trace.Resets++
 		}
 	}
 	var out []status.FlowTrace
-	for _, j := range count {
-		out = append(out, *j)
+	for _, trace := range count {
+		out = append(out, *trace)
 	}
 	slices.SortFunc(out, func(a, b status.FlowTrace) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Ingress.Protocol, b.Ingress.Protocol),
@@ -218,11 +219,11 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	return out[:min(len(out), maxFlows)]
 }
 
-// ends removes the client's port, which is the higher one: ephemeral ports are above those of
+// endsOf removes the client's port, which is the higher one: ephemeral ports are above those of
 // servers.
-func ends(f Flow) status.Ends {
+func endsOf(f Flow) status.Ends {
 	from, to := f.From, f.To
-	if to.Port() >= firstOwn && to.Port() > from.Port() {
+	if to.Port() >= firstEphemeralPort && to.Port() > from.Port() {
 		to = netip.AddrPortFrom(to.Addr(), 0)
 	} else {
 		from = netip.AddrPortFrom(from.Addr(), 0)

@@ -10,7 +10,7 @@ import (
 // dropWindow is the time during which the agent reports dropped packets.
 const dropWindow = time.Minute
 
-// recentDrops follows the counters of dropped packets. Its methods may be called from any
+// recentDrops tracks the counters of dropped packets. Its methods may be called from any
 // goroutine.
 type recentDrops struct {
 	mu       sync.Mutex
@@ -18,8 +18,8 @@ type recentDrops struct {
 }
 
 type dropCounter struct {
-	packets uint64
-	rose    time.Time // of the last increase; zero = none
+	packets     uint64
+	increasedAt time.Time // of the last increase; zero = none
 }
 
 // reasons returns the reasons whose counter increased within dropWindow. The first value of a
@@ -33,15 +33,15 @@ func (d *recentDrops) reasons(dropped []status.Dropped, now time.Time) map[strin
 		d.counters = map[string]dropCounter{}
 	}
 	for _, drop := range dropped {
-		c, read := d.counters[drop.Reason]
-		if read && drop.Packets > c.packets {
-			c.rose = now
+		c, known := d.counters[drop.Reason]
+		if known && drop.Packets > c.packets {
+			c.increasedAt = now
 		}
 		c.packets = drop.Packets
 		d.counters[drop.Reason] = c
 	}
 	for reason, c := range d.counters {
-		if !c.rose.IsZero() && now.Sub(c.rose) < dropWindow {
+		if !c.increasedAt.IsZero() && now.Sub(c.increasedAt) < dropWindow {
 			out[reason] = true
 		}
 	}

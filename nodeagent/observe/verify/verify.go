@@ -22,12 +22,12 @@ import (
 const MaxDuration = time.Minute
 
 const (
-	atOnce = 16
+	maxConcurrent = 16
 	// maxAddrsPerName bounds the addresses of one name: a headless Service may have thousands of
 	// pods.
 	maxAddrsPerName = 3
-	// datagrams is the number of unanswered datagrams after which a UDP port counts as silent.
-	datagrams = 3
+	// maxDatagrams is the number of unanswered datagrams after which a UDP port counts as silent.
+	maxDatagrams = 3
 )
 
 // Verifier looks up names and connects.
@@ -46,10 +46,10 @@ type Verifier struct {
 func (v Verifier) All(ctx context.Context, checks []status.Check) []status.Verified {
 	out := make([]status.Verified, len(checks))
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(maxConcurrent)
 	for i, c := range checks {
 		group.Go(func() error {
-			out[i] = v.one(ctx, c)
+			out[i] = v.verify(ctx, c)
 			return nil
 		})
 	}
@@ -57,7 +57,7 @@ func (v Verifier) All(ctx context.Context, checks []status.Check) []status.Verif
 	return out
 }
 
-func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
+func (v Verifier) verify(ctx context.Context, c status.Check) status.Verified {
 	r := status.Verified{Check: c}
 	switch {
 	case c.Skipped != "":
@@ -71,7 +71,7 @@ func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
 	}
 	start := time.Now()
 	targets, err := v.targets(ctx, c)
-	failed := []error{err}
+	errs := []error{err}
 	var silent []string
 	for _, to := range targets {
 		answered, err := true, error(nil)
@@ -82,7 +82,7 @@ func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
 		}
 		switch {
 		case err != nil:
-			failed = append(failed, err)
+			errs = append(errs, err)
 		case !answered:
 			silent = append(silent, to.String())
 		default:
@@ -90,7 +90,7 @@ func (v Verifier) one(ctx context.Context, c status.Check) status.Verified {
 		}
 	}
 	r.Micros = time.Since(start).Microseconds()
-	if err := errors.Join(failed...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		r.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	if len(silent) > 0 {
@@ -142,30 +142,30 @@ func (v Verifier) targets(ctx context.Context, c status.Check) ([]target, error)
 func (v Verifier) pods(ctx context.Context, name string, p status.CheckPort) ([]*net.SRV, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
-	_, found, err := v.resolver().LookupSRV(ctx, p.Name, strings.ToLower(p.Protocol), v.query(name))
+	_, srvs, err := v.resolver().LookupSRV(ctx, p.Name, strings.ToLower(p.Protocol), v.queryName(name))
 	if err != nil {
 		return nil, v.lookupError("_"+p.Name+"._"+strings.ToLower(p.Protocol)+"."+name, err)
 	}
-	found = found[:min(len(found), maxAddrsPerName)]
-	for _, srv := range found {
+	srvs = srvs[:min(len(srvs), maxAddrsPerName)]
+	for _, srv := range srvs {
 		srv.Target = strings.TrimSuffix(srv.Target, ".")
 		if !strings.HasSuffix("."+srv.Target, "."+name) {
 			return nil, fmt.Errorf("look up %s: its SRV record names %s, a host outside the service", name, srv.Target)
 		}
 	}
-	return found, nil
+	return srvs, nil
 }
 
 func (v Verifier) addresses(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
-	found, err := v.resolver().LookupNetIP(ctx, "ip", v.query(name))
+	addrs, err := v.resolver().LookupNetIP(ctx, "ip", v.queryName(name))
 	if err != nil {
 		return nil, v.lookupError(name, err)
 	}
-	slices.SortFunc(found, netip.Addr.Compare)
+	slices.SortFunc(addrs, netip.Addr.Compare)
 	out := make([]netip.Addr, 0, maxAddrsPerName)
-	for _, addr := range found[:min(len(found), maxAddrsPerName)] {
+	for _, addr := range addrs[:min(len(addrs), maxAddrsPerName)] {
 		addr = addr.Unmap()
 		if len(v.Prefixes) > 0 && !slices.ContainsFunc(v.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 			return nil, fmt.Errorf("look up %s: the answer is %s, no address of the clusterset", name, addr)
@@ -175,9 +175,9 @@ func (v Verifier) addresses(ctx context.Context, name string) ([]netip.Addr, err
 	return out, nil
 }
 
-// query returns the name to look up. Without v.Server it has no trailing dot, so that search
+// queryName returns the name to look up. Without v.Server it has no trailing dot, so that search
 // domains apply.
-func (v Verifier) query(name string) string {
+func (v Verifier) queryName(name string) string {
 	if v.Server.IsValid() {
 		return name + "."
 	}
@@ -241,8 +241,8 @@ func (v Verifier) exchange(ctx context.Context, to target) (bool, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	reply := make([]byte, 1) // the rest of the datagram is discarded
-	for range datagrams {
-		_ = conn.SetDeadline(time.Now().Add(v.Timeout / datagrams))
+	for range maxDatagrams {
+		_ = conn.SetDeadline(time.Now().Add(v.Timeout / maxDatagrams))
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("send to %s: %w", to, ctx.Err())
 		}

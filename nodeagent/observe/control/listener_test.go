@@ -24,15 +24,15 @@ func TestOutletPortInUse(t *testing.T) {
 	free := func() { _ = listener.Close() }
 	defer free()
 	addr := listener.Addr().String()
-	outlets := NewOutlets([]string{addr}, slog.New(slog.DiscardHandler))
+	listeners := NewHTTPListeners([]string{addr}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
-		outlets[0].run(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
+		listeners[0].run(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
 		close(done)
 	}()
 	await(t, "an error for the used port", func() bool {
-		s := outlets.States()
+		s := listeners.States()
 		return len(s) == 1 && s[0].Name == "metrics on "+addr && !s[0].OK && strings.Contains(s[0].Error, "address already in use")
 	})
 	free()
@@ -45,7 +45,7 @@ func TestOutletPortInUse(t *testing.T) {
 		raw, err := io.ReadAll(resp.Body)
 		return err == nil && string(raw) == "here"
 	})
-	if s := outlets.States(); len(s) != 0 {
+	if s := listeners.States(); len(s) != 0 {
 		t.Errorf("resolved error still reported: %v", s)
 	}
 	cancel()
