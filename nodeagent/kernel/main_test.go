@@ -152,7 +152,7 @@ func nodeLink() desired.Device {
 }
 
 // tunnelLink returns a device with a unique name: the sockets of userspace devices are in one
-// folder for all namespaces.
+// directory for all namespaces.
 func tunnelLink() desired.Device {
 	return desired.Device{Name: "hw-wg" + random(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
 }

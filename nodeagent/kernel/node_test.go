@@ -206,7 +206,7 @@ func TestSysctlName(t *testing.T) {
 	}
 }
 
-// TestSysctlsWithRoot: the kind reads and writes settings in the folder that a container has
+// TestSysctlsWithRoot: the kind reads and writes settings in the directory that a container has
 // mounted elsewhere.
 func TestSysctlsWithRoot(t *testing.T) {
 	t.Parallel()

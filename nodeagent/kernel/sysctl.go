@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// DefaultSysctls is the folder of the kernel settings.
+// DefaultSysctls is the directory of the kernel settings.
 const DefaultSysctls = "/proc/sys"
 
 // Sysctls is the kind of the kernel settings that Hawser changed. A file stores the previous
@@ -33,13 +33,13 @@ type Sysctls struct {
 
 // NewSysctls returns the kind. The file at path stores the previous values.
 func NewSysctls(ns *Namespace, path string) *Sysctls {
-	folder, name := filepath.Split(path)
+	directory, name := filepath.Split(path)
 	return &Sysctls{
-		ns: ns, directory: folder, saved: statefile.New[map[string]string](folder, name), root: DefaultSysctls, unsaved: map[string]string{},
+		ns: ns, directory: directory, saved: statefile.New[map[string]string](directory, name), root: DefaultSysctls, unsaved: map[string]string{},
 	}
 }
 
-// WithRoot reads and writes the settings in another folder than DefaultSysctls. An unprivileged
+// WithRoot reads and writes the settings in another directory than DefaultSysctls. An unprivileged
 // container has DefaultSysctls read-only, but may have the host's net/ mounted elsewhere. Empty
 // means DefaultSysctls.
 func (k *Sysctls) WithRoot(root string) *Sysctls {

@@ -64,16 +64,16 @@ func (c Command) Start(ctx context.Context) (pid int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	// Wait reaps the process when it ends, so it does not stay as a zombie of the agent.
-	ended := make(chan error, 1)
+	exited := make(chan error, 1)
 	go func() {
-		ended <- c.Cmd.Wait()
+		exited <- c.Cmd.Wait()
 		cancel()
 	}()
 	// Ready is called here, because the thread of another goroutine may be in another network
 	// namespace.
 	err = c.Ready(ctx)
 	select {
-	case err := <-ended:
+	case err := <-exited:
 		return 0, fmt.Errorf("%s exited at once (%v): %s", c.Name, err, c.lastOutput())
 	default:
 	}
@@ -142,7 +142,7 @@ func Poll(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Kill kills a process if isOurs returns nil for its folder in /proc. It returns nil if the process
+// Kill kills a process if isOurs returns nil for its directory in /proc. It returns nil if the process
 // has ended. A reused id cannot hit another process.
 func Kill(pid int, isOurs func(proc string) error) error {
 	fd, err := unix.PidfdOpen(pid, 0)

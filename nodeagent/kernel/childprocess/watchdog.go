@@ -57,7 +57,7 @@ type Watchdog struct {
 	// the usage of the process during the silence.
 	Excused func(silence time.Duration, during Usage) time.Duration
 
-	silent map[int]silence // by process
+	silences map[int]silence // by process
 }
 
 // silence is the time in which a process did not reply.
@@ -68,27 +68,27 @@ type silence struct {
 }
 
 // Replied records a reply of a process, or that it has ended.
-func (w *Watchdog) Replied(pid int) { delete(w.silent, pid) }
+func (w *Watchdog) Replied(pid int) { delete(w.silences, pid) }
 
 // Reset forgets the silence of all processes.
-func (w *Watchdog) Reset() { w.silent = nil }
+func (w *Watchdog) Reset() { w.silences = nil }
 
 // Missed records that a process did not reply to a request that was sent at a time. It returns the
 // duration of the silence and whether the process hangs.
-func (w *Watchdog) Missed(pid int, sent, now time.Time, usage Usage) (silent time.Duration, hangs bool) {
-	s, ok := w.silent[pid]
+func (w *Watchdog) Missed(pid int, sent, now time.Time, usage Usage) (duration time.Duration, hangs bool) {
+	s, ok := w.silences[pid]
 	if !ok {
 		s = silence{since: sent, usage: usage}
 	}
 	s.misses++
-	if w.silent == nil {
-		w.silent = map[int]silence{}
+	if w.silences == nil {
+		w.silences = map[int]silence{}
 	}
-	w.silent[pid] = s
-	silent = now.Sub(s.since)
+	w.silences[pid] = s
+	duration = now.Sub(s.since)
 	during := Usage{Ran: max(usage.Ran-s.usage.Ran, 0), Waited: max(usage.Waited-s.usage.Waited, 0)}
-	hangs = s.misses >= w.MinMisses && (silent-w.Excused(silent, during) >= w.Timeout || silent >= w.MaxTimeout)
-	return silent, hangs
+	hangs = s.misses >= w.MinMisses && (duration-w.Excused(duration, during) >= w.Timeout || duration >= w.MaxTimeout)
+	return duration, hangs
 }
 
 // Cause returns the reason for a log that a process was killed after a silence.

@@ -34,36 +34,36 @@ func (h *Host) RoutesWritten(in projection.Input) {
 type pathTracker struct {
 	syncer   flowSyncer
 	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil before the first update
-	own      map[string]bool   // remote clusters to which this gateway has a link
+	hasLink  map[string]bool   // remote clusters to which this gateway has a link
 }
 
 // update reports the changes since the last input, whose routes were written.
 func (m *pathTracker) update(in projection.Input) {
-	own := in.Fabric.Cluster(in.Cluster)
-	if own == nil {
+	cluster := in.Fabric.Cluster(in.Cluster)
+	if cluster == nil {
 		return
 	}
-	var out conntrack.LocalPods
+	var localPods conntrack.LocalPods
 	for _, n := range in.Facts.Nodes {
 		if n.Name == in.Node {
-			out.Pods = n.PodCIDRs
+			localPods.Pods = n.PodCIDRs
 		}
 	}
-	if len(out.Pods) == 0 {
-		out.Pods = own.PodCIDRs
+	if len(localPods.Pods) == 0 {
+		localPods.Pods = cluster.PodCIDRs
 	}
-	out.KeepSource = round.Visible(own, own.PodCIDRs)
-	m.syncer.SetLocalPods(out)
+	localPods.KeepSource = round.Visible(cluster, cluster.PodCIDRs)
+	m.syncer.SetLocalPods(localPods)
 	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
 			m.syncer.ClusterRemoved(remote)
 		}
 	}
-	gateway := own.GatewayOn(in.Node) != nil
+	gateway := cluster.GatewayOn(in.Node) != nil
 	carriers := make(map[string]string, len(in.Paths))
 	for remote, path := range in.Paths {
 		carriers[remote] = ""
-		if g := own.Gateway(path.Local); g != nil {
+		if g := cluster.Gateway(path.Local); g != nil {
 			carriers[remote] = g.Node // the gateway may move to another node and keep its name
 		}
 		if c := in.Fabric.Cluster(remote); c != nil {
@@ -73,19 +73,19 @@ func (m *pathTracker) update(in projection.Input) {
 	m.carriers = carriers
 	// Links of this gateway that appeared. Meanwhile this gateway handed traffic from other
 	// nodes to another gateway.
-	have := make(map[string]bool, len(in.GatewayPaths))
+	hasLink := make(map[string]bool, len(in.GatewayPaths))
 	for remote := range in.GatewayPaths {
-		have[remote] = true
-		if c := in.Fabric.Cluster(remote); c != nil && !m.own[remote] {
+		hasLink[remote] = true
+		if c := in.Fabric.Cluster(remote); c != nil && !m.hasLink[remote] {
 			m.syncer.LinkAvailable(remote, reachedBy(c))
 		}
 	}
-	m.own = have
+	m.hasLink = hasLink
 }
 
 func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gateway bool) {
-	before, known := m.carriers[remote.Name]
-	if known && before == carrier {
+	previous, known := m.carriers[remote.Name]
+	if known && previous == carrier {
 		return
 	}
 	prefixes := reachedBy(remote)
@@ -96,7 +96,7 @@ func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gatew
 	case carrier == self:
 		m.syncer.LinkTakenOver(remote.Name, prefixes)
 		return
-	case before == self, gateway && !known:
+	case previous == self, gateway && !known:
 		m.syncer.LinkReleased(remote.Name, prefixes)
 	}
 	if known {

@@ -35,7 +35,7 @@ type Config struct {
 	Cluster, Node    string
 	StateDir         string
 	VICI             string // socket of the host's charon; empty = the agent starts its own charon for IPsec
-	ProcSys          string // folder with the writable sysctls [/proc/sys]
+	ProcSys          string // directory with the writable sysctls [/proc/sys]
 	Log              *slog.Logger
 	TriggerRound     func()                    // requests a round
 	Drift            trigger.Trigger           // fired when the kernel's state changed
@@ -47,12 +47,12 @@ type Config struct {
 // Host is the machine. It is safe for concurrent use, except Stages, Observe and RoutesWritten:
 // only the engine's goroutine may call these.
 type Host struct {
-	config    Config
-	namespace *kernel.Namespace
-	ruleset   *kernel.Ruleset
-	charon    *ipsec.Charon
-	secured   *ipsec.Supervisor
-	syncer    *conntrack.Syncer
+	config          Config
+	namespace       *kernel.Namespace
+	ruleset         *kernel.Ruleset
+	charon          *ipsec.Charon
+	ipsecSupervisor *ipsec.Supervisor
+	syncer          *conntrack.Syncer
 
 	moves              pathTracker
 	connLimitSupported *bool // the kernel can count connections; nil = unknown
@@ -74,7 +74,7 @@ func Open(config Config) (*Host, error) {
 		},
 	}
 	h.moves.syncer = h.syncer
-	h.secured = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.TriggerRound, Wanted: func() []desired.IPsec {
+	h.ipsecSupervisor = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.TriggerRound, Wanted: func() []desired.IPsec {
 		if n := config.Wanted(); n != nil {
 			return n.IPsecs
 		}
@@ -103,7 +103,7 @@ func (h *Host) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error { return kernel.Monitor(ctx, h.config.Drift) },
-		h.ruleset.Monitor, h.tunnels().Run, h.secured.Run, h.syncer.Run,
+		h.ruleset.Monitor, h.tunnels().Run, h.ipsecSupervisor.Run, h.syncer.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -138,9 +138,9 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 // reports them. gateway means that this node is one. holds reports whether the node has tunnels
 // of a driver, even if the fabric no longer uses that driver. found is false if no interface
 // has the node's address.
-func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds func(driver string) bool) (local model.HostState, found bool) {
+func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, hasTunnels func(driver string) bool) (local model.HostState, found bool) {
 	local = model.HostState{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
-	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || holds(fabric.DriverIPsec) {
+	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || hasTunnels(fabric.DriverIPsec) {
 		// Without IPsec, and without IPsec tunnels to remove, the result is not needed.
 		local.KernelESP = h.charon.InKernel()
 	}
@@ -149,28 +149,28 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, holds
 		h.config.Log.Warn("underlay not found", "node", h.config.Node, "err", err)
 	}
 	local.UnderlayMTU, found = mtu, err == nil
-	if own := f.Cluster(h.config.Cluster); own != nil {
-		if own.TestsDirect() && len(nodes) > 1 {
+	if cluster := f.Cluster(h.config.Cluster); cluster != nil {
+		if cluster.TestsDirect() && len(nodes) > 1 {
 			if local.Underlay, err = kernel.UnderlayAddrs(round.NodeAddrs(nodes, h.config.Node)); err != nil {
 				h.config.Log.Warn("network of the node's addresses not read", "err", err)
 			}
 		}
-		held, err := kernel.AddressesIn(own.PodCIDRs)
+		hostAddrs, err := kernel.AddressesIn(cluster.PodCIDRs)
 		if err != nil {
 			h.config.Log.Warn("host addresses not read", "err", err)
 		}
-		if local.PodRoutes, err = podRoutes(own.PodCIDRs, nodes, h.config.Node); err != nil {
+		if local.PodRoutes, err = podRoutes(cluster.PodCIDRs, nodes, h.config.Node); err != nil {
 			h.config.Log.Warn("routes of pods not read", "err", err)
 		}
-		remote := remotePrefixes(f, own)
-		if local.ForeignRules, err = kernel.ForeignRules(remote, own.PodCIDRs); err != nil {
+		remote := remotePrefixes(f, cluster)
+		if local.ForeignRules, err = kernel.ForeignRules(remote, cluster.PodCIDRs); err != nil {
 			h.config.Log.Warn("routing rules not read", "err", err)
 		}
-		if local.Networks, err = kernel.Networks(slices.Concat(remote, f.ServicePools, f.TunnelPools, own.GlobalCIDRs)); err != nil {
+		if local.Networks, err = kernel.Networks(slices.Concat(remote, f.ServicePools, f.TunnelPools, cluster.GlobalCIDRs)); err != nil {
 			h.config.Log.Warn("networks of the node not read", "err", err)
 		}
 		// They are sorted, so this keeps the lowest of each family.
-		local.HostSource = slices.CompactFunc(held, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
+		local.HostSource = slices.CompactFunc(hostAddrs, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
 	}
 	return local, found
 }
@@ -194,16 +194,16 @@ func podRoutes(podCIDRs []netip.Prefix, nodes []model.Node, node string) ([]neti
 	if i < 0 {
 		return nil, nil
 	}
-	var outside []netip.Prefix
+	var nodePodCIDRs []netip.Prefix
 	for _, p := range nodes[i].PodCIDRs {
 		if !slices.ContainsFunc(podCIDRs, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) }) {
-			outside = append(outside, p)
+			nodePodCIDRs = append(nodePodCIDRs, p)
 		}
 	}
-	if len(outside) == 0 {
+	if len(nodePodCIDRs) == 0 {
 		return nil, nil
 	}
-	return kernel.OnLink(outside)
+	return kernel.OnLink(nodePodCIDRs)
 }
 
 // noConnLimit reports whether the kernel lacks support for the topology's connection quota. It
@@ -213,12 +213,12 @@ func (h *Host) noConnLimit(f *fabric.Fabric) bool {
 		return false
 	}
 	if h.connLimitSupported == nil {
-		counts, err := h.namespace.CountsConnections(context.Background())
+		supported, err := h.namespace.CountsConnections(context.Background())
 		if err != nil {
 			h.config.Log.Warn("support for connection quotas not checked", "err", err)
 			return true
 		}
-		h.connLimitSupported = &counts
+		h.connLimitSupported = &supported
 	}
 	return !*h.connLimitSupported
 }
@@ -253,7 +253,7 @@ func (h *Host) RemotePackets(ctx context.Context) (map[netip.Addr]uint64, error)
 }
 
 // IPsecStates returns the state of the IPsec connections.
-func (h *Host) IPsecStates() map[string]ipsec.State { return h.secured.States() }
+func (h *Host) IPsecStates() map[string]ipsec.State { return h.ipsecSupervisor.States() }
 
 // Dropped returns the packets that the node's rules dropped, by reason.
 func (h *Host) Dropped() []status.Dropped {
@@ -316,13 +316,13 @@ func (h *Host) Inventory(ctx context.Context) (k inventory.Kernel, err error) {
 		return k, err
 	}
 	defer func() { err = errors.Join(err, namespace.Close()) }()
-	var named []string
+	var sysctls []string
 	if n := h.config.Wanted(); n != nil {
 		for _, s := range n.Sysctls {
-			named = append(named, s.Name)
+			sysctls = append(sysctls, s.Name)
 		}
 	}
-	k = namespace.Inventory(ctx, named)
+	k = namespace.Inventory(ctx, sysctls)
 	k.Cluster, k.Node = h.config.Cluster, h.config.Node
 	return k, nil
 }

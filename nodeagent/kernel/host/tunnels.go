@@ -31,15 +31,15 @@ func (h *Host) Tunnels(n *round.DesiredNode) map[health.GatewayID]TunnelStatus {
 	if err != nil {
 		h.config.Log.Debug("counters not read", "err", err)
 	}
-	secured := h.secured.States()
+	ipsecStates := h.ipsecSupervisor.States()
 	out := map[health.GatewayID]TunnelStatus{}
-	for i, c := range n.Tunnels {
-		peer := health.GatewayID{Cluster: c.Cluster, Gateway: c.Gateway}
+	for i, tunnel := range n.Tunnels {
+		peer := health.GatewayID{Cluster: tunnel.Cluster, Gateway: tunnel.Gateway}
 		state, known := out[peer]
 		if !known {
-			state = TunnelStatus{Driver: driverText(c, meters[i]), Epoch: c.Epoch, MTU: c.MTU, Endpoint: meters[i].Endpoint}
-			if c.Driver == fabric.DriverIPsec {
-				s := secured[c.Connection()]
+			state = TunnelStatus{Driver: driverText(tunnel, meters[i]), Epoch: tunnel.Epoch, MTU: tunnel.MTU, Endpoint: meters[i].Endpoint}
+			if tunnel.Driver == fabric.DriverIPsec {
+				s := ipsecStates[tunnel.Connection()]
 				state.Driver = "ipsec (userspace)"
 				if h.charon.InKernel() {
 					state.Driver = "ipsec (kernel)"
@@ -62,12 +62,12 @@ func (h *Host) Tunnels(n *round.DesiredNode) map[health.GatewayID]TunnelStatus {
 }
 
 // driverText returns the name of a driver with its relevant details.
-func driverText(c desired.Tunnel, m kernel.TunnelCounters) string {
+func driverText(tunnel desired.Tunnel, m kernel.TunnelCounters) string {
 	switch {
-	case c.Clear:
-		return c.Driver + " (clear)"
+	case tunnel.Clear:
+		return tunnel.Driver + " (clear)"
 	case m.Mode != "":
-		return c.Driver + " (" + m.Mode + ")"
+		return tunnel.Driver + " (" + m.Mode + ")"
 	}
-	return c.Driver
+	return tunnel.Driver
 }

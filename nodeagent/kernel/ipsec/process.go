@@ -73,7 +73,7 @@ func (c *Charon) isOurs(proc string) error {
 		return err
 	}
 	if !os.SameFile(cwd, dir) || !strings.HasPrefix(filepath.Base(exe), "charon") {
-		return fmt.Errorf("%s in another folder than %s", exe, c.Dir)
+		return fmt.Errorf("%s runs in another directory than %s", exe, c.Dir)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func pluginFile(name string) (string, error) {
 // configure writes the settings.
 func (c *Charon) configure(p ports) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return fmt.Errorf("make folder of charon: %w", err)
+		return fmt.Errorf("create directory of charon: %w", err)
 	}
 	text := fmt.Sprintf("%s%d %d\n"+settings, header, p.ike, p.nat, plugins(c.InKernel()), p.ike, p.nat)
 	if err := os.WriteFile(c.path(settingsFile), []byte(text), 0o600); err != nil {

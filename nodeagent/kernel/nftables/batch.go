@@ -10,16 +10,16 @@ import (
 
 // Batch is one transaction: the kernel applies all of its messages or none.
 type Batch struct {
-	attrs  Attributes
-	starts []int // of messages in the buffer, by number; the first one begins the batch
-	last   int   // start of the latest message that an object added
+	attrs         Attributes
+	messageStarts []int // of messages in the buffer, by number; the first one begins the batch
+	lastMessage   int   // start of the latest message that an object added
 }
 
 // NewBatch starts a transaction that the kernel applies only if the ruleset has the given
 // generation. 0 is any generation.
 func NewBatch(generation uint32) *Batch {
 	b := &Batch{}
-	b.frame(unix.NFNL_MSG_BATCH_BEGIN, func() {
+	b.batchMessage(unix.NFNL_MSG_BATCH_BEGIN, func() {
 		if generation != 0 {
 			b.attrs.Uint32(unix.NFNL_BATCH_GENID, generation)
 		}
@@ -86,24 +86,24 @@ func (b *Batch) header(typ, flags uint16, family Family, resource uint16) int {
 	binary.NativeEndian.PutUint16(buf[start+6:], flags|unix.NLM_F_REQUEST)
 	buf = append(buf, byte(family), unix.NFNETLINK_V0)
 	b.attrs.buf = binary.BigEndian.AppendUint16(buf, resource)
-	b.starts = append(b.starts, start)
+	b.messageStarts = append(b.messageStarts, start)
 	return start
 }
 
-// frame adds the first or the last message of the batch.
-func (b *Batch) frame(typ uint16, inside func()) {
-	b.setLength(b.header(typ, 0, FamilyUnspecified, unix.NFNL_SUBSYS_NFTABLES), inside)
+// batchMessage adds the first or the last message of the batch.
+func (b *Batch) batchMessage(typ uint16, addAttributes func()) {
+	b.setLength(b.header(typ, 0, FamilyUnspecified, unix.NFNL_SUBSYS_NFTABLES), addAttributes)
 }
 
 // message adds a message with the attributes that inside adds, and returns its number.
-func (b *Batch) message(typ, flags uint16, family Family, inside func()) int {
-	b.last = b.header(unix.NFNL_SUBSYS_NFTABLES<<8|typ, flags, family, 0)
-	b.setLength(b.last, inside)
-	return len(b.starts) - 1
+func (b *Batch) message(typ, flags uint16, family Family, addAttributes func()) int {
+	b.lastMessage = b.header(unix.NFNL_SUBSYS_NFTABLES<<8|typ, flags, family, 0)
+	b.setLength(b.lastMessage, addAttributes)
+	return len(b.messageStarts) - 1
 }
 
-func (b *Batch) setLength(start int, inside func()) {
-	inside()
+func (b *Batch) setLength(start int, addAttributes func()) {
+	addAttributes()
 	binary.NativeEndian.PutUint32(b.attrs.buf[start:], uint32(len(b.attrs.buf)-start))
 }
 
@@ -113,12 +113,12 @@ func (b *Batch) finish(seq uint32) (last int, base uint32) {
 	buf := b.attrs.buf
 	// One acknowledgement is enough: the kernel reports the error of any message without a
 	// request, and the success of the last one only after the commit.
-	last = len(b.starts) - 1
-	flags := binary.NativeEndian.Uint16(buf[b.last+6:])
-	binary.NativeEndian.PutUint16(buf[b.last+6:], flags|unix.NLM_F_ACK)
-	b.frame(unix.NFNL_MSG_BATCH_END, func() {})
+	last = len(b.messageStarts) - 1
+	flags := binary.NativeEndian.Uint16(buf[b.lastMessage+6:])
+	binary.NativeEndian.PutUint16(buf[b.lastMessage+6:], flags|unix.NLM_F_ACK)
+	b.batchMessage(unix.NFNL_MSG_BATCH_END, func() {})
 	base = seq + 1
-	for i, start := range b.starts {
+	for i, start := range b.messageStarts {
 		binary.NativeEndian.PutUint32(b.attrs.buf[start+8:], base+uint32(i))
 	}
 	return last, base

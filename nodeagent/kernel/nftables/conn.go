@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	headerSize    = unix.SizeofNlMsghdr
-	genHeaderSize = 4       // struct nfgenmsg: family, version, resource id
-	receiveSize   = 1 << 17 // the kernel fills at most 32 KiB a read
-	sendSpace     = 1 << 26 // bytes of the largest transaction, which is one datagram
-	answerTimeout = 10 * time.Second
+	headerSize        = unix.SizeofNlMsghdr
+	genHeaderSize     = 4       // struct nfgenmsg: family, version, resource id
+	receiveBufferSize = 1 << 17 // the kernel fills at most 32 KiB a read
+	sendBufferSize    = 1 << 26 // bytes of the largest transaction, which is one datagram
+	responseTimeout   = 10 * time.Second
 )
 
 // ErrInterrupted means that the ruleset changed during a read, so that the result may
@@ -39,7 +39,7 @@ type Conn struct {
 	raw    syscall.RawConn
 	seq    uint32
 	buf    []byte
-	end    error // result of the latest request
+	result error // result of the latest request
 	broken bool  // replies may still arrive
 }
 
@@ -58,8 +58,8 @@ func Dial(netns int) (*Conn, error) {
 	// a Fault then contains the message only.
 	_ = socket.SetOption(netlink.ExtendedAcknowledge, true)
 	_ = socket.SetOption(netlink.CapAcknowledge, true)
-	_ = socket.SetWriteBuffer(sendSpace)
-	return &Conn{socket: socket, raw: raw, buf: make([]byte, receiveSize)}, nil
+	_ = socket.SetWriteBuffer(sendBufferSize)
+	return &Conn{socket: socket, raw: raw, buf: make([]byte, receiveBufferSize)}, nil
 }
 
 // Close closes the socket.
@@ -86,11 +86,11 @@ func (c *Conn) Generation() (uint32, error) {
 // Commit sends a transaction. The kernel applies all of it, or, with a *RefusedError,
 // nothing.
 func (c *Conn) Commit(b *Batch) error {
-	if len(b.starts) < 2 {
+	if len(b.messageStarts) < 2 {
 		return nil
 	}
 	last, base := b.finish(c.seq)
-	c.seq = base + uint32(len(b.starts)) - 1
+	c.seq = base + uint32(len(b.messageStarts)) - 1
 	if err := c.send(b.attrs.buf); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *Conn) request(b *Batch, visit func(family Family, attrs []byte) error) 
 	message := b.attrs.buf
 	c.seq++
 	binary.NativeEndian.PutUint32(message[8:], c.seq)
-	if err := c.socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := c.socket.SetReadDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return fmt.Errorf("set timeout of netfilter socket: %w", err)
 	}
 	if err := c.send(message); err != nil {
@@ -140,18 +140,18 @@ func (c *Conn) request(b *Batch, visit func(family Family, attrs []byte) error) 
 		if err != nil {
 			return err
 		}
-		more, err := c.answers(c.buf[:n], dump, visit)
+		moreFollow, err := c.parseResponses(c.buf[:n], dump, visit)
 		if err != nil {
 			return err
 		}
-		if !more {
-			return c.end
+		if !moreFollow {
+			return c.result
 		}
 	}
 }
 
-// answers handles one datagram and reports whether more follow.
-func (c *Conn) answers(b []byte, dump bool, visit func(family Family, attrs []byte) error) (bool, error) {
+// parseResponses handles one datagram and reports whether more follow.
+func (c *Conn) parseResponses(b []byte, dump bool, visit func(family Family, attrs []byte) error) (bool, error) {
 	for len(b) >= headerSize {
 		size := int(binary.NativeEndian.Uint32(b))
 		if size < headerSize || size > len(b) {
@@ -167,7 +167,7 @@ func (c *Conn) answers(b []byte, dump bool, visit func(family Family, attrs []by
 			return false, ErrInterrupted
 		}
 		if typ == unix.NLMSG_ERROR || typ == unix.NLMSG_DONE {
-			c.broken, c.end = false, parseErrno(message[headerSize:])
+			c.broken, c.result = false, parseErrno(message[headerSize:])
 			return false, nil
 		}
 		if size < headerSize+genHeaderSize {
@@ -177,7 +177,7 @@ func (c *Conn) answers(b []byte, dump bool, visit func(family Family, attrs []by
 			return false, err
 		}
 		if !dump {
-			c.broken, c.end = false, nil
+			c.broken, c.result = false, nil
 			return false, nil
 		}
 	}
@@ -187,12 +187,12 @@ func (c *Conn) answers(b []byte, dump bool, visit func(family Family, attrs []by
 // send and receive use the file descriptor of the socket: the methods of netlink.Conn drop
 // the flag NLM_F_DUMP_INTR of the last message of a dump, and allocate per message.
 func (c *Conn) send(b []byte) error {
-	var sent error
+	var sendErr error
 	err := c.raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		return !errors.Is(sent, unix.EAGAIN)
+		sendErr = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		return !errors.Is(sendErr, unix.EAGAIN)
 	})
-	if err = errors.Join(err, sent); err != nil {
+	if err = errors.Join(err, sendErr); err != nil {
 		c.broken = true
 		return fmt.Errorf("send %d bytes to nf_tables: %w", len(b), err)
 	}

@@ -12,9 +12,9 @@ import (
 
 const (
 	eventGroup = 7 // NFNLGRP_NFTABLES
-	// eventSpace is the size of the receive buffer, bytes. A transaction of 16384 elements
+	// eventBufferSize is the size of the receive buffer, bytes. A transaction of 16384 elements
 	// sends an event for each.
-	eventSpace = 1 << 24
+	eventBufferSize = 1 << 24
 )
 
 // Listener receives the events of nf_tables. The kernel sends a transaction's events before
@@ -37,7 +37,7 @@ func Listen(netns int) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{conn}
-	_ = l.SetReadBuffer(eventSpace)
+	_ = l.SetReadBuffer(eventBufferSize)
 	if err := conn.socket.JoinGroup(eventGroup); err != nil {
 		return nil, errors.Join(fmt.Errorf("subscribe to nf_tables events: %w", err), conn.Close())
 	}

@@ -342,7 +342,7 @@ func FuzzDecode(f *testing.F) {
 			_, _ = e.Counter()
 		}
 		conn := &Conn{}
-		_, _ = conn.answers(b, true, func(Family, []byte) error { return nil })
+		_, _ = conn.parseResponses(b, true, func(Family, []byte) error { return nil })
 	})
 }
 
@@ -354,11 +354,11 @@ func TestInterrupted(t *testing.T) {
 	binary.NativeEndian.PutUint32(done, uint32(len(done)))
 	binary.NativeEndian.PutUint16(done[4:], unix.NLMSG_DONE)
 	conn := &Conn{}
-	if more, err := conn.answers(done, true, nil); more || err != nil {
+	if more, err := conn.parseResponses(done, true, nil); more || err != nil {
 		t.Error(more, err)
 	}
 	binary.NativeEndian.PutUint16(done[6:], unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR)
-	if _, err := conn.answers(done, true, nil); !errors.Is(err, ErrInterrupted) {
+	if _, err := conn.parseResponses(done, true, nil); !errors.Is(err, ErrInterrupted) {
 		t.Error(err)
 	}
 }

@@ -135,7 +135,7 @@ func (b *Batch) DeleteAllElements(s SetName) {
 func (b *Batch) elements(typ, flags uint16, s SetName, id uint32, elements []Element) []Position {
 	positions := make([]Position, 0, len(elements))
 	for len(elements) > 0 {
-		number := len(b.starts)
+		number := len(b.messageStarts)
 		b.message(typ, flags, s.Table.Family, func() {
 			b.attrs.String(unix.NFTA_SET_ELEM_LIST_TABLE, s.Table.Name)
 			b.attrs.String(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
@@ -144,8 +144,8 @@ func (b *Batch) elements(typ, flags uint16, s SetName, id uint32, elements []Ele
 			}
 			b.attrs.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
 				// Both ends of an interval stay in one message.
-				for len(elements) > 0 && (len(b.attrs.buf)-b.last < maxListSize || elements[0].IntervalEnd) {
-					positions = append(positions, Position{number, len(b.attrs.buf) - b.last})
+				for len(elements) > 0 && (len(b.attrs.buf)-b.lastMessage < maxListSize || elements[0].IntervalEnd) {
+					positions = append(positions, Position{number, len(b.attrs.buf) - b.lastMessage})
 					elements[0].encode(&b.attrs)
 					elements = elements[1:]
 				}

@@ -60,9 +60,9 @@ func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 	if err == nil || !ok || errors.As(err, new(conn.ErrUDPGSODisabled)) {
 		return err
 	}
-	again := *std // other goroutines may send to it at the same time
-	again.ClearSrc()
-	return b.send(packets, &again)
+	withoutSource := *std // other goroutines may send to it at the same time
+	withoutSource.ClearSrc()
+	return b.send(packets, &withoutSource)
 }
 
 func (b *bind) send(packets [][]byte, to conn.Endpoint) error {

@@ -35,9 +35,9 @@ type Control struct {
 
 	client *wgctrl.Client
 
-	mu     sync.Mutex
-	serial int
-	open   map[string]map[int]time.Time // by device and serial: when exchanges began
+	mu        sync.Mutex
+	serial    int
+	exchanges map[string]map[int]time.Time // by device and serial: when exchanges began
 }
 
 // OpenControl opens the control of the devices in the current network namespace.
@@ -46,7 +46,7 @@ func OpenControl() (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open wireguard control: %w", err)
 	}
-	return &Control{client: client, open: map[string]map[int]time.Time{}}, nil
+	return &Control{client: client, exchanges: map[string]map[int]time.Time{}}, nil
 }
 
 // Close releases the control. It changes no device.
@@ -60,8 +60,8 @@ func (c *Control) Device(ctx context.Context, name string) (*wgtypes.Device, err
 // Configure changes a device. It returns ErrNoAnswer if no process serves the device; the
 // change may then still happen later.
 func (c *Control) Configure(ctx context.Context, name string, config wgtypes.Config) error {
-	limit := writeTimeout + time.Duration(len(config.Peers))*peerTimeout
-	_, err := exchange(ctx, c, name, limit, func() (struct{}, error) {
+	timeout := writeTimeout + time.Duration(len(config.Peers))*peerTimeout
+	_, err := exchange(ctx, c, name, timeout, func() (struct{}, error) {
 		return struct{}{}, c.client.ConfigureDevice(name, config)
 	})
 	return err
@@ -70,18 +70,18 @@ func (c *Control) Configure(ctx context.Context, name string, config wgtypes.Con
 // exchange runs one call with a timeout. The library's calls cannot be cancelled: after a
 // timeout, the call ends when the process responds or ends. Until then, the device gets no
 // other request.
-func exchange[T any](ctx context.Context, c *Control, name string, limit time.Duration, call func() (T, error)) (T, error) {
-	var none T
+func exchange[T any](ctx context.Context, c *Control, name string, timeout time.Duration, call func() (T, error)) (T, error) {
+	var zero T
 	if c.isHung(name) {
-		return none, fmt.Errorf("wireguard device %s: %w", name, ErrNoAnswer)
+		return zero, fmt.Errorf("wireguard device %s: %w", name, ErrNoAnswer)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.scaled(limit))
+	ctx, cancel := context.WithTimeout(ctx, c.scaleTimeout(timeout))
 	defer cancel()
 	type answer struct {
 		value T
 		err   error
 	}
-	done, untrack := make(chan answer, 1), c.track(name)
+	done, untrack := make(chan answer, 1), c.trackExchange(name)
 	go func() {
 		value, err := call()
 		untrack()
@@ -89,54 +89,54 @@ func exchange[T any](ctx context.Context, c *Control, name string, limit time.Du
 	}()
 	select {
 	case a := <-done:
-		if unserved(a.err) {
-			return none, fmt.Errorf("wireguard device %s: %w: %w", name, ErrNoAnswer, a.err)
+		if isUnserved(a.err) {
+			return zero, fmt.Errorf("wireguard device %s: %w: %w", name, ErrNoAnswer, a.err)
 		}
 		return a.value, a.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("wireguard device %s: %w: %w", name, ErrNoAnswer, ctx.Err())
+		return zero, fmt.Errorf("wireguard device %s: %w: %w", name, ErrNoAnswer, ctx.Err())
 	}
 }
 
-func (c *Control) scaled(limit time.Duration) time.Duration {
-	return limit * time.Duration(max(c.TimeoutFactor, 1))
+func (c *Control) scaleTimeout(timeout time.Duration) time.Duration {
+	return timeout * time.Duration(max(c.TimeoutFactor, 1))
 }
 
 // isHung reports whether an exchange with the device has exceeded the maximum timeout.
 func (c *Control) isHung(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, start := range c.open[name] {
-		if time.Since(start) > c.scaled(readTimeout) {
+	for _, start := range c.exchanges[name] {
+		if time.Since(start) > c.scaleTimeout(readTimeout) {
 			return true
 		}
 	}
 	return false
 }
 
-// track records an exchange with the device, until the returned function is called.
-func (c *Control) track(name string) (ended func()) {
+// trackExchange records an exchange with the device, until the returned function is called.
+func (c *Control) trackExchange(name string) (untrack func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.serial++
 	serial := c.serial
-	if c.open[name] == nil {
-		c.open[name] = map[int]time.Time{}
+	if c.exchanges[name] == nil {
+		c.exchanges[name] = map[int]time.Time{}
 	}
-	c.open[name][serial] = time.Now()
+	c.exchanges[name][serial] = time.Now()
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if delete(c.open[name], serial); len(c.open[name]) == 0 {
-			delete(c.open, name)
+		if delete(c.exchanges[name], serial); len(c.exchanges[name]) == 0 {
+			delete(c.exchanges, name)
 		}
 	}
 }
 
-// unserved reports whether an error means that no process serves the device. A killed process
+// isUnserved reports whether an error means that no process serves the device. A killed process
 // leaves its socket, which refuses connections. A process that ends during a call truncates the
 // reply.
-func unserved(err error) bool {
+func isUnserved(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EAGAIN) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nice is the nice value of a tunnel process (sched(7)).
-const nice = -10
+// niceValue is the nice value of a tunnel process (sched(7)).
+const niceValue = -10
 
 // startWithPriority starts a process with a higher priority than others: packets of every pod and
 // link probes wait in it. The process inherits the nice value of the thread that starts it, and so
@@ -22,7 +22,7 @@ func startWithPriority(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	value, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
-	if err == nil && unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) == nil {
+	if err == nil && unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceValue) == nil {
 		// The system call returns 20 less the value. Lowering a priority needs no capability.
 		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 20-value) }()
 	}
@@ -32,7 +32,7 @@ func startWithPriority(cmd *exec.Cmd) error {
 // raisePriority raises the priority of this process's session: with autogroups (sched(7)), nice
 // values count within a session only.
 func raisePriority() error {
-	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0)
+	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(niceValue)), 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}

@@ -34,7 +34,7 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("create tun device %s: %w", name, err)
 	}
-	if err := mark(name); err != nil {
+	if err := setAlias(name); err != nil {
 		return errors.Join(err, tunnel.Close())
 	}
 	file, err := ipc.UAPIOpen(name)
@@ -52,16 +52,16 @@ func Serve(ctx context.Context, name string, mtu int, log *slog.Logger) error {
 		},
 	})
 	lost := make(chan error, 1)
-	go accept(control, dev, lost)
-	if err = wait(ctx, dev, control.Addr().String(), lost); err != nil {
+	go acceptControl(control, dev, lost)
+	if err = waitForEnd(ctx, dev, control.Addr().String(), lost); err != nil {
 		err = fmt.Errorf("control socket of %s is lost: %w", name, err)
 	}
-	closed := control.Close()
+	closeErr := control.Close()
 	dev.Close()
-	if errors.Is(closed, net.ErrClosed) {
-		closed = nil
+	if errors.Is(closeErr, net.ErrClosed) {
+		closeErr = nil
 	}
-	return errors.Join(err, closed, file.Close())
+	return errors.Join(err, closeErr, file.Close())
 }
 
 // socketCheckInterval is the interval of checks of the control socket. Without the socket, the
@@ -81,9 +81,9 @@ func listen(file *os.File) (net.Listener, error) {
 	return l, nil
 }
 
-// wait returns when ctx is done or the TUN device is gone. It returns an error if the control
+// waitForEnd returns when ctx is done or the TUN device is gone. It returns an error if the control
 // socket is unreachable.
-func wait(ctx context.Context, dev *device.Device, socket string, lost <-chan error) error {
+func waitForEnd(ctx context.Context, dev *device.Device, socket string, lost <-chan error) error {
 	tick := time.NewTicker(socketCheckInterval)
 	defer tick.Stop()
 	for {
@@ -102,8 +102,8 @@ func wait(ctx context.Context, dev *device.Device, socket string, lost <-chan er
 	}
 }
 
-// mark sets the alias by which the agent recognizes the device.
-func mark(name string) error {
+// setAlias sets the alias by which the agent recognizes the device.
+func setAlias(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find tun device %s: %w", name, err)
@@ -114,7 +114,7 @@ func mark(name string) error {
 	return nil
 }
 
-func accept(control net.Listener, dev *device.Device, lost chan<- error) {
+func acceptControl(control net.Listener, dev *device.Device, lost chan<- error) {
 	for {
 		c, err := control.Accept()
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/childprocess"
 )
 
-// socketDir is the folder of the sockets of userspace devices. It is fixed in wgctrl and in
+// socketDir is the directory of the sockets of userspace devices. It is fixed in wgctrl and in
 // wireguard-go.
 const socketDir = "/var/run/wireguard"
 
@@ -22,7 +22,7 @@ const startTimeout = 10 * time.Second
 // Launcher starts the processes: this executable with the arguments "wireguard NAME". Its main
 // function must call Serve.
 type Launcher struct {
-	// LogDir is the folder of NAME.log with the errors of the process. They are discarded if it
+	// LogDir is the directory of NAME.log with the errors of the process. They are discarded if it
 	// is empty or not writable.
 	LogDir string
 }
@@ -60,7 +60,7 @@ func (l Launcher) awaitFree(ctx context.Context, name string) error {
 
 func socketPath(name string) string { return filepath.Join(socketDir, name+".sock") }
 
-// logFile returns the log file of a device; empty without a folder for it.
+// logFile returns the log file of a device; empty without a directory for it.
 func logFile(dir, name string) string {
 	if dir == "" {
 		return ""

@@ -44,8 +44,8 @@ type Supervisor struct {
 	// nil.
 	Replaced func(name string)
 
-	watchdog childprocess.Watchdog
-	known    map[string]process // by device
+	watchdog  childprocess.Watchdog
+	processes map[string]process // by device
 }
 
 // process is the last known process of one device.
@@ -59,72 +59,72 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.init()
 	trigger.New().Run(ctx, func() time.Duration {
 		now := time.Now()
-		s.check(ctx, now)
+		s.checkDevices(ctx, now)
 		return time.Until(now.Add(watchInterval))
 	})
 	return nil
 }
 
 func (s *Supervisor) init() {
-	s.known = map[string]process{}
+	s.processes = map[string]process{}
 	s.watchdog = childprocess.Watchdog{
 		MinMisses: hangMinMisses, Timeout: hangTimeout, MaxTimeout: maxHangTimeout,
 		Excused: func(_ time.Duration, during childprocess.Usage) time.Duration { return during.Waited },
 	}
 }
 
-// check pings all devices at once.
-func (s *Supervisor) check(ctx context.Context, now time.Time) {
+// checkDevices pings all devices at once.
+func (s *Supervisor) checkDevices(ctx context.Context, now time.Time) {
 	names := s.Devices()
-	answers := make([]answer, len(names))
-	var wait sync.WaitGroup
+	replies := make([]pingReply, len(names))
+	var group sync.WaitGroup
 	for i, name := range names {
-		wait.Go(func() { answers[i] = ping(ctx, name) })
+		group.Go(func() { replies[i] = ping(ctx, name) })
 	}
-	wait.Wait()
+	group.Wait()
 	if ctx.Err() != nil {
 		return
 	}
 	for i, name := range names {
-		s.record(name, answers[i], now)
+		s.record(name, replies[i], now)
 		if err := childprocess.TrimLog(logFile(s.LogDir, name)); err != nil {
 			s.Log.Debug("log of the tunnel process not trimmed", "device", name, "err", err)
 		}
 	}
-	for name, p := range s.known {
+	for name, p := range s.processes {
 		if !isLink(name) && !slices.Contains(names, name) {
 			s.watchdog.Replied(p.pid)
-			delete(s.known, name)
+			delete(s.processes, name)
 		}
 	}
 }
 
 // record compares the answer of a device with the last known process. A device without a
 // process is a kernel device, or the agent is about to create it.
-func (s *Supervisor) record(name string, a answer, now time.Time) {
-	if a.pid == 0 {
+func (s *Supervisor) record(name string, reply pingReply, now time.Time) {
+	if reply.pid == 0 {
 		return
 	}
-	p, known := s.known[name]
-	if p.pid != a.pid {
+	p, known := s.processes[name]
+	if p.pid != reply.pid {
 		switch {
 		case known:
 			s.watchdog.Replied(p.pid)
-			s.logReplaced(name, p, a.pid)
+			s.logReplaced(name, p, reply.pid)
 		case s.Appeared != nil:
 			s.Appeared(name)
 		}
-		p = process{pid: a.pid}
+		p = process{pid: reply.pid}
 	}
-	if a.err == nil {
-		s.watchdog.Replied(a.pid)
-	} else if silent, hangs := s.watchdog.Missed(a.pid, now.Add(-pingTimeout), now, a.usage); hangs {
+	if reply.err == nil {
+		s.watchdog.Replied(reply.pid)
+	} else if silent, hangs := s.watchdog.Missed(reply.pid, now.Add(-pingTimeout), now, reply.usage); hangs {
 		p.cause = childprocess.Cause(silent)
-		if err := killHung(a.pid, name); err != nil {
-			s.Log.Error("tunnel not replaced", "device", name, "pid", a.pid, "cause", p.cause, "err", err)
+		if err := killHung(reply.pid, name); err != nil {
+			s.Log.Error("tunnel not replaced", "device", name, "pid", reply.pid, "cause", p.cause, "err", err)
 		}
 	}
-	s.known[name] = p
+	s.processes[name] = p
 }
 
 func (s *Supervisor) logReplaced(name string, old process, pid int) {
@@ -141,42 +141,42 @@ const (
 	pingLate = 20 * time.Millisecond
 )
 
-// answer is the answer of a device to a ping.
-type answer struct {
+// pingReply is the answer of a device to a ping.
+type pingReply struct {
 	pid   int                // of the process that serves the device; 0: none
 	usage childprocess.Usage // of the process
 	err   error              // the process did not reply
 }
 
 // ping requests an empty change of a device, which needs the locks of every other request.
-func ping(ctx context.Context, name string) answer {
+func ping(ctx context.Context, name string) pingReply {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socketPath(name))
 	if err != nil {
-		return answer{}
+		return pingReply{}
 	}
 	defer func() { _ = c.Close() }()
-	a := answer{}
-	if a.pid, err = serverOf(c); err != nil {
-		return answer{}
+	reply := pingReply{}
+	if reply.pid, err = serverOf(c); err != nil {
+		return pingReply{}
 	}
-	a.usage = childprocess.UsageOf(a.pid)
-	if _, a.err = c.Write([]byte("set=1\n\n")); a.err != nil {
-		return a
+	reply.usage = childprocess.UsageOf(reply.pid)
+	if _, reply.err = c.Write([]byte("set=1\n\n")); reply.err != nil {
+		return reply
 	}
 	text := make([]byte, len("errno=0\n\n"))
 	for _, timeout := range []time.Duration{pingTimeout, pingLate} {
-		if a.err = c.SetReadDeadline(time.Now().Add(timeout)); a.err != nil {
-			return a
+		if reply.err = c.SetReadDeadline(time.Now().Add(timeout)); reply.err != nil {
+			return reply
 		}
 		n := 0
-		n, a.err = io.ReadFull(c, text)
-		if text = text[n:]; !errors.Is(a.err, os.ErrDeadlineExceeded) {
-			return a
+		n, reply.err = io.ReadFull(c, text)
+		if text = text[n:]; !errors.Is(reply.err, os.ErrDeadlineExceeded) {
+			return reply
 		}
 	}
-	return a
+	return reply
 }
 
 // serverOf returns the id of the process that listens on the other end of a connection.
@@ -186,11 +186,11 @@ func serverOf(c net.Conn) (int, error) {
 		return 0, err
 	}
 	var peer *unix.Ucred
-	var failed error
+	var optErr error
 	err = raw.Control(func(fd uintptr) {
-		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err = errors.Join(err, failed); err != nil {
+	if err = errors.Join(err, optErr); err != nil {
 		return 0, err
 	}
 	return int(peer.Pid), nil

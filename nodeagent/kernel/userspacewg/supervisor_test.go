@@ -33,12 +33,12 @@ func TestHangTimeout(t *testing.T) {
 			for second := range 60 {
 				// The reply names this process, which is not a tunnel process and so is not
 				// killed.
-				a := answer{pid: os.Getpid(), usage: childprocess.Usage{Waited: time.Duration(second) * tt.waits}, err: os.ErrDeadlineExceeded}
+				a := pingReply{pid: os.Getpid(), usage: childprocess.Usage{Waited: time.Duration(second) * tt.waits}, err: os.ErrDeadlineExceeded}
 				if second < tt.replies {
 					a.err = nil
 				}
 				s.record(name, a, start.Add(time.Duration(second)*time.Second))
-				if s.known[name].cause != "" {
+				if s.processes[name].cause != "" {
 					if second != tt.want {
 						t.Errorf("killed after %d s, want %d", second, tt.want)
 					}
