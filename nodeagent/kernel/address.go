@@ -59,7 +59,7 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 	return out, nil
 }
 
-// scopeLink keeps the kernel from choosing an address as source by itself. For IPv6, the kernel
+// scopeLink prevents the kernel from choosing an address as source by itself. For IPv6, the kernel
 // derives the scope from the address, so the scope cannot be set. There the preferred lifetime
 // is 0: the kernel chooses a deprecated address last (RFC 6724, section 5, rule 3). Otherwise
 // ICMP errors of a gateway about other nodes' packets would come from the address that every

@@ -163,10 +163,10 @@ func TestNftConnected(t *testing.T) {
 			"connected4 242.2.5.0/24 . " + link, "connected6 fd00:42:2:5::/64 . " + link,
 		}
 	}
-	services := append(append(append(nftSpread(nftVIP+" . udp . 80", "pick_one4", 1, nftAt("242.2.5.9", 9000)),
-		nftSpread(nftVIP6+" . udp . 80", "pick_one6", 1, nftAt("fd00:42:2:5::9", 9000))...),
-		nftSpread("242.1.0.5 . udp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...),
-		nftSpread("fd00:42:1::5 . udp . 80", "pick_one6", 1, nftAt(nftPod6, 8080))...)
+	services := append(append(append(nftSlots(nftVIP+" . udp . 80", "pick_one4", 1, nftDest("242.2.5.9", 9000)),
+		nftSlots(nftVIP6+" . udp . 80", "pick_one6", 1, nftDest("fd00:42:2:5::9", 9000))...),
+		nftSlots("242.1.0.5 . udp . 80", "pick_one4", 1, nftDest(nftPod, 8080))...),
+		nftSlots("fd00:42:1::5 . udp . 80", "pick_one6", 1, nftDest(nftPod6, 8080))...)
 	services = append(services, "pools4 243.0.0.0/16", "pools6 fd00:43::/64")
 	set := func(link string) { l.t.Helper(); l.elements(append(elements(link), services...)...) }
 	set("eth1")
@@ -181,25 +181,25 @@ func TestNftConnected(t *testing.T) {
 		l.pod.serve("udp", at(c.pod, "8080"))
 		for _, network := range []string{"udp", "tcp"} {
 			for _, from := range []*nftNS{l.pod, l.node} {
-				if said := l.sees(from, network, "", at(c.lan, "9000")); said.client != c.card {
-					t.Errorf("the host sees %q, want the node's own address %s: the CNI translates", said.client, c.card)
+				if got := l.mustReply(from, network, "", at(c.lan, "9000")); got.client != c.card {
+					t.Errorf("the host sees %q, want the node's own address %s: the CNI translates", got.client, c.card)
 				}
 			}
 		}
-		l.sees(l.pod, "udp", "", at(c.remote, "9000")) // other addresses are behind the tunnel
+		l.mustReply(l.pod, "udp", "", at(c.remote, "9000")) // other addresses are behind the tunnel
 		// From that network to a pod, as to a node port: the reply returns there.
-		l.sees(lan, "udp", at(c.lan, "0"), at(c.pod, "8080"))
+		l.mustReply(lan, "udp", at(c.lan, "0"), at(c.pod, "8080"))
 		// Packets for another cluster do not use that network.
-		l.dropped(l.pod, "udp", "", at(c.vip, "80"))
-		if said, err := l.node.call("udp", "", at(c.vip, "80"), nftNoWait); err == nil {
-			t.Errorf("a process of the node reached %+v", said)
+		l.expectDropped(l.pod, "udp", "", at(c.vip, "80"))
+		if got, err := l.node.call("udp", "", at(c.vip, "80"), nftDropTimeout); err == nil {
+			t.Errorf("a process of the node reached %+v", got)
 		}
 		// A client of that network has an address to which the reply would not return.
-		l.sees(l.remote, "udp", at(c.outside, "0"), at(c.export, "80"))
-		l.dropped(l.remote, "udp", at(c.inside, "0"), at(c.export, "80"))
+		l.mustReply(l.remote, "udp", at(c.outside, "0"), at(c.export, "80"))
+		l.expectDropped(l.remote, "udp", at(c.inside, "0"), at(c.export, "80"))
 	}
 	// Another node hands over packets for the other cluster.
-	l.dropped(worker, "udp", "10.7.9.2:0", "242.2.5.9:9000")
+	l.expectDropped(worker, "udp", "10.7.9.2:0", "242.2.5.9:9000")
 	ns, err := Open("")
 	if err != nil {
 		t.Fatal(err)
@@ -217,8 +217,8 @@ func TestNftConnected(t *testing.T) {
 	set("eth9")
 	for _, to := range []string{"242.2.5.9:9000", "[fd00:42:2:5::9]:9000"} {
 		for _, from := range []*nftNS{l.pod, l.node} {
-			if said, err := from.call("udp", "", to, nftNoWait); err == nil {
-				t.Errorf("%s left by a link other than the network's: %+v", to, said)
+			if got, err := from.call("udp", "", to, nftDropTimeout); err == nil {
+				t.Errorf("%s left by a link other than the network's: %+v", to, got)
 			}
 		}
 	}

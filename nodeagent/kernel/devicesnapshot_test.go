@@ -12,9 +12,9 @@ import (
 // change, or snapshotAge, invalidates them.
 func TestSnapshotIsUsedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	link := tunnelLink()
-	w.make(t, link)
+	w.createDevices(t, link)
 	devices, peers := NewWireguards(w.ns), NewPeers(w.ns)
 	observe := func() int {
 		t.Helper()

@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-func mustLink(t testing.TB, w *world, name string) netlink.Link {
+func mustLink(t testing.TB, w *testNode, name string) netlink.Link {
 	t.Helper()
 	l, err := w.ns.route.LinkByName(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func mustLink(t testing.TB, w *world, name string) netlink.Link {
 }
 
 // linkError is ENODEV when the link does not exist.
-func linkError(w *world, name string) error {
+func linkError(w *testNode, name string) error {
 	if _, err := w.ns.route.LinkByName(name); isLinkNotFound(err) {
 		return unix.ENODEV
 	} else if err != nil {
@@ -38,8 +38,8 @@ func linkError(w *world, name string) error {
 
 func TestMonitor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.make(t, nodeLink())
+	w := newTestNode(t)
+	w.createDevices(t, nodeLink())
 	trigger := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -106,8 +106,8 @@ func drain(trigger <-chan struct{}) {
 
 func TestUnderlay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.make(t, nodeLink())
+	w := newTestNode(t)
+	w.createDevices(t, nodeLink())
 	w.foreign("link add u0 mtu 1400 type veth peer name u1", "addr add 192.0.2.1/24 dev u0", "addr add 2001:db8::1/64 dev u0",
 		"addr add 10.7.1.1/24 dev u1", "addr add 10.7.0.1/24 dev u1", "addr add 10.7.9.9/24 dev hw-vx0")(t)
 	tests := []struct {
@@ -151,29 +151,29 @@ func TestUnderlay(t *testing.T) {
 // TestWaitsForLink: objects on a missing device are blocked, not failed.
 func TestWaitsForLink(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	private, public := newKey(t)
 	addr := netip.MustParseAddr("192.0.2.2")
 	apply := map[string]func() error{
 		"address": func() error {
-			return NewAddresses(w.ns).Apply(t.Context(), created(desired.Address{Link: "hw-no", Prefix: netip.PrefixFrom(addr, 32)}))
+			return NewAddresses(w.ns).Apply(t.Context(), creations(desired.Address{Link: "hw-no", Prefix: netip.PrefixFrom(addr, 32)}))
 		},
 		"neighbour": func() error {
-			return NewNeighbours(w.ns).Apply(t.Context(), created(desired.Neighbour{Link: "hw-no", Addr: addr, MAC: "02:00:00:00:00:01"}))
+			return NewNeighbours(w.ns).Apply(t.Context(), creations(desired.Neighbour{Link: "hw-no", Addr: addr, MAC: "02:00:00:00:00:01"}))
 		},
 		"route": func() error {
 			r := desired.Route{Table: 7300, Dst: netip.PrefixFrom(addr, 32), Type: desired.RouteUnicast, Link: "hw-no"}
-			return NewRoutes(w.ns).Apply(t.Context(), created(r))
+			return NewRoutes(w.ns).Apply(t.Context(), creations(r))
 		},
 		"wireguard": func() error {
-			return NewWireguards(w.ns).Apply(t.Context(), created(desired.Wireguard{Link: "hw-no", PrivateKey: private}))
+			return NewWireguards(w.ns).Apply(t.Context(), creations(desired.Wireguard{Link: "hw-no", PrivateKey: private}))
 		},
 		"peer": func() error {
-			return NewPeers(w.ns).Apply(t.Context(), created(desired.Peer{Link: "hw-no", PublicKey: public}))
+			return NewPeers(w.ns).Apply(t.Context(), creations(desired.Peer{Link: "hw-no", PublicKey: public}))
 		},
 		"sysctl": func() error {
 			kind := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))
-			return kind.Apply(t.Context(), created(desired.Sysctl{Name: "net/ipv4/conf/hw-no/rp_filter", Value: "2"}))
+			return kind.Apply(t.Context(), creations(desired.Sysctl{Name: "net/ipv4/conf/hw-no/rp_filter", Value: "2"}))
 		},
 	}
 	for name, do := range apply {
@@ -184,6 +184,6 @@ func TestWaitsForLink(t *testing.T) {
 	}
 }
 
-func created[S diff.Spec](s S) []diff.Change[S] {
+func creations[S diff.Spec](s S) []diff.Change[S] {
 	return []diff.Change[S]{{Op: diff.Create, Key: s.Key(), Want: s}}
 }

@@ -26,7 +26,7 @@ const (
 	metaTime = 30
 )
 
-// PortRange is a range of UDP ports, both ends included.
+// PortRange is a range of UDP ports, including First and Last.
 type PortRange struct{ First, Last uint16 }
 
 // Fence is a table that accepts the packets of a gateway's tunnels until a deadline, and drops them
@@ -99,8 +99,8 @@ func fenceReplace(b *nftables.Batch, until time.Time, chains []nftChain) {
 	}
 }
 
-// fenceChains returns the rules. In each chain, the first one accepts all packets while the fence
-// is open, and the others drop packets of the gateway.
+// fenceChains returns the rules. In each chain, the first rule accepts all packets while the
+// fence is open. The other rules drop the packets of the gateway.
 func fenceChains(until time.Time, ports []PortRange) []nftChain {
 	chain := func(name string, hook uint32, rules ...*nftRule) nftChain {
 		if !until.IsZero() {

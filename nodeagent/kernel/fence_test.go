@@ -16,7 +16,7 @@ import (
 // dropped after its deadline, even if the agent does not close it. Packets of other programs
 // always pass. A deadline in the past opens nothing, as an agent may hang before it writes.
 func TestFence(t *testing.T) {
-	ns := newWorld(t).ns
+	ns := newTestNode(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}, {500, 500}} })
 	var own, tunnel, other *net.UDPConn
 	err := ns.inside(func() error {
@@ -91,7 +91,7 @@ func TestFence(t *testing.T) {
 // expires too late, because the agent hung while it wrote. The element does if the wall clock
 // was set back.
 func TestFenceClocks(t *testing.T) {
-	ns := newWorld(t).ns
+	ns := newTestNode(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}} })
 	table := func(element, wall time.Time) {
 		t.Helper()

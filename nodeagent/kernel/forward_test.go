@@ -23,7 +23,7 @@ func tunnelLinks() (four, six desired.Device) {
 
 func TestTunnelLinkLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	four, six := tunnelLinks()
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), nil) },
 		convergetest.Samples[desired.Device]{
@@ -39,16 +39,16 @@ func TestTunnelLinkLaws(t *testing.T) {
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.foreign("link add other type vxlan id 74 dstport 4999")(t)
-				return w.shows("link show", "other")
+				return w.expectIP("link show", "other")
 			},
 		})
 }
 
 func TestForwardLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	four, six := tunnelLinks()
-	w.make(t, nodeLink(), four, six)
+	w.createDevices(t, nodeLink(), four, six)
 	forward := func(link desired.Device, mac, to string) desired.Forward {
 		return desired.Forward{Link: link.Name, MAC: mac, To: netip.MustParseAddrPort(to)}
 	}
@@ -86,8 +86,8 @@ func TestForwardLaws(t *testing.T) {
 				w.foreign("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up")(t)
 				w.bridge(t, "fdb add "+mac+" dev vxf dst 192.0.2.2")
 				w.bridge(t, "fdb add "+mac+" dev hw-vx0 dst 192.0.2.2")
-				return all(w.shows("-d link show vxf", "dstport 4888"), w.bridgeShows("fdb show dev hw-vx0", mac+" dst 192.0.2.2"),
-					w.bridgeShows("fdb show dev vxf", mac+" dst 192.0.2.2"))
+				return allChecks(w.expectIP("-d link show vxf", "dstport 4888"), w.expectBridge("fdb show dev hw-vx0", mac+" dst 192.0.2.2"),
+					w.expectBridge("fdb show dev vxf", mac+" dst 192.0.2.2"))
 			},
 		})
 }
@@ -96,9 +96,9 @@ func TestForwardLaws(t *testing.T) {
 // Forwards owns these entries.
 func TestTunnelNeighbourLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	four, _ := tunnelLinks()
-	w.make(t, nodeLink(), four)
+	w.createDevices(t, nodeLink(), four)
 	neighbour := func(addr, mac string) desired.Neighbour {
 		return desired.Neighbour{Link: four.Name, Addr: netip.MustParseAddr(addr), MAC: mac}
 	}
@@ -120,7 +120,7 @@ func TestTunnelNeighbourLaws(t *testing.T) {
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.bridge(t, "fdb add "+mac+" dev hw-vt4-51884 dst 192.0.2.2")
-				return w.bridgeShows("fdb show dev hw-vt4-51884", mac+" dst 192.0.2.2")
+				return w.expectBridge("fdb show dev hw-vt4-51884", mac+" dst 192.0.2.2")
 			},
 		})
 }
@@ -128,7 +128,7 @@ func TestTunnelNeighbourLaws(t *testing.T) {
 // TestTunnelRuleLaws: rules that share a priority are distinguished by their devices.
 func TestTunnelRuleLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	rule := func(iif string, six bool) desired.Rule {
 		return desired.Rule{Priority: desired.RuleTunnel, Table: 7301, IIF: iif, IPv6: six}
 	}
@@ -147,7 +147,7 @@ func TestTunnelRuleLaws(t *testing.T) {
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.foreign("rule add pref 7365 iif hw-vt4-51884 table 7301 protocol 5")(t)
-				return w.shows("rule show", "proto 5")
+				return w.expectIP("rule show", "proto 5")
 			},
 		})
 }

@@ -19,9 +19,9 @@ import (
 // TestHungTunnel stops the process of one of two devices, like a deadlock.
 func TestHungTunnel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	hung, fine := tunnelLink(), tunnelLink()
-	w.make(t, hung, fine)
+	w.createDevices(t, hung, fine)
 	if mustLink(t, w, hung.Name).Type() == desired.LinkWireguard {
 		t.Skip("needs a kernel without WireGuard")
 	}
@@ -63,7 +63,7 @@ func TestHungTunnel(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- watch.Run(ctx) }()
 	await(t, "the end of the process that hangs", func() bool { return isGone(linkError(w, hung.Name)) })
-	w.make(t, hung, fine)
+	w.createDevices(t, hung, fine)
 	select {
 	case name := <-replaced:
 		if name != hung.Name || !strings.Contains(log.String(), `msg="tunnel replaced" device=`+hung.Name+` cause="no reply for 3`) {

@@ -25,9 +25,9 @@ import (
 // TestInventory: the inventory has objects of Hawser and of other programs, and no secret key.
 func TestInventory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	wg := tunnelLink()
-	w.make(t, nodeLink(), wg)
+	w.createDevices(t, nodeLink(), wg)
 	keys := peerWithKeys(t, w, wg.Name)
 	run(t, "ip", "netns", "exec", w.name, "nft", "add table ip others; add chain ip others forward { type filter hook forward priority 5; policy drop; }; "+
 		"add rule ip others forward tcp dport 80 drop; add rule ip others forward accept")
@@ -59,14 +59,14 @@ func TestInventory(t *testing.T) {
 	keys.checkAbsent(t, k)
 }
 
-// pair holds the keys of a WireGuard device and of its peer.
-type pair struct {
+// wgKeys holds the keys of a WireGuard device and of its peer.
+type wgKeys struct {
 	private, psk   fabric.Secret
 	public, remote string
 }
 
 // peerWithKeys configures a WireGuard device, with a peer that has a pre-shared key.
-func peerWithKeys(t *testing.T, w *world, link string) (keys pair) {
+func peerWithKeys(t *testing.T, w *testNode, link string) (keys wgKeys) {
 	t.Helper()
 	keys.private, keys.public = newKey(t)
 	keys.psk, _ = newKey(t)
@@ -88,7 +88,7 @@ func peerWithKeys(t *testing.T, w *world, link string) (keys pair) {
 }
 
 // checkAbsent fails the test if k contains a private key in any form.
-func (p pair) checkAbsent(t *testing.T, k inventory.Kernel) {
+func (p wgKeys) checkAbsent(t *testing.T, k inventory.Kernel) {
 	t.Helper()
 	var text bytes.Buffer
 	if err := errors.Join(json.NewEncoder(&text).Encode(k), inventory.Print(&text, k)); err != nil {
@@ -231,8 +231,8 @@ func nftComparable(t *testing.T, raw []byte) map[string]any {
 // ip(8) and bridge(8). The inventory lacks some of their fields.
 func TestInventoryAsIP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.make(t, nodeLink())
+	w := newTestNode(t)
+	w.createDevices(t, nodeLink())
 	w.ip(t, "link add name br type bridge")
 	w.ip(t, "link add name va type veth peer name vb")
 	w.ip(t, "link set vb up master br")
@@ -297,7 +297,7 @@ func TestInventoryAsIP(t *testing.T) {
 			for _, field := range tt.without {
 				delete(have, field)
 			}
-			i := slices.IndexFunc(rest, func(o map[string]any) bool { return within(have, o) })
+			i := slices.IndexFunc(rest, func(o map[string]any) bool { return isSubset(have, o) })
 			if i < 0 {
 				t.Errorf("%s: none of %v is %v", tt.name, rest, have)
 				continue
@@ -310,8 +310,8 @@ func TestInventoryAsIP(t *testing.T) {
 	}
 }
 
-// within reports whether b contains all of the JSON value a.
-func within(a, b any) bool {
+// isSubset reports whether b contains all of the JSON value a.
+func isSubset(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
@@ -319,14 +319,14 @@ func within(a, b any) bool {
 			return false
 		}
 		for name, value := range a {
-			if other, has := b[name]; !has || !within(value, other) {
+			if other, has := b[name]; !has || !isSubset(value, other) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, within)
+		return ok && slices.EqualFunc(a, b, isSubset)
 	}
 	return a == b
 }

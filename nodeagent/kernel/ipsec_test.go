@@ -13,13 +13,13 @@ import (
 )
 
 // newCharon returns a charon for a test. It encrypts itself if the kernel cannot.
-func newCharon(t *testing.T, w *world) *ipsec.Charon {
+func newCharon(t *testing.T, w *testNode) *ipsec.Charon {
 	t.Helper()
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		missing(t, "tun")
+		skipOrFail(t, "tun")
 	}
 	if _, err := ipsec.Program(); err != nil {
-		missing(t, "charon")
+		skipOrFail(t, "charon")
 	}
 	c := &ipsec.Charon{Dir: filepath.Join(t.TempDir(), "ipsec")}
 	inKernel := false
@@ -41,7 +41,7 @@ func ipsecLink() desired.Device {
 
 func TestIPsecLinkLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	charon := newCharon(t, w)
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), nil).WithESP(charon) },
 		convergetest.Samples[desired.Device]{
@@ -62,7 +62,7 @@ func TestIPsecLinkLaws(t *testing.T) {
 			},
 			Conflict: func(t *testing.T) (desired.Device, func() error) {
 				w.ip(t, "link add "+desired.IPsecLink+" type vxlan id 7 dstport 7007")
-				return ipsecLink(), w.shows("-d link show "+desired.IPsecLink, "vxlan id 7 ")
+				return ipsecLink(), w.expectIP("-d link show "+desired.IPsecLink, "vxlan id 7 ")
 			},
 		})
 }
@@ -70,7 +70,7 @@ func TestIPsecLinkLaws(t *testing.T) {
 // TestHostsCharon uses a charon of another program, and leaves it unchanged.
 func TestHostsCharon(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	own := newCharon(t, w)
 	if err := w.ns.inside(func() error { return own.Start(t.Context(), 500, 4500) }); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestHostsCharon(t *testing.T) {
 		t.Errorf("failed %v, charon lives: %t", r.Failed, own.Alive())
 	}
 	if !own.InKernel() {
-		if err := w.shows("link show "+desired.IPsecLink, "group default")(); err != nil {
+		if err := w.expectIP("link show "+desired.IPsecLink, "group default")(); err != nil {
 			t.Error(err)
 		}
 	}

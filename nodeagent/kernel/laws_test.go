@@ -14,7 +14,7 @@ import (
 
 func TestLinkLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	processes := launcher(t)
 	six := desired.Device{
 		Name: "hw-vx6", Type: desired.LinkVXLAN, MTU: 1400, Up: true, MAC: "02:11:22:33:44:66", VNI: 74, Port: 4804,
@@ -24,7 +24,7 @@ func TestLinkLaws(t *testing.T) {
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), processes) },
 		convergetest.Samples[desired.Device]{
 			Want: []desired.Device{nodeLink(), six, wg},
-			Vary: varyLink,
+			Vary: deviceVariants,
 			Tamper: map[string]func(*testing.T){
 				"vxlan deleted":     w.foreign("link del hw-vx0"),
 				"vxlan down":        w.foreign("link set hw-vx0 down"),
@@ -39,18 +39,18 @@ func TestLinkLaws(t *testing.T) {
 			Foreign: func(t *testing.T) func() error {
 				w.foreign("link add hw-f0 type veth peer name f1", "link set f1 alias hawser",
 					"link add other type vxlan id 99 dstport 4999")(t)
-				return all(w.shows("link show", "hw-f0"), w.shows("link show", "f1"), w.shows("link show", "other"))
+				return allChecks(w.expectIP("link show", "hw-f0"), w.expectIP("link show", "f1"), w.expectIP("link show", "other"))
 			},
 			Conflict: func(t *testing.T) (desired.Device, func() error) {
 				w.ip(t, "link add hw-vx7 type vxlan id 7 dstport 7007")
 				l := nodeLink()
 				l.Name = "hw-vx7"
-				return l, w.shows("-d link show hw-vx7", "vxlan id 7 ")
+				return l, w.expectIP("-d link show hw-vx7", "vxlan id 7 ")
 			},
 		})
 }
 
-func varyLink(l desired.Device) []desired.Device {
+func deviceVariants(l desired.Device) []desired.Device {
 	mtu, down := l, l
 	mtu.MTU, down.Up = 1280, false
 	if l.Type == desired.LinkWireguard {
@@ -63,9 +63,9 @@ func varyLink(l desired.Device) []desired.Device {
 
 func TestAddressLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	wg := tunnelLink()
-	w.make(t, nodeLink(), wg)
+	w.createDevices(t, nodeLink(), wg)
 	address := func(link, prefix, scope string) desired.Address {
 		return desired.Address{Link: link, Prefix: netip.MustParsePrefix(prefix), Scope: scope}
 	}
@@ -90,7 +90,7 @@ func TestAddressLaws(t *testing.T) {
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.foreign("link add f0 type veth peer name f1", "link set f0 up", "addr add 169.254.73.53/32 dev f0 scope link")(t)
-				return all(w.shows("addr show dev f0", "169.254.73.53/32"), w.shows("-6 addr show dev hw-vx0", "fe80:"))
+				return allChecks(w.expectIP("addr show dev f0", "169.254.73.53/32"), w.expectIP("-6 addr show dev hw-vx0", "fe80:"))
 			},
 		})
 }
@@ -99,23 +99,23 @@ func TestAddressLaws(t *testing.T) {
 // source of a packet.
 func TestAddressIsNoSource(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.make(t, nodeLink())
+	w := newTestNode(t)
+	w.createDevices(t, nodeLink())
 	everywhere := desired.Address{Link: "hw-vx0", Prefix: netip.MustParsePrefix("fd68:73::53/128"), Scope: "link"}
-	if err := NewAddresses(w.open(t)).Apply(t.Context(), created(everywhere)); err != nil {
+	if err := NewAddresses(w.open(t)).Apply(t.Context(), creations(everywhere)); err != nil {
 		t.Fatal(err)
 	}
 	w.foreign("link add n0 type veth peer name n1", "link set n0 up", "addr add 2001:db8::5/64 dev n0 nodad",
 		"link set hw-vx0 up", "-6 route add 2001:db8:9::/64 dev hw-vx0")(t)
-	if err := w.shows("route get 2001:db8:9::1", "src 2001:db8::5")(); err != nil {
+	if err := w.expectIP("route get 2001:db8:9::1", "src 2001:db8::5")(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNeighbourLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.make(t, nodeLink())
+	w := newTestNode(t)
+	w.createDevices(t, nodeLink())
 	neighbour := func(addr, mac string) desired.Neighbour {
 		return desired.Neighbour{Link: "hw-vx0", Addr: netip.MustParseAddr(addr), MAC: mac}
 	}
@@ -152,14 +152,14 @@ func TestNeighbourLaws(t *testing.T) {
 				w.foreign("link add vxf type vxlan id 8 dstport 4888 local 192.0.2.1", "link set vxf up",
 					"neigh add 192.0.2.2 lladdr "+mac+" dev vxf nud permanent")(t)
 				w.bridge(t, "fdb add "+mac+" dev vxf dst 192.0.2.2")
-				return w.shows("neigh show dev vxf", "192.0.2.2 lladdr "+mac)
+				return w.expectIP("neigh show dev vxf", "192.0.2.2 lladdr "+mac)
 			},
 		})
 }
 
 func TestRuleLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Rule] { return NewRules(w.open(t)) },
 		convergetest.Samples[desired.Rule]{
 			Want: []desired.Rule{
@@ -197,7 +197,7 @@ func TestRuleLaws(t *testing.T) {
 			},
 			Foreign: func(t *testing.T) func() error {
 				w.foreign("rule add pref 7300 table 7300 protocol 5", "rule add pref 7309 table 7300")(t)
-				return all(w.shows("rule show", "proto 5"), w.shows("rule show", "7309:"), w.shows("rule show", "32766:"))
+				return allChecks(w.expectIP("rule show", "proto 5"), w.expectIP("rule show", "7309:"), w.expectIP("rule show", "32766:"))
 			},
 		})
 }
@@ -225,7 +225,7 @@ func routeSamples(wg string) []desired.Route {
 	}
 }
 
-func varyRoute(r desired.Route) []desired.Route {
+func routeVariants(r desired.Route) []desired.Route {
 	if r.Type == desired.RouteBlackhole || r.Type == desired.RouteThrow {
 		r.Type, r.Link = desired.RouteUnicast, "hw-vx0"
 		return []desired.Route{r}
@@ -250,17 +250,17 @@ func varyRoute(r desired.Route) []desired.Route {
 
 func TestRouteLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	wg, second := tunnelLink(), nodeLink()
 	second.Name, second.VNI, second.MAC = "hw-vx1", 74, "02:11:22:33:44:77"
-	w.make(t, nodeLink(), second, wg)
+	w.createDevices(t, nodeLink(), second, wg)
 	// The kernel refuses a route whose source address is still tentative. A kernel worker ends
 	// that state some time later.
 	w.foreign("addr add 10.1.0.1/32 dev lo", "addr add fd00:9::1/128 dev lo nodad")(t)
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Route] { return NewRoutes(w.open(t)) },
 		convergetest.Samples[desired.Route]{
 			Want: routeSamples(wg.Name),
-			Vary: varyRoute,
+			Vary: routeVariants,
 			Tamper: map[string]func(*testing.T){
 				"deleted":      w.foreign("route del 242.1.0.0/24 table 7300"),
 				"link bounced": w.foreign("link set hw-vx0 down", "link set hw-vx0 up"),
@@ -276,21 +276,21 @@ func TestRouteLaws(t *testing.T) {
 			Foreign: func(t *testing.T) func() error {
 				w.foreign("route add 7.0.0.0/8 dev hw-vx0 table 7300 proto 5", "route add 7.0.0.0/8 dev hw-vx0 proto 73",
 					"-6 route add fd07::/48 dev hw-vx0 table 7300")(t)
-				return all(w.shows("route show table 7300", "7.0.0.0/8"), w.shows("route show table main", "7.0.0.0/8"),
-					w.shows("-6 route show table 7300", "fd07::/48"))
+				return allChecks(w.expectIP("route show table 7300", "7.0.0.0/8"), w.expectIP("route show table main", "7.0.0.0/8"),
+					w.expectIP("-6 route show table 7300", "fd07::/48"))
 			},
 			Conflict: func(t *testing.T) (desired.Route, func() error) {
 				w.ip(t, "route add 8.0.0.0/8 dev hw-vx0 table 7300 proto 5")
 				r := routeSamples(wg.Name)[1]
 				r.Dst = netip.MustParsePrefix("8.0.0.0/8")
-				return r, w.shows("route show table 7300", "8.0.0.0/8 dev hw-vx0 proto 5")
+				return r, w.expectIP("route show table 7300", "8.0.0.0/8 dev hw-vx0 proto 5")
 			},
 		})
 }
 
 func TestSysctlLaws(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	file := filepath.Join(t.TempDir(), "state", "sysctls.json")
 	value := func(name string) string {
 		out, err := NewSysctls(w.ns, file).read(name)

@@ -35,18 +35,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a network namespace of a test.
-type world struct {
+// testNode is a network namespace of a test.
+type testNode struct {
 	name string
 	ns   *Namespace
 }
 
-func newWorld(t testing.TB) *world {
+func newTestNode(t testing.TB) *testNode {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		missing(t, "root")
+		skipOrFail(t, "root")
 	}
-	w := &world{name: "hwk-" + random()}
+	w := &testNode{name: "hwk-" + randomSuffix()}
 	run(t, "ip", "netns", "add", w.name)
 	t.Cleanup(func() { run(t, "ip", "netns", "del", w.name) })
 	w.ns = w.open(t)
@@ -54,7 +54,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-func (w *world) open(t testing.TB) *Namespace {
+func (w *testNode) open(t testing.TB) *Namespace {
 	t.Helper()
 	ns, err := Open("/run/netns/" + w.name)
 	if err != nil {
@@ -67,18 +67,18 @@ func (w *world) open(t testing.TB) *Namespace {
 }
 
 // ip runs one ip(8) command in the namespace.
-func (w *world) ip(t testing.TB, command string) string {
+func (w *testNode) ip(t testing.TB, command string) string {
 	t.Helper()
 	return run(t, "ip", append([]string{"-n", w.name}, strings.Fields(command)...)...)
 }
 
-func (w *world) bridge(t testing.TB, command string) string {
+func (w *testNode) bridge(t testing.TB, command string) string {
 	t.Helper()
 	return run(t, "bridge", append([]string{"-n", w.name}, strings.Fields(command)...)...)
 }
 
 // foreign returns a function that runs ip(8) commands, like another program.
-func (w *world) foreign(commands ...string) func(*testing.T) {
+func (w *testNode) foreign(commands ...string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
 		for _, c := range commands {
@@ -87,15 +87,17 @@ func (w *world) foreign(commands ...string) func(*testing.T) {
 	}
 }
 
-// shows returns a function that reports whether ip(8) still prints a text.
-func (w *world) shows(command, text string) func() error { return w.prints("ip", command, text) }
-
-// bridgeShows is shows for bridge(8).
-func (w *world) bridgeShows(command, text string) func() error {
-	return w.prints("bridge", command, text)
+// expectIP returns a function that reports whether ip(8) still prints a text.
+func (w *testNode) expectIP(command, text string) func() error {
+	return w.expectOutput("ip", command, text)
 }
 
-func (w *world) prints(program, command, text string) func() error {
+// expectBridge is shows for bridge(8).
+func (w *testNode) expectBridge(command, text string) func() error {
+	return w.expectOutput("bridge", command, text)
+}
+
+func (w *testNode) expectOutput(program, command, text string) func() error {
 	return func() error {
 		out, err := exec.Command(program, append([]string{"-n", w.name}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), text) {
@@ -105,7 +107,7 @@ func (w *world) prints(program, command, text string) func() error {
 	}
 }
 
-func all(checks ...func() error) func() error {
+func allChecks(checks ...func() error) func() error {
 	return func() error {
 		for _, check := range checks {
 			if err := check(); err != nil {
@@ -116,9 +118,9 @@ func all(checks ...func() error) func() error {
 	}
 }
 
-// make creates devices of Hawser. It removes them before the namespace: a tunnel process would
-// keep the namespace alive.
-func (w *world) make(t testing.TB, links ...desired.Device) {
+// createDevices creates devices of Hawser. It removes them before the namespace: a tunnel process
+// would keep the namespace alive.
+func (w *testNode) createDevices(t testing.TB, links ...desired.Device) {
 	t.Helper()
 	kind := NewLinks(w.ns, launcher(t))
 	e := converge.Engine[[]desired.Device]{
@@ -139,7 +141,7 @@ func (w *world) make(t testing.TB, links ...desired.Device) {
 
 func launcher(t testing.TB) userspacewg.Launcher {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		missing(t, "tun")
+		skipOrFail(t, "tun")
 	}
 	return userspacewg.Launcher{LogDir: t.TempDir()}
 }
@@ -154,10 +156,10 @@ func nodeLink() desired.Device {
 // tunnelLink returns a device with a unique name: the sockets of userspace devices are in one
 // directory for all namespaces.
 func tunnelLink() desired.Device {
-	return desired.Device{Name: "hw-wg" + random(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
+	return desired.Device{Name: "hw-wg" + randomSuffix(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
 }
 
-func random() string {
+func randomSuffix() string {
 	raw := make([]byte, 4)
 	_, _ = rand.Read(raw)
 	return hex.EncodeToString(raw)
@@ -172,11 +174,11 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// missing skips the test, or fails it with REQUIRE_KERNEL=1.
-func missing(t testing.TB, what string) {
+// skipOrFail skips the test, or fails it with REQUIRE_KERNEL=1.
+func skipOrFail(t testing.TB, requirement string) {
 	t.Helper()
 	if os.Getenv("REQUIRE_KERNEL") == "1" {
-		t.Fatal("needs " + what)
+		t.Fatal("needs " + requirement)
 	}
-	t.Skip("needs " + what)
+	t.Skip("needs " + requirement)
 }

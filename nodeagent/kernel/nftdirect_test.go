@@ -45,18 +45,18 @@ func TestNftDirectSender(t *testing.T) {
 		return append(slices.Clone(own), "senders4 "+mac+" . "+device+" | "+id, "senders6 "+mac+" . "+device+" | "+id)
 	}
 	l.elements(senders(mac, "lan0")...)
-	l.sees(worker, "tcp", client+":0", nftRemote+":9000")
-	l.sees(worker, "udp", client+":0", nftRemote+":9000")
-	l.sees(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
-	l.sees(worker, "tcp", process+":0", nftRemote+":9000") // a process of the node
+	l.mustReply(worker, "tcp", client+":0", nftRemote+":9000")
+	l.mustReply(worker, "udp", client+":0", nftRemote+":9000")
+	l.mustReply(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
+	l.mustReply(worker, "tcp", process+":0", nftRemote+":9000") // a process of the node
 	other, err := strconv.ParseUint(mac, 10, 32)
 	l.node.must(err, "parse the hardware address")
 	for _, elements := range [][]string{own, senders(strconv.FormatUint(other^1, 10), "lan0"), senders(mac, "lan1")} {
 		l.elements(elements...)
-		l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // the reply leaves for the pod network
-		l.dropped(worker, "tcp", process+":0", nftRemote+":9000")
+		l.expectDropped(worker, "tcp", client+":0", nftRemote+":9000") // the reply leaves for the pod network
+		l.expectDropped(worker, "tcp", process+":0", nftRemote+":9000")
 	}
-	l.drops(desired.DropUnknownSource, 3)
+	l.expectDropCount(desired.DropUnknownSource, 3)
 }
 
 // TestNftNextHop: packets leave for a gateway without VXLAN only over the next hop that the set has, and
@@ -75,16 +75,16 @@ func TestNftNextHop(t *testing.T) {
 	l.node.ip("route add 242.2.9.9/32 via 192.0.2.1 dev lan0")
 	own := []string{"remote4 242.2.0.0/16", "keep_source4 10.7.0.0/16"}
 	l.elements(append(own, "gateway_hops4 192.0.2.1 . lan0")...)
-	l.sees(l.pod, "tcp", nftPod+":0", "242.2.9.9:9000")
-	l.sees(l.node, "tcp", "192.0.2.2:0", "242.2.9.9:9000")
-	l.dropped(l.pod, "tcp", stranger+":0", "242.2.9.9:9000")
-	l.drops(desired.DropUnknownSource, 1)
+	l.mustReply(l.pod, "tcp", nftPod+":0", "242.2.9.9:9000")
+	l.mustReply(l.node, "tcp", "192.0.2.2:0", "242.2.9.9:9000")
+	l.expectDropped(l.pod, "tcp", stranger+":0", "242.2.9.9:9000")
+	l.expectDropCount(desired.DropUnknownSource, 1)
 	for _, hop := range []string{"gateway_hops4 192.0.2.9 . lan0", "gateway_hops4 192.0.2.1 . lan1"} {
 		l.elements(append(slices.Clone(own), hop)...)
-		l.dropped(l.pod, "tcp", nftPod+":0", "242.2.9.9:9000")
-		l.dropped(l.node, "tcp", "192.0.2.2:0", "242.2.9.9:9000")
+		l.expectDropped(l.pod, "tcp", nftPod+":0", "242.2.9.9:9000")
+		l.expectDropped(l.node, "tcp", "192.0.2.2:0", "242.2.9.9:9000")
 	}
-	l.drops(desired.DropLeak, 4)
+	l.expectDropCount(desired.DropLeak, 4)
 }
 
 // TestUnderlayAddrs reads the devices of addresses, the networks behind them, and what makes a device

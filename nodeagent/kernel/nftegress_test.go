@@ -13,7 +13,7 @@ func TestNftEgressPrecedence(t *testing.T) {
 	l := nftNewLab(t)
 	l.remote.serve("udp", nftRemote+":9000")
 	l.remote.serve("tcp", nftRemote+":9000")
-	shared := nftShared("242.1.0.1", "242.1.0.2", "242.1.0.3")
+	shared := nftSharedLines("242.1.0.1", "242.1.0.2", "242.1.0.3")
 	tests := []struct {
 		name  string
 		lines []string
@@ -37,13 +37,13 @@ func TestNftEgressPrecedence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l.elements(append(slices.Clone(tt.lines), shared...)...)
 			for _, network := range []string{"udp", "tcp"} {
-				first := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000").client
+				first := l.mustReply(l.pod, network, nftPod+":0", nftRemote+":9000").client
 				if !slices.Contains(tt.want, first) {
 					t.Errorf("%s: seen as %s, want %v", network, first, tt.want)
 				}
 				// A pod has the same address in each connection.
 				for range 5 {
-					if again := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000").client; again != first {
+					if again := l.mustReply(l.pod, network, nftPod+":0", nftRemote+":9000").client; again != first {
 						t.Errorf("%s: seen as %s and then as %s", network, first, again)
 					}
 				}
@@ -54,12 +54,12 @@ func TestNftEgressPrecedence(t *testing.T) {
 	l.elements(shared...)
 	seen := map[string]bool{}
 	for _, pod := range []string{nftPod, nftPodB, nftPodC} {
-		seen[l.sees(l.pod, "udp", pod+":0", nftRemote+":9000").client] = true
+		seen[l.mustReply(l.pod, "udp", pod+":0", nftRemote+":9000").client] = true
 	}
 	for host := 10; host < 40; host++ {
 		pod := netip.AddrFrom4([4]byte{10, 7, 1, byte(host)}).String()
 		l.pod.address("eth0", pod+"/24")
-		seen[l.sees(l.pod, "udp", pod+":0", nftRemote+":9000").client] = true
+		seen[l.mustReply(l.pod, "udp", pod+":0", nftRemote+":9000").client] = true
 	}
 	if len(seen) != 3 {
 		t.Errorf("33 pods were seen as %v, want all 3 addresses", seen)
@@ -80,14 +80,14 @@ func TestNftEgress6(t *testing.T) {
 	for _, tt := range tests {
 		lines := []string{tt.line}
 		if strings.Contains(tt.line, "SLOTS") {
-			lines = nftShared("fd00:42:1::1")
+			lines = nftSharedLines("fd00:42:1::1")
 			for i := range lines {
 				lines[i] = strings.Replace(lines[i], "shared4", "shared6", 1)
 			}
 		}
 		l.elements(lines...)
-		if said := l.sees(l.pod, "udp", "["+nftPod6+"]:0", to); said.client != tt.want {
-			t.Errorf("%s: seen as %q, want %s", tt.line, said.client, tt.want)
+		if got := l.mustReply(l.pod, "udp", "["+nftPod6+"]:0", to); got.client != tt.want {
+			t.Errorf("%s: seen as %q, want %s", tt.line, got.client, tt.want)
 		}
 	}
 }
@@ -98,12 +98,14 @@ func TestNftTunnelAddressIsKept(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.remote.serve("udp", nftRemote+":9000")
-	l.elements(append(nftShared("242.1.0.1"), "tunnels4 "+nftTun)...)
-	if said := l.sees(l.node, "udp", nftTun+":0", nftRemote+":9000"); said.client != nftTun {
-		t.Errorf("seen as %q, want %s", said.client, nftTun)
+	l.elements(append(nftSharedLines("242.1.0.1"), "tunnels4 "+nftTunAddr)...)
+	got := l.mustReply(l.node, "udp", nftTunAddr+":0", nftRemote+":9000")
+	if got.client != nftTunAddr {
+		t.Errorf("seen as %q, want %s", got.client, nftTunAddr)
 	}
-	if said := l.sees(l.node, "udp", nftPodGW+":0", nftRemote+":9000"); said.client != "242.1.0.1" {
-		t.Errorf("a process of the node was seen as %q, want the shared address", said.client)
+	got = l.mustReply(l.node, "udp", nftPodGW+":0", nftRemote+":9000")
+	if got.client != "242.1.0.1" {
+		t.Errorf("a process of the node was seen as %q, want the shared address", got.client)
 	}
 }
 
@@ -119,14 +121,14 @@ table ip foo {
 	l.remote.serve("udp", nftFlat+":9000", nftRemote+":9000")
 	l.pod.serve("udp", nftPod+":9000")
 	l.elements("keep_source4 10.7.0.0/16", "direct4 10.7.0.0/16", "remote4 10.9.0.0/16")
-	if said := l.sees(l.pod, "udp", nftPod+":0", nftFlat+":9000"); said.client != nftPod {
-		t.Errorf("out: seen as %q, want %s", said.client, nftPod)
+	if got := l.mustReply(l.pod, "udp", nftPod+":0", nftFlat+":9000"); got.client != nftPod {
+		t.Errorf("out: seen as %q, want %s", got.client, nftPod)
 	}
-	if said := l.sees(l.remote, "udp", nftFlat+":0", nftPod+":9000"); said.client != nftFlat {
-		t.Errorf("in: seen as %q, want %s", said.client, nftFlat)
+	if got := l.mustReply(l.remote, "udp", nftFlat+":0", nftPod+":9000"); got.client != nftFlat {
+		t.Errorf("in: seen as %q, want %s", got.client, nftFlat)
 	}
 	// The same masquerade rule does translate unknown addresses.
-	if said := l.sees(l.remote, "udp", nftRemote+":0", nftPod+":9000"); said.client != nftPodGW {
-		t.Errorf("in, unknown: seen as %q, want %s", said.client, nftPodGW)
+	if got := l.mustReply(l.remote, "udp", nftRemote+":0", nftPod+":9000"); got.client != nftPodGW {
+		t.Errorf("in, unknown: seen as %q, want %s", got.client, nftPodGW)
 	}
 }

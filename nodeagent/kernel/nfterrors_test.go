@@ -36,8 +36,8 @@ func TestNftErrors(t *testing.T) {
 	third.route("0.0.0.0/0", "241.0.1.1")
 	third.route("::/0", "fd00:41:1::1")
 	const egress, egress6, export, export6 = "242.1.0.7", "fd00:42:1::7", "242.1.0.5", "fd00:42:1::5"
-	lines := append(nftSpread(export+" . udp . 80", "pick_one4", 1, nftAt(nftPod, 8080)),
-		nftSpread(export6+" . udp . 80", "pick_one6", 1, nftAt(nftPod6, 8080))...)
+	lines := append(nftSlots(export+" . udp . 80", "pick_one4", 1, nftDest(nftPod, 8080)),
+		nftSlots(export6+" . udp . 80", "pick_one6", 1, nftDest(nftPod6, 8080))...)
 	lines = append(lines, "egress4 "+nftPod+" | "+egress, "egress6 "+nftPod6+" | "+egress6,
 		"remote4 242.2.0.0/16", "remote4 242.8.0.0/15", "remote6 fd00:42:2::/48", "remote6 fd00:42:8::/47",
 		"errors4 242.2.0.0/16 . 242.2.0.0/16", "errors4 242.8.0.0/16 . 242.2.0.0/16",
@@ -112,7 +112,7 @@ func TestNftErrors(t *testing.T) {
 			}
 		}
 	}
-	l.drops("error", 8) // NAT itself drops redirects about flows that it translates
+	l.expectDropCount("error", 8) // NAT itself drops redirects about flows that it translates
 }
 
 // Type and code of the last ICMP error of a test: host unreachable for IPv4, time exceeded in
@@ -139,7 +139,7 @@ func (n *nftNS) listen(address, port string) net.PacketConn {
 // receive waits for a datagram and returns its sender.
 func (n *nftNS) receive(conn net.PacketConn) netip.AddrPort {
 	n.t.Helper()
-	n.must(conn.SetReadDeadline(time.Now().Add(nftQuick)), "set a deadline")
+	n.must(conn.SetReadDeadline(time.Now().Add(nftTimeout)), "set a deadline")
 	_, from, err := conn.ReadFrom(make([]byte, 64))
 	n.must(err, "receive")
 	return netip.MustParseAddrPort(from.String())
@@ -201,7 +201,7 @@ func (n *nftNS) receivesError(six bool, send func(), kind [2]byte) bool {
 	n.must(err, "open an ICMP socket")
 	defer func() { _ = conn.Close() }()
 	send()
-	n.must(conn.SetReadDeadline(time.Now().Add(nftQuick)), "set a deadline")
+	n.must(conn.SetReadDeadline(time.Now().Add(nftTimeout)), "set a deadline")
 	heard, buf := false, make([]byte, 256)
 	for {
 		_, _, err := conn.ReadFrom(buf)

@@ -188,14 +188,14 @@ func (r *nftRule) nat(kind expr.NATType, f nftFamily, port uint32) *nftRule {
 	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegProtoMin: port})
 }
 
-// natPrefix keeps the host part and translates the prefix in register 1.
+// natPrefix translates to the prefix in register 1. The host part of the address does not change.
 func (r *nftRule) natPrefix(kind expr.NATType, f nftFamily) *nftRule {
 	return r.add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.regAfter(0), Prefix: true})
 }
 
-// natPrefixPort is natPrefix that also preserves the source port, even if other flows use it.
+// natPrefixPort is like natPrefix. It also preserves the source port, even if other flows use it.
 func (r *nftRule) natPrefixPort(kind expr.NATType, f nftFamily) *nftRule {
-	port := f.regAfter(f.size / 4) // behind both ends of the prefix
+	port := f.regAfter(f.size / 4) // after the first and the last address of the prefix
 	return r.transport(0, 2, port).
 		add(&expr.NAT{Type: kind, Family: uint32(f.proto), RegAddrMin: nftReg, RegAddrMax: f.regAfter(0), RegProtoMin: port, Prefix: true})
 }

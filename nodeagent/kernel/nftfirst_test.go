@@ -26,7 +26,7 @@ const (
 func TestNftServerFirst(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	l.elements(append(nftShared("242.1.0.1"),
+	l.elements(append(nftSharedLines("242.1.0.1"),
 		"reverse4 10.7.1.2 . tcp . 8080 | 242.1.0.5 . 80", "ambiguous4 10.7.1.3 . tcp . 8080")...)
 	export := netip.MustParseAddrPort("242.1.0.5:80")
 	tests := []struct {
@@ -45,7 +45,7 @@ func TestNftServerFirst(t *testing.T) {
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(5555+i))
-			got := l.send(l.pod, l.remote, nftSegmentOf{from: netip.MustParseAddrPort(tt.pod + ":8080"), to: client, flags: tt.flags})
+			got := l.send(l.pod, l.remote, nftTCPSegment{from: netip.MustParseAddrPort(tt.pod + ":8080"), to: client, flags: tt.flags})
 			if got != tt.want {
 				t.Errorf("came from %v, want %v", got, tt.want)
 			}
@@ -72,7 +72,7 @@ func TestNftUnsolicited(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			from := netip.AddrPortFrom(netip.MustParseAddr(tt.from), 80)
 			pod := netip.AddrPortFrom(netip.MustParseAddr(nftPod), uint16(6555+i))
-			got := l.send(l.remote, l.pod, nftSegmentOf{from: from, to: pod, flags: tt.flags})
+			got := l.send(l.remote, l.pod, nftTCPSegment{from: from, to: pod, flags: tt.flags})
 			if passes := got == from; passes != tt.passes {
 				t.Errorf("came from %v, want that it passes: %v", got, tt.passes)
 			}
@@ -95,7 +95,7 @@ func TestNftUnsolicitedToNodes(t *testing.T) {
 	server := []string{"multi_pod4 " + nftRemote, "direct4 10.7.0.0/16"}
 	for hop, passes := range map[string]bool{"192.0.2.1 . lan0": true, "192.0.2.9 . lan0": false, "192.0.2.1 . lan1": false} {
 		l.elements(append(slices.Clone(server), "node_hops4 "+hop)...)
-		if got := l.send(l.remote, node, nftSegmentOf{from: from, to: pod, flags: flagAck}); (got == from) != passes {
+		if got := l.send(l.remote, node, nftTCPSegment{from: from, to: pod, flags: flagAck}); (got == from) != passes {
 			t.Errorf("next hop %s: came from %v, want that it passes: %v", hop, got, passes)
 		}
 		pod = netip.AddrPortFrom(pod.Addr(), pod.Port()+1) // another flow
@@ -106,21 +106,21 @@ func TestNftUnsolicitedToNodes(t *testing.T) {
 func TestNftServerFirstUDP(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	l.elements(append(nftShared("242.1.0.1"),
+	l.elements(append(nftSharedLines("242.1.0.1"),
 		"reverse4 10.7.1.2 . udp . 8080 | 242.1.0.5 . 80", "ambiguous4 10.7.1.3 . udp . 8080",
 		"reverse6 fd00:7:1::2 . udp . 8080 | fd00:42:1::5 . 80", "ambiguous6 fd00:7:1::3 . udp . 8080")...)
 	to := map[int]string{4: nftRemote + ":9000", 6: "[" + nftRemote6 + "]:9000"}
 	l.remote.serve("udp", to[4], to[6])
-	if said := l.sees(l.pod, "udp", nftPod+":8080", to[4]); said.client != "242.1.0.5" {
-		t.Errorf("came from %s", said.client)
+	if got := l.mustReply(l.pod, "udp", nftPod+":8080", to[4]); got.client != "242.1.0.5" {
+		t.Errorf("came from %s", got.client)
 	}
-	if said := l.sees(l.pod, "udp", "["+nftPod6+"]:8080", to[6]); said.client != "fd00:42:1::5" {
-		t.Errorf("came from %s", said.client)
+	if got := l.mustReply(l.pod, "udp", "["+nftPod6+"]:8080", to[6]); got.client != "fd00:42:1::5" {
+		t.Errorf("came from %s", got.client)
 	}
-	l.dropped(l.pod, "udp", nftPodB+":8080", to[4])
-	l.dropped(l.pod, "udp", "["+nftPodB6+"]:8080", to[6])
-	if said := l.sees(l.pod, "udp", nftPodC+":8080", to[4]); said.client != "242.1.0.1" {
-		t.Errorf("no backend, and came from %s", said.client)
+	l.expectDropped(l.pod, "udp", nftPodB+":8080", to[4])
+	l.expectDropped(l.pod, "udp", "["+nftPodB6+"]:8080", to[6])
+	if got := l.mustReply(l.pod, "udp", nftPodC+":8080", to[4]); got.client != "242.1.0.1" {
+		t.Errorf("no backend, and came from %s", got.client)
 	}
 }
 
@@ -129,20 +129,20 @@ func TestNftServerFirstUDP(t *testing.T) {
 func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	lines := append(nftShared("242.1.0.1"), "ambiguous4 10.7.1.2 . tcp . 8080")
+	lines := append(nftSharedLines("242.1.0.1"), "ambiguous4 10.7.1.2 . tcp . 8080")
 	for _, export := range []string{"242.1.0.5", "242.1.0.6"} {
-		lines = append(lines, nftSpread(export+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
+		lines = append(lines, nftSlots(export+" . tcp . 80", "pick_one4", 1, nftDest(nftPod, 8080))...)
 	}
 	l.elements(lines...)
-	l.quiet()
+	l.waitUntilQuiet()
 	server := netip.MustParseAddrPort(nftPod + ":8080")
 	for i, export := range []string{"242.1.0.5:80", "242.1.0.6:80"} {
 		client := netip.AddrPortFrom(netip.MustParseAddr(nftRemote), uint16(6000+i))
-		push := nftSegmentOf{from: server, to: client, flags: flagAck}
+		push := nftTCPSegment{from: server, to: client, flags: flagAck}
 		if got := l.send(l.pod, l.remote, push); got.IsValid() {
 			t.Errorf("before the client sent, a packet came from %v", got)
 		}
-		speak := nftSegmentOf{from: client, to: netip.MustParseAddrPort(export), flags: flagAck}
+		speak := nftTCPSegment{from: client, to: netip.MustParseAddrPort(export), flags: flagAck}
 		if got := l.send(l.remote, l.pod, speak); got != client {
 			t.Fatalf("the client's packet came from %v", got)
 		}
@@ -161,16 +161,16 @@ func TestNftWindowMoved(t *testing.T) {
 			t.Parallel()
 			l := nftNewLab(t)
 			l.node.sysctl("netfilter/nf_conntrack_tcp_be_liberal", liberal)
-			l.elements(append(nftShared("242.1.0.1"), "keep_source4 10.7.0.0/16")...)
-			l.quiet()
+			l.elements(append(nftSharedLines("242.1.0.1"), "keep_source4 10.7.0.0/16")...)
+			l.waitUntilQuiet()
 			pod, remote := netip.MustParseAddrPort(nftPod+":40000"), netip.MustParseAddrPort(nftRemote+":80")
 			steps := []struct {
 				from, to *nftNS
-				s        nftSegmentOf
+				s        nftTCPSegment
 			}{
-				{l.pod, l.remote, nftSegmentOf{from: pod, to: remote, seq: 1000, flags: flagSyn}},
-				{l.remote, l.pod, nftSegmentOf{from: remote, to: pod, seq: 5000, ack: 1001, flags: flagSyn | flagAck}},
-				{l.pod, l.remote, nftSegmentOf{from: pod, to: remote, seq: 1001, ack: 5001, flags: flagAck}},
+				{l.pod, l.remote, nftTCPSegment{from: pod, to: remote, seq: 1000, flags: flagSyn}},
+				{l.remote, l.pod, nftTCPSegment{from: remote, to: pod, seq: 5000, ack: 1001, flags: flagSyn | flagAck}},
+				{l.pod, l.remote, nftTCPSegment{from: pod, to: remote, seq: 1001, ack: 5001, flags: flagAck}},
 			}
 			for i, step := range steps {
 				if !l.send(step.from, step.to, step.s).IsValid() {
@@ -178,7 +178,7 @@ func TestNftWindowMoved(t *testing.T) {
 				}
 			}
 			const elsewhere = 50_000_000 // bytes by another path
-			far := nftSegmentOf{from: pod, to: remote, seq: 1001 + elsewhere, ack: 5001 + elsewhere, flags: flagAck}
+			far := nftTCPSegment{from: pod, to: remote, seq: 1001 + elsewhere, ack: 5001 + elsewhere, flags: flagAck}
 			if came := l.send(l.pod, l.remote, far).IsValid(); came != (liberal == "1") {
 				t.Errorf("arrived: %v", came)
 			}
@@ -208,24 +208,24 @@ func TestNftSegmentsFitTheRoute(t *testing.T) {
 		{l.remote, nftRemote + ":0", nftPod, 1260}, {l.remote, "[" + nftRemote6 + "]:0", nftPod6, 1240},
 	}
 	for _, tt := range tests {
-		said := l.sees(tt.from, "tcp", tt.source, net.JoinHostPort(tt.to, "80"))
-		if said.segment > tt.most || said.segment < tt.most-12 {
-			t.Errorf("segments to the caller of %s: %d bytes, want %d", tt.to, said.segment, tt.most)
+		got := l.mustReply(tt.from, "tcp", tt.source, net.JoinHostPort(tt.to, "80"))
+		if got.segment > tt.most || got.segment < tt.most-12 {
+			t.Errorf("segments to the caller of %s: %d bytes, want %d", tt.to, got.segment, tt.most)
 		}
 	}
 }
 
-// quiet drops resets of the pod and of the remote host, which would reply with them to forged
-// segments.
-func (l *nftLab) quiet() {
+// waitUntilQuiet drops resets of the pod and of the remote host, which would reply with them to
+// forged segments.
+func (l *nftLab) waitUntilQuiet() {
 	l.t.Helper()
 	for _, ns := range []*nftNS{l.pod, l.remote} {
 		ns.nft("table inet quiet { chain out { type filter hook output priority 0; tcp flags & (syn | rst) == rst drop; }; }")
 	}
 }
 
-// nftSegmentOf is a forged TCP segment.
-type nftSegmentOf struct {
+// nftTCPSegment is a forged TCP segment.
+type nftTCPSegment struct {
 	from, to netip.AddrPort
 	seq, ack uint32
 	flags    byte
@@ -233,7 +233,7 @@ type nftSegmentOf struct {
 
 // send sends a segment from src and returns its source as received in dst, by the destination
 // port; zero if it did not arrive.
-func (l *nftLab) send(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
+func (l *nftLab) send(src, dst *nftNS, s nftTCPSegment) netip.AddrPort {
 	l.t.Helper()
 	var out, in net.PacketConn
 	var err error
@@ -245,7 +245,7 @@ func (l *nftLab) send(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
 	defer out.Close()
 	_, err = out.WriteTo(s.bytes(), &net.IPAddr{IP: s.to.Addr().AsSlice()})
 	src.must(err, "send a segment")
-	dst.must(in.SetReadDeadline(time.Now().Add(2*nftNoWait)), "set deadline")
+	dst.must(in.SetReadDeadline(time.Now().Add(2*nftDropTimeout)), "set deadline")
 	mark := fmt.Sprint(s.seq, s.ack, s.flags)
 	buf := make([]byte, 1500)
 	for {
@@ -261,7 +261,7 @@ func (l *nftLab) send(src, dst *nftNS, s nftSegmentOf) netip.AddrPort {
 }
 
 // bytes returns the segment with a correct checksum.
-func (s nftSegmentOf) bytes() []byte {
+func (s nftTCPSegment) bytes() []byte {
 	segment := make([]byte, 20, 24)
 	binary.BigEndian.PutUint16(segment, s.from.Port())
 	binary.BigEndian.PutUint16(segment[2:], s.to.Port())

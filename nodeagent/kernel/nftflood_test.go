@@ -18,8 +18,8 @@ import (
 func TestNftFlood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, own, honest, hostile string }{
-		{"IPv4", nftTun, "241.0.0.3", nftPeer},
-		{"IPv6", nftTun6, "fd00:41::3", nftPeer6},
+		{"IPv4", nftTunAddr, "241.0.0.3", nftPeer},
+		{"IPv6", nftTunAddr6, "fd00:41::3", nftPeer6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -27,7 +27,7 @@ func TestNftFlood(t *testing.T) {
 			l.remote.address("hw-wg1", "241.0.0.3/24", "fd00:41::3/64")
 			l.node.neighbour("hw-wg1", "fd00:41::3", l.remote.link("hw-wg1"))
 			l.node.serve("tcp", net.JoinHostPort(tt.own, "4805"))
-			l.elements("tunnels4 "+nftTun, "tunnels6 "+nftTun6, "peers4 241.0.0.3", "peers6 fd00:41::3")
+			l.elements("tunnels4 "+nftTunAddr, "tunnels6 "+nftTunAddr6, "peers4 241.0.0.3", "peers6 fd00:41::3")
 
 			var server net.PacketConn
 			var err error
@@ -64,7 +64,7 @@ func TestNftFlood(t *testing.T) {
 					answered++
 				}
 			}
-			l.sees(l.remote, "tcp", net.JoinHostPort(tt.hostile, "0"), net.JoinHostPort(tt.own, "4805"))
+			l.mustReply(l.remote, "tcp", net.JoinHostPort(tt.hostile, "0"), net.JoinHostPort(tt.own, "4805"))
 			stop()
 			sent := <-flood
 			lasted := time.Since(startedAt)
@@ -79,7 +79,7 @@ func TestNftFlood(t *testing.T) {
 			if sent < 10*nftPeerRate {
 				t.Errorf("the flood was too slow: %d packets", sent)
 			}
-			l.drops("flood", sent/2)
+			l.expectDropCount("flood", sent/2)
 		})
 	}
 }

@@ -82,7 +82,7 @@ func TestNftElementsVersion(t *testing.T) {
 				if err := kind.Apply(t.Context(), tt.changes); err != nil {
 					t.Fatal(err)
 				}
-				tt.changes = opposite(tt.changes)
+				tt.changes = inverse(tt.changes)
 			}
 			foreign(tt.after)
 			if after := stamp(); (after == before) != tt.follows {
@@ -126,8 +126,8 @@ func TestNftTrackOverrun(t *testing.T) {
 	}
 }
 
-// opposite returns the changes that revert the given ones.
-func opposite(changes []diff.Change[desired.Element]) []diff.Change[desired.Element] {
+// inverse returns the changes that revert the given ones.
+func inverse(changes []diff.Change[desired.Element]) []diff.Change[desired.Element] {
 	var out []diff.Change[desired.Element]
 	for _, c := range changes {
 		switch c.Op {

@@ -29,23 +29,23 @@ func TestNftPrefixBothWays(t *testing.T) {
 	block := []string{"mapped4 10.7.0.0/16 | 242.4.0.0/16", "unmapped4 242.4.0.0/16 | 10.7.0.0/16", "podblocks4 242.4.0.0/16"}
 	l.elements(append(block, "offers4 "+nftRemote+" . udp . 7000", "served4 "+nftPod+" . udp . 9001")...)
 	for _, network := range []string{"udp", "tcp"} {
-		if said := l.sees(l.pod, network, nftPod+":0", nftRemote+":9000"); said.client != "242.4.1.2" {
-			t.Errorf("%s: seen as %q, want 242.4.1.2", network, said.client)
+		if got := l.mustReply(l.pod, network, nftPod+":0", nftRemote+":9000"); got.client != "242.4.1.2" {
+			t.Errorf("%s: seen as %q, want 242.4.1.2", network, got.client)
 		}
 	}
 	// A datagram from the address and port of an export may be a reply, but not to a pod that
 	// serves an export on that port. A connection from there is no reply.
-	if said := l.sees(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9000"); said.server != nftPod+":9000" {
-		t.Errorf("reached %q, want the pod", said.server)
+	if got := l.mustReply(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9000"); got.server != nftPod+":9000" {
+		t.Errorf("reached %q, want the pod", got.server)
 	}
-	l.dropped(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9001")
-	l.dropped(l.remote, "udp", nftRemote+":7001", "242.4.1.2:9000")
-	l.dropped(l.remote, "udp", nftOther+":7000", "242.4.1.2:9000")
-	l.dropped(l.remote, "tcp", nftRemote+":7000", "242.4.1.2:9000")
+	l.expectDropped(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9001")
+	l.expectDropped(l.remote, "udp", nftRemote+":7001", "242.4.1.2:9000")
+	l.expectDropped(l.remote, "udp", nftOther+":7000", "242.4.1.2:9000")
+	l.expectDropped(l.remote, "tcp", nftRemote+":7000", "242.4.1.2:9000")
 	// Without the block in podblocks its pods are open.
 	l.elements(block[0], block[1])
-	if said := l.sees(l.remote, "tcp", nftOther+":0", "242.4.1.2:9000"); said.server != nftPod+":9000" || said.client != nftOther {
-		t.Errorf("received %v, want the pod to see %s", said, nftOther)
+	if got := l.mustReply(l.remote, "tcp", nftOther+":0", "242.4.1.2:9000"); got.server != nftPod+":9000" || got.client != nftOther {
+		t.Errorf("received %v, want the pod to see %s", got, nftOther)
 	}
 }
 
@@ -54,8 +54,8 @@ func TestNftOwners(t *testing.T) {
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPod+":9000", "["+nftPod6+"]:9000")
 	l.elements("owners4 242.1.0.9 | "+nftPod, "owners6 fd00:42:1::9 | "+nftPod6)
-	l.sees(l.remote, "tcp", nftRemote+":0", "242.1.0.9:9000")
-	l.sees(l.remote, "tcp", "", "[fd00:42:1::9]:9000")
+	l.mustReply(l.remote, "tcp", nftRemote+":0", "242.1.0.9:9000")
+	l.mustReply(l.remote, "tcp", "", "[fd00:42:1::9]:9000")
 }
 
 func TestNftAllowLists(t *testing.T) {
@@ -64,8 +64,8 @@ func TestNftAllowLists(t *testing.T) {
 	l.pod.serve("tcp", nftPod+":8080")
 	l.pod.serve("udp", nftPod+":8080")
 	const export = "242.1.0.5"
-	service := append(nftSpread(export+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080)),
-		nftSpread(export+" . udp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
+	service := append(nftSlots(export+" . tcp . 80", "pick_one4", 1, nftDest(nftPod, 8080)),
+		nftSlots(export+" . udp . 80", "pick_one4", 1, nftDest(nftPod, 8080))...)
 	tests := []struct {
 		name            string
 		lines           []string
@@ -83,9 +83,9 @@ func TestNftAllowLists(t *testing.T) {
 			for _, network := range []string{"tcp", "udp"} {
 				for source, open := range map[string]bool{nftRemote: tt.remote, nftOther: tt.another} {
 					if open {
-						l.sees(l.remote, network, source+":0", export+":80")
+						l.mustReply(l.remote, network, source+":0", export+":80")
 					} else {
-						l.dropped(l.remote, network, source+":0", export+":80")
+						l.expectDropped(l.remote, network, source+":0", export+":80")
 					}
 				}
 			}
@@ -108,7 +108,7 @@ func TestNftAllowListsEnd(t *testing.T) {
 		{l.node, nftPodGW, "242.1.0.5", nftRemote, "4"},
 		{l.node, nftPodGW6, "fd00:42:1::5", nftRemote6, "6"},
 	} {
-		service := append(nftSpread(backend.export+" . udp . 80", "pick_one"+backend.f, 1, nftAt(backend.at, 8080)),
+		service := append(nftSlots(backend.export+" . udp . 80", "pick_one"+backend.f, 1, nftDest(backend.at, 8080)),
 			"restricted"+backend.f+" "+backend.export)
 		allowed := append(slices.Clone(service), "allowed"+backend.f+" "+backend.client+" . "+backend.export)
 		l.elements(allowed...)
@@ -118,7 +118,7 @@ func TestNftAllowListsEnd(t *testing.T) {
 		l.node.must(err, "listen on the backend")
 		defer server.Close()
 		client := l.remote.dial(backend.client, backend.export, "80")
-		deadline := time.Now().Add(nftQuick)
+		deadline := time.Now().Add(nftTimeout)
 		l.node.must(errors.Join(server.SetDeadline(deadline), client.SetDeadline(deadline)), "set a deadline")
 		packet := make([]byte, 100)
 		_, err = client.Write([]byte("hello"))
@@ -151,19 +151,19 @@ func TestNftInbound(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPod+":9000")
-	l.node.serve("tcp", nftTun+":4805", nftTun+":22")
-	l.node.serve("udp", nftTun+":4804", nftTun+":53")
-	l.elements("tunnels4 " + nftTun)
-	l.dropped(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
-	l.dropped(l.remote, "tcp", nftPeer+":0", nftTun+":22")
-	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":53")
-	l.sees(l.remote, "udp", nftPeer+":0", nftTun+":4804")
-	l.sees(l.remote, "tcp", nftPeer+":0", nftTun+":4805")
-	l.ping(l.remote, nftTun, true)
+	l.node.serve("tcp", nftTunAddr+":4805", nftTunAddr+":22")
+	l.node.serve("udp", nftTunAddr+":4804", nftTunAddr+":53")
+	l.elements("tunnels4 " + nftTunAddr)
+	l.expectDropped(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
+	l.expectDropped(l.remote, "tcp", nftPeer+":0", nftTunAddr+":22")
+	l.expectDropped(l.remote, "udp", nftPeer+":0", nftTunAddr+":53")
+	l.mustReply(l.remote, "udp", nftPeer+":0", nftTunAddr+":4804")
+	l.mustReply(l.remote, "tcp", nftPeer+":0", nftTunAddr+":4805")
+	l.ping(l.remote, nftTunAddr, true)
 	l.ping(l.remote, nftPodGW, false)
 	l.elements("direct4 10.7.0.0/16")
-	l.sees(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
-	l.dropped(l.remote, "udp", nftPeer+":0", nftTun+":4804")
+	l.mustReply(l.remote, "tcp", nftRemote+":0", nftPod+":9000")
+	l.expectDropped(l.remote, "udp", nftPeer+":0", nftTunAddr+":4804")
 }
 
 // TestNftForeignTranslation: addresses that other programs translate, such as a ClusterIP or a
@@ -175,13 +175,13 @@ func TestNftForeignTranslation(t *testing.T) {
 	l.node.nft(`table ip proxy {
 		chain prerouting {
 			type nat hook prerouting priority -100
-			ip daddr { 10.77.0.10, 242.1.0.5, ` + nftTun + ` } tcp dport 80 dnat to ` + nftPod + `:8080
+			ip daddr { 10.77.0.10, 242.1.0.5, ` + nftTunAddr + ` } tcp dport 80 dnat to ` + nftPod + `:8080
 		}
 	}`)
-	l.elements("tunnels4 " + nftTun)
-	l.dropped(l.remote, "tcp", nftRemote+":0", "10.77.0.10:80")
-	l.dropped(l.remote, "tcp", nftRemote+":0", nftTun+":80")
-	l.sees(l.remote, "tcp", nftRemote+":0", "242.1.0.5:80")
+	l.elements("tunnels4 " + nftTunAddr)
+	l.expectDropped(l.remote, "tcp", nftRemote+":0", "10.77.0.10:80")
+	l.expectDropped(l.remote, "tcp", nftRemote+":0", nftTunAddr+":80")
+	l.mustReply(l.remote, "tcp", nftRemote+":0", "242.1.0.5:80")
 }
 
 func TestNftEcho(t *testing.T) {
@@ -207,9 +207,9 @@ func (l *nftLab) ping(from *nftNS, to string, want bool) {
 	binary.BigEndian.PutUint16(request[2:], nftChecksum(request))
 	_, err = conn.WriteTo(request, &net.IPAddr{IP: net.ParseIP(to)})
 	from.must(err, "send an echo request")
-	patience := nftNoWait
+	patience := nftDropTimeout
 	if want {
-		patience = nftQuick
+		patience = nftTimeout
 	}
 	from.must(conn.SetReadDeadline(time.Now().Add(patience)), "set deadline")
 	buf := make([]byte, 1500)
@@ -245,12 +245,12 @@ func TestNftTransitIsDropped(t *testing.T) {
 	third.route("0.0.0.0/0", "241.0.1.1")
 	third.serve("udp", "10.11.0.9:9000")
 	l.elements("direct4 10.11.0.0/16", "keep_source4 10.0.0.0/8")
-	l.dropped(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
-	if said := l.sees(l.pod, "udp", nftPod+":0", "10.11.0.9:9000"); said.client != nftPod {
-		t.Errorf("the pod was seen as %q", said.client)
+	l.expectDropped(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
+	if got := l.mustReply(l.pod, "udp", nftPod+":0", "10.11.0.9:9000"); got.client != nftPod {
+		t.Errorf("the pod was seen as %q", got.client)
 	}
 	nftApplyTable(t, l.node) // without the table the packet passes
-	l.sees(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
+	l.mustReply(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
 }
 
 // TestNftVXLANGuard: VXLAN has no authentication, so only nodes of the cluster may send it.
@@ -266,10 +266,10 @@ func TestNftVXLANGuard(t *testing.T) {
 		if strings.Contains(pair[0], "[") {
 			gateway = "[" + nftPodGW6 + "]"
 		}
-		l.dropped(l.pod, "udp", pair[0]+":0", gateway+":4803")
-		l.sees(l.pod, "udp", pair[1]+":0", gateway+":4803")
+		l.expectDropped(l.pod, "udp", pair[0]+":0", gateway+":4803")
+		l.mustReply(l.pod, "udp", pair[1]+":0", gateway+":4803")
 	}
-	l.sees(l.pod, "udp", nftPod+":0", nftPodGW+":4802")
+	l.mustReply(l.pod, "udp", nftPod+":0", nftPodGW+":4802")
 }
 
 // TestNftVXLANUntracked: VXLAN between nodes is not tracked. Packets of other hosts to that
@@ -294,7 +294,7 @@ func TestNftVXLANUntracked(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			at := net.JoinHostPort(tt.to, fmt.Sprint(tt.port))
-			l.sees(l.pod, "udp", net.JoinHostPort(tt.from, "0"), at)
+			l.mustReply(l.pod, "udp", net.JoinHostPort(tt.from, "0"), at)
 			tracked := false
 			for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 				flows, err := l.node.links.ConntrackTableList(netlink.ConntrackTable, family)
@@ -328,22 +328,22 @@ func TestNftVXLANOfOthers(t *testing.T) {
 		}
 	}`)
 	l.elements("nodes4 "+nftPodB, "nodes4 "+nftPodGW, "vxlan4 "+nftOther+" . 4803", "vxlan6 "+nftRemote6+" . 51884")
-	l.sees(l.pod, "udp", nftPodB+":0", nftPodGW+":4803")
-	l.sees(l.pod, "udp", nftPodB+":0", nftPodGW+":5802")
-	l.dropped(l.pod, "udp", nftPodB+":0", nftPodGW+":5803")
-	l.drops("vxlan", 1)
+	l.mustReply(l.pod, "udp", nftPodB+":0", nftPodGW+":4803")
+	l.mustReply(l.pod, "udp", nftPodB+":0", nftPodGW+":5802")
+	l.expectDropped(l.pod, "udp", nftPodB+":0", nftPodGW+":5803")
+	l.expectDropCount("vxlan", 1)
 	out := l.node.link("hw-wg1")
 	l.node.must(l.node.links.LinkSetDown(out), "set down hw-wg1")
 	l.node.must(l.node.links.LinkSetName(out, "eth1"), "rename hw-wg1")
 	l.node.must(l.node.links.LinkSetUp(out), "set up eth1")
-	l.node.address("eth1", nftTun6+"/64")
+	l.node.address("eth1", nftTunAddr6+"/64")
 	l.node.neighbour("eth1", nftPeer6, l.remote.link("hw-wg1"))
 	l.node.route("242.0.0.0/8", nftPeer)
 	l.node.route("fd00:42::/32", nftPeer6)
-	l.sees(l.pod, "udp", nftPod+":0", nftOther+":4804")
-	l.dropped(l.pod, "udp", nftPod+":0", nftOther+":4803")
-	l.dropped(l.pod, "udp", "["+nftPod6+"]:0", "["+nftRemote6+"]:51884")
-	l.drops("vxlan", 3)
+	l.mustReply(l.pod, "udp", nftPod+":0", nftOther+":4804")
+	l.expectDropped(l.pod, "udp", nftPod+":0", nftOther+":4803")
+	l.expectDropped(l.pod, "udp", "["+nftPod6+"]:0", "["+nftRemote6+"]:51884")
+	l.expectDropCount("vxlan", 3)
 }
 
 // TestNftUnknownHosts: a host that is neither a pod nor a node reaches no clusterset IP, no
@@ -361,29 +361,30 @@ func TestNftUnknownHosts(t *testing.T) {
 	l.pod.serve("tcp", nftPod+":8080", "["+nftPod6+"]:8080")
 	l.remote.serve("tcp", nftRemote+":9000", "["+nftRemote6+"]:9000")
 	l.remote.serve("udp", nftPeer+":4804", "["+nftPeer6+"]:4804", nftRemote+":9000")
-	lines := append(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080)),
-		nftSpread(nftVIP6+" . tcp . 80", "pick_one6", 1, nftAt(nftPod6, 8080))...)
-	lines = append(lines, nftSpread("242.1.0.5 . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))...)
-	lines = append(lines, nftShared("242.1.0.1")...)
-	lines = append(lines, "tunnels4 "+nftTun, "tunnels6 "+nftTun6)
+	lines := append(nftSlots(nftVIP+" . tcp . 80", "pick_one4", 1, nftDest(nftPod, 8080)),
+		nftSlots(nftVIP6+" . tcp . 80", "pick_one6", 1, nftDest(nftPod6, 8080))...)
+	dest := nftDest(nftPod, 8080)
+	lines = append(lines, nftSlots("242.1.0.5 . tcp . 80", "pick_one4", 1, dest)...)
+	lines = append(lines, nftSharedLines("242.1.0.1")...)
+	lines = append(lines, "tunnels4 "+nftTunAddr, "tunnels6 "+nftTunAddr6)
 	l.elements(lines...)
-	l.sees(l.pod, "tcp", nftPodB+":0", nftVIP+":80")
-	l.sees(l.pod, "tcp", "["+nftPodB6+"]:0", "["+nftVIP6+"]:80")
-	l.sees(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
-	l.sees(l.remote, "tcp", nftRemote+":0", "242.1.0.5:80")
+	l.mustReply(l.pod, "tcp", nftPodB+":0", nftVIP+":80")
+	l.mustReply(l.pod, "tcp", "["+nftPodB6+"]:0", "["+nftVIP6+"]:80")
+	l.mustReply(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
+	l.mustReply(l.remote, "tcp", nftRemote+":0", "242.1.0.5:80")
 	for _, to := range []string{nftVIP + ":80", "242.1.0.5:80", nftRemote + ":9000", "[" + nftVIP6 + "]:80", "[" + nftRemote6 + "]:9000"} {
-		l.dropped(beside, "tcp", "", to)
+		l.expectDropped(beside, "tcp", "", to)
 	}
-	l.dropped(beside, "udp", "192.168.9.2:0", nftRemote+":9000")
-	l.drops("unknown_source", 4)
-	l.node.serve("udp", nftTun+":4804", "["+nftTun6+"]:4804")
-	for _, a := range [][3]string{{nftPod, nftTun, nftPeer}, {"[" + nftPod6 + "]", "[" + nftTun6 + "]", "[" + nftPeer6 + "]"}} {
+	l.expectDropped(beside, "udp", "192.168.9.2:0", nftRemote+":9000")
+	l.expectDropCount("unknown_source", 4)
+	l.node.serve("udp", nftTunAddr+":4804", "["+nftTunAddr6+"]:4804")
+	for _, a := range [][3]string{{nftPod, nftTunAddr, nftPeer}, {"[" + nftPod6 + "]", "[" + nftTunAddr6 + "]", "[" + nftPeer6 + "]"}} {
 		pod, own, peer := a[0], a[1], a[2]
-		l.dropped(l.pod, "udp", pod+":0", peer+":4804")
-		l.sees(l.node, "udp", own+":0", peer+":4804")
-		l.dropped(l.pod, "udp", pod+":0", own+":4804")
+		l.expectDropped(l.pod, "udp", pod+":0", peer+":4804")
+		l.mustReply(l.node, "udp", own+":0", peer+":4804")
+		l.expectDropped(l.pod, "udp", pod+":0", own+":4804")
 	}
-	l.drops("tunnel", 4)
+	l.expectDropCount("tunnel", 4)
 }
 
 // TestNftResolver: the DNS server replies to pods, nodes and the host itself. It does not reply
@@ -409,30 +410,30 @@ func TestNftResolver(t *testing.T) {
 	for _, network := range []string{"tcp", "udp"} {
 		l.node.serve(network, dns+":53", "["+dns6+"]:53", dns+":54", "192.168.9.1:53")
 	}
-	l.elements("dns4 "+dns, "dns6 "+dns6, "nodes4 192.168.9.3", "nodes6 fd00:99::3", "tunnels4 "+nftTun, "direct4 0.0.0.0/0")
+	l.elements("dns4 "+dns, "dns6 "+dns6, "nodes4 192.168.9.3", "nodes6 fd00:99::3", "tunnels4 "+nftTunAddr, "direct4 0.0.0.0/0")
 	for _, network := range []string{"tcp", "udp"} {
-		l.sees(l.pod, network, nftPod+":0", dns+":53")
-		l.sees(l.pod, network, "["+nftPod6+"]:0", "["+dns6+"]:53")
-		l.sees(l.node, network, "", dns+":53")
-		l.sees(l.node, network, "", "["+dns6+"]:53")
-		l.sees(l.node, network, dns+":0", dns+":53")
-		l.sees(beside, network, "192.168.9.3:0", dns+":53")
-		l.sees(beside, network, "[fd00:99::3]:0", "["+dns6+"]:53")
-		l.sees(node, network, "", dns+":53")
-		l.dropped(beside, network, "192.168.9.2:0", dns+":53")
-		l.dropped(beside, network, "[fd00:99::2]:0", "["+dns6+"]:53")
-		l.dropped(l.remote, network, nftRemote+":0", dns+":53")
-		l.dropped(beside, network, "192.168.9.2:0", dns+":54")
+		l.mustReply(l.pod, network, nftPod+":0", dns+":53")
+		l.mustReply(l.pod, network, "["+nftPod6+"]:0", "["+dns6+"]:53")
+		l.mustReply(l.node, network, "", dns+":53")
+		l.mustReply(l.node, network, "", "["+dns6+"]:53")
+		l.mustReply(l.node, network, dns+":0", dns+":53")
+		l.mustReply(beside, network, "192.168.9.3:0", dns+":53")
+		l.mustReply(beside, network, "[fd00:99::3]:0", "["+dns6+"]:53")
+		l.mustReply(node, network, "", dns+":53")
+		l.expectDropped(beside, network, "192.168.9.2:0", dns+":53")
+		l.expectDropped(beside, network, "[fd00:99::2]:0", "["+dns6+"]:53")
+		l.expectDropped(l.remote, network, nftRemote+":0", dns+":53")
+		l.expectDropped(beside, network, "192.168.9.2:0", dns+":54")
 		// Packets to other addresses of the node pass.
-		l.sees(beside, network, "192.168.9.2:0", "192.168.9.1:53")
+		l.mustReply(beside, network, "192.168.9.2:0", "192.168.9.1:53")
 	}
 	l.ping(l.pod, dns, true)
 	l.ping(beside, dns, false)
-	l.drops("resolver", 6)
+	l.expectDropCount("resolver", 6)
 }
 
-// drops checks that at least some packets were dropped for a reason.
-func (l *nftLab) drops(reason string, least uint64) {
+// expectDropCount checks that at least some packets were dropped for a reason.
+func (l *nftLab) expectDropCount(reason string, minimum uint64) {
 	l.t.Helper()
 	counts := map[string]uint64{}
 	l.node.inside(func() {
@@ -445,7 +446,7 @@ func (l *nftLab) drops(reason string, least uint64) {
 			l.t.Fatal(err)
 		}
 	})
-	if n := counts[desired.DropPrefix+reason]; n < least {
-		l.t.Errorf("%d packets dropped as %s, want %d or more; all: %v", n, reason, least, counts)
+	if n := counts[desired.DropPrefix+reason]; n < minimum {
+		l.t.Errorf("%d packets dropped as %s, want %d or more; all: %v", n, reason, minimum, counts)
 	}
 }

@@ -26,21 +26,21 @@ type nftLab struct {
 
 // Addresses of the lab. Pods are in 10.7.0.0/16 and fd00:7::/48.
 const (
-	nftPod, nftPod6       = "10.7.1.2", "fd00:7:1::2"
-	nftPodGW, nftPodGW6   = "10.7.1.1", "fd00:7:1::1"
-	nftPodB, nftPodC      = "10.7.1.3", "10.7.1.4" // more addresses of the pod
-	nftPodB6, nftPodC6    = "fd00:7:1::3", "fd00:7:1::4"
-	nftTun, nftTun6       = "241.0.0.1", "fd00:41::1"
-	nftPeer, nftPeer6     = "241.0.0.2", "fd00:41::2"
-	nftRemote, nftRemote6 = "242.2.0.9", "fd00:42:2::9"
-	nftOther              = "242.3.0.9"
-	nftFlat               = "10.9.0.9"
-	nftVIP, nftVIP6       = "243.0.0.1", "fd00:43::1"
+	nftPod, nftPod6         = "10.7.1.2", "fd00:7:1::2"
+	nftPodGW, nftPodGW6     = "10.7.1.1", "fd00:7:1::1"
+	nftPodB, nftPodC        = "10.7.1.3", "10.7.1.4" // more addresses of the pod
+	nftPodB6, nftPodC6      = "fd00:7:1::3", "fd00:7:1::4"
+	nftTunAddr, nftTunAddr6 = "241.0.0.1", "fd00:41::1"
+	nftPeer, nftPeer6       = "241.0.0.2", "fd00:41::2"
+	nftRemote, nftRemote6   = "242.2.0.9", "fd00:42:2::9"
+	nftOther                = "242.3.0.9"
+	nftFlat                 = "10.9.0.9"
+	nftVIP, nftVIP6         = "243.0.0.1", "fd00:43::1"
 )
 
 const (
-	nftQuick  = 3 * time.Second        // a successful test is much faster
-	nftNoWait = 250 * time.Millisecond // a dropped packet has no visible effect, however long the test waits
+	nftTimeout     = 3 * time.Second        // a successful test is much faster
+	nftDropTimeout = 250 * time.Millisecond // a dropped packet has no visible effect, however long the test waits
 )
 
 func nftNewLab(t *testing.T) *nftLab {
@@ -56,10 +56,10 @@ func nftNewLab(t *testing.T) *nftLab {
 	nftJoinNS(l.node, "hw-wg1", l.remote, "hw-wg1")
 	l.pod.address("eth0", nftPod+"/24", nftPodB+"/24", nftPodC+"/24", nftPod6+"/64", nftPodB6+"/64", nftPodC6+"/64")
 	l.node.address("pod0", nftPodGW+"/24", nftPodGW6+"/64")
-	l.node.address("hw-wg1", nftTun+"/24", nftTun6+"/64")
+	l.node.address("hw-wg1", nftTunAddr+"/24", nftTunAddr6+"/64")
 	l.remote.address("hw-wg1", nftPeer+"/24", nftPeer6+"/64")
 	l.node.neighbour("hw-wg1", nftPeer6, l.remote.link("hw-wg1"))
-	l.remote.neighbour("hw-wg1", nftTun6, l.node.link("hw-wg1"))
+	l.remote.neighbour("hw-wg1", nftTunAddr6, l.node.link("hw-wg1"))
 	l.remote.address("lo", nftRemote+"/32", nftOther+"/32", nftFlat+"/32", nftRemote6+"/128")
 	l.pod.route("0.0.0.0/0", nftPodGW)
 	l.pod.route("::/0", nftPodGW6)
@@ -68,8 +68,8 @@ func nftNewLab(t *testing.T) *nftLab {
 	}
 	l.node.route("fd00:42::/32", nftPeer6)
 	l.node.route("fd00:43::/32", nftPeer6)
-	l.remote.route("0.0.0.0/0", nftTun)
-	l.remote.route("::/0", nftTun6)
+	l.remote.route("0.0.0.0/0", nftTunAddr)
+	l.remote.route("::/0", nftTunAddr6)
 	nftApplyTable(t, l.node, nftSampleTable())
 	return l
 }
@@ -80,7 +80,7 @@ func (l *nftLab) elements(lines ...string) {
 	l.t.Helper()
 	l.change(lines...)
 	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
-		if _, err := ns.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
+		if _, err := ns.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAllFlows{}); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -101,10 +101,10 @@ func (l *nftLab) change(lines ...string) {
 	nftMustConverge(l.t, l.node, nftParse(lines...))
 }
 
-// nftAll matches every conntrack entry.
-type nftAll struct{}
+// nftAllFlows matches every conntrack entry.
+type nftAllFlows struct{}
 
-func (nftAll) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
+func (nftAllFlows) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
 
 func (n *nftNS) must(err error, what string) {
 	n.t.Helper()
@@ -145,11 +145,11 @@ func (n *nftNS) address(link string, addresses ...string) {
 }
 
 // neighbour adds a permanent neighbour, because tunnels have no neighbour discovery.
-func (n *nftNS) neighbour(link, address string, far netlink.Link) {
+func (n *nftNS) neighbour(link, address string, peer netlink.Link) {
 	n.t.Helper()
 	n.must(n.links.NeighSet(&netlink.Neigh{
 		LinkIndex: n.link(link).Attrs().Index, IP: net.ParseIP(address), State: netlink.NUD_PERMANENT,
-		HardwareAddr: far.Attrs().HardwareAddr,
+		HardwareAddr: peer.Attrs().HardwareAddr,
 	}), "add neighbour "+address)
 }
 
@@ -245,14 +245,14 @@ type nftReply struct {
 }
 
 // call calls from an address (with port, or "" for any) to another, and returns the reply.
-func (n *nftNS) call(network, from, to string, patience time.Duration) (said nftReply, err error) {
+func (n *nftNS) call(network, from, to string, timeout time.Duration) (reply nftReply, err error) {
 	n.t.Helper()
-	n.inside(func() { said, err = nftCall(network, from, to, patience) })
-	return said, err
+	n.inside(func() { reply, err = nftCall(network, from, to, timeout) })
+	return reply, err
 }
 
-func nftCall(network, from, to string, patience time.Duration) (said nftReply, err error) {
-	dialer := net.Dialer{Timeout: patience}
+func nftCall(network, from, to string, timeout time.Duration) (reply nftReply, err error) {
+	dialer := net.Dialer{Timeout: timeout}
 	if from != "" {
 		at := netip.MustParseAddrPort(from)
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(at)
@@ -262,7 +262,7 @@ func nftCall(network, from, to string, patience time.Duration) (said nftReply, e
 	}
 	conn, err := dialer.DialContext(context.Background(), network, to)
 	if err != nil {
-		return said, err
+		return reply, err
 	}
 	defer conn.Close()
 	if tcp, ok := conn.(*net.TCPConn); ok {
@@ -271,42 +271,42 @@ func nftCall(network, from, to string, patience time.Duration) (said nftReply, e
 		// A VXLAN frame, because the rules for its port drop all other packets.
 		_, err = conn.Write(nftFrameFrom(netip.MustParseAddr("10.7.9.9")))
 	}
-	if err := errors.Join(err, conn.SetReadDeadline(time.Now().Add(patience))); err != nil {
-		return said, err
+	if err := errors.Join(err, conn.SetReadDeadline(time.Now().Add(timeout))); err != nil {
+		return reply, err
 	}
 	buf := make([]byte, 256)
 	size, err := conn.Read(buf)
 	if err != nil && !(errors.Is(err, io.EOF) && size > 0) {
-		return said, err
+		return reply, err
 	}
-	_, err = fmt.Sscan(string(buf[:size]), &said.server, &said.client, &said.segment)
-	return said, err
+	_, err = fmt.Sscan(string(buf[:size]), &reply.server, &reply.client, &reply.segment)
+	return reply, err
 }
 
-// sees checks that a call arrives, and returns the addresses that the server saw.
-func (l *nftLab) sees(from *nftNS, network, source, to string) nftReply {
+// mustReply checks that a call arrives, and returns the addresses that the server saw.
+func (l *nftLab) mustReply(from *nftNS, network, source, to string) nftReply {
 	l.t.Helper()
-	said, err := from.call(network, source, to, nftQuick)
+	got, err := from.call(network, source, to, nftTimeout)
 	if err != nil {
 		l.t.Errorf("%s to %s: %v", network, to, err)
 	}
-	return said
+	return got
 }
 
-// dropped checks that a call gets no reply.
-func (l *nftLab) dropped(from *nftNS, network, source, to string) {
+// expectDropped checks that a call gets no reply.
+func (l *nftLab) expectDropped(from *nftNS, network, source, to string) {
 	l.t.Helper()
-	said, err := from.call(network, source, to, nftNoWait)
+	got, err := from.call(network, source, to, nftDropTimeout)
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
-		l.t.Errorf("%s from %s to %s: reply %v, error %v; want no reply", network, source, to, said, err)
+		l.t.Errorf("%s from %s to %s: reply %v, error %v; want no reply", network, source, to, got, err)
 	}
 }
 
-// refused checks that a call is refused, and does not time out.
-func (l *nftLab) refused(from *nftNS, network, to string, want error) {
+// expectRefused checks that a call is refused, and does not time out.
+func (l *nftLab) expectRefused(from *nftNS, network, to string, want error) {
 	l.t.Helper()
-	if _, err := from.call(network, "", to, nftQuick); !errors.Is(err, want) {
+	if _, err := from.call(network, "", to, nftTimeout); !errors.Is(err, want) {
 		l.t.Errorf("%s to %s: error %v, want %v", network, to, err, want)
 	}
 }

@@ -26,9 +26,9 @@ table ip hawser {
 }
 `
 
-// nftMakeForeign creates tables similar to ours. The returned function reports whether they are
+// nftCreateForeign creates tables similar to ours. The returned function reports whether they are
 // unchanged.
-func nftMakeForeign(ns *nftNS) func() error {
+func nftCreateForeign(ns *nftNS) func() error {
 	ns.nft(nftForeign)
 	list := func() string {
 		// One command per call: nft 1.0.6 reads only the objects that the last command needs.
@@ -43,7 +43,7 @@ func nftMakeForeign(ns *nftNS) func() error {
 	}
 }
 
-func nftTamper(ns *nftNS, scripts map[string]string) map[string]func(*testing.T) {
+func nftTamperCases(ns *nftNS, scripts map[string]string) map[string]func(*testing.T) {
 	tampers := map[string]func(*testing.T){}
 	for name, script := range scripts {
 		tampers[name] = func(*testing.T) { ns.nft(script) }
@@ -64,12 +64,12 @@ func TestNftTableLaws(t *testing.T) {
 			none.Connections, few.Connections = 0, 20
 			return []desired.Table{small4, small6, none, few}
 		},
-		Tamper: nftTamper(ns, map[string]string{
+		Tamper: nftTamperCases(ns, map[string]string{
 			"rule deleted":  "flush chain inet hawser return_only",
 			"rule inserted": "insert rule inet hawser inbound accept",
 			"table deleted": "delete table inet hawser",
 		}),
-		Foreign: func(*testing.T) func() error { return nftMakeForeign(ns) },
+		Foreign: func(*testing.T) func() error { return nftCreateForeign(ns) },
 	})
 }
 
@@ -80,8 +80,8 @@ func TestNftElementLaws(t *testing.T) {
 	newKind := func(*testing.T) converge.Kind[desired.Element] { return NewElements(ns.opts()) }
 	convergetest.Laws(t, newKind, convergetest.Samples[desired.Element]{
 		Want: nftSampleElements(),
-		Vary: nftVary,
-		Tamper: nftTamper(ns, map[string]string{
+		Vary: nftVariants,
+		Tamper: nftTamperCases(ns, map[string]string{
 			"element deleted": "delete element inet hawser tunnels4 { 241.0.0.1 }",
 			"element changed": "delete element inet hawser echo4 { 243.0.0.1 }; add element inet hawser echo4 { 243.0.0.1 : 6.6.6.6 }",
 			"verdict changed": "delete element inet hawser services4 { 243.0.0.1 . tcp . 80 };" +
@@ -92,12 +92,12 @@ func TestNftElementLaws(t *testing.T) {
 			"concatenated ranges flushed": "flush set inet hawser allowed6",
 			"set flushed":                 "flush map inet hawser slots4",
 		}),
-		Foreign: func(*testing.T) func() error { return nftMakeForeign(ns) },
+		Foreign: func(*testing.T) func() error { return nftCreateForeign(ns) },
 	})
 }
 
-// nftVary changes the value of an element of a map.
-func nftVary(e desired.Element) []desired.Element {
+// nftVariants changes the value of an element of a map.
+func nftVariants(e desired.Element) []desired.Element {
 	if e.Value == "" {
 		return nil
 	}

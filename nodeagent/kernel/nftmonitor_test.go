@@ -10,13 +10,13 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-const nftPatience = 10 * time.Second
+const nftEventTimeout = 10 * time.Second
 
 func nftAwait(t *testing.T, trigger <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-trigger:
-	case <-time.After(nftPatience):
+	case <-time.After(nftEventTimeout):
 		t.Fatalf("no trigger after %s", what)
 	}
 }
@@ -68,7 +68,7 @@ func TestNftMonitor(t *testing.T) {
 		create = append(create, diff.Change[desired.Element]{Op: diff.Create, Key: e.Key(), Want: e})
 	}
 	for range 20 {
-		for _, changes := range [][]diff.Change[desired.Element]{create, opposite(create)} {
+		for _, changes := range [][]diff.Change[desired.Element]{create, inverse(create)} {
 			if err := own.Apply(t.Context(), changes); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestNftMonitor(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("ended with %v", err)
 		}
-	case <-time.After(nftPatience):
+	case <-time.After(nftEventTimeout):
 		t.Fatal("did not end with its context")
 	}
 }

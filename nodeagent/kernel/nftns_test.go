@@ -19,24 +19,24 @@ type nftNS struct {
 	links  *netlink.Handle
 }
 
-// nftNeed skips (or, with REQUIRE_KERNEL=1, fails) a test that this machine
+// nftRequire skips (or, with REQUIRE_KERNEL=1, fails) a test that this machine
 // cannot run.
-func nftNeed(t testing.TB, what string, ok bool) {
+func nftRequire(t testing.TB, requirement string, ok bool) {
 	t.Helper()
 	if ok {
 		return
 	}
 	if os.Getenv("REQUIRE_KERNEL") == "1" {
-		t.Fatalf("needs %s", what)
+		t.Fatalf("needs %s", requirement)
 	}
-	t.Skip("needs " + what)
+	t.Skip("needs " + requirement)
 }
 
 // nftNewNS makes a namespace without a name. It disappears with its last file descriptor, even
 // if the test crashes.
 func nftNewNS(t testing.TB) *nftNS {
 	t.Helper()
-	nftNeed(t, "root", os.Geteuid() == 0)
+	nftRequire(t, "root", os.Geteuid() == 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before, err := netns.Get()
@@ -46,7 +46,7 @@ func nftNewNS(t testing.TB) *nftNS {
 	defer before.Close()
 	handle, err := netns.New()
 	if err != nil {
-		nftNeed(t, fmt.Sprintf("network namespaces (%v)", err), false)
+		nftRequire(t, fmt.Sprintf("network namespaces (%v)", err), false)
 	}
 	if err := netns.Set(before); err != nil {
 		panic(fmt.Sprintf("return to the first network namespace: %v", err))
@@ -59,7 +59,7 @@ func nftNewNS(t testing.TB) *nftNS {
 	t.Cleanup(links.Close)
 	ns := &nftNS{t: t, handle: handle, links: links}
 	_, err = NewTables(ns.opts()).Version(t.Context())
-	nftNeed(t, fmt.Sprintf("nftables (%v)", err), err == nil)
+	nftRequire(t, fmt.Sprintf("nftables (%v)", err), err == nil)
 	return ns
 }
 
@@ -90,7 +90,7 @@ func (n *nftNS) inside(f func()) {
 func (n *nftNS) nft(script string) string {
 	n.t.Helper()
 	path, err := exec.LookPath("nft")
-	nftNeed(n.t, "nft(8)", err == nil)
+	nftRequire(n.t, "nft(8)", err == nil)
 	var out []byte
 	n.inside(func() {
 		cmd := exec.Command(path, "-f", "-")

@@ -21,7 +21,7 @@ func TestOldEndpoint(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			left, right := newWorld(t), newWorld(t)
+			left, right := newTestNode(t), newTestNode(t)
 			left.ip(t, "link add u0 type veth peer name u0 netns "+right.name)
 			// No packet arrives at the new endpoint, as if all were still in flight.
 			left.foreign("link add u1 type veth peer name u2", "link set u0 up", "link set u1 up", "route add "+tt.elsewhere+" dev u1",
@@ -38,7 +38,7 @@ func TestOldEndpoint(t *testing.T) {
 				PublicKey: leftPublic, AllowedIPs: []netip.Prefix{netip.MustParsePrefix("241.0.0.1/32")},
 				Endpoint: netip.AddrPortFrom(netip.MustParseAddr(tt.left), 51820),
 			}, "241.0.0.2")
-			right.talk(t, "241.0.0.1:9")
+			right.sendUDP(t, "241.0.0.1:9")
 			observe := func() (at netip.AddrPort, answers bool, dropped uint64) {
 				kind := NewPeers(left.ns)
 				have, err := kind.Observe(t.Context())
@@ -84,16 +84,16 @@ func TestOldEndpoint(t *testing.T) {
 	}
 }
 
-// inside runs work in the namespace.
-func (w *world) inside(t *testing.T, work func()) {
+// inside calls do in the namespace.
+func (w *testNode) inside(t *testing.T, do func()) {
 	t.Helper()
-	if err := w.ns.inside(func() error { work(); return nil }); err != nil {
+	if err := w.ns.inside(func() error { do(); return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// talk sends a datagram each 2 ms until the test ends.
-func (w *world) talk(t *testing.T, to string) {
+// sendUDP sends a datagram each 2 ms until the test ends.
+func (w *testNode) sendUDP(t *testing.T, to string) {
 	t.Helper()
 	var conn net.Conn
 	w.inside(t, func() {

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// nftSpread fills all slots of a service, backend after backend.
-func nftSpread(service, chain string, slots int, backends ...string) []string {
+// nftSlots fills all slots of a service, backend after backend.
+func nftSlots(service, chain string, slots int, backends ...string) []string {
 	family := chain[len(chain)-1:]
 	lines := []string{"services" + family + " " + service + " | " + chain}
 	for slot := range slots {
@@ -21,8 +21,8 @@ func nftSpread(service, chain string, slots int, backends ...string) []string {
 	return lines
 }
 
-// nftAt joins an address and a port in the notation of elements.
-func nftAt(address string, port int) string { return fmt.Sprintf("%s . %d", address, port) }
+// nftDest joins an address and a port in the notation of elements.
+func nftDest(address string, port int) string { return fmt.Sprintf("%s . %d", address, port) }
 
 func TestNftServices(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestNftServices(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		var at []string
 		for _, b := range backends[family] {
-			at = append(at, nftAt(b, 8080))
+			at = append(at, nftDest(b, 8080))
 			l.pod.serve("tcp", net.JoinHostPort(b, "8080"))
 			l.pod.serve("udp", net.JoinHostPort(b, "8080"))
 		}
@@ -42,7 +42,7 @@ func TestNftServices(t *testing.T) {
 			slots := map[string]int{"many": desired.SlotsMany, "one": desired.SlotsOne}[strings.Split(chain, "_")[1]]
 			for _, proto := range []string{"tcp", "udp"} {
 				service := fmt.Sprintf("%s . %s . %d", vip[family], proto, port)
-				lines = append(lines, nftSpread(service, fmt.Sprintf("%s%d", chain, family), slots, at...)...)
+				lines = append(lines, nftSlots(service, fmt.Sprintf("%s%d", chain, family), slots, at...)...)
 			}
 		}
 	}
@@ -60,8 +60,9 @@ func TestNftServices(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s %d", tt.name, proto, family), func(t *testing.T) {
 					reached := map[string]int{}
 					for range 40 {
-						said := l.sees(l.remote, proto, "", net.JoinHostPort(vip[family], tt.port))
-						reached[said.server]++
+						to := net.JoinHostPort(vip[family], tt.port)
+						got := l.mustReply(l.remote, proto, "", to)
+						reached[got.server]++
 					}
 					if len(reached) != tt.backends {
 						t.Errorf("reached %v, want %d backends", reached, tt.backends)
@@ -77,8 +78,8 @@ func TestNftServices(t *testing.T) {
 func TestNftSameCallerSameBackend(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
-	backends := []string{nftAt(nftPod, 8080), nftAt(nftPodB, 8080), nftAt(nftPodC, 8080)}
-	lines := nftSpread(nftVIP+" . udp . 80", "pick_many4", desired.SlotsMany, backends...)
+	backends := []string{nftDest(nftPod, 8080), nftDest(nftPodB, 8080), nftDest(nftPodC, 8080)}
+	lines := nftSlots(nftVIP+" . udp . 80", "pick_many4", desired.SlotsMany, backends...)
 	for _, b := range []string{nftPod, nftPodB, nftPodC} {
 		l.pod.serve("udp", b+":8080")
 	}
@@ -87,7 +88,7 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 		l.elements(lines...) // deletes all conntrack entries
 		for port := 40000; port < 40020; port++ {
 			source := fmt.Sprintf("%s:%d", nftRemote, port)
-			server := l.sees(l.remote, "udp", source, nftVIP+":80").server
+			server := l.mustReply(l.remote, "udp", source, nftVIP+":80").server
 			if round > 0 && server != first[source] {
 				t.Errorf("%s reached %s, and %s before", source, server, first[source])
 			}
@@ -106,7 +107,7 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 	l.elements(lines...)
 	changed := 0
 	for source, before := range first {
-		if l.sees(l.remote, "udp", source, nftVIP+":80").server != before {
+		if l.mustReply(l.remote, "udp", source, nftVIP+":80").server != before {
 			changed++
 		}
 	}
@@ -122,7 +123,7 @@ func TestNftChangesLoseNothing(t *testing.T) {
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPod+":8080", nftPodB+":8080")
 	service := func(chain, backend string) []desired.Element {
-		lines := nftSpread(nftVIP+" . tcp . 80", chain, desired.SlotsMany, nftAt(backend, 8080))
+		lines := nftSlots(nftVIP+" . tcp . 80", chain, desired.SlotsMany, nftDest(backend, 8080))
 		return nftParse(append(lines, "pools4 243.0.0.0/16")...)
 	}
 	nftMustConverge(t, l.node, service("pick_many4", nftPod))
@@ -136,7 +137,7 @@ func TestNftChangesLoseNothing(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := l.node.call("tcp", "", nftVIP+":80", nftQuick); err != nil {
+			if _, err := l.node.call("tcp", "", nftVIP+":80", nftTimeout); err != nil {
 				t.Errorf("call %d: %v", n, err)
 			}
 		}
@@ -165,9 +166,9 @@ func TestNftServiceFromTheNode(t *testing.T) {
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPod+":8080", nftPodB+":8080")
 	for _, backend := range []string{nftPod, nftPodB} {
-		l.elements(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(backend, 8080))...)
-		if said := l.sees(l.node, "tcp", "", nftVIP+":80"); said.server != backend+":8080" {
-			t.Errorf("the node reached %q, want %s", said.server, backend)
+		l.elements(nftSlots(nftVIP+" . tcp . 80", "pick_one4", 1, nftDest(backend, 8080))...)
+		if got := l.mustReply(l.node, "tcp", "", nftVIP+":80"); got.server != backend+":8080" {
+			t.Errorf("the node reached %q, want %s", got.server, backend)
 		}
 	}
 }
@@ -176,10 +177,10 @@ func TestNftHairpin(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPod+":8080")
-	service := nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPod, 8080))
+	service := nftSlots(nftVIP+" . tcp . 80", "pick_one4", 1, nftDest(nftPod, 8080))
 	l.elements(append(service, "hairpin4 "+nftPod+" . "+nftPod)...)
-	if said := l.sees(l.pod, "tcp", nftPod+":0", nftVIP+":80"); said.client != nftPodGW {
-		t.Errorf("a pod that reaches itself was seen as %q, want the node %s", said.client, nftPodGW)
+	if got := l.mustReply(l.pod, "tcp", nftPod+":0", nftVIP+":80"); got.client != nftPodGW {
+		t.Errorf("a pod that reaches itself was seen as %q, want the node %s", got.client, nftPodGW)
 	}
 }
 
@@ -194,14 +195,14 @@ func TestNftMachines(t *testing.T) {
 	} {
 		for _, network := range []string{"tcp", "udp"} {
 			l.pod.serve(network, net.JoinHostPort(c.machine, "8080"))
-			service := nftSpread(c.vip+" . "+network+" . 80", "pick_one"+c.digit, 1, nftAt(c.machine, 8080))
+			service := nftSlots(c.vip+" . "+network+" . 80", "pick_one"+c.digit, 1, nftDest(c.machine, 8080))
 			remote, machine := "remote"+c.digit+" "+c.block, "machines"+c.digit+" "+c.machine+" . "
 			for element, want := range map[string]string{
 				machine + network + " . 8080": c.gateway, machine + network + " . 8081": c.remote, machine + "sctp . 8080": c.remote,
 			} {
 				l.elements(append(service, remote, element)...)
-				if said := l.sees(l.remote, network, net.JoinHostPort(c.remote, "0"), net.JoinHostPort(c.vip, "80")); said.client != want {
-					t.Errorf("%s, %s: another cluster was seen as %q, want %s", network, element, said.client, want)
+				if got := l.mustReply(l.remote, network, net.JoinHostPort(c.remote, "0"), net.JoinHostPort(c.vip, "80")); got.client != want {
+					t.Errorf("%s, %s: another cluster was seen as %q, want %s", network, element, got.client, want)
 				}
 			}
 		}
@@ -220,21 +221,21 @@ table inet watcher {
 }`)
 	l.pod.serve("tcp", nftPod+":8080")
 	l.remote.serve("udp", nftRemote+":9000")
-	lines := nftSpread(nftVIP+" . tcp . 80", "pick_many4", desired.SlotsMany, nftAt(nftPod, 8080))
-	l.elements(append(lines, nftShared("242.1.0.1", "242.1.0.2")...)...)
+	lines := nftSlots(nftVIP+" . tcp . 80", "pick_many4", desired.SlotsMany, nftDest(nftPod, 8080))
+	l.elements(append(lines, nftSharedLines("242.1.0.1", "242.1.0.2")...)...)
 	for range 10 {
-		l.sees(l.remote, "tcp", "", nftVIP+":80")
-		l.sees(l.pod, "udp", "", nftRemote+":9000")
+		l.mustReply(l.remote, "tcp", "", nftVIP+":80")
+		l.mustReply(l.pod, "udp", "", nftRemote+":9000")
 	}
 	// A slot without a backend, and shared egress without an address: the packet passes
 	// untranslated.
 	l.elements(lines[0])
 	l.remote.address("lo", nftVIP+"/32")
 	l.remote.serve("tcp", nftVIP+":80")
-	l.sees(l.pod, "tcp", "", nftVIP+":80")
+	l.mustReply(l.pod, "tcp", "", nftVIP+":80")
 }
 
-func nftShared(addresses ...string) []string {
+func nftSharedLines(addresses ...string) []string {
 	var lines []string
 	for slot := range desired.SharedSlots {
 		lines = append(lines, fmt.Sprintf("shared4 %d | %s", slot, addresses[slot%len(addresses)]))
@@ -249,13 +250,13 @@ func TestNftPoolsAreRefused(t *testing.T) {
 	l := nftNewLab(t)
 	l.elements("pools4 243.0.0.0/16", "pools6 fd00:43::/64")
 	for _, vip := range []string{nftVIP, nftVIP6} {
-		l.refused(l.pod, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
-		l.refused(l.pod, "udp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
-		l.refused(l.node, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
+		l.expectRefused(l.pod, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
+		l.expectRefused(l.pod, "udp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
+		l.expectRefused(l.node, "tcp", net.JoinHostPort(vip, "80"), unix.ECONNREFUSED)
 		// For a local sender, Linux reports it as the error of the write.
-		l.refused(l.node, "udp", net.JoinHostPort(vip, "80"), unix.EPERM)
+		l.expectRefused(l.node, "udp", net.JoinHostPort(vip, "80"), unix.EPERM)
 	}
-	l.dropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
+	l.expectDropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
 }
 
 // TestNftNoLeak: packets for the other side of a tunnel never use another path, such as the
@@ -268,7 +269,7 @@ func TestNftNoLeak(t *testing.T) {
 	l.elements("remote4 242.2.0.0/15", "remote6 fd00:42:2::/48")
 	for _, from := range []*nftNS{l.pod, l.node} {
 		for _, to := range []string{remote, remote6, stranger} {
-			if _, err := from.call("udp", "", to, nftQuick); err != nil {
+			if _, err := from.call("udp", "", to, nftTimeout); err != nil {
 				t.Errorf("through the tunnel to %s: %v", to, err)
 			}
 		}
@@ -276,12 +277,12 @@ func TestNftNoLeak(t *testing.T) {
 	// A device with a foreign name is not ours.
 	l.node.must(l.node.links.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
 	for _, from := range []*nftNS{l.pod, l.node} {
-		if _, err := from.call("udp", "", stranger, nftQuick); err != nil {
+		if _, err := from.call("udp", "", stranger, nftTimeout); err != nil {
 			t.Errorf("a packet to a local address was dropped: %v", err)
 		}
 		for _, to := range []string{remote, remote6} {
-			if said, err := from.call("udp", "", to, nftNoWait); err == nil {
-				t.Errorf("%s left outside the tunnel: %+v", to, said)
+			if got, err := from.call("udp", "", to, nftDropTimeout); err == nil {
+				t.Errorf("%s left outside the tunnel: %+v", to, got)
 			}
 		}
 	}
@@ -299,10 +300,10 @@ func TestNftTranslatedTwice(t *testing.T) {
 	remote, remote6 := nftRemote+":9000", net.JoinHostPort(nftRemote6, "9000")
 	l.remote.serve("udp", remote, remote6)
 	l.elements()
-	l.sees(l.pod, "udp", nftPodB+":0", remote)
-	l.sees(l.pod, "udp", "["+nftPodB6+"]:0", remote6)
-	l.dropped(l.pod, "udp", twice+":0", remote)
-	l.dropped(l.pod, "udp", "["+twice6+"]:0", remote6)
+	l.mustReply(l.pod, "udp", nftPodB+":0", remote)
+	l.mustReply(l.pod, "udp", "["+nftPodB6+"]:0", remote6)
+	l.expectDropped(l.pod, "udp", twice+":0", remote)
+	l.expectDropped(l.pod, "udp", "["+twice6+"]:0", remote6)
 }
 
 func TestNftSegmentsAreClamped(t *testing.T) {
@@ -320,10 +321,10 @@ func TestNftSegmentsAreClamped(t *testing.T) {
 		{l.pod, nftRemote, 1000}, {l.pod, nftRemote6, 900}, {l.remote, nftPod, 1000}, {l.remote, nftPod6, 900},
 	}
 	for _, tt := range tests {
-		said := l.sees(tt.from, "tcp", "", net.JoinHostPort(tt.to, "80"))
+		got := l.mustReply(tt.from, "tcp", "", net.JoinHostPort(tt.to, "80"))
 		// The option for timestamps takes 12 bytes of each segment.
-		if said.segment > tt.most || said.segment < tt.most-12 {
-			t.Errorf("segments to the caller of %s: %d bytes, want %d", tt.to, said.segment, tt.most)
+		if got.segment > tt.most || got.segment < tt.most-12 {
+			t.Errorf("segments to the caller of %s: %d bytes, want %d", tt.to, got.segment, tt.most)
 		}
 	}
 }

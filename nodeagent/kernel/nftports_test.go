@@ -54,19 +54,19 @@ func TestNftPortsStay(t *testing.T) {
 		select {
 		case got := <-tt.heard:
 			t.Errorf("%s: the packet arrives from port %d", tt.name, got)
-		case <-time.After(nftNoWait):
+		case <-time.After(nftDropTimeout):
 		}
 	}
 }
 
 // nftAwaitPort waits for a segment from a port. Replies to earlier segments may arrive before
 // it.
-func nftAwaitPort(t *testing.T, heard <-chan int, port int) {
+func nftAwaitPort(t *testing.T, ports <-chan int, port int) {
 	t.Helper()
-	deadline := time.After(nftQuick)
+	deadline := time.After(nftTimeout)
 	for {
 		select {
-		case got := <-heard:
+		case got := <-ports:
 			if got == port {
 				return
 			}
@@ -78,16 +78,16 @@ func nftAwaitPort(t *testing.T, heard <-chan int, port int) {
 
 // occupy creates an entry of an established connection. From the remote side, back replies to
 // it; otherwise the replies go to back.
-func (l *nftLab) occupy(from, to, back netip.AddrPort) {
+func (l *nftLab) occupy(from, to, reply netip.AddrPort) {
 	l.t.Helper()
 	tuple := func(a, b netip.AddrPort) netlink.IPTuple {
 		return netlink.IPTuple{
 			Protocol: unix.IPPROTO_TCP, SrcIP: net.IP(a.Addr().AsSlice()), SrcPort: a.Port(), DstIP: net.IP(b.Addr().AsSlice()), DstPort: b.Port(),
 		}
 	}
-	reverse := tuple(to, back)
+	reverse := tuple(to, reply)
 	if from.Addr().String() == nftRemote {
-		reverse = tuple(back, from)
+		reverse = tuple(reply, from)
 	}
 	entry := &netlink.ConntrackFlow{
 		FamilyType: unix.AF_INET, TimeOut: 60, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}, Forward: tuple(from, to), Reverse: reverse,

@@ -22,18 +22,18 @@ func nftQuotaLab(t *testing.T, connections int) *nftLab {
 	table := nftSampleTable()
 	table.Connections = connections
 	nftApplyTable(t, l.node, table)
-	shared := append(nftShared("242.1.0.1", "242.1.0.2"), "shared6 0 | fd00:42:1::1")
+	shared := append(nftSharedLines("242.1.0.1", "242.1.0.2"), "shared6 0 | fd00:42:1::1")
 	for slot := 1; slot < desired.SharedSlots; slot++ {
 		shared = append(shared, fmt.Sprintf("shared6 %d | fd00:42:1::1", slot))
 	}
 	l.elements(shared...)
-	l.quiet()
+	l.waitUntilQuiet()
 	return l
 }
 
 // open sends the first packets of connections from ports of a pod, all at once. It returns the
 // number of connections that the node accepted.
-func (l *nftLab) open(pod string, first, many int, flags byte) int {
+func (l *nftLab) open(pod string, first, count int, flags byte) int {
 	l.t.Helper()
 	from := netip.MustParseAddr(pod)
 	var out net.PacketConn
@@ -43,26 +43,26 @@ func (l *nftLab) open(pod string, first, many int, flags byte) int {
 	defer out.Close()
 	had, dropped := l.connections(from), l.quotaDrops()
 	to := netip.MustParseAddrPort(nftRemote + ":80")
-	for port := first; port < first+many; port++ {
-		s := nftSegmentOf{from: netip.AddrPortFrom(from, uint16(port)), to: to, flags: flags}
+	for port := first; port < first+count; port++ {
+		s := nftTCPSegment{from: netip.AddrPortFrom(from, uint16(port)), to: to, flags: flags}
 		_, err := out.WriteTo(s.bytes(), &net.IPAddr{IP: to.Addr().AsSlice()})
 		l.pod.must(err, "send a segment")
 	}
-	for end := time.Now().Add(nftQuick); ; {
+	for end := time.Now().Add(nftTimeout); ; {
 		took := l.connections(from) - had
-		if took+l.quotaDrops()-dropped == many {
+		if took+l.quotaDrops()-dropped == count {
 			return took
 		}
 		if time.Now().After(end) {
-			l.t.Fatalf("of %d segments %d were accepted and %d dropped", many, took, l.quotaDrops()-dropped)
+			l.t.Fatalf("of %d segments %d were accepted and %d dropped", count, took, l.quotaDrops()-dropped)
 		}
 	}
 }
 
-// awaitRoom waits until the pod may open one connection again, from the given port.
-func (l *nftLab) awaitRoom(pod string, port int) {
+// awaitFreeQuota waits until the pod may open one connection again, from the given port.
+func (l *nftLab) awaitFreeQuota(pod string, port int) {
 	l.t.Helper()
-	for end := time.Now().Add(nftQuick); l.open(pod, port, 1, flagSyn) == 0; port++ {
+	for end := time.Now().Add(nftTimeout); l.open(pod, port, 1, flagSyn) == 0; port++ {
 		if time.Now().After(end) {
 			l.t.Fatal("the pod stays at its quota")
 		}
@@ -94,11 +94,11 @@ func (l *nftLab) quotaDrops() int {
 	return count
 }
 
-// passes checks that packets of existing connections pass.
-func (l *nftLab) passes(pod string, first, many int) {
+// expectPassed checks that packets of existing connections pass.
+func (l *nftLab) expectPassed(pod string, first, count int) {
 	l.t.Helper()
-	for port := first; port < first+many; port++ {
-		s := nftSegmentOf{
+	for port := first; port < first+count; port++ {
+		s := nftTCPSegment{
 			from: netip.AddrPortFrom(netip.MustParseAddr(pod), uint16(port)), to: netip.MustParseAddrPort(nftRemote + ":80"), flags: flagSyn,
 		}
 		if !l.send(l.pod, l.remote, s).IsValid() {
@@ -118,7 +118,7 @@ func TestNftQuota(t *testing.T) {
 	if n := l.open(nftPod, 7100, 2, flagAck); n != 0 {
 		t.Errorf("%d connections were accepted beyond the quota", n)
 	}
-	l.passes(nftPod, 7000, 6)
+	l.expectPassed(nftPod, 7000, 6)
 	if n := l.open(nftPodB, 7000, 6, flagSyn); n != 6 {
 		t.Errorf("%d of 6 connections of another pod were accepted", n)
 	}
@@ -134,11 +134,11 @@ func TestNftQuota6(t *testing.T) {
 	to := "[" + nftRemote6 + "]:9000"
 	l.remote.serve("udp", to)
 	for port := 7000; port < 7003; port++ {
-		l.sees(l.pod, "udp", fmt.Sprintf("[%s]:%d", nftPod6, port), to)
+		l.mustReply(l.pod, "udp", fmt.Sprintf("[%s]:%d", nftPod6, port), to)
 	}
-	l.dropped(l.pod, "udp", "["+nftPod6+"]:7003", to)
-	l.sees(l.pod, "udp", "["+nftPodB6+"]:7003", to)
-	l.sees(l.pod, "udp", "["+nftPod6+"]:7000", to)
+	l.expectDropped(l.pod, "udp", "["+nftPod6+"]:7003", to)
+	l.mustReply(l.pod, "udp", "["+nftPodB6+"]:7003", to)
+	l.mustReply(l.pod, "udp", "["+nftPod6+"]:7000", to)
 }
 
 // TestNftQuotaIsReleased: connections that ended no longer count.
@@ -148,10 +148,10 @@ func TestNftQuotaIsReleased(t *testing.T) {
 	if n := l.open(nftPod, 7000, 5, flagSyn); n != 4 {
 		t.Fatalf("%d connections were accepted, want 4", n)
 	}
-	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAll{}); err != nil {
+	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAllFlows{}); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitRoom(nftPod, 7100)
+	l.awaitFreeQuota(nftPod, 7100)
 	if n := l.open(nftPod, 7500, 5, flagSyn); n != 3 {
 		t.Errorf("one and %d connections were accepted after the others ended, want one and 3", n)
 	}
@@ -179,7 +179,7 @@ func TestNftQuotaIsSampled(t *testing.T) {
 	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, half); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitRoom(nftPod, 40000)
+	l.awaitFreeQuota(nftPod, 40000)
 	again := l.open(nftPod, 41000, 2*quota, flagSyn)
 	if n := l.connections(netip.MustParseAddr(nftPod)); n < least || n > most {
 		t.Errorf("of %d connections half ended, %d were accepted: now %d, want between %d and %d", had, again, n, least, most)
@@ -214,7 +214,7 @@ func TestNftQuotaChanges(t *testing.T) {
 	for i, connections := range []int{8, 3, 0} {
 		table.Connections = connections
 		nftApplyTable(t, l.node, table)
-		nftTableSettled(t, l.node, table)
+		nftExpectUnchangedTable(t, l.node, table)
 		want := connections
 		if connections == 0 {
 			want = 12

@@ -71,22 +71,22 @@ func TestNftReturn(t *testing.T) {
 	own := []string{"remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/48"}
 	home := append(own, "node_marks4 "+id+" | "+mark, "node_marks6 "+id+" | "+mark)
 	l.elements(home...)
-	l.dropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
+	l.expectDropped(worker, "tcp", client+":0", nftRemote+":9000") // no routing rules yet
 
 	l.node.returnTo(0x123, desired.NodeDevice, "192.0.2.2", "fe80::2")
 	l.node.ip("route add 10.7.1.0/24 via 192.0.2.2 dev hw-vx0 table 7301", "rule add pref 7301 iif hw-wg1 lookup 7301")
 	l.elements(home...) // deletes the entry of the dropped flow
-	l.sees(worker, "tcp", client+":0", nftRemote+":9000")
-	l.sees(worker, "udp", client+":0", nftRemote+":9000")
-	l.sees(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
-	l.sees(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
+	l.mustReply(worker, "tcp", client+":0", nftRemote+":9000")
+	l.mustReply(worker, "udp", client+":0", nftRemote+":9000")
+	l.mustReply(worker, "tcp", "["+client6+"]:0", "["+nftRemote6+"]:9000")
+	l.mustReply(l.pod, "tcp", nftPod+":0", nftRemote+":9000")
 	// A pod with the address and port of a former pod on the worker.
-	l.sees(worker, "udp", nftPod+":5555", nftRemote+":9000")
-	l.sees(l.pod, "udp", nftPod+":5555", nftRemote+":9000")
-	l.sees(worker, "udp", nftPod+":5555", nftRemote+":9000")
+	l.mustReply(worker, "udp", nftPod+":5555", nftRemote+":9000")
+	l.mustReply(l.pod, "udp", nftPod+":5555", nftRemote+":9000")
+	l.mustReply(worker, "udp", nftPod+":5555", nftRemote+":9000")
 	// An unknown node: the tables decide.
 	l.elements(own...)
-	l.dropped(worker, "tcp", client+":0", nftRemote+":9000")
+	l.expectDropped(worker, "tcp", client+":0", nftRemote+":9000")
 }
 
 // TestNftReturnThroughTwo: a gateway without tunnels hands a worker's flow over to its sibling.
@@ -120,9 +120,9 @@ func TestNftReturnThroughTwo(t *testing.T) {
 	mark := strconv.FormatUint(uint64(desired.ReturnMark(0x123)), 10)
 	l.elements("remote4 242.2.0.0/16", "remote6 fd00:42:2::/48", "keep_source4 10.7.0.0/16", "keep_source6 fd00:7::/48",
 		"node_marks4 "+id+" | "+mark, "node_marks6 "+id+" | "+mark)
-	l.sees(worker, "tcp", client+":0", server+":9000")
-	l.sees(worker, "udp", client+":0", server+":9000")
-	l.sees(worker, "tcp", "["+client6+"]:0", "["+server6+"]:9000")
+	l.mustReply(worker, "tcp", client+":0", server+":9000")
+	l.mustReply(worker, "udp", client+":0", server+":9000")
+	l.mustReply(worker, "tcp", "["+client6+"]:0", "["+server6+"]:9000")
 }
 
 // TestNftShortcut: a backend whose replies would bypass the node sees the node's address. Flows
@@ -132,22 +132,23 @@ func TestNftShortcut(t *testing.T) {
 	l := nftNewLab(t)
 	l.pod.serve("tcp", nftPodB+":8080", "["+nftPodB6+"]:8080")
 	l.remote.serve("tcp", nftRemote+":80")
-	lines := append(nftSpread(nftVIP+" . tcp . 80", "pick_one4", 1, nftAt(nftPodB, 8080)),
-		nftSpread(nftVIP6+" . tcp . 80", "pick_one6", 1, nftAt(nftPodB6, 8080))...)
+	lines := append(nftSlots(nftVIP+" . tcp . 80", "pick_one4", 1, nftDest(nftPodB, 8080)),
+		nftSlots(nftVIP6+" . tcp . 80", "pick_one6", 1, nftDest(nftPodB6, 8080))...)
 	l.elements(append(lines, "pools4 243.0.0.0/16", "pools6 fd00:43::/64")...)
-	if said := l.sees(l.pod, "tcp", nftPod+":0", nftVIP+":80"); said.client != nftPodGW {
-		t.Errorf("the backend saw %q, want the node %s", said.client, nftPodGW)
+	if got := l.mustReply(l.pod, "tcp", nftPod+":0", nftVIP+":80"); got.client != nftPodGW {
+		t.Errorf("the backend saw %q, want the node %s", got.client, nftPodGW)
 	}
-	if said := l.sees(l.pod, "tcp", "["+nftPod6+"]:0", "["+nftVIP6+"]:80"); said.client != nftPodGW6 {
-		t.Errorf("the backend saw %q, want the node %s", said.client, nftPodGW6)
+	got := l.mustReply(l.pod, "tcp", "["+nftPod6+"]:0", "["+nftVIP6+"]:80")
+	if got.client != nftPodGW6 {
+		t.Errorf("the backend saw %q, want the node %s", got.client, nftPodGW6)
 	}
 	// Flows from other devices keep their source.
-	if said := l.sees(l.remote, "tcp", nftRemote+":0", nftVIP+":80"); said.client != nftRemote {
-		t.Errorf("the backend saw %q, want %s", said.client, nftRemote)
+	if got := l.mustReply(l.remote, "tcp", nftRemote+":0", nftVIP+":80"); got.client != nftRemote {
+		t.Errorf("the backend saw %q, want %s", got.client, nftRemote)
 	}
 	l.node.nft(`
 table ip other {
 	chain prerouting { type nat hook prerouting priority -100; ip daddr 10.99.0.1 tcp dport 80 dnat to 10.7.1.3:8080; }
 }`)
-	l.dropped(l.pod, "tcp", nftPod+":0", "10.99.0.1:80")
+	l.expectDropped(l.pod, "tcp", nftPod+":0", "10.99.0.1:80")
 }

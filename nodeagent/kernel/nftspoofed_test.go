@@ -22,8 +22,8 @@ func TestNftSpoofed(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.elements(nftNodesBandC()...)
-	l.plainOnly(t, "4803", append(nftShapes(), nftShape{"VNI of the link between gateways", nftWithByte(6, desired.TransitVNI), false}))
-	l.drops("vxlan", 4)
+	l.expectPlainOnly(t, "4803", append(nftVXLANShapes(), nftVXLANShape{"VNI of the link between gateways", nftWithByte(6, desired.TransitVNI), false}))
+	l.expectDropCount("vxlan", 4)
 }
 
 // TestNftTransitSource: VXLAN with transit traffic is accepted from the other gateways of the
@@ -36,15 +36,15 @@ func TestNftTransitSource(t *testing.T) {
 		gateway := outer[0] == nftPodC || outer[0] == nftPodC6
 		for _, inner := range []string{"10.200.0.1", "fd00:200::1"} { // of another cluster
 			frame := nftFrameFrom(netip.MustParseAddr(inner))
-			if !l.accepts(outer[0], outer[1], "4803", frame) {
+			if !l.isAccepted(outer[0], outer[1], "4803", frame) {
 				t.Errorf("%s with %s: the VNI of nodes is not accepted", outer[0], inner)
 			}
-			if taken := l.accepts(outer[0], outer[1], "4803", nftWithByte(6, desired.TransitVNI)(frame)); taken != gateway {
+			if taken := l.isAccepted(outer[0], outer[1], "4803", nftWithByte(6, desired.TransitVNI)(frame)); taken != gateway {
 				t.Errorf("%s with %s: the VNI of gateways is accepted: %t, want %t", outer[0], inner, taken, gateway)
 			}
 		}
 	}
-	l.drops("vxlan", 4)
+	l.expectDropCount("vxlan", 4)
 }
 
 // nftNodesBandC returns elements for two nodes with two addresses of the pod each.
@@ -72,31 +72,31 @@ func TestNftOverlayShapes(t *testing.T) {
 		lines = append(lines, "sources4in"+digit+" "+outer+" . 51884 . "+nftPodB, "sources6in"+digit+" "+outer+" . 51884 . "+nftPodB6)
 	}
 	l.elements(lines...)
-	l.plainOnly(t, "51884", nftShapes())
-	l.drops("overlay", 4)
+	l.expectPlainOnly(t, "51884", nftVXLANShapes())
+	l.expectDropCount("overlay", 4)
 }
 
-// nftShape changes a plain VXLAN frame.
-type nftShape struct {
+// nftVXLANShape changes a plain VXLAN frame.
+type nftVXLANShape struct {
 	name   string
 	change func(frame []byte) []byte
 	passes bool // with an address inside that the sender may use
 }
 
-func nftShapes() []nftShape {
-	return []nftShape{
+func nftVXLANShapes() []nftVXLANShape {
+	return []nftVXLANShape{
 		{"plain", func(frame []byte) []byte { return frame }, true},
 		{"fragment", nftWithByte(nftFrameIP+6, 0x20), true}, // more fragments; traffic class bits of IPv6 do not matter
-		{"priority tag", nftTagged(0x8100, 0), false},
-		{"VLAN 7", nftTagged(0x8100, 7), false},
-		{"802.1ad", nftTagged(0x88a8, 0), false},
-		{"two tags", func(f []byte) []byte { return nftTagged(0x88a8, 0)(nftTagged(0x8100, 0)(f)) }, false},
-		{"two priority tags", func(f []byte) []byte { return nftTagged(0x8100, 0)(nftTagged(0x8100, 0)(f)) }, false},
-		{"old tag of QinQ", nftTagged(0x9100, 0), false},
-		{"ARP", nftTyped(0x0806), false},
-		{"MPLS", nftTyped(0x8847), false},
-		{"PPPoE", nftTyped(0x8864), false},
-		{"802.3 length", nftTyped(0x0040), false},
+		{"priority tag", nftWithVLAN(0x8100, 0), false},
+		{"VLAN 7", nftWithVLAN(0x8100, 7), false},
+		{"802.1ad", nftWithVLAN(0x88a8, 0), false},
+		{"two tags", func(f []byte) []byte { return nftWithVLAN(0x88a8, 0)(nftWithVLAN(0x8100, 0)(f)) }, false},
+		{"two priority tags", func(f []byte) []byte { return nftWithVLAN(0x8100, 0)(nftWithVLAN(0x8100, 0)(f)) }, false},
+		{"old tag of QinQ", nftWithVLAN(0x9100, 0), false},
+		{"ARP", nftWithEtherType(0x0806), false},
+		{"MPLS", nftWithEtherType(0x8847), false},
+		{"PPPoE", nftWithEtherType(0x8864), false},
+		{"802.3 length", nftWithEtherType(0x0040), false},
 		{"version 4 as IPv6, or 6 as IPv4", nftOtherType, false},
 		{"version 0", nftWithByte(nftFrameIP, 0x05), false},
 		{"no flag of the VNI", nftWithByte(0, 0), false},
@@ -107,9 +107,10 @@ func nftShapes() []nftShape {
 	}
 }
 
-// plainOnly sends frames of each shape from node B to a VXLAN port, over both families and with
-// addresses of two nodes inside. Only shapes that may pass, with an address of B, are accepted.
-func (l *nftLab) plainOnly(t *testing.T, port string, shapes []nftShape) {
+// expectPlainOnly sends frames of each shape from node B to a VXLAN port, over both families and
+// with addresses of two nodes inside. Only shapes that may pass, with an address of B, are
+// accepted.
+func (l *nftLab) expectPlainOnly(t *testing.T, port string, shapes []nftVXLANShape) {
 	t.Helper()
 	for _, outer := range [][2]string{{nftPodB, nftPodGW}, {nftPodB6, nftPodGW6}} {
 		for _, inner := range []string{nftPodB, nftPodB6, nftPodC, nftPodC6} {
@@ -117,7 +118,7 @@ func (l *nftLab) plainOnly(t *testing.T, port string, shapes []nftShape) {
 			for _, shape := range shapes {
 				t.Run(fmt.Sprintf("%s with %s, %s", outer[0], inner, shape.name), func(t *testing.T) {
 					frame := shape.change(nftFrameFrom(netip.MustParseAddr(inner)))
-					if taken := l.accepts(outer[0], outer[1], port, frame); taken != (own && shape.passes) {
+					if taken := l.isAccepted(outer[0], outer[1], port, frame); taken != (own && shape.passes) {
 						t.Errorf("accepted: %t, want %t", taken, own && shape.passes)
 					}
 				})
@@ -126,9 +127,9 @@ func (l *nftLab) plainOnly(t *testing.T, port string, shapes []nftShape) {
 	}
 }
 
-// accepts sends a payload from an address of the pod to a VXLAN port of the node, and a plain
+// isAccepted sends a payload from an address of the pod to a VXLAN port of the node, and a plain
 // frame after it. It reports whether the payload passes the rules.
-func (l *nftLab) accepts(from, to, port string, payload []byte) bool {
+func (l *nftLab) isAccepted(from, to, port string, payload []byte) bool {
 	l.t.Helper()
 	address := netip.MustParseAddr(from)
 	plain := nftFrameFrom(address)
@@ -136,7 +137,7 @@ func (l *nftLab) accepts(from, to, port string, payload []byte) bool {
 	l.node.inside(func() {
 		conn, err := net.ListenPacket("udp", net.JoinHostPort(to, port))
 		// If another test forks, the child has a copy of the last listener until it calls exec.
-		for end := time.Now().Add(nftQuick); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
+		for end := time.Now().Add(nftTimeout); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
 			<-time.After(time.Millisecond)
 			conn, err = net.ListenPacket("udp", net.JoinHostPort(to, port))
 		}
@@ -150,7 +151,7 @@ func (l *nftLab) accepts(from, to, port string, payload []byte) bool {
 		_, err := conn.Write(p)
 		l.pod.must(err, "send a frame")
 	}
-	l.node.must(server.SetReadDeadline(time.Now().Add(nftQuick)), "set a deadline")
+	l.node.must(server.SetReadDeadline(time.Now().Add(nftTimeout)), "set a deadline")
 	buf := make([]byte, 256)
 	n, _, err := server.ReadFrom(buf)
 	l.node.must(err, "receive the plain frame")
@@ -174,23 +175,23 @@ func nftFrameFrom(from netip.Addr) []byte {
 }
 
 // nftWithByte replaces one byte of a frame.
-func nftWithByte(at int, value byte) func([]byte) []byte {
+func nftWithByte(offset int, value byte) func([]byte) []byte {
 	return func(frame []byte) []byte {
-		frame[at] = value
+		frame[offset] = value
 		return frame
 	}
 }
 
-// nftTyped replaces the EtherType of a frame.
-func nftTyped(etherType uint16) func([]byte) []byte {
+// nftWithEtherType replaces the EtherType of a frame.
+func nftWithEtherType(etherType uint16) func([]byte) []byte {
 	return func(frame []byte) []byte {
 		copy(frame[nftFrameIP-2:], nftNetOrder16(etherType))
 		return frame
 	}
 }
 
-// nftTagged puts a VLAN tag before the EtherType of a frame.
-func nftTagged(etherType, vlan uint16) func([]byte) []byte {
+// nftWithVLAN puts a VLAN tag before the EtherType of a frame.
+func nftWithVLAN(etherType, vlan uint16) func([]byte) []byte {
 	return func(frame []byte) []byte {
 		return slices.Insert(frame, nftFrameIP-2, append(nftNetOrder16(etherType), nftNetOrder16(vlan)...)...)
 	}
@@ -199,7 +200,7 @@ func nftTagged(etherType, vlan uint16) func([]byte) []byte {
 // nftOtherType exchanges the EtherTypes of IPv4 and IPv6.
 func nftOtherType(frame []byte) []byte {
 	if frame[nftFrameIP-2] == 0x08 {
-		return nftTyped(0x86dd)(frame)
+		return nftWithEtherType(0x86dd)(frame)
 	}
-	return nftTyped(0x0800)(frame)
+	return nftWithEtherType(0x0800)(frame)
 }

@@ -101,7 +101,7 @@ func nftWithoutInner(t *testing.T, listing string) string {
 	return rest.String()
 }
 
-func nftTableSettled(t *testing.T, ns *nftNS, want desired.Table) {
+func nftExpectUnchangedTable(t *testing.T, ns *nftNS, want desired.Table) {
 	t.Helper()
 	if changes := nftTableChanges(t, ns, want); len(changes) != 0 {
 		t.Errorf("changes after apply: %v", changes)
@@ -115,13 +115,13 @@ func TestNftTableFixedPoint(t *testing.T) {
 	if changes := nftApplyTable(t, ns, want); len(changes) != 1 || changes[0].Op != diff.Create {
 		t.Errorf("first changes: %v", changes)
 	}
-	nftTableSettled(t, ns, want)
+	nftExpectUnchangedTable(t, ns, want)
 	want.MSS4, want.MSS6 = 1300, 1280
 	changes := nftApplyTable(t, ns, want)
 	if len(changes) != 1 || changes[0].Op != diff.Update {
 		t.Errorf("changes of the segment size: %v", changes)
 	}
-	nftTableSettled(t, ns, want)
+	nftExpectUnchangedTable(t, ns, want)
 	nftApplyTable(t, ns)
 	nftApplyTable(t, ns)
 	if out := ns.nft("list tables"); out != "" {
@@ -172,7 +172,7 @@ func TestNftTableTampered(t *testing.T) {
 			if changes := nftApplyTable(t, ns, want); len(changes) != 1 {
 				t.Fatalf("changes after the tampering: %v", changes)
 			}
-			nftTableSettled(t, ns, want)
+			nftExpectUnchangedTable(t, ns, want)
 			if n, err := nftConverge(t, ns, nftSampleElements()); err != nil || (n > 0) != tt.lost {
 				t.Errorf("%d elements were lost, error %v; want lost: %v", n, err, tt.lost)
 			}
@@ -221,7 +221,7 @@ func nftFirstHandle(t *testing.T, ns *nftNS, chain string) string {
 func TestNftForeignTablesSurvive(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
-	unharmed := nftMakeForeign(ns)
+	unharmed := nftCreateForeign(ns)
 	want := nftSampleTable()
 	nftApplyTable(t, ns, want)
 	nftMustConverge(t, ns, nftSampleElements())

@@ -27,7 +27,7 @@ type nftChangeTracker struct {
 }
 
 // commitOwn runs a transaction that requires generation upon (0 = any). If transact returns
-// true, it records the next generation as ours. It holds the lock meanwhile, so the
+// true, it records the next generation as ours. The tracker is locked meanwhile, so the
 // transaction's events are read only afterwards.
 func (t *nftChangeTracker) commitOwn(base uint32, transact func() (committed bool)) {
 	t.mu.Lock()

@@ -58,7 +58,7 @@ func nodeEngine(t testing.TB, ns *Namespace, found string) *converge.Engine[desi
 	}
 }
 
-func wanted(e *converge.Engine[desired.State], s desired.State) (n int) {
+func changeCount(e *converge.Engine[desired.State], s desired.State) (n int) {
 	for _, stage := range e.Stages {
 		n += stage.Wanted(s)
 	}
@@ -69,7 +69,7 @@ func wanted(e *converge.Engine[desired.State], s desired.State) (n int) {
 // all.
 func TestNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	found := filepath.Join(t.TempDir(), "found.json")
 	want := nodeState(t)
 	wg := want.Links[1].Name
@@ -87,8 +87,8 @@ func TestNode(t *testing.T) {
 	running := make(chan struct{})
 	go func() { defer close(running); e.Run(ctx, source, trigger) }()
 	first := <-reports
-	if !first.Clean() || len(first.Changed) != wanted(e, want) {
-		t.Fatalf("first round: %d changes of %d, failed %v, blocked %v", len(first.Changed), wanted(e, want), first.Failed, first.Blocked)
+	if !first.Clean() || len(first.Changed) != changeCount(e, want) {
+		t.Fatalf("first round: %d changes of %d, failed %v, blocked %v", len(first.Changed), changeCount(e, want), first.Failed, first.Blocked)
 	}
 	for name, tamper := range map[string][]string{
 		"vxlan":   {"link del hw-vx0"},
@@ -98,7 +98,7 @@ func TestNode(t *testing.T) {
 		"address": {"addr del 241.0.0.1/32 dev " + wg},
 		"rule":    {"rule del pref 7300"},
 	} {
-		quiet(reports)
+		drainReports(reports)
 		w.foreign(tamper...)(t)
 		at := time.Now()
 		awaitRepair(t, name, reports)
@@ -108,7 +108,7 @@ func TestNode(t *testing.T) {
 	}
 	// The next round repairs the settings under net/*/conf of a recreated device. The device's
 	// events trigger it.
-	quiet(reports)
+	drainReports(reports)
 	cancel()
 	<-running
 	<-ended
@@ -127,8 +127,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// quiet waits for a round without changes that no other round follows.
-func quiet(reports chan converge.Report) {
+// drainReports waits for a round without changes that no other round follows.
+func drainReports(reports chan converge.Report) {
 	for {
 		select {
 		case <-reports:
@@ -161,11 +161,12 @@ func awaitRepair(t *testing.T, name string, reports chan converge.Report) {
 // the error reported. The kind keeps the previous value until it can be saved.
 func TestSysctlNotSaved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	kind := NewSysctls(w.ns, "/proc/no-such-place/found.json")
 	want := desired.Sysctl{Name: "net/ipv4/ip_forward", Value: "1"}
 	for range 2 {
-		if err := kind.Apply(t.Context(), created(want)); !errors.As(err, new(converge.KeyError)) {
+		err := kind.Apply(t.Context(), creations(want))
+		if !errors.As(err, new(converge.KeyError)) {
 			t.Errorf("error %v, want the error of the key", err)
 		}
 		if v, _ := kind.read(want.Name); v != "1" {
@@ -177,7 +178,7 @@ func TestSysctlNotSaved(t *testing.T) {
 	}
 	saved := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))
 	kind.directory, kind.saved = saved.directory, saved.saved
-	if err := kind.Apply(t.Context(), created(want)); err != nil {
+	if err := kind.Apply(t.Context(), creations(want)); err != nil {
 		t.Fatal(err)
 	}
 	have, err := kind.Observe(t.Context())

@@ -9,7 +9,7 @@ import (
 // to its author.
 func TestRouteEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	w.ip(t, "link add name va type veth peer name vb")
 	w.ip(t, "link set vb up")
 	now := time.Now()

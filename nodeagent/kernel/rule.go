@@ -72,7 +72,7 @@ func markForeign(r *desired.Rule) {
 	}
 }
 
-// hasForeignSelector reports whether a rule has a selector or action that ours never have.
+// hasForeignSelector reports whether a rule has a selector or action that Hawser never sets.
 func hasForeignSelector(r netlink.Rule) bool {
 	return r.Src != nil || r.Dst != nil || r.Invert || r.Tos != 0 ||
 		r.IPProto != 0 || r.Dport != nil || r.Sport != nil || r.UIDRange != nil || r.SuppressPrefixlen >= 0

@@ -33,10 +33,10 @@ func pidOf(t testing.TB, name string) int {
 
 func TestTunnelProcess(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	link := tunnelLink()
 	socket := "/var/run/wireguard/" + link.Name + ".sock"
-	w.make(t, link)
+	w.createDevices(t, link)
 	if mustLink(t, w, link.Name).Type() == desired.LinkWireguard {
 		t.Skip("needs a kernel without WireGuard")
 	}
@@ -53,7 +53,7 @@ func TestTunnelProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the end of the killed process", ended(pid))
-	w.make(t, link)
+	w.createDevices(t, link)
 	again := pidOf(t, link.Name)
 	if again == 0 || again == pid {
 		t.Errorf("process %d after process %d was killed", again, pid)
@@ -64,17 +64,17 @@ func TestTunnelProcess(t *testing.T) {
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("socket of a process that ended: %v", err)
 	}
-	w.make(t, link)
+	w.createDevices(t, link)
 	third := pidOf(t, link.Name)
 
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the end of a process without a socket", ended(third))
-	w.make(t, link)
+	w.createDevices(t, link)
 	down := pidOf(t, link.Name)
 	w.foreign("link set "+link.Name+" down", "link del "+link.Name)(t)
-	w.make(t, link) // while the old process is still exiting
+	w.createDevices(t, link) // while the old process is still exiting
 	await(t, "the end of a process whose link was down and is gone", ended(down))
 	if err := syscall.Kill(pidOf(t, link.Name), syscall.SIGTERM); err != nil {
 		t.Fatal(err)

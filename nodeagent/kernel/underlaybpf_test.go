@@ -27,7 +27,7 @@ func loadBPF(t *testing.T, program, returns uint32) int {
 	runtime.KeepAlive(code)
 	runtime.KeepAlive(license)
 	if errno != 0 {
-		missing(t, "BPF programs: "+errno.Error())
+		skipOrFail(t, "BPF programs: "+errno.Error())
 	}
 	t.Cleanup(func() { _ = unix.Close(int(fd)) })
 	return int(fd)
@@ -125,7 +125,7 @@ func TestUnderlayProgram(t *testing.T) {
 			var err error
 			ns.inside(func() { detach, err = tt.attach(link) })
 			if err != nil && tt.since != "" {
-				missing(t, tt.name+" (Linux "+tt.since+"): "+err.Error())
+				skipOrFail(t, tt.name+" (Linux "+tt.since+"): "+err.Error())
 			}
 			ns.must(err, "attach "+tt.name+" to "+device)
 			if have := unsuitable(); have != want {

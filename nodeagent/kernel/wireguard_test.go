@@ -33,7 +33,7 @@ func newKey(t testing.TB) (private fabric.Secret, public string) {
 }
 
 // wg runs one wg(8) command in the namespace.
-func (w *world) wg(command string) func(*testing.T) {
+func (w *testNode) wg(command string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
 		run(t, "ip", append([]string{"netns", "exec", w.name, "wg"}, strings.Fields(command)...)...)
@@ -43,16 +43,16 @@ func (w *world) wg(command string) func(*testing.T) {
 func needWg(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("wg"); err != nil {
-		missing(t, "wg")
+		skipOrFail(t, "wg")
 	}
 }
 
 func TestWireguardLaws(t *testing.T) {
 	t.Parallel()
 	needWg(t)
-	w := newWorld(t)
+	w := newTestNode(t)
 	one, two := tunnelLink(), tunnelLink()
-	w.make(t, one, two)
+	w.createDevices(t, one, two)
 	first, _ := newKey(t)
 	second, _ := newKey(t)
 	other, _ := newKey(t)
@@ -80,12 +80,12 @@ func TestWireguardLaws(t *testing.T) {
 // TestPortsExchanged: devices exchange ports in one pass, in pairs and in a ring of three.
 func TestPortsExchanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	var links []desired.Device
 	for range 3 {
 		links = append(links, tunnelLink())
 	}
-	w.make(t, links...)
+	w.createDevices(t, links...)
 	private, _ := newKey(t)
 	kind := NewWireguards(w.ns)
 	converged := func(ports ...int) {
@@ -117,9 +117,9 @@ func TestPortsExchanged(t *testing.T) {
 func TestPeerLaws(t *testing.T) {
 	t.Parallel()
 	needWg(t)
-	w := newWorld(t)
+	w := newTestNode(t)
 	link := tunnelLink()
-	w.make(t, link)
+	w.createDevices(t, link)
 	private, _ := newKey(t)
 	if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&private)}); err != nil {
 		t.Fatal(err)
@@ -172,9 +172,9 @@ func TestPeerLaws(t *testing.T) {
 
 func TestPeerWithoutEndpointAdoptsWhatIsLearned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	link := tunnelLink()
-	w.make(t, link)
+	w.createDevices(t, link)
 	_, public := newKey(t)
 	want := desired.Peer{Link: link.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.7:9")}
 	e := peerEngine(w)
@@ -185,7 +185,7 @@ func TestPeerWithoutEndpointAdoptsWhatIsLearned(t *testing.T) {
 	}
 }
 
-func peerEngine(w *world) *converge.Engine[[]desired.Peer] {
+func peerEngine(w *testNode) *converge.Engine[[]desired.Peer] {
 	return &converge.Engine[[]desired.Peer]{Stages: []converge.Stage[[]desired.Peer]{
 		converge.NewStage(NewPeers(w.ns), func(p []desired.Peer) []desired.Peer { return p }, nil),
 	}}
@@ -195,7 +195,7 @@ func peerEngine(w *world) *converge.Engine[[]desired.Peer] {
 // endpoint stays while the gateway responds.
 func TestRoaming(t *testing.T) {
 	t.Parallel()
-	left, right := newWorld(t), newWorld(t)
+	left, right := newTestNode(t), newTestNode(t)
 	left.ip(t, "link add u0 type veth peer name u0 netns "+right.name)
 	left.foreign("link set u0 up", "addr add 192.0.2.1/24 dev u0")(t)
 	right.foreign("link set u0 up", "addr add 192.0.2.2/24 dev u0", "addr add 192.0.2.3/24 dev u0")(t)
@@ -234,10 +234,10 @@ func TestRoaming(t *testing.T) {
 }
 
 // gatewayOf adds a tunnel with an inner address and one peer to a world, at UDP port 51820.
-func gatewayOf(t *testing.T, w *world, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
+func gatewayOf(t *testing.T, w *testNode, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
 	t.Helper()
 	link := tunnelLink()
-	w.make(t, link)
+	w.createDevices(t, link)
 	port := 51820
 	if err := w.ns.configure(t.Context(), link.Name, wgtypes.Config{PrivateKey: (*wgtypes.Key)(&key), ListenPort: &port}); err != nil {
 		t.Fatal(err)
@@ -266,9 +266,9 @@ func await(t testing.TB, what string, condition func() bool) {
 // TestManyPeers writes and reads 1 000 peers.
 func TestManyPeers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestNode(t)
 	link := tunnelLink()
-	w.make(t, link)
+	w.createDevices(t, link)
 	want := manyPeers(t, link.Name, 1000)
 	e := peerEngine(w)
 	if r := e.Once(t.Context(), want, ""); len(r.Changed) != len(want) || !r.Clean() {
@@ -303,9 +303,9 @@ func manyPeers(t testing.TB, link string, n int) []desired.Peer {
 
 // BenchmarkObservePeers reads 1 000 peers of a userspace device.
 func BenchmarkObservePeers(b *testing.B) {
-	w := newWorld(b)
+	w := newTestNode(b)
 	link := tunnelLink()
-	w.make(b, link)
+	w.createDevices(b, link)
 	want := manyPeers(b, link.Name, 1000)
 	e := peerEngine(w)
 	if r := e.Once(context.Background(), want, ""); !r.Clean() {

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h). In the first two, the
-// connection is not established yet. In the others, the server may still send.
+// TCP states of conntrack (uapi/linux/netfilter/nf_conntrack_tcp.h). In SYN_SENT and SYN_RECV, the
+// connection is not established yet. In the other states, the server may still send.
 const (
 	tcpSynSent     = 1
 	tcpSynRecv     = 2

@@ -37,8 +37,8 @@ func (m *pathMove) due() time.Time {
 	return nextRound(m.movedAt, m.round, roundTimes[:], roundInterval)
 }
 
-// nextRound returns the time of a round. The first rounds are at the listed offsets from start,
-// and the others follow at intervals of interval.
+// nextRound returns the time of a round. The first rounds are at the listed offsets from start.
+// Later rounds follow at the given interval.
 func nextRound(start time.Time, round int, first []time.Duration, interval time.Duration) time.Time {
 	last := len(first) - 1
 	return start.Add(first[min(round, last)] + time.Duration(max(round-last, 0))*interval)
@@ -46,7 +46,7 @@ func nextRound(start time.Time, round int, first []time.Duration, interval time.
 
 // needsRefresh reports whether a flow to the cluster needs a refresh packet in this round. In
 // the first round, all flows do. Later, only flows without a packet since the move do: the new
-// gateway knows the others.
+// gateway knows the other flows.
 func (m *pathMove) needsRefresh(now time.Time, idle time.Duration, known bool) bool {
 	return m.round == 0 || !known || idle >= now.Sub(m.movedAt)-idleTolerance
 }
@@ -67,7 +67,7 @@ func (s schedule) moved(now time.Time, cluster string, prefixes []netip.Prefix) 
 	s.moves[cluster] = &pathMove{cluster: cluster, prefixes: prefixes, movedAt: now}
 }
 
-// released records that this gateway no longer carries a cluster's traffic.
+// released records that this gateway no longer forwards a cluster's traffic.
 func (s schedule) released(now time.Time, cluster string, prefixes []netip.Prefix) {
 	if s.purges[cluster] == nil {
 		s.purges[cluster] = &purgeTask{cluster: cluster, prefixes: prefixes, releasedAt: now}
@@ -75,7 +75,7 @@ func (s schedule) released(now time.Time, cluster string, prefixes []netip.Prefi
 	}
 }
 
-// takenOver records that this gateway now carries a cluster's traffic.
+// takenOver records that this gateway now forwards a cluster's traffic.
 func (s schedule) takenOver(now time.Time, cluster string, prefixes []netip.Prefix) {
 	delete(s.purges, cluster)
 	s.changes[cluster] = &linkChange{
@@ -83,7 +83,7 @@ func (s schedule) takenOver(now time.Time, cluster string, prefixes []netip.Pref
 	}
 }
 
-// added records that this gateway carries the traffic of a cluster that had no path before.
+// added records that this gateway forwards the traffic of a cluster that had no path before.
 func (s schedule) added(now time.Time, cluster string, prefixes []netip.Prefix) {
 	s.takenOver(now, cluster, prefixes)
 	s.changes[cluster].once = true

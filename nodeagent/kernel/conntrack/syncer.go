@@ -71,9 +71,9 @@ func (s *Syncer) LinkTakenOver(cluster string, prefixes []netip.Prefix) {
 	s.change(func(now time.Time) { s.schedule.takenOver(now, cluster, prefixes) })
 }
 
-// ClusterAdded reports that this node's own link carries the traffic of a cluster that had no path
-// before. Only flows that began without a route can be stale, and no packet in flight uses another
-// path, so one check is enough.
+// ClusterAdded reports that this node's own link is used for the traffic of a cluster that had no
+// path before. Only flows that began without a route can be stale, and no packet in flight uses
+// another path, so one check is enough.
 func (s *Syncer) ClusterAdded(cluster string, prefixes []netip.Prefix) {
 	s.change(func(now time.Time) { s.schedule.added(now, cluster, prefixes) })
 }

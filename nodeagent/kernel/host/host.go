@@ -135,9 +135,9 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 }
 
 // Observe reads the state of this host. It leaves out parts that it cannot read; the projection
-// reports them. gateway means that this node is one. holds reports whether the node has tunnels
-// of a driver, even if the fabric no longer uses that driver. found is false if no interface
-// has the node's address.
+// reports them. gateway means that this node is a gateway. hasTunnels reports whether the node has
+// tunnels of a driver, even if the fabric no longer uses that driver. found is false if no
+// interface has the node's address.
 func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, hasTunnels func(driver string) bool) (local model.HostState, found bool) {
 	local = model.HostState{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
 	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || hasTunnels(fabric.DriverIPsec) {
@@ -169,7 +169,7 @@ func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, hasTu
 		if local.Networks, err = kernel.Networks(slices.Concat(remote, f.ServicePools, f.TunnelPools, cluster.GlobalCIDRs)); err != nil {
 			h.config.Log.Warn("networks of the node not read", "err", err)
 		}
-		// They are sorted, so this keeps the lowest of each family.
+		// hostAddrs is sorted, so the lowest address of each family remains.
 		local.HostSource = slices.CompactFunc(hostAddrs, func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
 	}
 	return local, found
@@ -280,8 +280,8 @@ func (h *Host) Conntrack() *status.Conntrack {
 	return &status.Conntrack{Entries: entries, Limit: limit}
 }
 
-// TunnelsExist reports whether the previous agent left tunnels in the kernel. They still carry
-// traffic, so the gateway reports ready at once and a restart moves no path.
+// TunnelsExist reports whether the previous agent left tunnels in the kernel. They still forward
+// packets, so the gateway reports ready at once and a restart moves no path.
 func TunnelsExist() bool {
 	links, err := net.Interfaces()
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool {

@@ -11,9 +11,9 @@ import (
 
 // bind sends to IPv4 and to IPv6 through separate binds on the same sockets.
 //
-// StdNetBind reuses the destinations of packets from a pool. A destination that held an IPv4
-// address is four bytes long. If an IPv6 address is copied into it, twelve bytes are lost. On a
-// gateway with peers of both families, IPv6 handshakes then go to 2001:db8:: instead of
+// StdNetBind reuses the destinations of packets from a pool. A destination that was used for an
+// IPv4 address is four bytes long. If an IPv6 address is copied into it, twelve bytes are lost. On
+// a gateway with peers of both families, IPv6 handshakes then go to 2001:db8:: instead of
 // 2001:db8::21, until another entry of the pool is used (golang.zx2c4.com/wireguard,
 // conn/bind_std.go, Send).
 type bind struct {

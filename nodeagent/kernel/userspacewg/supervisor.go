@@ -179,7 +179,7 @@ func ping(ctx context.Context, name string) pingReply {
 	return reply
 }
 
-// serverOf returns the id of the process that listens on the other end of a connection.
+// serverOf returns the ID of the process that listens at the remote end of a Unix connection.
 func serverOf(c net.Conn) (int, error) {
 	raw, err := c.(*net.UnixConn).SyscallConn()
 	if err != nil {
