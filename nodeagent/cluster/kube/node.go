@@ -251,7 +251,8 @@ func (r *Reporter) Outdated() bool {
 }
 
 // writeOnce writes the status if it changed. It reports whether the status has the rules of this
-// boot, or their removal.
+// boot, or their removal, and whether the HawserNode is outdated afterwards. If only an event
+// cannot be written, it returns an error and reports the HawserNode as current.
 func (r *Reporter) writeOnce(ctx context.Context) (rules, outdated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
