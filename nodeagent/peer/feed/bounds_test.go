@@ -2,6 +2,8 @@ package feed
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -250,5 +252,21 @@ func TestRelayedClustersAreBounded(t *testing.T) {
 	}
 	if err == nil || accepted != 10 || len(r.refused) != maxRefusedClusters {
 		t.Errorf("%d clusters, %d refused, the error is %v", accepted, len(r.refused), err)
+	}
+}
+
+// TestLoggedRefusalsAreBounded: unauthenticated clients choose names that are part of the reasons,
+// so neither the log nor the stored reasons may grow with their number.
+func TestLoggedRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	s := NewServer(Config{Timing: testTiming, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	client, conn := net.Pipe()
+	defer func() { _, _ = client.Close(), conn.Close() }()
+	for i := range 2 * maxLoggedRefusals {
+		s.warnRefused(conn, fmt.Errorf("cluster %d: %w", i, errRefused))
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != maxLoggedRefusals || len(s.warned) != maxLoggedRefusals {
+		t.Errorf("%d lines, %d reasons, want %d", lines, len(s.warned), maxLoggedRefusals)
 	}
 }

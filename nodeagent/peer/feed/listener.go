@@ -98,13 +98,15 @@ func (l *listener) listen(ctx context.Context, sessions *sync.WaitGroup) error {
 const maxLoggedRefusals = 1000
 
 // warnRefused logs why a client is refused. It logs each reason once after each change of the
-// peers.
+// peers, and at most maxLoggedRefusals reasons: clients choose the names in some of them.
 func (s *Server) warnRefused(conn net.Conn, err error) {
 	s.mu.Lock()
-	known := s.warned[err.Error()] || len(s.warned) >= maxLoggedRefusals
-	s.warned[err.Error()] = true
+	log := !s.warned[err.Error()] && len(s.warned) < maxLoggedRefusals
+	if log {
+		s.warned[err.Error()] = true
+	}
 	s.mu.Unlock()
-	if !known {
+	if log {
 		s.config.Log.Warn("feed subscriber refused", "from", conn.RemoteAddr().String(), "err", err)
 	}
 }
