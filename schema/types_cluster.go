@@ -72,7 +72,7 @@ type Cluster struct {
 	// in VXLAN. auto: without VXLAN where the network between two nodes carries such packets;
 	// agents test that all the time and use VXLAN where it does not. direct: like auto, and
 	// each pair of nodes that needs VXLAN is reported as a problem.
-	NodeNetwork string `json:"nodeNetwork,omitempty" default:"tunnel" enum:"tunnel|auto|direct" owner:"cluster"`
+	NodeNetwork string `json:"nodeNetwork,omitempty" default:"auto" enum:"tunnel|auto|direct" owner:"cluster"`
 	// The gateways of the cluster, which have its tunnels; 1 to 32.
 	Gateways []Gateway `json:"gateways" required:"true" owner:"cluster"`
 	// Egress addresses for some of the cluster's pods. A rule with a podSelector

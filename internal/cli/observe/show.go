@@ -65,7 +65,7 @@ the last move to another link and its cause. -o json has the last 64 moves of ea
 			Use: showNodes, Short: "Show how packets pass between nodes and gateways",
 			Long: `Show for each node how it sends packets of other clusters to the gateways of its cluster, and
 for each gateway how it sends them to the other nodes: directly or in VXLAN, and why. With
-nodeNetwork: tunnel, which is the default, all of them use VXLAN and the table is empty.`,
+nodeNetwork: tunnel all of them use VXLAN and the table is empty.`,
 			Example: `  hawser show nodes --cluster fra`,
 		},
 		{
