@@ -130,10 +130,11 @@ type Tally map[Severity]int
 // Full reports whether further findings of a severity are counted but not reported.
 func (t Tally) Full(s Severity) bool { return t[s] >= MaxFindings }
 
-// Overflow returns one finding per severity, with the number of findings beyond MaxFindings.
+// Overflow returns one finding per severity, errors first, with the number of findings beyond
+// MaxFindings.
 func (t Tally) Overflow() (out List) {
-	for severity, n := range t {
-		if n > MaxFindings {
+	for _, severity := range []Severity{Error, Warning} {
+		if n := t[severity]; n > MaxFindings {
 			out = append(out, Diagnostic{Severity: severity, Code: "too-many-findings",
 				Summary: fmt.Sprintf("%d more %ss are not shown", n-MaxFindings, severity)})
 		}
