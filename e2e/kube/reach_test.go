@@ -46,7 +46,6 @@ func (s *clusterset) checkReach(t *testing.T) {
 			t.Errorf("%s still has the namespace of the pods: %s", c, out)
 		}
 	}
-	t.Logf("hawser status -o wide:\n%s", s.must(t, "", "hawser", "status", "-o", "wide"))
 	// The cluster's own Service still works.
 	if s.shape.proxy != "none" {
 		s.eventually(t, contains(`"cluster":"c1"`), inPod("c1", "client", "curl", "-s", "-m", "3", "whereami-cs.sample")...)
