@@ -40,7 +40,7 @@ func (h Hostnames) Hosts() []string {
 	return hosts
 }
 
-// Len returns the number of hosts without a list of them.
+// Len returns the number of hosts. It allocates no list.
 func (h Hostnames) Len() int {
 	if len(h.Names) > 0 {
 		return len(h.Names)

@@ -14,7 +14,7 @@ import (
 )
 
 // Allocate returns the lock with all addresses and gateway ordinals that a valid
-// topology needs. Existing allocations stay. lock itself is not changed; nil is an
+// topology needs. Existing allocations stay. It does not change lock; nil is an
 // empty lock.
 //
 // Warnings list the allocations that moved: because a pin or a pool changed (code
@@ -97,8 +97,8 @@ func (a *allocator) makeAddrPools() {
 	}
 }
 
-// retainAddrs retains the addresses of all claims. If two claims have the same
-// address, the requested one keeps it; otherwise the first in order does.
+// retainAddrs retains the addresses of all claims. If two claims have the same address, the
+// requested claim keeps the address; otherwise the first claim in order does.
 func (a *allocator) retainAddrs() {
 	claims := a.lock.Sorted()
 	for _, requested := range []bool{true, false} {
@@ -115,8 +115,8 @@ func (a *allocator) retainAddrs() {
 	}
 }
 
-// claimAddr reports whether the claim keeps the address. An address whose family no
-// longer has a pool is kept in case the pool returns.
+// claimAddr reports whether the claim keeps the address. A claim keeps an address whose family no
+// longer has a pool, in case the pool returns.
 func (a *allocator) claimAddr(s lockfile.Claim, addr netip.Addr, requested bool) bool {
 	i := slices.IndexFunc(a.addrPools[s.Pool()], func(x *addrPool) bool { return x.block.Addr().Is4() == addr.Is4() })
 	if i < 0 {

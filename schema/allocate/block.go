@@ -16,9 +16,9 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// minHostBits is the size of the smallest block that is chosen automatically. It has
-// room for a thousand exports and egress addresses, which a block needs because it
-// never grows, and uses a 16384th of the default pool.
+// minHostBits is the size of the smallest block that is chosen automatically. It has room for a
+// thousand exports and egress addresses, because a block never grows. It uses a 16384th of the
+// default pool.
 const minHostBits = 10
 
 // minHostBits6 is minHostBits for IPv6, where space is plentiful.
@@ -216,7 +216,7 @@ type blockRequest struct {
 	sizes   []int // host bits, first choice first
 }
 
-// planBlocks picks a block for each order and counts the sizes for which no block was free.
+// planBlocks picks a block for each request and counts the sizes for which no block was free.
 func (b *blockAllocator) planBlocks(requests []blockRequest, pick func(*prefixPool, int, string) (netip.Prefix, bool)) (blocks []netip.Prefix, failures int) {
 	blocks = make([]netip.Prefix, len(requests))
 	for i, o := range requests {
@@ -262,8 +262,8 @@ func (b *blockAllocator) blockSizes(c *schema.Cluster) []int {
 	return []int{mappedBits, sharedBits, minSharedBits}
 }
 
-// reportPoolFull reports what fills the pool, how many blocks it can hold, and which setting makes
-// room.
+// reportPoolFull reports how many blocks are used and reserved, how many the pool can have, and
+// which setting makes room.
 func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 	active, removed, locked := 0, 0, 0
 	for _, o := range b.owner {
@@ -300,7 +300,7 @@ func (b *blockAllocator) reportPoolFull(c *schema.Cluster, sizes []int) {
 		Related: []diag.Related{{Path: "globalnet"}}, Hint: hint})
 }
 
-// countText writes two to the power of bits.
+// countText returns two to the power of bits as text.
 func countText(bits int) string {
 	if bits > 62 {
 		return fmt.Sprintf("2^%d", bits)

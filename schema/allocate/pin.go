@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// pinPath is the topology path of a cluster's pin in this family.
+// pinPath returns the topology path of a cluster's pin in this family.
 func (b *blockAllocator) pinPath(name string) string {
 	if b.pool.Addr().Is4() {
 		return fieldpath.Key("clusters", name) + ".globalCIDR"

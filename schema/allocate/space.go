@@ -160,7 +160,7 @@ func (a *addrPool) mappingOf(addr netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// maxProbes bounds the search for a free address that depends on the name.
+// maxProbes is the maximum number of addresses that the search by name tries.
 const maxProbes = 64
 
 // next allocates a free address for s. It returns false if the pool is full.
@@ -205,6 +205,6 @@ func (a *addrPool) lowest(s lockfile.Claim) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// minSpreadBits is the size of the smallest part of a block or pool in which addresses
-// depend on names. In smaller parts the names would collide anyway.
+// minSpreadBits is the size of the smallest part of a block or pool in which addresses depend on
+// names. In a smaller part most names would collide.
 const minSpreadBits = 6

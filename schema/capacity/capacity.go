@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// Requirement counts the addresses of its global block that a cluster needs, per family.
+// Requirement counts the addresses that a cluster needs in its global block, per family.
 type Requirement struct {
 	Egress  int // the cluster-wide egress addresses
 	Rules   int // of its egress rules
@@ -147,7 +147,7 @@ func (c *checker) checkSizedBlock(d Requirement, path string) {
 func (c *checker) checkBlockCount() {
 	size, pool := c.set.Spec.Globalnet.ClusterPrefix, c.set.Spec.Globalnet.CIDR
 	if size < 1 || size > 32 || !pool.IsValid() || !pool.Addr().Is4() {
-		return // no size, or out of range, which another check reports
+		return // another check reports a size out of range
 	}
 	if size < pool.Bits() {
 		c.Fail("too-small", "globalnet.clusterPrefix",

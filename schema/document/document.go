@@ -1,5 +1,5 @@
-// Package document owns the text of a YAML file: it parses it strictly, knows the line and the
-// column of every value, and explains syntax errors.
+// Package document parses the text of a YAML file strictly. It returns the line and the column of
+// every value, and hints for syntax errors.
 package document
 
 import (
@@ -19,20 +19,20 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// Source is the text of a topology file; it knows where each value stands. It
-// is safe for concurrent use.
+// Source is the text of a topology file with the position of each value. It is safe for concurrent
+// use.
 type Source struct {
 	File string // name for messages
 	Raw  []byte // content
 
-	Root    *yaml.Node // top node of the document; nil when it is not YAML
+	Root    *yaml.Node // top node of the document; nil if it is not YAML
 	index   func() map[string]*yaml.Node
 	lines   func() [][]byte
-	isASCII func() []bool // by line: all of it is ASCII
+	isASCII func() []bool // by line: all bytes are ASCII
 }
 
-// New prepares the two tables, which are made at their first use. top is
-// what the document is read into.
+// New returns the Source of a file. It builds its tables at their first use. top is the type into
+// which the document is decoded.
 func New(file string, raw []byte, top reflect.Type) *Source {
 	s := &Source{File: file, Raw: raw}
 	s.lines = sync.OnceValue(func() [][]byte { return bytes.Split(raw, []byte("\n")) })
@@ -117,7 +117,7 @@ func (x *indexer) items(n *yaml.Node, t reflect.Type, path string) {
 		x.add(p, child)
 		x.walk(child, item, p)
 	}
-	for _, child := range n.Content { // behind all places, which come first where a text looks like one
+	for _, child := range n.Content { // last: an index has precedence over an equal text
 		if text, ok := syntax.PlainText(child); ok {
 			x.add(fieldpath.Key(path, text), child)
 		}
@@ -132,7 +132,7 @@ func (x *indexer) fields(n *yaml.Node, t reflect.Type, path string) {
 			}
 			p, value := fieldpath.Child(path, f.Name), n.Content[i+1]
 			if syntax.IsNull(value) {
-				value = n.Content[i] // an empty value has no place of its own
+				value = n.Content[i] // an empty value has no position
 			}
 			x.add(p, value)
 			x.walk(value, t.Field(f.Index).Type, p)
@@ -140,14 +140,14 @@ func (x *indexer) fields(n *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// add keeps the first node of a path.
+// add records the node of a path. It ignores later nodes of the same path.
 func (x *indexer) add(path string, n *yaml.Node) {
 	if _, ok := x.nodes[path]; !ok {
 		x.nodes[path] = n
 	}
 }
 
-// NodePos returns the position of a node and how much of its line it covers.
+// NodePos returns the position of a node, with its width on the first line.
 func (s *Source) NodePos(n *yaml.Node) diag.Pos {
 	p := diag.Pos{File: s.File, Line: n.Line, Column: n.Column, Width: 1}
 	rest := s.line(n.Line)
@@ -236,7 +236,7 @@ func NodeName(n *yaml.Node, naming []string) string {
 		return ""
 	}
 	parts := make([]string, len(naming))
-	for i := len(n.Content) - 2; i >= 0; i -= 2 { // of a key that occurs twice the first counts
+	for i := len(n.Content) - 2; i >= 0; i -= 2 { // backwards: the first of two equal keys wins
 		if position := slices.Index(naming, n.Content[i].Value); position >= 0 {
 			parts[position], _ = syntax.PlainText(n.Content[i+1])
 		}
@@ -244,8 +244,8 @@ func NodeName(n *yaml.Node, naming []string) string {
 	return fieldpath.Name(parts...)
 }
 
-// ClipValues returns findings whose texts hold no more than diag.MaxQuoted characters of any value
-// of the file. Findings quote keys, and diag clips what they quote.
+// ClipValues returns findings whose texts contain at most diag.MaxQuoted characters of any value of
+// the file. Findings quote keys, and diag clips quoted texts.
 func (s *Source) ClipValues(list diag.List) diag.List {
 	if len(list) == 0 || s.Root == nil {
 		return list

@@ -45,7 +45,7 @@ func (s *Source) Parse() diag.List {
 			return nil
 		case err != nil:
 			return diag.List{s.SyntaxError(err)}
-		case !syntax.IsNull(second.Content[0]): // a line --- at the end begins a document that holds nothing
+		case !syntax.IsNull(second.Content[0]): // a line --- at the end starts an empty document
 			return diag.List{{Severity: diag.Error, Code: "second-document", Pos: s.NodePos(second.Content[0]),
 				Summary: "a second YAML document begins here", Hint: "a topology file is one document: remove the line --- and join the two"}}
 		}

@@ -19,11 +19,11 @@ import (
 
 var (
 	yamlLine = regexp.MustCompile(`^line (\d+): `)
-	// Complaints of the parser, as opposed to the scanner. Their line is counted from 0.
+	// Errors of the parser, not of the scanner. Their lines count from 0.
 	yamlParser = regexp.MustCompile(`^(did not find expected (node content|key|',' or '[\]}]'|'-' indicator|<)|found (undefined tag|duplicate|incompatible))`)
-	// Complaints that a wrong indentation causes.
+	// Errors that a wrong indentation causes.
 	yamlIndent = regexp.MustCompile(`^(did not find expected (key|'-' indicator)|mapping values are not allowed)`)
-	// The complaint about an alias, which comes without a line.
+	// The error for an unknown alias, which has no line.
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
@@ -36,7 +36,8 @@ const (
 	hintDirective = "remove the line: a topology has no directives, and the rest of the file is read without it"
 )
 
-// syntaxHints maps what a complaint of the YAML package contains to the fix, first match first.
+// syntaxHints returns pairs of a part of an error of the YAML package and the hint for that error.
+// The first match wins.
 func syntaxHints() [][2]string {
 	return [][2]string{
 		{"alphabetic or numeric", hintStars}, // read as an alias or an anchor
@@ -67,7 +68,7 @@ func syntaxHints() [][2]string {
 	}
 }
 
-// SyntaxError turns an error of the YAML parser, which knows at most the line, into a finding.
+// SyntaxError returns a finding for an error of the YAML parser, which has at most a line.
 func (s *Source) SyntaxError(err error) diag.Diagnostic {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	f := diag.Diagnostic{Severity: diag.Error, Code: "yaml-syntax", Hint: hintBrackets}
@@ -76,7 +77,7 @@ func (s *Source) SyntaxError(err error) diag.Diagnostic {
 		f.Summary, f.Pos = "the alias "+diag.Quote("*"+m[1])+" has no anchor in this file", s.wordPos(s.firstErrorLine(err), "*"+m[1])
 		return f
 	}
-	number := 0 // the package leaves out the first line
+	number := 0 // the package omits the number of the first line
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		text = text[len(m[0]):]
 		number, _ = strconv.Atoi(m[1])
@@ -90,7 +91,7 @@ func (s *Source) SyntaxError(err error) diag.Diagnostic {
 	}
 	atEnd := strings.HasSuffix(text, "end of stream") && number >= len(s.lines())
 	if atEnd && s.quoteOpenBefore(number) {
-		number = 1 // the package leaves out the first line here, too, and names the last
+		number = 1 // the package reports the last line instead of the first one
 	}
 	number = max(min(number, len(s.lines())), 1)
 	f.Pos = s.wholeLine(number)

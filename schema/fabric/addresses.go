@@ -13,8 +13,8 @@ func Family(a netip.Addr) int {
 	return 6
 }
 
-// IsGlobalnet reports whether the global block hides the cluster's own addresses of a
-// family.
+// IsGlobalnet reports whether other clusters see global addresses instead of the cluster's own
+// addresses of a family.
 func (c *Cluster) IsGlobalnet(family int) bool {
 	return c.Globalnet && !slices.Contains(c.FlatFamilies, family)
 }

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of documents. A fabric of 1000 clusters with two gateways each and 10000
+// Limits of documents. A fabric of 1000 clusters with two gateways each and 10000
 // exports has 3 MiB of JSON and 7 MiB decoded. If every link differs from Tunnel, it
 // has 45 MiB and 60 MiB. Keys grow with the gateways of one cluster, at most
 // MaxGateways.
@@ -18,12 +18,12 @@ const (
 	MaxFabric = 64 << 20 // bytes of JSON
 	MaxKeys   = 1 << 20  // bytes of JSON
 
-	maxFabricDecoded = 128 << 20 // bytes as counted by weigh
+	maxFabricDecoded = 128 << 20 // bytes as counted by countMemory
 	maxKeysDecoded   = 4 << 20
 	maxDepth         = 64 // nesting of lists and objects; a fabric has 7
 )
 
-// ErrTooLarge is returned for a document beyond its bounds.
+// ErrTooLarge is the error for a document that exceeds its limits.
 var ErrTooLarge = errors.New("too large")
 
 var (
@@ -184,7 +184,7 @@ func quotedText(raw []byte) []byte {
 	return raw
 }
 
-// textSize bounds the size of a text when decoded: a byte of invalid UTF-8 becomes
+// textSize returns an upper bound of the size of a decoded text: a byte of invalid UTF-8 becomes
 // three.
 func textSize(text []byte) int {
 	size := len(text)

@@ -16,8 +16,7 @@ import (
 	"strings"
 )
 
-// ErrEmpty is returned for a document without clusters and without
-// decommission: true.
+// ErrEmpty is the error for a document without clusters and without decommission: true.
 var ErrEmpty = errors.New("fabric has no clusters and no decommission: true")
 
 // Encode returns the canonical bytes: JSON with a final newline. It fails with
@@ -221,7 +220,7 @@ func MatchesPattern(pattern, text string) bool {
 		if piece, rest, wild = strings.Cut(rest, "*"); !wild {
 			return strings.HasSuffix(text, piece)
 		}
-		// The first match suffices: its rest contains the rest of every later match.
+		// The first match suffices: the text after it ends with the text after any later match.
 		_, text, ok = strings.Cut(text, piece)
 	}
 	return false

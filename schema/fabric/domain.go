@@ -18,9 +18,9 @@ func CanonicalDomain(domain string) string {
 	return strings.ToLower(strings.Trim(domain, "."))
 }
 
-// DomainConflict returns why a cluster's DNS must not forward a domain of the clusterset; empty
-// if it can. others are domains of the same clusterset. clusterDomains are DNS domains of
-// clusters, in addition to ClusterDomain. Case and a trailing dot do not count.
+// DomainConflict returns the reason why a cluster's DNS must not forward a domain of the
+// clusterset; empty if it may. others are domains of the same clusterset. clusterDomains are DNS
+// domains of clusters, in addition to ClusterDomain. It ignores case and a trailing dot.
 func DomainConflict(domain string, others []string, clusterDomains ...string) string {
 	domain = CanonicalDomain(domain)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that is written as text, such as "250ms".
+// Duration is a time.Duration whose JSON form is text, such as "250ms".
 type Duration time.Duration
 
 // MarshalJSON writes the duration as time.Duration's text.

@@ -12,7 +12,7 @@ import (
 // dnsPrefix is the prefix of an endpoint that is a DNS name.
 const dnsPrefix = "dns:"
 
-// ErrEndpoint is returned for an invalid endpoint.
+// ErrEndpoint is the error for an invalid endpoint.
 var ErrEndpoint = errors.New("not an endpoint: want an address or dns:<name>, with or without :<port>")
 
 // Endpoint is an address or name at which a gateway may be reached.
@@ -76,8 +76,8 @@ func (e Endpoint) String() string {
 	return host + ":" + strconv.Itoa(e.Port)
 }
 
-// Sources of discovered endpoints. A topology has them in place of an address; the gateway's
-// own cluster or its peers find the address.
+// Sources of discovered endpoints. A topology has a source instead of an address; the gateway's own
+// cluster or its peers discover the address.
 const (
 	SourceExternalIP = "node:ExternalIP" // addresses of that type of the gateway's Node
 	SourceInternalIP = "node:InternalIP" // likewise
@@ -97,27 +97,28 @@ func Sources() []string {
 // endpoints.
 func IsEndpointSource(text string) bool { return slices.Contains(Sources(), text) }
 
-// HasStaticEndpoint reports whether the topology has an endpoint of the gateway, so that it is known
-// before any agent reports one.
+// HasStaticEndpoint reports whether the topology has an endpoint of the gateway, so that it is
+// known before any agent reports one.
 func (g *Gateway) HasStaticEndpoint() bool {
 	return slices.ContainsFunc(g.Endpoints, func(text string) bool { return !IsEndpointSource(text) })
 }
 
-// HasDiscoveredEndpoint reports whether endpoints of the gateway are found.
+// HasDiscoveredEndpoint reports whether the gateway has a source of discovered endpoints.
 func (g *Gateway) HasDiscoveredEndpoint() bool {
 	return slices.ContainsFunc(g.Endpoints, IsEndpointSource)
 }
 
-// HasService reports whether a Service leads to the gateway, by which it is found.
+// HasService reports whether the gateway has a Service as a source of discovered endpoints.
 func (g *Gateway) HasService() bool {
 	return slices.Contains(g.Endpoints, SourceLoadBalancer) || slices.Contains(g.Endpoints, SourceNodePort)
 }
 
-// The default port range of Services of type NodePort (--service-node-port-range of kube-apiserver).
+// The default port range of Services of type NodePort (--service-node-port-range of
+// kube-apiserver).
 const (
 	FirstNodePort = 30000
 	LastNodePort  = 32767
 )
 
-// ServiceOf names the Service of a gateway.
+// ServiceOf returns the name of a gateway's Service.
 func ServiceOf(gateway string) string { return "hawser-gateway-" + gateway }

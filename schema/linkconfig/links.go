@@ -118,7 +118,7 @@ func appendUnique(list []Tunnel, k Tunnel) []Tunnel {
 	return append(list, k)
 }
 
-// defaultLink is a link without settings of its own.
+// defaultLink returns the settings of a link without overrides.
 func (l *Set) defaultLink(pair [2]string) fabric.LinkSettings {
 	t := &l.set.Spec.Tunnel
 	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}

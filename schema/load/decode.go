@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// decoder fills a value from a node tree and notes everything that does not fit.
+// decoder decodes a node tree into a value, and collects errors.
 type decoder struct {
 	src      *document.Source
 	list     diag.List
@@ -24,13 +24,13 @@ type decoder struct {
 	tally    diag.Tally
 }
 
-// breadcrumb is the way from the top to a value. Its text is made only when needed,
-// as most values are right.
+// breadcrumb is the path from the top to a value. Its text is built on demand, because most values
+// are valid.
 type breadcrumb struct {
 	parent *breadcrumb
 	label  string
 	item   bool        // of a list or map, in brackets
-	rules  *tags.Field // of the field that the value is of, where the step is one
+	rules  *tags.Field // of the field, if the element is a field
 }
 
 func (t *breadcrumb) field(name string) *breadcrumb { return &breadcrumb{parent: t, label: name} }
@@ -104,7 +104,7 @@ func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// checkPlain refuses what would make the file mean something else to other tools.
+// checkPlain rejects aliases, anchors and tags: other tools would read another value.
 func (d *decoder) checkPlain(n *yaml.Node, t *breadcrumb) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
@@ -146,7 +146,7 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, t *breadcrumb) {
 	}
 }
 
-// isDuplicate notes a key at t that the mapping has already.
+// isDuplicate reports whether an earlier key of the mapping has the same text, and adds an error.
 func (d *decoder) isDuplicate(key *yaml.Node, first map[string]*yaml.Node, t *breadcrumb) bool {
 	if key.Kind != yaml.ScalarNode {
 		return false
@@ -162,7 +162,7 @@ func (d *decoder) isDuplicate(key *yaml.Node, first map[string]*yaml.Node, t *br
 	return true
 }
 
-// reportUnknown notes a key that is no field here, and which one may be meant.
+// reportUnknown adds an error for a key that is not a field, with the most similar field.
 func (d *decoder) reportUnknown(key *yaml.Node, fields []tags.Field, t *breadcrumb) {
 	names := make([]string, len(fields))
 	for i := range fields {

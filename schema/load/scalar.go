@@ -126,7 +126,7 @@ func withUnit(number string, f *tags.Field) string {
 	return number + "s"
 }
 
-// parseProblem returns why a text is not a value of v's type.
+// parseProblem returns the finding for a text that is not a value of v's type.
 func parseProblem(text string, v reflect.Value) (code, summary, hint string) {
 	if v.Type() == tags.DurationType {
 		return "bad-duration", fmt.Sprintf("%s is not a duration", diag.Quote(text)),
@@ -209,7 +209,7 @@ func nodeKind(n *yaml.Node) string {
 	return "the text " + diag.Quote(n.Value)
 }
 
-// checkExplicitZero refuses an explicit zero in a field that must not be zero. Default could not
+// checkExplicitZero rejects an explicit zero in a field that must not be zero. Default could not
 // distinguish it from a missing field.
 func (d *decoder) checkExplicitZero(n *yaml.Node, v reflect.Value, f tags.Field, t *breadcrumb) {
 	numeric := v.Kind() == reflect.Int || v.Type() == tags.DurationType

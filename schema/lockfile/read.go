@@ -295,8 +295,8 @@ func (r *reader) readPrefixes(n *yaml.Node) []PrefixAllocation {
 	return out
 }
 
-// Bounds of the number of addresses of one claim, and of the lock. A range of 20 bytes of
-// text can need 100 kB of memory.
+// Limits of the number of addresses of one claim, and of the lock. A range of 20 bytes of text can
+// need 100 kB of memory.
 const (
 	maxRange = 4096
 	maxAddrs = 1 << 20

@@ -73,7 +73,7 @@ type merger struct {
 	owners          map[netip.Prefix]string       // clusters of the published blocks, extensions and former blocks
 	prefixes        []netip.Prefix                // keys of owners, by address
 	addrOwners      map[netip.Addr]lockfile.Claim // of published addresses
-	lostBlocks      map[string][]netip.Prefix     // committed blocks that a cluster does not get
+	lostBlocks      map[string][]netip.Prefix     // committed blocks that a cluster loses
 	out             *lockfile.Lock
 	list            diag.List
 }

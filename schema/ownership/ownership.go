@@ -21,7 +21,7 @@ import (
 
 // Version is the topology of one commit.
 type Version struct {
-	Set    *schema.ClusterSet // of load.Topology or load.Decode, without errors
+	Set    *schema.ClusterSet // from load.Topology or load.Decode, without errors
 	Source *document.Source
 }
 
@@ -30,9 +30,9 @@ type Change struct {
 	Action string   // adds, changes or removes
 	Item   string   // description, such as export shop/web: allow
 	Path   string   // the same as a topology path
-	Pos    diag.Pos // in the newer version; of a removed item in the former one
+	Pos    diag.Pos // in the newer version; of a removed item in the older one
 	// Owners are the patterns of principals that may make the change, in addition to
-	// trust.owners, according to the former version.
+	// trust.owners, according to the older version.
 	Owners []string
 }
 

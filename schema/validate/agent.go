@@ -26,7 +26,7 @@ func (c *checker) agent() {
 	for i := range a.Tolerations {
 		c.toleration(&a.Tolerations[i], fieldpath.Index("agent.tolerations", i))
 	}
-	// PreferNoSchedule keeps no pod from a node.
+	// PreferNoSchedule does not prevent scheduling.
 	everywhere := func(effect string) bool {
 		return slices.ContainsFunc(a.Tolerations, func(t schema.Toleration) bool {
 			return t.Key == "" && t.Operator == "Exists" && (t.Effect == "" || t.Effect == effect)
@@ -83,7 +83,7 @@ func (c *checker) quantity(path, text string, form *regexp.Regexp, like string) 
 	}
 }
 
-// limitAtLeastRequest refuses a limit below the request, like Kubernetes.
+// limitAtLeastRequest rejects a limit below the request, like Kubernetes.
 func (c *checker) limitAtLeastRequest(limitPath, limit, requestPath, request string) {
 	if have, want := syntax.Amount(limit), syntax.Amount(request); have != nil && want != nil && have.Cmp(want) < 0 {
 		c.Fail("limit-below-request", limitPath,

@@ -38,7 +38,7 @@ func (c *checker) patterns(path string, patterns []string) {
 	}
 }
 
-// pattern checks one pattern of namespaces and reports whether it is right.
+// pattern checks one pattern of namespaces and reports whether it is valid.
 func (c *checker) pattern(path, text string) bool {
 	code, summary, hint := "bad-pattern", fmt.Sprintf("%q matches no namespace", text), ""
 	fixed := strings.ReplaceAll(text, "*", "")

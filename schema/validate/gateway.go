@@ -183,7 +183,7 @@ func (c *checker) checkServiceSource(cluster *schema.Cluster, g *schema.Gateway,
 	}
 }
 
-// endpoint checks one endpoint by itself and reports whether it is good.
+// endpoint checks one endpoint and reports whether it is valid.
 func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpoint, bool) {
 	fail := func(summary, hint string, others ...string) (fabric.Endpoint, bool) {
 		c.Fail("bad-endpoint", path, summary, hint, others...)
@@ -231,7 +231,7 @@ func endpointHint(text string) string {
 	return "write an address, or dns: and a name, such as dns:gw.g1.example.com; :<port> may follow"
 }
 
-// isSourceLike reports whether a text looks as if a source was meant.
+// isSourceLike reports whether a text resembles a source of endpoints.
 func isSourceLike(text string) bool {
 	word, _, _ := strings.Cut(strings.ToLower(text), ":")
 	return word == "node" || word == "service" || word == fabric.SourceObserved

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// connectivity checks that each mode has what it needs, and only that.
+// connectivity checks that the mode has all settings that it needs, and no others.
 func (c *checker) connectivity() {
 	conn := &c.set.Spec.Connectivity
 	c.checkOnlyWith("connectivity.hubs", len(conn.Hubs) > 0, conn.Mode == schema.ModeHub, "mode: hub")
@@ -34,7 +34,7 @@ func (c *checker) connectivity() {
 	}
 }
 
-// checkPair checks two clusters that are written as a list, and reports whether they are two.
+// checkPair checks a list of two clusters, and reports whether it has two items.
 func (c *checker) checkPair(path string, pair []string, seen uniqueness, what, hint string) bool {
 	if len(pair) != 2 {
 		c.Fail("bad-link", path, fmt.Sprintf("%s, not %d", what, len(pair)), hint)
@@ -52,7 +52,7 @@ func (c *checker) checkPair(path string, pair []string, seen uniqueness, what, h
 	return true
 }
 
-// checkConnected finds clusters that the links leave without a way to the others.
+// checkConnected reports clusters that have no path to the others.
 func (c *checker) checkConnected() {
 	if c.set.Spec.Connectivity.Partial {
 		return
@@ -99,7 +99,7 @@ func (c *checker) linkSettings() {
 	}
 }
 
-// linkHint says where settings belong that are written for a link that does not exist.
+// linkHint returns a hint for settings of a link that does not exist.
 func (c *checker) linkHint(a, b string) string {
 	if c.set.Spec.Connectivity.Mode == schema.ModeHub {
 		return "they reach each other through " + strings.Join(c.set.Spec.Connectivity.Hubs, " or ") + ": set the links between each of them and a hub"
@@ -107,7 +107,7 @@ func (c *checker) linkHint(a, b string) string {
 	return fmt.Sprintf("add [%s, %s] to connectivity.links", a, b)
 }
 
-// linkPort checks that a port of its own can be used on a link.
+// linkPort checks that a link can have its own port.
 func (c *checker) linkPort(a, b, path string) {
 	if c.links.Of(a, b).Driver == fabric.DriverIPsec {
 		c.Fail("misplaced", path, "IPsec has the same ports on every link",
@@ -130,7 +130,7 @@ func (c *checker) linkPort(a, b, path string) {
 	}
 }
 
-// tunnels checks drivers, MTUs and what IPsec needs.
+// tunnels checks drivers, MTUs and the settings of IPsec.
 func (c *checker) tunnels() {
 	t := &c.set.Spec.Tunnel
 	if len(c.links.NonDefault()) > linkconfig.MaxSpecial {

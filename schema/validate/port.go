@@ -9,8 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxBasePort is the largest port that ports of a gateway can count from, as in the
-// tags of the types.
+// maxBasePort is the maximum base port of a gateway, as in the tags of the types.
 const maxBasePort = 65535 - fabric.WireguardPorts + 1
 
 // portsPerGateway returns the number of consecutive ports that a gateway may use.

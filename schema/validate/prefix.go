@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema/overlap"
 )
 
-// prefixes checks every prefix by itself and against the pools.
+// prefixes checks every prefix, and that it does not overlap a pool.
 func (c *checker) prefixes() {
 	ranges, pools := reservedRanges(), overlap.Pools(c.set)
 	for i, p := range pools {
@@ -60,7 +60,7 @@ func (c *checker) cidrs(path string, prefixes []netip.Prefix, ranges, pools []ov
 	}
 }
 
-// prefix checks one prefix by itself and reports whether it is good.
+// prefix checks one prefix and reports whether it can be used.
 func (c *checker) prefix(path string, p netip.Prefix, ranges []overlap.Use) bool {
 	switch {
 	case p.Addr().Is4In6():
@@ -79,8 +79,8 @@ func (c *checker) prefix(path string, p netip.Prefix, ranges []overlap.Use) bool
 	return true
 }
 
-// reservedRanges returns ranges that cannot be routed between hosts, each with what it
-// is for in place of a path (RFC 6890).
+// reservedRanges returns ranges that cannot be routed between hosts (RFC 6890). Path is the purpose
+// of the range.
 func reservedRanges() []overlap.Use {
 	return []overlap.Use{
 		{Path: "this network", Prefix: netip.MustParsePrefix("0.0.0.0/8")},
@@ -94,7 +94,7 @@ func reservedRanges() []overlap.Use {
 	}
 }
 
-// family checks that a value is of its field's family and reports whether it is.
+// family checks that a value has its field's family and reports the result.
 func (c *checker) family(u overlap.Use) bool {
 	if u.Prefix.Addr().Is6() == u.Six {
 		return true
@@ -146,7 +146,7 @@ func (c *checker) pinOverlaps(pins []overlap.Member) {
 	}
 }
 
-// dnsAddress checks that an address of the agents belongs to nothing else.
+// dnsAddress checks that no pool or cluster contains an address of the agents' name servers.
 func (c *checker) dnsAddress(path string, a netip.Addr, six bool, usual string, pools []overlap.Use) {
 	fail := func(summary string, others ...string) {
 		c.Fail("bad-address", path, summary, "leave it out: "+usual+" is used then", others...)

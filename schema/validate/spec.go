@@ -147,11 +147,12 @@ func (c *checker) gateways(cluster *schema.Cluster, path string) {
 	}
 }
 
-// maxPlacementTerms bounds the terms of the node affinity that keeps the agents of other nodes
-// off those that may be gateways.
+// maxPlacementTerms is the maximum number of terms in the node affinity that excludes possible
+// gateway nodes from the agents of other nodes.
 const maxPlacementTerms = 64
 
-// placementTerms counts those terms: one for each way to lack one label of each selector.
+// placementTerms returns the number of these terms: the combinations of one label from each
+// selector.
 func placementTerms(c *schema.Cluster) int {
 	n, seen := 1, map[string]bool{}
 	for _, g := range c.Gateways {
@@ -176,9 +177,9 @@ var kubeletLabels = []string{
 	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type",
 }
 
-// isRestrictedLabel reports whether the NodeRestriction admission plugin keeps kubelets from
-// adding, changing and removing a label of their own Node. It refuses all labels of
-// kubernetes.io and k8s.io, except those that kubelets are known to set.
+// isRestrictedLabel reports whether the NodeRestriction admission plugin prevents kubelets from
+// adding, changing and removing a label of their own Node. It rejects all labels of kubernetes.io
+// and k8s.io, except the known labels of kubelets.
 func isRestrictedLabel(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	in := func(parents ...string) bool {
@@ -188,7 +189,7 @@ func isRestrictedLabel(key string) bool {
 		!in("kubelet.kubernetes.io", "node.kubernetes.io") && !slices.Contains(kubeletLabels, key)
 }
 
-// selectedGateways checks gateways whose nodes are picked by labels.
+// selectedGateways checks gateways whose nodes are selected by labels.
 func (c *checker) selectedGateways(g *schema.Gateway, path string, names uniqueness) {
 	if g.Node != "" {
 		c.Fail("misplaced", path+".nodeSelector", "is used without node only",

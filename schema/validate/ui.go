@@ -10,11 +10,11 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// maxHosts bounds the names of the page.
+// maxHosts is the maximum number of the page's host names.
 const maxHosts = 16
 
-// ui checks the web page that clusters serve. Its hosts decide which names a browser may have
-// found it by, so they are names of DNS and nothing else.
+// ui checks the settings of the web page. Its hosts are the allowed Host headers, so they must be
+// DNS names.
 func (c *checker) ui() {
 	u := c.set.Spec.UI
 	if u == nil {
@@ -35,7 +35,7 @@ func (c *checker) ui() {
 	}
 }
 
-// checkHost checks a name under which people find the page.
+// checkHost checks a DNS name of the page.
 func (c *checker) checkHost(path, text string) {
 	fail := func(summary, hint string) {
 		c.Fail("bad-host", path, summary, hint)

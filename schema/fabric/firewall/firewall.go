@@ -1,5 +1,5 @@
-// Package firewall computes the ports that must be open for the links of a clusterset, at
-// which addresses and for which sources. Traffic inside the tunnels needs none. It is pure.
+// Package firewall computes the ports that must be open for the links of a clusterset, with their
+// addresses and sources. Traffic inside the tunnels needs no open ports. The package is pure.
 package firewall
 
 import (
@@ -55,7 +55,7 @@ type Destination struct {
 	First int `json:"firstPort,omitempty"`
 }
 
-// Ports writes the ports, as in 51820 or 51820-51823.
+// Ports returns the ports as text, as in 51820 or 51820-51823; empty for ESP.
 func (o *Rule) Ports() string {
 	switch {
 	case o.First == 0:
@@ -81,7 +81,7 @@ type Calculator struct {
 	ordinals map[string]string // by cluster: the ordinals of its gateways, as text
 }
 
-// New prepares a fabric. It must not change afterwards.
+// New returns a Calculator for a fabric, which must not change afterwards.
 func New(f *fabric.Fabric) *Calculator {
 	s := &Calculator{fabric: f, graph: f.Graph(), clusters: make(map[string]*fabric.Cluster, len(f.Clusters)),
 		ordinals: make(map[string]string, len(f.Clusters))}
@@ -99,7 +99,7 @@ func New(f *fabric.Fabric) *Calculator {
 
 // Links returns the rules of a cluster's gateways for active links and migrations: one per
 // port, in the order of the fabric's gateways. A gateway without endpoints only dials out
-// and has no rules. only selects the other clusters; nil is all.
+// and has no rules. filter selects the other clusters; nil is all.
 func (s *Calculator) Links(cluster string, filter func(other string) bool) []Rule {
 	c := s.clusters[cluster]
 	if c == nil {
@@ -115,7 +115,7 @@ func (s *Calculator) Links(cluster string, filter func(other string) bool) []Rul
 	return out
 }
 
-// group holds neighbours that need the same ports.
+// group contains neighbours that need the same ports.
 type group struct {
 	link  fabric.LinkSettings
 	names []string // sorted
@@ -128,7 +128,7 @@ func (s *Calculator) neighborGroups(c *fabric.Cluster, filter func(other string)
 	}
 	byKey := map[key]*group{}
 	var out []*group
-	var neighbors *group // most neighbours are in the group of the previous one
+	var neighbors *group // group of the previous neighbour, which most neighbours share
 	var last key
 	for _, name := range s.graph.Neighbors(c.Name) {
 		if filter != nil && !filter(name) {

@@ -11,7 +11,7 @@ import (
 
 func dropped() Verdict { return Verdict{To: Dropped} }
 
-// gatewayView is the model as the gateway of a cluster applies it.
+// gatewayView applies the model at a gateway of one cluster.
 type gatewayView struct {
 	*Model
 	cluster  *fabric.Cluster
@@ -167,9 +167,9 @@ func (s *gatewayView) isExportReply(a netip.Addr) bool {
 	})
 }
 
-// ErrorCounts reports whether a gateway of a cluster accepts, out of a tunnel, an ICMP error
-// from an address about a flow whose remote end is another address: from the same cluster,
-// or from one that may forward between the two.
+// ErrorCounts reports whether a gateway of a cluster accepts an ICMP error from a tunnel. from is
+// its source address, and remote is the remote address of the flow that it is about. The source
+// must be in the same cluster as remote, or in a cluster that may forward between the two clusters.
 func (m *Model) ErrorCounts(cluster string, from, remote netip.Addr) bool {
 	s := gatewayView{m, m.clusters[cluster], nil}
 	if s.cluster == nil {

@@ -1,7 +1,6 @@
-// Package reach is the reference model of packet forwarding: given a packet, it returns where it
-// may arrive. It follows docs/datapath.md and docs/security.md, and does not look at nftables
-// rules: e2e/reach sends packets through a real kernel and compares. Package access answers with
-// it. It is pure.
+// Package reach is the reference model of packet forwarding. It returns where a packet may arrive.
+// It implements docs/datapath.md and docs/security.md, and does not read nftables rules: e2e/reach
+// sends packets through a kernel and compares the results. The package is pure.
 package reach
 
 import (
@@ -19,7 +18,7 @@ type Point string
 const (
 	Tunnel   Point = "tunnel"   // another cluster's gateway
 	Pod      Point = "pod"      // of the gateway's own node
-	Node     Point = "node"     // another node of the cluster hands it over
+	Node     Point = "node"     // another node of the cluster, which forwards to the gateway
 	Neighbor Point = "neighbor" // a host of the nodes' network that is not a node
 	Service  Point = "service"  // in a Verdict: a ClusterIP of the cluster, which its own proxy translates
 	Dropped  Point = "dropped"  // in a Verdict: the packet ends here
@@ -35,7 +34,7 @@ const (
 // Packet is the first packet of a flow.
 type Packet struct {
 	From    Point
-	Cluster string // of Tunnel: who sent it
+	Cluster string // of Tunnel: cluster of the sender
 	// Via is, of Tunnel, the neighbour that forwarded the packet; empty if Cluster itself
 	// sent it.
 	Via      string
@@ -55,17 +54,17 @@ type Verdict struct {
 // Backend is a backend of an export in its cluster.
 type Backend struct {
 	Addrs    []netip.Addr
-	Hostname string // the name of its DNS record; empty when it has none
+	Hostname string // the name of its DNS record; empty if absent
 	Ready    bool
 	// Ports maps the export's port (by protocol and number, as in "TCP/80") to the port
 	// on the endpoint.
 	Ports map[string]int
 }
 
-// Backends are the backends of a cluster's exports, by namespace/name.
+// Backends contains the backends of a cluster's exports, by namespace/name.
 type Backends map[string][]Backend
 
-// Model is what the gateways of a fabric do with packets. It is safe for concurrent use.
+// Model predicts how the gateways of a fabric forward packets. It is safe for concurrent use.
 type Model struct {
 	fabric     *fabric.Fabric
 	clusters   map[string]*fabric.Cluster

@@ -11,7 +11,7 @@ import (
 // prefixIndex finds the owners of an address in time independent of the number of prefixes.
 type prefixIndex struct {
 	owners map[netip.Prefix][]string
-	bits   [129]bool // lengths that there are
+	bits   [129]bool // prefix lengths in owners
 	sorted []netip.Prefix
 }
 
@@ -27,7 +27,7 @@ func (x *prefixIndex) add(owner string, list []netip.Prefix) {
 	}
 }
 
-// sort must be called once, after the last add.
+// sort fills sorted. It must be called once, after the last add.
 func (x *prefixIndex) sort() {
 	x.sorted = make([]netip.Prefix, 0, len(x.owners))
 	for p := range x.owners {

@@ -15,8 +15,8 @@ const ClientPort = 40000
 // anyPort is the port of requests to a target without a list of ports.
 const anyPort = 1
 
-// Target is something in a cluster that clients in other clusters may connect to. An export has
-// one ready backend.
+// Target is an export, prefix or address of a cluster to which clients in other clusters may
+// connect. An export has one ready backend.
 type Target struct {
 	model    *Model
 	cluster  string
@@ -52,8 +52,8 @@ func (m *Model) Export(e *fabric.Export, cluster string) *Target {
 	return t
 }
 
-// Dynamic returns what a cluster exports with ServiceExports. It is nil if the fabric has no
-// addresses for dynamic exports of the cluster.
+// Dynamic returns a target that represents a cluster's dynamic exports. It is nil if the fabric has
+// no addresses for dynamic exports of the cluster.
 func (m *Model) Dynamic(cluster string) *Target {
 	e := m.dynamic[cluster]
 	if e == nil {
@@ -79,7 +79,7 @@ func (m *Model) Address(cluster string, a netip.Addr) *Target {
 	return &Target{model: m, cluster: cluster, addrs: []netip.Addr{a}}
 }
 
-// Addrs returns the addresses of the target in other clusters. It is empty if it has none there.
+// Addrs returns the addresses of the target in other clusters; empty if it has none.
 func (t *Target) Addrs() []netip.Addr { return t.addrs }
 
 // ReachableFrom reports whether pods of another cluster can connect to a port of the target. The
@@ -155,7 +155,8 @@ func (w Path) Delivered() bool {
 	return slices.ContainsFunc(w.In, func(v Verdict) bool { return v.To == Pod || v.To == Service })
 }
 
-// ExportsAt returns the exports with an address: a clusterset IP, or that of a part or a host.
+// ExportsAt returns the exports with an address: a clusterset IP, or the address of a part or a
+// host.
 func (m *Model) ExportsAt(a netip.Addr) []*fabric.Export {
 	return slices.DeleteFunc(slices.Clone(m.exportsAt[a]), func(e *fabric.Export) bool { return e.Dynamic })
 }

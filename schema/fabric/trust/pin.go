@@ -12,17 +12,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Pin is a signer whom an agent trusts before it has read anything.
+// Pin is a pinned signer: an agent trusts the key before it has read any document.
 type Pin struct {
 	Clusterset string
 	Cluster    string // * = all of the clusterset
-	Key        string // as authorized_keys has it, without comment
-	// Floors are the lowest revisions that count for a node without memory. They are those
-	// of the file, and no part of what identifies a pin.
+	Key        string // in authorized_keys format, without comment
+	// Floors are the lowest revisions that a node without saved state accepts. All pins of a file
+	// have the same floors. They do not identify a pin.
 	Floors Revisions
 }
 
-// Revisions are the highest revision of each kind of document that is known.
+// Revisions contains the highest known revision of each kind of document.
 type Revisions struct {
 	Fabric int64 `json:"fabric,omitempty"`
 	Keys   int64 `json:"keys,omitempty"`
@@ -41,7 +41,7 @@ func (r *Revisions) byKind(kind Kind) *int64 {
 	return &r.Fabric
 }
 
-// Comments in a file of pins that hold its floors. OpenSSH ignores them.
+// Prefixes of comments in a file of pins that set its floors. OpenSSH ignores comments.
 const (
 	fabricFloor = "# revision: "
 	keysFloor   = "# keys revision: "
@@ -80,8 +80,8 @@ func RaiseFloors(raw []byte, to Revisions) ([]byte, error) {
 // String returns the pin as a line of an allowed_signers file.
 func (p Pin) String() string { return p.Clusterset + "/" + p.Cluster + " " + p.Key }
 
-// PinFile returns the pinned signers of a cluster (* = of all) in the format of ParsePins.
-// Without signers it is empty. The keys are as authorized_keys has them.
+// PinFile returns the pinned signers of a cluster (* = all clusters) in the format of ParsePins. It
+// is empty without signers. The keys are in authorized_keys format.
 func PinFile(clusterset, cluster string, signers []string) string {
 	var out strings.Builder
 	for _, key := range signers {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Reason is why a document is refused; stable, for metrics and status.
+// Reason is the stable code of a refusal, for metrics and status.
 type Reason string
 
 // Reasons.
@@ -18,7 +18,7 @@ const (
 	DigestMismatch  Reason = "altered"          // the document differs from the signed one
 	OtherClusterset Reason = "other-clusterset" // it is for another clusterset
 	OtherCluster    Reason = "other-cluster"    // it is for another cluster, or this agent may not be one of it
-	Outdated        Reason = "older"            // the node had a newer one
+	Outdated        Reason = "older"            // the node has accepted a newer one
 )
 
 // Refusal is the error of a refused document.
@@ -36,15 +36,15 @@ func Refuse(reason Reason, format string, args ...any) *Refusal {
 }
 
 // Remembered is the saved state of an agent. Without it, an agent could accept an older
-// document, or one of former signers, after a restart.
+// document, or a document of previous signers, after a restart.
 type Remembered struct {
-	Pins       []string `json:"pins"` // from which the rest began
+	Pins       []string `json:"pins"` // pinned signers of the first state
 	Clusterset string   `json:"clusterset"`
 	Signers    []string `json:"signers"`
 	Revisions           // the highest of each kind
 	// Proofs prove the newest document of each kind, for a HawserNode.
 	Proofs map[Kind]string `json:"proofs,omitempty"`
-	// Checked are the kinds whose first document was compared with Reported.
+	// Checked contains the kinds whose first document was compared with Reported.
 	Checked []Kind `json:"checked,omitempty"`
 	// Reported are the highest revisions that HawserNodes of other nodes prove.
 	Reported Revisions `json:"reported,omitzero"`
@@ -56,7 +56,8 @@ func (s Remembered) Equal(o Remembered) bool {
 		s.Revisions == o.Revisions && maps.Equal(s.Proofs, o.Proofs) && slices.Equal(s.Checked, o.Checked) && s.Reported == o.Reported
 }
 
-// MaxReported bounds a proof in a HawserNode, bytes: chains of some 15 changes of signers.
+// MaxReported is the maximum size of a proof in a HawserNode in bytes: chains of some 15 changes of
+// signers.
 const MaxReported = 8 << 10
 
 // Check returns the state with the highest revision of a kind that proofs of other nodes show. A

@@ -27,33 +27,33 @@ type Kind string
 const (
 	Fabric  Kind = "fabric.hawser.dev"  // the fabric, which all clusters share
 	Keys    Kind = "keys.hawser.dev"    // the sealed keys of one cluster
-	Signers Kind = "signers.hawser.dev" // who may sign from here on
+	Signers Kind = "signers.hawser.dev" // the next signers
 )
 
-// MaxProof bounds a proof, bytes.
+// MaxProof is the maximum size of a proof in bytes.
 const MaxProof = 1 << 20
 
-// maxChain bounds how many changes of signers a proof may hold.
+// maxChain is the maximum number of changes of signers in a proof.
 const maxChain = 1000
 
 // Statement is the signed content, as JSON.
 type Statement struct {
 	Clusterset string `json:"clusterset"`
-	// Cluster is whose keys they are; empty for other kinds.
+	// Cluster is the cluster of the keys; empty for other kinds.
 	Cluster string `json:"cluster,omitempty"`
-	// Revision grows with each publication that changes the document.
+	// Revision increases with each publication that changes the document.
 	Revision int64 `json:"revision,omitempty"`
 	// SHA256 is the digest of the delivered document, in hex.
 	SHA256 string `json:"sha256,omitempty"`
-	// Signers are public keys as authorized_keys has them, without comment. Where
-	// the kind is Signers they take the place of those before.
+	// Signers are public keys in authorized_keys format, without comment. In a statement of kind
+	// Signers they replace the previous signers.
 	Signers []string `json:"signers,omitempty"`
 }
 
 // Signed is a statement with its signatures.
 type Signed struct {
-	Statement  string   `json:"statement"`  // the very bytes that are signed
-	Signatures []string `json:"signatures"` // armored, one a signer
+	Statement  string   `json:"statement"`  // exact signed bytes
+	Signatures []string `json:"signatures"` // armored, one per signer
 }
 
 // Proof is delivered together with a document.
@@ -128,9 +128,9 @@ func ResolveSigners(clusterset string, signers []string, chain []Signed) []strin
 	return signers
 }
 
-// ExtendChain returns a chain that ends with the current signers (today), based on the
-// published chain. It drops links that lead to none of them. If the rest does not end
-// with the current signers, it adds a link signed by all signers in atHand.
+// ExtendChain returns a chain that ends with the current signers, based on the published chain. It
+// drops links that lead to none of them. If the remaining chain does not end with the current
+// signers, it adds a link signed by all available signers.
 func ExtendChain(
 	clusterset string, chain []Signed, current, available []ssh.Signer,
 ) ([]Signed, error) {

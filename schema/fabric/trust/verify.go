@@ -10,11 +10,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// MinRSABits is the smallest size of an RSA key whose signatures count.
+// MinRSABits is the minimum size of an RSA key in bits.
 const MinRSABits = 2048
 
-// CheckKey returns an error if signatures of an SSH key must not count: for certificates, whose
-// authority is not checked, and for RSA keys below MinRSABits. x/crypto knows no DSA keys.
+// CheckKey returns an error for an SSH key whose signatures are invalid: a certificate, whose
+// authority is not checked, or an RSA key below MinRSABits. x/crypto does not support DSA keys.
 func CheckKey(key ssh.PublicKey) error {
 	if _, certificate := key.(*ssh.Certificate); certificate {
 		return errors.New("it is a certificate: use the key itself")
@@ -27,8 +27,8 @@ func CheckKey(key ssh.PublicKey) error {
 	return nil
 }
 
-// Verify returns why a signature of text by its own public key does not count in a namespace; nil if
-// it does. sshsig refuses RSA with SHA-1 when it reads a signature.
+// Verify returns an error if a signature of text is not valid in a namespace for the public key in
+// the signature. sshsig rejects RSA with SHA-1 when it parses a signature.
 func Verify(text []byte, signature *sshsig.Signature, namespace string) error {
 	if err := CheckKey(signature.PublicKey); err != nil {
 		return fmt.Errorf("its key does not count: %w", err)
