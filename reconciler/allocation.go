@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// LockInput is the input of Allocate.
-type LockInput struct {
+// AllocateInput is the input of Allocate.
+type AllocateInput struct {
 	Set       *schema.ClusterSet
 	File      string // path of the committed lock, for messages
 	Committed []byte // committed lock; nil if absent
@@ -40,7 +40,7 @@ type Allocation struct {
 //
 // The list has errors if a lock cannot be read or an allocation does not fit. The code
 // lockmerge.CodeWouldMove means that the committed lock would move a published allocation.
-func Allocate(in LockInput) (Allocation, diag.List) {
+func Allocate(in AllocateInput) (Allocation, diag.List) {
 	committed, list := lockfile.Read(in.File, in.Committed)
 	if list.HasErrors() {
 		return Allocation{}, list

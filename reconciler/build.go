@@ -60,7 +60,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 		return nil, list
 	}
 	b := &Built{Set: set, Source: src, Warnings: list}
-	lock, list := Allocate(LockInput{Set: set, File: in.LockFile, Committed: in.Lock, Published: in.Published[LockFile]})
+	lock, list := Allocate(AllocateInput{Set: set, File: in.LockFile, Committed: in.Lock, Published: in.Published[LockFile]})
 	if list.HasErrors() {
 		return nil, WithPositions(list, src)
 	}

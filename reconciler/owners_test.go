@@ -312,7 +312,7 @@ func TestOwnersOfLocks(t *testing.T) {
 	g := newOwnedTestEnv(t, p)
 	committed, published := g.file("main", LockFile), g.file(DefaultPublishBranch, LockFile)
 	set, _, _ := load.Topology(TopologyFile, []byte(strings.Replace(ownedTopology, newExport("shop")[TopologyFile][0], newExport("shop")[TopologyFile][1], 1)))
-	allocated, list := Allocate(LockInput{Set: set, Committed: []byte(committed), Published: []byte(published)})
+	allocated, list := Allocate(AllocateInput{Set: set, Committed: []byte(committed), Published: []byte(published)})
 	if list.HasErrors() {
 		t.Fatal(list)
 	}

@@ -76,17 +76,17 @@ type Reconciler struct {
 // New returns a reconciler. It accesses no repository before the first pass.
 func New(cfg Config) (*Reconciler, error) {
 	var err error
-	if cfg.SourceBranch, err = gitrepo.Branch(cfg.SourceBranch); err != nil {
+	if cfg.SourceBranch, err = gitrepo.ParseBranch(cfg.SourceBranch); err != nil {
 		return nil, fmt.Errorf("source branch: %w", err)
 	}
-	if cfg.PublishBranch, err = gitrepo.Branch(cfg.PublishBranch); err != nil {
+	if cfg.PublishBranch, err = gitrepo.ParseBranch(cfg.PublishBranch); err != nil {
 		return nil, fmt.Errorf("publish branch: %w", err)
 	}
 	if c := cfg.AcceptCommit; c != "" && hash(c).String() != c {
 		return nil, fmt.Errorf("--accept-commit %s: it is not the whole hash of a commit (git rev-parse prints it)", c)
 	}
 	cfg.Path = path.Clean("/" + cfg.Path)[1:]
-	same := cfg.Publish.URL == "" || gitrepo.Same(cfg.Publish.URL, cfg.Source.URL)
+	same := cfg.Publish.URL == "" || gitrepo.SameRepository(cfg.Publish.URL, cfg.Source.URL)
 	if same && cfg.PublishBranch == cfg.SourceBranch {
 		return nil, errors.New("the publish branch must not be the source branch: choose another --publish-branch")
 	}

@@ -248,7 +248,7 @@ func (s *history) allocate(topology, lock, published string) (string, bool) {
 	if set == nil {
 		return "", false
 	}
-	out, list := Allocate(LockInput{
+	out, list := Allocate(AllocateInput{
 		Set: set, File: LockFile, Committed: []byte(lock), Published: []byte(published), FixMoves: true,
 	})
 	if list.HasErrors() {
@@ -418,7 +418,7 @@ func (s *history) publish() bool {
 		s.logf("refused")
 		return false
 	}
-	out, list := Allocate(LockInput{Set: set, File: LockFile, Committed: []byte(s.main.lock), Published: []byte(s.lock)})
+	out, list := Allocate(AllocateInput{Set: set, File: LockFile, Committed: []byte(s.main.lock), Published: []byte(s.lock)})
 	if list.HasErrors() {
 		s.logf("refused: %v", list.Err())
 		return false

@@ -79,7 +79,7 @@ func (w *scaleWorld) publish(others int) error {
 	if list.HasErrors() {
 		return firstOf(list)
 	}
-	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: reconciler.LockFile, Committed: w.lock})
+	lock, list := reconciler.Allocate(reconciler.AllocateInput{Set: set, File: reconciler.LockFile, Committed: w.lock})
 	if list.HasErrors() {
 		return firstOf(list)
 	}

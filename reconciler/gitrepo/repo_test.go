@@ -204,7 +204,7 @@ func TestBranchNames(t *testing.T) {
 		{text: "a b", bad: true},
 	}
 	for _, tt := range tests {
-		have, err := gitrepo.Branch(tt.text)
+		have, err := gitrepo.ParseBranch(tt.text)
 		if (err != nil) != tt.bad || (err == nil && have != tt.want) {
 			t.Errorf("%q: got %q, %v", tt.text, have, err)
 		}

@@ -110,9 +110,9 @@ func Open(cfg Config) (*Store, error) {
 	return s, err
 }
 
-// Branch returns the short name of a branch name from a user (main, refs/heads/main). It returns an
-// error if the name is invalid.
-func Branch(text string) (string, error) {
+// ParseBranch returns the short name of a branch name from a user (main, refs/heads/main). It
+// returns an error if the name is invalid.
+func ParseBranch(text string) (string, error) {
 	short := strings.TrimPrefix(text, "refs/heads/")
 	if err := plumbing.NewBranchReferenceName(short).Validate(); err != nil || short == "" {
 		return "", fmt.Errorf("%q is not a branch name", text)
@@ -120,9 +120,9 @@ func Branch(text string) (string, error) {
 	return short, nil
 }
 
-// Same reports whether two addresses have equal text or are paths into one git folder. It
+// SameRepository reports whether two addresses have equal text or are paths into one git folder. It
 // contacts no server.
-func Same(a, b string) bool {
+func SameRepository(a, b string) bool {
 	if a == b {
 		return true
 	}

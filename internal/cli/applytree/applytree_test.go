@@ -95,7 +95,7 @@ func TestDifferentImages(t *testing.T) {
 		t.Fatal(list.Err())
 	}
 	source := treeSource{topology: topofile.File{Path: topology, Raw: []byte(clitest.Topology), LockPath: filepath.Join(dir, "clusterset.lock.yaml")}, set: set}
-	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set})
+	lock, list := reconciler.Allocate(reconciler.AllocateInput{Set: set})
 	if list.HasErrors() {
 		t.Fatal(list.Err())
 	}

@@ -56,7 +56,7 @@ func ReadLock(ctx context.Context, env *cli.Env, t topofile.File, f LockOptions)
 
 // NewLock returns the new content of the lock file.
 func NewLock(env *cli.Env, t topofile.File, set *schema.ClusterSet, have PublishedLock, f LockOptions) ([]byte, error) {
-	out, list := reconciler.Allocate(reconciler.LockInput{
+	out, list := reconciler.Allocate(reconciler.AllocateInput{
 		Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, PublishedUnknown: have.Outside, FixMoves: true,
 	})
 	if list.HasErrors() {

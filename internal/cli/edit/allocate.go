@@ -70,7 +70,7 @@ func runAllocate(ctx context.Context, env *cli.Env, args []string, f baseline.Lo
 		return err
 	}
 	if f.Check {
-		out, list := reconciler.Allocate(reconciler.LockInput{
+		out, list := reconciler.Allocate(reconciler.AllocateInput{
 			Set: set, File: t.LockPath, Committed: t.Lock, Published: have.Raw, PublishedUnknown: have.Outside,
 		})
 		if !list.HasErrors() {

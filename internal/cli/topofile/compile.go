@@ -32,7 +32,7 @@ func Compile(env *cli.Env, args []string) (Compiled, error) {
 
 // CompileLoaded compiles a loaded topology.
 func CompileLoaded(env *cli.Env, t File, set *schema.ClusterSet, source *document.Source) (Compiled, error) {
-	lock, list := reconciler.Allocate(reconciler.LockInput{Set: set, File: t.LockPath, Committed: t.Lock})
+	lock, list := reconciler.Allocate(reconciler.AllocateInput{Set: set, File: t.LockPath, Committed: t.Lock})
 	if list.HasErrors() {
 		return Compiled{}, cli.FindingsError{List: list, Files: t.Texts()}
 	}

@@ -27,7 +27,7 @@ func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir str
 	}
 	commit, where := w.Head, "the last commit"
 	if branch != "" {
-		if branch, err = gitrepo.Branch(branch); err != nil {
+		if branch, err = gitrepo.ParseBranch(branch); err != nil {
 			return
 		}
 		if commit, err = store.Head(branch); err != nil {
