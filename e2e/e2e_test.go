@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite expected output in the scripts")
 
-// binariesEnv names a folder with the programs to test; without it the tests
+// binariesEnv names a directory with the programs to test; without it the tests
 // build them from the tree.
 const binariesEnv = "HAWSER_E2E_BIN"
 
@@ -120,8 +120,8 @@ func needs(t *testing.T) {
 	}
 }
 
-// setup creates a lab folder for each scenario, with a short path for unix sockets. At the end it
-// always removes the lab, and further labs of the scenario whose names have the same prefix.
+// setup creates a lab directory for each scenario, with a short path for unix sockets. At the end
+// it always removes the lab, and further labs of the scenario whose names have the same prefix.
 func setup(env *testscript.Env) error {
 	dir, err := os.MkdirTemp("", "hwlab-")
 	if err != nil {

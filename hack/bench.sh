@@ -2,7 +2,7 @@
 # Runs the measurements and writes docs/benchmarks.md. Arguments select sections: converge, tunnel,
 # hops, stall, stall-fast, survive, move, scale. Without arguments it runs all of them. It requires
 # root and bin/ (make build); hops requires ipset. REPS=n sets the repetitions of sections with
-# faults. OUT=file writes another page. KEEP=folder keeps raw measurements and logs.
+# faults. OUT=file writes another page. KEEP=directory keeps raw measurements and logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d /tmp/hwbench-XXXXXX)

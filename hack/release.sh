@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Creates a release of this tree in a folder: hack/release.sh v0.2.0 dist/v0.2.0. The same commit,
-# Go and Debian packages produce the same bytes, including signatures with the same key. It only
-# needs the Go module proxy. docs/install.md describes the files in the folder and how to verify
-# them.
+# Creates a release of this tree in a directory: hack/release.sh v0.2.0 dist/v0.2.0. The same
+# commit, Go and Debian packages produce the same bytes, including signatures with the same key. It
+# only needs the Go module proxy. docs/install.md describes the files in the directory and how to
+# verify them.
 #
 #   SIGN       cosign key file with the password COSIGN_PASSWORD; by default the script creates
-#              a key next to the folder, which no user trusts
+#              a key next to the directory, which no user trusts
 #   REGISTRY   future registry of the images, by default hawser.dev
 #   URL        future address of the archives, for the krew manifest
 #   IPSEC      0 omits the image with strongSwan, which contains this machine's packages
 #   PLATFORMS  a subset of the platforms, for tests: linux/amd64
 set -euo pipefail
-version=${1:?usage: hack/release.sh VERSION FOLDER}
-mkdir -p "${2:?usage: hack/release.sh VERSION FOLDER}"
+version=${1:?usage: hack/release.sh VERSION DIRECTORY}
+mkdir -p "${2:?usage: hack/release.sh VERSION DIRECTORY}"
 dist=$(cd "$2" && pwd)
 cd "$(dirname "$0")/.."
 if ! [[ $version =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]]; then
@@ -39,7 +39,7 @@ trap 'rm -rf "$work"' EXIT
 [ -z "$(ls -A "$dist")" ] || { echo "release: $dist is not empty" >&2; exit 2; }
 say() { echo "release: $*" >&2; }
 
-# pack ARCHIVE FOLDER packs a folder reproducibly.
+# pack ARCHIVE DIRECTORY packs a directory reproducibly.
 pack() {
   tar --create --directory "$2" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
     --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" $(cd "$2" && ls -A) | gzip -n >"$1"
@@ -78,14 +78,14 @@ mkdir "$work/doc-hawser/e2e" && cp e2e/README.md "$work/doc-hawser/e2e/"
 # kubectl runs this program to complete kubectl hawser.
 printf '#!/bin/sh\nexec kubectl-hawser __complete "$@"\n' >"$work/doc-hawser/completion/kubectl_complete-hawser"
 chmod 755 "$work/doc-hawser/completion/kubectl_complete-hawser"
-for folder in "$work"/hawser-{linux,darwin,agent-linux}-*; do
-  [ -d "$folder" ] || continue # a platform that was not requested
-  name=${folder##*/}
-  program=$(ls "$folder")
+for directory in "$work"/hawser-{linux,darwin,agent-linux}-*; do
+  [ -d "$directory" ] || continue # a platform that was not requested
+  name=${directory##*/}
+  program=$(ls "$directory")
   platform=${name#"$program-"}
-  cp -r "$work/doc-$program/." "$folder/"
-  find "$folder" -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
-  pack "$dist/${program}_${version}_${platform/-/_}.tar.gz" "$folder"
+  cp -r "$work/doc-$program/." "$directory/"
+  find "$directory" -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
+  pack "$dist/${program}_${version}_${platform/-/_}.tar.gz" "$directory"
 done
 
 say "packages of Debian"
@@ -149,7 +149,7 @@ if [ -z "$key" ]; then
   [ -e "$key" ] || "$work/release" key "${key%.key}"
   say "signed with ${key}, a key of this machine: SIGN=FILE takes yours"
 fi
-# The public key is in the folder so that users can compare it with theirs.
+# The public key is in the directory so that users can compare it with theirs.
 cp "${key%.key}.pub" "$dist/cosign.pub"
 [ "$(tree)" = "$begun" ] || { echo "release: the tree changed meanwhile: no commit gives these files" >&2; exit 1; }
 git diff --quiet HEAD || say "changes that are not committed are in it: $commit does not give these files"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the requirements of a network of e2e/kube/cni on this machine: Debian packages, without
 # starting their services, and programs, built once from the Go module proxy and stored in the
-# user's cache. Prints the folder of the programs, if there is one. With --find before the name it
-# only checks: exit code 3 and the names of missing requirements.
+# user's cache. Prints the directory of the programs, if there is one. With --find before the name
+# it only checks: exit code 3 and the names of missing requirements.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/install.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the controllers of Flux (hack/setup-gitops.sh flux) or of Argo CD (argo) for the tests of
 # e2e/kube/gitops, once, from the Go module proxy, and stores them in the user's cache. Prints the
-# folder of the programs; the folder crds next to it has their CRDs.
+# directory of the programs; the directory crds next to it has their CRDs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:?flux or argo}
@@ -14,7 +14,7 @@ mkdir -p "$cache"
 exec 9>"$cache/$what.lock"
 flock 9 # concurrent setups build only once
 build() { CGO_ENABLED=0 nice -n 10 go build -p 2 -trimpath -ldflags '-s -w' -o "$dir.new/bin/" "$@"; }
-# definitions MODULE@VERSION FOLDER
+# definitions MODULE@VERSION DIRECTORY
 definitions() { cp "$(cd / && go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",\?$/\1/p')/$2"/*.yaml "$dir.new/crds/"; }
 version() { go list -m -f '{{.Version}}' "$1"; }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the requirements of make e2e-kube in addition to make setup: Debian's container runtime,
 # and all programs of Kubernetes and CoreDNS, built once from the Go module proxy and stored in the
-# user's cache. Starts no service. Prints the folder of the programs. With --find it only checks:
+# user's cache. Starts no service. Prints the directory of the programs. With --find it only checks:
 # exit code 3 and the names of missing requirements.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the third-party tools of make verify-release and of the release tests: helm, krew, crane
 # and kubectl, or only the named ones, once, from the Go module proxy, and a program that compares
-# manifests. Stores them in the user's cache and prints their folder.
+# manifests. Stores them in the user's cache and prints their directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=(helm.sh/helm/v3/cmd/helm@v3.22.0 sigs.k8s.io/krew/cmd/krew@v0.4.3 github.com/google/go-containerregistry/cmd/crane@v0.21.5)

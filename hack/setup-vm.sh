@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the requirements of make e2e-vm: QEMU, kmod, a static busybox, and a Debian kernel with
-# its modules, which is unpacked in the user's cache and not installed. Prints that folder.
+# its modules, which is unpacked in the user's cache and not installed. Prints that directory.
 set -euo pipefail
 export LC_ALL=C
 . "$(dirname "$0")/install.sh"

@@ -1,4 +1,4 @@
-// Package hack tests the scripts of this folder.
+// Package hack tests the scripts of this directory.
 package hack
 
 import (

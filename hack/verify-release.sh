@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Checks a release like a user who received the folder and installs from it:
+# Checks a release like a user who received the directory and installs from it:
 #
 # hack/verify-release.sh v0.2.0 dist/v0.2.0
 #
-# It needs no source code except its own tools, and changes nothing outside of its own folder. It
+# It needs no source code except its own tools, and changes nothing outside of its own directory. It
 # prints one line per successful check, and exits at the first failure.
 #
-#   KEY     public key of the release's signatures; by default the key in the folder
+#   KEY     public key of the release's signatures; by default the key in the directory
 #   TOOLS=0 omits the checks with helm and krew, which the first run builds from the module proxy
 set -euo pipefail
-version=${1:?usage: hack/verify-release.sh VERSION FOLDER}
-dist=$(cd "${2:?usage: hack/verify-release.sh VERSION FOLDER}" && pwd)
+version=${1:?usage: hack/verify-release.sh VERSION DIRECTORY}
+dist=$(cd "${2:?usage: hack/verify-release.sh VERSION DIRECTORY}" && pwd)
 cd "$(dirname "$0")/.."
 root=$PWD
 . hack/install.sh
@@ -108,7 +108,7 @@ touch "$sysroot/var/lib/dpkg/status"
 dpkg --root="$sysroot" --force-script-chrootless --force-not-root --log="$work/dpkg.log" \
   -i "$dist/hawser_${plain}_$arch.deb" "$dist/hawser-agent_${plain}_$arch.deb" >"$work/dpkg.out" 2>&1 || fail "dpkg: $(cat "$work/dpkg.out")"
 same "$(dpkg-query --admindir="$sysroot/var/lib/dpkg" -W -f '${Package} ${db:Status-Status};')" "hawser installed;hawser-agent installed;" "packages"
-same "$(stat -c %a "$sysroot/etc/hawser/reconciler")" 700 "mode of the folder of the root key"
+same "$(stat -c %a "$sysroot/etc/hawser/reconciler")" 700 "mode of the directory of the root key"
 "$sysroot/usr/bin/hawser" --version | grep -qw "$version" && "$sysroot/usr/bin/hawser-agent" --version | grep -qw "$version" || fail "the packages have other programs"
 for unit in hawser-reconciler hawser-agent; do
   sed "s#/usr/bin/#$sysroot/usr/bin/#" "$sysroot/lib/systemd/system/$unit.service" >"$work/$unit.service"
@@ -223,11 +223,11 @@ krew install --manifest="$work/hawser.yaml" --archive="$dist/hawser_${version}_l
 same "$(PATH=$KREW_ROOT/bin:$PATH kubectl hawser version -o json | jq -r .version)" "$version" "kubectl hawser version"
 ok "kubectl hawser, as krew installs it"
 
-# The same commit produces the same bytes in another folder.
+# The same commit produces the same bytes in another directory.
 same "$revision" "$(git rev-parse HEAD)" "commit that the release is of, and that of this tree, from which it is made once more"
 git clone -q "$root" "$work/again"
 sign=${SIGN:-${dist%/*}/cosign.key}
 (cd "$work/again" && SIGN=$(realpath "$sign") IPSEC=$([ -e "$dist/hawser-agent-ipsec_$version.oci.tar" ] && echo 1 || echo 0) hack/release.sh "$version" "$work/twice" >/dev/null 2>"$work/twice.log") ||
   fail "the second build: $(cat "$work/twice.log")"
 diff -r "$dist" "$work/twice" || fail "two builds of the same commit differ"
-ok "a second build in another folder is equal byte for byte"
+ok "a second build in another directory is equal byte for byte"

@@ -23,7 +23,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient returns a client for the lab in a folder. It connects at the first request.
+// NewClient returns a client for the lab in a directory. It connects at the first request.
 func NewClient(l Layout) *Client {
 	return &Client{layout: l, http: unixsocket.Client(l.Socket())}
 }

@@ -164,8 +164,8 @@ func (d *daemon) files(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// folders creates the folders of a node's agent. Programs on the node also find the agent's socket
-// at its usual path.
+// directories creates the directories of a node's agent. Programs on the node also find the agent's
+// socket at its usual path.
 func folders(dir string) error {
 	var errs []error
 	for _, sub := range []string{"fabric", "keys", "facts", "state", "run/hawser"} {

@@ -43,7 +43,7 @@ type daemon struct {
 	broken     error // error of the last pass
 }
 
-// Serve runs the daemon of the lab in l until SIGTERM. It expects a folder created by Up, and no
+// Serve runs the daemon of the lab in l until SIGTERM. It expects a directory created by Up, and no
 // namespaces.
 func Serve(ctx context.Context, l Layout, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
@@ -200,7 +200,7 @@ func (d *daemon) retry(ctx context.Context) {
 }
 
 // environment returns the environment of the lab's programs. It is the daemon's environment with
-// the lab's folder first in PATH, and the mark by which Down finds the programs.
+// the lab's directory first in PATH, and the mark by which Down finds the programs.
 func environment(l Layout, c Config) []string {
 	skip := []string{"PATH=", DirEnv + "=", markEnv + "="}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {

@@ -45,7 +45,7 @@ func (l Layout) remove(ctx context.Context) error {
 	if err := l.sweep(ctx, config); err != nil {
 		return err
 	}
-	// Mounts below the lab's folder, innermost first.
+	// Mounts below the lab's directory, innermost first.
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)
@@ -62,7 +62,7 @@ func (l Layout) remove(ctx context.Context) error {
 		}
 	}
 	if err := os.RemoveAll(l.Dir); err != nil {
-		return fmt.Errorf("remove folder of the lab: %w", err)
+		return fmt.Errorf("remove directory of the lab: %w", err)
 	}
 	for _, parent := range config.Parents {
 		_ = os.Remove(parent) // fails if it is not empty

@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/lab/workload"
 )
 
-// make creates the lab's folder, or reuses the folder of a lab that has no daemon. It locks the
-// folder until unlock is called.
+// make creates the lab's directory, or reuses the directory of a lab that has no daemon. It locks
+// the directory until unlock is called.
 func (l Layout) make(o UpOptions) (unlock func(), err error) {
 	if entries, err := os.ReadDir(l.Dir); err == nil && len(entries) > 0 {
 		if _, err := readConfig(l); err != nil {
@@ -38,7 +38,7 @@ func (l Layout) make(o UpOptions) (unlock func(), err error) {
 		parents = append(parents, dir)
 	}
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make folder of the lab: %w", err)
+		return nil, fmt.Errorf("make directory of the lab: %w", err)
 	}
 	unlock, err = l.lock()
 	if err != nil {
@@ -89,7 +89,7 @@ type builder struct {
 	logf      func(format string, args ...any)
 }
 
-// setupLab creates the files in the lab's folder. It keeps files of an earlier up.
+// setupLab creates the files in the lab's directory. It keeps files of an earlier up.
 func (b *builder) setupLab(ctx context.Context) error {
 	l := b.layout
 	config, err := readConfig(l)

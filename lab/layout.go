@@ -16,17 +16,17 @@ import (
 	"hawser.dev/hawser/internal/atomicfile"
 )
 
-// DefaultDir is the default folder of a lab, without HAWSER_LAB_DIR and --dir.
+// DefaultDir is the default directory of a lab, without HAWSER_LAB_DIR and --dir.
 const DefaultDir = "/run/hawser/lab"
 
-// DirEnv is the environment variable that names the lab's folder.
+// DirEnv is the environment variable that names the lab's directory.
 const DirEnv = "HAWSER_LAB_DIR"
 
 // markEnv is in the environment of every process of a lab. Its value is the lab's ID, by which Down
 // identifies the processes.
 const markEnv = "HAWSER_LAB_ID"
 
-// DirFrom returns the folder of the lab: the flag, the environment variable, or the default.
+// DirFrom returns the directory of the lab: the flag, the environment variable, or the default.
 func DirFrom(flag, env string) (string, error) {
 	dir := DefaultDir
 	if env != "" {
@@ -37,17 +37,17 @@ func DirFrom(flag, env string) (string, error) {
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("find folder of the lab: %w", err)
+		return "", fmt.Errorf("find directory of the lab: %w", err)
 	}
 	// Unix sockets have at most 107 bytes (unix(7)). The longest path is below
 	// nodes/<cluster>/<node>/run, and is used through a short name.
 	if len(abs) > 80 {
-		return "", fmt.Errorf("folder of the lab %s: longer than 80 bytes, unix sockets below it would not fit: choose another --dir", abs)
+		return "", fmt.Errorf("directory of the lab %s: longer than 80 bytes, unix sockets below it would not fit: choose another --dir", abs)
 	}
 	return abs, nil
 }
 
-// Layout returns the paths below a lab's folder.
+// Layout returns the paths below a lab's directory.
 type Layout struct{ Dir string }
 
 func (l Layout) path(parts ...string) string {
@@ -66,7 +66,7 @@ func (l Layout) Socket() string { return l.path("lab.sock") }
 // RootKey returns the file of the lab's root key.
 func (l Layout) RootKey() string { return l.path("keys", "root") }
 
-// Node returns the folder of a node: fabric, keys, facts, state, run (its /run, with agent.sock)
+// Node returns the directory of a node: fabric, keys, facts, state, run (its /run, with agent.sock)
 // and agent.log. Its name is the node's name, or <cluster>.<node> if another cluster had a node
 // with that name first.
 func (l Layout) Node(folder string) string { return l.path("nodes", folder) }
@@ -93,10 +93,10 @@ type Config struct {
 	NoHawser bool     `json:"bare"`    // only nodes, pods and services: no reconciler, no agents
 	Hawser   string   `json:"hawser"`  // path of the hawser program
 	Agent    string   `json:"agent"`   // path of the hawser-agent program
-	Parents  []string `json:"parents"` // parent folders that up created, innermost first
+	Parents  []string `json:"parents"` // parent directories that up created, innermost first
 }
 
-// ErrNoLab is returned if the folder has no lab.
+// ErrNoLab is returned if the directory has no lab.
 var ErrNoLab = errors.New("no lab here: run hawser lab up")
 
 func readConfig(l Layout) (Config, error) {

@@ -83,7 +83,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("mounts left: %v\n%s", err, mounts)
 	}
 	if _, err := os.Stat(filepath.Dir(r.layout.Dir)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("folder left: %v", err)
+		t.Errorf("directory left: %v", err)
 	}
 	if was, err := Down(context.Background(), r.layout); err != nil || was {
 		t.Errorf("down without a lab: %t, %v", was, err)
@@ -121,7 +121,7 @@ func TestUpRefuses(t *testing.T) {
 	}
 	tests := []struct{ name, dir, want string }{
 		{"topology", filepath.Join(dir, "lab"), "clusterset.yaml:8:"},
-		{"foreign folder", full, "is not empty and not a lab"},
+		{"foreign directory", full, "is not empty and not a lab"},
 	}
 	for _, tt := range tests {
 		l := Layout{Dir: tt.dir}

@@ -48,11 +48,11 @@ func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 	}
 	leases := d.layout.path("leases", n.cluster)
 	if err := os.MkdirAll(leases, 0o700); err != nil {
-		return program{}, fmt.Errorf("make folder of Leases: %w", err)
+		return program{}, fmt.Errorf("make directory of Leases: %w", err)
 	}
 	nodes := d.hawserNodes(n.cluster)
 	if err := os.MkdirAll(nodes, 0o700); err != nil {
-		return program{}, fmt.Errorf("make folder of HawserNodes: %w", err)
+		return program{}, fmt.Errorf("make directory of HawserNodes: %w", err)
 	}
 	argv := []string{
 		cmp.Or(d.state.Agents[n.id()], d.config.Agent), "run", "--cluster", n.cluster, "--node", n.name,
@@ -66,7 +66,7 @@ func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 	return d.inside("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
 }
 
-// hawserNodes returns the folder with the HawserNodes of a cluster's agents.
+// hawserNodes returns the directory with the HawserNodes of a cluster's agents.
 func (d *daemon) hawserNodes(cluster string) string { return d.layout.path("hawsernodes", cluster) }
 
 // bootID returns the file with the boot ID of a node, which changes at each boot.

@@ -35,21 +35,21 @@ type delivery struct {
 	keys   map[string][]byte // files of the Secret hawser-keys
 }
 
-// reader reads published trees. It reuses the results of folders with unchanged git hashes. It is
-// not safe for concurrent use.
+// reader reads published trees. It reuses the results of directories with unchanged git hashes. It
+// is not safe for concurrent use.
 type reader struct {
-	base     plumbing.Hash // hash of the folder that shared was built from
+	base     plumbing.Hash // hash of the directory that shared was built from
 	shared   *delivery
 	clusters map[string]known
 }
 
-// known is the delivery of a cluster with the hashes of its source folders.
+// known is the delivery of a cluster with the hashes of its source directories.
 type known struct {
 	base, folder plumbing.Hash
 	built        *delivery
 }
 
-// read builds every cluster's folder, and reads the topology from which the commit was made.
+// read builds every cluster's directory, and reads the topology from which the commit was made.
 func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topology, error) {
 	fail := func(err error) (published, topology, error) {
 		return published{}, topology{}, fmt.Errorf("commit %.7s of %s: %w", hash, publishBranch, err)
@@ -82,7 +82,7 @@ func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topo
 	return out, t, nil
 }
 
-// cluster builds a folder, unless its sources are unchanged.
+// cluster builds a directory, unless its sources are unchanged.
 func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	dir := path.Join("clusters", name)
 	k := known{base: folderHash(tree, "base"), folder: folderHash(tree, dir)}
@@ -112,7 +112,7 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	return k, nil
 }
 
-// folderHash returns the hash of a folder, or zero if it does not exist.
+// folderHash returns the hash of a directory, or zero if it does not exist.
 func folderHash(tree *object.Tree, dir string) plumbing.Hash {
 	entry, err := tree.FindEntry(dir)
 	if err != nil || entry.Mode != filemode.Dir {
@@ -121,9 +121,9 @@ func folderHash(tree *object.Tree, dir string) plumbing.Hash {
 	return entry.Hash
 }
 
-// plainFolder returns the objects of a cluster's folder if kustomize would only append them to the
-// objects of base. The reconciler writes such folders unless the user has patches. It returns nil
-// if the folder requires kustomize.
+// plainFolder returns the objects of a cluster's directory if kustomize would only append them to
+// the objects of base. The reconciler writes such directories unless the user has patches. It
+// returns nil if the directory requires kustomize.
 func plainFolder(tree *object.Tree, dir string) ([][]byte, error) {
 	sub, err := tree.Tree(dir)
 	if err != nil {
@@ -175,10 +175,10 @@ func contents(tree *object.Tree, name string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// build runs kustomize on a folder and returns the objects for the agents.
+// build runs kustomize on a directory and returns the objects for the agents.
 func build(tree *object.Tree, dir string) (*delivery, error) {
 	part, at := tree, dir
-	if dir == "base" { // base refers to no other folder; do not copy the many clusters
+	if dir == "base" { // base refers to no other directory; do not copy the many clusters
 		var err error
 		if part, err = tree.Tree(dir); err != nil {
 			return nil, fmt.Errorf("read %s: %w", dir, err)
@@ -212,7 +212,7 @@ func build(tree *object.Tree, dir string) (*delivery, error) {
 	return out, nil
 }
 
-// readFiles reads the sources of clusters' folders into memory.
+// readFiles reads the sources of clusters' directories into memory.
 func readFiles(tree *object.Tree) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	files := tree.Files()

@@ -16,15 +16,15 @@ import (
 // Only the daemon uses it.
 type state struct {
 	LAN      netip.Prefix            `json:"lan"`
-	Numbers  map[string]int          `json:"numbers"`  // CLUSTER or CLUSTER/NODE: number in the names of underlay links
-	Slots    map[string]int          `json:"slots"`    // CLUSTER/NODE: position within the cluster, from 0
-	Folders  map[string]string       `json:"folders"`  // CLUSTER/NODE: name of its folder
-	Pods     map[string]podSlot      `json:"pods"`     // CLUSTER/NAMESPACE/NAME, while the pod exists
-	Before   map[string][]netip.Addr `json:"before"`   // last addresses of a deleted pod that may be recreated
-	Services map[string][]netip.Addr `json:"services"` // CLUSTER/NAMESPACE/NAME
-	WAN      map[string]netip.Addr   `json:"wan"`      // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
-	Cursor   map[string]int          `json:"cursor"`   // by cluster: next worker of the round robin
-	Ready    map[string]bool         `json:"ready"`    // CLUSTER/NAMESPACE/NAME: readiness that the user set
+	Numbers  map[string]int          `json:"numbers"`     // CLUSTER or CLUSTER/NODE: number in the names of underlay links
+	Slots    map[string]int          `json:"slots"`       // CLUSTER/NODE: position within the cluster, from 0
+	Folders  map[string]string       `json:"directories"` // CLUSTER/NODE: name of its directory
+	Pods     map[string]podSlot      `json:"pods"`        // CLUSTER/NAMESPACE/NAME, while the pod exists
+	Before   map[string][]netip.Addr `json:"before"`      // last addresses of a deleted pod that may be recreated
+	Services map[string][]netip.Addr `json:"services"`    // CLUSTER/NAMESPACE/NAME
+	WAN      map[string]netip.Addr   `json:"wan"`         // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
+	Cursor   map[string]int          `json:"cursor"`      // by cluster: next worker of the round robin
+	Ready    map[string]bool         `json:"ready"`       // CLUSTER/NAMESPACE/NAME: readiness that the user set
 
 	Off         map[string]bool      `json:"off"`     // CLUSTER/NODE: powered off
 	Stopped     map[string]bool      `json:"stopped"` // CLUSTER/NODE: its agent was stopped
@@ -35,7 +35,7 @@ type state struct {
 
 	// Moved maps addresses of the wide area to their new addresses after renumbering.
 	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
-	Underlay underlayspec.File         `json:"-"` // from the lab's folder
+	Underlay underlayspec.File         `json:"-"` // from the lab's directory
 	Overlay  bool                      `json:"-"` // from the lab's configuration
 
 	Shares map[string][]netip.Prefix `json:"shares"` // CLUSTER/NODE: its part of the cluster's pod prefixes
@@ -130,7 +130,7 @@ func (s *state) nodesOf(cluster string) []string {
 	return out
 }
 
-// folder returns the name of a node's folder.
+// directory returns the name of a node's directory.
 func (s *state) folder(cluster, node string) string {
 	id := cluster + "/" + node
 	if name, known := s.Folders[id]; known {

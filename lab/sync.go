@@ -128,7 +128,7 @@ func (d *daemon) deliver(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// mirror makes a folder contain exactly the given files, in addition to the node's own keys
+// mirror makes a directory contain exactly the given files, in addition to the node's own keys
 // (*.key).
 func mirror(dir string, files map[string][]byte, mode os.FileMode) error {
 	var errs []error

@@ -55,7 +55,7 @@ func commitTree(t *testing.T, repo *git.Repository, text, message string) plumbi
 	return hash
 }
 
-// TestReadPublished: the sync builds each cluster's folder, takes the parts of the
+// TestReadPublished: the sync builds each cluster's directory, takes the parts of the
 // fabric and the keys, and goes by the topology that was published, not by the
 // newest one.
 func TestReadPublished(t *testing.T) {
@@ -138,7 +138,7 @@ func TestReadPublishedRefuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, tree, message, want string }{
 		{"no trailer", publishedTree, "publish\n", "find source commit"},
-		{"no folder", "\n-- base/x --\ny", "publish\n\nSource-Commit: SOURCE\n", "build clusters/a"},
+		{"no directory", "\n-- base/x --\ny", "publish\n\nSource-Commit: SOURCE\n", "build clusters/a"},
 		{"a base that is fetched", "\n-- clusters/a/kustomization.yaml --\nresources: [\"file:///x?ref=--upload-pack=id;\"]", "publish\n\nSource-Commit: SOURCE\n",
 			`clusters/a/kustomization.yaml:1:13: error: resources: "file:///x?ref=--upload-pack=id;" is not a path in this tree`},
 		{"no fabric", "\n-- clusters/a/kustomization.yaml --\nconfigMapGenerator: [{name: x, literals: [a=b]}]",

@@ -106,7 +106,7 @@ func needs(t *testing.T, ok bool, what string) {
 	t.Skip("needs " + what)
 }
 
-// newTestLab makes a lab without reconciler and agents in a folder of its own.
+// newTestLab makes a lab without reconciler and agents in a directory of its own.
 func newTestLab(t *testing.T) *testLab {
 	t.Helper()
 	return newTestLabFrom(t, UpOptions{Workers: 1}, map[string]string{

@@ -33,7 +33,8 @@ func parseUnderlay(path string, raw []byte, known func(string) bool) (underlaysp
 	return f, nil
 }
 
-// makeUnderlay checks an underlay file against the topology, and copies it into the lab's folder.
+// makeUnderlay checks an underlay file against the topology, and copies it into the lab's
+// directory.
 func (l Layout) makeUnderlay(path, topologyPath string) error {
 	if path == "" {
 		return nil

@@ -20,7 +20,7 @@ import (
 type UpOptions struct {
 	Topology  string // file
 	Underlay  string // underlay file; empty = one network
-	Workloads string // folder with one folder of manifests per cluster; empty = none
+	Workloads string // directory with one directory of manifests per cluster; empty = none
 	Workers   int    // nodes per cluster in addition to the gateways
 	// Overlay puts the pods of a cluster on one network, like the overlays of Kube-OVN and
 	// Cilium. It delivers packets from any node directly to a pod, not through the pod's node.
@@ -140,8 +140,8 @@ func agentSource(version string) string {
 	return "run make build"
 }
 
-// readWorkloads returns the manifests by cluster, from one folder per cluster, and the warnings of
-// Parse.
+// readWorkloads returns the manifests by cluster, from one directory per cluster, and the warnings
+// of Parse.
 func readWorkloads(dir string) (map[string][]workload.Object, diag.List, error) {
 	out := map[string][]workload.Object{}
 	if dir == "" {

@@ -41,7 +41,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(config.StateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make state folder: %w", err)
+		return nil, fmt.Errorf("make state directory: %w", err)
 	}
 	drain, err := control.OpenDrain(config.StateDir)
 	if err != nil {

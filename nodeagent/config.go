@@ -15,20 +15,20 @@ import (
 type Config struct {
 	Cluster   string // name of this node's cluster in the topology
 	Node      string // this node's name
-	FabricDir string // folder with fabric.json.gz, whole or in parts (.0, .1, ...)
-	KeysDir   string // folder with keys.age; gateways only, empty elsewhere
+	FabricDir string // directory with fabric.json.gz, whole or in parts (.0, .1, ...)
+	KeysDir   string // directory with keys.age; gateways only, empty elsewhere
 	Identity  string // file with the cluster's age identity; gateways only
 	// Trust is a file of pinned signers (schema/fabric/trust). If it is empty or never existed,
 	// the agent accepts documents of any signer.
 	Trust string
-	// Kube is the API server of the facts. Without it the facts come from FactsDir, a folder
+	// Kube is the API server of the facts. Without it the facts come from FactsDir, a directory
 	// with Kubernetes objects in YAML.
 	Kube     kube.Config
 	FactsDir string
-	// LeasesDir is a folder that the nodes of a cluster without an API share. It has the leases
+	// LeasesDir is a directory that the nodes of a cluster without an API share. It has the leases
 	// of gateways that labels select. Empty = this node holds no such gateway.
 	LeasesDir string
-	// HawserNodesDir is a folder that the nodes of a cluster without an API share, to which
+	// HawserNodesDir is a directory that the nodes of a cluster without an API share, to which
 	// their agents write their HawserNodes. Empty = the nodes write and need none.
 	HawserNodesDir string
 	StateDir       string // last good inputs, previous values of sysctls
@@ -37,7 +37,7 @@ type Config struct {
 	// DNSListen overrides the address of the DNS server; the default port is 53. Invalid = the
 	// address in the fabric.
 	DNSListen netip.AddrPort
-	ProcSys   string        // writable folder of the kernel's settings [/proc/sys]
+	ProcSys   string        // writable directory of the kernel's settings [/proc/sys]
 	Metrics   []string      // host:port of each HTTP server for /metrics, /healthz and /readyz
 	Resync    time.Duration // maximum time between two passes [30s]
 	FeedStale time.Duration // time for which the data of a lost feed stays valid [30s]

@@ -15,7 +15,7 @@ func TestConfigOfTheAPI(t *testing.T) {
 		folder string
 		want   string
 	}{
-		{"folder", kube.Config{}, "facts", ""},
+		{"directory", kube.Config{}, "facts", ""},
 		{"neither", kube.Config{}, "", "--facts is required: see hawser-agent run --help"},
 		{"in a pod", kube.Config{InCluster: true}, "", ""},
 		{"kubeconfig", kube.Config{Kubeconfig: "k", Context: "c"}, "", ""},

@@ -32,7 +32,7 @@ func (a *Agent) Run(until context.Context) error {
 		cancel()
 	})()
 	if err := os.MkdirAll(filepath.Dir(a.config.Socket), 0o755); err != nil {
-		return fmt.Errorf("make socket folder: %w", err)
+		return fmt.Errorf("make socket directory: %w", err)
 	}
 	socket, err := a.control.Listen()
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *Agent) wipeStateDir() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("empty the state folder: %w", err)
+		return fmt.Errorf("empty the state directory: %w", err)
 	}
 	return nil
 }

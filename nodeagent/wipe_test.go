@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestWipeStateDir: an agent empties the state folder only after a complete decommission. Files
+// TestWipeStateDir: an agent empties the state directory only after a complete decommission. Files
 // of other programs stay in it.
 func TestWipeStateDir(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestWipeStateDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := map[bool]int{true: 6, false: 1}[tt.kept]; len(left) != want {
-				t.Errorf("the state folder contains %v, want %d", left, want)
+				t.Errorf("the state directory contains %v, want %d", left, want)
 			}
 		})
 	}

@@ -14,19 +14,19 @@ import (
 )
 
 // TestBombs checks that a commit of a few objects that unpacks to far more than the program can
-// read is refused, and that the next commit is accepted. Folders that the reconciler does not read
-// do not matter.
+// read is refused, and that the next commit is accepted. Directories that the reconciler does not
+// read do not matter.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		dir  string // folder with the bomb
+		dir  string // directory with the bomb
 		bomb func(g *testEnv) (mode, kind, hash string)
 		want string // in the refusal; empty if the commit is accepted
 	}{
-		{"10^8 files in the patches", "patches", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, "files and folders"},
-		{"10^8 files in another folder", "other", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, ""},
-		{"200 folders in each other", "patches", func(g *testEnv) (string, string, string) { return g.putNested(1, 200) }, "folders in each other"},
+		{"10^8 files in the patches", "patches", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, "files and directories"},
+		{"10^8 files in another directory", "other", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, ""},
+		{"200 directories in each other", "patches", func(g *testEnv) (string, string, string) { return g.putNested(1, 200) }, "directories in each other"},
 		{"one large file under many names", "patches", func(g *testEnv) (string, string, string) {
 			blob := g.putBlob(bytes.Repeat([]byte("#\n"), 5<<20))
 			return "040000", "tree", g.putTree("100644", "blob", blob, 20)
@@ -87,7 +87,7 @@ func (g *testEnv) putBlob(content []byte) string {
 	return strings.TrimSpace(string(out))
 }
 
-// putTree writes a folder with the same entry under several names.
+// putTree writes a directory with the same entry under several names.
 func (g *testEnv) putTree(mode, kind, hash string, names int) string {
 	g.t.Helper()
 	var entries []string
@@ -97,7 +97,7 @@ func (g *testEnv) putTree(mode, kind, hash string, names int) string {
 	return g.mktree(entries...)
 }
 
-// putNested writes nested folders. Each contains the next one under several names, and the
+// putNested writes nested directories. Each contains the next one under several names, and the
 // innermost contains a small file.
 func (g *testEnv) putNested(names, depth int) (mode, kind, hash string) {
 	g.t.Helper()

@@ -38,7 +38,7 @@ func TestFsck(t *testing.T) {
 	}
 }
 
-// withCache keeps the mirrors in folders.
+// withCache keeps the mirrors in directories.
 func withCache(t *testing.T) func(*Config) {
 	dir := t.TempDir()
 	return func(c *Config) {

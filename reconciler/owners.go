@@ -24,7 +24,7 @@ import (
 // ownerCheck finds the owners of the changes of each commit in the history of a topology.
 type ownerCheck struct {
 	source    *gitrepo.Store
-	folder    string       // folder of the topology
+	folder    string       // directory of the topology
 	signers   string       // path of the allowed_signers file of the checked commits
 	published []byte       // published lock
 	tip       gitrepo.Hash // newest commit; messages name its topology without the commit

@@ -200,7 +200,7 @@ func TestOwnersSay(t *testing.T) {
 	}
 }
 
-// TestOwnersInFolder checks the same for a topology in a folder.
+// TestOwnersInFolder checks the same for a topology in a directory.
 func TestOwnersInFolder(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -364,7 +364,7 @@ func TestOwnersAreKnown(t *testing.T) {
 	}
 }
 
-// mktree stores a folder that git's commands would not write, and returns its hash.
+// mktree stores a directory that git's commands would not write, and returns its hash.
 func (g *testEnv) mktree(entries ...string) string {
 	g.t.Helper()
 	cmd := exec.Command("git", "-C", g.work, "mktree")
@@ -376,8 +376,8 @@ func (g *testEnv) mktree(entries ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOwnersOfPaths checks folders that git stores but does not write: one named .. leads out of
-// an owned folder, and one with a duplicate name has two contents.
+// TestOwnersOfPaths checks directories that git stores but does not write: one named .. leads out
+// of an owned directory, and one with a duplicate name has two contents.
 func TestOwnersOfPaths(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -385,7 +385,7 @@ func TestOwnersOfPaths(t *testing.T) {
 		file func(g *testEnv, blob string) string // tree of patches/clusters/g1
 		says string
 	}{
-		"out of the folder": {func(g *testEnv, blob string) string {
+		"out of the directory": {func(g *testEnv, blob string) string {
 			up := "040000 tree " + g.mktree("100644 blob "+blob+"\tagent.yaml") + "\tbase"
 			for range 4 {
 				up = "040000 tree " + g.mktree(up) + "\t.."

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// Names of the files in the source folder. The lock has the same name at the top of the publish
+// Names of the files in the source directory. The lock has the same name at the top of the publish
 // branch.
 const (
 	TopologyFile = "clusterset.yaml"
@@ -28,7 +28,7 @@ const DefaultPublishBranch = "rendered"
 type Config struct {
 	Source        gitrepo.Config
 	SourceBranch  string
-	Path          string         // folder of the topology file; empty is the top
+	Path          string         // directory of the topology file; empty is the top
 	Publish       gitrepo.Config // an empty URL means the source repository
 	PublishBranch string
 

@@ -17,7 +17,7 @@ import (
 // sshHost serves bare repositories over SSH with OpenSSH's server, as a code host does. One deploy
 // key may push, a second one may only read.
 type sshHost struct {
-	dir, url   string // url of the folder of the repositories
+	dir, url   string // url of the directory of the repositories
 	knownHosts string
 }
 

@@ -93,7 +93,7 @@ type CommitStatus struct {
 type BranchRef struct {
 	Repo   string `json:"repo"`
 	Branch string `json:"branch"`
-	Path   string `json:"path,omitempty"` // folder of the topology file
+	Path   string `json:"path,omitempty"` // directory of the topology file
 }
 
 // Status is the response of /status.

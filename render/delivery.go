@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// addDelivery writes the objects of Flux and Argo CD that apply the clusters' folders.
+// addDelivery writes the objects of Flux and Argo CD that apply the clusters' directories.
 func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[string][]*schema.Export) {
 	names := sorted(top.ClusterNames())
 	var elements strings.Builder

@@ -13,13 +13,13 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// exportsDir is the folder of a cluster's ServiceExports, with one folder for each namespace. The
-// kustomization of the cluster excludes it: the namespaces are foreign, may be created later or
+// exportsDir is the directory of a cluster's ServiceExports, with one directory for each namespace.
+// The kustomization of the cluster excludes it: the namespaces are foreign, may be created later or
 // never, and must not block other objects.
 const exportsDir = "exports"
 
-// ExportsDir returns the folder of a cluster's ServiceExports in the tree. The folder exists if the
-// cluster has exports.
+// ExportsDir returns the directory of a cluster's ServiceExports in the tree. The directory exists
+// if the cluster has exports.
 func ExportsDir(cluster string) string { return path.Join(ClusterDir(cluster), exportsDir) }
 
 // exportsByCluster returns the exports of each cluster by namespace.

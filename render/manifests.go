@@ -50,7 +50,7 @@ const partOf = fabric.PartOfLabel + ": " + fabric.ManagedByValue
 // whole object; base64 does not count.
 const maxPartSize = 900 << 10
 
-// addFabric writes the folder base, the mounts of further ConfigMaps, and the fabric as readable
+// addFabric writes the directory base, the mounts of further ConfigMaps, and the fabric as readable
 // text.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
@@ -109,7 +109,7 @@ func anyOf[T any](list []T) string {
 	return strings.Join(texts, "|")
 }
 
-// baseValues holds the values for the templates of the folder base.
+// baseValues holds the values for the templates of the directory base.
 type baseValues struct {
 	Image      string
 	Agent      schema.Agent
@@ -224,7 +224,7 @@ func SharedCRDs() []string {
 	return []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
 }
 
-// crdPatchesDir is the folder of a cluster with the patches that exclude CRDs of other owners.
+// crdPatchesDir is the directory of a cluster with the patches that exclude CRDs of other owners.
 const crdPatchesDir = "definitions"
 
 // addClusters writes the files of each cluster, except its keys, and its delivery.

@@ -224,8 +224,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestExportsApart: the folder of a cluster has no objects of foreign namespaces, so that a missing
-// namespace blocks no other object.
+// TestExportsApart: the directory of a cluster has no objects of foreign namespaces, so that a
+// missing namespace blocks no other object.
 func TestExportsApart(t *testing.T) {
 	t.Parallel()
 	text := world(2, 1) + "  - {name: api, namespace: other, clusters: [c0], ports: [{port: 80}], labels: {team: a}, annotations: {note: \"1\"}}\n"

@@ -12,19 +12,19 @@ import (
 )
 
 // Users store patches next to the topology. patches/base/FILE, patches/clusters/<name>/FILE and
-// patches/argocd/FILE are copied to patches/source/ of that folder. A folder with a
+// patches/argocd/FILE are copied to patches/source/ of that directory. A directory with a
 // kustomization.yaml is used as a kustomize Component. Otherwise each YAML file is a patch.
 //
 // Foreign files on the publish branch are never used: anyone with push access could otherwise
 // change what every node runs.
 const (
-	// PatchesDir is the folder of the patches next to the topology, and of their copies in each
-	// folder of the tree.
+	// PatchesDir is the directory of the patches next to the topology, and of their copies in each
+	// directory of the tree.
 	PatchesDir = "patches"
 	sourceDir  = "patches/source"
 )
 
-// patchableFolders returns the folders that patches may change.
+// patchableFolders returns the directories that patches may change.
 func patchableFolders(top *schema.ClusterSet) []string {
 	out := []string{"base", "argocd"}
 	for _, c := range top.Spec.Clusters {
@@ -61,7 +61,7 @@ func addPatches(tree Tree, in Input) diag.List {
 	return list
 }
 
-// addKustomizations writes the kustomization.yaml of each folder. Its findings are about the
+// addKustomizations writes the kustomization.yaml of each directory. Its findings are about the
 // references of patches, at their positions next to the topology.
 func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	byDir := map[string][]string{}
@@ -99,7 +99,7 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	return list
 }
 
-// folderOf returns the folder of the tree that contains a file: clusters/<name> or the first
+// folderOf returns the directory of the tree that contains a file: clusters/<name> or the first
 // element.
 func folderOf(name string) string {
 	first, rest, _ := strings.Cut(name, "/")

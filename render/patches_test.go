@@ -25,7 +25,7 @@ patches:
       value: None
 `
 
-// TestKeepCRDs: a cluster's folder excludes CRDs of other owners.
+// TestKeepCRDs: a cluster's directory excludes CRDs of other owners.
 func TestKeepCRDs(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// placementDir is the folder of a cluster with the patches that place its agents on nodes.
+// placementDir is the directory of a cluster with the patches that place its agents on nodes.
 const placementDir = "placement"
 
 // addPlacement places the gateways' agent on the nodes of the cluster's gateways and on their

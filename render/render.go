@@ -47,8 +47,8 @@ type Input struct {
 	Now int64
 	// Previous is the published tree, empty at first. Unchanged sealed keys come from it.
 	Previous Tree
-	// Patches contains the files of the folder patches next to the topology, by path relative to
-	// that folder; see patches.go.
+	// Patches contains the files of the directory patches next to the topology, by path relative to
+	// that directory; see patches.go.
 	Patches Tree
 	// Image is the image of the agent if the topology has none. If empty, the published image
 	// stays.
@@ -162,5 +162,5 @@ func (t Tree) Equal(o Tree) bool { return maps.EqualFunc(t, o, bytes.Equal) }
 // Paths returns the sorted paths of a tree.
 func (t Tree) Paths() []string { return slices.Sorted(maps.Keys(t)) }
 
-// ClusterDir returns the folder of a cluster in the tree.
+// ClusterDir returns the directory of a cluster in the tree.
 func ClusterDir(cluster string) string { return path.Join("clusters", cluster) }

@@ -166,7 +166,7 @@ func build(t testing.TB, tree render.Tree, dir string) map[string]string {
 	return out
 }
 
-// TestKustomize builds every cluster's folder as Flux does.
+// TestKustomize builds every cluster's directory as Flux does.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, world(4, 6)))

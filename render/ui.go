@@ -12,7 +12,7 @@ import (
 //go:embed cluster/ui.yaml
 var uiTemplate string
 
-// UIFile is the file of the web page in a cluster's folder, if the cluster serves it.
+// UIFile is the file of the web page in a cluster's directory, if the cluster serves it.
 const UIFile = "ui.yaml"
 
 // UIName is the name of the web page's Deployment, Service and ServiceAccount.

@@ -86,7 +86,7 @@ type Spec struct {
 // Trust names whose commits of the topology are accepted, and which keys sign published
 // commits.
 type Trust struct {
-	// Path of a file with the accepted signers, relative to the folder of this file. It is
+	// Path of a file with the accepted signers, relative to the directory of this file. It is
 	// an allowed_signers file of ssh-keygen, an armored OpenPGP key ring, or both in one
 	// file. Once a topology with this field is published, hawser reconcile accepts only
 	// commits signed by a key that the file contained one commit earlier. The signer of a

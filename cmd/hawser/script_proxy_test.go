@@ -15,12 +15,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// gitProxy FOLDER LOG serves the bare repositories of a folder at https://example.com, which
+// gitProxy DIRECTORY LOG serves the bare repositories of a directory at https://example.com, which
 // is reached through the proxy of HTTPS_PROXY alone. The proxy writes what it was asked for
 // to a file. Both end with the script.
 func gitProxy(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: gitproxy FOLDER LOG")
+		ts.Fatalf("usage: gitproxy DIRECTORY LOG")
 	}
 	core, err := exec.Command("git", "--exec-path").Output()
 	ts.Check(err)

@@ -61,7 +61,7 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	socket, body := ts.MkAbs(args[0]), ts.ReadFile(args[1])
 	ts.Check(os.MkdirAll(filepath.Dir(socket), 0o755))
-	// Listening by a relative name would need the process's own folder; the
+	// Listening by a relative name would need the process's own directory; the
 	// socket is made under a short name and moved.
 	dir, err := os.MkdirTemp("", "hw")
 	ts.Check(err)

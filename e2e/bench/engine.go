@@ -101,7 +101,7 @@ func (g *gateway) stages() []converge.Stage[desired.State] {
 // each, and 10 000 elements for their exports.
 func gatewayState() (desired.State, error) {
 	prefix := netip.MustParsePrefix
-	// The sockets of userspace devices share one folder, so the name is unique.
+	// The sockets of userspace devices share one directory, so the name is unique.
 	wg := desired.TunnelPrefix + strconv.FormatInt(int64(os.Getpid()), 36)
 	key, err := wgtypes.GeneratePrivateKey()
 	if err != nil {

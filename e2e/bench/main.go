@@ -22,9 +22,9 @@ import (
 // config holds the command line.
 type config struct {
 	out  string // page to write; empty: standard output only
-	bin  string // folder of hawser and hawser-agent
+	bin  string // directory of hawser and hawser-agent
 	root string // root of the repository
-	save string // folder for raw measurements and logs; empty: none are saved
+	save string // directory for raw measurements and logs; empty: none are saved
 	only []string
 }
 
@@ -135,9 +135,9 @@ func parse(args []string) (config, error) {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&c.out, "out", "", "page whose sections are replaced")
-	flags.StringVar(&c.bin, "bin", "bin", "folder of hawser and hawser-agent")
+	flags.StringVar(&c.bin, "bin", "bin", "directory of hawser and hawser-agent")
 	flags.StringVar(&c.root, "root", ".", "root of the repository")
-	flags.StringVar(&c.save, "keep", "", "folder for raw measurements and logs")
+	flags.StringVar(&c.save, "keep", "", "directory for raw measurements and logs")
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "usage: bench [flags] [%s]...\n", strings.Join(names, "|"))
 		flags.PrintDefaults()

@@ -91,7 +91,7 @@ func movedBetween(all []move, hit, heal time.Time) map[string]time.Duration {
 	return out
 }
 
-// saveRaw writes raw measurements to the folder of -keep.
+// saveRaw writes raw measurements to the directory of -keep.
 func (c config) saveRaw(name string, what any) error {
 	if c.save == "" {
 		return nil
@@ -103,7 +103,7 @@ func (c config) saveRaw(name string, what any) error {
 	return errors.Join(os.MkdirAll(c.save, 0o755), os.WriteFile(filepath.Join(c.save, name+".json"), raw, 0o644))
 }
 
-// saveLogs copies the agents' logs to the folder of -keep.
+// saveLogs copies the agents' logs to the directory of -keep.
 func (b *failoverLab) saveLogs(c config, name string) error {
 	if c.save == "" {
 		return nil

@@ -136,7 +136,7 @@ Compare **ratios**: both sides were measured in turn, many times, in one run on 
 median. Clients, gateways and servers share two cores.
 
 In *stall*, *stall-fast* and *survive* a figure is a time as a pod sees it. Failed repetitions stay in the table and are listed
-below it. ` + "`REPS=3 hack/bench.sh stall`" + ` is a quick trial; ` + "`KEEP=folder`" + ` keeps every repetition and the agents' logs.
+below it. ` + "`REPS=3 hack/bench.sh stall`" + ` is a quick trial; ` + "`KEEP=directory`" + ` keeps every repetition and the agents' logs.
 `
 
 // update replaces the section in the page, or appends it.

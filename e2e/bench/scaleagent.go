@@ -54,7 +54,7 @@ func (a *scaleAgent) stop(failed error) error {
 	return err
 }
 
-// saveLog copies the agent's log to the folder of raw measurements.
+// saveLog copies the agent's log to the directory of raw measurements.
 func (a *scaleAgent) saveLog(c config, others int) error {
 	if c.save == "" {
 		return nil

@@ -93,7 +93,7 @@ func (w *scaleWorld) publish(others int) error {
 	return err
 }
 
-// write writes fabric and keys to the agent's folders, each file atomically.
+// write writes fabric and keys to the agent's directories, each file atomically.
 func (w *scaleWorld) write(dir string) error {
 	packed, err := w.packed()
 	if err != nil {

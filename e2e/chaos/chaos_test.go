@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// binariesEnv names a folder with the programs under test. Without it, the tests build them.
+// binariesEnv names a directory with the programs under test. Without it, the tests build them.
 const binariesEnv = "HAWSER_E2E_BIN"
 
 func TestMain(m *testing.M) {

@@ -22,7 +22,7 @@ import (
 // chaosLab is the lab into which the run injects faults.
 type chaosLab struct {
 	options
-	dir      string // contains the lab's folder, and its initial files
+	dir      string // contains the lab's directory, and its initial files
 	client   *lab.Client
 	status   lab.Status
 	topology schedule.Topology
@@ -35,7 +35,7 @@ type chaosLab struct {
 func newChaosLab(ctx context.Context, o options) (*chaosLab, error) {
 	dir, err := os.MkdirTemp("", "hwc-") // short: the path of a unix socket has at most 107 bytes
 	if err != nil {
-		return nil, fmt.Errorf("make folder of the lab: %w", err)
+		return nil, fmt.Errorf("make directory of the lab: %w", err)
 	}
 	b := &chaosLab{options: o, dir: dir, networks: nodeNetworks(o.seed)}
 	b.client = lab.NewClient(lab.Layout{Dir: b.labDir()})

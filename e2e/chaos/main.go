@@ -30,11 +30,11 @@ type options struct {
 	round    int     // only this round; 0: all
 	variant  variant // variant of the clusterset
 	slow     float64 // factor for the allowed recovery times
-	bin      string  // folder of the programs
+	bin      string  // directory of the programs
 	root     string  // root of the repository
-	evidence string  // folder for the evidence of a violation
+	evidence string  // directory for the evidence of a violation
 	keepLab  bool    // keep the lab running after a violation
-	record   string  // folder for recordings of the agents' input; empty: no recording
+	record   string  // directory for recordings of the agents' input; empty: no recording
 	nodes    string  // nodes whose agents are recorded, separated by commas
 }
 
@@ -61,11 +61,11 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.variant.shape, "shape", usual.shape, "mesh, hub or links")
 	flags.StringVar(&o.variant.family, "family", usual.family, "address family: 4, 6 or dual")
 	flags.Float64Var(&o.slow, "slow", 1, "factor for the time that traffic may take to recover")
-	flags.StringVar(&o.bin, "bin", "bin", "folder of the programs")
+	flags.StringVar(&o.bin, "bin", "bin", "directory of the programs")
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
-	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "folder for the evidence of a violation")
+	flags.StringVar(&o.evidence, "evidence", os.TempDir(), "directory for the evidence of a violation")
 	flags.BoolVar(&o.keepLab, "keep", false, "keep the lab running after a violation")
-	flags.StringVar(&o.record, "record", "", "folder for recordings of the agents' input")
+	flags.StringVar(&o.record, "record", "", "directory for recordings of the agents' input")
 	flags.StringVar(&o.nodes, "nodes", "g1-a,g2-b,g3-w1", "with -record: nodes whose agents are recorded")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -25,8 +25,8 @@ import (
 	"hawser.dev/hawser/e2e/kube/cni"
 )
 
-// reuseEnv names the folder of running clusters (kubelab --dir) for the tests, which do not remove
-// them. The other variables are for clusters with other options.
+// reuseEnv names the directory of running clusters (kubelab --dir) for the tests, which do not
+// remove them. The other variables are for clusters with other options.
 const (
 	reuseEnv     = "HAWSER_KUBE_LAB"
 	reuseFlatEnv = "HAWSER_KUBE_LAB_FLAT"
@@ -42,8 +42,8 @@ const (
 	proxyEnv       = "HAWSER_KUBE_PROXY"
 )
 
-// binariesEnv names a folder, with its absolute path, of the programs to test. Without it the tests
-// build them.
+// binariesEnv names a directory, with its absolute path, of the programs to test. Without it the
+// tests build them.
 const binariesEnv = "HAWSER_E2E_BIN"
 
 // conditionTimeout bounds the wait for a condition on a slow machine.
@@ -52,8 +52,8 @@ const conditionTimeout = 3 * time.Minute
 // programs are built once for all tests.
 type programs struct {
 	dir  string // hawser, hawser-agent, kubelab
-	kube string // folder of hack/setup-kube.sh
-	cni  string // folder of hack/setup-cni.sh, if the network has programs
+	kube string // directory of hack/setup-kube.sh
+	cni  string // directory of hack/setup-cni.sh, if the network has programs
 	labs map[labOptions]*clusterPair
 	mu   sync.Mutex
 
@@ -167,8 +167,8 @@ func (p *programs) build() error {
 	return os.Setenv("PATH", p.dir+":"+p.kube+":"+os.Getenv("PATH"))
 }
 
-// setUp runs a script of hack that prints a folder of programs. The script builds missing programs
-// only with REQUIRE_KERNEL=1, as that takes minutes.
+// setUp runs a script of hack that prints a directory of programs. The script builds missing
+// programs only with REQUIRE_KERNEL=1, as that takes minutes.
 func (p *programs) setUp(script string, args ...string) (string, error) {
 	setup := exec.Command("../../hack/"+script+".sh", append([]string{"--find"}, args...)...)
 	if required() {
@@ -324,7 +324,7 @@ func needMachine(t *testing.T) {
 	}
 }
 
-// try runs a program in a folder, with the clusters' kubeconfig.
+// try runs a program in a directory, with the clusters' kubeconfig.
 func (pair *clusterPair) try(ctx context.Context, dir, input string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)

@@ -149,7 +149,7 @@ func (s *clusterset) publish(ctx context.Context) (string, error) {
 		"--image", "hawser.dev/hawser-agent:lab")
 }
 
-// sync commits, publishes, and applies each cluster's folder of the branch.
+// sync commits, publishes, and applies each cluster's directory of the branch.
 func (s *clusterset) sync(t *testing.T) {
 	t.Helper()
 	s.commit(t)

@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// releaseEnv is the absolute path of a folder of make release. Without it the tests make a release of
-// the tree for this machine's platform only.
+// releaseEnv is the absolute path of a directory of make release. Without it the tests make a
+// release of the tree for this machine's platform only.
 const releaseEnv = "HAWSER_KUBE_RELEASE"
 
-// release is an unpacked release: the archive for sites without internet access, and a folder of the
-// programs for PATH.
+// release is an unpacked release: the archive for sites without internet access, and a directory of
+// the programs for PATH.
 type release struct {
 	version string // v0.2.0
 	site    string // of the unpacked archive
@@ -123,8 +123,8 @@ func newUserShell(t *testing.T, pair *clusterPair, rel release, names map[string
 	return u
 }
 
-// try runs a command line in a folder, on a terminal with the given answers. Without answers it has no
-// terminal.
+// try runs a command line in a directory, on a terminal with the given answers. Without answers it
+// has no terminal.
 func (u userShell) try(ctx context.Context, dir, answers, line string) (string, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", line)
 	if answers != "" {

@@ -74,8 +74,8 @@ func TestReleaseInstalled(t *testing.T) {
 	for _, c := range pair.clusters {
 		pair.must(t, "", "sh", "-ec", "cp "+u.kubeconfig+" "+u.kubeconfig+"."+c+" && kubectl --kubeconfig "+u.kubeconfig+"."+c+" config use-context "+c)
 	}
-	// The archive's files are in the same folder as the files that the commands create. No command
-	// changes them, so links suffice.
+	// The archive's files are in the same directory as the files that the commands create. No
+	// command changes them, so links suffice.
 	pair.must(t, "", "cp", "-rl", rel.site, in.work)
 	in.serveGit(t)
 	in.serveRegistry(t)
@@ -103,12 +103,12 @@ func TestReleaseInstalled(t *testing.T) {
 type releaseInstall struct {
 	*clusterPair
 	userShell
-	mirror string // registry and folder
-	work   string // folder of the archive's files, where commands run
+	mirror string // registry and directory
+	work   string // directory of the archive's files, where commands run
 	net    string // work tree of the topology
 }
 
-// onCluster runs command lines in the folder of the archive, with a cluster as the context.
+// onCluster runs command lines in the directory of the archive, with a cluster as the context.
 func (in *releaseInstall) onCluster(t *testing.T, cluster, lines string) string {
 	t.Helper()
 	u := in.userShell
@@ -137,7 +137,7 @@ func (in *releaseInstall) onAllNodes(t *testing.T, lines string) (out []string) 
 const ctr = "ctr -a /run/containerd/containerd.sock -n k8s.io "
 
 // serveGit serves the repository hub.git outside of the clusters, by HTTPS and to clients with
-// the token. The authority of its certificate is ca.crt in the folder of the archive.
+// the token. The authority of its certificate is ca.crt in the directory of the archive.
 func (in *releaseInstall) serveGit(t *testing.T) {
 	t.Helper()
 	in.run(t, "", "", "git init -q --bare hub.git && git -C hub.git config http.receivepack true && git clone -q hub.git net")
@@ -211,7 +211,7 @@ func (in *releaseInstall) serveRegistry(t *testing.T) {
 	in.runOutside(t, "until curl -sf http://"+mirrorAt+"/v2/; do sleep 0.2; done")
 }
 
-// runOutside runs lines in the network between the clusters, in the folder of the archive.
+// runOutside runs lines in the network between the clusters, in the directory of the archive.
 func (in *releaseInstall) runOutside(t *testing.T, lines string) string {
 	t.Helper()
 	return in.clusterPair.must(t, "", "kubelab", "--dir", in.dir, "net", "internet", "env", "HOME="+in.home, "PATH="+in.bin, "sh", "-ec", lines)

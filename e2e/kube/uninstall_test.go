@@ -45,7 +45,7 @@ func (s *clusterset) uninstall(t *testing.T) {
 			t.Errorf("%s: %s", c, out)
 		}
 		for _, node := range []string{c + "n1", c + "n2"} {
-			// hawser uninstall reports the remaining state folder; no process remains.
+			// hawser uninstall reports the remaining state directory; no process remains.
 			if out := s.must(t, "", "kubelab", "--dir", s.clusterPair.dir, "node", node, "sh", "-c", "pidof hawser-agent; true"); out != "" {
 				t.Errorf("%s still runs agents: %s", node, out)
 			}

@@ -116,7 +116,7 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// profile creates a profile folder for a browser. The browser's processes may still write there
+// profile creates a profile directory for a browser. The browser's processes may still write there
 // after its end, so removal may need several attempts.
 func profile(t *testing.T) string {
 	t.Helper()
@@ -174,7 +174,7 @@ func until(ctx context.Context, t *testing.T, most time.Duration, condition stri
 	}
 }
 
-// shots returns the folder for screenshots.
+// shots returns the directory for screenshots.
 func shots(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("UI_SHOTS")

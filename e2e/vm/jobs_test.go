@@ -64,7 +64,8 @@ func job(t *testing.T, m Machine, bin, script string) string {
 	return out
 }
 
-// build puts programs and test programs ("TARGET.test=PACKAGE") into a folder that the machine sees.
+// build puts programs and test programs ("TARGET.test=PACKAGE") into a directory that the machine
+// sees.
 func build(t *testing.T, what ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -31,7 +31,7 @@ type Machine struct {
 	Console string // file for all that it prints, as it comes; empty = none
 }
 
-// Folder is where hack/setup-vm.sh keeps the kernel.
+// Directory is where hack/setup-vm.sh keeps the kernel.
 func Folder() string {
 	if dir := os.Getenv("HAWSER_VM_DIR"); dir != "" {
 		return dir

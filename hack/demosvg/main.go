@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// folder is the demo's own, which has another name each time.
+// directory is the demo's own, which has another name each time.
 var folder = regexp.MustCompile(`/tmp/hwdemo-[A-Za-z0-9]+`)
 
 func record() error {

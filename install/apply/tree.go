@@ -13,10 +13,10 @@ import (
 	"hawser.dev/hawser/render/kustomize"
 )
 
-// ErrNoCluster is returned for a cluster that has no folder in the tree.
+// ErrNoCluster is returned for a cluster that has no directory in the tree.
 var ErrNoCluster = errors.New("the tree has no such cluster")
 
-// Objects builds a cluster's folders of a rendered tree, like kubectl apply -k. It returns the
+// Objects builds a cluster's directories of a rendered tree, like kubectl apply -k. It returns the
 // objects in the order in which they are applied.
 func Objects(tree render.Tree, cluster string) ([]*unstructured.Unstructured, error) {
 	dir := render.ClusterDir(cluster)

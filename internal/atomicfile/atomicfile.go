@@ -11,7 +11,7 @@ import (
 )
 
 // Write replaces the file at path with content and the given mode. It syncs the content to disk
-// before the rename, so that a crash leaves the old or the new content. The folder must exist.
+// before the rename, so that a crash leaves the old or the new content. The directory must exist.
 func Write(path string, content []byte, mode os.FileMode) error {
 	return WriteFunc(path, func(f *os.File) error {
 		_, err := f.Write(content)

@@ -26,12 +26,12 @@ func TestWrite(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("mode: %v, %v", info.Mode(), err)
 	}
-	taken := filepath.Join(dir, "folder")
+	taken := filepath.Join(dir, "directory")
 	if err := os.MkdirAll(filepath.Join(taken, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := atomicfile.Write(taken, nil, 0o600); err == nil {
-		t.Error("a folder was replaced")
+		t.Error("a directory was replaced")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("left: %v, %v", left, err)

@@ -6,7 +6,7 @@
 // machine. A commit cannot contain hard links, devices or FIFOs. Devices and FIFOs are refused,
 // because a read of them can block.
 //
-// Outside of a repository, the same rules apply to relative paths below the current folder. An
+// Outside of a repository, the same rules apply to relative paths below the current directory. An
 // absolute path is the user's own choice: the file may be anything that can be read.
 package checkout
 
@@ -29,16 +29,16 @@ import (
 // MaxFile is the maximum size of a file that is read, in bytes.
 const MaxFile = 32 << 20
 
-// Limits bound the files in a folder and its subfolders.
+// Limits bound the files in a directory and its subdirectories.
 type Limits struct {
 	Bytes   int // of all files
-	Entries int // files and folders
+	Entries int // files and directories
 }
 
-// Patches returns the limits of a folder whose files are written by hand.
+// Patches returns the limits of a directory whose files are written by hand.
 func Patches() Limits { return Limits{Bytes: 64 << 20, Entries: 10_000} }
 
-// Rendered returns the limits of a folder that `hawser render` writes.
+// Rendered returns the limits of a directory that `hawser render` writes.
 func Rendered() Limits { return Limits{Bytes: 2 << 30, Entries: 1_000_000} }
 
 // Link is the error for a symbolic link in a repository.
@@ -49,7 +49,7 @@ type Link struct {
 
 func (l *Link) Error() string {
 	return fmt.Sprintf("%s is a symbolic link to %s: Hawser does not follow links in a repository; "+
-		"commit the file itself, or name the folder that holds it", l.Name, diag.Quote(l.Target))
+		"commit the file itself, or name the directory that holds it", l.Name, diag.Quote(l.Target))
 }
 
 // LinkError returns the error for a link, by its path and its target.
@@ -78,7 +78,7 @@ func ReadNamed(path string) ([]byte, error) {
 }
 
 // ReadFile returns the content of a file whose name Hawser derived, such as the lock of a
-// topology. Outside of a repository it follows links that stay in the file's own folder, which
+// topology. Outside of a repository it follows links that stay in the file's own directory, which
 // a mounted ConfigMap needs.
 func ReadFile(path string) ([]byte, error) {
 	loc, err := locate(path)
@@ -88,8 +88,8 @@ func ReadFile(path string) ([]byte, error) {
 	return loc.read()
 }
 
-// ReadFolder returns all files below a folder, by slash-separated path relative to the folder. A
-// folder that does not exist is empty.
+// ReadFolder returns all files below a directory, by slash-separated path relative to the
+// directory. A directory that does not exist is empty.
 func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	entries, total := 0, 0
@@ -102,7 +102,7 @@ func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
 		for _, entry := range list {
 			rel := filepath.Join(name, entry.Name())
 			if entries++; entries > limits.Entries {
-				return fmt.Errorf("%s has more than %d files and folders", dir, limits.Entries)
+				return fmt.Errorf("%s has more than %d files and directories", dir, limits.Entries)
 			}
 			if entry.IsDir() {
 				if err := walk(rel); err != nil {
@@ -127,17 +127,17 @@ func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
 	return files, nil
 }
 
-// ReadDir returns the entries of a folder, sorted by name. It fails if the folder has more entries
-// than Patches allows.
+// ReadDir returns the entries of a directory, sorted by name. It fails if the directory has more
+// entries than Patches allows.
 func ReadDir(dir string) ([]fs.DirEntry, error) {
 	list, err := readDir(dir, Patches().Entries)
 	if err == nil && len(list) > Patches().Entries {
-		err = fmt.Errorf("%s has more than %d files and folders", dir, Patches().Entries)
+		err = fmt.Errorf("%s has more than %d files and directories", dir, Patches().Entries)
 	}
 	return list, err
 }
 
-// readDir returns up to limit+1 entries of a folder, sorted by name.
+// readDir returns up to limit+1 entries of a directory, sorted by name.
 func readDir(dir string, limit int) ([]fs.DirEntry, error) {
 	root, name, err := openFolder(dir)
 	if err != nil {
@@ -158,7 +158,7 @@ func readDir(dir string, limit int) ([]fs.DirEntry, error) {
 }
 
 // CheckWrite returns an error if a write to path would follow a link in a repository. It also
-// returns an error if path exists and is not a regular file. The file and its folders need not
+// returns an error if path exists and is not a regular file. The file and its directories need not
 // exist.
 //
 // Git cannot change the working tree between the check and the write. CheckWrite does not protect
@@ -198,7 +198,7 @@ func Rewrite(path string, content []byte) error {
 	return atomicfile.Rewrite(path, content)
 }
 
-// MakeFolder creates a folder and its parents. It fails if the path contains a link in a
+// MakeFolder creates a directory and its parents. It fails if the path contains a link in a
 // repository.
 func MakeFolder(dir string, mode fs.FileMode) error {
 	root, _, err := openFolder(dir)
@@ -206,18 +206,18 @@ func MakeFolder(dir string, mode fs.FileMode) error {
 		return root.Close()
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("make directory: %w", err)
 	}
 	if err := os.MkdirAll(dir, mode); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("make directory: %w", err)
 	}
 	return nil
 }
 
-// openFolder opens the top of a folder's location, and returns the folder's path relative to the
-// top.
+// openFolder opens the top of a directory's location, and returns the directory's path relative to
+// the top.
 func openFolder(dir string) (*os.Root, string, error) {
-	loc, err := locate(filepath.Join(dir, "x")) // the folder can be the top itself
+	loc, err := locate(filepath.Join(dir, "x")) // the directory can be the top itself
 	if err != nil {
 		return nil, "", err
 	}
@@ -227,28 +227,28 @@ func openFolder(dir string) (*os.Root, string, error) {
 		return nil, "", err
 	}
 	if !info.IsDir() {
-		return nil, "", errors.Join(fmt.Errorf("%s is not a folder", dir), root.Close())
+		return nil, "", errors.Join(fmt.Errorf("%s is not a directory", dir), root.Close())
 	}
 	return root, loc.name, nil
 }
 
-// location is a file below a top folder, which links must not leave.
+// location is a file below a top directory, which links must not leave.
 type location struct {
-	top      string // folder
+	top      string // directory
 	name     string // of the file, relative to top
 	userPath string // path as the caller wrote it
 	absolute bool   // an absolute path outside of a repository
 }
 
 // locate returns the location of the file at path. In a repository the top is the outermost parent
-// folder with a .git entry. Otherwise a link in a repository could lead into another repository.
+// directory with a .git entry. Otherwise a link in a repository could lead into another repository.
 func locate(path string) (location, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return location{}, err
 	}
 	candidates := []string{abs}
-	// A link outside of the repository may lead to the folder.
+	// A link outside of the repository may lead to the directory.
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
 		candidates = append(candidates, filepath.Join(dir, filepath.Base(abs)))
 	}
@@ -264,7 +264,8 @@ func locate(path string) (location, error) {
 	return location{top: filepath.Dir(abs), name: filepath.Base(abs), userPath: path, absolute: filepath.IsAbs(path)}, nil
 }
 
-// repository returns the outermost parent folder of an absolute path that has a .git entry, or "".
+// repository returns the outermost parent directory of an absolute path that has a .git entry, or
+// "".
 func repository(abs string) string {
 	top := ""
 	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
@@ -296,7 +297,7 @@ func (l location) lookup(root *os.Root) (fs.FileInfo, error) {
 	if l.absolute {
 		info, err := root.Stat(l.name)
 		if link, lstatErr := root.Lstat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) && lstatErr == nil && link.Mode()&fs.ModeSymlink != 0 {
-			return nil, fmt.Errorf("%s is a symbolic link that leads out of its folder: put the file itself there, or name it by its path", l.userPath)
+			return nil, fmt.Errorf("%s is a symbolic link that leads out of its directory: put the file itself there, or name it by its path", l.userPath)
 		}
 		return info, l.withUserPath(err)
 	}
@@ -304,7 +305,7 @@ func (l location) lookup(root *os.Root) (fs.FileInfo, error) {
 	var info fs.FileInfo
 	for i, part := range parts {
 		if strings.EqualFold(part, ".git") { // some file systems ignore case
-			return nil, fmt.Errorf("%s is in the folder .git, which is not part of the repository's content", l.userPath)
+			return nil, fmt.Errorf("%s is in the directory .git, which is not part of the repository's content", l.userPath)
 		}
 		name := filepath.Join(parts[:i+1]...)
 		var err error
@@ -380,7 +381,7 @@ func checkRegular(info fs.FileInfo, path string) error {
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
-		return "a folder"
+		return "a directory"
 	case mode&fs.ModeNamedPipe != 0:
 		return "a FIFO"
 	case mode&fs.ModeSocket != 0:

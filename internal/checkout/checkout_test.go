@@ -17,7 +17,7 @@ import (
 
 const secret = "machine git.example.org login bot password hunter2-SECRET"
 
-// tree makes the files and links of a test in a new folder and returns it. A value that begins
+// tree makes the files and links of a test in a new directory and returns it. A value that begins
 // with "-> " is the target of a link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
@@ -43,7 +43,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestRead checks which files of a repository, and of folders outside of one, are read.
+// TestRead checks which files of a repository, and of directories outside of one, are read.
 func TestRead(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"secret":                   secret,
@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 	if err := errors.Join(big.Truncate(checkout.MaxFile+1), big.Close()); err != nil {
 		t.Fatal(err)
 	}
-	const rule = `: Hawser does not follow links in a repository; commit the file itself, or name the folder that holds it`
+	const rule = `: Hawser does not follow links in a repository; commit the file itself, or name the directory that holds it`
 	tests := []struct{ cwd, path, want string }{
 		{"repo", "a.yaml", "a"},
 		{"repo", "envs/prod/a.yaml", "b"},
@@ -104,9 +104,9 @@ func TestRead(t *testing.T) {
 		{"", "way/git.yaml", `error: way/git.yaml is a symbolic link to "../.git/config"` + rule},
 		{"", dir + "/way/git.yaml", "error: " + dir + `/way/git.yaml is a symbolic link to "../.git/config"` + rule},
 		{"", dir + "/repo/out.yaml", "error: " + dir + `/repo/out.yaml is a symbolic link to "../secret"` + rule},
-		{"repo", ".git/config", "error: .git/config is in the folder .git, which is not part of the repository's content"},
-		{"repo", "envs/../.GIT/config", "error: envs/../.GIT/config is in the folder .git, which is not part of the repository's content"},
-		{"repo", "envs", "error: envs is a folder, not a regular file"},
+		{"repo", ".git/config", "error: .git/config is in the directory .git, which is not part of the repository's content"},
+		{"repo", "envs/../.GIT/config", "error: envs/../.GIT/config is in the directory .git, which is not part of the repository's content"},
+		{"repo", "envs", "error: envs is a directory, not a regular file"},
 		{"repo", "fifo.yaml", "error: fifo.yaml is a FIFO, not a regular file"},
 		{"repo", "big.yaml", "error: big.yaml is larger than 32 MiB, the most that Hawser reads of one file"},
 
@@ -145,7 +145,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	if raw, err := checkout.ReadFile(dir + "/outside/link.yaml"); err == nil {
-		t.Errorf("ReadFile followed a link out of its folder: %s", raw)
+		t.Errorf("ReadFile followed a link out of its directory: %s", raw)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -159,7 +159,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadFolder checks that a folder is read as a whole, or refused.
+// TestReadFolder checks that a directory is read as a whole, or refused.
 func TestReadFolder(t *testing.T) {
 	dir := tree(t, map[string]string{
 		".git/HEAD":            "ref: refs/heads/main",
@@ -181,7 +181,7 @@ func TestReadFolder(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"none": "", "links": "links/one.yaml is a symbolic link", "below": "below/a is a symbolic link", "whole": "whole is a symbolic link",
-		"file": "file is not a folder",
+		"file": "file is not a directory",
 	} {
 		got, err := checkout.ReadFolder(name, limits)
 		if want == "" && (err != nil || len(got) > 0) || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
@@ -200,7 +200,7 @@ func TestReadFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := checkout.ReadFolder("many", limits); err == nil || err.Error() != "many has more than 100 files and folders" {
+	if _, err := checkout.ReadFolder("many", limits); err == nil || err.Error() != "many has more than 100 files and directories" {
 		t.Error(err)
 	}
 }
@@ -219,7 +219,7 @@ func TestWrite(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "repo"))
 	for path, want := range map[string]string{
 		"out.yaml": "out.yaml is a symbolic link", "away/new": "away is a symbolic link", "away/x": "away is a symbolic link",
-		".git": ".git is in the folder .git", "new/folder/file": "", "a.yaml": "",
+		".git": ".git is in the directory .git", "new/directory/file": "", "a.yaml": "",
 	} {
 		err := errors.Join(checkout.MakeFolder(filepath.Dir(path), 0o755), checkout.Replace(path, []byte("new"), 0o644))
 		again := checkout.Rewrite(path, []byte("newer"))
@@ -229,8 +229,8 @@ func TestWrite(t *testing.T) {
 			}
 		}
 	}
-	if err := checkout.MakeFolder("away/folder/below", 0o755); err == nil {
-		t.Error("made a folder outside of the repository")
+	if err := checkout.MakeFolder("away/directory/below", 0o755); err == nil {
+		t.Error("made a directory outside of the repository")
 	}
 	if raw, err := os.ReadFile("a.yaml"); string(raw) != "newer" {
 		t.Error(string(raw), err)

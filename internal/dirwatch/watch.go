@@ -1,6 +1,6 @@
-// Package dirwatch reports when the content of a folder may have changed: by an editor, an atomic
-// rename, or the swap of a symbolic link, as the kubelet updates a ConfigMap. It does not report
-// what changed; the caller reads the folder again.
+// Package dirwatch reports when the content of a directory may have changed: by an editor, an
+// atomic rename, or the swap of a symbolic link, as the kubelet updates a ConfigMap. It does not
+// report what changed; the caller reads the directory again.
 package dirwatch
 
 import (
@@ -21,26 +21,27 @@ import (
 const (
 	// debounce is the time to collect the events of one edit, which always causes several.
 	debounce = 10 * time.Millisecond
-	// retryInterval is the interval between attempts to watch a missing folder. Folders that the
-	// kernel does not watch are polled at the same interval.
+	// retryInterval is the interval between attempts to watch a missing directory. Directories that
+	// the kernel does not watch are polled at the same interval.
 	retryInterval = time.Second
 )
 
-// Dir is a folder with the function to call after a change. Changed must not block; one call may
+// Dir is a directory with the function to call after a change. Changed must not block; one call may
 // cover many events.
 type Dir struct {
 	Path    string
 	Changed func()
-	// Files are the watched names in the folder; all if empty. Names with two leading dots are
+	// Files are the watched names in the directory; all if empty. Names with two leading dots are
 	// always watched: the kubelet replaces the files of a volume through such a link.
 	Files []string
 }
 
-// Watch calls Changed of each folder after a change, until ctx ends. It also calls it once when the
-// watch has started, because earlier changes cause no event. It follows a folder that appears, is
-// replaced by a rename, or is a symbolic link to another target. All folders share one instance of
-// inotify. The kernel refuses a watch if instances or watches are used up (inotify(7)). Watch then
-// polls once a second, calls onPolling with the reason, and keeps trying. onPolling may be nil.
+// Watch calls Changed of each directory after a change, until ctx ends. It also calls it once when
+// the watch has started, because earlier changes cause no event. It follows a directory that
+// appears, is replaced by a rename, or is a symbolic link to another target. All directories share
+// one instance of inotify. The kernel refuses a watch if instances or watches are used up
+// (inotify(7)). Watch then polls once a second, calls onPolling with the reason, and keeps trying.
+// onPolling may be nil.
 func Watch(ctx context.Context, onPolling func(error), dirs ...Dir) {
 	w := &watcher{onPolling: onPolling, newWatcher: fsnotify.NewWatcher, ids: map[string]fileID{}}
 	defer w.close()
@@ -56,7 +57,7 @@ type watcher struct {
 	onPolling       func(error)
 	newWatcher      func() (*fsnotify.Watcher, error)
 	events          *fsnotify.Watcher // nil without inotify
-	ids             map[string]fileID // watched folders, by path
+	ids             map[string]fileID // watched directories, by path
 	pollingReported bool              // onPolling was called
 }
 
@@ -67,10 +68,10 @@ type folder struct {
 	attached    bool
 	refused     bool   // the kernel refused the watch
 	dirty       bool   // changed must be called
-	fingerprint string // at the last poll; used while the folder is not attached
+	fingerprint string // at the last poll; used while the directory is not attached
 }
 
-// fileID distinguishes folders at the same path.
+// fileID distinguishes directories at the same path.
 type fileID struct{ device, inode uint64 }
 
 func statID(path string) fileID {
@@ -92,7 +93,7 @@ func (w *watcher) start() {
 	}
 }
 
-// attach watches a folder and its parent.
+// attach watches a directory and its parent.
 func (w *watcher) attach(f *folder) {
 	f.attached, f.refused = false, false
 	if w.events == nil {
@@ -129,7 +130,7 @@ func (w *watcher) add(path string) error {
 func (w *watcher) fallBackToPolling(f *folder, err error) {
 	f.refused = true
 	if !w.pollingReported && w.onPolling != nil {
-		w.onPolling(fmt.Errorf("watch folder %s: %w", f.dir, err))
+		w.onPolling(fmt.Errorf("watch directory %s: %w", f.dir, err))
 	}
 	w.pollingReported = true
 }
@@ -146,7 +147,7 @@ func (w *watcher) loop(ctx context.Context) {
 	defer retryTicker.Stop()
 	for {
 		events, errs := w.channels()
-		var retries <-chan time.Time // nil if all folders are watched: an idle process must not wake up
+		var retries <-chan time.Time // nil if all directories are watched: an idle process must not wake up
 		if slices.ContainsFunc(w.folders, func(f *folder) bool { return !f.attached }) {
 			retries = retryTicker.C
 		}
@@ -182,7 +183,7 @@ func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
 	return w.events.Events, w.events.Errors
 }
 
-// markAllDirty records that any folder may have changed. If attached is false, it also records
+// markAllDirty records that any directory may have changed. If attached is false, it also records
 // that the watches are lost.
 func (w *watcher) markAllDirty(attached bool) {
 	for _, f := range w.folders {
@@ -215,7 +216,7 @@ func (w *watcher) reattach() bool {
 	return changed
 }
 
-// pollChanged reads the folder, and reports whether it changed since the last poll.
+// pollChanged reads the directory, and reports whether it changed since the last poll.
 func (f *folder) pollChanged() bool {
 	current := f.computeFingerprint()
 	changed := current != f.fingerprint
@@ -223,7 +224,7 @@ func (f *folder) pollChanged() bool {
 	return changed
 }
 
-// computeFingerprint returns a text that differs after any change in the folder.
+// computeFingerprint returns a text that differs after any change in the directory.
 func (f *folder) computeFingerprint() string {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -249,14 +250,14 @@ func (f *folder) watches(name string) bool {
 	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
 }
 
-// handleEvent reports whether an event may indicate new content. It watches a replaced folder
+// handleEvent reports whether an event may indicate new content. It watches a replaced directory
 // again.
 func (w *watcher) handleEvent(event fsnotify.Event) bool {
 	relevant := false
 	for _, f := range w.folders {
 		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0
 		if replaced {
-			delete(w.ids, f.dir) // the new folder may reuse the inode number
+			delete(w.ids, f.dir) // the new directory may reuse the inode number
 			w.attach(f)
 		}
 		if replaced || filepath.Dir(event.Name) == f.dir && event.Op != fsnotify.Chmod && f.watches(filepath.Base(event.Name)) {

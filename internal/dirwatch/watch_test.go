@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/internal/inotifytest"
 )
 
-// watched starts Folder on dir and returns the channel on which changes show.
+// watched starts Directory on dir and returns the channel on which changes show.
 func watched(t *testing.T, dir string) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,7 +72,7 @@ func swap(t *testing.T, link, target string) {
 	}
 }
 
-// TestFolderBegins: a change that was made before the folder was watched, and
+// TestFolderBegins: a change that was made before the directory was watched, and
 // after its reader looked, is not missed.
 func TestFolderBegins(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestFolderSeesItsFilesOnly(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, "log"), "a line")
 		if dirty("log") {
-			t.Errorf("watches %t: a file that does not count makes the folder another", watches)
+			t.Errorf("watches %t: a file that does not count makes the directory another", watches)
 		}
 		write(t, filepath.Join(dir, "counts"), "22")
 		if !dirty("counts") {
@@ -164,8 +164,8 @@ func TestFolderFollowsItself(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, tokens, "a write in a folder made later", func() { write(t, filepath.Join(dir, "f"), "1") })
-	expect(t, tokens, "a folder put in its place", func() {
+	expect(t, tokens, "a write in a directory made later", func() { write(t, filepath.Join(dir, "f"), "1") })
+	expect(t, tokens, "a directory put in its place", func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestFolderFollowsItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	expect(t, tokens, "a write in the new folder", func() { write(t, filepath.Join(dir, "f"), "2") })
+	expect(t, tokens, "a write in the new directory", func() { write(t, filepath.Join(dir, "f"), "2") })
 }
 
 func TestFolderFollowsALinkToAFolder(t *testing.T) {
@@ -192,7 +192,7 @@ func TestFolderFollowsALinkToAFolder(t *testing.T) {
 	expect(t, tokens, "a write behind the swapped link", func() { write(t, filepath.Join(two, "f"), "2") })
 }
 
-// TestFoldersShareAParent creates two folders at different times. Each is notified of its
+// TestFoldersShareAParent creates two directories at different times. Each is notified of its
 // own changes only.
 func TestFoldersShareAParent(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestFoldersShareAParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, twos, "a write in the other", func() { write(t, filepath.Join(two, "f"), "1") })
-	expect(t, ones, "a folder put in the one's place", func() {
+	expect(t, ones, "a directory put in the one's place", func() {
 		if err := os.RemoveAll(one); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestPolling(t *testing.T) {
 	expect(t, twos, "an edit", func() { n++; write(t, filepath.Join(two, "f"), fmt.Sprint(n)) })
 	expect(t, ones, "a link", func() { n++; swap(t, filepath.Join(one, "data"), fmt.Sprint("to", n)) })
 	give()
-	for inotifytest.Instances(t) != 1 { // for both folders
+	for inotifytest.Instances(t) != 1 { // for both directories
 		time.Sleep(10 * time.Millisecond)
 	}
 	expect(t, twos, "the first event", func() { n++; write(t, filepath.Join(two, "f"), fmt.Sprint(n)) })

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/internal/markdown"
 )
 
-// CheckColumns returns the lines over 100 characters in the Markdown files below a folder, each
+// CheckColumns returns the lines over 100 characters in the Markdown files below a directory, each
 // with file and line. It skips rows of tables, because Markdown cannot break them, and generated
 // files.
 func CheckColumns(folder string) ([]string, error) {

@@ -42,6 +42,6 @@ func TestCheckColumns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := doccheck.CheckColumns(filepath.Join(dir, "none")); err == nil {
-		t.Error("a folder that is not there has no lines that are too long")
+		t.Error("a directory that is not there has no lines that are too long")
 	}
 }

@@ -15,7 +15,7 @@ import (
 // CheckField compares a section of a document with the code that uses a field. It returns the Go
 // files that use the field, but that the section does not name. It also returns the files that the
 // section names without a function, but that do not use the field. A file uses a field if an
-// identifier contains its name, in any case. Tests and the folders in skip are ignored.
+// identifier contains its name, in any case. Tests and the directories in skip are ignored.
 func CheckField(repository, page, heading, field string, skip ...string) ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {

@@ -14,7 +14,7 @@ func example() *cobra.Command {
 	run := func(*cobra.Command, []string) {}
 	root := &cobra.Command{Use: "tool", Short: "Does it", Version: "v1"}
 	sub := &cobra.Command{Use: "make <name>", Short: "Make one", Run: run, Example: "  tool make a --dry-run",
-		Long: "Writes clusters/<name>/ for hw-* and *, and snake_case_names into a folder:\n\n  .hawser-inventory\n\n'quoted' and C:\\path"}
+		Long: "Writes clusters/<name>/ for hw-* and *, and snake_case_names into a directory:\n\n  .hawser-inventory\n\n'quoted' and C:\\path"}
 	sub.Flags().Bool("dry-run", false, "change nothing")
 	root.AddCommand(sub, &cobra.Command{Use: "secret", Hidden: true, Run: run})
 	root.PersistentFlags().String("color", "auto", "colours")
@@ -66,7 +66,7 @@ tool-make - Make one
 
 
 .SH DESCRIPTION
-Writes clusters/<name>/ for hw-* and *, and snake_case_names into a folder:
+Writes clusters/<name>/ for hw-* and *, and snake_case_names into a directory:
 
 .EX
   .hawser-inventory
@@ -92,7 +92,7 @@ Make one.
 
     tool make <name> [flags]
 
-Writes clusters/\<name>/ for hw-\* and \*, and snake\_case\_names into a folder:
+Writes clusters/\<name>/ for hw-\* and \*, and snake\_case\_names into a directory:
 
       .hawser-inventory
 

@@ -36,7 +36,7 @@ type ruleFile struct {
 	} `json:"groups"`
 }
 
-// rules returns the alerts, and the folder with them in a file as Prometheus reads it.
+// rules returns the alerts, and the directory with them in a file as Prometheus reads it.
 func rules(t *testing.T) (list []rule, dir string) {
 	t.Helper()
 	var object struct {

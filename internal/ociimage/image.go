@@ -193,7 +193,7 @@ type imageConfig struct {
 }
 
 // buildLayer returns the compressed layer, and the digest of the uncompressed layer. The layer
-// contains the files sorted by path, with their parent folders.
+// contains the files sorted by path, with their parent directories.
 func buildLayer(files []File) (layer []byte, diff string, err error) {
 	all := map[string]File{}
 	for _, f := range files {
@@ -223,7 +223,7 @@ func buildLayer(files []File) (layer []byte, diff string, err error) {
 }
 
 // writeTar writes a tar archive of files that root owns, without times. A file with neither data
-// nor a link target is a folder.
+// nor a link target is a directory.
 func writeTar(w io.Writer, files []File) error {
 	out := tar.NewWriter(w)
 	for _, f := range files {

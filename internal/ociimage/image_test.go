@@ -46,7 +46,7 @@ func entries(t *testing.T, archive []byte) (names []string, files map[string][]b
 }
 
 // TestWrite: both layouts of the archive lead to the same layer, which has the files
-// in order with the folders that they need.
+// in order with the directories that they need.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	var archive bytes.Buffer

@@ -11,8 +11,8 @@ import (
 // Programs returns programs and libraries of this machine as files of an image. It adds the loader
 // and all libraries that they need. paths maps paths on this machine to paths in the image.
 // Libraries keep their paths, because programs name the loader by its full path, and the loader
-// searches the same folders. paths must also have the files that a program opens at run time, such
-// as plugins and settings.
+// searches the same directories. paths must also have the files that a program opens at run time,
+// such as plugins and settings.
 func Programs(paths map[string]string) ([]File, error) {
 	var out []File
 	libraries := map[string]bool{}

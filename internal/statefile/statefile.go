@@ -1,4 +1,4 @@
-// Package statefile saves values as JSON in the agent's state folder, for the next start of the
+// Package statefile saves values as JSON in the agent's state directory, for the next start of the
 // agent.
 package statefile
 
@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-// File is one value in the state folder. It is safe for concurrent use.
+// File is one value in the state directory. It is safe for concurrent use.
 type File[T any] struct {
 	path string
 	wake trigger.Trigger
@@ -31,7 +31,7 @@ type File[T any] struct {
 	saveErr error  // error of the last save
 }
 
-// New returns a File in a folder. It does not read or write the file.
+// New returns a File in a directory. It does not read or write the file.
 func New[T any](dir, name string) *File[T] {
 	return &File[T]{path: filepath.Join(dir, name), wake: trigger.New()}
 }

@@ -59,13 +59,13 @@ func TestErrors(t *testing.T) {
 	f := statefile.New[map[string]int](dir, "ages.json")
 	want := map[string]int{"a": 1}
 	if err := f.Save(want); err == nil || f.Err() == nil {
-		t.Fatal("saved into a folder that does not exist")
+		t.Fatal("saved into a directory that does not exist")
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Save(want); err != nil || f.Err() != nil {
-		t.Errorf("once there is a folder: %v, %v", err, f.Err())
+		t.Errorf("once there is a directory: %v, %v", err, f.Err())
 	}
 	path := filepath.Join(dir, "ages.json")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {

@@ -41,7 +41,7 @@ type Bundle struct {
 func New() (*Bundle, error) {
 	dir, err := os.MkdirTemp("", "hawser-gather-")
 	if err != nil {
-		return nil, fmt.Errorf("create a folder for the bundle: %w", err)
+		return nil, fmt.Errorf("create a directory for the bundle: %w", err)
 	}
 	return &Bundle{dir: dir, files: map[string]string{}}, nil
 }
@@ -90,7 +90,7 @@ func (b *Bundle) Len() int {
 	return len(b.files)
 }
 
-// Write writes the archive, with all texts in one folder. Summary and Errors come first. Equal
+// Write writes the archive, with all texts in one directory. Summary and Errors come first. Equal
 // texts and times result in equal bytes.
 func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 	b.mu.Lock()

@@ -15,7 +15,7 @@ import (
 const maxPath = 107
 
 // Dial connects to a Unix socket. If the path is too long, it uses the file descriptor of the
-// socket's folder.
+// socket's directory.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
 	if len(path) <= maxPath {

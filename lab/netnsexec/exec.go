@@ -19,8 +19,8 @@ type Exec struct {
 	Net      string   // file that pins the network namespace
 	Resolv   string   // file to mount at /etc/resolv.conf; empty = the host's
 	Hosts    string   // file to mount at /etc/hosts; empty = the host's
-	Run      string   // folder to mount at /run; empty = the host's
-	KeepDir  string   // folder below Run that stays visible at its own path
+	Run      string   // directory to mount at /run; empty = the host's
+	KeepDir  string   // directory below Run that stays visible at its own path
 	BootID   string   // file to mount at /proc/sys/kernel/random/boot_id; empty = the host's
 	Hostname string   // empty = the host's; truncated to 63 bytes
 	Argv     []string // program and arguments
@@ -137,8 +137,8 @@ func (e Exec) mounts() error {
 	return nil
 }
 
-// hideRun mounts a folder over /run. It adds mount points for paths that must stay visible below
-// /run: the folder KeepDir, and the targets of links in /etc.
+// hideRun mounts a directory over /run. It adds mount points for paths that must stay visible below
+// /run: the directory KeepDir, and the targets of links in /etc.
 func (e Exec) hideRun(targets map[string]string) error {
 	for target := range targets {
 		if !strings.HasPrefix(target, "/run/") {

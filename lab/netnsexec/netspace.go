@@ -19,7 +19,7 @@ import (
 // applies in other mount namespaces, where a copy of the mount would keep a namespace alive.
 func Prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make folder of namespaces: %w", err)
+		return fmt.Errorf("make directory of namespaces: %w", err)
 	}
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s on itself: %w", dir, err)

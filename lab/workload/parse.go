@@ -57,7 +57,7 @@ func Parse(file string, raw []byte) (objects []Object, warnings diag.List, err e
 	}
 }
 
-// ReadDir reads every *.yaml, *.yml and *.json file of a folder in the order of their names. Its
+// ReadDir reads every *.yaml, *.yml and *.json file of a directory in the order of their names. Its
 // results are as with Parse.
 func ReadDir(dir string) (objects []Object, warnings diag.List, err error) {
 	entries, err := checkout.ReadDir(dir)

@@ -15,11 +15,11 @@ import (
 )
 
 // cachedDocument is an input file whose last good version stays valid: in memory while the
-// agent runs, and in the state folder for the next start.
+// agent runs, and in the state directory for the next start.
 type cachedDocument[T any] struct {
 	name   string // for status
 	backup string // path of the last good copy
-	// read returns the document, and the proof of its origin from the same folder.
+	// read returns the document, and the proof of its origin from the same directory.
 	read func() (raw, proof []byte, err error)
 	// admit returns an error unless the document is accepted. The last good copy was admitted
 	// before.
@@ -91,7 +91,7 @@ func (d *cachedDocument[T]) fallBack(cause error) (changed bool) {
 	return true
 }
 
-// readProof reads the proof in the folder of a document; nil if absent.
+// readProof reads the proof in the directory of a document; nil if absent.
 func readProof(dir, name string) ([]byte, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func readProof(dir, name string) ([]byte, error) {
 	return raw, err
 }
 
-// readParts reads name from a folder, or name.0, name.1, ... joined: a fabric that is too large
+// readParts reads name from a directory, or name.0, name.1, ... joined: a fabric that is too large
 // for one ConfigMap consists of parts.
 func readParts(dir, name string) ([]byte, error) {
 	whole, err := os.ReadFile(filepath.Join(dir, name))

@@ -88,13 +88,13 @@ func TestDocumentWithoutDisk(t *testing.T) {
 		t.Errorf("changed %t, value %q, problem %v", changed, d.value, problem)
 	}
 	if changed, problem = d.refresh(); changed || problem == nil {
-		t.Errorf("still without a folder: changed %t, problem %v", changed, problem)
+		t.Errorf("still without a directory: changed %t, problem %v", changed, problem)
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if changed, problem = d.refresh(); changed || problem != nil {
-		t.Errorf("with a folder: changed %t, problem %v", changed, problem)
+		t.Errorf("with a directory: changed %t, problem %v", changed, problem)
 	}
 	if have, err := os.ReadFile(d.backup); string(have) != "one" {
 		t.Errorf("copy %q, %v", have, err)

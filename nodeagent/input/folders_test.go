@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/internal/dirwatch"
 )
 
-// TestFolders: each folder is watched once. In folders with other files, only the named files
-// count.
+// TestFolders: each directory is watched once. In directories with other files, only the named
+// files count.
 func TestFolders(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -19,9 +19,9 @@ func TestFolders(t *testing.T) {
 	}{
 		{"an agent of a host", Config{FabricDir: "/n/fabric", KeysDir: "/n/keys", Trust: "/n/trust/signers", Identity: "/n/identity"},
 			[]dirwatch.Dir{{Path: "/n/fabric"}, {Path: "/n/keys"}, {Path: "/n/trust", Files: []string{"signers"}}, {Path: "/n", Files: []string{"identity"}}}},
-		{"files in the same folder", Config{FabricDir: "/n/fabric/", Trust: "/n/signers", Identity: "/n/identity"},
+		{"files in the same directory", Config{FabricDir: "/n/fabric/", Trust: "/n/signers", Identity: "/n/identity"},
 			[]dirwatch.Dir{{Path: "/n/fabric"}, {Path: "/n", Files: []string{"signers", "identity"}}}},
-		{"all in one folder", Config{FabricDir: "/n", KeysDir: "/n", Trust: "/n/signers", Identity: "/n/identity"}, []dirwatch.Dir{{Path: "/n"}}},
+		{"all in one directory", Config{FabricDir: "/n", KeysDir: "/n", Trust: "/n/signers", Identity: "/n/identity"}, []dirwatch.Dir{{Path: "/n"}}},
 		{"the fabric alone", Config{FabricDir: "/n/fabric"}, []dirwatch.Dir{{Path: "/n/fabric"}}},
 	} {
 		if d := cmp.Diff(tt.want, folders(tt.config, nil)); d != "" {

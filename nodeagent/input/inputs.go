@@ -1,7 +1,7 @@
 // Package input reads the inputs of an agent: the fabric and the keys from mounted files, the
-// facts from the Kubernetes API or a folder, and the addresses of endpoints that are names. It
+// facts from the Kubernetes API or a directory, and the addresses of endpoints that are names. It
 // accepts only documents that pinned signers signed. It keeps the last good content of each
-// input in memory and in the state folder.
+// input in memory and in the state directory.
 package input
 
 import (
@@ -70,7 +70,7 @@ type Inputs struct {
 	copy    *statefile.File[*model.Facts]
 	unsaved trigger.Trigger // facts of the API changed
 
-	folder *facts.Folder // folder or api is nil
+	folder *facts.Folder // directory or api is nil
 	api    *kube.Source
 	client *kube.Client // of api
 
@@ -297,7 +297,7 @@ func (in *Inputs) Resolve() { in.resolver.resolveNow() }
 // API returns the Kubernetes API that facts come from, and its client; both are nil without an API.
 func (in *Inputs) API() (*kube.Source, *kube.Client) { return in.api, in.client }
 
-// StateFiles returns the files of the state folder that belong to one cluster.
+// StateFiles returns the files of the state directory that belong to one cluster.
 func StateFiles() []string { return []string{fabricFile, keysFile, factsFile} }
 
 // NotReadyReason returns the errors that prevent the first pass.
@@ -335,7 +335,7 @@ func (in *Inputs) States() []status.InputState {
 	}
 	out = append(out, facts)
 	if in.saveErr != nil {
-		out = append(out, status.InputState{Name: "state folder", Error: in.saveErr.Error()})
+		out = append(out, status.InputState{Name: "state directory", Error: in.saveErr.Error()})
 	}
 	return out
 }

@@ -76,8 +76,8 @@ func awaitInputs(t *testing.T, in *Inputs, what string, good func(Current, bool,
 	}
 }
 
-// TestStartWithoutTheAPI starts from the state folder while the API server is unreachable, and
-// does not start from an empty folder.
+// TestStartWithoutTheAPI starts from the state directory while the API server is unreachable, and
+// does not start from an empty directory.
 func TestStartWithoutTheAPI(t *testing.T) {
 	t.Parallel()
 	server, state := kubetest.New(t), t.TempDir()
@@ -94,7 +94,7 @@ func TestStartWithoutTheAPI(t *testing.T) {
 	server.SetUnreachable(true)
 	unreachable := func(s status.InputState) bool { return !s.OK && s.From == "last good copy" && s.Since != nil }
 	again := apiInputs(t, server, state)
-	awaitInputs(t, again, "facts of the state folder", func(c Current, ok bool, s status.InputState) bool {
+	awaitInputs(t, again, "facts of the state directory", func(c Current, ok bool, s status.InputState) bool {
 		return has("203.0.113.2")(c, ok, s) && unreachable(s) && strings.Contains(s.Error, "kubernetes API at http://127.0.0.1")
 	})
 	awaitInputs(t, apiInputs(t, server, t.TempDir()), "the error of a start without facts", func(_ Current, ok bool, s status.InputState) bool {

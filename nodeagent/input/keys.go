@@ -57,7 +57,7 @@ type localKeys struct {
 	wireguard, ike *fabric.Secret
 }
 
-// readOwnKeys reads the keys of this host from the keys folder: <gateway>.key has the WireGuard
+// readOwnKeys reads the keys of this host from the keys directory: <gateway>.key has the WireGuard
 // key, <gateway>.ike.key the IKE key.
 func readOwnKeys(dir, gateway string) (own localKeys, err error) {
 	if own.wireguard, err = ownKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/dirwatch"
 )
 
-// Run watches all folders, and the API, until ctx is done.
+// Run watches all directories, and the API, until ctx is done.
 func (in *Inputs) Run(ctx context.Context) error {
 	reread := func() {
 		in.Refresh()
@@ -65,8 +65,9 @@ func (in *Inputs) Run(ctx context.Context) error {
 	return nil
 }
 
-// folders returns the folders with the files of a config; changed is called after each change. Other
-// files next to Trust and Identity are ignored: they may be logs, which change all the time.
+// directories returns the directories with the files of a config; changed is called after each
+// change. Other files next to Trust and Identity are ignored: they may be logs, which change all
+// the time.
 func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 	add := func(folder string, files ...string) {
 		folder = filepath.Clean(folder)
@@ -91,9 +92,9 @@ func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 	return dirs
 }
 
-// logPolling logs that folders are polled, because they cannot be watched.
+// logPolling logs that directories are polled, because they cannot be watched.
 func (in *Inputs) logPolling(err error) {
-	in.log.Warn("folders are polled", "err", err)
+	in.log.Warn("directories are polled", "err", err)
 }
 
 func (in *Inputs) saveFailed() bool {

@@ -67,7 +67,7 @@ func TestIdentityComesLate(t *testing.T) {
 	}
 	for end := time.Now().Add(30 * time.Second); !watched(t, filepath.Join(dir, "identity")); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the folder of the identity is not watched")
+			t.Fatal("the directory of the identity is not watched")
 		}
 	}
 	if s := keys(); s.OK || s.Error == "" {
@@ -81,7 +81,7 @@ func TestIdentityComesLate(t *testing.T) {
 	}
 }
 
-// watched reports whether this process has an inotify watch on a folder, as proc_pid_fdinfo(5)
+// watched reports whether this process has an inotify watch on a directory, as proc_pid_fdinfo(5)
 // lists them.
 func watched(t *testing.T, folder string) bool {
 	t.Helper()

@@ -16,13 +16,13 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// trustFile is the file of the state folder with the trusted signers and accepted revisions.
+// trustFile is the file of the state directory with the trusted signers and accepted revisions.
 const trustFile = "trust.json"
 
 // signers decides which documents this agent accepts. Without pinned signers it accepts all.
 type signers struct {
 	pins    string                            // file of the pinned signers
-	file    *statefile.File[trust.Remembered] // the copy in the state folder
+	file    *statefile.File[trust.Remembered] // the copy in the state directory
 	cluster string
 
 	state  trust.Remembered
@@ -51,7 +51,7 @@ func newSigners(config Config) signers {
 }
 
 // check raises the state by the proofs of other nodes, before the first document of a kind. It
-// fails until the proofs are listed: without them a node with an empty state folder would
+// fails until the proofs are listed: without them a node with an empty state directory would
 // accept any document that was ever signed.
 func (s *signers) check(kind trust.Kind) error {
 	if s.list == nil || slices.Contains(s.state.Checked, kind) {

@@ -39,7 +39,7 @@ func newSignedNode(t *testing.T) *signedNode {
 	return n
 }
 
-// restart opens new inputs from the state folder.
+// restart opens new inputs from the state directory.
 func (n *signedNode) restart() {
 	n.t.Helper()
 	in, err := Open(Config{
@@ -200,7 +200,7 @@ func TestTrustRotation(t *testing.T) {
 	n.expect("the first signer again", "c", "unknown-signer")
 }
 
-// TestNewNodeReports: a node whose state folder is empty lists the HawserNodes of its cluster
+// TestNewNodeReports: a node whose state directory is empty lists the HawserNodes of its cluster
 // before it acts on its first fabric. It refuses a fabric older than their proofs.
 func TestNewNodeReports(t *testing.T) {
 	t.Parallel()
@@ -333,7 +333,7 @@ func TestNewNodeListsInRun(t *testing.T) {
 	}
 }
 
-// TestNewNodeFloor: a node with an empty state folder, such as a replaced gateway, starts at
+// TestNewNodeFloor: a node with an empty state directory, such as a replaced gateway, starts at
 // the revision of its pins.
 func TestNewNodeFloor(t *testing.T) {
 	t.Parallel()

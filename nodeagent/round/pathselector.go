@@ -178,7 +178,7 @@ func (c *pathSelector) sameLinks(o *pathSelector) bool {
 
 func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
 
-// SavedPath is an active link in the state folder.
+// SavedPath is an active link in the state directory.
 type SavedPath struct {
 	Local    string    `json:"local"`
 	Remote   string    `json:"remote"`

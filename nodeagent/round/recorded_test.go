@@ -53,7 +53,7 @@ func TestPlanIsRun(t *testing.T) {
 
 // Flags of TestRecord.
 var (
-	recordLab   = flag.String("record", "", "folder of a lab (hawser lab); records its agents into testdata")
+	recordLab   = flag.String("record", "", "directory of a lab (hawser lab); records its agents into testdata")
 	recordNodes = flag.String("nodes", "", "with -record: names of nodes, separated by commas")
 	recordFor   = flag.Duration("for", time.Minute, "with -record: duration")
 )

@@ -34,7 +34,7 @@ const (
 	FabricStale       = "fabric-stale"        // the agent uses an older fabric, or none
 	KeysStale         = "keys-stale"          // the agent uses older keys, or none
 	FactsStale        = "facts-stale"         // the agent uses older facts, or none
-	StateNotSaved     = "state-not-saved"     // the state folder cannot be written
+	StateNotSaved     = "state-not-saved"     // the state directory cannot be written
 	ClusterUnknown    = "cluster-unknown"     // the fabric lacks this node's cluster
 	NodeUnknown       = "node-unknown"        // the facts lack a node
 	RoundOverdue      = "round-overdue"       // the agent hangs: no round completes

@@ -24,13 +24,13 @@ const (
 
 // local is a repository on this machine.
 type local struct {
-	path      string // from the user: a work tree, a folder in it, or a git folder
+	path      string // from the user: a work tree, a directory in it, or a git directory
 	allowBare bool   // as Config.Named
 	dirs      gitDirs
 	store     *boundedStorage
 }
 
-// gitDirs are the folders of a repository (gitrepository-layout(5)).
+// gitDirs are the directories of a repository (gitrepository-layout(5)).
 type gitDirs struct {
 	git    string // HEAD and index of this work tree
 	common string // objects and refs; differs from git in a linked work tree
@@ -69,9 +69,9 @@ func locate(path string, allowBare bool) (gitDirs, error) {
 	}
 }
 
-// gitDirAt returns the git folder at dot, a path that ends in .git, or the git folder that the file
-// dot names; empty if absent. It is an error if the file names a folder inside a work tree, because
-// a commit can contain that folder.
+// gitDirAt returns the git directory at dot, a path that ends in .git, or the git directory that
+// the file dot names; empty if absent. It is an error if the file names a directory inside a work
+// tree, because a commit can contain that directory.
 func gitDirAt(dot string) (string, error) {
 	if isGitDir(dot) {
 		return dot, nil
@@ -90,7 +90,7 @@ func gitDirAt(dot string) (string, error) {
 	}
 	if !isGitDir(target) {
 		if _, err := os.Stat(filepath.Join(target, "commondir")); err != nil {
-			return "", fmt.Errorf("%s names %s, which is not a git folder", dot, target)
+			return "", fmt.Errorf("%s names %s, which is not a git directory", dot, target)
 		}
 	}
 	for dir := target; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -98,7 +98,7 @@ func gitDirAt(dot string) (string, error) {
 			return target, nil
 		}
 		if isGitDir(filepath.Join(dir, ".git")) {
-			return "", fmt.Errorf("%s names %s, which is inside the work tree %s: commits can contain that folder, so it is not used as a repository "+
+			return "", fmt.Errorf("%s names %s, which is inside the work tree %s: commits can contain that directory, so it is not used as a repository "+
 				"(name a repository with --repo)", dot, target, dir)
 		}
 	}
@@ -133,7 +133,7 @@ func checkNotEmbedded(dir string) error {
 		s := &Store{name: top, backend: &local{dirs: dirs, store: store}}
 		entry, err := s.lookup(head, filepath.ToSlash(relPath))
 		if err == nil && entry.Mode == filemode.Dir {
-			return fmt.Errorf("%s is inside the work tree %s, whose commits contain the files of that folder: remove it, "+
+			return fmt.Errorf("%s is inside the work tree %s, whose commits contain the files of that directory: remove it, "+
 				"or name the repository with --repo", filepath.Join(dir, ".git"), top)
 		}
 		return nil
@@ -141,7 +141,7 @@ func checkNotEmbedded(dir string) error {
 	return nil
 }
 
-// maxSmallFile is the maximum size of a file in a git folder that has one line, in bytes.
+// maxSmallFile is the maximum size of a file in a git directory that has one line, in bytes.
 const maxSmallFile = 64 << 10
 
 // readSmallFile reads a regular file of at most maxSmallFile bytes.
@@ -171,7 +171,7 @@ func resolveCommonDir(d gitDirs) (gitDirs, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		d.common = d.git
 	case err != nil:
-		return d, fmt.Errorf("open git folder %s: %w", d.git, err)
+		return d, fmt.Errorf("open git directory %s: %w", d.git, err)
 	default:
 		d.common = absolutePath(d.git, strings.TrimSpace(string(raw)))
 	}
@@ -273,11 +273,12 @@ func (l *local) advance(ctx context.Context, branch string, from, to Hash) error
 	if err := errors.Join(err, lock.Close()); err != nil {
 		return err
 	}
-	removeEmptyDirs(path) // git leaves the folder of a deleted branch
+	removeEmptyDirs(path) // git leaves the directory of a deleted branch
 	return os.Rename(lock.Name(), path)
 }
 
-// removeEmptyDirs removes the folder at path and the folders below it if they contain no files.
+// removeEmptyDirs removes the directory at path and the directories below it if they contain no
+// files.
 func removeEmptyDirs(path string) {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return

@@ -96,7 +96,7 @@ func TestWatchSeesCommit(t *testing.T) {
 	commitFile(t, work, "f", "two")
 	wait(t, changed, "a commit")
 	git(t, work, "branch", "-f", "deep/er/branch")
-	wait(t, changed, "a branch in a new folder")
+	wait(t, changed, "a branch in a new directory")
 }
 
 // TestWatchPolls checks that Watch polls without an inotify instance, and later uses inotify.
@@ -114,7 +114,7 @@ func TestWatchPolls(t *testing.T) {
 	commitFile(t, work, "f", "two")
 	wait(t, changed, "a commit")
 	git(t, work, "branch", "-f", "deep/er/branch")
-	wait(t, changed, "a branch in a new folder")
+	wait(t, changed, "a branch in a new directory")
 	git(t, work, "pack-refs", "--all")
 	wait(t, changed, "packed refs")
 	releaseInstances()

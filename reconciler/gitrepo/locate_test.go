@@ -48,7 +48,7 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
-	// The top folder, the folder of the topology, and a folder between them.
+	// The top directory, the directory of the topology, and a directory between them.
 	for _, dir := range []string{"", "net/envs", "net"} {
 		forge(dir)
 	}
@@ -64,12 +64,12 @@ func TestDiscovery(t *testing.T) {
 	put(t, top, "data/.git", "gitdir: ../net\n")
 	refuses(filepath.Join(top, "data"), false, "inside the work tree")
 	refuses(filepath.Join(top, "data"), true, "inside the work tree")
-	// A folder .git is refused if the outer repository has its files.
+	// A directory .git is refused if the outer repository has its files.
 	if err := errors.Join(os.Remove(filepath.Join(top, "data/.git")), os.CopyFS(filepath.Join(top, "data/.git"), os.DirFS(evil))); err != nil {
 		t.Fatal(err)
 	}
 	refuses(filepath.Join(top, "data"), false, "remove it")
-	// A clone in a work tree, a submodule and a separate git folder are used as git does.
+	// A clone in a work tree, a submodule and a separate git directory are used as git does.
 	clone := filepath.Join(top, "clone")
 	git(t, top, "clone", "-q", evil, clone)
 	finds(clone, false, honest)

@@ -62,7 +62,7 @@ func newMirror(cfg Config, endpoint *transport.Endpoint) (*mirror, error) {
 	var store storage.Storer = memory.NewStorage()
 	if cfg.Cache != "" {
 		if err := os.MkdirAll(cfg.Cache, 0o700); err != nil {
-			return nil, fmt.Errorf("make cache folder: %w", err)
+			return nil, fmt.Errorf("make cache directory: %w", err)
 		}
 		objects := cache.NewObjectLRU(cacheSize)
 		store = &packedStorage{Storage: filesystem.NewStorage(osfs.New(cfg.Cache), objects), objectsDir: filepath.Join(cfg.Cache, "objects")}
@@ -79,7 +79,7 @@ func newMirror(cfg Config, endpoint *transport.Endpoint) (*mirror, error) {
 }
 
 // removePartial removes the packs of interrupted transfers. No other process uses the mirror's
-// folder.
+// directory.
 func (m *mirror) removePartial() error {
 	if m.dir == "" {
 		return nil

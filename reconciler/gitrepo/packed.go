@@ -21,7 +21,7 @@ import (
 // gigabytes.
 type packedStorage struct {
 	*filesystem.Storage
-	objectsDir  string // folder
+	objectsDir  string // directory
 	packs       []string
 	packsListed bool
 }
@@ -32,7 +32,7 @@ const maxDeltaChain = 4095
 
 // checkSize returns nil if an object has at most limit bytes, and each of its bases and the sum of
 // its deltas at most maxObject bytes. It returns plumbing.ErrObjectNotFound if the object is not in
-// this folder.
+// this directory.
 func (p *packedStorage) checkSize(hash Hash, limit int64) error {
 	name := hash.String()
 	f, err := os.Open(filepath.Join(p.objectsDir, name[:2], name[2:]))

@@ -21,8 +21,8 @@ import (
 
 // Limits for reading one commit.
 const (
-	maxDepth     = 64      // nested folders
-	maxEntries   = 100_000 // files and folders of one call
+	maxDepth     = 64      // nested directories
+	maxEntries   = 100_000 // files and directories of one call
 	maxTreeBytes = 128 << 20
 	maxHistory   = 1_000_000 // commits of one call
 	maxSubject   = 200       // characters
@@ -186,7 +186,7 @@ func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	entry, err := s.lookup(commit, name)
 	if err == nil {
 		if entry.Mode == filemode.Dir {
-			err = fmt.Errorf("%w: it is a folder", ErrNoFile)
+			err = fmt.Errorf("%w: it is a directory", ErrNoFile)
 		} else if err = s.checkRegular(entry, path.Clean(name)); err == nil {
 			raw, readErr := s.blob(entry.Hash, checkout.MaxFile)
 			if readErr == nil {
@@ -212,9 +212,9 @@ func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
 	return s.readDir(commit, "", treeWalk{store: s, entryCount: maxEntries, bytesLeft: maxTreeBytes})
 }
 
-// Folder returns all files below a folder of a commit, by path relative to the folder, within the
-// limits of checkout.Patches and yamlsize.MaxValues. A missing folder is empty. It returns
-// ErrUnusable for a symbolic link or a submodule in the folder or on its path.
+// Directory returns all files below a directory of a commit, by path relative to the directory,
+// within the limits of checkout.Patches and yamlsize.MaxValues. A missing directory is empty. It
+// returns ErrUnusable for a symbolic link or a submodule in the directory or on its path.
 func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
 	return s.readDir(commit, dir, treeWalk{store: s, entryCount: checkout.Patches().Entries, bytesLeft: int64(checkout.Patches().Bytes), strict: true})
 }
@@ -227,7 +227,7 @@ func (s *Store) readDir(commit Hash, dir string, w treeWalk) (map[string][]byte,
 	}
 	if err == nil && entry.Mode != filemode.Dir {
 		if err = s.checkRegular(entry, path.Clean(dir)); err == nil {
-			return w.files, nil // a file of that name is not a folder
+			return w.files, nil // a file of that name is not a directory
 		}
 	}
 	if err == nil {
@@ -260,7 +260,7 @@ func (s *Store) rootTree(commit Hash) (Hash, error) {
 	return c.TreeHash, nil
 }
 
-// lookup returns the tree entry of a path in a commit. It reads only the folders on that path.
+// lookup returns the tree entry of a path in a commit. It reads only the directories on that path.
 func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
 	root, err := s.rootTree(commit)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
 	}
 	parts := strings.Split(name, "/")
 	if len(parts) > maxDepth {
-		return entry, tooLarge("more than %d folders in each other", maxDepth)
+		return entry, tooLarge("more than %d directories in each other", maxDepth)
 	}
 	for i, part := range parts {
 		parentPath := strings.Join(parts[:i], "/")
@@ -294,8 +294,8 @@ func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
 	return entry, nil
 }
 
-// readEntries reads one folder. It returns ErrUnusable for a duplicate or invalid file name, which
-// git does not write: two readers could see different files.
+// readEntries reads one directory. It returns ErrUnusable for a duplicate or invalid file name,
+// which git does not write: two readers could see different files.
 func (s *Store) readEntries(tree Hash) (map[string]object.TreeEntry, error) {
 	if tree.IsZero() {
 		return nil, nil
@@ -307,10 +307,10 @@ func (s *Store) readEntries(tree Hash) (map[string]object.TreeEntry, error) {
 	out := make(map[string]object.TreeEntry, len(t.Entries))
 	for _, e := range t.Entries {
 		if e.Name == "." || e.Name == ".." || strings.EqualFold(e.Name, ".git") || strings.Contains(e.Name, "/") {
-			return nil, fmt.Errorf("%w: folder %s has the invalid path %q", ErrUnusable, tree, oneLine(e.Name, maxQuotedChars))
+			return nil, fmt.Errorf("%w: directory %s has the invalid path %q", ErrUnusable, tree, oneLine(e.Name, maxQuotedChars))
 		}
 		if _, duplicate := out[e.Name]; duplicate {
-			return nil, fmt.Errorf("%w: folder %s has the name %q twice", ErrUnusable, tree, oneLine(e.Name, maxQuotedChars))
+			return nil, fmt.Errorf("%w: directory %s has the name %q twice", ErrUnusable, tree, oneLine(e.Name, maxQuotedChars))
 		}
 		out[e.Name] = e
 	}
@@ -374,18 +374,18 @@ type treeWalk struct {
 	changed    []string
 }
 
-// read adds the files below a folder to files. dir is its path in the commit, relDir its path in
+// read adds the files below a directory to files. dir is its path in the commit, relDir its path in
 // files.
 func (w *treeWalk) read(dir, relDir string, tree Hash, depth int) error {
 	if depth > maxDepth {
-		return tooLarge("more than %d folders in each other", maxDepth)
+		return tooLarge("more than %d directories in each other", maxDepth)
 	}
 	entries, err := w.store.readEntries(tree)
 	if err != nil {
 		return err
 	}
 	if w.entryCount -= len(entries); w.entryCount < 0 {
-		return tooLarge("too many files and folders")
+		return tooLarge("too many files and directories")
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		e, fullPath, relPath := entries[name], path.Join(dir, name), path.Join(relDir, name)
@@ -408,14 +408,14 @@ func (w *treeWalk) read(dir, relDir string, tree Hash, depth int) error {
 	return nil
 }
 
-// compare adds the paths of the files in which two folders differ to changed. The zero hash means
-// an empty folder.
+// compare adds the paths of the files in which two directories differ to changed. The zero hash
+// means an empty directory.
 func (w *treeWalk) compare(dir string, before, after Hash) error {
 	if before == after {
 		return nil
 	}
 	if strings.Count(dir, "/") > maxDepth {
-		return tooLarge("more than %d folders in each other", maxDepth)
+		return tooLarge("more than %d directories in each other", maxDepth)
 	}
 	oldEntries, err := w.store.readEntries(before)
 	if err != nil {
@@ -426,7 +426,7 @@ func (w *treeWalk) compare(dir string, before, after Hash) error {
 		return err
 	}
 	if w.entryCount += len(oldEntries) + len(newEntries); w.entryCount > maxEntries {
-		return tooLarge("more than %d files and folders differ", maxEntries)
+		return tooLarge("more than %d files and directories differ", maxEntries)
 	}
 	names := maps.Clone(oldEntries)
 	if names == nil {

@@ -130,7 +130,7 @@ func (r *packWriter) storeObjects() error {
 	}
 	maxTotal, hint := int64(maxPackBytes), "Move the topology to a repository of its own"
 	if r.dir == "" {
-		maxTotal, hint = maxMemory, hint+", or keep the mirror in a folder (hawser reconcile --cache)"
+		maxTotal, hint = maxMemory, hint+", or keep the mirror in a directory (hawser reconcile --cache)"
 	}
 	if err := checkPack(r.file, maxTotal, hint); err != nil {
 		return err

@@ -138,9 +138,9 @@ func TestWriteRefusesBadPaths(t *testing.T) {
 		files []string
 	}{
 		{"leaves the tree", []string{"../x"}},
-		{"git folder", []string{"a/.git/config"}},
+		{"git directory", []string{"a/.git/config"}},
 		{"absolute", []string{"/etc/passwd"}},
-		{"file and folder", []string{"a", "a/b"}},
+		{"file and directory", []string{"a", "a/b"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestBranchInTheWay checks that CheckNew rejects a branch whose name is a folder of another
+// TestBranchInTheWay checks that CheckNew rejects a branch whose name is a directory of another
 // branch, or the other way around.
 func TestBranchInTheWay(t *testing.T) {
 	t.Parallel()
@@ -337,7 +337,7 @@ func TestBranchInTheWay(t *testing.T) {
 	})
 }
 
-// TestFoldersOfDeletedBranches checks that empty folders of refs do not block a new branch.
+// TestFoldersOfDeletedBranches checks that empty directories of refs do not block a new branch.
 func TestFoldersOfDeletedBranches(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
@@ -351,8 +351,8 @@ func TestFoldersOfDeletedBranches(t *testing.T) {
 	git(t, work, "rev-parse", "--verify", "refs/heads/rendered")
 }
 
-// TestMirrorFollowsNames checks that a mirror on disk fetches a branch whose name is a folder of an
-// earlier one, and the other way around.
+// TestMirrorFollowsNames checks that a mirror on disk fetches a branch whose name is a directory of
+// an earlier one, and the other way around.
 func TestMirrorFollowsNames(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)

@@ -14,7 +14,7 @@ const topology = "net/clusterset.yaml"
 // shape is a kind of repository that git creates.
 type shape struct {
 	name string
-	// build makes the repository from an origin with two commits on main, in an empty folder,
+	// build makes the repository from an origin with two commits on main, in an empty directory,
 	// and returns its path or URL. It can move path, the file that the test reads.
 	build func(t *testing.T, origin, dir string, path *string) string
 	// refused is the end of the error; empty if the repository is supported.
@@ -50,7 +50,7 @@ func TestShapes(t *testing.T) {
 		{name: "partial clone, its checked out files", build: clone("--filter=blob:none")},
 		{name: "partial clone, other files", build: clone("--filter=blob:none", "--no-checkout"),
 			refused: " is missing, as this is a partial clone (git clone --filter): git fetch --refetch --no-filter fetches all objects"},
-		{name: "partial clone without folders", build: clone("--filter=tree:0", "--no-checkout"),
+		{name: "partial clone without directories", build: clone("--filter=tree:0", "--no-checkout"),
 			refused: " is missing, as this is a partial clone (git clone --filter): git fetch --refetch --no-filter fetches all objects"},
 		{name: "partial clone, fetched again", build: then(clone("--filter=blob:none", "--no-checkout"), "fetch", "-q", "--refetch", "--no-filter")},
 		{name: "shallow clone", build: clone("--depth=1")},
@@ -70,7 +70,7 @@ func TestShapes(t *testing.T) {
 			git(t, dir, "clone", "-q", "--shared", origin, "clone")
 			put(t, dir, "clone/.git/objects/info/alternates", "/nowhere/objects\n")
 			return filepath.Join(dir, "clone")
-		}, refused: "names /nowhere/objects, which is not a folder of objects: git repack -ad in a complete clone makes it independent"},
+		}, refused: "names /nowhere/objects, which is not a directory of objects: git repack -ad in a complete clone makes it independent"},
 		{name: "submodule elsewhere", build: func(t *testing.T, origin, dir string, path *string) string {
 			at := clone()(t, origin, dir, path)
 			addSubmodule(t, at, origin, "vendor/module")
@@ -95,7 +95,7 @@ func TestShapes(t *testing.T) {
 			git(t, clone("--bare")(t, origin, dir, path), "worktree", "add", "-q", "-b", "other", "../linked")
 			return filepath.Join(dir, "linked")
 		}},
-		{name: "separate git folder", build: clone("--separate-git-dir=apart")},
+		{name: "separate git directory", build: clone("--separate-git-dir=apart")},
 		{name: "bare", build: clone("--bare"), named: true},
 		{name: "bare, in a work tree, by name", build: func(t *testing.T, origin, dir string, path *string) string {
 			git(t, dir, "init", "-q", "-b", "main")
@@ -114,7 +114,7 @@ func TestShapes(t *testing.T) {
 		{name: "index of version 1", build: then(clone(), "-c", "pack.indexVersion=1", "repack", "-adFq"),
 			refused: "not an index of version 2 (git -c pack.indexVersion=2 repack -ad writes one)"},
 		{name: "split index", build: then(clone(), "update-index", "--split-index")},
-		{name: "link to the git folder", build: func(t *testing.T, origin, dir string, path *string) string {
+		{name: "link to the git directory", build: func(t *testing.T, origin, dir string, path *string) string {
 			at := clone()(t, origin, dir, path)
 			if err := os.Rename(filepath.Join(at, ".git"), filepath.Join(dir, "apart")); err != nil {
 				t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 const (
 	maxObject = 32 << 20
 	maxCommit = 1 << 20 // commits and tags, with message and signature
-	maxTree   = 8 << 20 // about 200,000 entries of one folder
+	maxTree   = 8 << 20 // about 200,000 entries of one directory
 )
 
 // maxAlternates is the maximum number of alternates of a repository, including alternates of
@@ -192,7 +192,7 @@ func openAlternates(objects string) ([]storage.Storer, error) {
 				continue
 			}
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-				return nil, fmt.Errorf("%s names %s, which is not a folder of objects: git repack -ad in a complete clone makes it independent",
+				return nil, fmt.Errorf("%s names %s, which is not a directory of objects: git repack -ad in a complete clone makes it independent",
 					filepath.Join(objects, "info", "alternates"), line)
 			}
 			if seen[dir] = true; len(out) == maxAlternates {

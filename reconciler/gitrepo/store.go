@@ -26,7 +26,7 @@ import (
 var (
 	// ErrNoBranch: the repository does not have the branch. An empty repository has no branch.
 	ErrNoBranch = errors.New("no such branch")
-	// ErrNoRepository: neither the folder nor one above it is a git repository.
+	// ErrNoRepository: neither the directory nor one above it is a git repository.
 	ErrNoRepository = errors.New("not in a git repository")
 	// ErrNoFile: the commit does not have the file.
 	ErrNoFile = errors.New("no such file")
@@ -48,10 +48,10 @@ type Config struct {
 	// user@host:path).
 	URL string
 	// Named means that a user named URL as the repository (--repo). Then it may be a bare
-	// repository. Otherwise URL is a folder with files, and its repository has a work tree.
+	// repository. Otherwise URL is a directory with files, and its repository has a work tree.
 	Named bool
 	Auth  Auth
-	// Cache is the folder of the mirror of a remote repository; empty keeps the
+	// Cache is the directory of the mirror of a remote repository; empty keeps the
 	// mirror in memory.
 	Cache string
 	// Depth is the number of commits to fetch of a remote branch; 0 fetches all.
@@ -94,7 +94,7 @@ type backend interface {
 	watch(ctx context.Context, changed func(), onPolling func(error))
 }
 
-// Open returns a repository. It does no I/O apart from its cache folder: the first Fetch
+// Open returns a repository. It does no I/O apart from its cache directory: the first Fetch
 // contacts the repository.
 func Open(cfg Config) (*Store, error) {
 	ep, err := transport.NewEndpoint(cfg.URL)
@@ -120,7 +120,7 @@ func ParseBranch(text string) (string, error) {
 	return short, nil
 }
 
-// SameRepository reports whether two addresses have equal text or are paths into one git folder. It
+// SameRepository reports whether two addresses have equal text or are paths into one git directory. It
 // contacts no server.
 func SameRepository(a, b string) bool {
 	if a == b {

@@ -53,7 +53,7 @@ type watcher struct {
 	onPolling func(error)
 
 	events          *fsnotify.Watcher // nil = inotify is not available
-	watchedDirs     int               // folders
+	watchedDirs     int               // directories
 	pollingReported bool              // onPolling was called for the current error
 	fingerprint     string            // of the refs, while inotify does not watch them
 }
@@ -125,8 +125,8 @@ func refsFingerprint(path string, allowBare bool) string {
 	return out.String()
 }
 
-// watchDirs watches the git folder and the folders of its branches. It returns their number.
-// Watching a folder twice has no effect. limitErr means that the kernel's limit of watches is
+// watchDirs watches the git directory and the directories of its branches. It returns their number.
+// Watching a directory twice has no effect. limitErr means that the kernel's limit of watches is
 // reached.
 func watchDirs(w *fsnotify.Watcher, path string, allowBare bool) (watched int, limitErr error) {
 	dirs, err := locate(path, allowBare)

@@ -17,7 +17,7 @@ import (
 
 // WorkTree is a work tree of a repository.
 type WorkTree struct {
-	Top    string // folder
+	Top    string // directory
 	Branch string // of HEAD; empty = HEAD is detached
 	Head   Hash   // zero = nothing is committed yet
 }

@@ -102,7 +102,7 @@ func bytesToSign(c *object.Commit) ([]byte, error) {
 }
 
 // putTree stores the tree base with some files replaced, and returns its hash. It reads only
-// folders that change. A file retains its mode in base; a symbolic link becomes a file.
+// directories that change. A file retains its mode in base; a symbolic link becomes a file.
 func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
 	entries, err := s.readEntries(base)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
 		}
 		existing := entries[dir]
 		if _, file := files[dir]; nested && file || nested != (existing.Mode == filemode.Dir) && !existing.Hash.IsZero() {
-			return Hash{}, fmt.Errorf("%s is both a file and a folder", dir)
+			return Hash{}, fmt.Errorf("%s is both a file and a directory", dir)
 		}
 		if nested {
 			if subdirs[dir] == nil {
@@ -154,7 +154,8 @@ func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
 	return s.putObject(obj)
 }
 
-// compareEntries compares entries in git's order: a folder sorts as if its name ended in a slash.
+// compareEntries compares entries in git's order: a directory sorts as if its name ended in a
+// slash.
 func compareEntries(a, b object.TreeEntry) int {
 	key := func(e object.TreeEntry) string {
 		if e.Mode == filemode.Dir {

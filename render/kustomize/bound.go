@@ -14,14 +14,14 @@ import (
 	"hawser.dev/hawser/internal/yamlsize"
 )
 
-// Limits of one build. kustomize rebuilds a folder for each entry that refers to it. It matches
+// Limits of one build. kustomize rebuilds a directory for each entry that refers to it. It matches
 // every object against every patch with a target, which takes about 1 ms per match.
 const (
-	maxFolderBuilds  = 256      // a folder counts once per build
-	maxDepth         = 32       // levels of nested folders
+	maxFolderBuilds  = 256      // a directory counts once per build
+	maxDepth         = 32       // levels of nested directories
 	maxReadBytes     = 64 << 20 // a file counts once per read
 	maxPatches       = 2_000
-	maxMatches       = 20_000 // objects times folders and patches with a target
+	maxMatches       = 20_000 // objects times directories and patches with a target
 	maxExpandedNodes = 10_000 // YAML nodes that the aliases of a document add
 	maxValues        = yamlsize.MaxValues
 )
@@ -44,7 +44,7 @@ func saturate(n int) int { return min(n, math.MaxInt32) }
 func (w buildCost) exceededLimit() string {
 	switch matches := w.objects * (w.folderBuilds + w.targetedPatches); {
 	case w.folderBuilds > maxFolderBuilds:
-		return fmt.Sprintf("it builds more than %d folders", maxFolderBuilds)
+		return fmt.Sprintf("it builds more than %d directories", maxFolderBuilds)
 	case w.bytes > maxReadBytes:
 		return fmt.Sprintf("it reads more than %d MiB", maxReadBytes>>20)
 	case w.values > maxValues:
@@ -52,7 +52,7 @@ func (w buildCost) exceededLimit() string {
 	case w.patches > maxPatches:
 		return fmt.Sprintf("it has more than %d patches", maxPatches)
 	case matches > maxMatches:
-		return fmt.Sprintf("%d objects, %d folders and %d patches with a target", w.objects, w.folderBuilds, w.targetedPatches)
+		return fmt.Sprintf("%d objects, %d directories and %d patches with a target", w.objects, w.folderBuilds, w.targetedPatches)
 	}
 	return ""
 }

@@ -1,9 +1,9 @@
-// Package kustomize builds folders of a tree in memory. A build reads only that tree: no
+// Package kustomize builds directories of a tree in memory. A build reads only that tree: no
 // kustomization can access a network, start a program or read a file of the machine.
 //
 // The library of kustomize clones repositories that an entry of resources names, and fetches URLs
 // instead of files. No option disables this. Check therefore checks every entry before a build. It
-// accepts only relative paths of files and folders in the tree.
+// accepts only relative paths of files and directories in the tree.
 package kustomize
 
 import (
@@ -25,8 +25,8 @@ import (
 	"hawser.dev/hawser/internal/yamlsize"
 )
 
-// Build builds the folder dir ("" = the root) of a tree of files by their slash-separated paths. It
-// returns the findings of Check before kustomize runs, or the error of kustomize.
+// Build builds the directory dir ("" = the root) of a tree of files by their slash-separated paths.
+// It returns the findings of Check before kustomize runs, or the error of kustomize.
 func Build(tree map[string][]byte, dir string) (resmap.ResMap, error) {
 	if err := Check(tree, dir).Err(); err != nil {
 		return nil, fmt.Errorf("build %s: %w", displayPath(dir), err)
@@ -63,8 +63,8 @@ const (
 	CodeBound   = "kustomize-bound"   // a build that exceeds a limit
 )
 
-// Check checks the kustomization of a folder and everything that it refers to. Each finding is an
-// error with its position in the tree.
+// Check checks the kustomization of a directory and everything that it refers to. Each finding is
+// an error with its position in the tree.
 func Check(tree map[string][]byte, dir string) diag.List {
 	c := checker{tree: tree, folders: map[string]bool{}, costs: map[string]buildCost{}, files: map[string]fileStats{}}
 	for name := range tree {
@@ -81,20 +81,20 @@ func Check(tree map[string][]byte, dir string) diag.List {
 type checker struct {
 	tree          map[string][]byte
 	folders       map[string]bool
-	costs         map[string]buildCost // by folder
+	costs         map[string]buildCost // by directory
 	files         map[string]fileStats
 	list          diag.List
 	tally         diag.Tally
 	boundReported bool // the first exceeded limit was reported
 }
 
-// checkFolder checks a folder once, and returns the cost of one build of it. depth is the number of
-// folders from the first folder to this one, including both.
+// checkFolder checks a directory once, and returns the cost of one build of it. depth is the number
+// of directories from the first directory to this one, including both.
 func (c *checker) checkFolder(dir string, depth int) buildCost {
 	if cached, ok := c.costs[dir]; ok {
 		return cached
 	}
-	c.costs[dir] = buildCost{} // kustomize rejects a folder that refers to itself
+	c.costs[dir] = buildCost{} // kustomize rejects a directory that refers to itself
 	total := buildCost{folderBuilds: 1}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		raw, ok := c.tree[path.Join(dir, name)]
@@ -102,7 +102,7 @@ func (c *checker) checkFolder(dir string, depth int) buildCost {
 		case !ok:
 		case depth > maxDepth:
 			c.addBound(path.Join(dir, name),
-				fmt.Sprintf("is more than %d folders deep", maxDepth), "name the folders that are needed in the first kustomization")
+				fmt.Sprintf("is more than %d directories deep", maxDepth), "name the directories that are needed in the first kustomization")
 		default:
 			total = total.add(c.checkOptional(dir, path.Join(dir, name), raw, depth))
 		}
@@ -138,10 +138,10 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 		case !allowedPath.MatchString(value) || strings.Contains(value, "//") || path.IsAbs(value) ||
 			strings.HasPrefix(strings.ToLower(value), "github.com/"):
 			c.add(position(value), CodeRemote, fmt.Sprintf("%s: %s is not a path in this tree", field, diag.Quote(value)),
-				"copy the file into the folder of this kustomization and name it by its relative path, of letters, digits, '.', '_' and '-'")
+				"copy the file into the directory of this kustomization and name it by its relative path, of letters, digits, '.', '_' and '-'")
 		case clean == ".." || strings.HasPrefix(clean, "../"):
 			c.add(position(value), CodeRemote, fmt.Sprintf("%s: %s is outside of this tree", field, diag.Quote(value)),
-				"copy the file into the folder of this kustomization")
+				"copy the file into the directory of this kustomization")
 		case folders && c.folders[clean] && c.tree[clean] == nil:
 			total = total.add(c.checkFolder(clean, depth+1))
 		case c.tree[clean] == nil:

@@ -53,8 +53,8 @@ func TestCheck(t *testing.T) {
 		{"a program by the reference", "resources: [\"file:///x?ref=--upload-pack=id>/tmp/y;\"]\n", at + "1:13: " + notPath("resources", "file:///x?ref=--upload-pack=id>/tmp/y;")},
 		{"other letters", "resources: [\"file with spaces, ü.yaml\"]\n", at + "1:13: " + notPath("resources", "file with spaces, ü.yaml")},
 		{"a URL", "resources:\n- ../../base\n- https://evil.example/x.yaml\n", at + "3:3: " + notPath("resources", "https://evil.example/x.yaml")},
-		{"a URL that is a folder too", "resources:\n- https://evil/two.yaml\n", at + "2:3: " + notPath("resources", "https://evil/two.yaml")},
-		{"a host that is a folder too", "resources:\n- github.com/x/y\n", at + "2:3: " + notPath("resources", "github.com/x/y")},
+		{"a URL that is a directory too", "resources:\n- https://evil/two.yaml\n", at + "2:3: " + notPath("resources", "https://evil/two.yaml")},
+		{"a host that is a directory too", "resources:\n- github.com/x/y\n", at + "2:3: " + notPath("resources", "github.com/x/y")},
 		{"a host in other letters", "resources:\n- GitHub.com/x/y\n", at + "2:3: " + notPath("resources", "GitHub.com/x/y")},
 		{"scp-like", "resources:\n- git@evil.example:x/y\n", at + "2:3: " + notPath("resources", "git@evil.example:x/y")},
 		{"forced git", "resources:\n- git::https://evil.example/x\n", at + "2:3: " + notPath("resources", "git::https://evil.example/x")},
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		{"validators", "validators: [patch.yaml]\n", at + "1:1: error: validators is not used here"},
 		{"charts", "helmCharts: [{name: x, repo: \"https://evil.example\"}]\n", at + "1:1: error: helmCharts is not used here"},
 		{"old charts", "helmChartInflationGenerator: [{chartName: x}]\n", at + "1:1: error: helmCharts is not used here"},
-		{"through another folder", "resources: [remote]\n", "clusters/a/remote/Kustomization:2:3: " + notPath("resources", "https://evil.example/x")},
+		{"through another directory", "resources: [remote]\n", "clusters/a/remote/Kustomization:2:3: " + notPath("resources", "https://evil.example/x")},
 		{"no kustomization", "resources: 7\n", at + "1:1: error: is not a kustomization: "},
 	} {
 		list := kustomize.Check(tree(c.text), "clusters/a")
@@ -126,10 +126,10 @@ func TestBounds(t *testing.T) {
 		tree       map[string][]byte
 	}{
 		{"a diamond", "", doubled(3)},
-		{"doubled 12 times", "c4/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 folders", doubled(12)},
-		{"doubled 30 times", "c22/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 folders", doubled(30)},
-		{"doubled 3000 times", "c31/kustomization.yaml:1:1: error: is more than 32 folders deep", doubled(3000)},
-		{"a chain of 40", "c31/kustomization.yaml:1:1: error: is more than 32 folders deep", chain},
+		{"doubled 12 times", "c4/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 directories", doubled(12)},
+		{"doubled 30 times", "c22/kustomization.yaml:1:1: error: is too large to build: it builds more than 256 directories", doubled(30)},
+		{"doubled 3000 times", "c31/kustomization.yaml:1:1: error: is more than 32 directories deep", doubled(3000)},
+		{"a chain of 40", "c31/kustomization.yaml:1:1: error: is more than 32 directories deep", chain},
 		{"aliases", "cm.yaml:1:1: error: has YAML aliases that expand to more than 10000 values", one("resources: [cm.yaml]\n", laughs)},
 		{"aliases in a patch", "cm.yaml:1:1: error: has YAML aliases", one("patches: [{path: cm.yaml}]\n", laughs)},
 		{"an alias of itself", "cm.yaml:1:1: error: has YAML aliases", one("resources: [cm.yaml]\n", configMap+"x: &x [*x]\n")},
@@ -139,7 +139,7 @@ func TestBounds(t *testing.T) {
 		{"copies as JSON", "cm.yaml:1:1: error: is a JSON patch", one("patches: [{path: cm.yaml}]\n", "[{\"op\": \"c\\u006fpy\", \"from\": \"/a\", \"path\": \"/b\"}]\n")},
 		{"copies inline", "kustomization.yaml:1:19: error: is a JSON patch", one("patches: [{patch: '"+copies+"', target: {kind: ConfigMap}}]\n", "")},
 		{"patches of all objects", "", one(many, configMap)},
-		{"patches of many objects", "kustomization.yaml:1:1: error: is too large to build: 1000 objects, 1 folders and 30 patches with a target", one(many, strings.Repeat("---\n"+configMap, 1000))},
+		{"patches of many objects", "kustomization.yaml:1:1: error: is too large to build: 1000 objects, 1 directories and 30 patches with a target", one(many, strings.Repeat("---\n"+configMap, 1000))},
 		{"many patches", "kustomization.yaml:1:1: error: is too large to build: it has more than 2000 patches", one("patches:\n"+strings.Repeat("- {path: cm.yaml}\n", 2001), configMap)},
 		{"many values", "kustomization.yaml:1:1: error: is too large to build: it reads more than 1000000 YAML values", one("resources: [cm.yaml]\n", "a: ["+strings.Repeat("a,", 1_000_000)+"]\n")},
 		{"many values in two files", "kustomization.yaml:1:1: error: is too large to build: it reads more than 1000000 YAML values", one("patches: [{path: cm.yaml}, {path: cm.yaml}]\n", "a: ["+strings.Repeat("a,", 600_000)+"]\n")},

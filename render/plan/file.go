@@ -65,7 +65,7 @@ type explainedFiles struct {
 	keys          map[string]bool // clusters whose keys change
 	nodes         map[string]bool // clusters with other gateway nodes
 	rights        bool            // the RBAC rules of agents change, for dynamic exports or egress rules
-	folders       map[string]bool // folders with added or removed files
+	folders       map[string]bool // directories with added or removed files
 	agents        bool            // the agents' DaemonSets
 	fabric        bool            // the fabric
 	edits         bool            // the topology
@@ -112,7 +112,7 @@ func (e *Entry) changes(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f Field) bool { return f.Name == field })
 }
 
-// folder returns the folder with the kustomization.yaml that lists a file.
+// directory returns the directory with the kustomization.yaml that lists a file.
 func folder(name string) string {
 	if cluster := clusterOf(name); cluster != "" {
 		return render.ClusterDir(cluster)

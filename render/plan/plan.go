@@ -39,8 +39,8 @@ type Plan struct {
 
 // Baseline describes the base of a plan.
 type Baseline struct {
-	Name   string `json:"name"`             // a branch, a tag, a commit, a folder, or none
-	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a folder
+	Name   string `json:"name"`             // a branch, a tag, a commit, a directory, or none
+	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a directory
 	// Time is when the commit was published, RFC 3339 in UTC; empty without a commit.
 	Time string `json:"time,omitempty"`
 	// Revision is the revision in the commit's signature, 0 if not verified.

@@ -35,7 +35,7 @@ func (c *checker) owners() {
 	case first == "":
 	case trust.Commits == "":
 		c.Fail("required", first, "needs trust.commits: without it commits need no signature",
-			"set trust: {commits: allowed_signers}, with that file in the same folder")
+			"set trust: {commits: allowed_signers}, with that file in the same directory")
 	case len(trust.Owners) == 0:
 		c.Fail("required", first, "needs trust.owners: without it all other changes are refused",
 			"set trust: {owners: [...]} to the principals that may change everything")

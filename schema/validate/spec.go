@@ -15,14 +15,14 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// relativePath matches a relative path of a file in the topology's folder.
+// relativePath matches a relative path of a file in the topology's directory.
 var relativePath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
 // settings checks the settings of the clusterset.
 func (c *checker) settings() {
 	if p := c.set.Spec.Trust.Commits; p != "" && (!relativePath.MatchString(p) || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../")) {
-		c.Fail("bad-path", "trust.commits", fmt.Sprintf("%q is no path below the folder of this file", p),
-			"put the file into the same folder and write its name: allowed_signers")
+		c.Fail("bad-path", "trust.commits", fmt.Sprintf("%q is no path below the directory of this file", p),
+			"put the file into the same directory and write its name: allowed_signers")
 	}
 	spec := &c.set.Spec
 	c.label("metadata.name", c.set.Metadata.Name)

@@ -14,8 +14,8 @@ const (
 )
 
 // Markdown returns a page with the map as Mermaid, which code hosting platforms draw, and a table
-// of its clusters. picture is the name of the SVG file in the same folder. Names need no quoting,
-// because they are DNS labels.
+// of its clusters. picture is the name of the SVG file in the same directory. Names need no
+// quoting, because they are DNS labels.
 func (m *Map) Markdown(picture string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Clusterset %s\n\n", Identifier(m.Clusterset))

@@ -1,6 +1,6 @@
 // Package ui is the web page of a clusterset. A Snapshot has the content of the page at one time.
 // The server of hawser ui serves its parts and pushes changes. hawser report writes the same page
-// with an embedded snapshot as one file. The folder page has plain JavaScript modules without a
+// with an embedded snapshot as one file. The directory page has plain JavaScript modules without a
 // build step. The data comes from a Source.
 package ui
 

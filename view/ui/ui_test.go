@@ -222,7 +222,7 @@ func TestAttacks(t *testing.T) {
 		{"a file of the program", "GET", "/../ui.go", true, nil, http.StatusNotFound},
 		{"a file of the machine", "GET", "/..%2f..%2f..%2fetc/passwd", true, nil, http.StatusNotFound},
 		{"a file of the machine, as Windows has it", "GET", `/..\..\etc\passwd`, true, nil, http.StatusNotFound},
-		{"the folder of the page", "GET", "/page/", true, nil, http.StatusNotFound},
+		{"the directory of the page", "GET", "/page/", true, nil, http.StatusNotFound},
 		{"a way to write", "PUT", "/app.js", true, map[string]string{"Origin": "http://" + s.at.Listener.Addr().String()}, http.StatusMethodNotAllowed},
 	} {
 		client := stranger

@@ -100,17 +100,17 @@ func (s *Server) Defined(t testing.TB) {
 	s.until(t, "wait", "--for=condition=Established", "--timeout="+limit.String(), "crd", "--all") // it fails for one without conditions
 }
 
-// module returns the folder of Hawser's module.
+// module returns the directory of Hawser's module.
 func module(t testing.TB) string {
 	t.Helper()
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		t.Fatalf("find the module's folder: %v", err)
+		t.Fatalf("find the module's directory: %v", err)
 	}
 	return strings.TrimSpace(string(root))
 }
 
-// Programs returns the folder of the programs of a script in hack. The script builds missing
+// Programs returns the directory of the programs of a script in hack. The script builds missing
 // programs.
 func Programs(t testing.TB, script string, args ...string) string {
 	t.Helper()

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// Install renders a topology and applies the folder of cluster c1, with strict validation of all
-// fields. It returns the folder with the rendered tree.
+// Install renders a topology and applies the directory of cluster c1, with strict validation of all
+// fields. It returns the directory with the rendered tree.
 func (s *Server) Install(t testing.TB, topology string) string {
 	t.Helper()
 	dir := Tree(t, topology)
@@ -26,7 +26,7 @@ func (s *Server) Install(t testing.TB, topology string) string {
 	return dir
 }
 
-// Tree renders a topology and returns the folder with the rendered tree.
+// Tree renders a topology and returns the directory with the rendered tree.
 func Tree(t testing.TB, topology string) string {
 	t.Helper()
 	top, _, list := load.Topology("clusterset.yaml", []byte(topology))

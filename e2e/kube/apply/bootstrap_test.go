@@ -23,7 +23,7 @@ func cluster(t *testing.T, s *api.Server, node, pods, endpoint string) {
 		`{"status": {"addresses": [{"type": "ExternalIP", "address": "`+endpoint+`"}], "conditions": [{"type": "Ready", "status": "True"}]}}`)
 }
 
-// shell runs a command line in a folder, on a terminal with the given answers, and returns the
+// shell runs a command line in a directory, on a terminal with the given answers, and returns the
 // output.
 func (r *testClusterset) shell(t *testing.T, dir, answers, line string) (string, error) {
 	t.Helper()

@@ -51,7 +51,7 @@ type result struct {
 	code     int
 }
 
-// run runs hawser in the topology's folder.
+// run runs hawser in the topology's directory.
 func (r *testClusterset) run(args ...string) result {
 	r.t.Helper()
 	cmd := exec.Command(hawser, args...)

@@ -3,10 +3,11 @@
 // writes a configuration to /run/cni.
 //
 // The script has these variables of the node: MACHINE, NODE (its name in the cluster), ADDRESS,
-// ROUTER, CLUSTER, PODS and SERVICES (the cluster's prefixes), NODE_PODS, DIR (its folder) and pki;
-// PROXY, the implementation of Services; CGROUP, the name of a version 2 cgroup that it may create,
-// which is removed with the node; CNI_BIN, the folder of hack/setup-cni.sh's programs; and the
-// settings of the network. It may call the functions keep and family of e2e/kube/lab/node.sh.
+// ROUTER, CLUSTER, PODS and SERVICES (the cluster's prefixes), NODE_PODS, DIR (its directory) and
+// pki; PROXY, the implementation of Services; CGROUP, the name of a version 2 cgroup that it may
+// create, which is removed with the node; CNI_BIN, the directory of hack/setup-cni.sh's programs;
+// and the settings of the network. It may call the functions keep and family of
+// e2e/kube/lab/node.sh.
 package cni
 
 import (

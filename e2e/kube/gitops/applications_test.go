@@ -128,7 +128,7 @@ func (r argoCluster) logState(t testing.TB) {
 	}
 }
 
-// renderedObjects returns the objects of g1's folder on the publish branch.
+// renderedObjects returns the objects of g1's directory on the publish branch.
 func (r argoCluster) renderedObjects(t testing.TB) map[string]string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "clone")

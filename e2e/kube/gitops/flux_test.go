@@ -213,7 +213,7 @@ func (r fluxCluster) brokenCommits(t *testing.T) {
 	}
 }
 
-// breakBranch commits a folder of g1 that cannot be built.
+// breakBranch commits a directory of g1 that cannot be built.
 func (r fluxCluster) breakBranch(t *testing.T, clone string) {
 	t.Helper()
 	other := *r.testCluster

@@ -80,7 +80,7 @@ func (r *testCluster) hawser(t testing.TB, code int, args ...string) string {
 	return string(out)
 }
 
-// commit commits a file of the topology's folder.
+// commit commits a file of the topology's directory.
 func (r *testCluster) commit(t testing.TB, file, text string) {
 	t.Helper()
 	path := filepath.Join(r.repo, file)

@@ -14,16 +14,16 @@ import (
 	"hawser.dev/hawser/internal/atomicfile"
 )
 
-// DefaultDir is the default folder of the clusters, without --dir and HAWSER_KUBE_LAB.
+// DefaultDir is the default directory of the clusters, without --dir and HAWSER_KUBE_LAB.
 const DefaultDir = "/var/tmp/hawser-kube"
 
-// DirEnv is the environment variable that names the folder.
+// DirEnv is the environment variable that names the directory.
 const DirEnv = "HAWSER_KUBE_LAB"
 
 // networkProxy is the Proxy of clusters whose network implements Services itself.
 const networkProxy = "network"
 
-// Lab holds the options of `up`. The other commands read it from the folder.
+// Lab holds the options of `up`. The other commands read it from the directory.
 type Lab struct {
 	Dir      string         // everything of the lab
 	Bin      string         // hack/setup-kube.sh built it
@@ -41,7 +41,7 @@ type Lab struct {
 // Network holds the options of `up` about the pod network.
 type Network struct {
 	Name     string // of e2e/kube/cni, or a file with a script
-	Script   string // of a node, in the lab's folder
+	Script   string // of a node, in the lab's directory
 	Bin      string // what the script starts
 	Settings map[string]string
 	PodCIDRs bool // Node objects have the node's prefixes

@@ -87,8 +87,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// half creates a lab of one node without Kubernetes' programs: folders, networks, a machine in cgroups,
-// and a process in a network of the lab.
+// half creates a lab of one node without Kubernetes' programs: directories, networks, a machine in
+// cgroups, and a process in a network of the lab.
 func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 	t.Helper()
 	l.Machines = l.plan()
@@ -131,7 +131,7 @@ func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 	return nil
 }
 
-// TestSameName tests two labs in folders with the same name.
+// TestSameName tests two labs in directories with the same name.
 func TestSameName(t *testing.T) {
 	one, other := &Lab{Dir: "/var/tmp/one/lab"}, &Lab{Dir: "/var/tmp/other/lab"}
 	if one.tag() == other.tag() {
@@ -142,7 +142,7 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// TestForeign tests that down does not change a folder without a lab.
+// TestForeign tests that down does not change a directory without a lab.
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -172,7 +172,7 @@ func TestDir(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the folder is left: %v", args, err)
+			t.Errorf("%s: the directory is left: %v", args, err)
 		}
 	}
 	for _, args := range []string{"--dir x", ""} {

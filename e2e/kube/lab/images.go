@@ -20,7 +20,7 @@ import (
 // AgentImage is the name of the agent's image in the lab; `hawser render --image` wants it.
 const AgentImage = "hawser.dev/hawser-agent:lab"
 
-// build compiles programs (paths below the repository) into a folder, static ones.
+// build compiles programs (paths below the repository) into a directory, static ones.
 func build(dir string, programs ...string) error {
 	for _, program := range programs {
 		name := path.Base(program)
@@ -38,7 +38,7 @@ func build(dir string, programs ...string) error {
 func (l *Lab) writeImages(agent string) ([]string, error) {
 	dir := l.path("images", "programs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make folder of images: %w", err)
+		return nil, fmt.Errorf("make directory of images: %w", err)
 	}
 	// The tools include hawser-traffic.
 	if err := build(dir, "e2e/kube/pause", "e2e/kube/whereami", "e2e/traffic/hawser-traffic"); err != nil {

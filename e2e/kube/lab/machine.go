@@ -131,8 +131,8 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	return netnsexec.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
 }
 
-// tag returns the prefix of the names of objects outside the lab's folder. It depends on the whole
-// path, as folders of different labs may have the same name.
+// tag returns the prefix of the names of objects outside the lab's directory. It depends on the
+// whole path, as directories of different labs may have the same name.
 func (l *Lab) tag() string {
 	sum := sha256.Sum256([]byte(l.Dir))
 	return "hk-" + hex.EncodeToString(sum[:4]) + "-"

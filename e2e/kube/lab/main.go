@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string) error {
 	return l.use(ctx, command, args)
 }
 
-// folder parses --dir before other arguments, and returns its absolute path and the other arguments.
+// directory parses --dir before other arguments, and returns its absolute path and the other arguments.
 func folder(dir string, args []string) (string, []string, error) {
 	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -108,7 +108,7 @@ func folder(dir string, args []string) (string, []string, error) {
 	}
 	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return "", nil, fmt.Errorf("find folder: %w", err)
+		return "", nil, fmt.Errorf("find directory: %w", err)
 	}
 	return dir, flags.Args(), nil
 }
@@ -117,7 +117,7 @@ func folder(dir string, args []string) (string, []string, error) {
 func wanted(dir string, args []string) (*Lab, string, error) {
 	l := &Lab{}
 	flags := flag.NewFlagSet("kubelab up", flag.ContinueOnError)
-	flags.StringVar(&dir, "dir", dir, "folder of the clusters")
+	flags.StringVar(&dir, "dir", dir, "directory of the clusters")
 	clusters := flags.String("clusters", "c1,c2", "names, at most eight")
 	flags.IntVar(&l.Nodes, "nodes", 2, "nodes of each cluster")
 	flags.BoolVar(&l.Flat, "flat", false, "each cluster has prefixes of its own; otherwise all have the same")
@@ -139,7 +139,7 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	}
 	var err error
 	if l.Dir, err = filepath.Abs(dir); err != nil {
-		return nil, "", fmt.Errorf("find folder: %w", err)
+		return nil, "", fmt.Errorf("find directory: %w", err)
 	}
 	l.Clusters = strings.Split(*clusters, ",")
 	if len(l.Clusters) > 8 || l.Nodes < 1 || l.Nodes > 8 || flags.NArg() > 0 {
@@ -255,7 +255,7 @@ func runUp(ctx context.Context, dir string, args []string) error {
 	return nil
 }
 
-// setUp runs a script that installs and builds, and returns the folder of the programs.
+// setUp runs a script that installs and builds, and returns the directory of the programs.
 func setUp(ctx context.Context, script string, args ...string) (string, error) {
 	setup := exec.CommandContext(ctx, script, args...)
 	setup.Stderr = os.Stderr

@@ -33,7 +33,7 @@ type authority struct {
 
 func newAuthority(dir string) (*authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make folder of certificates: %w", err)
+		return nil, fmt.Errorf("make directory of certificates: %w", err)
 	}
 	a := &authority{dir: dir}
 	ca, err := a.sign(&x509.Certificate{

@@ -31,13 +31,13 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	}
 	l.Machines = l.plan()
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("make directory: %w", err)
 	}
 	if err := l.save(); err != nil { // from here on down knows what to remove
 		return err
 	}
 	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("make directory: %w", err)
 	}
 	if l.CNI.Script, err = l.writeScript(); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	return nil
 }
 
-// writeScript writes the script of the clusters' network to the lab's folder.
+// writeScript writes the script of the clusters' network to the lab's directory.
 func (l *Lab) writeScript() (string, error) {
 	read := func() ([]byte, error) { return os.ReadFile(l.CNI.Name) }
 	if recipe, err := cni.Find(l.CNI.Name); err == nil {
@@ -114,7 +114,7 @@ func (l *Lab) startMachine(m Node) error {
 		script = "control.sh"
 	}
 	if err := os.MkdirAll(l.path("machines", m.Name), 0o755); err != nil {
-		return fmt.Errorf("make folder of %s: %w", m.Name, err)
+		return fmt.Errorf("make directory of %s: %w", m.Name, err)
 	}
 	if err := l.writeAddress(m); err != nil {
 		return err
@@ -216,9 +216,9 @@ func (l *Lab) until(ctx context.Context, cluster string, args ...string) error {
 	}
 }
 
-// down removes the clusters in the folder completely, also partial ones and none. It does not depend on
-// files that a crash may have damaged: it finds programs by the lab's networks and mark, and kernel
-// objects by the folder's path.
+// down removes the clusters in the directory completely, also partial ones and none. It does not
+// depend on files that a crash may have damaged: it finds programs by the lab's networks and mark,
+// and kernel objects by the directory's path.
 func down(dir string) error {
 	l := &Lab{Dir: dir}
 	entries, err := os.ReadDir(dir)
@@ -227,7 +227,7 @@ func down(dir string) error {
 	}
 	ours := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "lab.json") }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
-		return fmt.Errorf("no clusters in %s: the folder is not changed", dir)
+		return fmt.Errorf("no clusters in %s: the directory is not changed", dir)
 	}
 	errs := []error{l.endProcesses()}
 	cgroups, err := l.cgroups()
@@ -235,7 +235,7 @@ func down(dir string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, entry := range entries { // the file by which the folder is known as a lab goes last
+	for _, entry := range entries { // the file by which the directory is known as a lab goes last
 		if !ours(entry) {
 			errs = append(errs, os.RemoveAll(l.path(entry.Name())))
 		}
@@ -295,7 +295,7 @@ func (l *Lab) cgroups() ([]string, error) {
 }
 
 // A node's programs watch more files than a kernel allows a user by default, and
-// the limit is of the whole machine (inotify(7)). Labs that are up share a folder: the
+// the limit is of the whole machine (inotify(7)). Labs that are up share a directory: the
 // first one raises the limit and the last one puts the former number back.
 const (
 	watchLimit  = "/proc/sys/fs/inotify/max_user_instances"

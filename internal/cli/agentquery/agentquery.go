@@ -54,9 +54,9 @@ func Sockets(named []string, labDir string) ([]string, error) {
 		return nil, err
 	}
 	var found []string
-	// A lab groups nodes by cluster; a plain folder of nodes does not.
+	// A lab groups nodes by cluster; a plain directory of nodes does not.
 	for _, level := range []string{"*", filepath.Join("*", "*")} {
-		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a folder name that is not a valid pattern has no lab
+		sockets, _ := filepath.Glob(filepath.Join(dir, "nodes", level, "run", "agent.sock")) // a directory name that is not a valid pattern has no lab
 		found = append(found, sockets...)
 	}
 	if len(found) > 0 {
@@ -68,7 +68,7 @@ func Sockets(named []string, labDir string) ([]string, error) {
 	if _, err := os.Stat(HostSocket); err == nil {
 		return []string{HostSocket}, nil
 	}
-	return nil, errors.New("no agents: run the command in the folder of a topology, start a lab with hawser lab up, or select agents with --context or --socket")
+	return nil, errors.New("no agents: run the command in the directory of a topology, start a lab with hawser lab up, or select agents with --context or --socket")
 }
 
 // Request is a request to agents.

@@ -8,5 +8,5 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// LabFolder returns the folder of this machine's lab, even if no lab runs.
+// LabFolder returns the directory of this machine's lab, even if no lab runs.
 func LabFolder(flag string) (string, error) { return lab.DirFrom(flag, os.Getenv(lab.DirEnv)) }

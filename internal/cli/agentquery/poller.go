@@ -160,8 +160,8 @@ func (p *Poller) discover(ctx context.Context) error {
 	return nil
 }
 
-// setSockets sets the agents of this machine. It keeps a vanished socket while the folder exists,
-// because then its agent stopped. The caller holds the lock.
+// setSockets sets the agents of this machine. It keeps a vanished socket while the directory
+// exists, because then its agent stopped. The caller holds the lock.
 func (p *Poller) setSockets(sockets []string) {
 	for _, socket := range sockets {
 		if p.agents[socket] == nil {
@@ -175,7 +175,7 @@ func (p *Poller) setSockets(sockets []string) {
 	})
 }
 
-// labNode returns the node of a socket in a lab's folder; otherwise empty.
+// labNode returns the node of a socket in a lab's directory; otherwise empty.
 func labNode(socket string) string {
 	dir := filepath.Dir(filepath.Dir(socket))
 	if filepath.Base(filepath.Dir(dir)) != "nodes" {

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// fakeAgent answers at the socket of a node in the folder of a lab.
+// fakeAgent answers at the socket of a node in the directory of a lab.
 type fakeAgent struct {
 	mode   atomic.Int32 // answers, hangs or fails
 	passes atomic.Int32 // answers so far

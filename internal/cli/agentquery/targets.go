@@ -46,14 +46,14 @@ func (f *Targets) AddFlags(cmd *cobra.Command, below bool) {
 		flags = cmd.PersistentFlags()
 	}
 	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a glob pattern; may be repeated")
-	flags.StringVar(&f.Lab, "lab", "", "folder of the lab to query")
+	flags.StringVar(&f.Lab, "lab", "", "directory of the lab to query")
 	topofile.AddFileFlag(cmd, below, &f.File, "topology with the clusters to query")
 	f.Add(cmd, below)
 }
 
 // Resolve returns the sockets of the selected agents, or no sockets if the agents run in pods; then
 // the returned targets select the clusters. Without flags it selects the agents of the lab or of this
-// host, else of the clusters of the topology in the current folder.
+// host, else of the clusters of the topology in the current directory.
 func (f Targets) Resolve() (Targets, []string, error) {
 	if len(f.Access.Contexts)+len(f.Clusters)+len(f.File) > 0 {
 		return f, nil, nil

@@ -1,5 +1,5 @@
 // Package applytree applies a tree to clusters for hawser apply and hawser diff --live. The
-// tree comes from a topology, a folder or the publish branch.
+// tree comes from a topology, a directory or the publish branch.
 package applytree
 
 import (

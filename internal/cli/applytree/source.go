@@ -60,7 +60,7 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 			return s, err
 		}
 		if s.tree = dir.Tree; len(apply.Clusters(s.tree)) == 0 {
-			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a folder)", f.Tree)
+			return s, fmt.Errorf("--tree %s: there is no clusters/<name>/kustomization.yaml in it (hawser render --out writes such a directory)", f.Tree)
 		}
 	case f.Repo != "":
 		// This tree only lists the clusters that have signers to read: verified replaces

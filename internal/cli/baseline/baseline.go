@@ -28,8 +28,8 @@ const None = "none"
 // remoteTimeout bounds the request to a remote repository if the clone has the branch.
 const remoteTimeout = 10 * time.Second
 
-// Published is the content of a publish branch or a folder. It is empty, with the name None, if no
-// commit was published.
+// Published is the content of a publish branch or a directory. It is empty, with the name None, if
+// no commit was published.
 type Published struct {
 	Tree  render.Tree
 	Store *gitrepo.Store // has the commit; nil without one
@@ -40,7 +40,7 @@ type Published struct {
 	Notes   []string
 }
 
-// Options selects the publish branch or folder to read.
+// Options selects the publish branch or directory to read.
 type Options struct {
 	File, Address string // the topology; the repository, empty for the topology's
 	Branch        string
@@ -57,7 +57,7 @@ type Options struct {
 }
 
 // Read returns the published content and prints its source. It is empty if no reachable repository
-// has the branch. A missing branch or folder that the user named is an error.
+// has the branch. A missing branch or directory that the user named is an error.
 func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
 	p, err := in.Load(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
-		p := Published{Tree: dir.Tree, Baseline: plan.Baseline{Name: in.Branch}, what: "compared with the folder " + in.Branch}
+		p := Published{Tree: dir.Tree, Baseline: plan.Baseline{Name: in.Branch}, what: "compared with the directory " + in.Branch}
 		return p, p.check(in.Flag)
 	}
 	store, err := gitrepo.Open(RepoOf(in.Address, in.File))
@@ -91,7 +91,7 @@ func (in Options) Load(ctx context.Context) (Published, error) {
 	}
 	if err := store.Fetch(ctx, in.Branch); err != nil {
 		if in.Compare {
-			err = fmt.Errorf("%w (hawser diff --against DIR compares with a folder)", err)
+			err = fmt.Errorf("%w (hawser diff --against DIR compares with a directory)", err)
 		}
 		return Published{}, err
 	}
@@ -306,7 +306,7 @@ func (p *Published) check(flag string) error {
 		}
 		hint := ""
 		if flag != "" {
-			hint = " (" + flag + " names a branch that hawser bootstrap or hawser reconcile publishes, or a folder that hawser render wrote)"
+			hint = " (" + flag + " names a branch that hawser bootstrap or hawser reconcile publishes, or a directory that hawser render wrote)"
 		}
 		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml%s", what, hint)
 	} else if err != nil {

@@ -81,7 +81,7 @@ func (c *Repo) Must(dir, script string) {
 	}
 }
 
-// Read reads a file of the folder.
+// Read reads a file of the directory.
 func (c *Repo) Read(name string) string {
 	c.T.Helper()
 	raw, err := os.ReadFile(filepath.Join(c.Dir, name))

@@ -23,7 +23,7 @@ func NewAllocateCommand(env *cli.Env) *cobra.Command {
 		Use:   "allocate [FILE|DIR]",
 		Short: "Allocate missing addresses and update the lock",
 		Long: `Allocate addresses for everything in the topology that has none, and write them to
-clusterset.lock.yaml in the same folder. Published addresses never move: the publish
+clusterset.lock.yaml in the same directory. Published addresses never move: the publish
 branch of the repository of the file, or of --repo, overrides the lock. So the command
 repairs the lock after a merge of branches that both allocated. If the clone lacks the
 newest publish branch, it is fetched from the remote; if that fails, nothing is written.

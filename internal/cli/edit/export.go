@@ -54,7 +54,7 @@ with --dry-run: the files would change; 2 error.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runExport(cmd.Context(), env, args[0], f) },
 	}
-	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a folder")
+	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a directory")
 	f.Add(cmd, false)
 	cmd.Flag("cluster").Usage = "clusters that export the Service"
 	flags := cmd.Flags()
@@ -86,7 +86,7 @@ files would change; 2 error.`,
 			return runUnexport(cmd.Context(), env, args[0], clusters, dryRun)
 		},
 	}
-	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a folder")
+	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a directory")
 	cmd.Flags().StringSliceVar(&clusters, "cluster", nil, "only these clusters")
 	cli.CompleteFlag(cmd, "cluster", cli.CompleteList(clusterselect.CompletionNames))
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, print what would change in the files")

@@ -41,14 +41,14 @@ func NewInitCommand(env *cli.Env) *cobra.Command {
 		Short: "Write a topology file to start from",
 		Long: `Write a commented clusterset.yaml to start from, and a .gitignore that keeps
 private keys out of git. Nothing that exists is overwritten. The JSON Schema of the
-file is written to the same folder, for editors, unless --schema=false is given.
+file is written to the same directory, for editors, unless --schema=false is given.
 
 With --with-keys it also makes a root key and an identity for each cluster, in
-a folder of their own, and puts the identities' recipients into the topology.
+a directory of their own, and puts the identities' recipients into the topology.
 
 With --context the topology holds what hawser discover finds in these clusters,
 with the source of each value. Keys are made too (in DIR/keys unless --with-keys
-names a folder), and the lock is written. What could not be found is marked
+names a directory), and the lock is written. What could not be found is marked
 TODO(hawser). Clusters are named after their contexts, or as in NAME=CONTEXT.
 Nothing in the clusters changes, except with --secrets: it creates the Secret
 with each cluster's identity, after asking.
@@ -75,7 +75,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 	}
 	cmd.Flags().StringVar(&f.name, "name", "demo", "name of the clusterset")
 	cmd.Flags().StringSliceVar(&f.clusters, "clusters", []string{"g1", "g2"}, "names of the clusters")
-	cmd.Flags().StringVar(&f.keys, "with-keys", "", "folder in which to make a root key and identities")
+	cmd.Flags().StringVar(&f.keys, "with-keys", "", "directory in which to make a root key and identities")
 	clusterselect.AddContextFlags(cmd, &f.access)
 	cmd.Flags().BoolVar(&f.secrets, "secrets", false,
 		"with --context: create the Secret with each cluster's identity there, after asking")
@@ -87,7 +87,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 func writeScaffold(env *cli.Env, dir string, f initFlags) error {
 	path := filepath.Join(dir, reconciler.TopologyFile)
 	if _, err := os.Stat(path); err == nil {
-		return fmt.Errorf("%s exists already: edit it, or choose another folder", path)
+		return fmt.Errorf("%s exists already: edit it, or choose another directory", path)
 	}
 	if err := checkout.MakeFolder(dir, 0o755); err != nil {
 		return err

@@ -27,7 +27,7 @@ import (
 func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) error {
 	path := filepath.Join(dir, reconciler.TopologyFile)
 	if _, err := os.Stat(path); err == nil {
-		return fmt.Errorf("%s exists already: hawser join --context CONTEXT adds a cluster to it, or choose another folder",
+		return fmt.Errorf("%s exists already: hawser join --context CONTEXT adds a cluster to it, or choose another directory",
 			path)
 	}
 	if !fabric.IsLabel(f.name) {

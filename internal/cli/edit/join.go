@@ -55,8 +55,8 @@ not change. The command writes the lock too, and prints the plan. Nothing change
 any cluster before the commit is published.
 
 With --context the values are those that hawser discover finds, each with its source.
-The command creates an identity for the cluster, in the folder keys next to the topology
-or in the folder of --with-keys. A cluster that joins again after hawser leave keeps its
+The command creates an identity for the cluster, in the directory keys next to the topology
+or in the directory of --with-keys. A cluster that joins again after hawser leave keeps its
 identity with --recipient. Missing values are marked TODO(hawser). Nothing in the
 cluster changes, except with --secrets.
 
@@ -91,7 +91,7 @@ be read.`,
 	}
 	clusterselect.AddContextFlags(cmd, &f.access)
 	flags := cmd.Flags()
-	flags.StringVar(&f.keys, "with-keys", "", "folder for the cluster's identity (default: keys next to the topology, or here)")
+	flags.StringVar(&f.keys, "with-keys", "", "directory for the cluster's identity (default: keys next to the topology, or here)")
 	flags.StringVar(&f.recipient, "recipient", "", "recipient of the identity that the cluster already has (age1...)")
 	flags.BoolVar(&f.secrets, "secrets", false, "create the Secret with the identity in the cluster, after asking")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change in the files")
@@ -399,7 +399,8 @@ func insert(ctx context.Context, env *cli.Env, set *schema.ClusterSet, j *joinin
 	return err
 }
 
-// writeIdentity writes a new identity into the folder keys, and adds the folder to .gitignore.
+// writeIdentity writes a new identity into the directory keys, and adds the directory to
+// .gitignore.
 func writeIdentity(keys, dir, cluster, identity string) error {
 	if err := checkout.MakeFolder(keys, 0o700); err != nil {
 		return err

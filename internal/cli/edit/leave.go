@@ -59,7 +59,7 @@ would change; 2 error.`,
 		Args:              cobra.ExactArgs(1),
 		RunE:              func(cmd *cobra.Command, args []string) error { return runLeave(cmd.Context(), env, args[0], f) },
 	}
-	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a folder")
+	topofile.AddFileFlag(cmd, false, &env.File, "topology: a file or a directory")
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change in the files")
 	flags.BoolVar(&f.gc, "gc", false, "release its addresses in the lock")

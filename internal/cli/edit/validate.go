@@ -88,7 +88,7 @@ func runValidate(env *cli.Env, args []string, f validateFlags) error {
 // checkAllowedSigners checks the allowed_signers file of a topology, and whether it has the owners
 // of the topology.
 func checkAllowedSigners(t topofile.File, set *schema.ClusterSet) diag.List {
-	if set.Spec.Trust.Commits == "" || t.LockPath == "" { // stdin has no folder
+	if set.Spec.Trust.Commits == "" || t.LockPath == "" { // stdin has no directory
 		return nil
 	}
 	file := filepath.Join(filepath.Dir(t.Path), set.Spec.Trust.Commits)

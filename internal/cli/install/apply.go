@@ -20,7 +20,7 @@ func NewApplyCommand(env *cli.Env) *cobra.Command {
 		Long: `Apply the rendered manifests to clusters with server-side apply, as field manager
 "` + kubeclient.FieldManager + `". Objects that left the tree are deleted last.
 
-The manifests come from the topology, which needs the root key. --tree takes a folder of
+The manifests come from the topology, which needs the root key. --tree takes a directory of
 hawser render instead, and --repo the publish branch of a repository. On a terminal, the
 command prints the plan and asks before it applies it. --dry-run has the API servers
 compute the plan, prints it and stops.
@@ -52,7 +52,7 @@ error.`,
 	}
 	topofile.AddFlag(env, cmd)
 	f.BuildFlags.Add(cmd)
-	cmd.Flags().StringVar(&f.Tree, "tree", "", "apply a folder of hawser render instead of a topology")
+	cmd.Flags().StringVar(&f.Tree, "tree", "", "apply a directory of hawser render instead of a topology")
 	f.Flags.Add(cmd, false)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Repo, "repo", "", "apply the publish branch of the repository at this path or URL instead of a topology")

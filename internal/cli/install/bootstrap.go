@@ -72,7 +72,7 @@ parts, so you can run it again. It
 - checks the clusters, as hawser preflight does, and stops at errors;
 - publishes the commit to the branch rendered, as hawser reconcile does;
 - creates the namespace in each cluster, the Secret with the cluster's identity (from the
-  folder keys next to the topology), and the Secret with the pinned signers;
+  directory keys next to the topology), and the Secret with the pinned signers;
 - has Flux or Argo CD follow the branch where they run, and applies the manifests as
   hawser apply does elsewhere.
 
@@ -99,7 +99,7 @@ there are changes.`,
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "branch to publish to")
 	flags.StringVar(&f.deliveryURL, "follow", "", "URL of the repository for Flux and Argo CD (default: --repo)")
 	flags.StringVar(&f.delivery, "with", withAuto, "delivery to the clusters: auto (the installed one), flux, argocd or apply")
-	flags.StringVar(&f.keys, "with-keys", "", "folder with the clusters' identities (default: keys next to the topology)")
+	flags.StringVar(&f.keys, "with-keys", "", "directory with the clusters' identities (default: keys next to the topology)")
 	flags.StringSliceVar(&f.ignoreFindings, "ignore", nil, "codes of preflight errors to ignore")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan, change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "skip the confirmation prompt")
@@ -257,7 +257,7 @@ func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f boo
 type gitLocation struct {
 	url    string // of the repository
 	branch string
-	path   string // folder of the topology
+	path   string // directory of the topology
 }
 
 // locateCommit returns the repository and branch of the topology. It fails if the committed

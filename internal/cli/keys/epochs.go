@@ -51,7 +51,7 @@ reports when the second commit is safe. It queries agents as hawser show does.`,
 	flags := cmd.Flags()
 	cli.OutputFlag(cmd, false, &f.Output, "text", "json", "yaml")
 	flags.StringArrayVar(&f.Sockets, "socket", nil, "unix socket of an agent, or a glob pattern; may be repeated")
-	flags.StringVar(&f.Lab, "lab", "", "folder of the lab to query")
+	flags.StringVar(&f.Lab, "lab", "", "directory of the lab to query")
 	f.Add(cmd, true)
 	return cmd
 }

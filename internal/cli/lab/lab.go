@@ -54,7 +54,7 @@ the reconciler publishes the commit to the agents.
 		Args: cli.NoVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&f.dir, "dir", "", "folder of the lab (env "+lab.DirEnv+") ["+lab.DefaultDir+"]")
+	cmd.PersistentFlags().StringVar(&f.dir, "dir", "", "directory of the lab (env "+lab.DirEnv+") ["+lab.DefaultDir+"]")
 	cmd.AddCommand(
 		newLabUpCommand(f), newLabDownCommand(f), newLabStatusCommand(f), newLabRepoCommand(f), newLabRecipientCommand(f),
 		newLabExecCommand(f), newLabNodeCommand(f), newLabUnderlayCommand(f), newLabLogsCommand(f), newLabApplyCommand(f), newLabDeleteCommand(f),
@@ -73,7 +73,7 @@ the pods and Services of the manifests, a git repository with the topology, the 
 and an agent on every node. If the lab runs, start missing parts and apply the manifests
 again.
 
-The folder of manifests has one folder per cluster, with Namespace, Pod, Deployment,
+The directory of manifests has one directory per cluster, with Namespace, Pod, Deployment,
 StatefulSet, Service and ServiceExport. Images are ignored: every TCP container port
 answers HTTP and every UDP port echoes, with the pod's name and the client's address. The
 lab replaces the recipients of the topology by recipients of its own identities.`,
@@ -103,7 +103,7 @@ lab replaces the recipients of the topology by recipients of its own identities.
 	flags := cmd.Flags()
 	topofile.AddFileFlag(cmd, false, &o.Topology, "topology to make the lab from")
 	flags.StringVar(&o.Underlay, "underlay", "", "file with routers, firewalls and networks between the gateways (docs/lab.md)")
-	flags.StringVarP(&o.Workloads, "workloads", "w", "", "folder with one folder of manifests per cluster")
+	flags.StringVarP(&o.Workloads, "workloads", "w", "", "directory with one directory of manifests per cluster")
 	flags.IntVar(&o.Workers, "workers", 1, "nodes per cluster in addition to its gateways")
 	flags.BoolVar(&o.Overlay, "overlay", false, "put the pods of a cluster on one network that bypasses their nodes, as some CNIs do (docs/lab.md)")
 	flags.BoolVar(&o.NoHawser, "bare", false, "start nodes, pods and Services only, without reconciler and agents")

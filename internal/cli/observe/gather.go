@@ -44,7 +44,7 @@ objects. The command changes nothing, reads no Secret and includes no private ke
 file contains names, addresses and logs of your clusters.
 
 By default it reads the agents of the running lab or of this host, else the clusters of
-the topology in the current folder. --file, --context and --cluster select Kubernetes
+the topology in the current directory. --file, --context and --cluster select Kubernetes
 clusters. This needs the rights to read Hawser's objects, to exec in the agents' pods and
 to read their logs. summary.txt and errors.txt list missing data.
 

@@ -121,9 +121,9 @@ func (g *collector) noteAPI(cluster string, text []byte) {
 // labNode is the cluster and name of a node in its lab.
 type labNode struct{ cluster, name string }
 
-// host collects from agents on this machine, and from their lab in the folder at.
+// host collects from agents on this machine, and from their lab in the directory at.
 func (g *collector) host(ctx context.Context, sockets []string, at string) {
-	nodes := map[string]labNode{} // by folder
+	nodes := map[string]labNode{} // by directory
 	if at != "" {
 		nodes = g.lab(ctx, at)
 	}
@@ -134,7 +134,7 @@ func (g *collector) host(ctx context.Context, sockets []string, at string) {
 	group.Wait()
 }
 
-// nodeFolder returns the folder of a lab's node; the socket is run/agent.sock in it.
+// nodeFolder returns the directory of a lab's node; the socket is run/agent.sock in it.
 func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
 // agent collects from one agent. The agent's name comes from its lab or from its status.

@@ -10,14 +10,14 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// lab collects from the lab in a folder. It returns the lab's nodes by folder.
+// lab collects from the lab in a directory. It returns the lab's nodes by directory.
 func (g *collector) lab(ctx context.Context, dir string) map[string]labNode {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	nodes := map[string]labNode{}
 	s, err := lab.NewClient(lab.Layout{Dir: dir}).Status(ctx)
 	if errors.Is(err, lab.ErrNoLab) {
-		return nodes // a folder with nodes but without a lab
+		return nodes // a directory with nodes but without a lab
 	}
 	if err != nil {
 		g.put("lab/status.json", nil, err)

@@ -50,7 +50,7 @@ Exit codes: 0 no finding is an error; 1 a finding is an error; 2 no report was w
 		RunE: func(cmd *cobra.Command, args []string) error { return runReport(cmd.Context(), env, args, f) },
 	}
 	f.AddFlags(cmd, false)
-	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
+	cmd.Flags().Lookup("file").Usage = "topology: a file, a directory, or - for stdin; the same as the argument"
 	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and add their state and findings")
 	cmd.Flags().BoolVar(&f.verify, "verify", false, "have the agents connect to every export")
 	cli.OutputFlag(cmd, false, &f.Output, "html", "json", "yaml")

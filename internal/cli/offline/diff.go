@@ -48,7 +48,7 @@ that causes each change, and which connections it breaks. At the end the plan li
 between clusters that is added and removed.
 
 The base is the branch "rendered" of the repository with the topology. --against selects
-another branch, a tag, a commit or a folder of hawser render, and --repo another
+another branch, a tag, a commit or a directory of hawser render, and --repo another
 repository. If the clone lacks the branch, the command reads it from the remote. A missing
 base is an error, unless nothing was ever published. --against none compares with nothing.
 
@@ -58,7 +58,7 @@ with a warning. If no commit has such a signature, the exit code is 2. Without s
 warning says that the base is not verified.
 
 --live compares with the clusters instead (a server-side dry run, as hawser apply
---dry-run), and names the field manager of each difference. --tree compares a folder with
+--dry-run), and names the field manager of each difference. --tree compares a directory with
 them.
 
 The command reports everything that a reconciler would refuse, except missing signatures
@@ -96,13 +96,13 @@ that add access between clusters (access), or none.`,
 	}
 	topofile.AddFlag(env, cmd)
 	f.BuildFlags.Add(cmd)
-	cmd.Flags().StringVar(&f.base, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or folder to compare with, or none")
+	cmd.Flags().StringVar(&f.base, "against", reconciler.DefaultPublishBranch, "branch, tag, commit or directory to compare with, or none")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the publish branch (default: the topology's)")
 	cmd.Flags().StringVar(&f.signers, "signers", "", baseline.SignersHelp)
 	cli.OutputFlag(cmd, false, &f.output, "text", "json", "yaml", "manifests\tthe files that change",
 		planview.Markdown+"\ta comment of a pull request", planview.GitHub+"\tannotations of its lines")
 	cmd.Flags().BoolVar(&f.live, "live", false, "compare with the clusters")
-	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: compare a folder of hawser render instead of a topology")
+	cmd.Flags().StringVar(&f.tree, "tree", "", "with --live: compare a directory of hawser render instead of a topology")
 	cmd.Flags().BoolVar(&f.rules.WriteLock, "write-lock", true, topofile.WriteLockHelp)
 	cmd.Flags().BoolVar(&f.rules.AllowMassDelete, "allow-mass-delete", false, topofile.MassDeleteHelp)
 	cmd.Flags().StringSliceVar(&f.failOn, "fail-on", []string{planview.FailAny},

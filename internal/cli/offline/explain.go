@@ -51,7 +51,7 @@ Exit codes: 0 yes, 1 no, 2 error, or unknown.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return runExplain(cmd.Context(), env, args, f) },
 	}
 	f.AddFlags(cmd, false)
-	cmd.Flags().Lookup("file").Usage = "topology file, folder, or - (default: clusterset.yaml here)"
+	cmd.Flags().Lookup("file").Usage = "topology file, directory, or - (default: clusterset.yaml here)"
 	cmd.Flags().BoolVar(&f.Live, "live", false, "query the agents: links that are up and in use, and ready backends")
 	cli.OutputFlag(cmd, false, &f.Output, "text", "svg\tthe path as a picture", "json", "yaml")
 	return cmd

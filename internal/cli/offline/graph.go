@@ -34,7 +34,7 @@ func NewGraphCommand(env *cli.Env) *cobra.Command {
 GitLab), DOT (for Graphviz) or JSON.
 
 --diff marks what changed since a publication: added (green), changed (yellow) and removed
-(red, dashed). Its value is a branch, a tag, a commit or a folder; --diff rendered compares with
+(red, dashed). Its value is a branch, a tag, a commit or a directory; --diff rendered compares with
 the publish branch. --live queries the agents and marks links and gateways as up (green),
 partly up (yellow), down (red) or unknown (dotted), with round-trip times.
 
@@ -49,9 +49,9 @@ Exit codes: 0 drawn; 1 the topology has errors; 2 error.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runGraph(cmd.Context(), env, args, f) },
 	}
 	f.AddFlags(cmd, false)
-	cmd.Flags().Lookup("file").Usage = "topology: a file, a folder, or - for stdin; the same as the argument"
+	cmd.Flags().Lookup("file").Usage = "topology: a file, a directory, or - for stdin; the same as the argument"
 	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and show their state")
-	cmd.Flags().StringVar(&f.diff, "diff", "", "show what changes since this branch, tag, commit or folder")
+	cmd.Flags().StringVar(&f.diff, "diff", "", "show what changes since this branch, tag, commit or directory")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "with --diff: path or URL of the repository with the publish branch (default: the topology's)")
 	cmd.Flags().StringVar(&f.focus, "focus", "", "show this cluster and its neighbours only")
 	cli.OutputFlag(cmd, false, &f.Output, "svg", "mermaid", "dot", "json", "yaml")

@@ -19,9 +19,9 @@ func NewRenderCommand(env *cli.Env) *cobra.Command {
 		Use:   "render [FILE|DIR] --out DIR",
 		Short: "Write the manifests of a topology",
 		Long: `Write the tree that the reconciler would publish for this topology: base/,
-clusters/<name>/, flux/ and argocd/. Patches come from the folder patches next to the
+clusters/<name>/, flux/ and argocd/. Patches come from the directory patches next to the
 topology. The command removes files of an earlier rendering that left the tree, and keeps
-all other files of the folder. Without a root key, the keys of an earlier rendering stay.
+all other files of the directory. Without a root key, the keys of an earlier rendering stay.
 
 Exit codes: 0 written; 1 errors in the topology; 2 error.`,
 		Example: `  hawser render --out rendered/ --root-key root.key`,
@@ -30,7 +30,7 @@ Exit codes: 0 written; 1 errors in the topology; 2 error.`,
 	}
 	topofile.AddFlag(env, cmd)
 	f.Add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "folder to write to")
+	cmd.Flags().StringVar(&out, "out", "", "directory to write to")
 	return cmd
 }
 

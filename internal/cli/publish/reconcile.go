@@ -55,7 +55,7 @@ Exit codes of --once: 0 the commit is published; 1 it was refused; 2 error. Of -
 	flags, c := cmd.Flags(), &f.Cfg
 	flags.StringVar(&c.Source.URL, "repo", ".", "path or URL of the repository with the topology")
 	flags.StringVar(&c.SourceBranch, "ref", "main", "branch with the topology")
-	flags.StringVar(&c.Path, "path", "", "folder of clusterset.yaml in the repository")
+	flags.StringVar(&c.Path, "path", "", "directory of clusterset.yaml in the repository")
 	flags.StringVar(&f.PublishRepo, "publish-repo", "", "path or URL of the repository to publish to (default: --repo)")
 	flags.StringVar(&c.PublishBranch, "publish-branch", reconciler.DefaultPublishBranch, "branch to publish to")
 	flags.StringVar(&c.RootKeyFile, "root-key", os.Getenv("HAWSER_ROOT_KEY"), topofile.RootKeyHelp)
@@ -67,7 +67,7 @@ Exit codes of --once: 0 the commit is published; 1 it was refused; 2 error. Of -
 	flags.StringVar(&c.StateFile, "state", "", "file that keeps the last published commit over restarts (default: in memory)")
 	flags.StringVar(&c.AcceptCommit, "accept-commit", "", "accept this source commit (full hash) once, signed or not, and the current publish branch")
 	flags.BoolVar(&c.AllowOtherRoot, "allow-other-root", false, topofile.AllowOtherRootHelp)
-	flags.StringVar(&c.Source.Cache, "cache", "", "folder for the mirror of a remote repository (default: in memory)")
+	flags.StringVar(&c.Source.Cache, "cache", "", "directory for the mirror of a remote repository (default: in memory)")
 	reconcilerflags.AddAuthFlags(cmd, &c.Source.Auth)
 	flags.StringVar(&c.AuthorName, "author-name", reconcilerflags.AuthorName, "author of the commits")
 	flags.StringVar(&c.AuthorEmail, "author-email", reconcilerflags.AuthorEmail, "email of the author of the commits")

@@ -58,7 +58,7 @@ changes; 2 error.`,
 		Args:              cobra.MaximumNArgs(1),
 		RunE:              func(cmd *cobra.Command, args []string) error { return runRollback(cmd.Context(), env, args, f) },
 	}
-	topofile.AddFileFlag(cmd, false, &f.file, "topology: a file or a folder")
+	topofile.AddFileFlag(cmd, false, &f.file, "topology: a file or a directory")
 	flags := cmd.Flags()
 	flags.StringVar(&f.signers, "signers", "", baseline.SignersHelp)
 	flags.StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "publish branch")
@@ -282,7 +282,7 @@ func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map
 	return out, nil
 }
 
-// gitIn runs git in a folder and returns its output without the trailing newline.
+// gitIn runs git in a directory and returns its output without the trailing newline.
 func gitIn(ctx context.Context, dir string, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)

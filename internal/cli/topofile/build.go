@@ -112,12 +112,12 @@ func BuildInput(env *cli.Env, t File, published render.Tree, f BuildFlags) (reco
 	}, nil
 }
 
-// readInto adds all files below dir, by slash-separated path under prefix. A missing folder is
+// readInto adds all files below dir, by slash-separated path under prefix. A missing directory is
 // empty.
 func readInto(tree render.Tree, dir, prefix string, limits checkout.Limits) error {
 	files, err := checkout.ReadFolder(dir, limits)
 	if err != nil {
-		return fmt.Errorf("read folder: %w", err)
+		return fmt.Errorf("read directory: %w", err)
 	}
 	for name, raw := range files {
 		tree[prefix+name] = raw

@@ -14,21 +14,21 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// inventoryFile lists the files that render wrote into a folder, one path per line, so that render
-// removes no foreign file.
+// inventoryFile lists the files that render wrote into a directory, one path per line, so that
+// render removes no foreign file.
 const inventoryFile = ".hawser-inventory"
 
-// RenderDir is a folder that render writes to.
+// RenderDir is a directory that render writes to.
 type RenderDir struct {
 	dir  string
-	Tree render.Tree     // content of the rendered folders
+	Tree render.Tree     // content of the rendered directories
 	own  map[string]bool // files of an earlier run
 }
 
 // written is the number of files that a run wrote and removed.
 type written struct{ Written, Removed int }
 
-// ReadRendered reads a folder that hawser render wrote. A missing folder is empty.
+// ReadRendered reads a directory that hawser render wrote. A missing directory is empty.
 func ReadRendered(dir string) (RenderDir, error) {
 	r := RenderDir{dir: dir, Tree: render.Tree{}, own: map[string]bool{}}
 	for _, top := range []string{"base", "clusters", "flux", "argocd"} {
@@ -41,7 +41,7 @@ func ReadRendered(dir string) (RenderDir, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return r, fmt.Errorf("read folder: %w", err)
+			return r, fmt.Errorf("read directory: %w", err)
 		case name == inventoryFile:
 			for line := range strings.Lines(string(raw)) {
 				r.own[strings.TrimSpace(line)] = true
@@ -53,7 +53,7 @@ func ReadRendered(dir string) (RenderDir, error) {
 	return r, nil
 }
 
-// Write makes the folder contain the tree.
+// Write makes the directory contain the tree.
 func (r RenderDir) Write(want render.Tree) (written, error) {
 	var done written
 	for _, name := range want.Paths() {
@@ -84,7 +84,7 @@ func (r RenderDir) Write(want render.Tree) (written, error) {
 	return done, errors.Join(err, r.writeInventory(want))
 }
 
-// removeStale removes files of an earlier run, and the folders that become empty.
+// removeStale removes files of an earlier run, and the directories that become empty.
 func (r RenderDir) removeStale(want render.Tree) (int, error) {
 	removed := 0
 	for name := range r.own {
@@ -100,7 +100,7 @@ func (r RenderDir) removeStale(want render.Tree) (int, error) {
 		}
 		removed++
 		for dir := filepath.Dir(path); dir != filepath.Clean(r.dir) && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
-			continue // os.Remove fails on a folder that is not empty
+			continue // os.Remove fails on a directory that is not empty
 		}
 	}
 	return removed, nil

@@ -44,11 +44,11 @@ func AddFileFlag(cmd *cobra.Command, below bool, into *string, about string) {
 
 // AddFlag adds -f to a command that also accepts the topology as its argument.
 func AddFlag(env *cli.Env, cmd *cobra.Command) {
-	AddFileFlag(cmd, false, &env.File, "topology: a file, a folder, or - for stdin; the same as the argument")
+	AddFileFlag(cmd, false, &env.File, "topology: a file, a directory, or - for stdin; the same as the argument")
 }
 
-// Read reads the topology that -f or the argument names: a file, a folder, or - for stdin. Without
-// a name it reads the topology in the current folder.
+// Read reads the topology that -f or the argument names: a file, a directory, or - for stdin.
+// Without a name it reads the topology in the current directory.
 func Read(env *cli.Env, args []string) (File, error) {
 	t := File{Path: reconciler.TopologyFile}
 	switch {
@@ -69,7 +69,7 @@ func Read(env *cli.Env, args []string) (File, error) {
 	return Open(t.Path)
 }
 
-// Open reads a topology file, or the topology in a folder, and the lock next to it.
+// Open reads a topology file, or the topology in a directory, and the lock next to it.
 func Open(file string) (File, error) {
 	t := File{Path: file}
 	read := checkout.ReadNamed

@@ -13,9 +13,9 @@ import (
 )
 
 // WarnUncommitted warns if topology or lock in the work tree differ from the branch, because only
-// commits are published. Without a branch it compares with HEAD. dir is the folder of the topology
-// in the repository; if empty, it follows from the address. It ignores read errors, because later
-// steps report them.
+// commits are published. Without a branch it compares with HEAD. dir is the directory of the
+// topology in the repository; if empty, it follows from the address. It ignores read errors,
+// because later steps report them.
 func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir string) {
 	store, err := gitrepo.Open(gitrepo.Config{URL: address, Named: branch != ""})
 	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
@@ -53,7 +53,7 @@ func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir str
 		strings.Join(changed, ", "), where, why)
 }
 
-// RelativeToTop returns the path of a folder in its work tree, as git writes it.
+// RelativeToTop returns the path of a directory in its work tree, as git writes it.
 func RelativeToTop(top, dir string) (string, error) {
 	var real [2]string
 	for i, p := range []string{top, dir} {

@@ -44,7 +44,7 @@ that URL can open the page.
 By default the page shows the topology and the publish branch. --live adds the reports of
 the agents of the lab or of this host, as in hawser show. --lab, --socket, --context,
 --kubeconfig and --cluster select agents and imply --live. Without a topology in this
-folder, the page shows the topology of the lab.
+directory, the page shows the topology of the lab.
 
 --in-cluster serves the page in a pod, which ui: {} in the topology creates. It shows the
 mounted fabric and the HawserNodes of that cluster. Other hosts reach it under the names of
@@ -65,7 +65,7 @@ Exit codes: 0 interrupted; 1 errors in the topology; 2 error.`,
 		},
 	}
 	f.AddFlags(cmd, false)
-	cmd.Flags().Lookup("file").Usage = "topology: a file or a folder; the same as the argument"
+	cmd.Flags().Lookup("file").Usage = "topology: a file or a directory; the same as the argument"
 	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and show their state")
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page, any address with --in-cluster; port 0 = a free port")
 	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "time between two queries of an agent, at least 100ms")
@@ -74,9 +74,9 @@ Exit codes: 0 interrupted; 1 errors in the topology; 2 error.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.signers, "signers", "", baseline.SignersHelp)
 	flags.BoolVar(&f.page.inCluster, "in-cluster", false, "serve the page in a pod of the cluster that --cluster names (ui: {} in the topology)")
-	flags.StringVar(&f.page.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: folder with the mounted fabric")
+	flags.StringVar(&f.page.fabric, "fabric", "/etc/hawser/fabric", "in a cluster: directory with the mounted fabric")
 	flags.StringVar(&f.page.trust, "trust", "", "in a cluster: file of pinned signers that must sign the fabric")
-	flags.StringVar(&f.page.state, "state", "/var/lib/hawser", "in a cluster: folder for the last good fabric")
+	flags.StringVar(&f.page.state, "state", "/var/lib/hawser", "in a cluster: directory for the last good fabric")
 	flags.StringArrayVar(&f.page.hosts, "host", nil, "in a cluster: name under which an ingress serves the page; may be repeated")
 	flags.StringVar(&f.page.tokenFile, "token-file", "", "in a cluster: file of the token (default: a new token, in the log)")
 	return cmd

@@ -17,7 +17,8 @@ const (
 	writeTimeout = 2 * time.Second
 	// minStepInterval separates two steps without an event.
 	minStepInterval = 10 * time.Millisecond
-	// HoldersFile is the file in the state folder with the holders that the next agent starts from.
+	// HoldersFile is the file in the state directory with the holders that the next agent starts
+	// from.
 	HoldersFile = "holders.json"
 )
 

@@ -67,9 +67,9 @@ func wait(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestElector elects one of two nodes, over the API and over a folder. The holder renews its Lease
-// and releases it when its agent stops; its fence is closed before the other node's opens. All
-// nodes learn the holder.
+// TestElector elects one of two nodes, over the API and over a directory. The holder renews its
+// Lease and releases it when its agent stops; its fence is closed before the other node's opens.
+// All nodes learn the holder.
 func TestElector(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) func() election.LeaseStore{
@@ -78,7 +78,7 @@ func TestElector(t *testing.T) {
 			server.Put(t, released)
 			return func() election.LeaseStore { return kube.NewLeaseStore(client(t, server), func() bool { return true }) }
 		},
-		"folder": func(t *testing.T) func() election.LeaseStore {
+		"directory": func(t *testing.T) func() election.LeaseStore {
 			dir := t.TempDir()
 			first := election.NewFolder(dir, gateways)
 			if _, err := first.Write(t.Context(), election.Lease{Gateway: "edge-1", Released: true, Transitions: 4, Version: "0"}); err != nil {

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// folderPollInterval separates two reads of a Folder.
+	// folderPollInterval separates two reads of a Directory.
 	folderPollInterval = 250 * time.Millisecond
 	// lockPollInterval separates two attempts to lock it.
 	lockPollInterval = 5 * time.Millisecond
 )
 
-// Folder is a LeaseStore without a Kubernetes API: files in a folder that all nodes of a cluster
-// share. A missing file is a Lease that was never held.
+// Directory is a LeaseStore without a Kubernetes API: files in a directory that all nodes of a
+// cluster share. A missing file is a Lease that was never held.
 type Folder struct {
 	dir      string
 	gateways func() []Gateway
@@ -36,7 +36,7 @@ type Folder struct {
 	leases map[string]Lease // nil = not read yet
 }
 
-// NewFolder returns a store of the Leases of gateways in a folder.
+// NewFolder returns a store of the Leases of gateways in a directory.
 func NewFolder(dir string, gateways func() []Gateway) *Folder {
 	return &Folder{dir: dir, gateways: gateways}
 }
@@ -95,7 +95,7 @@ func (f *Folder) read(gateway string) (Lease, error) {
 	return l, nil
 }
 
-// Write implements LeaseStore. Writers lock the folder until ctx is done.
+// Write implements LeaseStore. Writers lock the directory until ctx is done.
 func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
 	if strings.Contains(l.Gateway, "/") {
 		return Lease{}, fmt.Errorf("write Lease: %q is not a gateway's name", l.Gateway)

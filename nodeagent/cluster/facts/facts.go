@@ -1,6 +1,6 @@
 // Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods, services,
-// endpoints and exports. The conversion is pure. A Folder reads the objects from YAML files; package
-// kube reads them from the Kubernetes API.
+// endpoints and exports. The conversion is pure. A Directory reads the objects from YAML files;
+// package kube reads them from the Kubernetes API.
 package facts
 
 import (
@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// Folder is a folder of files. It is safe for concurrent use.
+// Directory is a directory of files. It is safe for concurrent use.
 type Folder struct {
 	dir     string
-	reports string // folder of HawserNodes; empty = no node reports
+	reports string // directory of HawserNodes; empty = no node reports
 
 	mu          sync.Mutex
 	files       map[string]Objects // by path: the last good content
@@ -38,9 +38,9 @@ type State struct {
 	DegradedSince time.Time
 }
 
-// Open reads the folder once, and the folder reports, to which the agents of the cluster write
-// their HawserNodes. If reports is empty, all nodes count as protected, unless dir has
-// HawserNodes. A folder that cannot be read shows in the state.
+// Open reads the directory once, and the directory reports, to which the agents of the cluster
+// write their HawserNodes. If reports is empty, all nodes count as protected, unless dir has
+// HawserNodes. A directory that cannot be read shows in the state.
 func Open(dir, reports string) *Folder {
 	s := &Folder{dir: dir, reports: reports, files: map[string]Objects{}}
 	s.Reload()
@@ -54,14 +54,14 @@ func (s *Folder) Current() State {
 	return s.state
 }
 
-// HawserNodes returns the HawserNodes of the folders.
+// HawserNodes returns the HawserNodes of the directories.
 func (s *Folder) HawserNodes() []HawserNode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hawserNodes
 }
 
-// Reload reads the folder again and reports whether the state differs.
+// Reload reads the directory again and reports whether the state differs.
 func (s *Folder) Reload() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *Folder) Reload() bool {
 	return !equal(before, s.state)
 }
 
-// WatchDir returns the folders to watch. A change reads them again, and changed is called if
+// WatchDir returns the directories to watch. A change reads them again, and changed is called if
 // the state differs. changed must not block.
 func (s *Folder) WatchDir(changed func()) []dirwatch.Dir {
 	reload := func() {

@@ -11,8 +11,8 @@ import (
 // maxFile bounds one file, in bytes.
 const maxFile = 64 << 20
 
-// read reads each file of the folder, and uses the last good content of broken files. If the folder
-// cannot be listed, the facts stay the same.
+// read reads each file of the directory, and uses the last good content of broken files. If the
+// directory cannot be listed, the facts stay the same.
 func (s *Folder) read() State {
 	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, Source: "files"}
 	paths, err := list(s.dir)
@@ -52,8 +52,8 @@ func (s *Folder) read() State {
 	return state
 }
 
-// list returns the YAML files of a folder by name. It skips names with a leading dot: temporary files
-// of editors, and the kubelet's ..data link and its target.
+// list returns the YAML files of a directory by name. It skips names with a leading dot: temporary
+// files of editors, and the kubelet's ..data link and its target.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestBrokenFile(t *testing.T) {
 	}
 	s.Reload()
 	if have := s.Current(); have.Err == nil || !have.Loaded || names(have) != "a c" {
-		t.Fatalf("folder gone: %+v", have)
+		t.Fatalf("directory gone: %+v", have)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestWatch(t *testing.T) {
 }
 
 // TestReports checks that a node is protected while its HawserNode reports the boot of its Node. With
-// an empty folder no node is protected; without a folder all are.
+// an empty directory no node is protected; without a directory all are.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	dir, reports := t.TempDir(), t.TempDir()

@@ -222,8 +222,8 @@ func TestReporterAfterReboot(t *testing.T) {
 	})
 }
 
-// TestFileReporter checks that the reporter writes the same HawserNode to a folder as to the API,
-// and keeps the boot that the previous agent reported.
+// TestFileReporter checks that the reporter writes the same HawserNode to a directory as to the
+// API, and keeps the boot that the previous agent reported.
 func TestFileReporter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -305,7 +305,7 @@ func AcceptsTransit(n *round.DesiredNode) bool {
 // Release removes the agent's kernel state outside the stages, and returns its description.
 func Release() ([]string, error) { return conntrack.RemoveStaleRules() }
 
-// StateFiles returns patterns of the host's files in the state folder.
+// StateFiles returns patterns of the host's files in the state directory.
 func StateFiles() []string { return []string{"sysctls.json", "ipsec", "hw-*.log"} }
 
 // Inventory returns the kernel state of this node, including foreign objects.

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// DrainedFile is the file in the state folder that marks a drained gateway.
+// DrainedFile is the file in the state directory that marks a drained gateway.
 const DrainedFile = "drained"
 
 // drainIdleTime is the time that a drained gateway must be unused before it counts as idle. It
@@ -33,7 +33,7 @@ type Drain struct {
 	used         time.Time // when the gateway was last in use
 }
 
-// OpenDrain reads the mark of the previous agent from the state folder.
+// OpenDrain reads the mark of the previous agent from the state directory.
 func OpenDrain(dir string) (*Drain, error) {
 	path := filepath.Join(dir, DrainedFile)
 	d := &Drain{path: path, used: time.Now()}

@@ -28,10 +28,10 @@ func TestDrainSurvivesRestarts(t *testing.T) {
 			t.Errorf("drained %t, after a restart %t (%v), want %t", d.Active(), again.Active(), err, want)
 		}
 	}
-	if _, err := OpenDrain(filepath.Join(dir, "below", "a folder")); err != nil {
-		t.Errorf("a folder that does not exist: %v", err)
+	if _, err := OpenDrain(filepath.Join(dir, "below", "a directory")); err != nil {
+		t.Errorf("a directory that does not exist: %v", err)
 	}
-	d := &Drain{path: filepath.Join(t.TempDir(), "no", "folder")}
+	d := &Drain{path: filepath.Join(t.TempDir(), "no", "directory")}
 	if err := d.set(true); err == nil || d.Active() {
 		t.Errorf("a mark that cannot be written: drained %t (%v)", d.Active(), err)
 	}

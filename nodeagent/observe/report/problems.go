@@ -132,7 +132,7 @@ func lostFeeds(paths []status.Path, live map[string]model.ClusterState, stale ti
 // addInputs adds the inputs that cannot be read or written. lostFeeds has the feeds of other clusters.
 func (l *problemList) addInputs(inputs []status.InputState) {
 	codes := map[string]string{
-		"fabric": status.FabricStale, "keys": status.KeysStale, "facts": status.FactsStale, "state folder": status.StateNotSaved,
+		"fabric": status.FabricStale, "keys": status.KeysStale, "facts": status.FactsStale, "state directory": status.StateNotSaved,
 		"feed": status.FeedNotServed, inputLease: status.LeaseNotWritten, inputReport: status.ReportNotWritten,
 	}
 	for _, i := range inputs {

@@ -42,7 +42,7 @@ type Moment struct {
 // interval is the time between two requests to an agent.
 const interval = 50 * time.Millisecond
 
-// Record records the agent of a lab node until ctx is done. dir is the node's folder. Its base
+// Record records the agent of a lab node until ctx is done. dir is the node's directory. Its base
 // name, CLUSTER-NAME, is the name of the node. While the agent is down, the recording has a gap.
 func Record(ctx context.Context, dir string) (Recording, error) {
 	node := filepath.Base(dir)

@@ -91,7 +91,7 @@ func version(module string) string {
 	return string(found[1])
 }
 
-// folder of the records, and the document with the table of them.
+// directory of the records, and the document with the table of them.
 const (
 	folder   = "e2e/kube/cni/results"
 	document = "docs/compatibility.md"
