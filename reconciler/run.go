@@ -51,7 +51,7 @@ func (r *Reconciler) loop(ctx context.Context) {
 			backoff = minBackoff
 		default:
 			wait = min(backoff, wait)
-			backoff *= 2
+			backoff = 2 * wait // bounded: an outage of the git server may take days
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,54 @@ func TestRunServesAndStops(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLongOutage: each retry waits, however long the git server does not answer.
+func TestLongOutage(t *testing.T) {
+	t.Parallel()
+	const interval, retries, counted = 5 * time.Millisecond, 70, 20
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g := newTestEnv(t, false)
+	var r *Reconciler
+	var from, to time.Time
+	g.cfg.Interval = interval
+	g.cfg.Now = func() time.Time {
+		now := time.Now()
+		switch passes := countPasses(t, r); {
+		case passes == retries-counted && from.IsZero():
+			from = now
+		case passes == retries && to.IsZero():
+			to = now
+			cancel()
+		}
+		return now
+	}
+	if err := os.RemoveAll(g.repo); err != nil {
+		t.Fatal(err)
+	}
+	r = g.newReconciler()
+	r.loop(ctx)
+	if failed := r.Status().LastError; failed == nil || failed.Refused() {
+		t.Fatalf("the failure is not retried: %v", failed)
+	}
+	if waited := to.Sub(from); from.IsZero() || waited < counted*interval {
+		t.Errorf("%d retries within %s, want at least %s", counted, waited, counted*interval)
+	}
+}
+
+func countPasses(t *testing.T, r *Reconciler) int {
+	families, err := r.metrics.registry.Gather()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "hawser_reconciler_passes_total" {
+			return int(family.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	t.Error("there is no counter of passes")
+	return 0
 }
 
 func get(t *testing.T, url string, code int) string {
