@@ -1,6 +1,7 @@
-// Package model has the plain data that the parts of an agent exchange: the objects of this
-// cluster (Facts), the state of this host (HostState), the paths of traffic (Path, RemoteEndpoint,
-// TunnelParams), and the export states that clusters publish (ClusterState). It has no logic.
+// Package model defines the data that the parts of an agent exchange. Facts has the objects of this
+// cluster, and HostState the state of this host. Path, RemoteEndpoint and TunnelParams describe the
+// paths of traffic. ClusterState has the export state that a cluster publishes. The package has no
+// I/O.
 package model
 
 import (
@@ -16,17 +17,17 @@ import (
 // Facts are the objects of this cluster, from the Kubernetes API or from files.
 type Facts struct {
 	Nodes    []Node
-	Pods     []Pod // only those that an egress rule or a headless export may need
+	Pods     []Pod // only pods that an egress rule or a headless export may need
 	Services []Service
-	// Exports are the ServiceExports of this cluster, Imports its current ServiceImports, both
-	// sorted by namespace/name; empty without a Kubernetes API.
+	// Exports are the ServiceExports of this cluster. Imports are its current ServiceImports.
+	// Both are sorted by namespace/name, and empty without a Kubernetes API.
 	Exports []mcs.Export `json:",omitempty"`
 	Imports []mcs.Import `json:",omitempty"`
 	// Namespaces are the namespaces of this cluster that an export names, sorted. An import is
 	// created only in an existing namespace.
 	Namespaces []string `json:",omitempty"`
-	// HasAPI reports whether the facts come from a Kubernetes API. The API stores the allocated
-	// addresses, and only these are used. Without it, every node computes the same addresses.
+	// HasAPI reports whether the facts come from a Kubernetes API. If so, only the allocated
+	// addresses that the API stores are used. Otherwise every node computes the same addresses.
 	HasAPI bool `json:",omitempty"`
 }
 
@@ -44,14 +45,16 @@ func (f *Facts) GatewayService(gateway *fabric.Gateway) *Service {
 // Node is one node of this cluster.
 type Node struct {
 	Name     string
-	Addrs    []netip.Addr   // InternalIPs, at most one a family
-	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one a family
-	PodCIDRs []netip.Prefix // of this node; empty if the CNI does not set them
-	// Unprotected reports that the cluster has HawserNodes, and this node has no
-	// report that the agent's rules are in place since the node booted.
+	Addrs    []netip.Addr   // InternalIPs, at most one per family
+	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one per family
+	PodCIDRs []netip.Prefix // Node.spec.podCIDRs; may be empty
+	// Unprotected reports whether the agent's rules on this node are unconfirmed: its
+	// HawserNode does not report them since the node booted. It is false in clusters without
+	// HawserNodes.
 	Unprotected bool `json:",omitempty"`
-	// Labels and UnavailableReason are set only in clusters with node selectors of gateways:
-	// the labels that a selector names, and why the node cannot be a gateway; empty = it can.
+	// Labels are the node's labels that a node selector of a gateway names. UnavailableReason
+	// is the reason why the node cannot be a gateway; empty = it can. Both are set only in
+	// clusters with such selectors.
 	Labels            map[string]string `json:",omitempty"`
 	UnavailableReason string            `json:",omitempty"`
 }
@@ -73,9 +76,11 @@ type Service struct {
 	ClusterIPs []netip.Addr // none for headless
 	Ports      []ServicePort
 	Endpoints  []Endpoint
-	// ExternalName reports whether the Service is of that type: it has no endpoints.
+	// ExternalName reports whether the Service is of type ExternalName. Such a Service has no
+	// endpoints.
 	ExternalName bool `json:",omitempty"`
-	// Unsupported describes the unsupported parts of the Service and its EndpointSlices, sorted.
+	// Unsupported describes the unsupported parts of the Service and its EndpointSlices,
+	// sorted.
 	Unsupported []string `json:",omitempty"`
 	// LoadBalancers are the addresses and names of its load balancer, from its status.
 	LoadBalancers []string `json:",omitempty"`
@@ -106,11 +111,12 @@ type ServicePort struct {
 type Endpoint struct {
 	Addrs    []netip.Addr
 	Hostname string // the name of its DNS record; empty if it has none
-	Pod      string // pod name in the service's namespace; empty if it is not a pod
+	Pod      string // pod in the service's namespace; empty if not a pod
 	Node     string
 	Ready    bool
-	// Terminating reports whether the endpoint is not ready, terminates and still serves. It gets
-	// connections while no endpoint of the port is ready, as in kube-proxy (KEP-1669).
+	// Terminating reports whether the endpoint terminates and still serves, and thus is not
+	// ready. It gets connections while no endpoint of the port is ready, as in kube-proxy
+	// (KEP-1669).
 	Terminating bool `json:",omitempty"`
 	// Ports maps the service's port (by protocol and number, as in "TCP/80") to
 	// the port on the endpoint.
@@ -120,24 +126,26 @@ type Endpoint struct {
 // HostState is the observed state of the host.
 type HostState struct {
 	UnderlayMTU int // bytes, of the interface with the node's address
-	// Underlay has the node's addresses with their devices; empty if direct packets are disabled.
+	// Underlay has the node's addresses with their devices; empty if direct packets are
+	// disabled.
 	Underlay []UnderlayAddr `json:",omitempty"`
 	// NoIPv6 reports whether IPv6 is disabled on this host.
 	NoIPv6    bool
 	KernelESP bool // the kernel encrypts ESP
 	// NoConnLimit reports whether nftables of this kernel cannot count connections.
 	NoConnLimit bool
-	// HostSource are addresses of this host inside the cluster's pod CIDRs, at
-	// most one a family: the source of the host's own packets in a flat cluster.
+	// HostSource are addresses of this host inside the cluster's podCIDRs, at most one per
+	// family. They are the source of the host's own packets in a flat cluster.
 	HostSource []netip.Addr
-	// PodRoutes are prefixes of this node's Node.spec.podCIDRs that have routes to a link and are
-	// outside the cluster's podCIDRs: the CNI assigns pod addresses there.
+	// PodRoutes are the on-link routes inside this node's Node.spec.podCIDRs, if these are
+	// outside the cluster's podCIDRs. Such a route proves that the CNI assigns pod addresses
+	// there.
 	PodRoutes []netip.Prefix `json:",omitempty"`
 	// Networks are the connected networks of the node that overlap prefixes of other clusters,
 	// sorted by prefix and link.
 	Networks []Network `json:",omitempty"`
-	// ForeignRules describe routing rules of other programs that match packets to other clusters
-	// before Hawser's rules.
+	// ForeignRules describe routing rules of other programs that match packets to other
+	// clusters before Hawser's rules.
 	ForeignRules []string `json:",omitempty"`
 	// Resolved maps endpoints of the form dns:<name> to addresses.
 	Resolved map[string][]netip.Addr
@@ -154,19 +162,21 @@ type UnderlayAddr struct {
 	Device   string
 	MAC      string
 	Networks []netip.Prefix // that Device reaches without a router
-	// Unsuitable is why packets of pods are not sent directly over Device; empty = they may be.
+	// Unsuitable is the reason why Device cannot send packets of pods without VXLAN; empty = it
+	// can.
 	Unsuitable string `json:",omitempty"`
 }
 
-// DirectNode is another node of the cluster to which packets may pass without VXLAN. One of the two is a
-// gateway. Device is empty if they cannot.
+// DirectNode is another node of the cluster, with the decision whether packets to it need VXLAN.
+// Exactly one of the two nodes is a gateway. Device is empty if packets always need VXLAN.
 type DirectNode struct {
 	Node   string
 	Addr   netip.Addr // of the other node
 	Device string     // of this node, to Addr
-	// MAC is the hardware address from which the node sends; empty while it is unknown.
+	// MAC is the hardware address from which the other node sends; empty while it is unknown.
 	MAC string
-	// Active reports whether this node sends to the node directly, and Reason why not.
+	// Active reports whether this node sends to the other node without VXLAN. Reason is the
+	// reason why not.
 	Active bool
 	Reason string `json:",omitempty"`
 }
@@ -180,32 +190,32 @@ type Network struct {
 // RemoteEndpoint is the candidate at which a remote gateway is dialled.
 type RemoteEndpoint struct {
 	Addr netip.AddrPort // as in Candidate; invalid = unknown
-	// DialCount counts the decisions to dial Addr. Until it changes, an address that the
-	// driver observed since has precedence.
+	// DialCount counts the decisions to dial Addr. Until it changes, an address that the driver
+	// learned since the last decision has precedence.
 	DialCount int
-	// Pending is a better candidate, at which a secondary tunnel is verified first; invalid if
+	// Pending is a better candidate that a secondary tunnel must verify first; invalid if
 	// absent.
 	Pending netip.AddrPort
 }
 
-// Path is the link that carries the traffic between this cluster and a remote one.
+// Path is the link that carries the traffic between this cluster and a remote cluster.
 type Path struct {
 	Local  string // gateway of this cluster
 	Remote string // gateway of the remote cluster, or of Via
-	// Via is the next cluster on the path, which forwards the traffic; empty = the link leads to
-	// the remote cluster itself.
+	// Via is the next cluster on the path, which forwards the traffic; empty = the link leads
+	// to the remote cluster itself.
 	Via string
-	// Down reports whether probes are lost on all links to the cluster, or were until a moment
-	// ago. Traffic to the cluster still uses this link, but clusterset addresses use other
-	// clusters if there are any.
+	// Down reports whether all links to the cluster lose their probes, or the path is in
+	// hold-down after that. Traffic to the cluster still uses this link, but clusterset IPs use
+	// other clusters if there are any.
 	Down bool
 	// MTU is the path MTU of the link in bytes, if it is less than the MTU of the device;
 	// 0 = MTU of the device.
 	MTU int
 }
 
-// TunnelParams are the parameters that may differ between two tunnels of one pair of gateways.
-// The fabric has all others.
+// TunnelParams are the parameters that may differ between two tunnels of one pair of gateways. The
+// fabric has all other parameters.
 type TunnelParams struct {
 	Driver string
 	// LocalPort and RemotePort are the base ports of both ends; 0 = the ports in the fabric.
@@ -219,19 +229,19 @@ type TunnelParams struct {
 type ClusterState struct {
 	Cluster string        `json:"cluster"`
 	Exports []ExportState `json:"exports"` // sorted by namespace/name
-	// Shape is the ShapeDigest of the topology that the cluster uses; empty while it still uses
-	// a path of the former topology.
+	// Shape is the projection.ShapeDigest of the shape that the cluster uses; empty while it
+	// still uses a path of the former shape.
 	Shape string `json:"shape,omitempty"`
-	// Transit describes its links for transit traffic; nil = it neither forwards nor accepts
-	// transit traffic.
+	// Transit describes the cluster's links for transit traffic. If it is nil, the cluster
+	// neither forwards nor accepts transit traffic.
 	Transit *TransitAdvert `json:"transit,omitempty"`
-	// Endpoints are discovered and observed endpoints; nil = none.
+	// Endpoints has discovered and observed endpoints; nil = none.
 	Endpoints *EndpointAdvert `json:"endpoints,omitempty"`
 }
 
-// EndpointAdvert is the announcement of a cluster about endpoints.
+// EndpointAdvert has the endpoints that a cluster announces.
 type EndpointAdvert struct {
-	// Discovered are the discovered endpoints of its own gateways, by gateway.
+	// Discovered are the discovered endpoints of the cluster's own gateways, by gateway.
 	Discovered map[string][]DiscoveredEndpoint `json:"discovered,omitempty"`
 	// Observed are the addresses from which packets of remote gateways arrive, by
 	// cluster/gateway. The port is the base port.
@@ -240,17 +250,17 @@ type EndpointAdvert struct {
 
 // DiscoveredEndpoint is an endpoint that is not in the topology.
 type DiscoveredEndpoint struct {
-	Source string     `json:"source"` // of fabric.Sources
+	Source string     `json:"source"` // one of fabric.Sources
 	Addr   netip.Addr `json:"addr"`
 	Port   int        `json:"port,omitempty"` // the base port; 0 = the port of the gateway
 }
 
 // TransitAdvert describes the links of a cluster for transit traffic.
 type TransitAdvert struct {
-	Edges []TransitEdge `json:"edges,omitempty"` // links below the best rank, by cluster
+	Edges []TransitEdge `json:"edges,omitempty"` // links below the best rank or MTU, by cluster
 }
 
-// TransitEdge is one link, to a neighbour.
+// TransitEdge is the link to one neighbouring cluster.
 type TransitEdge struct {
 	Cluster string `json:"cluster"`
 	Rank    int    `json:"rank"`          // a health.Rank; 0 = no transit
@@ -270,8 +280,8 @@ type ExportState struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Ready     bool   `json:"ready"` // an endpoint gets connections
-	// Terminating reports whether all these endpoints terminate: other clusters use them only
-	// while no cluster has a ready endpoint.
+	// Terminating reports whether all endpoints that get connections terminate. Other clusters
+	// use them only while no cluster has a ready endpoint.
 	Terminating bool `json:"terminating,omitempty"`
 	// Families are the IP families (4, 6) of the service; empty = all of the cluster.
 	Families []int        `json:"families,omitempty"`
@@ -281,12 +291,12 @@ type ExportState struct {
 	Offer *mcs.Offer `json:"offer,omitempty"`
 }
 
-// ExportHost is one ready endpoint of a headless export, at the address by which
-// other clusters reach it.
+// ExportHost is one ready endpoint of a headless export, with the addresses by which other clusters
+// reach it.
 type ExportHost struct {
 	Name string `json:"name,omitempty"`
-	// Label replaces an empty Name in the DNS: it is the endpoint's own address, which differs
-	// from IPs in a cluster with Globalnet.
+	// Label replaces an empty Name in the DNS. It is the endpoint's own address, as in
+	// 10-7-1-31. In a cluster with Globalnet, IPs have a different address.
 	Label string       `json:"label,omitempty"`
 	IPs   []netip.Addr `json:"ips"`
 	// Ports are the ports of the endpoint that differ from the export's ports, as in

@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// findConnected records and reports which prefixes of a remote cluster overlap a network that
-// the node is connected to. There the network takes precedence: this node does not route these
-// addresses to the cluster.
+// findConnected records and reports the parts of a remote cluster's prefixes that overlap a network
+// of this node. The network takes precedence: this node does not route these addresses to the
+// cluster.
 func (v *builder) findConnected(r *remoteCluster) {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
@@ -55,17 +55,16 @@ func (v *builder) reportNetworkConflicts() {
 	}
 }
 
-// onNetwork reports whether an address of a remote cluster is on a network that the node is
-// connected to.
+// onNetwork reports whether an address of a remote cluster is on a network of this node.
 func (r *remoteCluster) onNetwork(a netip.Addr) bool {
 	return slices.ContainsFunc(r.connected, func(n model.Network) bool { return n.Prefix.Contains(a) })
 }
 
-// reaches reports whether this node's packets for an address go to a remote cluster.
+// reaches reports whether this node routes packets for an address to the remote cluster.
 func (r *remoteCluster) reaches(a netip.Addr) bool { return r.isVisible(a) && !r.onNetwork(a) }
 
-// routeConnected excludes addresses of networks that the node is connected to, so the main
-// routing table routes them.
+// routeConnected adds throw routes for the networks of this node, so that the main routing table
+// routes their addresses.
 func (v *builder) routeConnected(r *remoteCluster) {
 	for _, n := range r.connected {
 		v.route(desired.Route{Table: desired.TableOut, Dst: n.Prefix, Type: desired.RouteThrow, Origin: clusterPath(r.Name)})

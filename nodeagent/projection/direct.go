@@ -29,8 +29,9 @@ func (v *builder) indexDirect() {
 	}
 }
 
-// addDirect accepts the direct packets of other nodes, and lets packets leave directly. The elements
-// exist before and after a pair of nodes uses them, so that only its routes change.
+// addDirect adds the rules and set elements that allow packets without VXLAN from and to other
+// nodes. They also exist while a pair of nodes uses VXLAN. If the pair changes its path, only
+// routes change.
 func (v *builder) addDirect() {
 	if v.node == nil {
 		return
@@ -68,14 +69,16 @@ func (v *builder) addDirect() {
 			Priority: desired.RuleTest, IIF: desired.NodeDevice, UDPPort: desired.ProbePort, Table: desired.TableMain, Origin: origin,
 		})
 	}
-	// Packets that a node hands over leave by this gateway's own links, as those in VXLAN do.
+	// Packets that a node hands over directly leave over this gateway's own links, like packets
+	// in VXLAN.
 	for _, device := range devices {
 		v.addRule(desired.Rule{Priority: desired.RuleGateway, IIF: device, Table: desired.TableGateway, Origin: v.gatewayPath()})
 	}
 }
 
-// DirectSenders returns the hardware addresses that identify one node each. Two nodes with the same last
-// four bytes both need VXLAN: a node could report the address of another one to get its replies.
+// DirectSenders returns the hardware addresses that identify one node each. If two nodes have the
+// same last four bytes, both need VXLAN: a node could report the address of another node to get its
+// replies.
 func DirectSenders(nodes []model.DirectNode) map[string]bool {
 	owners := map[string]string{} // by ReturnID; empty = several
 	for _, d := range nodes {

@@ -27,7 +27,7 @@ func EffectiveFabric(in Input) (*fabric.Fabric, *mcs.Decision) {
 	return &out, &d
 }
 
-// decision returns the decision about exports, computed unless the input has it.
+// decision returns MCSDecision, or computes it if the input lacks it.
 func (in Input) decision() mcs.Decision {
 	if in.MCSDecision != nil {
 		return *in.MCSDecision
@@ -51,7 +51,8 @@ func MCS(in Input) mcs.DesiredObjects {
 	return mcs.Desired(view, in.decision(), in.PeersSynced, sources)
 }
 
-// Conflicts returns the conflicts of this cluster's view, by namespace/name.
+// Conflicts returns the conflicts between ServiceExports in the view of this cluster, by
+// namespace/name.
 func Conflicts(in Input) map[string]mcs.Condition {
 	out := map[string]mcs.Condition{}
 	for _, r := range in.decision().Services {
@@ -76,7 +77,7 @@ func (v *builder) reportInvalidExports() {
 }
 
 // reportRefusedExports reports exports that a cluster announces and the topology permits only to
-// different clusters.
+// other clusters.
 func (v *builder) reportRefusedExports() {
 	for _, r := range v.in.decision().Refused {
 		v.problem("serviceexports["+r.Namespace+"/"+r.Name+"]", status.ExportRefused, "cluster "+r.Cluster+" announces an export that the topology permits only to "+
@@ -142,8 +143,8 @@ func mcsView(in Input) mcs.ClusterView {
 }
 
 // Hostnames returns the hostnames of the endpoints of headless services, by namespace/name. It
-// returns nil unless the cluster has shared egress: only there pods need separate addresses to
-// be reachable.
+// returns nil unless the cluster has shared egress: only there pods need separate global addresses
+// to be reachable.
 func Hostnames(in Input) map[string][]string {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil || in.Fabric.DynamicExports == nil || !own.Globalnet || own.EgressMode == fabric.EgressMapped {
@@ -162,7 +163,7 @@ func Hostnames(in Input) map[string][]string {
 	return out
 }
 
-// hasPort reports whether a part of an export has port p.
+// hasPort reports whether a cluster's part of an export has port p.
 func hasPort(part *fabric.ExportCluster, p fabric.Port) bool {
 	return part.Ports == nil || slices.ContainsFunc(part.Ports, func(q fabric.Port) bool {
 		return q.Protocol == p.Protocol && q.Port == p.Port

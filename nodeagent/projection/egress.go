@@ -13,7 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addEgress selects, on a gateway, the source address of packets that leave through a tunnel.
+// addEgress adds the elements that select the source address of packets into a tunnel. Only
+// gateways have them.
 func (v *builder) addEgress() {
 	for _, a := range v.gateway.Addresses {
 		v.elements.addr(desired.SetTunnels, a, netip.Addr{}, v.gatewayPath())
@@ -63,7 +64,7 @@ func (v *builder) addEgressRules(selector bool) {
 				continue
 			}
 			claimed[id] = rule.Name
-			// The same address on every gateway.
+			// Every gateway chooses the same address.
 			for _, a := range pod.Addrs {
 				if ip, ok := fixedChoice(id, rule.IPs, fabric.Family(a)); ok {
 					v.elements.addr(desired.SetEgress, a, ip, origin)
@@ -103,8 +104,8 @@ func fixedChoice(identity string, ips []netip.Addr, fam int) (netip.Addr, bool) 
 	return best, best.IsValid()
 }
 
-// addHeadlessEgress sets the source of packets of a headless pod to the address by which it is
-// reached, and delivers packets for that address to the pod.
+// addHeadlessEgress sets the source of a headless pod's packets to the pod's fixed global address.
+// It also delivers packets for that address to the pod.
 func (v *builder) addHeadlessEgress() {
 	for _, e := range v.exports {
 		part := e.ClusterPart(v.self.Name)
@@ -129,8 +130,8 @@ func (v *builder) addHeadlessEgress() {
 	}
 }
 
-// addKeepSource lists the prefixes whose source is kept: the prefixes of a flat cluster, unless
-// another cluster uses the same addresses and could not reply to them.
+// addKeepSource adds the pod prefixes of a flat cluster, whose packets keep their source address.
+// It omits a prefix that another cluster uses as well, because that cluster could not reply.
 func (v *builder) addKeepSource() {
 	origin := clusterPath(v.self.Name)
 	for _, p := range disjoint(v.self.PodCIDRs) {
@@ -156,7 +157,7 @@ func (v *builder) overlappingCluster(p netip.Prefix) string {
 	return ""
 }
 
-// addShared distributes all other sources over the cluster's egress addresses. A flat cluster
+// addShared assigns one of the cluster's egress addresses to each other source. A flat cluster
 // needs them too, because other clusters cannot reach its nodes' own addresses.
 func (v *builder) addShared() {
 	for _, fam := range []int{4, 6} {

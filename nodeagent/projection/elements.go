@@ -30,7 +30,7 @@ func (e *elements) add(elem desired.Element) {
 	e.buckets[key] = append(e.buckets[key], elem)
 }
 
-// addr adds an address; in a map, value is the address to which the address translates.
+// addr adds the address key. In a map, value is the address to which key translates.
 func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	text := ""
 	if value.IsValid() {
@@ -39,7 +39,7 @@ func (e *elements) addr(set string, key, value netip.Addr, origin string) {
 	e.add(desired.Element{Set: set, Family: fabric.Family(key), ID: key.String(), Value: text, Origin: origin})
 }
 
-// prefix adds a prefix; in a map, value is the prefix to which the prefix translates.
+// prefix adds the prefix key. In a map, value is the prefix to which key translates.
 func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 	text := ""
 	if value.IsValid() {
@@ -49,7 +49,7 @@ func (e *elements) prefix(set string, key, value netip.Prefix, origin string) {
 }
 
 // all returns the elements sorted by set, family and key. If several elements have the same key,
-// the first one wins. Slots stay sorted by service and number, the order of their addition.
+// the first one wins. Slots keep the order of their addition: by service, then by number.
 func (e *elements) all() []desired.Element {
 	total := 0
 	for _, list := range e.buckets {
@@ -81,12 +81,12 @@ func (e *elements) all() []desired.Element {
 	return out
 }
 
-// serviceKey returns the notation of an address, protocol and port.
+// serviceKey returns an address, protocol and port in the notation of nft.
 func serviceKey(addr netip.Addr, protocol string, port int) string {
 	return addr.String() + " . " + strings.ToLower(protocol) + " . " + strconv.Itoa(port)
 }
 
-// targetText returns the notation of an address and port.
+// targetText returns an address and port in the notation of nft.
 func targetText(addr netip.Addr, port int) string {
 	return addr.String() + " . " + strconv.Itoa(port)
 }

@@ -30,8 +30,8 @@ type target struct {
 	weight int
 }
 
-// addEntry adds an entry. An entry without targets has no elements, so the pools' reject or the
-// block's blackhole handles its packets.
+// addEntry adds an entry. An entry without targets has no elements. The reject rule of the pools or
+// the blackhole route of the global block handles its packets.
 func (v *builder) addEntry(e entry) {
 	if len(e.targets) > 0 {
 		v.entries = append(v.entries, e)
@@ -66,7 +66,7 @@ func (v *builder) addEntries() {
 		} else {
 			slots = v.in.Memo.slots(e, count)
 		}
-		// The slots are a separate list, because copying them is expensive.
+		// The slots are in a separate list, because a copy of them is expensive.
 		if v.elements.slots == nil {
 			v.elements.slots = map[int][][]desired.Element{}
 		}
@@ -86,7 +86,7 @@ func assign(count int, targets []target) []int {
 	return Slots(count, backends)
 }
 
-// slotIDs returns the keys of all slots as parts of one string.
+// slotIDs returns the keys of all slots. They share the memory of one string.
 func slotIDs(key string, count int) []string {
 	var text strings.Builder
 	text.Grow(count * (len(key) + len(" . 1023")))
@@ -120,9 +120,9 @@ type share struct {
 	weight  int
 }
 
-// selectClusters applies a policy to the ready clusters, which are sorted by name. Clusters without
-// a weight or an order are the last resort: they get connections only if no listed cluster is
-// ready. An export that is ready in any cluster is never refused.
+// selectClusters applies a policy to the ready clusters, which are sorted by name. A cluster that
+// is not in the weights or the order gets connections only if no listed cluster is ready. An export
+// that is ready in any cluster is never refused.
 func selectClusters(b fabric.Balance, own string, ready []string) []share {
 	if len(ready) == 0 {
 		return nil
@@ -151,7 +151,7 @@ func selectClusters(b fabric.Balance, own string, ready []string) []share {
 	return shares
 }
 
-// weighted returns the listed clusters that are ready.
+// weighted returns the ready clusters that have a weight.
 func weighted(weights map[string]int, ready []string) []share {
 	var shares []share
 	for _, name := range ready {

@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addExports projects every export: its clusterset IPs, and this cluster's part of it.
+// addExports adds the entries of every export: of its clusterset IPs, and of this cluster's part.
 func (v *builder) addExports() {
 	for _, e := range v.exports {
 		part := e.ClusterPart(v.self.Name)
@@ -70,8 +70,8 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 // portKey returns a port in the notation of Endpoint.Ports.
 func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
 
-// addOffer makes the export address of this cluster lead to its endpoints (endpointTargets) on
-// every node. So every gateway can receive its packets.
+// addOffer adds the entries of this cluster's export address, whose targets are its endpoints
+// (offerTargets). Every node has them, so that every gateway can receive its packets.
 func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
@@ -83,8 +83,9 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				addr: ip, protocol: p.Protocol, port: p.Port, targets: v.offerTargets(svc, p, fabric.Family(ip)),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
-			// A gateway without the connection must translate packets that a server sends
-			// first. Endpoints that are no longer ready still have connections.
+			// After a failover, a server may send the first packet through a gateway
+			// that does not know the connection. That gateway must translate the
+			// source. Endpoints that are no longer ready still have connections.
 			for i := range svc.Endpoints {
 				ep := &svc.Endpoints[i]
 				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
@@ -156,9 +157,8 @@ func (v *builder) addHairpin(svc *model.Service, origin string) {
 	}
 }
 
-// addVIPs makes the clusterset IPs lead to the clusters that the policy selects: to another
-// cluster's export address, which its gateways resolve, or directly to this cluster's own
-// endpoints.
+// addVIPs adds the entries of the clusterset IPs. Their targets are the clusters that the policy
+// selects: the export addresses of other clusters, and the endpoints of this cluster.
 func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 	id := e.ID()
 	for _, vip := range e.VIPs {
@@ -175,7 +175,7 @@ func (v *builder) addVIPs(e *fabric.Export, svc *model.Service) {
 	}
 }
 
-// readyRemotes returns the export address of every other ready and reachable cluster.
+// readyRemotes returns the export address of every other cluster that is ready and reachable.
 func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]netip.Addr {
 	out := make(map[string]netip.Addr, len(e.Clusters))
 	for i := range e.Clusters {
@@ -191,7 +191,7 @@ func (v *builder) readyRemotes(e *fabric.Export, id string, fam int) map[string]
 	return out
 }
 
-// withPort returns the clusters that have port p.
+// withPort returns the remotes whose part of the export has port p.
 func withPort(e *fabric.Export, remotes map[string]netip.Addr, p fabric.Port) map[string]netip.Addr {
 	out := remotes
 	for i := range e.Clusters {
@@ -225,8 +225,8 @@ func (v *builder) vipTargets(e *fabric.Export, remotes map[string]netip.Addr, lo
 		return !v.byName[name].isTerminating(e.ID())
 	})
 	var out []target
-	// This cluster's endpoints divide its weight among them. To keep the weights whole, the
-	// weights of the other clusters are multiplied instead.
+	// The endpoints of this cluster share its weight. To keep weights whole numbers, the
+	// weights of other clusters are multiplied by the number of endpoints instead.
 	for _, s := range selectClusters(e.Balance, v.self.Name, ready) {
 		if s.cluster == v.self.Name {
 			for _, t := range local {
@@ -266,15 +266,15 @@ func prefer(names []string, good func(string) bool) []string {
 	return out
 }
 
-// Feeds run between tunnel addresses of the two clusters and use the path of the clusters'
-// traffic. All other traffic between these addresses uses the pair's own link, even if it is
-// down: probes, because they test it, and transit traffic, whose outer addresses these are.
+// Feeds run between tunnel addresses of the two clusters and use the path of the clusters' traffic.
+// All other traffic between these addresses uses the pair's own link, even if it is down: probes
+// test that link, and transit traffic has these outer addresses.
 
 // viaTransit reports whether a neighbouring cluster is currently reached in transit.
 func (r *remoteCluster) viaTransit() bool { return r.linked && r.reachable && r.path.Via != "" }
 
-// addFeedRules sends feeds through TableFeed, but only while the table has routes: for a rule
-// with ports the kernel parses every routed packet.
+// addFeedRules sends feeds through TableFeed, but only while the table has routes: such a rule
+// makes the kernel parse the ports of every routed packet.
 func (v *builder) addFeedRules() {
 	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remoteCluster).viaTransit) {
 		return

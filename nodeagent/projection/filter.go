@@ -86,11 +86,12 @@ func (v *builder) addNodes() {
 		}
 	}
 	for i := range v.self.Gateways {
-		// Packets to a gateway's load balancer are not forwarded untranslated, while kube-proxy
-		// does not know the address yet. Otherwise connection tracking would keep that flow
-		// untranslated for as long as packets arrive: kube-proxy deletes such entries when the
-		// endpoints of a Service change, but not when its addresses do. Load balancers that are
-		// nodes themselves (K3s) translate to such an address, so these addresses stay open.
+		// Drop untranslated packets to a gateway's load balancer while kube-proxy does not
+		// know its address yet. Otherwise connection tracking would keep the flow
+		// untranslated for as long as packets arrive: kube-proxy deletes such entries when
+		// the endpoints of a Service change, but not when its addresses do. If a load
+		// balancer is a node itself (K3s), it translates to the node's address, which must
+		// stay open.
 		g := &v.self.Gateways[i]
 		s := v.services[fabric.SystemNamespace+"/"+fabric.ServiceOf(g.Name)]
 		if s == nil || !slices.Contains(g.Endpoints, fabric.SourceLoadBalancer) {
@@ -122,7 +123,8 @@ func (v *builder) addNodes() {
 	}
 }
 
-// addFilter lists, on a gateway, the packets that tunnels may deliver.
+// addFilter adds the elements that select which packets tunnels may deliver. Only gateways have
+// them.
 func (v *builder) addFilter() {
 	all := append(append([]netip.Prefix(nil), v.self.PodCIDRs...), v.self.ServiceCIDRs...)
 	for _, p := range disjoint(all) {
@@ -170,8 +172,8 @@ func (v *builder) addErrors(r *remoteCluster) {
 	}
 }
 
-// restrict writes an export's allow list. It closes the clusterset IPs: a well-behaved cluster
-// translates them before the tunnel, and other packets would bypass the list.
+// restrict adds an export's allow list. It also blocks packets to the clusterset IPs, which would
+// bypass the list: a well-behaved cluster translates these before the tunnel.
 func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Allow == nil {
 		return
@@ -206,8 +208,8 @@ func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 	}
 }
 
-// admitMapped opens the mapped address of each headless pod without a fixed address. Other
-// clusters learn this address; otherwise it accepts only replies.
+// admitMapped opens the mapped address of each headless pod without a fixed address, because other
+// clusters learn this address. Other mapped addresses accept only replies.
 func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Type != fabric.Headless || !v.self.Globalnet {
 		return
@@ -222,7 +224,7 @@ func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 	}
 }
 
-// addOffers lists the addresses and ports from which other clusters' servers reply.
+// addOffers adds the addresses and ports from which other clusters' servers reply.
 func (v *builder) addOffers(e *fabric.Export) {
 	for i := range e.Clusters {
 		part := &e.Clusters[i]

@@ -51,7 +51,7 @@ func members(part *fabric.ExportCluster, svc *model.Service) []member {
 	return out
 }
 
-// ordinalName returns the name of the host for every hostname with the same StatefulSet
+// ordinalName returns the name of the host that serves all hostnames with the same StatefulSet
 // ordinal: "*-3" for "db-3".
 func ordinalName(hostname string) string {
 	i := strings.LastIndex(hostname, "-")
@@ -62,8 +62,8 @@ func ordinalName(hostname string) string {
 	return "*-" + digits
 }
 
-// addHeadless makes each fixed address lead to its pod, ready or not: an existing connection
-// may still use the address.
+// addHeadless adds the entries that map each fixed address to its pod. The pod need not be ready,
+// because an existing connection may still use the address.
 func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
@@ -94,8 +94,8 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 					addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
 					targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},
 				})
-				// Other clusters know a flat cluster's pod by its own address. The fixed
-				// address is the right source only behind globalnet.
+				// Other clusters know a flat cluster's pod by its own address. The
+				// fixed address is the right source only behind globalnet.
 				if v.self.IsGlobalnet(fabric.Family(addr)) {
 					v.recordReplySource(addr, p.Protocol, port, ip, p.Port, origin)
 				}
@@ -139,6 +139,6 @@ func (v *builder) mappedAddrs(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// isNode reports whether an address belongs to a node: a pod on the host network has no address
-// of its own.
+// isNode reports whether an address belongs to a node. A pod on the host network has the address of
+// its node.
 func (v *builder) isNode(addr netip.Addr) bool { return v.nodeAddrs[addr] }

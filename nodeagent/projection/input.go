@@ -1,6 +1,6 @@
-// Package projection computes the desired state of a node. Fabric, keys, facts, link health and
-// the other clusters' state go in; desired kernel objects and DNS data come out. It is pure: no
-// clock, no randomness, no environment, no I/O, and no dependence on map order.
+// Package projection computes the desired state of a node: kernel objects and DNS data. Its input
+// is the fabric, keys, facts, link health and the state of other clusters. It is pure: no clock, no
+// randomness, no environment, no I/O, and no dependence on map order.
 package projection
 
 import (
@@ -22,8 +22,8 @@ type Input struct {
 	Facts   model.Facts
 	Local   model.HostState
 	Paths   map[string]model.Path // by remote cluster
-	// GatewayPaths is, on a gateway, its own best link to each remote cluster. Traffic that
-	// other nodes hand over uses it, regardless of Paths.
+	// GatewayPaths has the best own link of this gateway to each remote cluster. Traffic that
+	// other nodes hand over uses it, regardless of Paths. It is empty on other nodes.
 	GatewayPaths map[string]model.Path
 	// Tunnels are the tunnels to a remote gateway, by cluster/gateway, if they differ from the
 	// single tunnel in the fabric. The first one sends; all of them receive.
@@ -37,8 +37,8 @@ type Input struct {
 	// RestoredLive is the state saved by the previous agent, for clusters whose state has not
 	// arrived since. Their exports stay, like the exports in the fabric.
 	RestoredLive map[string]model.ClusterState
-	// PeersSynced is true if a cluster missing in Live is lost. If false, its state may not
-	// have arrived yet.
+	// PeersSynced reports whether a cluster that is missing in Live is lost. If false, its
+	// state may not have arrived yet.
 	PeersSynced bool
 	// MCSDecision is the result of EffectiveFabric, if already computed; nil if absent. It does
 	// not affect the result.
@@ -49,14 +49,14 @@ type Input struct {
 }
 
 // AcceptedByNodes reports whether the other nodes of the cluster accept VXLAN from this node: the
-// facts have the node, and the report of its rules in the current boot if the cluster needs one.
+// facts contain this node, and it is not Unprotected.
 func (in Input) AcceptedByNodes() bool {
 	i := slices.IndexFunc(in.Facts.Nodes, func(n model.Node) bool { return n.Name == in.Node })
 	return i >= 0 && !in.Facts.Nodes[i].Unprotected
 }
 
-// TunnelOf returns the tunnel that a link configures for two gateways, with the newest current
-// epoch that has keys.
+// TunnelOf returns the tunnel that a link configures for two gateways, with the epoch of
+// driver.Epoch.
 func TunnelOf(l fabric.LinkSettings, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) model.TunnelParams {
 	return model.TunnelParams{
 		Driver: l.Driver, LocalPort: l.BasePort(own, 0), RemotePort: l.BasePort(remote, 0), Epoch: driver.Epoch(l.Driver, epochs, keys, own, remote),

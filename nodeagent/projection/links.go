@@ -78,8 +78,8 @@ func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
 	return underlayAddr(n, commonFamily(slices.Values(v.nodes)))
 }
 
-// commonFamily returns the family, 4 if possible, in which all nodes with addresses have one; 0 if
-// absent.
+// commonFamily returns the family, preferably 4, in which all nodes with addresses have an address;
+// 0 if there is none.
 func commonFamily(nodes iter.Seq[*model.Node]) int {
 	lacks := map[int]bool{}
 	for n := range nodes {
@@ -107,7 +107,7 @@ func underlayAddr(n *model.Node, family int) (netip.Addr, bool) {
 	return ofFamily(n.Addrs, 6)
 }
 
-// NodeEndpoints returns the address of each node at which other nodes send VXLAN to it, by name.
+// NodeEndpoints returns the address to which other nodes send VXLAN for each node, by node name.
 func NodeEndpoints(nodes []model.Node) map[string]netip.Addr {
 	family := commonFamily(func(yield func(*model.Node) bool) {
 		for i := range nodes {
@@ -131,8 +131,8 @@ func onlyIPv6(n *model.Node) bool {
 	return six && !four
 }
 
-// addNodeLink adds the VXLAN between the nodes of the cluster, the DNS server's address on it,
-// and a neighbour for every other node.
+// addNodeLink adds the VXLAN device for packets between the nodes of the cluster. It has the DNS
+// server's address, and a neighbour entry for every other node.
 func (v *builder) addNodeLink() {
 	if v.node == nil {
 		return
@@ -192,8 +192,9 @@ func (v *builder) nodeHop(n *model.Node, fam int) (device string, via netip.Addr
 	return desired.NodeDevice, via, ok
 }
 
-// vxlanHop returns the next hop on NodeDevice that leads to a node. For IPv6 it is link-local, so
-// the node needs no other address of that family. IPv4 may use it as well (RFC 8950).
+// vxlanHop returns the next hop on NodeDevice or SiblingDevice that leads to a node. For IPv6 it is
+// link-local, so the node needs no other address of that family. A route for IPv4 may use a
+// link-local IPv6 next hop, too (RFC 8950).
 func (v *builder) vxlanHop(n *model.Node, fam int) (netip.Addr, bool) {
 	if fam == 4 {
 		if a, ok := ofFamily(n.Addrs, 4); ok {
@@ -203,7 +204,7 @@ func (v *builder) vxlanHop(n *model.Node, fam int) (netip.Addr, bool) {
 	return linkLocal(n.Name), v.v6
 }
 
-// linkLocal returns a node's address on the VXLAN, derived from its hardware address.
+// linkLocal returns a node's IPv6 address on the VXLAN, derived from its hardware address there.
 func linkLocal(node string) netip.Addr { return desired.LinkLocal(hardwareAddr(node)) }
 
 func hardwareAddr(node string) string { return desired.HardwareAddr("node/" + node) }

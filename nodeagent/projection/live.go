@@ -13,10 +13,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ClusterState returns the state that this cluster announces to the others: which of its
-// exports have ready endpoints and, for headless exports, the address by which others reach
-// each endpoint. It depends only on fabric and facts, so all nodes of a cluster with the same
-// facts announce the same state.
+// ClusterState returns the state that this cluster announces to the others: which of its exports
+// have ready endpoints and, for headless exports, the addresses by which others reach each
+// endpoint. It depends only on fabric and facts, so all nodes of a cluster with the same facts
+// announce the same state.
 func ClusterState(in Input) model.ClusterState {
 	if v := newBuilder(in); v != nil {
 		return v.clusterState()
@@ -76,7 +76,7 @@ func (v *builder) liveHosts(part *fabric.ExportCluster, svc *model.Service) []mo
 	return out
 }
 
-// remappedPorts returns the ports that have another number on the endpoint.
+// remappedPorts returns the ports that have a different number on the endpoint.
 func remappedPorts(e *model.Endpoint) map[string]int {
 	var out map[string]int
 	for port, number := range e.Ports {
@@ -114,9 +114,8 @@ func (v *builder) addressesOutside(m member) []netip.Addr {
 	return out
 }
 
-// limitedFamilies returns the families of a Service if its export has addresses of more families: a
-// Service in a dual-stack cluster may have one family. The ClusterIPs determine the families; if
-// there are none, the endpoints do.
+// limitedFamilies returns the families of a Service if its export also has addresses of another
+// family; otherwise nil. A Service in a dual-stack cluster may have one family.
 func limitedFamilies(ips []netip.Addr, svc *model.Service) []int {
 	if svc == nil {
 		return nil
@@ -137,7 +136,8 @@ func limitedFamilies(ips []netip.Addr, svc *model.Service) []int {
 	return out
 }
 
-// hasFamily reports whether a Service has a family.
+// hasFamily reports whether a Service has a family, according to its ClusterIPs, or to its
+// endpoints if it has none.
 func hasFamily(s *model.Service, fam int) bool {
 	if len(s.ClusterIPs) > 0 {
 		_, ok := ofFamily(s.ClusterIPs, fam)

@@ -18,8 +18,8 @@ type Memo struct {
 	previous, current map[string]slotSet // entries of the previous call, and of the current one
 }
 
-// slotSet holds the slots of one entry, and the backend of the first one. The elements are
-// shared and must not be modified.
+// slotSet has the slots of one entry, and the backend of the first slot. The elements are shared
+// and must not be modified.
 type slotSet struct {
 	elements []desired.Element
 	first    netip.Addr
@@ -52,7 +52,7 @@ func (m *Memo) slots(e *entry, count int) slotSet {
 	return s
 }
 
-// memoKey contains all inputs of an entry's elements.
+// memoKey returns a key that contains all inputs of the entry's slots.
 func (e *entry) memoKey() string {
 	var key strings.Builder
 	key.WriteString(serviceKey(e.addr, e.protocol, e.port))

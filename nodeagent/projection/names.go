@@ -82,8 +82,8 @@ func (v *builder) dnsService(e *fabric.Export) desired.Service {
 	return out
 }
 
-// isReachable reports whether an export can be reached from here in a family: this cluster and
-// an exporting cluster must have it.
+// isReachable reports whether this cluster can reach an export in a family: this cluster and an
+// exporting cluster must have the family.
 func (v *builder) isReachable(e *fabric.Export, fam int) bool {
 	if !v.self.Has(fam) {
 		return false
@@ -155,8 +155,8 @@ func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.Servic
 }
 
 // hosts returns the ready endpoints that another cluster announced, at addresses that this cluster
-// routes to it. If this cluster uses a pod address itself, the pod's fixed global address replaces
-// it.
+// routes to it. If this cluster does not route a pod's own address, the pod's fixed global address
+// replaces it.
 func (r *remoteCluster) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
 	live := r.live[e.ID()]
 	if !r.hasState {
@@ -246,8 +246,8 @@ func (d *digest) addrs(list []netip.Addr) {
 // through a gateway without the connection, must leave with this address.
 type replySource struct {
 	family int
-	id     string // backend's address, protocol and port
-	as     string // address and port
+	id     string // the backend's address, protocol and port
+	as     string // the address and port that clients know
 	origin string
 }
 
@@ -274,9 +274,9 @@ func (v *builder) hasOwnAddress(pod netip.Addr) bool {
 	return !v.self.IsGlobalnet(fabric.Family(pod)) && slices.ContainsFunc(v.self.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(pod) })
 }
 
-// addReplySources adds the address with which each backend replies. A backend with several
-// addresses is marked as ambiguous: a wrong guess would end the connection, while waiting only
-// delays it until the client sends a packet.
+// addReplySources adds the source address of each backend that sends first. It marks a backend with
+// several addresses as ambiguous. Its packets wait until the client sends: a wrong source address
+// would end the connection.
 func (v *builder) addReplySources() {
 	slices.SortFunc(v.replySources, func(a, b replySource) int {
 		return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.id, b.id), cmp.Compare(a.as, b.as), cmp.Compare(a.origin, b.origin))

@@ -19,7 +19,7 @@ type Topology struct {
 	shapes []fabric.Shape
 }
 
-// NewNet returns the topology of a fabric. before is the former shape, or nil.
+// NewNet returns the topology of a fabric. before is the former shape; nil = no change.
 func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
 	n := Topology{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
 	if before == nil {
@@ -75,7 +75,7 @@ func (n Topology) Neighbours(cluster string) []string {
 	return slices.Compact(out)
 }
 
-// ShapeDigest returns a digest of a shape. Clusters announce the digest of the shape they use.
+// ShapeDigest returns a digest of a shape. Clusters announce the digest of the shape that they use.
 func ShapeDigest(s fabric.Shape) string {
 	if IsMesh(s) {
 		s = fabric.Shape{}
@@ -87,7 +87,7 @@ func ShapeDigest(s fabric.Shape) string {
 	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, stablehash.Mix64(stablehash.Sum64(string(raw)))))
 }
 
-// reachableFrom returns the clusters that are reachable from one cluster without passing another.
+// reachableFrom returns from and the clusters that it reaches without the cluster named without.
 // Paths use links of either shape and clusters that forward transit traffic.
 func (n Topology) reachableFrom(from, without string) map[string]bool {
 	seen := map[string]bool{from: true}
@@ -105,8 +105,8 @@ func (n Topology) reachableFrom(from, without string) map[string]bool {
 	return seen
 }
 
-// Between returns the clusters that may forward packets between two clusters, over links of
-// either shape; sorted.
+// Between returns the clusters that may forward packets between two clusters over links of either
+// shape, sorted.
 func (n Topology) Between(a, b string) []string {
 	if n.Mesh() {
 		return nil
@@ -121,7 +121,8 @@ func (n Topology) Between(a, b string) []string {
 }
 
 // Sources returns the clusters whose packets may arrive over the link with a neighbour: the
-// neighbour, and if it forwards transit traffic, all clusters that it reaches without cluster.
+// neighbour and, if it forwards transit traffic, all clusters that it reaches without passing
+// cluster.
 func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}

@@ -31,8 +31,8 @@ var (
 	nat64Local  = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
 )
 
-// neverEndpoint returns why no endpoint in any cluster may have an address; empty = it may. The
-// API server also refuses loopback and link-local endpoints, but files may contain them.
+// neverEndpoint returns the reason why no endpoint of any cluster may have an address; empty = it
+// may. The API server also refuses loopback and link-local endpoints, but files may contain them.
 func neverEndpoint(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), a.IsUnspecified(), thisNetwork.Contains(a):
@@ -93,8 +93,8 @@ func (v *builder) addServices() {
 	}
 }
 
-// addLongNames finds pods of this cluster's headless exports, and exports, whose DNS names are
-// longer than DNS allows: the name server has no record for them.
+// addLongNames records exports of this cluster, and pods of its headless exports, whose DNS names
+// are longer than DNS allows. The name server has no record for them.
 func (v *builder) addLongNames() {
 	domains := append([]string{v.in.Fabric.Domain}, v.in.Fabric.ExtraDomains...)
 	add := func(id, what, name string) {
@@ -132,9 +132,9 @@ func (v *builder) addLongNames() {
 	}
 }
 
-// refusal returns why an export must not lead to an address of an endpoint; empty = it may. An
-// EndpointSlice may contain any address, and this cluster's gateways would send packets of
-// other clusters there with their own address.
+// refusal returns the reason why an export must not lead to an endpoint's address; empty = it may.
+// An EndpointSlice may contain any address. This cluster's gateways would send packets of other
+// clusters to that address, with their own source address.
 func (v *builder) refusal(a netip.Addr) string {
 	if why := neverEndpoint(a); why != "" {
 		return why
@@ -172,7 +172,7 @@ func (v *builder) refusal(a netip.Addr) string {
 type endpointKind int
 
 const (
-	inside          endpointKind = iota // in podCIDRs, or a node's: a pod on the host network
+	inside          endpointKind = iota // in podCIDRs, or of a node: a pod on the host network
 	outsidePodCIDRs                     // on a node of this cluster and not in podCIDRs
 	machine                             // a machine outside the cluster, not a pod
 )
@@ -187,8 +187,8 @@ func (v *builder) kindOf(ep *model.Endpoint, a netip.Addr) endpointKind {
 	return machine
 }
 
-// addMachine translates, on gateways, the source of other clusters' packets to an endpoint that
-// is not a pod: such a machine has no route to other clusters' addresses.
+// addMachine makes gateways translate the source of other clusters' packets to an endpoint that is
+// not a pod. Such a machine has no route to other clusters' addresses.
 func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
 	if v.gateway != nil && v.kindOf(ep, a) == machine {
 		v.elements.add(desired.Element{
@@ -204,10 +204,10 @@ func (v *builder) reportForeignRules() {
 	}
 }
 
-// maxShown is the maximum number of addresses in a problem.
+// maxShown is the maximum number of texts in a problem.
 const maxShown = 3
 
-// reportUnsupported reports parts of an export of this cluster that other clusters do not get.
+// reportUnsupported reports the unsupported parts of an export of this cluster.
 func (v *builder) reportUnsupported(e *fabric.Export) {
 	for _, text := range shorten(v.unsupported[e.ID()]) {
 		v.problem(exportPath(e.ID(), v.self.Name), status.EndpointUnsupported, text)

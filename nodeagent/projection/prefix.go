@@ -31,7 +31,7 @@ func disjoint(list []netip.Prefix) []netip.Prefix {
 	slices.SortFunc(out, netip.Prefix.Compare)
 	kept := out[:0]
 	for _, p := range out {
-		// A prefix sorts before all prefixes inside it.
+		// A prefix precedes all prefixes inside it.
 		if len(kept) == 0 || !kept[len(kept)-1].Overlaps(p) {
 			kept = append(kept, p)
 		}

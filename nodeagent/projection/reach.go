@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// EndpointCandidates are the addresses and ports where a gateway of another cluster may be
+// EndpointCandidates are the addresses and ports at which a gateway of another cluster may be
 // reached.
 type EndpointCandidates struct {
 	Cluster    string

@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addReturnPaths routes packets from a tunnel or another gateway back to the node that handed
-// their flow to this gateway (docs/adr/0013). That node translated the flow; a pod network that
-// delivers directly to pods would bypass it. Conntrack stores the node, and the rules find it
-// regardless of the pod prefixes in Node objects.
+// addReturnPaths routes packets from a tunnel or another gateway back to the node that handed their
+// flow to this gateway (docs/adr/0013). That node translated the flow, and a pod network that
+// delivers directly to pods would bypass it. Conntrack stores the node, so the rules find it
+// without the pod prefixes of Node objects.
 func (v *builder) addReturnPaths() {
 	if v.gateway == nil || v.node == nil || !v.hasTunnels() {
 		return
@@ -36,12 +36,13 @@ func (v *builder) addReturnPaths() {
 	}
 	for six := range families {
 		addReturnRule(desired.NodeDevice, six, origin)
-		// A sibling may still assign the flow to this gateway after conntrack here dropped it.
+		// A sibling may still return packets of a flow to this gateway after conntrack on
+		// this node dropped the flow.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
 			Priority: desired.RuleTunnel, IPv6: six, IIF: desired.NodeDevice, Table: desired.TableIn, Origin: origin,
 		})
-		// If conntrack knows the flow and no node handed it over, it belongs to this node, with
-		// any destination address.
+		// A flow that conntrack knows and that no other node handed over belongs to this
+		// node, for any destination address.
 		v.state.Rules = append(v.state.Rules, desired.ReturnRules(0, desired.TableMain, six, origin)...)
 		// Fallback if the rules of a node do not exist yet.
 		v.state.Rules = append(v.state.Rules, desired.Rule{
@@ -57,7 +58,8 @@ func (v *builder) addReturnPaths() {
 	}
 }
 
-// routeReturnPaths adds a routing table that leads to each node that may hand over flows.
+// routeReturnPaths adds a routing table for each node that may hand over flows. Its only route
+// leads to that node.
 func (v *builder) routeReturnPaths() {
 	for _, h := range v.returnPaths() {
 		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -12,10 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addRules routes every packet through the table of remote clusters first; packets from tunnels
-// then use the table of this cluster's nodes. Before both, a gateway sends handed-over packets
-// over its own links. While nodes briefly disagree about the path, packets are neither lost nor
-// loop.
+// addRules adds the rule of TableOut for every packet. On a gateway, the rule of TableGateway
+// precedes it: the gateway sends packets that other nodes hand over over its own links. So packets
+// are neither lost nor loop while nodes disagree about the path.
 func (v *builder) addRules() {
 	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.self.Name)})
 	if v.gateway != nil && v.node != nil {
@@ -54,8 +53,8 @@ func (v *builder) blackhole(dst netip.Prefix, origin string) {
 	v.route(desired.Route{Table: desired.TableOut, Dst: dst.Masked(), Type: desired.RouteBlackhole, Origin: origin})
 }
 
-// source returns the source address of the host's own packets. In a flat cluster it is in the
-// pod prefixes, so that others can reply. Otherwise it is the node's address, which the gateway
+// source returns the source address of the host's own packets. In a flat cluster it is in the pod
+// prefixes, so that other clusters can reply. Otherwise it is the node's address, which the gateway
 // translates.
 func (v *builder) source(fam int) netip.Addr {
 	if !v.self.IsGlobalnet(fam) {
@@ -70,9 +69,9 @@ func (v *builder) source(fam int) netip.Addr {
 	return a
 }
 
-// routeRemote routes the prefixes of a cluster. Without a path they are blackholes: the default
-// route would send the packets unencrypted, and conntrack would keep the NAT of that route for
-// the flow.
+// routeRemote routes the prefixes of a cluster. Without a path it adds blackhole routes: the
+// default route would send the packets unencrypted, and conntrack would keep the NAT of that route
+// for the flow.
 func (v *builder) routeRemote(r *remoteCluster) {
 	origin := clusterPath(r.Name)
 	v.routeConnected(r)
@@ -92,13 +91,13 @@ func (v *builder) routeRemote(r *remoteCluster) {
 	}
 }
 
-// routeGateway routes traffic that other nodes hand to this gateway over its own link, even if
-// the link is down. Without a link the traffic is dropped. Handing it to a sibling could loop,
-// and conntrack would remember the flow without its egress address. When the link returns, that
-// entry and the entry on the far side conflict, and the kernel changes the source port.
+// routeGateway routes traffic that other nodes hand to this gateway over its own link, even if the
+// link is down. Without a link the traffic is dropped. Handing it to a sibling could loop, and
+// conntrack would remember the flow without its egress address. When the link is up again, that
+// entry and the entry on the remote gateway conflict, and the kernel changes the source port.
 func (v *builder) routeGateway(r *remoteCluster) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.ownsPath(r) {
-		return // no rule leads here, or table 7300 is correct
+		return // no rule uses TableGateway, or TableOut has the routes
 	}
 	var c desired.Tunnel
 	ok := false
@@ -139,8 +138,8 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	return 0 // the gateway reports the path MTU
 }
 
-// nextHop returns the tunnel on the link's gateway, and that gateway's own address on every
-// other node, including siblings.
+// nextHop returns the device and the next hop to a remote cluster. The gateway of the active link
+// uses its tunnel. Every other node, including siblings, sends to that gateway.
 func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Addr, ok bool) {
 	if !r.reachable {
 		return "", netip.Addr{}, false
@@ -166,10 +165,10 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	return link, via, ok
 }
 
-// routePools makes lookups of the host's own packets succeed before the output chain changes
-// their destination, and drops untranslated packets. A packet to this cluster's block without an
-// entry must not be answered: an ICMP error or a reset would end a connection that a sibling
-// still serves.
+// routePools adds routes for the host's own packets to clusterset IPs and own exports. The kernel
+// looks up a route before the output chain changes the destination. routePools also adds a
+// blackhole route for the global block, which drops untranslated packets without a reply. An ICMP
+// error or a reset would end a connection that a sibling still serves.
 func (v *builder) routePools() {
 	if v.node != nil {
 		for _, p := range v.in.Fabric.ServicePools {
@@ -204,8 +203,8 @@ func (v *builder) routeHost(dst netip.Prefix, origin string) {
 	})
 }
 
-// routeTunnels routes the addresses of remote gateways for probes and the feed. Additional
-// routes over inactive tunnels serve sockets bound to their devices.
+// routeTunnels routes the addresses of remote gateways for probes and the feed. Sockets that are
+// bound to the device of an inactive tunnel use an additional route over it.
 func (v *builder) routeTunnels() {
 	// If the IPv6 route of a packet is missing for a moment, the kernel must not find a route
 	// of another table. It would cache that route (dst_cache, per CPU) for later packets until
@@ -276,9 +275,9 @@ func (v *builder) routeNodes() {
 	}
 }
 
-// routeBound lets sockets bound to NodeDevice reach the nodes' IPv6 addresses. Without a route
-// the kernel rejects IPv6 destinations, although it treats IPv4 destinations as on-link. The
-// rule matches no packet of any other socket.
+// routeBound adds routes to the nodes' IPv6 addresses for sockets that are bound to NodeDevice.
+// Without a route the kernel rejects IPv6 destinations, although it treats IPv4 destinations as
+// on-link. The rule matches no packet of any other socket.
 func (v *builder) routeBound() {
 	if v.node == nil || !v.v6 {
 		return

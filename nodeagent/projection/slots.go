@@ -8,20 +8,20 @@ import (
 	"hawser.dev/hawser/internal/stablehash"
 )
 
-// Backend is one receiver of slots.
+// Backend is one backend to which Slots assigns slots.
 type Backend struct {
 	Key    string // identity: the assignment depends on it and the weight
-	Weight int    // share in proportion; below 1 counts as 1
+	Weight int    // relative share; values below 1 count as 1
 }
 
 // Slots assigns n slots to backends and returns the index of each slot's backend. Every backend
 // gets its share by weight, rounded down or up. The result does not depend on the order of the
-// backends. A backend that is added or removed moves its own slots and few others: less than 5
-// % of 1024 slots, for up to 128 backends. With fewer slots more of them move.
+// backends. If a backend is added or removed, its own slots move and few others: less than 5 % of
+// 1024 slots, for up to 128 backends. With fewer slots, a larger share moves.
 //
-// It is bounded-load rendezvous hashing: each pair of slot and backend has a score. Pairs are
-// processed from the highest score down, and assigned if the slot is free and the backend is
-// below its share.
+// Slots implements bounded-load rendezvous hashing. Each pair of slot and backend has a score.
+// Slots processes the pairs from the highest score down. It assigns the slot if it is free and the
+// backend is below its share.
 func Slots(n int, backends []Backend) []int {
 	out := make([]int, n)
 	if len(backends) <= 1 {
@@ -34,15 +34,15 @@ func Slots(n int, backends []Backend) []int {
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return strings.Compare(backends[x].Key, backends[y].Key) })
 	hashes := make([]uint64, len(backends)) // of the keys, in order
-	floor := make([]int, len(backends))     // share of each, rounded down, in order
-	spare := n                              // remaining slots after each floor: at most one more for each
+	floor := make([]int, len(backends))     // share of each backend, rounded down, in order
+	spare := n                              // slots beyond all floors: each backend gets at most one
 	for pos, i := range order {
 		hashes[pos] = stablehash.Sum64(backends[i].Key)
 		floor[pos] = n * max(backends[i].Weight, 1) / total
 		spare -= floor[pos]
 	}
-	// Score, slot and backend of each pair are one number, as plain numbers sort several times
-	// faster than structures.
+	// One number has the score, slot and backend of a pair: numbers sort several times faster
+	// than structures.
 	slotBits, backendBits := bits.Len(uint(n)), bits.Len(uint(len(order)))
 	low := uint64(1)<<(slotBits+backendBits) - 1
 	pairs := make([]uint64, 0, n*len(order))

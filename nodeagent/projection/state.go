@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Desired returns the desired state of the node. Equal inputs return equal outputs, regardless
-// of the order of their lists. Problems do not stop the projection.
+// Desired returns the desired state of the node. Equal inputs have equal results, regardless of the
+// order of their lists. Problems do not stop the projection.
 func Desired(in Input) (desired.State, []Problem) {
 	state, problems, _ := DesiredAndAnnounced(in)
 	return state, problems
@@ -74,8 +74,8 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	return *s, v.sortedProblems(), announced
 }
 
-// Routes returns only the routes of Desired, in a fraction of the time. A change of the active
-// link needs nothing else at once.
+// Routes returns only the routes of Desired, in a fraction of the time. If the active link changes,
+// no other object must change at once.
 func Routes(in Input) []desired.Route {
 	v := newBuilder(in)
 	if v == nil {
@@ -88,8 +88,8 @@ func Routes(in Input) []desired.Route {
 	return unique(v.state.Routes)
 }
 
-// unique sorts specs by key and retains the first of each key: a duplicate key would stop the
-// whole kind.
+// unique sorts specs by key and retains the first spec of each key. A duplicate key would block all
+// changes of that kind of object.
 func unique[S diff.Spec](list []S) []S {
 	type keyed struct {
 		key  string

@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addTransit adds the paths of transit traffic, on a gateway of a shape with transit: over the
-// tunnels to gateways of neighbouring clusters, and over SiblingDevice to the other gateways of
-// this cluster.
+// addTransit adds the devices and rules for transit traffic on gateways, unless the shape is a
+// mesh. VXLAN over the tunnels leads to gateways of neighbouring clusters. SiblingDevice leads to
+// the other gateways of this cluster.
 func (v *builder) addTransit() {
 	if v.gateway == nil || v.net.Mesh() {
 		return
@@ -24,7 +24,7 @@ func (v *builder) addTransit() {
 	v.transit = built.Tunnels
 	for _, l := range built.Links {
 		priority := desired.RuleTransit
-		if l.Name[len(desired.TransitPrefix)] == '6' { // two devices may exist
+		if l.Name[len(desired.TransitPrefix)] == '6' { // an IPv4 and an IPv6 device may exist
 			priority--
 		}
 		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})
@@ -33,8 +33,8 @@ func (v *builder) addTransit() {
 	v.addNoTrack()
 }
 
-// transitRemotes returns the gateways of neighbouring clusters with the sources that they may
-// send: their own cluster and, if it forwards transit traffic, the clusters behind it.
+// transitRemotes returns the gateways of neighbouring clusters with the allowed sources of their
+// packets: their own cluster and, if it forwards transit traffic, the clusters behind it.
 func (v *builder) transitRemotes() []driver.Remote {
 	var out []driver.Remote
 	for _, r := range v.remotes {
@@ -102,7 +102,7 @@ func (r *remoteCluster) tunnelAddrs() []netip.Prefix {
 type sibling struct {
 	node    *model.Node
 	gateway string
-	addrs   []netip.Addr // in the tunnels
+	addrs   []netip.Addr // tunnel addresses
 }
 
 func (v *builder) siblings() []sibling {
@@ -116,9 +116,9 @@ func (v *builder) siblings() []sibling {
 	return out
 }
 
-// addSiblingDevice adds the VXLAN between the gateways of this cluster for transit traffic. It
-// is separate from NodeDevice: packets from it must leave over a link of this gateway and are
-// never handed over again.
+// addSiblingDevice adds the VXLAN device for transit traffic between the gateways of this cluster.
+// It is separate from NodeDevice: its packets must leave over a link of this gateway, which never
+// hands them over again.
 func (v *builder) addSiblingDevice() {
 	if v.node == nil {
 		return
@@ -157,8 +157,8 @@ func (v *builder) addSiblingDevice() {
 	v.addRule(desired.Rule{Priority: desired.RuleSibling, IIF: desired.SiblingDevice, Table: desired.TableSibling, Origin: v.gatewayPath()})
 }
 
-// addNoTrack lists the prefixes that this gateway forwards without connection tracking: other
-// clusters if this cluster forwards, and the tunnel addresses of its siblings.
+// addNoTrack adds the prefixes that this gateway forwards without connection tracking: the tunnel
+// addresses of its siblings and, if this cluster forwards transit traffic, the other clusters.
 func (v *builder) addNoTrack() {
 	add := func(p netip.Prefix, origin string) {
 		v.elements.prefix(desired.SetTransit, p, netip.Prefix{}, origin)
@@ -178,7 +178,7 @@ func (v *builder) addNoTrack() {
 	}
 }
 
-// transitTunnel returns the transit tunnel to the gateway at the end of a path.
+// transitTunnel returns the transit tunnel to the remote gateway of a path.
 func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
 	next := p.Next(r.Name)
 	i := slices.IndexFunc(v.transit, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
@@ -202,10 +202,10 @@ func (v *builder) transitMTU(c desired.Tunnel, p model.Path) int {
 	return mtu
 }
 
-// routeTransit routes packets from TransitPrefix devices and SiblingDevice. They leave over the
-// active link of the pair of clusters and thus reach the gateway that sends the replies. If a
-// sibling has that link, this gateway hands the packet over. The sibling sends it over a link
-// or drops it, so packets never loop.
+// routeTransit routes packets from TransitPrefix devices and SiblingDevice. The packets leave over
+// the active link to the next cluster and thus reach the gateway that sends the replies. If a
+// sibling has that link, this gateway hands the packets over. The sibling sends them over a link or
+// drops them, so packets never loop.
 func (v *builder) routeTransit() {
 	if v.gateway == nil || v.net.Mesh() || v.node == nil {
 		return

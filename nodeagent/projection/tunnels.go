@@ -35,7 +35,7 @@ func (v *builder) mtu(r *remoteCluster, driver string) int {
 	return v.linkMTU(cmp.Or(r.link.MTU, v.tunnelMTU(driver, r.overIPv6)))
 }
 
-// tunnelMTU returns the largest packet, in bytes, that a driver's tunnel carries unfragmented over
+// tunnelMTU returns the largest packet, in bytes, that fits a driver's tunnel without fragments in
 // this node's underlay.
 func (v *builder) tunnelMTU(name string, six bool) int {
 	driver := driver.ByName(name)
@@ -107,7 +107,7 @@ func (v *builder) addTunnels() {
 	v.state.Tunnels = built.Tunnels
 }
 
-// merge adds the objects and problems of tunnels to the state, without routes to other clusters.
+// merge adds the objects and problems of a driver's result to the state.
 func (v *builder) merge(built *driver.Result) {
 	for _, p := range built.Problems {
 		v.problem(p.Path, p.Code, p.Text)
@@ -186,10 +186,10 @@ func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.Tunn
 	return out
 }
 
-// endpoint sets the address and base port at which a gateway is dialled, and the addresses of
-// all its endpoints. The dialled endpoint is the selected one, or else the first one. The
-// address is invalid if the gateway dials in or has no known endpoint. port is the tunnel's
-// base port at the remote end.
+// endpoint sets the address and base port at which this gateway dials the remote gateway, and the
+// addresses of all its endpoints. It uses the selected endpoint, or else the first one. The address
+// is invalid if the remote gateway dials in or has no known endpoint. port is the tunnel's base
+// port at the remote gateway.
 func (v *builder) endpoint(out *driver.Remote, port int) {
 	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {
@@ -210,8 +210,8 @@ func (v *builder) endpoint(out *driver.Remote, port int) {
 	}
 }
 
-// canSendTo reports whether this node has an address of the same family. It is true while the
-// node's addresses are unknown.
+// canSendTo reports whether this node has an address of the family of addr. It returns true while
+// the node's addresses are unknown.
 func (v *builder) canSendTo(addr netip.Addr) bool {
 	if v.node == nil {
 		return true
@@ -276,8 +276,7 @@ func (v *builder) tunnelsTo(r *remoteCluster, gateway string) []desired.Tunnel {
 	return v.state.Tunnels[first:end]
 }
 
-// devicesTo returns the devices that lead to a remote gateway, one per tunnel, the preferred one
-// first.
+// devicesTo returns the devices of the tunnels to a remote gateway, the preferred one first.
 func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
 	var out []string
 	rank := -1

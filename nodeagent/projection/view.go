@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// builder is the input, indexed and in canonical order, with the state under construction.
+// builder has the input, indexed and in canonical order, and the state that it builds.
 type builder struct {
 	in           Input
 	self         *fabric.Cluster
@@ -25,7 +25,7 @@ type builder struct {
 	remotes      []*remoteCluster
 	byName       map[string]*remoteCluster
 	services     map[string]*model.Service
-	// externalNames holds the Services of type ExternalName, which have no endpoints.
+	// externalNames has the Services of type ExternalName, which have no endpoints.
 	externalNames map[string]bool
 	activeDirect  map[netip.Addr]*model.DirectNode // by the other node's address
 	unsupported   map[string][]string              // by Service: its unsupported parts
@@ -33,7 +33,7 @@ type builder struct {
 	v4, v6        bool                             // families that this node uses
 	net           Topology
 	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
-	overIPv6      bool             // a gateway here may be reached over IPv6
+	overIPv6      bool             // a gateway of this cluster may have an IPv6 endpoint
 	maxLinkMTU    int              // largest MTU of a link to another cluster, bytes
 
 	state        desired.State
@@ -53,7 +53,7 @@ type remoteCluster struct {
 	ownLink   bool                // both gateways of transit exist
 	visible   []netip.Prefix      // prefixes by which this cluster reaches it
 	sources   []netip.Prefix      // source prefixes of its packets
-	connected []model.Network     // parts of visible that are on a network of this node
+	connected []model.Network     // parts of visible on networks of this node
 	link      fabric.LinkSettings // settings of its tunnels
 	overIPv6  bool                // the tunnels may use IPv6
 	live      map[string]*model.ExportState
@@ -105,7 +105,8 @@ func newBuilder(in Input) *builder {
 	return v
 }
 
-// refuseNodes removes the addresses inside a prefix from the nodes for which may returns true.
+// refuseNodes removes and reports the addresses inside a prefix, of the nodes for which may returns
+// true.
 func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
 	for i, n := range v.nodes {
 		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
@@ -156,11 +157,12 @@ func (v *builder) nodeNamed(name string) *model.Node {
 	return v.nodes[i]
 }
 
-// families finds the address families that matter to this node. A clusterset without IPv6 does
-// not change the IPv6 settings, nor does an IPv4-only cluster that forwards no transit traffic.
-// IPv4 may always be used by the probes, and every host supports it.
+// families sets the address families that this node uses. It uses IPv4 if the clusterset has IPv4:
+// probes may use it, and every host supports it. It uses IPv6 if the clusterset has IPv6, and this
+// cluster has IPv6 or forwards transit traffic. Without IPv4 in the clusterset or on this node, it
+// always uses IPv6. Otherwise the node's IPv6 settings do not change.
 func (v *builder) families() {
-	// The families of the whole clusterset.
+	// First the families of the whole clusterset.
 	use := func(lists ...[]netip.Prefix) {
 		for _, list := range lists {
 			for _, p := range list {
@@ -187,7 +189,7 @@ func (v *builder) families() {
 	}
 }
 
-// usesFamily reports whether a family matters to this node.
+// usesFamily reports whether this node uses a family.
 func (v *builder) usesFamily(fam int) bool { return fam == 4 && v.v4 || fam == 6 && v.v6 }
 
 func (v *builder) addRemotes() {
@@ -216,8 +218,8 @@ func (v *builder) addRemotes() {
 	slices.SortFunc(v.remotes, func(a, b *remoteCluster) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// findPath selects the path if the gateways at both ends exist: the fabric may be newer than
-// the path.
+// findPath sets the path to a cluster if the gateways at both ends exist. The fabric may be newer
+// than the path.
 func (v *builder) findPath(r *remoteCluster) {
 	path, exists := v.in.Paths[r.Name]
 	if !exists {
@@ -231,15 +233,15 @@ func (v *builder) findPath(r *remoteCluster) {
 	r.path, r.reachable = path, true
 }
 
-// gatewayExists reports whether the gateway at the end of a path exists and its cluster is linked to
-// this one.
+// gatewayExists reports whether the gateway at the end of a path exists and its cluster is linked
+// to this one.
 func (v *builder) gatewayExists(r *remoteCluster, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
 	return next != nil && v.net.Linked(v.self.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
 
-// findPrefixes selects the prefixes by which a cluster is reached: always its global block, and
-// its own prefixes if it is flat and they do not overlap addresses of this cluster.
+// findPrefixes sets the prefixes by which this cluster reaches a cluster: its global block and, if
+// it is flat, its own prefixes that do not overlap addresses of this cluster.
 func (v *builder) findPrefixes(r *remoteCluster) {
 	for _, p := range r.GlobalCIDRs {
 		v.addVisible(r, p, true)
@@ -257,9 +259,9 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 	}
 }
 
-// addVisible rejects a prefix that contains this node: its route would match the packets
-// between the nodes, including the tunnel's own. Addresses of other nodes do not reject a
-// prefix, because a kubelet can report any address.
+// addVisible adds a prefix unless it contains an address of this node: its route would match the
+// packets between the nodes, including the outer packets of tunnels. An address of another node
+// does not prevent the route, because a kubelet can report any address.
 func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 	if !v.usesFamily(fabric.Family(p.Addr())) {
 		return
@@ -331,8 +333,8 @@ func (v *builder) problem(path, code, text string) {
 	v.problems = append(v.problems, Problem{Path: path, Code: code, Text: text})
 }
 
-// sortedProblems returns the problems without duplicates, in an order that does not depend on their
-// discovery.
+// sortedProblems returns the problems without duplicates, in an order that does not depend on when
+// they were found.
 func (v *builder) sortedProblems() []Problem {
 	slices.SortFunc(v.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Text, b.Text))

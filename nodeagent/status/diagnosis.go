@@ -7,20 +7,21 @@ import (
 
 // Kinds of findings.
 const (
-	FindingForeign = "foreign" // a foreign rule
-	FindingOwn     = "own"     // Hawser's
-	FindingQueued  = "queued"  // a program got the packet (nfqueue) and did not return it
-	FindingLost    = "lost"    // no event
+	FindingForeign = "foreign" // a rule of another program
+	FindingOwn     = "own"     // a rule of Hawser
+	FindingQueued  = "queued"  // a program got the packet (NFQUEUE) and did not return it
+	FindingLost    = "lost"    // the trace ends without a verdict
 )
 
-// Diagnosis is the result of traced packets of the clusterset on a node: hawser-agent diagnose.
+// Diagnosis is the result of a trace of the clusterset's packets on one node (hawser-agent
+// diagnose).
 type Diagnosis struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
 	Gateway string `json:"gateway,omitempty"` // name, when this node is one
-	// The possible destinations of packets from here: the gateways of the own cluster, the
-	// gateways of other clusters (cluster/gateway) to which this one has links, and the number
-	// of nodes of the cluster.
+	// SiblingGateways are all gateways of this cluster, including this node's own. Remotes are
+	// the gateways of other clusters (cluster/gateway) to which this gateway has links. Nodes
+	// is the number of nodes of this cluster. Packets may pass from this node to any of them.
 	SiblingGateways []string `json:"siblingGateways,omitempty"`
 	Remotes         []string `json:"remotes,omitempty"`
 	Nodes           int      `json:"nodes,omitempty"`
@@ -28,16 +29,17 @@ type Diagnosis struct {
 	Seconds float64 `json:"seconds"` // duration of the trace
 	Packets int     `json:"packets"` // traced packets
 	Passed  int     `json:"passed"`  // packets that left the node, or reached their destination
-	// Sampled reports that there were more packets than can be traced, so some were not traced.
+	// Sampled reports whether the rate limit of the trace may have skipped packets.
 	Sampled bool `json:"sampled,omitempty"`
-	// ReversePathDrops is the number of packets of any traffic, except lost test packets of direct pairs,
-	// that the kernel dropped meanwhile because their source is reached by another device (rp_filter).
+	// ReversePathDrops counts the packets of any traffic that rp_filter dropped during the
+	// trace: the route to their source uses another device. It excludes lost test packets of
+	// direct pairs.
 	ReversePathDrops int `json:"reversePathDrops,omitempty"`
-	// Problems are the agent's problems of its node that lose packets, also of packets that
-	// were not traced: pods outside podCIDRs, routing rules of other programs, and on gateways
-	// nodes from which no VXLAN is accepted.
+	// Problems are the agent's problems that lose packets, traced or not: pods outside
+	// podCIDRs, routing rules of other programs, and connected networks. On gateways they
+	// include nodes whose VXLAN the gateway drops.
 	Problems []string `json:"problems,omitempty"`
-	// Only are the prefixes that a traced packet has as source or destination; none = all.
+	// Prefixes limit the trace to packets from or to one of them; none = all packets.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 	Findings []Finding      `json:"findings"`
 	Flows    []FlowTrace    `json:"flows,omitempty"` // sorted by packets, most first
@@ -46,7 +48,7 @@ type Diagnosis struct {
 // Finding is one place where packets were dropped.
 type Finding struct {
 	Kind     string   `json:"kind"`
-	Location string   `json:"location"` // rule 12 in chain forward of table inet filter; for lost: the last known place
+	Location string   `json:"location"` // rule 12 in chain forward of table inet filter; for lost: the last rule
 	Packets  int      `json:"packets"`
 	Flows    []string `json:"flows"` // some of them
 	Text     string   `json:"text"`
@@ -56,7 +58,7 @@ type Finding struct {
 // FlowTrace has the traced packets of one connection, or of several connections from the same
 // client to the same server.
 type FlowTrace struct {
-	Ingress Ends   `json:"ingress"`          // addresses on arrival, or when the node sent them
+	Ingress Ends   `json:"ingress"`          // addresses on arrival, or as the node sent them
 	Egress  Ends   `json:"egress"`           // addresses at the last traced point, after translation if any
 	In      string `json:"in,omitempty"`     // interface; empty = sent by this node
 	Out     string `json:"out,omitempty"`    // interface; empty = for this node itself, or dropped earlier
@@ -64,14 +66,14 @@ type FlowTrace struct {
 	Passed  int    `json:"passed"`           // packets that left the node, or reached their destination
 	Resets  int    `json:"resets,omitempty"` // TCP resets
 	// First, Middle and Last are arrival times of packets, in seconds since the start. Middle
-	// is the packet nearest to the middle of the trace: other nodes that traced a little
-	// earlier or later most likely saw it too.
+	// belongs to the packet nearest to the middle of the trace. Other nodes that traced a
+	// little earlier or later most likely saw that packet, too.
 	First  float64 `json:"first"`
 	Middle float64 `json:"middle"`
 	Last   float64 `json:"last"`
 
-	Kind     string `json:"kind,omitempty"`     // kind of the finding where they were dropped; empty = they passed
-	Location string `json:"location,omitempty"` // place of that finding
+	Kind     string `json:"kind,omitempty"`     // of the finding that explains their drop; empty = they passed
+	Location string `json:"location,omitempty"` // of that finding
 }
 
 // Ends are the addresses of packets, with the port of the server. The client's port differs in
@@ -85,7 +87,7 @@ type Ends struct {
 // String returns the ends for users: tcp 10.7.2.5 -> 243.0.0.1:80.
 func (e Ends) String() string { return e.Protocol + " " + e.From + " -> " + e.To }
 
-// FilteredText describes packets that rp_filter dropped.
+// FilteredText returns a text about n packets that rp_filter dropped.
 func FilteredText(n int) string {
 	return fmt.Sprintf("rp_filter dropped %d packets meanwhile, of any traffic: the route to their source uses another device than they arrived on "+
 		"(sysctl net.ipv4.conf.*.rp_filter; 2 is loose)", n)
@@ -95,13 +97,14 @@ func FilteredText(n int) string {
 type Verification struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
-	// FromPod reports that the requests came from a pod of the node, with the name servers of pods.
+	// FromPod reports whether a pod of the node sent the requests, with the name servers of
+	// pods.
 	FromPod bool       `json:"fromPod,omitempty"`
 	Results []Verified `json:"results"`
 	// Problem is the reason why nothing was tested, such as a pod that does not start; empty if
 	// tested.
 	Problem string `json:"problem,omitempty"`
-	// Prefixes contain every valid address of a name here.
+	// Prefixes contain every address that a name may resolve to in this cluster.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 }
 
@@ -137,7 +140,7 @@ type Verified struct {
 // Verdict classifies a result.
 type Verdict string
 
-// Verdicts, from the best to the worst, except Skipped, which is neutral.
+// Verdicts, from the best to the worst. VerdictSkipped is neutral.
 const (
 	VerdictSkipped  Verdict = "skipped"
 	VerdictAnswered Verdict = "answered"
@@ -158,15 +161,16 @@ func (v Verified) Verdict() Verdict {
 	return VerdictAnswered
 }
 
-// Probed is the result of TCP connections to one address.
+// Probed is the result of repeated TCP connections to one address.
 type Probed struct {
-	// Late counts new connections that were established only after a second SYN (1 s, RFC 6298).
+	// Late counts new connections that were established only after a second SYN (1 s, RFC
+	// 6298).
 	Late       int    `json:"late,omitempty"`
 	Target     string `json:"target"`           // address:port
 	Attempts   int    `json:"attempts"`         // new connections
 	Failed     int    `json:"failed,omitempty"` // new connections that were not established
 	LongestGap int64  `json:"longestGapMicros"` // between two new connections that were established
-	KeptOpen   int    `json:"keptOpen"`         // connections that were kept open, in sequence
+	KeptOpen   int    `json:"keptOpen"`         // connections kept open, one after another
 	Open       bool   `json:"open,omitempty"`   // one is open now
 	Broken     int    `json:"broken,omitempty"` // kept connections that ended by a reset or a timeout
 	// ClosedByServer counts kept connections that the server closed, which servers do with idle

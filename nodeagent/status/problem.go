@@ -109,7 +109,8 @@ const (
 const (
 	// ConditionReady is true if the node is as desired and the agent answers names.
 	ConditionReady = "Ready"
-	// ConditionCurrent is true if the agent reads its inputs from their sources, not from copies.
+	// ConditionCurrent is true if the agent reads its inputs from their sources, not from
+	// copies.
 	ConditionCurrent = "Current"
 	// ConditionDrained is true if traffic should leave the gateway.
 	ConditionDrained = "Drained"
@@ -122,10 +123,10 @@ type Code struct {
 	// Condition is the condition of the HawserNode that the problem makes false, and Reason the
 	// condition's reason. Both are empty if the problem affects no condition.
 	Condition, Reason string
-	// Shared means that all nodes of the cluster report the same problem. Only gateways write it
-	// into their HawserNodes.
+	// Shared reports whether all nodes of the cluster report the same problem. Only gateways
+	// write such a problem into their HawserNodes.
 	Shared bool
-	Next   string // CLUSTER and NODE stand for their names
+	Next   string // with the placeholders CLUSTER and NODE
 }
 
 // NextDeliver is the next step if a cluster does not have the published fabric or image.
@@ -272,7 +273,7 @@ func (c Catalog) Summarize(problems []Problem) []Problem {
 	return out[:min(len(out), MaxProblems)]
 }
 
-// clip shortens a text to a number of bytes.
+// clip shortens text to at most the given number of bytes.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -32,7 +32,7 @@ func TestCodes(t *testing.T) {
 		if (code.Condition == "") != (code.Reason == "") || code.Severity != status.Info && code.Next == "" {
 			t.Errorf("incomplete: %+v", code)
 		}
-		if strings.Contains(code.Next, "hawser status") { // which prints the problem, and may be waiting
+		if strings.Contains(code.Next, "hawser status") { // which prints Next, and may be waiting
 			t.Errorf("%s leads back to hawser status: %s", code.Name, code.Next)
 		}
 		if row := fmt.Sprintf("| `%s` | %s |", code.Name, code.Severity); !strings.Contains(string(page), row) {

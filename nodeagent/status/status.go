@@ -1,5 +1,5 @@
-// Package status has the types of an agent's report, for its unix socket, JSON and `hawser
-// show`. It is data only.
+// Package status defines the report of an agent for its unix socket, JSON and `hawser show`, and
+// the codes of problems.
 package status
 
 import (
@@ -14,16 +14,17 @@ type Status struct {
 	Version    string `json:"version"`
 	Digest     string `json:"digest"` // of the current fabric
 	Clusterset string `json:"clusterset"`
-	Ready      bool   `json:"ready"` // the last pass left no change and no failure, and the DNS server serves
-	// Mute reports that the DNS server does not serve names of the clusterset here.
+	Ready      bool   `json:"ready"` // the last round left no change or failure, and the DNS server serves
+	// DNSUnavailable reports whether the DNS server does not serve names of the clusterset on
+	// this node.
 	DNSUnavailable bool         `json:"dnsUnavailable,omitempty"`
 	LastPass       Pass         `json:"lastPass"`
 	Inputs         []InputState `json:"inputs"`
 	// Trust is nil without pinned signers: the agent then accepts documents of any signer.
 	Trust *Trust `json:"trust,omitempty"`
-	// Drained reports that traffic should leave this gateway: hawser-agent drain.
+	// Drained reports whether traffic should leave this gateway (hawser-agent drain).
 	Drained bool `json:"drained,omitempty"`
-	// Epochs are the current epochs of the fabric of which this gateway has keys.
+	// Epochs are the current epochs of the fabric for which this gateway has keys.
 	Epochs      []int        `json:"epochs,omitempty"`
 	Connections []Connection `json:"connections,omitempty"`
 	Paths       []Path       `json:"paths,omitempty"` // by remote cluster
@@ -31,7 +32,8 @@ type Status struct {
 	// Nodes are the paths to other nodes of the cluster; empty with nodeNetwork: tunnel.
 	Nodes    []NodePath `json:"nodes,omitempty"`
 	Problems []Problem  `json:"problems,omitempty"`
-	// Dropped are the packets that the rules of this node dropped since they were last written.
+	// Dropped are the packets that the rules of this node dropped since the agent last wrote
+	// the rules.
 	Dropped []Dropped `json:"dropped,omitempty"`
 	// Conntrack is the use of the node's connection table; nil if unknown.
 	Conntrack *Conntrack `json:"conntrack,omitempty"`
@@ -39,17 +41,17 @@ type Status struct {
 	Clusters  []Cluster  `json:"clusters,omitempty"`
 }
 
-// Pass is the outcome of one converge pass.
+// Pass is the outcome of one converge round.
 type Pass struct {
 	At      time.Time `json:"at"`
 	Took    string    `json:"took"`
 	Changed int       `json:"changed"`
-	Drift   int       `json:"drift"`             // changes since start that repaired foreign changes
+	Drift   int       `json:"drift"`             // changes since the start that repaired drift
 	Blocked []string  `json:"blocked,omitempty"` // changes that wait for another object
 	Failed  []string  `json:"failed,omitempty"`
 }
 
-// Dropped counts the packets that were dropped for one reason.
+// Dropped counts the packets that the rules dropped for one reason.
 type Dropped struct {
 	Reason  string `json:"reason"` // one of desired.Drops
 	Packets uint64 `json:"packets"`
@@ -71,14 +73,14 @@ type Trust struct {
 
 // InputState is the state of an input.
 type InputState struct {
-	Name  string `json:"name"` // fabric | keys | facts | feed
+	Name  string `json:"name"` // such as fabric, keys, facts, objects or feed g2/a
 	OK    bool   `json:"ok"`
 	From  string `json:"from,omitempty"` // source of the current state, such as a path or "last good copy"
 	Error string `json:"error,omitempty"`
-	// Refused is the reason why a readable document is not accepted: a reason of
+	// Refused is the reason why the agent does not accept a readable document: a reason of
 	// schema/fabric/trust.
 	Refused string `json:"refused,omitempty"`
-	// Since is the last time when From was a better source; nil = it is the best.
+	// Since is the time since when From is not the best source; nil = it is the best.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -88,8 +90,8 @@ const (
 	NodeVXLAN  = "vxlan"
 )
 
-// NodePath is how packets of other clusters pass from this node to another node. One of the two is a
-// gateway.
+// NodePath is the path from this node to another node of the cluster, for packets from and to other
+// clusters. Exactly one of the two nodes is a gateway.
 type NodePath struct {
 	Node   string `json:"node"`
 	Addr   string `json:"addr"`
@@ -108,7 +110,7 @@ const (
 // Ranks returns the ranks of a link, from the worst to the best.
 func Ranks() []string { return []string{"down", "isolated", "draining", "unsteady", "good"} }
 
-// Connection is one link between a gateway here and a gateway of another cluster.
+// Connection is one link between this node's gateway and a gateway of another cluster.
 type Connection struct {
 	Gateway       string `json:"gateway"`
 	RemoteCluster string `json:"remoteCluster"`
@@ -120,7 +122,7 @@ type Connection struct {
 	Epoch  int    `json:"epoch,omitempty"`
 	Driver string `json:"driver"` // wireguard (kernel), wireguard (userspace), vxlan (clear), ipsec (kernel), ipsec (userspace)
 	Status string `json:"status"`
-	Active bool   `json:"active"` // traffic of the pair of clusters uses the link
+	Active bool   `json:"active"` // traffic between the two clusters uses the link
 	Rank   string `json:"rank"`   // good | unsteady | draining | isolated | down
 	// Reason states why the link is active, or why it is not.
 	Reason string    `json:"reason,omitempty"`
@@ -128,11 +130,11 @@ type Connection struct {
 	Loss   float64   `json:"loss"`          // 0..1 over the window of probes
 	MTU    int       `json:"mtu,omitempty"` // bytes of a packet inside; 0 if unknown
 	Since  time.Time `json:"since"`         // of Status
-	// Held is the time until which a link with too many flaps is not active; nil = it is not
-	// held.
+	// HeldUntil is the time until which the link stays Unsteady after too many failures; nil =
+	// it is not held.
 	HeldUntil *time.Time `json:"heldUntil,omitempty"`
 
-	// Change is the pending migration of this link to another tunnel; nil = none.
+	// Migration is the unfinished migration of this link to another tunnel; nil = none.
 	Migration *Migration `json:"migration,omitempty"`
 	Security  *Security  `json:"security,omitempty"` // of IPsec, while it is up
 
@@ -140,30 +142,30 @@ type Connection struct {
 	TxBytes int64 `json:"txBytes"`
 }
 
-// Migration is an unfinished change of the tunnel of a link.
+// Migration is the unfinished change of a link to another tunnel.
 type Migration struct {
 	From   string    `json:"from"` // driver and ports of the tunnel in use
 	To     string    `json:"to"`
 	Since  time.Time `json:"since"`  // when the migration was requested
-	Reason string    `json:"reason"` // the reason why it waits
+	Reason string    `json:"reason"` // why the migration waits
 }
 
 // Security has the negotiated parameters of an IPsec connection.
 type Security struct {
 	Cipher string `json:"cipher"` // name in charon: AES_GCM_16-256
-	InUDP  bool   `json:"inUDP"`  // ESP is in UDP
+	InUDP  bool   `json:"inUDP"`  // ESP is encapsulated in UDP (RFC 3948)
 	// SPIIn and SPIOut are the SPIs of received and sent packets, hexadecimal.
 	SPIIn  string    `json:"spiIn"`
 	SPIOut string    `json:"spiOut"`
-	Since  time.Time `json:"since"`  // when the agent observed that it came up
+	Since  time.Time `json:"since"`  // when the agent first observed that it was up
 	Rekeys int       `json:"rekeys"` // rekeyings since then
 }
 
 // Path is the link that carries this node's traffic to another cluster.
 type Path struct {
 	Cluster string `json:"cluster"` // the remote cluster
-	// Transit are the clusters that forward the traffic, in order; the link leads to the first
-	// of them.
+	// Transit are the clusters that forward the traffic, in order. The link leads to the first
+	// one.
 	Transit       []string  `json:"transit,omitempty"`
 	Link          string    `json:"link"` // g1/a-g2/b
 	LocalGateway  string    `json:"localGateway"`
@@ -175,19 +177,20 @@ type Path struct {
 	LastMove      *Move     `json:"lastMove,omitempty"` // nil = none since the agent started
 }
 
-// Move is a change of the link to one other cluster.
+// Move is a change of the path to another cluster.
 type Move struct {
 	At      time.Time `json:"at"`
 	Cluster string    `json:"cluster"`        // the remote cluster
 	From    string    `json:"from,omitempty"` // previous link; empty for the first choice
 	To      string    `json:"to"`
-	// Kind is first, removed, dead, isolated, drains, unsteady, follows, steady or better.
+	// Kind is first, removed, dead, isolated, drains, unsteady, follows, steady, better or
+	// transit.
 	Kind   string `json:"kind"`
 	Cause  string `json:"cause"`
 	Silent string `json:"silent,omitempty"` // time without a reply on the previous link
 }
 
-// Attrs returns a move as attributes of a log record.
+// Attrs returns the move as attributes of a log record.
 func (m Move) Attrs() []any {
 	from := m.From
 	if from == "" {
@@ -204,9 +207,9 @@ func (m Move) Attrs() []any {
 type Drain struct {
 	Gateway string   `json:"gateway"` // empty if this node is not a gateway
 	Drained bool     `json:"drained"`
-	Users   []string `json:"users,omitempty"` // remaining users
-	// NoAlternative are the clusters that are reached only over this gateway, once it has no
-	// other users: waiting does not change that.
+	Users   []string `json:"users,omitempty"` // clusters that still use the gateway
+	// NoAlternative are the clusters without a path over another gateway. It is empty while
+	// other clusters still leave the gateway. After that, waiting changes nothing.
 	NoAlternative []string `json:"noAlternative,omitempty"`
 }
 
@@ -235,7 +238,7 @@ type Export struct {
 	Policy    string          `json:"policy"`
 	Allow     []string        `json:"allow,omitempty"`
 	Clusters  []ExportCluster `json:"clusters"`
-	// Dynamic reports that it was created in clusters and not in the topology.
+	// Dynamic reports whether ServiceExports make the export, and not the topology.
 	Dynamic bool `json:"dynamic,omitempty"`
 	// Conflict describes how the clusters' ServiceExports differ; nil = they agree.
 	Conflict *Conflict `json:"conflict,omitempty"`
@@ -253,8 +256,8 @@ type ExportCluster struct {
 	IPs   []string `json:"ips,omitempty"`
 	Ready string   `json:"ready"`           // yes | no | unknown (no state of that cluster has arrived)
 	Hosts []string `json:"hosts,omitempty"` // name=address of the ready endpoints (headless)
-	// Backends are the ready endpoints, by pod or address: only of the agent's own cluster, and
-	// at most MaxBackends.
+	// Backends are the endpoints that get connections, by pod or address. Only the agent's own
+	// cluster has them, at most MaxBackends.
 	Backends []string `json:"backends,omitempty"`
 }
 
