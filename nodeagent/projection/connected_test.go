@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestConnectedNetworks checks the effect of a network that a node is connected to: its part of
-// another cluster's prefix is not routed to that cluster. Nothing else changes.
+// TestConnectedNetworks checks that a node does not route a connected network inside another
+// cluster's prefix to that cluster. Nothing else changes.
 func TestConnectedNetworks(t *testing.T) {
 	t.Parallel()
 	networks := func(texts ...string) []model.Network {

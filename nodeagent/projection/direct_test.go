@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestDirectSendersAreUnique: a node cannot report the hardware address of another node to get the replies
-// to its pods. Both then use VXLAN.
+// TestDirectSendersAreUnique checks that two nodes with the same reported hardware address use
+// VXLAN. A node could report the address of another node to get the replies to its pods.
 func TestDirectSendersAreUnique(t *testing.T) {
 	t.Parallel()
 	node := func(name, mac string) model.DirectNode { return model.DirectNode{Node: name, MAC: mac} }
@@ -36,8 +36,9 @@ func TestDirectSendersAreUnique(t *testing.T) {
 	}
 }
 
-// TestDirectGateway: a gateway accepts direct packets of the nodes that it knows, each from its own hardware
-// address. The rule of test packets follows the routes to other clusters, whose exports may use its port.
+// TestDirectGateway checks that a gateway accepts direct packets only of known nodes, each from its
+// own hardware address. The rule for test packets follows the rule of TableOut, because exports of
+// other clusters may use the same port.
 func TestDirectGateway(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")

@@ -41,9 +41,9 @@ func serves(name, pod, node string, ports map[string]int, clusterIP string) mode
 	return s
 }
 
-// dynamicWorld returns two flat clusters with dynamic exports. Each port of "split" is in one
-// cluster, "same" has one name for two port numbers (the export of c1 is older), and "pods" is
-// headless.
+// dynamicWorld returns two flat clusters with dynamic exports. Export "split" has each port in one
+// cluster. Export "same" has one port name with two numbers, and the export of c1 is older. Export
+// "pods" is headless.
 func dynamicWorld(t *testing.T) *world {
 	t.Helper()
 	w, _ := readWorld(t, "testdata/flat.txtar")
@@ -71,7 +71,7 @@ func dynamicWorld(t *testing.T) *world {
 		},
 	}
 	lives := map[string]model.ClusterState{}
-	for range 2 { // a cluster's state depends on the states that it received
+	for range 2 { // a cluster's state depends on the states of other clusters
 		for name, in := range w.inputs {
 			in.Fabric, in.Facts.Exports, in.Facts.Services = w.fabric, exports[in.Cluster], services[in.Cluster]
 			in.Live = map[string]model.ClusterState{}
@@ -101,8 +101,8 @@ func (w *world) vipOf(node, id string) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestPacketsToDynamicExports checks that each port leads to the clusters that have it, from
-// both clusters, with the source kept.
+// TestPacketsToDynamicExports checks that each port leads to the clusters that have it, from both
+// clusters. The packets keep their source.
 func TestPacketsToDynamicExports(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
@@ -199,8 +199,8 @@ func TestForeignImport(t *testing.T) {
 	}
 }
 
-// TestRefusedIsReported checks that clusters report an export of another cluster in a namespace
-// that the topology reserves for others.
+// TestRefusedIsReported checks that a cluster reports another cluster's export in a namespace that
+// the topology does not permit to that cluster.
 func TestRefusedIsReported(t *testing.T) {
 	t.Parallel()
 	w := dynamicWorld(t)
@@ -223,8 +223,7 @@ func TestRefusedIsReported(t *testing.T) {
 	}
 }
 
-// TestDynamicNeverShadows checks that dynamic exports do not change a declared export by a
-// single byte.
+// TestDynamicNeverShadows checks that dynamic exports do not change a declared export.
 func TestDynamicNeverShadows(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

@@ -15,15 +15,15 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestBadInputs checks a node with missing or wrong input: the problem that it reports, and
-// that only the given lines of its state change.
+// TestBadInputs checks nodes with missing or wrong input. Each node must report a problem, and only
+// the given lines of its state may change.
 func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
 		node   string // of globalnet.txtar
 		change func(in *projection.Input)
-		code   string   // a reported problem
+		code   string   // code of a reported problem
 		gained []string // lines
 		lost   []string // prefixes of lines
 	}{
@@ -168,9 +168,9 @@ func TestBadInputs(t *testing.T) {
 	}
 }
 
-// TestBalancerClosed checks that packets to the load balancer of an own gateway are not
-// forwarded untranslated. Addresses of nodes are the exception: Services already translated
-// packets to them.
+// TestBalancerClosed checks that packets to the load balancer of an own gateway are not forwarded
+// untranslated. Addresses of nodes are the exception, because kube-proxy translates packets to
+// them.
 func TestBalancerClosed(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -194,7 +194,7 @@ func TestBalancerClosed(t *testing.T) {
 	}
 }
 
-// flat makes a cluster's pods reachable without translation.
+// flat makes a cluster flat, with the given podCIDRs.
 func flat(in *projection.Input, name, pods string) {
 	f := *in.Fabric
 	f.Clusters = slices.Clone(f.Clusters)
@@ -240,8 +240,8 @@ func TestUnknownCluster(t *testing.T) {
 	}
 }
 
-// TestPolicies checks the targets of a clusterset IP's slots, seen from c1 of mixed.txtar with
-// two local endpoints.
+// TestPolicies checks the targets of a clusterset IP's slots on a node of c1 in mixed.txtar.
+// Cluster c1 has two endpoints.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	weights := func(w map[string]int) fabric.Balance { return fabric.Balance{Policy: fabric.Weighted, Weights: w} }
@@ -301,8 +301,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestLinkDown disables the link to c2, then also the link to c3. Clusterset IPs use the
-// clusters with a link, and all clusters if no link is up.
+// TestLinkDown takes down the link to c2, and then the link to c3. Clusterset IPs use the clusters
+// whose links are up, or all clusters if no link is up.
 func TestLinkDown(t *testing.T) {
 	t.Parallel()
 	const c2, c3 = "242.2.0.32 . 80", "242.3.0.32 . 80"
@@ -338,14 +338,13 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
-// TestEpochs checks that a link has a device for the newest epoch whose keys both gateways
-// have. During a rotation it has one device per epoch, with separate ports; the first is in
-// use.
+// TestEpochs checks that a link has a device for the newest epoch whose keys both gateways have.
+// During a rotation it has one device per epoch, with separate ports. The first epoch is in use.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		epochs  []int
-		held    []int // epochs of tunnels that the agent selects; none = epochs of the fabric
+		held    []int // epochs of Input.Tunnels; none = epochs of the fabric
 		ordinal int   // of the remote gateway
 		ports   map[string]int
 		carrier string

@@ -125,8 +125,9 @@ func TestReadyWins(t *testing.T) {
 	}
 }
 
-// TestOfferOnAcceptedNodes checks that other clusters are not led to endpoints on nodes whose VXLAN
-// is dropped, unless the Service has no others. The cluster's own clients reach them.
+// TestOfferOnAcceptedNodes checks that the export address does not lead to endpoints on nodes whose
+// VXLAN this node drops, unless the Service has no others. The clusterset IP leads to all
+// endpoints.
 func TestOfferOnAcceptedNodes(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
@@ -176,8 +177,8 @@ func TestHeadlessIsReadyOnly(t *testing.T) {
 	}
 }
 
-// TestMachineEndpoints checks that other clusters' packets to a machine outside the cluster
-// have the gateway's source address. Pods, also on the host network, see the client's address.
+// TestMachineEndpoints checks that other clusters' packets to a machine outside the cluster get the
+// gateway's source address. Packets to pods, also on the host network, do not.
 func TestMachineEndpoints(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -207,8 +208,8 @@ func TestMachineEndpoints(t *testing.T) {
 	}
 }
 
-// TestRefusedEndpoints checks that no export leads to a node, a cloud's metadata service, the
-// clusterset or another cluster, for any content of the EndpointSlice.
+// TestRefusedEndpoints checks that no EndpointSlice can make an export lead to a node, a cloud's
+// metadata service, the clusterset or another cluster.
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -221,7 +222,7 @@ func TestRefusedEndpoints(t *testing.T) {
 	} {
 		w, _ := readWorld(t, "testdata/globalnet.txtar")
 		in := withService(w.inputs["g2/g2-a"], "whereami-cs", func(s *model.Service) {
-			// The exporter also controls the name of the node.
+			// The author of the EndpointSlice also controls the name of the node.
 			s.Endpoints = []model.Endpoint{{Addrs: []netip.Addr{addr(text)}, Node: "g2-w1", Pod: "p", Ready: true, Ports: map[string]int{"TCP/80": 80}}}
 		})
 		in.Facts.Exports = []mcs.Export{{Namespace: "sample", Name: "whereami-cs", Service: &mcs.Service{Type: "ClusterIP"}}}
@@ -245,7 +246,7 @@ func TestRefusedEndpoints(t *testing.T) {
 			t.Errorf("%s: conditions %+v", text, conditions)
 		}
 	}
-	// The pods of a flat cluster belong to another cluster.
+	// An endpoint cannot be a pod of another flat cluster.
 	w, _ := readWorld(t, "testdata/flat.txtar")
 	in := withService(w.inputs["c2/c2-a"], "web", func(s *model.Service) {
 		s.Endpoints = []model.Endpoint{{Addrs: addrs("10.8.0.5"), Ready: true, Ports: map[string]int{"TCP/80": 80}}}
@@ -255,8 +256,8 @@ func TestRefusedEndpoints(t *testing.T) {
 	}
 }
 
-// TestServiceFaults checks that the problem of an agent and the condition of the ServiceExport name a
-// fault of an exported Service in the same words. hawser status then prints it once.
+// TestServiceFaults checks that the agent's problem and the condition of the ServiceExport have the
+// same text for a fault of the Service. So hawser status prints it once.
 func TestServiceFaults(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -386,8 +387,8 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// TestLongNames reports pods whose DNS names are too long, from the first octet over the limit,
-// as problems and in a condition of the ServiceExport.
+// TestLongNames checks that problems and a condition of the ServiceExport report pods whose DNS
+// names are at least one octet too long.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

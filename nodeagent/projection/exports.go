@@ -273,8 +273,8 @@ func prefer(names []string, good func(string) bool) []string {
 // viaTransit reports whether a neighbouring cluster is currently reached in transit.
 func (r *remoteCluster) viaTransit() bool { return r.linked && r.reachable && r.path.Via != "" }
 
-// addFeedRules sends feeds through TableFeed, but only while the table has routes: such a rule
-// makes the kernel parse the ports of every routed packet.
+// addFeedRules adds the rules of TableFeed, but only while the table has routes: for a rule with
+// ports, the kernel parses every routed packet.
 func (v *builder) addFeedRules() {
 	if v.gateway == nil || !slices.ContainsFunc(v.remotes, (*remoteCluster).viaTransit) {
 		return

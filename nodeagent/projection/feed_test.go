@@ -60,8 +60,8 @@ func TestTransitSources(t *testing.T) {
 	}
 }
 
-// TestFeedsGoAround checks that the feed of a neighbouring cluster follows the traffic if their
-// own link is down. Probes still use the link.
+// TestFeedsGoAround checks that the feed of a neighbouring cluster uses the path of the traffic if
+// their own link is down. Probes still use that link.
 func TestFeedsGoAround(t *testing.T) {
 	t.Parallel()
 	w, c1 := readTwoGateways(t)

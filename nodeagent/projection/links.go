@@ -107,7 +107,8 @@ func underlayAddr(n *model.Node, family int) (netip.Addr, bool) {
 	return ofFamily(n.Addrs, 6)
 }
 
-// NodeEndpoints returns the address to which other nodes send VXLAN for each node, by node name.
+// NodeEndpoints returns, by node name, the address at which each node receives VXLAN from other
+// nodes.
 func NodeEndpoints(nodes []model.Node) map[string]netip.Addr {
 	family := commonFamily(func(yield func(*model.Node) bool) {
 		for i := range nodes {

@@ -38,8 +38,8 @@ func mirrored(text string) string {
 	})
 }
 
-// TestFamiliesMirror checks that IPv6 gets the same objects as IPv4, by replacing every address
-// of a world. Results of hashes are left out, because the addresses are part of their input.
+// TestFamiliesMirror replaces every IPv4 address of a world and checks that IPv6 gets the same
+// objects. It ignores results of hashes, because the addresses are part of their input.
 func TestFamiliesMirror(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -106,7 +106,7 @@ func essence(s desired.State) []string {
 	}
 	for _, r := range s.Routes {
 		// Only IPv6 has a route for the pool of tunnel addresses, see routeTunnels.
-		if r.Table > desired.TableReturnBase { // to any address
+		if r.Table > desired.TableReturnBase { // default route of a return path
 			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
 		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {
 			line("route", r.Table, r.Dst, r.Type, r.Link, r.Via.IsValid(), r.Src, r.MTU)

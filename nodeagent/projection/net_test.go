@@ -25,7 +25,7 @@ func TestNetSourcesAndOnlyVia(t *testing.T) {
 		before              *fabric.Shape
 		cluster, neighbour  string
 		sources, back       string
-		linked, passes, far bool // the neighbour is linked, and forwards transit traffic; a and b are linked
+		linked, passes, far bool // linked and passes are of the neighbour; far: a and b are linked
 	}{
 		{"mesh", fabric.Shape{}, nil, "a", "b", "b", "b", true, false, true},
 		{"a spoke sends as itself only", hub, nil, "h", "a", "a", "a", true, false, false},

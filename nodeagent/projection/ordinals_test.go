@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestMoveChangesRoutesOnly moves the link between two clusters to other gateways on each side
-// and checks that no device, peer or element changes.
+// TestMoveChangesRoutesOnly moves the path between two clusters to other gateways on both sides,
+// and checks that only routes change.
 func TestMoveChangesRoutesOnly(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/ordinals.txtar")
@@ -48,8 +48,8 @@ func TestMoveChangesRoutesOnly(t *testing.T) {
 	}
 }
 
-// TestOneOwnerOfEachPrefix checks that on every device each prefix is in the allowed IPs of one
-// peer only: WireGuard assigns it to the last peer that claims it.
+// TestOneOwnerOfEachPrefix checks that only one peer of each device has a prefix in its allowed
+// IPs. WireGuard assigns a prefix to the last peer that claims it.
 func TestOneOwnerOfEachPrefix(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -68,8 +68,8 @@ func TestOneOwnerOfEachPrefix(t *testing.T) {
 	}
 }
 
-// TestEqualOrdinals uses a fabric without ordinals: the prefixes are in the allowed IPs of the
-// selected gateway only, on the single device.
+// TestEqualOrdinals checks a fabric without ordinals: all peers are on one device, and only the
+// selected gateway has the prefixes in its allowed IPs.
 func TestEqualOrdinals(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/ordinals.txtar")
@@ -100,8 +100,8 @@ func TestEqualOrdinals(t *testing.T) {
 }
 
 // TestDisagreement sends packets of a connection while the nodes of a cluster use different
-// gateways for g2, in all combinations. A gateway sends handed-over packets over its own link,
-// so none is lost and none loops.
+// gateways for g2, in all combinations. A gateway sends handed-over packets over its own link, so
+// no packet is lost or loops.
 func TestDisagreement(t *testing.T) {
 	t.Parallel()
 	views := []model.Path{{Local: "g1-a", Remote: "g2-a"}, {Local: "g1-a", Remote: "g2-c"}, {Local: "g1-b", Remote: "g2-a"}, {Local: "g1-b", Remote: "g2-c"}}
@@ -135,9 +135,9 @@ func TestDisagreement(t *testing.T) {
 }
 
 // TestNoOwnLink checks that a gateway without a link of its own hands nothing over, even if
-// table 7300 leads to a sibling. A sibling without a link would return the packet, and
-// conntrack would keep the flow without its translation. The gateway still accepts flows that
-// it sends by table 7300 itself.
+// TableOut (7300) leads to a sibling. A sibling without a link would return the packet, and
+// conntrack would keep the flow without its translation. The gateway still accepts flows if
+// TableOut leads to its own tunnel.
 func TestNoOwnLink(t *testing.T) {
 	t.Parallel()
 	first := packet{proto: "tcp", src: addr("10.7.2.5"), dst: addr("243.0.0.1"), sport: 40000, dport: 80}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPackets checks packets end to end: their destination, their source there, and that the
-// reply arrives as if nothing had been translated.
+// TestPackets checks packets end to end: the destination, the source address there, and that the
+// client sees no translation in the reply.
 func TestPackets(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]struct {
@@ -17,7 +17,7 @@ func TestPackets(t *testing.T) {
 		src  string
 		dst  string
 		to   string // protocol:port
-		slot int    // hash of the caller
+		slot int    // hash of the client
 		want string
 	}{
 		"globalnet": {
@@ -143,7 +143,8 @@ func TestPackets(t *testing.T) {
 						first.sport = 40000
 					}
 					checkFlow(t, newTracer(w, tt.slot), hop{node: tt.from, iif: tt.iif, packet: first}, tt.want)
-					// The overlay between pods of one cluster does not concern Hawser.
+					// Hawser does not deliver packets between pods of one
+					// cluster.
 					if from, _, _ := strings.Cut(tt.from, "/"); strings.HasPrefix(tt.want, from+"/") {
 						return
 					}
@@ -176,8 +177,8 @@ func checkFlow(t *testing.T, tr *tracer, first hop, want string) {
 	}
 }
 
-// TestFailover removes gateways in the middle of connections: their conntrack entries are lost,
-// and the server sends first through gateways that never saw the connection.
+// TestFailover removes the conntrack entries of gateways in the middle of connections. The server
+// then sends first, through gateways that do not know the connection.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -187,7 +188,7 @@ func TestFailover(t *testing.T) {
 		src  string
 		dst  string
 		lost []string // gateways
-		want string   // end of the server's packet
+		want string   // result of the server's packet
 	}{
 		{"shared egress, exporter's gateway", "globalnet", "g1/g1-w1", "10.7.1.5", "243.0.0.1", []string{"g2/g2-a"}, "delivered"},
 		{"shared egress, caller's gateway", "globalnet", "g1/g1-w1", "10.7.1.5", "243.0.0.1", []string{"g1/g1-a"}, "blackhole"},

@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// everything prints a state with the origins: equal text means equal state.
+// everything returns a state with its origins and problems as text. Equal texts mean equal states.
 func everything(t testing.TB, s desired.State, problems []projection.Problem) string {
 	t.Helper()
 	raw, err := json.Marshal(struct {
@@ -35,9 +35,8 @@ func shuffle[T any](rng *rand.Rand, list []T) {
 	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// permuted returns the same input with a different order of every list whose order has no
-// meaning. Addresses of a family, endpoints and epochs keep their order, because it is an order
-// of preference.
+// permuted returns the input with another order of every list whose order has no meaning. Addresses
+// of a family, endpoints and epochs keep their order of preference.
 func permuted(t testing.TB, rng *rand.Rand, in projection.Input) projection.Input {
 	t.Helper()
 	out := in
@@ -144,8 +143,8 @@ func toJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// TestAddedClusterMovesNothing adds a cluster and one of its exports: all existing objects of
-// every node stay the same, except for the zone's serial.
+// TestAddedClusterMovesNothing adds a cluster with an export, and checks that all existing objects
+// of every node stay the same, except the zone's serial.
 func TestAddedClusterMovesNothing(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -199,7 +198,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// TestKeysAreUnique checks keys, because a duplicate desired key would stop its whole kind.
+// TestKeysAreUnique checks that elements have unique keys. A duplicate key would block all changes
+// of that kind of object.
 func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -231,8 +231,8 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 }
 
-// TestMemoChangesNothing steps through inputs with one memo: backends appear, disappear and
-// change their weight, and then the same in reverse.
+// TestMemoChangesNothing compares results with and without one memo while backends appear,
+// disappear and change their weight.
 func TestMemoChangesNothing(t *testing.T) {
 	t.Parallel()
 	memo := &projection.Memo{}
@@ -265,7 +265,8 @@ func TestMemoChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAnnouncedStateIsClusterState compares the state that a projection announces with ClusterState.
+// TestAnnouncedStateIsClusterState compares the state that a projection announces with
+// ClusterState.
 func TestAnnouncedStateIsClusterState(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {
@@ -278,7 +279,8 @@ func TestAnnouncedStateIsClusterState(t *testing.T) {
 	}
 }
 
-// bigInput returns a gateway of a set of 1000 clusters with 10 000 exports.
+// bigInput returns the input of a gateway in a clusterset with the given numbers of clusters and
+// exports.
 func bigInput(clusters, exports int) projection.Input {
 	f := &fabric.Fabric{
 		Domain: "clusterset.local", Epochs: []int{1},
@@ -318,8 +320,8 @@ func bigInput(clusters, exports int) projection.Input {
 	}
 }
 
-// BenchmarkStateBackends projects a cluster that exports 200 services of three backends each,
-// with and without a memo.
+// BenchmarkStateBackends measures the projection of a cluster that exports 200 Services with three
+// backends each, with and without a memo.
 func BenchmarkStateBackends(b *testing.B) {
 	in := bigInput(20, 4000)
 	for i, e := range in.Fabric.Exports {

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestQuota: gateways have the quota of the topology, other nodes have none. A gateway whose
-// kernel cannot count connections reports a problem.
+// TestQuota checks that gateways have the quota of the topology, and other nodes have none. A
+// gateway whose kernel cannot count connections reports a problem.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestReaches: candidates have the port of the link and families that the node has. Over VXLAN
+// TestReaches checks that candidates have the port of the link and a family of the node. With VXLAN
 // only configured endpoints are candidates.
 func TestReaches(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestServerFirst checks the source address of a backend of g2 that sends through a gateway
-// that never saw the connection.
+// TestServerFirst checks the source address of a backend of g2 that sends through a gateway that
+// does not know the connection.
 func TestServerFirst(t *testing.T) {
 	t.Parallel()
 	const backend = "10.7.1.21 . tcp . 8080"

@@ -13,8 +13,8 @@ import (
 )
 
 // addRules adds the rule of TableOut for every packet. On a gateway, the rule of TableGateway
-// precedes it: the gateway sends packets that other nodes hand over over its own links. So packets
-// are neither lost nor loop while nodes disagree about the path.
+// precedes it: the gateway uses its own links for packets that other nodes hand over. So no packet
+// is lost or loops while nodes disagree about the path.
 func (v *builder) addRules() {
 	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.self.Name)})
 	if v.gateway != nil && v.node != nil {
@@ -92,9 +92,10 @@ func (v *builder) routeRemote(r *remoteCluster) {
 }
 
 // routeGateway routes traffic that other nodes hand to this gateway over its own link, even if the
-// link is down. Without a link the traffic is dropped. Handing it to a sibling could loop, and
-// conntrack would remember the flow without its egress address. When the link is up again, that
-// entry and the entry on the remote gateway conflict, and the kernel changes the source port.
+// link is down. Without a link it drops the traffic. If it handed the traffic to a sibling, packets
+// could loop, and conntrack would keep the flow without its egress address. When the link is up
+// again, that entry and the entry on the remote gateway conflict, and the kernel changes the source
+// port.
 func (v *builder) routeGateway(r *remoteCluster) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.ownsPath(r) {
 		return // no rule uses TableGateway, or TableOut has the routes

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "update the golden files in testdata")
 
-// TestGolden prints the state of every node of each clusterset in testdata.
+// TestGolden compares the state of every node of each clusterset in testdata with its golden file.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -33,15 +33,15 @@ type flow struct {
 	owner           string // conntrack mark: the node that handed it over (desired.ReturnID)
 }
 
-// tracer forwards packets through a world. It evaluates the rules of table inet hawser over the
-// nodes' elements, policy routing, WireGuard's allowed IPs, and the relevant parts of a CNI and
-// of kube-proxy: masquerade of packets from pods to other networks, and ClusterIPs.
+// tracer forwards packets through a world. It evaluates the rules of table inet hawser with the
+// nodes' elements, policy routing and WireGuard's allowed IPs. From a CNI and kube-proxy it
+// implements ClusterIPs and the masquerading of packets from pods to other networks.
 type tracer struct {
 	w     *world
-	slot  int // hash of the caller
+	slot  int // hash of the client
 	flows map[string][]flow
-	// overlay has the real nodes by cluster, if Node objects have no pod prefixes and the pod
-	// network delivers packets directly to pods.
+	// overlay is set if Node objects have no pod prefixes and the pod network delivers packets
+	// directly to pods. It has the nodes with their pod prefixes, by cluster.
 	overlay map[string][]model.Node
 }
 
@@ -68,7 +68,7 @@ type hop struct {
 	answer   bool   // conntrack classifies it as a reply
 	original packet // first packet of its flow
 	mid      bool   // TCP, neither SYN nor RST: in the middle of a connection
-	sender   string // node that sent it over NodeLink
+	sender   string // node that sent it over NodeDevice
 	mark     uint32
 }
 
@@ -76,7 +76,8 @@ func newTracer(w *world, slot int) *tracer {
 	return &tracer{w: w, slot: slot, flows: map[string][]flow{}}
 }
 
-// send forwards a packet to its end: "delivered" at a node, or the reason why it was dropped.
+// send forwards a packet and returns its last hop with the result: "delivered", or the reason of
+// the drop.
 func (t *tracer) send(h hop) (hop, string) {
 	for range 16 {
 		next, end := t.visit(h)
@@ -130,7 +131,7 @@ func (t *tracer) visit(h hop) (hop, string) {
 	return t.forward(translated, route)
 }
 
-// owner evaluates the chain "return_path". It returns the new mark of the flow in conntrack.
+// owner evaluates the chain return_path and returns the new conntrack mark of the flow.
 func (t *tracer) owner(h *hop, known string) string {
 	_, there := t.has(h, desired.SetRemote, h.dst)
 	switch {
@@ -154,7 +155,7 @@ func (h *hop) service(a netip.Addr, p int) string {
 	return fmt.Sprintf("%s . %s . %d", a, h.proto, p)
 }
 
-// get finds an element by key; has finds a prefix that contains an address.
+// get returns the value of the element with a key.
 func (t *tracer) get(h *hop, set, id string) (string, bool) {
 	for _, e := range t.state(h).Elements {
 		if e.Set == set && e.ID == id {
@@ -164,6 +165,7 @@ func (t *tracer) get(h *hop, set, id string) (string, bool) {
 	return "", false
 }
 
+// has returns the element of a set whose prefix contains an address.
 func (t *tracer) has(h *hop, set string, a netip.Addr) (desired.Element, bool) {
 	for _, e := range t.state(h).Elements {
 		if e.Set == set && parsePrefix(e.ID).Contains(a) {
@@ -181,7 +183,7 @@ func parsePrefix(text string) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// fromInside reports whether a packet comes from a pod, the host itself or one of our devices.
+// fromInside reports whether a packet comes from a pod, the host itself or a Hawser device.
 func (t *tracer) fromInside(h *hop) bool {
 	_, pod := t.has(h, desired.SetPods, h.src)
 	return pod || h.iif == "local" || h.iif == desired.NodeDevice || t.tunnel(h.iif)
@@ -236,7 +238,7 @@ func (t *tracer) kubeProxy(h *hop) {
 	}
 }
 
-// moved is prefix NAT, implemented independently of the code under test.
+// moved returns an address after prefix NAT. It does not use the code under test.
 func moved(a netip.Addr, from, to netip.Prefix) netip.Addr {
 	x, y := a.As4(), to.Addr().As4()
 	for bit := from.Bits(); bit < 32; bit++ {
@@ -246,7 +248,7 @@ func moved(a netip.Addr, from, to netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(y)
 }
 
-// refused evaluates the pools' reject in the chains forward and outgoing.
+// refused evaluates the reject rules for the pools in the chains forward and outgoing.
 func (t *tracer) refused(h *hop) string {
 	if _, ok := t.has(h, desired.SetPools, h.dst); ok && !t.tunnel(h.iif) {
 		return "refused"

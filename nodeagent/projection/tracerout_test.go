@@ -10,7 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// lookup evaluates the rules in order; local is true for an address of the host.
+// lookup evaluates the routing rules in order. It returns true if the destination is an address of
+// the host.
 func (t *tracer) lookup(h *hop) (*desired.Route, bool) {
 	s := t.state(h)
 	for _, n := range t.input(h).Facts.Nodes {
@@ -86,7 +87,7 @@ func (t *tracer) filter(h *hop, route *desired.Route) string {
 	return "not offered"
 }
 
-// inside reports whether the cluster's own routes have the destination.
+// inside reports whether the destination is a pod or node of the cluster.
 func (t *tracer) inside(h *hop) bool {
 	_, ok := t.podNode(h)
 	for _, n := range t.input(h).Facts.Nodes {
@@ -171,7 +172,7 @@ func (t *tracer) egress(h *hop) string {
 	return ""
 }
 
-// forward moves the packet to the next node, or to its end.
+// forward returns the packet at the next node, or its result.
 func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 	cluster := t.input(&h).Cluster
 	if route == nil {
@@ -201,7 +202,7 @@ func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 	return t.wireguard(h, route.Link)
 }
 
-// wireguard applies the allowed IPs of both ends.
+// wireguard applies the allowed IPs of both gateways.
 func (t *tracer) wireguard(h hop, link string) (hop, string) {
 	for _, peer := range t.state(&h).Peers {
 		if peer.Link != link || !holds(peer.AllowedIPs, h.dst) {

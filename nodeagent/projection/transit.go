@@ -24,7 +24,7 @@ func (v *builder) addTransit() {
 	v.transit = built.Tunnels
 	for _, l := range built.Links {
 		priority := desired.RuleTransit
-		if l.Name[len(desired.TransitPrefix)] == '6' { // an IPv4 and an IPv6 device may exist
+		if l.Name[len(desired.TransitPrefix)] == '6' { // one device per family
 			priority--
 		}
 		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})

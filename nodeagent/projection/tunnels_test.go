@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestTunnelMigration changes a pair's tunnel in the three steps of a migration: with a second
-// tunnel, switched to the second tunnel, second tunnel only. A step adds objects, changes
-// routes, or removes objects, so no packet is lost in between.
+// TestTunnelMigration changes a pair's tunnel in the three steps of a migration. The first step
+// only adds the second tunnel. The second step only changes routes. The third step only removes the
+// first tunnel. So no packet is lost.
 func TestTunnelMigration(t *testing.T) {
 	t.Parallel()
 	was := model.TunnelParams{Driver: "wireguard", LocalPort: 51820, RemotePort: 51820}
@@ -133,16 +133,15 @@ func minus(a, b map[string]bool) []string {
 	return out
 }
 
-// widened removes the lines that depend on the largest MTU of all tunnels, which change in
-// place.
+// widened returns the lines that do not depend on the largest MTU of all tunnels.
 func widened(lines []string) []string {
 	return slices.DeleteFunc(lines, func(l string) bool {
 		return strings.HasPrefix(l, "table ") || strings.HasPrefix(l, "link hw-vx0 ")
 	})
 }
 
-// TestSecondaryIPsec: a second connection with the same keys uses the better endpoint, between
-// other addresses, and does not change the first connection.
+// TestSecondaryIPsec checks a second connection with the same keys at the better endpoint. It uses
+// alternate addresses and does not change the first connection.
 func TestSecondaryIPsec(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/ordinals.txtar")
@@ -177,8 +176,8 @@ func TestSecondaryIPsec(t *testing.T) {
 	if want := map[string]string{"hawser-g2.g2-a": "203.0.113.99", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
 		t.Errorf("connections to %v, want %v", to, want)
 	}
-	// With the second connection only, the first is recreated at its endpoint. That does not
-	// change the second one.
+	// With only the second connection, the first one is created again at the better endpoint.
+	// That does not change the second one.
 	alone, _ := state(second, secondary)
 	again, to := state(model.RemoteEndpoint{Addr: second.Pending, DialCount: 1}, secondary, usual)
 	if lost := widened(minus(alone, again)); len(lost) > 0 {

@@ -19,8 +19,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// world is a whole clusterset as described by the txtar file: the input and the desired state
-// of every node.
+// world is the clusterset of a txtar file: the input and the desired state of every node.
 type world struct {
 	fabric *fabric.Fabric
 	names  []string // cluster/node, in order
@@ -29,8 +28,8 @@ type world struct {
 	faults map[string][]projection.Problem
 }
 
-// readWorld sets every cluster's facts, a path over the first gateways of both ends, and the
-// state of the other clusters.
+// readWorld returns the world of a txtar file. All paths use the first gateways of both clusters,
+// and every cluster has the state of all others.
 func readWorld(t testing.TB, file string) (*world, *txtar.Archive) {
 	t.Helper()
 	archive, err := txtar.ParseFile(file)
@@ -116,7 +115,7 @@ func keysOf(c fabric.Cluster) *fabric.Keys {
 	return &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Cluster: c.Name, Epochs: []fabric.EpochKeys{epoch}}
 }
 
-// text prints a state in the style of `ip` and `nft`.
+// text returns a state in the style of `ip` and `nft`.
 func text(s desired.State) string {
 	var out strings.Builder
 	lines(&out, "sysctl", s.Sysctls)
@@ -147,7 +146,7 @@ func lines[S diff.Spec](out *strings.Builder, kind string, specs []S) {
 	}
 }
 
-// elementLines folds the slots of one backend into one line.
+// elementLines writes one line per element. All slots of one backend share a line.
 func elementLines(out *strings.Builder, list []desired.Element) {
 	for i := 0; i < len(list); i++ {
 		e := list[i]
@@ -173,7 +172,7 @@ func elementLines(out *strings.Builder, list []desired.Element) {
 	}
 }
 
-// folded prints the first slots of many, and a hash of all.
+// folded returns all slots as text. If there are many, it returns the first ones and a hash of all.
 func folded(slots []string) string {
 	all := strings.Join(slots, " ")
 	if len(slots) <= 64 {
@@ -198,7 +197,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// writeFile replaces a file in one step, because other tests may read it meanwhile.
+// writeFile replaces a file atomically, because other tests may read it at the same time.
 func writeFile(t *testing.T, name string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
