@@ -6,22 +6,23 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// exportAnnouncement decides when other clusters learn of changed exports: removals at once, new
-// exports after this node has applied them. Other clusters read the state from the gateway that
-// they send to, so each gateway waits for its own round.
+// exportAnnouncement decides when this node announces changed exports to other clusters. It
+// announces removals at once, and new exports after this node has applied them. Other clusters read
+// the state from the gateway to which they send, so each gateway waits for its own round.
 type exportAnnouncement struct {
-	// Active reports whether a round is complete, or the previous agent left tunnels in use.
+	// Active reports whether a round has completed, or the previous agent left tunnels in use.
 	Active    bool                `json:"active,omitempty"`
 	Applied   model.ClusterState  `json:"applied"` // by this node
 	Next      model.ClusterState  `json:"next"`    // of the current round
 	Published *model.ClusterState `json:"published,omitempty"`
 }
 
-// startRound starts a round with new exports and returns the state to publish during it; nil if unchanged.
+// startRound starts a round with new exports and returns the state to publish during it; nil if
+// unchanged.
 func (a exportAnnouncement) startRound(next model.ClusterState) (exportAnnouncement, *model.ClusterState) {
 	a.Next = next
 	if !a.Active {
-		// Other clusters would remove all exports of an empty state.
+		// If the state were empty, other clusters would remove all exports of this cluster.
 		return a, nil
 	}
 	if a.Published == nil {

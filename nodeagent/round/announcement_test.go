@@ -47,7 +47,7 @@ func textOfLive(l model.ClusterState) string {
 	return strings.Join(out, ", ")
 }
 
-// TestAnnouncement checks that new exports are published after the round and removals before it.
+// TestAnnouncement checks that new exports are published after the round, and removals before it.
 func TestAnnouncement(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, before, next, meanwhile string }{

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestCacheChangesNoResult compares the cached peers of a node with computed ones, after each of 10000
-// random changes of one input.
+// TestCacheChangesNoResult compares cached and computed results after each of 10000 random changes
+// of one input.
 func TestCacheChangesNoResult(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -12,9 +12,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// directPairs returns the pairs of this node and another node that may exchange packets without VXLAN,
-// and the other nodes with which it cannot. In each pair, one of the two is a gateway: two gateways use
-// VXLAN, because each also forwards packets of other nodes to the other.
+// directPairs returns the pairs of this node and another node that may exchange packets without
+// VXLAN. It also returns the nodes that always need VXLAN. Exactly one node of each pair is a
+// gateway. Two gateways use VXLAN, because each forwards packets of other nodes to the other
+// gateway.
 func directPairs(f *fabric.Fabric, facts model.Facts, local model.HostState, cluster, node string) (direct.Spec, []model.DirectNode) {
 	spec := direct.Spec{Node: node, Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}
 	own := f.Cluster(cluster)
@@ -56,7 +57,8 @@ func directPairs(f *fabric.Fabric, facts model.Facts, local model.HostState, clu
 	return spec, excluded
 }
 
-// excludes returns why packets to an address of a node need VXLAN; empty if tests have to decide.
+// excludes returns the reason why packets to a node's address always need VXLAN; empty if test
+// packets decide.
 func excludes(n *model.Node, from model.UnderlayAddr, to netip.Addr) string {
 	switch {
 	case n.Unprotected:
@@ -69,9 +71,10 @@ func excludes(n *model.Node, from model.UnderlayAddr, to netip.Addr) string {
 	return ""
 }
 
-// testSource returns the source address of test packets: for a gateway an address of the other node's
-// pods, from which that node forwards them, otherwise an address of other clusters. The address is
-// not in use: it is the last but one of its prefix. It is invalid if the family has no prefix.
+// testSource returns the source address of test packets. A gateway uses an address of the other
+// node's pods, because that node forwards packets with such sources. Other nodes use an address of
+// another cluster. The address is the last but one of its prefix, which is not in use. It is
+// invalid if the family has no prefix.
 func testSource(f *fabric.Fabric, own *fabric.Cluster, n *model.Node, gateway bool, family int) netip.Addr {
 	var prefixes []netip.Prefix
 	if gateway {
@@ -79,7 +82,7 @@ func testSource(f *fabric.Fabric, own *fabric.Cluster, n *model.Node, gateway bo
 	} else {
 		for i := range f.Clusters {
 			if f.Clusters[i].Name != own.Name {
-				prefixes = append(prefixes, f.Clusters[i].GlobalCIDRs...) // rp_filter needs a route there
+				prefixes = append(prefixes, f.Clusters[i].GlobalCIDRs...) // rp_filter needs a route to it
 			}
 		}
 	}
@@ -90,7 +93,7 @@ func testSource(f *fabric.Fabric, own *fabric.Cluster, n *model.Node, gateway bo
 	return cidr.Last(prefixes[i]).Prev()
 }
 
-// directNodes returns the input of the projection from the states of pairs and the excluded nodes.
+// directNodes returns the states of pairs and the excluded nodes as input of the projection.
 func directNodes(states []direct.State, excluded []model.DirectNode) []model.DirectNode {
 	out := slices.Clone(excluded)
 	for _, s := range states {
@@ -106,8 +109,9 @@ func directNodes(states []direct.State, excluded []model.DirectNode) []model.Dir
 	return out
 }
 
-// updateDirect returns nodes with the current state of those pairs whose elements the kernel has. It
-// returns nodes itself if no state differs.
+// updateDirect returns nodes with the current states of their pairs. It ignores pairs that nodes
+// lacks, because the kernel does not have their elements yet. It returns nodes itself if no state
+// differs.
 func updateDirect(nodes []model.DirectNode, states []direct.State) []model.DirectNode {
 	type pairID struct {
 		node, device string
@@ -129,13 +133,13 @@ func updateDirect(nodes []model.DirectNode, states []direct.State) []model.Direc
 	return out
 }
 
-// directCache has the last result of updateDirect. Both inputs keep their first element until they change.
+// directCache has the last result of updateDirect. An input that has not changed is the same slice.
 type directCache struct {
 	nodes, updated []model.DirectNode
 	states         []direct.State
 }
 
-// update returns updateDirect, from the cache if neither input changed.
+// update returns the result of updateDirect, from the cache if neither input changed.
 func (c *directCache) update(nodes []model.DirectNode, states []direct.State) []model.DirectNode {
 	if !sameSlice(c.nodes, nodes) || !sameSlice(c.states, states) {
 		*c = directCache{nodes: nodes, states: states, updated: updateDirect(nodes, states)}
@@ -148,8 +152,8 @@ func sameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// DirectSenders returns the hardware addresses from which the rules of this node accept direct packets
-// after a round; nil if they are unknown.
+// DirectSenders returns the hardware addresses from which the rules of this node accept direct
+// packets after a round; nil if they are unknown.
 func (p *Projection) DirectSenders(r converge.Report) map[string]bool {
 	if !r.Clean() || p.Node == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// directCase is a cluster with gateways gw and gw2, workers w1 and w2, and another cluster.
+// directCase returns a cluster with gateways gw and gw2 and workers w1 and w2, and another cluster.
 func directCase() (*fabric.Fabric, model.Facts, model.HostState) {
 	prefixes := func(texts ...string) []netip.Prefix {
 		var out []netip.Prefix
@@ -118,7 +118,7 @@ func TestUpdateDirect(t *testing.T) {
 	if d := cmp.Diff(want, nodes, compare); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
-	// A pair whose elements the kernel does not have yet stays out.
+	// updateDirect ignores a pair whose elements the kernel does not have yet.
 	states := []direct.State{
 		{Node: "gw", Remote: addr, Device: "eth0", MAC: "02:00:00:00:00:01", Sends: true},
 		{Node: "w2", Remote: netip.MustParseAddr("172.18.0.9"), Device: "eth0", Sends: true},
@@ -135,7 +135,7 @@ func TestUpdateDirect(t *testing.T) {
 	}
 }
 
-// manyDirect returns the nodes and the states of a gateway, all direct.
+// manyDirect returns the nodes and pair states of a gateway whose pairs are all direct.
 func manyDirect(count int) ([]model.DirectNode, []direct.State) {
 	var nodes []model.DirectNode
 	var states []direct.State
@@ -165,7 +165,8 @@ func TestDirectCache(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdateDirect measures one changed pair: the time per pair must not grow with the pairs.
+// BenchmarkUpdateDirect measures an update with one changed pair. The time per pair must not grow
+// with the number of pairs.
 func BenchmarkUpdateDirect(b *testing.B) {
 	for _, count := range []int{5, 50, 500} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
@@ -178,7 +179,7 @@ func BenchmarkUpdateDirect(b *testing.B) {
 	}
 }
 
-// TestDirectSenders: a node of which no report arrived yet has no address that the rules could accept.
+// TestDirectSenders checks that the rules accept no packets from a node whose MAC is unknown.
 func TestDirectSenders(t *testing.T) {
 	t.Parallel()
 	p := Projection{Node: &DesiredNode{}}

@@ -8,7 +8,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// effective caches the fabric with dynamic exports: the pointer changes only with them.
+// effective caches the effective fabric, which has the dynamic exports. Its pointer changes only if
+// the fabric or the exports change.
 type effective struct {
 	last    projection.Input
 	hosts   map[string][]string // projection.Hostnames of the fabric
@@ -16,7 +17,7 @@ type effective struct {
 	decided *mcs.Decision
 }
 
-// update returns the effective fabric of an input, and the decisions about its exports.
+// update returns the effective fabric of an input, and the decision about its exports.
 func (e *effective) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) {
 	hosts := projection.Hostnames(in)
 	if e.have != nil && sameExports(e.last, in) && reflect.DeepEqual(e.hosts, hosts) {
@@ -30,8 +31,8 @@ func (e *effective) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) 
 	return e.have, e.decided
 }
 
-// sameExports compares the fields that affect exports. It is fast because most values are shared
-// with the previous input.
+// sameExports reports whether two inputs have the same fields that affect exports. It is fast,
+// because an input shares most values with the previous input.
 func sameExports(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Digest == b.Digest && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
 		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&

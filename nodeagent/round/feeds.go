@@ -18,7 +18,7 @@ type FeedSpec struct {
 	Identity  feed.Identity
 	Subscribe []feed.Peer  // to subscribe to
 	Allow     []feed.Peer  // accepted subscribers
-	Nodes     []netip.Addr // of this cluster; nodes subscribe without a key
+	Nodes     []netip.Addr // of this cluster's nodes, which subscribe without a key
 	Listen    []feed.Listen
 }
 
@@ -36,7 +36,7 @@ func (a *feedsInput) equal(b *feedsInput) bool {
 		maps.Equal(a.paths, b.paths) && reflect.DeepEqual(a.nodes, b.nodes)
 }
 
-// feedsOf returns the feeds of a node; the same slices while their input is unchanged.
+// feedsOf returns the feeds of a node. It returns the same slices while their input is unchanged.
 func (c *cache) feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSpec, error) {
 	next := feedsInput{cluster: in.Cluster, node: in.Node, fabric: f, keys: in.Keys, nodes: in.Facts.Nodes, paths: paths}
 	if next.equal(&c.feeds) {
@@ -50,11 +50,11 @@ func (c *cache) feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Pa
 	return spec, nil
 }
 
-// feedsOf returns the feeds of a node. A gateway subscribes to each cluster whose active link it has, at
-// the remote gateway of that link. It subscribes to all gateways of a cluster behind a transit
-// cluster, because their health is unknown here and transit clusters do not vouch for them. Every
-// node subscribes to the other gateways of its own cluster, which relay. So connections grow with
-// the number of clusters, not of gateway pairs.
+// feedsOf returns the feeds of a node. If a gateway has the active link to a cluster, it subscribes
+// at the remote gateway of that link. If the path leads through a transit cluster, it subscribes to
+// all gateways of the remote cluster: this node does not know their health, and transit clusters do
+// not vouch for them. Every node subscribes to the other gateways of its own cluster, which relay
+// feeds. So the number of connections grows with the clusters, not with pairs of gateways.
 func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSpec, error) {
 	out := FeedSpec{Identity: feed.Identity{Cluster: in.Cluster, Node: in.Node}}
 	own := f.Cluster(in.Cluster)
@@ -123,7 +123,7 @@ func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gatewa
 	return nil
 }
 
-// visible returns the prefixes at which other clusters reach a cluster's pods.
+// visible returns the prefixes by which other clusters reach a cluster's pods.
 func visible(c *fabric.Cluster) []netip.Prefix {
 	return slices.Concat(c.GlobalCIDRs, Visible(c, c.PodCIDRs))
 }
@@ -141,7 +141,8 @@ func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
 	return out
 }
 
-// Visible returns the prefixes of a cluster that other clusters know.
+// Visible returns the prefixes whose family is flat in a cluster: other clusters use these without
+// translation.
 func Visible(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 }

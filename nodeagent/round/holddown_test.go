@@ -11,7 +11,7 @@ import (
 )
 
 // TestHoldDown checks that a path that was down is held down until it has been up for holdDownTime
-// without a break. New paths and paths that move are not held down.
+// without interruption. New paths and paths that move are not held down.
 func TestHoldDown(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

@@ -10,20 +10,20 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// nodeView is the state of links as one node observes it.
+// nodeView is the state of links as this node observes it.
 type nodeView struct {
 	fabric  *fabric.Fabric
 	cluster string
 	gateway string // on this node; empty = none
 	links   health.Snapshot
 	before  *fabric.Shape // former topology; nil = none
-	// narrow has the path MTUs, in bytes, that are less than the MTU of the link, by remote
-	// gateway.
+	// narrow has the path MTUs, in bytes, by remote gateway. It omits links whose path MTU is
+	// not less than their MTU.
 	narrow map[string]int
 }
 
-// pathMTU returns the path MTU of a link to a neighbour, in bytes; 0 if this gateway does not know it
-// or it is not less than the MTU of the link.
+// pathMTU returns the path MTU of a link to a neighbour, in bytes; 0 if this gateway does not know
+// it or it is not less than the MTU of the link.
 func (v nodeView) pathMTU(neighbour string, p model.Path) int {
 	if p.Local != v.gateway {
 		return 0
@@ -31,7 +31,8 @@ func (v nodeView) pathMTU(neighbour string, p model.Path) int {
 	return v.narrow[health.GatewayID{Cluster: neighbour, Gateway: p.Remote}.String()]
 }
 
-// name returns a link as g1/a-g2/b; g2 is the next cluster on the path to remote.
+// name returns a link as text, such as g1/a-g2/b. Cluster g2 is the next cluster on the path to
+// remote.
 func (v nodeView) name(remote string, p model.Path) string {
 	return v.cluster + "/" + p.Local + "-" + p.Next(remote) + "/" + p.Remote
 }
@@ -45,8 +46,8 @@ func (v nodeView) exists(remote string, p model.Path) bool {
 	return v.fabric.Cluster(v.cluster).Gateway(p.Local) != nil && v.fabric.Cluster(p.Next(remote)).Gateway(p.Remote) != nil
 }
 
-// link returns the link that this node probes for a path: a gateway probes the tunnel, other nodes
-// probe the gateway.
+// link returns the link that this node probes for a path. The gateway of the path probes the
+// tunnel. Other nodes probe that gateway.
 func (v nodeView) link(remote string, p model.Path) (health.Link, bool) {
 	peer := health.GatewayID{Cluster: v.cluster, Gateway: p.Local}
 	if v.gateway == p.Local {
@@ -86,8 +87,8 @@ const (
 	causePath     = "transit"
 )
 
-// cause returns why traffic moved from one link to another. had reports whether the new link was in
-// use before.
+// cause returns why traffic moved from one link to another. had is true if the new link was in use
+// before.
 func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, had bool) (kind, text string) {
 	if have.Local == "" && have.Remote == "" {
 		return causeFirst, "first choice"
@@ -112,7 +113,7 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 	return causeBetter, "a better link is ready"
 }
 
-// removed returns the gateway of a link that is not in the fabric; empty if both are.
+// removed returns the gateway of a link that the fabric lacks; empty if it has both.
 func (v nodeView) removed(remote string, p model.Path) string {
 	for _, end := range []health.GatewayID{{Cluster: v.cluster, Gateway: p.Local}, {Cluster: remote, Gateway: p.Remote}} {
 		if v.fabric.Cluster(end.Cluster).Gateway(end.Gateway) == nil {
@@ -122,7 +123,7 @@ func (v nodeView) removed(remote string, p model.Path) string {
 	return ""
 }
 
-// deadGateway returns which gateway does not reply.
+// deadGateway returns a text about the gateway that does not reply.
 func (v nodeView) deadGateway(remote string, p model.Path) string {
 	link, probed := v.link(remote, p)
 	if probed && link.Liveness == health.Dead {
@@ -138,7 +139,8 @@ func (v nodeView) deadGateway(remote string, p model.Path) string {
 	return v.cluster + "/" + p.Local + " does not reach " + remote + "/" + p.Remote
 }
 
-// reason returns the reason of the prober for the state of a link, or otherwise if it has none.
+// reason returns the prober's reason for the state of a link, or the text otherwise if the prober
+// has none.
 func (v nodeView) reason(remote string, p model.Path, otherwise string) string {
 	if link, probed := v.link(remote, p); probed && v.gateway == p.Local && link.Reason != "" {
 		return link.Reason

@@ -14,19 +14,19 @@ import (
 const (
 	// maxMoves is the number of moves in the status.
 	maxMoves = 64
-	// SettleTime bounds how long a restored link stays active without complete observations. A
-	// round must run after it, even without an event.
+	// SettleTime limits how long a restored link stays active without complete observations. A
+	// round must run after this time, even without an event.
 	SettleTime = 2 * time.Second
 )
 
-// pathSelector has the active link to each other cluster and the last moves. It is immutable: next returns
-// the following one.
+// pathSelector has the active link to each other cluster and the last moves. It is immutable: next
+// returns a new pathSelector.
 type pathSelector struct {
 	Cluster      string                `json:"cluster"`
 	StartedAt    time.Time             `json:"startedAt"`
 	Links        map[string]activePath `json:"links"`        // to each neighbour
 	Last         map[string]activePath `json:"last"`         // path to each other cluster
-	GatewayPaths map[string]model.Path `json:"gatewayPaths"` // links of this gateway for traffic that nodes hand over
+	GatewayPaths map[string]model.Path `json:"gatewayPaths"` // this gateway's links for traffic that nodes hand over
 	WasActive    map[string]bool       `json:"wasActive"`    // links that were active before, as remote cluster and link
 	Moves        []status.Move         `json:"moves"`        // oldest first
 
@@ -39,14 +39,14 @@ type activePath struct {
 	health.ActiveLink
 	Since    time.Time `json:"since"`
 	Restored bool      `json:"restored,omitempty"` // saved by the previous agent, not confirmed yet
-	// Over lists the clusters on the path, separated by spaces, the remote one last; empty for a
-	// neighbour.
+	// Clusters lists the clusters on the path, separated by spaces, the remote cluster last;
+	// empty for a neighbour.
 	Clusters string `json:"clusters,omitempty"`
 	Former   bool   `json:"former,omitempty"` // the path belongs to the former topology
 }
 
-// keepDown returns the previous link if all links are down: the agents may be dead while their
-// tunnels still forward.
+// keepDown returns the previous link, marked as down. The agents may be dead while their tunnels
+// still forward.
 func (h activePath) keepDown(want health.ActiveLink) activePath {
 	path := h.Path
 	path.Down = true
@@ -64,11 +64,12 @@ type paths struct {
 	remote    map[string]model.Path // by remote cluster
 	own       map[string]model.Path // on a gateway: its own links
 	links     map[string]model.Path // to neighbours, on a path or not
-	advertise *model.TransitAdvert  // report about this cluster's links; nil in a mesh
+	advertise *model.TransitAdvert  // advert of this cluster's links; nil in a mesh
 	former    bool                  // some path belongs to the former topology
 }
 
-// next selects the paths again. live has the states of other clusters. It does not modify the receiver.
+// next selects the paths again and returns the new pathSelector. live has the states of other
+// clusters. next does not modify its receiver.
 func (c *pathSelector) next(v nodeView, live map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
 	next := *c
 	next.newMoves = nil
@@ -98,14 +99,15 @@ func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState,
 	return w
 }
 
-// selectLink activates a link and records a move if it changed.
+// selectLink returns the active link to a neighbour, and records a move if it changed.
 func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeView, now time.Time) activePath {
 	have, known := c.Links[remote]
 	if known && sameLink(have.Path, want.Path) {
 		return activePath{ActiveLink: want, Since: have.Since}
 	}
-	// With complete observations, a restored link would differ from the link of the other nodes.
-	// Replies to new TCP connections would arrive at their gateway, which drops them without a SYN.
+	// With complete observations, the other nodes may already use another link than the
+	// restored one. Replies to new TCP connections would arrive at the gateway of that link,
+	// which saw no SYN and drops them.
 	early := have.Restored && now.Sub(c.StartedAt) < SettleTime && !v.links.Complete()
 	if early && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
@@ -128,7 +130,8 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 	return activePath{ActiveLink: want, Since: now}
 }
 
-// ownLinks returns this gateway's own links; the last used ones if all are down.
+// ownLinks returns this gateway's own links. If all its links to a cluster are down, it returns the
+// last used one.
 func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
 		if have, known := c.GatewayPaths[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
@@ -148,7 +151,7 @@ func (c *pathSelector) moved(m status.Move) {
 	}
 }
 
-// state returns the active links and the last moves for status.
+// state returns the active links and the last moves for the status.
 func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	var out []status.Path
 	for _, remote := range slices.Sorted(maps.Keys(c.Last)) {
@@ -171,7 +174,7 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	return out, slices.Clone(c.Moves)
 }
 
-// sameLinks reports whether both have the same active links to the neighbours.
+// sameLinks reports whether two selectors have the same active links to the neighbours.
 func (c *pathSelector) sameLinks(o *pathSelector) bool {
 	return maps.EqualFunc(c.Links, o.Links, func(a, b activePath) bool { return a.Path == b.Path })
 }
@@ -188,7 +191,7 @@ type SavedPath struct {
 	Reason   string    `json:"reason"`
 }
 
-// saved returns the active paths for the next agent, by remote cluster.
+// saved returns the active paths, by remote cluster, for the next agent.
 func (c *pathSelector) saved() map[string]SavedPath {
 	out := make(map[string]SavedPath, len(c.Last))
 	for remote, have := range c.Last {
@@ -199,7 +202,8 @@ func (c *pathSelector) saved() map[string]SavedPath {
 	return out
 }
 
-// restorePathSelector starts with the links that the previous agent saved, so that a restart moves no traffic.
+// restorePathSelector starts with the links that the previous agent saved, so that a restart moves
+// no traffic.
 func restorePathSelector(cluster string, saved map[string]SavedPath, now time.Time) *pathSelector {
 	c := newPathSelector(cluster, now)
 	for remote, k := range saved {

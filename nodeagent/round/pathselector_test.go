@@ -34,7 +34,7 @@ func newSelectorTest() *selectorTest {
 	return d
 }
 
-// set sets the rank of the link to a peer and the reason from the prober.
+// set sets the rank of the link to a peer and the prober's reason.
 func (d *selectorTest) set(peer string, rank health.Rank, why string) {
 	cluster, gateway, _ := strings.Cut(peer, "/")
 	l := health.Link{
@@ -50,7 +50,7 @@ func (d *selectorTest) set(peer string, rank health.Rank, why string) {
 	d.links[peer] = l
 }
 
-// next selects a second later and returns the path and the log.
+// next selects again after one second. It returns the path and the log.
 func (d *selectorTest) next(leaving ...health.GatewayID) (model.Path, string) {
 	d.now = d.now.Add(time.Second)
 	var links []health.Link
@@ -69,7 +69,7 @@ func (d *selectorTest) next(leaving ...health.GatewayID) (model.Path, string) {
 	return w.remote["g2"], log.String()
 }
 
-// own makes the links of gateway a the only links that are up.
+// own takes down the link to gateway b, so that only links of gateway a are up.
 func (d *selectorTest) own() { d.set("g1/b", health.Down, "no reply") }
 
 func (d *selectorTest) expect(t *testing.T, what string, path model.Path, log string, link string, words ...string) {
@@ -150,7 +150,7 @@ func TestMovesAreLogged(t *testing.T) {
 	d.expect(t, "removed", path, log, "a-c", `cause="gateway removed: g2/d"`)
 }
 
-// TestReturn checks the move to a restored link that is better than the active one.
+// TestReturn checks the move back to the better link when it is up again.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	d := newSelectorTest()
@@ -176,7 +176,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	}
 	saved := before.choice.saved()
 
-	// Without replies the preferences alone would move the path.
+	// Without replies, the preferences would move the path.
 	restarted := func() *selectorTest {
 		d := newSelectorTest()
 		d.own()
@@ -198,7 +198,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	path, log = d.next()
 	d.expect(t, "in the end", path, log, "a-"+first.Remote, "msg=moved")
 
-	// With replies on all links nothing delays the move.
+	// With replies on all links, the path moves at once.
 	d = restarted()
 	d.set("g2/c", health.Good, "")
 	path, log = d.next()
@@ -209,7 +209,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	path, log = d.next()
 	d.expect(t, "both replies", path, log, "a-"+first.Remote, "msg=moved")
 
-	// A dead link is left at once.
+	// The path leaves a dead link at once.
 	d = newSelectorTest()
 	d.own()
 	d.choice = restorePathSelector("g1", saved, d.now)
@@ -258,7 +258,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestRanks checks the names in package status, which must not import package health.
+// TestRanks checks the rank names of package status, which must not import package health.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for i, name := range status.Ranks() {
@@ -271,8 +271,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestOwnLinkStays checks that traffic from other nodes uses the gateway's last own link if all its
-// probes are unanswered.
+// TestOwnLinkStays checks that traffic from other nodes uses the gateway's last own link if all own
+// links are down.
 func TestOwnLinkStays(t *testing.T) {
 	t.Parallel()
 	d := newSelectorTest()
@@ -289,7 +289,7 @@ func TestOwnLinkStays(t *testing.T) {
 	}
 }
 
-// TestNeeded checks that a single gateway is needed: the other cluster has no other path.
+// TestNeeded checks that a cluster needs the only gateway with a path to it.
 func TestNeeded(t *testing.T) {
 	t.Parallel()
 	d := newSelectorTest()
@@ -303,7 +303,7 @@ func TestNeeded(t *testing.T) {
 	if have := d.choice.needed(v, nil); len(have) != 1 || have[0] != "g2" {
 		t.Errorf("needed by %v, want g2", have)
 	}
-	// With sibling b the own links of a count as alternatives.
+	// On gateway b, the links of gateway a are alternatives.
 	v.gateway = "b"
 	if have := d.choice.needed(v, nil); len(have) != 0 {
 		t.Errorf("needed by %v, although links of a are up", have)

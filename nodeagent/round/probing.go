@@ -38,7 +38,8 @@ func (a *linksInput) equal(b *linksInput) bool {
 		maps.Equal(a.endpoints, b.endpoints) && reflect.DeepEqual(a.nodes, b.nodes)
 }
 
-// linksOf returns the targets and the pairs of this node; the same slices while their input is unchanged.
+// linksOf returns the targets and the pairs of this node. It returns the same slices while their
+// input is unchanged.
 func (c *cache) linksOf(in Observed, f *fabric.Fabric, before *fabric.Shape) (ProbeSpec, []migration.PairConfig) {
 	next := linksInput{
 		cluster: in.Cluster, node: in.Node, fabric: f, before: before, keys: in.Keys, nodes: in.Facts.Nodes, endpoints: in.Peers.RemoteEndpoints,
@@ -50,8 +51,8 @@ func (c *cache) linksOf(in Observed, f *fabric.Fabric, before *fabric.Shape) (Pr
 	return c.probing, c.pairs
 }
 
-// probesOf returns the targets of this node. A gateway probes the gateways of all linked clusters through
-// the tunnels. Every node probes the other gateways of its own cluster over the VXLAN.
+// probesOf returns the targets of this node. A gateway probes the gateways of all linked clusters
+// through the tunnels. Every node probes the other gateways of its own cluster over NodeDevice.
 func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluster, node string) ProbeSpec {
 	p := ProbeSpec{Settings: health.Settings{Interval: f.Health.Interval.Std(), Misses: f.Health.Misses}}
 	own := f.Cluster(cluster)
@@ -117,7 +118,7 @@ func NodeAddrs(nodes []model.Node, name string) []netip.Addr {
 	return nodes[i].Addrs
 }
 
-// SameFamily returns the first pair of addresses of one family.
+// SameFamily returns the first pair of own and remote addresses in one family.
 func SameFamily(own, remote []netip.Addr) (source, addr netip.Addr, ok bool) {
 	for _, a := range own {
 		for _, b := range remote {

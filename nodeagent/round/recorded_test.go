@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/round/roundtest"
 )
 
-// recordings returns the recordings in testdata by name. make chaos broke the lab during the
-// recordings chaos-*.
+// recordings returns the recordings in testdata by name. During the recordings chaos-*, make chaos
+// injected faults into the lab.
 func recordings(t *testing.T) map[string]roundtest.Recording {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json.gz")

@@ -17,8 +17,8 @@ type Remote struct {
 	endpoint.Remote
 	Driver    string
 	Endpoints int // in the topology
-	// HasAlternatives reports whether probes select the endpoint: there are several, or a DNS name
-	// whose address may change.
+	// HasAlternatives reports whether probes select the endpoint. They do if there are several
+	// candidates, or if the address may change.
 	HasAlternatives bool
 }
 
@@ -30,7 +30,8 @@ type remotesInput struct {
 	nodes      []model.Node
 }
 
-// remotesOf returns the remote gateways of an input; the same slice while their input is unchanged.
+// remotesOf returns the remote gateways of an input. It returns the same slice while their input is
+// unchanged.
 func (c *cache) remotesOf(in projection.Input) []Remote {
 	next := remotesInput{fabric: in.Fabric, resolved: in.Local.Resolved, discovered: in.Local.Discovered, nodes: in.Facts.Nodes}
 	if next.fabric == c.input.fabric && reflect.DeepEqual(next, c.input) {
@@ -50,9 +51,10 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 	return c.remotes
 }
 
-// improves reports whether this end searches for better endpoints: the end without configured
-// endpoints, otherwise the first by name. With VXLAN each end selects for its own packets. With
-// IPsec the initiator does, unless held contains an address of a secondary connection.
+// improves reports whether this gateway searches for better endpoints of the pair. If only one of
+// the two has endpoints in the topology, the other one searches; otherwise the first cluster by
+// name. With VXLAN each gateway selects the endpoint of its own packets. With IPsec the initiator
+// searches, unless held contains an address of the secondary connection.
 func improves(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
@@ -66,14 +68,14 @@ func improves(in projection.Input, own *fabric.Gateway, r projection.EndpointCan
 	return in.Cluster < r.Cluster
 }
 
-// secondaryFree reports whether the gateways' secondary addresses are unused.
+// secondaryFree reports whether held has no alternate address of the gateways.
 func secondaryFree(pools []netip.Prefix, held map[netip.Addr]bool, gateways ...*fabric.Gateway) bool {
 	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
 		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.AlternateAddr(pools, a)] })
 	})
 }
 
-// tunnelAddresses returns the first tunnel addresses of all gateways.
+// tunnelAddresses returns the tunnel addresses of all gateways, without alternate addresses.
 func tunnelAddresses(f *fabric.Fabric) map[netip.Addr]bool {
 	held := map[netip.Addr]bool{}
 	for i := range f.Clusters {

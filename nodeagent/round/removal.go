@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// removalMin is how long a retiring gateway stays after its last use, for packets in flight and
-	// for nodes that learn of the change late.
+	// removalMin is how long a retiring gateway stays after its last use, for packets in flight
+	// and for nodes that learn of the change late.
 	removalMin = 5 * time.Second
-	// removalMax bounds the time of a retiring gateway: a cluster without new fabrics must not keep
-	// it forever.
+	// removalMax limits the time of a retiring gateway: a cluster that gets no new fabric must
+	// not keep it forever.
 	removalMax = 15 * time.Minute
 	// recheck is the interval of checks while a gateway retires or a topology changes.
 	recheck = time.Second
 )
 
 // keepUsed returns the next fabric with the retiring gateways: gateways that only the previous
-// fabric has and that are still used. A gateway with the ordinal, the node or an address of a
-// retiring one replaces it at once, because these are unique. A removed cluster has no retiring
+// fabric has and that are still used. A new gateway with the ordinal, the node or an address of a
+// retiring gateway replaces it at once, because these are unique. A removed cluster has no retiring
 // gateways. keepUsed modifies neither fabric.
 func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
 	if previous == nil {
@@ -52,8 +52,8 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (
 	return &merged, leaving
 }
 
-// replaces reports whether a gateway is the same as before, or has a property that is unique in the
-// cluster.
+// replaces reports whether a gateway has the name of the gateway before, or one of its properties
+// that are unique in the cluster.
 func replaces(g, before fabric.Gateway) bool {
 	return g.Name == before.Name || g.Ordinal == before.Ordinal || g.Node != "" && g.Node == before.Node ||
 		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })
@@ -63,7 +63,7 @@ func replaces(g, before fabric.Gateway) bool {
 type retiringGateways struct {
 	// Gateways has the gateways of the current fabric and the retiring ones, by cluster.
 	Gateways []members `json:"gateways,omitempty"`
-	// Leaving has the retiring gateways, Left their times.
+	// Retiring has the retiring gateways, and Retirements has their times.
 	Retiring    []health.GatewayID `json:"retiring,omitempty"`
 	Retirements []retirement       `json:"retirements,omitempty"`
 
@@ -84,8 +84,8 @@ type retirement struct {
 	Used time.Time        `json:"used"`
 }
 
-// update merges the published fabric next with the retiring gateways. The merged pointer changes
-// only with its content.
+// update merges the published fabric next with the retiring gateways. The pointer merged changes
+// only if its content changes.
 func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
 	before := r.before()
 	if before == nil || next == r.next && len(r.Retiring) == 0 {
@@ -114,7 +114,7 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 	return r
 }
 
-// before returns the previous merged fabric, after a restart only its gateways; nil = none.
+// before returns the previous merged fabric; nil = none. After a restart it has only the gateways.
 func (r retiringGateways) before() *fabric.Fabric {
 	if r.merged != nil || r.Gateways == nil {
 		return r.merged

@@ -27,8 +27,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// node replays the observations of an agent. Status of other agents comes from the recording, for
-// the targets of the current spec.
+// node replays the observations of an agent. The recording has the status of other agents for the
+// targets of the current spec.
 type node struct {
 	roundtest.Recording
 	fabrics map[string]*fabric.Fabric
@@ -64,13 +64,13 @@ func keysOf(f *fabric.Fabric, own *fabric.Cluster) *fabric.Keys {
 	return out
 }
 
-// parts are the protocols of one agent with other agents.
+// parts is the state of one agent's protocols with other agents.
 type parts struct {
 	aim   *round.PeerSpec
-	known map[health.Target]bool // targets of an earlier round: a reply arrived
+	known map[health.Target]bool // targets of an earlier round, with a reply
 }
 
-// advance makes all current targets known.
+// advance marks all current targets as known.
 func (p *parts) advance() {
 	p.known = map[health.Target]bool{}
 	for _, target := range p.aim.Probing.Targets {
@@ -78,7 +78,7 @@ func (p *parts) advance() {
 	}
 }
 
-// observe returns a recorded moment as an agent with these targets observes it.
+// observe returns a recorded moment as an agent with the targets of p observes it.
 func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	in := round.Observed{
 		Cluster: n.Cluster, Node: n.Node, Stale: 30 * time.Second,
@@ -128,7 +128,7 @@ type outcome struct {
 	Next  string // the next state as JSON
 }
 
-// differ returns the differences of two outcomes; empty = none.
+// differ returns the differences between two outcomes; empty = none.
 func differ(t *testing.T, a, b outcome) string {
 	t.Helper()
 	if reflect.DeepEqual(a, b) {
@@ -153,8 +153,8 @@ func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
 	return outcome{Node: do.Node, Live: do.Publish, Moves: do.Moves, Next: string(raw)}
 }
 
-// plan makes the round of hawser-agent plan next to a running agent: from a copy of its state, with
-// new protocols that have received nothing and use the status of the agent.
+// plan makes the round of hawser-agent plan while an agent runs. It has a copy of the agent's state
+// and the agent's status. Its own protocols have received nothing.
 func (n *node) plan(t *testing.T, running round.State, m roundtest.Moment, p *parts, now time.Time) outcome {
 	t.Helper()
 	seen, own := copied(t, n.observe(m, p).Peers), &parts{aim: p.aim, known: p.known}
@@ -170,7 +170,7 @@ func (n *node) plan(t *testing.T, running round.State, m roundtest.Moment, p *pa
 	return outcomeOf(t, next, do)
 }
 
-// counts has the number of events in replays, so that tests can require enough of them.
+// counts has the numbers of events in replays. Tests require a minimum of each.
 type counts struct{ rounds, urgent, moves, aims, retained, left, live int }
 
 // replay makes all rounds of a node. It calls check for each round with its outcome and the
@@ -234,8 +234,8 @@ func TestPlanIsRunAtRandom(t *testing.T) {
 	}
 }
 
-// TestStateIsAll checks that some round depends on each field of the state, so that the two tests
-// above notice a missing field.
+// TestStateIsAll checks that at least one round depends on each field of the state. So
+// TestPlanIsRun and TestPlanIsRunAtRandom fail if a field is missing.
 func TestStateIsAll(t *testing.T) {
 	t.Parallel()
 	needed := map[string]bool{}
@@ -284,8 +284,8 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-// TestStepChangesNothing checks that a step does not modify the previous state: the same step twice
-// has the same result.
+// TestStepChangesNothing checks that a step does not modify the previous state: a repeated step has
+// the same result.
 func TestStepChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, invented(t, 3))
@@ -323,7 +323,7 @@ func TestRestartKeepsLinks(t *testing.T) {
 	})
 }
 
-// invented returns a random run of one node, from a topology of the projection's tests.
+// invented returns a random recording of one node, with a topology from the tests of projection.
 func invented(t *testing.T, seed uint64) roundtest.Recording {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
@@ -385,7 +385,8 @@ func invented(t *testing.T, seed uint64) roundtest.Recording {
 	return out
 }
 
-// some returns a fabric without some gateways, and with another shape if change is set.
+// some returns a copy of a fabric. If change is set, it lacks random gateways and may have another
+// shape.
 func some(whole *fabric.Fabric, r *rand.Rand, change bool) *fabric.Fabric {
 	f := *whole
 	f.Clusters = slices.Clone(whole.Clusters)
@@ -424,8 +425,8 @@ func (w *weather) facts(f model.Facts) model.Facts {
 	return f
 }
 
-// peers returns links to all gateways of the run, most of them unchanged, and the states of other
-// clusters if received is set.
+// peers returns links to all gateways of the run. Most links are unchanged. If received is set, it
+// also returns states of other clusters.
 func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus {
 	out := round.PeerStatus{Live: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]migration.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
 	own := whole.Cluster(w.own)

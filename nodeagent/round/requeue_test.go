@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAgainAfterStart checks that rounds follow when saved values of the previous agent expire,
+// TestAgainAfterStart checks that a round is due when saved values of the previous agent expire,
 // even without another trigger.
 func TestAgainAfterStart(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// restoredLive has the saved states of other clusters. Until a cluster sends a state, its saved one
-// is valid for the same time as after the loss of its feed.
+// restoredLive has the saved states of other clusters. A saved state is valid until the cluster
+// sends a state, for at most Observed.Stale.
 type restoredLive struct {
 	StartedAt time.Time                     `json:"startedAt"`
 	Saved     map[string]model.ClusterState `json:"saved,omitempty"` // never changed in place
@@ -16,7 +16,7 @@ type restoredLive struct {
 }
 
 // update sets the received states. synced reports whether the states are complete: each cluster
-// sent one, or the saved states have expired.
+// sent a state, or the saved states have expired.
 func (h restoredLive) update(others int, live map[string]model.ClusterState, stale time.Duration, now time.Time) (next restoredLive, synced bool) {
 	synced = now.Sub(h.StartedAt) >= stale
 	if synced {
@@ -40,7 +40,7 @@ func (h restoredLive) update(others int, live map[string]model.ClusterState, sta
 	return h, synced || len(live) >= others
 }
 
-// saved returns the states for the next agent: the received ones, and the saved ones of silent
+// saved returns the states for the next agent: received states, and saved states of silent
 // clusters.
 func (h restoredLive) saved() map[string]model.ClusterState {
 	all := map[string]model.ClusterState{}

@@ -64,8 +64,8 @@ func TestExportsOutliveARestart(t *testing.T) {
 	}
 }
 
-// TestEffectiveFabricStays checks that the pointer is constant while nothing changes: a new one
-// recomputes all that depends on it.
+// TestEffectiveFabricStays checks that the pointer is constant while nothing changes. A new pointer
+// makes the agent compute everything again that depends on it.
 func TestEffectiveFabricStays(t *testing.T) {
 	t.Parallel()
 	plain := &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1"}}}

@@ -1,9 +1,8 @@
-// Package round decides what a node does next. One pure function, Step, takes the state
-// of the last round, the observations and the time. It returns the next state and its
-// effects: the desired state of the node, and what other agents learn. It has no
-// clock, randomness or I/O, and logs nothing. The running agent calls it in each round,
-// hawser-agent plan calls it with the state and the observations of that agent, and the
-// tests replay recorded rounds.
+// Package round decides what a node does next. The pure function Step has three inputs: the state
+// of the last round, the observations and the time. It returns the next state and the effects: the
+// desired state of the node, and the announcements to other agents. It has no clock, randomness or
+// I/O, and logs nothing. So hawser-agent plan can make the round of a running agent, and tests can
+// replay recorded rounds.
 package round
 
 import (
@@ -43,7 +42,7 @@ type Observed struct {
 type PeerStatus struct {
 	Spec     *PeerSpec // of this status; nil before the first
 	Links    health.Snapshot
-	Live     map[string]model.ClusterState // by remote cluster, as in project.Input
+	Live     map[string]model.ClusterState // by remote cluster, as in projection.Input
 	PathMTUs map[string]int                // by remote gateway, in bytes; only if smaller than the tunnel's MTU
 	// Tunnels has the tunnels of each migrating pair.
 	Tunnels map[string][]migration.TunnelID
@@ -51,7 +50,7 @@ type PeerStatus struct {
 	RemoteEndpoints map[string]model.RemoteEndpoint
 	// Direct has the pairs of nodes that may exchange packets without VXLAN.
 	Direct []direct.State `json:",omitempty"`
-	// Observed has the source addresses of gateways that want to learn theirs.
+	// Observed has the observed addresses of gateways that want to learn theirs.
 	Observed endpoint.ObservedAddrs
 }
 
@@ -63,7 +62,7 @@ type PeerSpec struct {
 	Direct  direct.Spec
 }
 
-// OwnGateway returns this node's gateway as cluster/gateway; empty if the node is no gateway.
+// OwnGateway returns this node's gateway as cluster/gateway; empty if the node is not a gateway.
 func (a *PeerSpec) OwnGateway(cluster string) string {
 	if a.Probing.Gateway == "" {
 		return ""
@@ -94,7 +93,7 @@ func (r Remote) equal(o Remote) bool {
 // DesiredNode is the desired state of a node.
 type DesiredNode struct {
 	desired.State
-	// Decommission removes all objects of Hawser from the node.
+	// Decommission reports whether the node must remove all objects of Hawser.
 	Decommission bool
 }
 
@@ -105,16 +104,16 @@ type Projection struct {
 	Problems []projection.Problem
 }
 
-// Outcome is the result of a round after it was applied; Node is nil before the first round.
+// Outcome is the result of an applied round. Node is nil before the first round.
 type Outcome struct {
 	Report converge.Report
 	Projection
 	Leaving []health.GatewayID // retiring gateways
 }
 
-// State is the state between two rounds. A State is immutable, but states that follow from one
-// another share caches: all their steps must run in one goroutine. Its JSON is the input of a
-// dry run and has no secret.
+// State is the state between two rounds. A State is immutable, but a State and its successors share
+// caches, so all their steps must run in one goroutine. Its JSON is the input of a dry run and has
+// no secret.
 type State struct {
 	Selector     *pathSelector      `json:"selector"`
 	Transition   transition         `json:"transition"`
@@ -132,7 +131,7 @@ type State struct {
 	cache      *cache
 }
 
-// cache has results of the last step that the next one may reuse.
+// cache has results of the last step that the next step may reuse.
 type cache struct {
 	slots    projection.Memo
 	exports  effective
@@ -155,7 +154,7 @@ type Saved struct {
 	Shape     SavedShape
 	Live      SavedLive
 	Endpoints map[string][]model.DiscoveredEndpoint
-	// TunnelsInUse reports that the previous agent left tunnels in use.
+	// TunnelsInUse reports whether the previous agent left tunnels in use.
 	TunnelsInUse bool
 }
 
@@ -172,16 +171,16 @@ func NewState(cluster string, saved Saved, now time.Time) State {
 
 // Effects are the actions that a step requires.
 type Effects struct {
-	// PeerSpec is set if the protocols use an older one. The caller sets it, observes, and
-	// repeats the step. All other fields are then empty.
+	// PeerSpec is set if the protocols use an older spec. The caller must apply it, observe,
+	// and repeat the step. All other fields are then empty.
 	PeerSpec *PeerSpec
 
 	Moves     []status.Move         // path changes of this step
 	Links     map[string]model.Path // the active link to each neighbour, which peers learn
 	Shape     string                // digest of the topology that this cluster uses, for other clusters
-	Advertise *model.TransitAdvert  // ranks of this cluster's links for transit
+	Advertise *model.TransitAdvert  // this cluster's links for transit
 	Feeds     FeedSpec
-	FeedsErr  error // why Feeds is incomplete; the feeds then do not change
+	FeedsErr  error // why Feeds is incomplete; the running feeds then stay
 	Sizes     PathMTUSpec
 	// Publish has the exports of this cluster for other clusters; nil = unchanged.
 	Publish *model.ClusterState
@@ -197,8 +196,8 @@ type Effects struct {
 	Changed bool
 }
 
-// WithRunning returns the status for a dry run: that of the running agent, and p where the dry run
-// has other targets.
+// WithRunning returns the status for a dry run: the status of the running agent for targets that
+// both have, and p for other targets.
 func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	p.Links = p.Links.Merge(running.Links)
 	p.Live, p.PathMTUs, p.Observed, p.Direct = running.Live, running.PathMTUs, running.Observed, running.Direct
@@ -219,14 +218,15 @@ func (s *State) view(cluster, node string, f *fabric.Fabric, links health.Snapsh
 	return nodeView{fabric: f, cluster: cluster, gateway: gatewayOf(f, cluster, node), links: links, before: s.Transition.Before}
 }
 
-// Initialized reports whether the state is not zero. The state of an agent of another version may
-// lack fields.
+// Initialized reports whether the state is not zero. The state of another agent version may lack
+// fields.
 func (s State) Initialized() bool { return s.Selector != nil }
 
 // Last returns the last projection; its Node is nil before the first.
 func (s State) Last() Projection { return s.last }
 
-// RoutedInput returns the input of the current routes; its Fabric is nil before the first projection.
+// RoutedInput returns the input of the current routes; its Fabric is nil before the first
+// projection.
 func (s State) RoutedInput() projection.Input { return s.routed }
 
 // RetiringGateways returns the gateways that left the fabric and are still in use.
@@ -255,8 +255,8 @@ func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path,
 	return s.Selector.state(s.view(in.Cluster, in.Node, in.Fabric, links))
 }
 
-// Users returns the clusters that use this node's gateway, with the evidence, and the clusters
-// without another path.
+// Users returns the clusters that use this node's gateway, and the clusters that have no path over
+// another gateway.
 func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.view(in.Cluster, in.Node, in.Fabric, links)
 	return s.Selector.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Selector.needed(v, in.Live)

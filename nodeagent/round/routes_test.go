@@ -9,9 +9,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestRoutesUntilApplied checks the routes that a new projection drops. They stay in urgent passes
-// until a full round has stopped the traffic that arrives over them. Routes that a move drops do
-// not stay.
+// TestRoutesUntilApplied checks that State.Routes includes the routes that a new projection drops
+// until a full round is applied. It does not include routes that a move drops.
 func TestRoutesUntilApplied(t *testing.T) {
 	t.Parallel()
 	route := func(dst string) desired.Route {

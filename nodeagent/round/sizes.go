@@ -8,14 +8,15 @@ import (
 	"hawser.dev/hawser/nodeagent/peer/pathmtu"
 )
 
-// PathMTUSpec has the links whose path MTU is probed.
+// PathMTUSpec has the links whose path MTU this node probes.
 type PathMTUSpec struct {
-	Self   string // this gateway as cluster/gateway; empty = the node is no gateway
+	Self   string // this gateway as cluster/gateway; empty = the node is not a gateway
 	Listen []netip.Addr
 	Links  []pathmtu.Link
 }
 
-// sizesOf returns the probed tunnels with their MTU in the last projection. links has the active links.
+// sizesOf returns the links to probe, with the MTU of their tunnels in the last projection. links
+// has the active links.
 func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model.Path) PathMTUSpec {
 	out := PathMTUSpec{Self: self}
 	for _, l := range p.Listen {
@@ -47,8 +48,8 @@ func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model
 	return out
 }
 
-// limit sets the path MTU of this gateway's links if it is smaller than the tunnel's MTU. narrow
-// has it by remote gateway.
+// limit sets the MTU of paths over this gateway's links. narrow has the path MTUs that are less
+// than the tunnel's MTU, by remote gateway.
 func (w *paths) limit(gateway string, narrow map[string]int) {
 	if gateway == "" || len(narrow) == 0 {
 		return

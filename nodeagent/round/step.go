@@ -17,12 +17,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxSpecTries bounds how often a round starts again because PeerSpec changed.
+// maxSpecTries limits how often a round observes again because PeerSpec changed.
 const maxSpecTries = 4
 
-// StepUntilStable makes one round. It observes and steps, and passes each new PeerSpec to setSpec,
-// until the peers were observed with the PeerSpec of the round. If it changes each time, the last
-// observation is used.
+// StepUntilStable makes one round. It observes, steps, and passes each new PeerSpec to setSpec. It
+// repeats this until the PeerSpec no longer changes, at most maxSpecTries times. After that it uses
+// the last observation.
 func StepUntilStable(previous State, observe func() Observed, setSpec func(*PeerSpec), now time.Time) (State, Effects) {
 	for tries := 1; ; tries++ {
 		in := observe()
@@ -38,8 +38,8 @@ func StepUntilStable(previous State, observe func() Observed, setSpec func(*Peer
 	}
 }
 
-// Step makes one round. If Effects.PeerSpec is set, next is previous; the caller must repeat the
-// step with peers that were observed with this PeerSpec.
+// Step makes one round. If Effects.PeerSpec is set, next is previous. The caller must then apply
+// this PeerSpec, observe the peers again, and repeat the step.
 func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next = previous
 	if next.cache == nil {
@@ -64,8 +64,8 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	return next, do
 }
 
-// retainGateways returns the fabric with the gateways that left it and are still in
-// use. It also follows a change of the topology's shape.
+// retainGateways returns the fabric with the gateways that left it and are still in use. It also
+// updates the transition to a new shape.
 func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.Fabric {
 	s.Transition = s.Transition.update(in.Fabric, in.Peers.Live, now)
 	inUse := func(f *fabric.Fabric, g health.GatewayID) bool {
@@ -80,7 +80,7 @@ func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.
 }
 
 // discoverEndpoints returns the endpoints that other clusters announce for their gateways, and
-// publishes those of this cluster.
+// publishes the endpoints of this cluster.
 func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
 	var expires time.Duration
 	s.Endpoints, expires = s.Endpoints.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
@@ -125,26 +125,26 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 	return selected
 }
 
-// planPeers decides which feeds this node subscribes to and serves, and which links are
-// probed for their path MTU.
+// planPeers decides which feeds this node subscribes to and serves, and on which links it probes
+// the path MTU.
 func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected paths, do *Effects) {
 	do.Feeds, do.FeedsErr = s.cache.feedsOf(in, f, selected.remote)
 	do.Sizes = sizesOf(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
 }
 
-// restoreClusterState returns the saved states of clusters that are silent since the start. synced
-// reports whether every cluster sent a state or counts as lost.
+// restoreClusterState returns the saved states of clusters that have been silent since the start.
+// synced reports whether every cluster sent a state or counts as lost.
 func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time, do *Effects) (restored map[string]model.ClusterState, synced bool) {
 	do.SaveLive = !reflect.DeepEqual(s.Restored.live, in.Peers.Live)
 	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
-	// Saved values expire at these times, even without an event.
+	// Saved values expire after these times, even without an event.
 	do.again(s.Selector.StartedAt.Add(SettleTime).Sub(now))
 	do.again(s.Restored.StartedAt.Add(in.Stale).Sub(now))
 	return s.Restored.Saved, synced
 }
 
-// project returns the desired state of an input: the last one if the input did not change. It
-// publishes new exports that the node already serves.
+// project sets the desired state of an input in do. If the input did not change, it is the last
+// desired state. Otherwise project also starts the announcement of changed exports.
 func (s *State) project(input projection.Input, do *Effects) {
 	input.Fabric, input.MCSDecision = s.cache.exports.update(input)
 	if s.last.Node == nil || s.rerouted || !SameInput(s.last.Input, input) {
@@ -165,16 +165,16 @@ func (in Observed) hostState() model.HostState {
 	return out
 }
 
-// again requests another round within a time; 0 = none.
+// again requests another round after at most the given time; 0 = no request.
 func (e *Effects) again(after time.Duration) {
 	if after > 0 {
 		e.Requeue = min(cmp.Or(e.Requeue, after), after)
 	}
 }
 
-// Reroute only selects the paths again, for routes that must not wait for a full round. ok is false
-// if no path and no link to a neighbour moved since the last projection: a full round would change
-// nothing. Otherwise State.Routes returns the routes.
+// Reroute only selects the paths again, because their routes must not wait for a full round. If ok
+// is true, State.Routes returns the new routes. ok is false if no path and no link to a neighbour
+// moved since the last projection.
 func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
 	next = previous
 	if next.last.Node == nil {
@@ -191,9 +191,9 @@ func Reroute(previous State, in Observed, now time.Time) (next State, do Effects
 	return next, do, true
 }
 
-// Routes returns only the routes of the selected paths. Until the last projection is applied they
-// include the applied routes that it drops. A full round first removes the objects that deliver
-// packets to these routes; otherwise the packets would leave unencrypted.
+// Routes returns only the routes of the selected paths. Until the last projection is applied, it
+// includes applied routes that the projection drops. The full round must first remove the objects
+// that deliver packets to these routes. Otherwise the packets would leave unencrypted.
 func (s State) Routes() *DesiredNode {
 	routes := projection.Routes(s.routed)
 	if s.applied != nil && s.applied != s.last.Node {
@@ -219,8 +219,8 @@ func Applied(previous State) (next State, live *model.ClusterState) {
 	return next, live
 }
 
-// SameInput reports whether two inputs yield the same desired state. It compares by
-// identity first, as most values are shared and replaced as a whole.
+// SameInput reports whether two inputs yield the same desired state. It is fast, because most
+// inputs share their values: for these, reflect.DeepEqual compares only pointers.
 func SameInput(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Keys == b.Keys &&
 		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&

@@ -48,8 +48,8 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 	w.advertise = know.advertise()
 }
 
-// hasNewPath reports whether a cluster that is reached over the former topology can get a path of
-// the new one. Other clusters do not delay the change.
+// hasNewPath reports whether the new shape has a path to a cluster in former, which this node still
+// reaches over the former shape. Clusters without such a path do not delay the change.
 func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	if len(former) == 0 {
 		return false
@@ -58,7 +58,8 @@ func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	return slices.ContainsFunc(former, func(remote string) bool { return len(paths[remote]) > 0 })
 }
 
-// throughOwn returns a gateway's own link for each cluster: the link to the next cluster on the path.
+// throughOwn returns a gateway's own path to each cluster, over its link to the next cluster on the
+// path.
 func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	if links == nil {
 		return nil
@@ -73,8 +74,8 @@ func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	return out
 }
 
-// keepLastPath returns the last used path if all paths are down, or if no state arrived since the
-// start. Its link is the current link to its first cluster.
+// keepLastPath returns the last path in transit if no path is up, or if the path is restored and
+// SettleTime has not passed. Its link is the current link to its first cluster.
 func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
 	have, known := c.Last[remote]
 	link, near := c.Links[have.Via]
@@ -95,12 +96,12 @@ func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, fou
 	return activePath{ActiveLink: health.ActiveLink{Path: path, Reason: "no live link: keeping the last path"}, Since: have.Since, Clusters: have.Clusters}, true
 }
 
-// via returns the link to a neighbour as the path to a cluster behind it.
+// via returns the link to a neighbour as a path in transit through it.
 func (h activePath) via(via string) model.Path {
 	return model.Path{Local: h.Local, Remote: h.Remote, Via: via}
 }
 
-// selectPath activates a path.
+// selectPath returns the active path to a cluster, and records a move if its Via changed.
 func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know transitRanks, v nodeView, now time.Time) activePath {
 	have, known := c.Last[remote]
 	link := c.Links[route.Hops[0]]
@@ -142,7 +143,7 @@ func (h activePath) transitClusters() []string {
 	return names[:max(len(names)-1, 0)]
 }
 
-// route returns a path for status: the link and the transit clusters.
+// route returns a path as text for the status: the link and the transit clusters.
 func (v nodeView) route(remote string, have activePath) string {
 	text := v.name(remote, have.Path)
 	if through := have.transitClusters(); len(through) > 0 {
@@ -170,8 +171,9 @@ type transitRanks struct {
 	live     map[string]model.ClusterState
 }
 
-// transit returns the rank of the link of two clusters: by own probes if this cluster is one of them,
-// otherwise the lower of the two reports. Without reports it is Good.
+// transit returns the rank of the link between two clusters. If this cluster is one of them, its
+// probes decide. Otherwise it is the lower rank of the two clusters' reports. Without reports it is
+// Good.
 func (k transitRanks) transit(a, b string) health.Rank {
 	switch k.choice.Cluster {
 	case a:
@@ -182,7 +184,8 @@ func (k transitRanks) transit(a, b string) health.Rank {
 	return min(k.advertised(a, b).rank(), k.advertised(b, a).rank())
 }
 
-// toNeighbour returns the rank of the link to a neighbour; Down if an end does not accept transit.
+// toNeighbour returns the rank of the link to a neighbour; Down if one of its gateways does not
+// accept transit.
 func (k transitRanks) toNeighbour(n string) health.Rank {
 	link, near := k.choice.Links[n]
 	if !near || !k.snapshot.links.AcceptsTransit(link.Local, health.GatewayID{Cluster: n, Gateway: link.Remote}) {
@@ -216,7 +219,7 @@ func (k transitRanks) advertised(cluster, neighbour string) linkReport {
 	return linkReport{&live.Transit.Edges[i]}
 }
 
-// size returns the path MTU behind the first link of a path in bytes; 0 if no link limits it.
+// size returns the path MTU of a path after its first link, in bytes; 0 if no link limits it.
 func (k transitRanks) size(over []string) int {
 	size := 0
 	for i := range over[1:] {
@@ -229,7 +232,7 @@ func (k transitRanks) size(over []string) int {
 	return size
 }
 
-// advertise returns the report of this cluster about its links.
+// advertise returns this cluster's report about its links.
 func (k transitRanks) advertise() *model.TransitAdvert {
 	out := &model.TransitAdvert{}
 	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {

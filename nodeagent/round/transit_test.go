@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestTransition checks that the former shape stays until all clusters with a feed use the new one,
-// and a while longer.
+// TestTransition checks that the former shape stays until all clusters with a feed use the new
+// shape, and a while longer.
 func TestTransition(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
@@ -79,8 +79,8 @@ func TestHasNewPath(t *testing.T) {
 	}
 }
 
-// TestTransitionOutlivesARestart checks that an agent that starts during a change, or missed one,
-// has the shape that other clusters still use.
+// TestTransitionOutlivesARestart checks that an agent that starts during a change, or missed a
+// change, has the shape that other clusters still use.
 func TestTransitionOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	fabricOf := func(mode string) *fabric.Fabric {
@@ -133,12 +133,12 @@ func TestTransitRanks(t *testing.T) {
 		{"h", "c", "good"},       // no rank is better than good
 		{"x", "y", "good"},       // no report
 		{"h", "d", "down"},       // d does not accept transit
-		{"h", "e", "good"},       // one end without a report, the other one reports good
-		{"a", "h", "down"},       // an own link that does not exist
+		{"h", "e", "good"},       // e has no report, and h reports good
+		{"a", "h", "down"},       // a link of this cluster that does not exist
 		{"h", "a", "down"},       // the same
 		{"b", "x", "good"},       // b has no report against it
 		{"b", "h", "isolated"},   // the order does not matter
-		{"unknown", "d", "down"}, // the report of the other end counts
+		{"unknown", "d", "down"}, // d does not accept transit
 	} {
 		if have := k.transit(tt.a, tt.b).String(); have != tt.rank {
 			t.Errorf("%s-%s is %s, want %s", tt.a, tt.b, have, tt.rank)

@@ -8,14 +8,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// transition has the former topology until all clusters use the new one and no node has used a
-// former path for a while.
+// transition has the former shape until no cluster has used it for a while, for at most removalMax.
 type transition struct {
 	Shape    *fabric.Shape `json:"shape,omitempty"`
-	Before   *fabric.Shape `json:"before,omitempty"` // former topology; nil = none
+	Before   *fabric.Shape `json:"before,omitempty"` // former shape; nil = none
 	Since    time.Time     `json:"since,omitzero"`
-	LastUsed time.Time     `json:"lastUsed,omitzero"` // when a cluster last used the former topology
-	// Former reports whether this node used a path of the former topology.
+	LastUsed time.Time     `json:"lastUsed,omitzero"` // when a cluster last used the former shape
+	// Former reports whether this node used a path of the former shape in the last round.
 	Former bool `json:"former,omitempty"`
 }
 
@@ -26,13 +25,13 @@ type SavedShape struct {
 	Since  time.Time     `json:"since,omitzero"`
 }
 
-// restoreTransition starts with the saved topologies. An agent that starts during a change, or
-// missed one, then knows the paths that others still use.
+// restoreTransition starts with the saved shapes. An agent that starts during a change, or missed a
+// change, then knows the paths that other clusters still use.
 func restoreTransition(saved SavedShape, now time.Time) transition {
 	return transition{Shape: saved.Shape, Before: saved.Before, Since: saved.Since, LastUsed: now}
 }
 
-// saved returns the state for the next agent.
+// saved returns the shapes for the next agent.
 func (l transition) saved() SavedShape {
 	return SavedShape{Shape: l.Shape, Before: l.Before, Since: l.Since}
 }

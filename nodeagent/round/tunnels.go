@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// pairConfigs returns the pairs of this gateway that are probed through tunnels, each with its
-// tunnel of the fabric. secondary has the pairs whose endpoint moves.
+// pairConfigs returns the pairs of this gateway that it probes through tunnels, each with its
+// tunnel of the fabric. A pair whose endpoint in secondary is Pending needs a secondary tunnel.
 func pairConfigs(in Observed, f *fabric.Fabric, p ProbeSpec, secondary map[string]model.RemoteEndpoint) []migration.PairConfig {
 	var out []migration.PairConfig
 	for _, t := range p.Targets {
@@ -43,8 +43,8 @@ func wantedTunnel(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, re
 	return tunnelID(own+"/"+gateway, cluster+"/"+remote, params), true
 }
 
-// tunnelKeys returns the epochs for which a pair can have tunnels. An agent without
-// keys keeps all tunnels of the previous agent.
+// tunnelKeys returns the epochs of a pair's keys by driver. It returns nil without keys: the agent
+// then keeps all tunnels of the previous agent.
 func tunnelKeys(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remote string) migration.Keys {
 	if keys == nil {
 		return nil
@@ -58,7 +58,7 @@ func tunnelKeys(f *fabric.Fabric, keys *fabric.Keys, own, gateway, cluster, remo
 	return out
 }
 
-// tunnelID returns the name of a tunnel that both ends share. self and peer are
+// tunnelID returns the identity of a tunnel, which is the same at both gateways. self and peer are
 // cluster/gateway.
 func tunnelID(self, peer string, p model.TunnelParams) migration.TunnelID {
 	out := migration.TunnelID{Driver: p.Driver, Ports: [2]int{p.LocalPort, p.RemotePort}, Alternate: p.Alternate, Epoch: p.Epoch}
@@ -68,7 +68,8 @@ func tunnelID(self, peer string, p model.TunnelParams) migration.TunnelID {
 	return out
 }
 
-// tunnelParams returns the tunnels of migrating pairs as this end sees them, by peer.
+// tunnelParams returns the tunnels of migrating pairs with the ports from this gateway's point of
+// view, by peer.
 func tunnelParams(in Observed, p ProbeSpec, tunnels map[string][]migration.TunnelID) map[string][]model.TunnelParams {
 	self := in.Cluster + "/" + p.Gateway
 	out := map[string][]model.TunnelParams{}
@@ -86,7 +87,7 @@ func tunnelParams(in Observed, p ProbeSpec, tunnels map[string][]migration.Tunne
 }
 
 // InstalledTunnels returns, by peer, the tunnels that a round left in the kernel, except those with
-// a problem. It returns nil if this node is no gateway or the round was interrupted.
+// a problem. It returns nil if this node is not a gateway or the round was interrupted.
 func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.Installed {
 	if r.Interrupted || p.Node == nil || p.Input.Fabric == nil {
 		return nil
@@ -134,8 +135,8 @@ func desiredTunnelID(in projection.Input, gateway string, t desired.Tunnel) (mig
 	return tunnelID(self, peer, migrating[t.Preference]), true
 }
 
-// affects reports whether a problem may keep a tunnel from working. Problems with DNS
-// and with other tunnels do not.
+// affects reports whether a problem may affect a tunnel. Problems with DNS and with other tunnels
+// do not.
 func affects(p converge.Problem, t desired.Tunnel) bool {
 	switch p.Kind {
 	case "dns zone", "dns service":

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// needed returns the clusters that are reached only over this gateway. live has the states of other
-// clusters.
+// needed returns the clusters that this cluster reaches only over this gateway. live has the states
+// of other clusters.
 func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	routes := health.ClusterPaths(projection.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Direct: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
@@ -29,7 +29,8 @@ func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []
 	return out
 }
 
-// rankWithoutThis returns the rank of the best link to a neighbour over another gateway of this cluster.
+// rankWithoutThis returns the rank of the best link to a neighbour over another gateway of this
+// cluster.
 func (v nodeView) rankWithoutThis(neighbour string) health.Rank {
 	rank := health.Down
 	for _, near := range v.fabric.Cluster(v.cluster).Gateways {
@@ -42,13 +43,13 @@ func (v nodeView) rankWithoutThis(neighbour string) health.Rank {
 	return rank
 }
 
-// User is a cluster that uses a gateway, with the evidence.
+// User is a cluster that uses a gateway. Who is the link, or the remote gateway that reported it.
 type User struct{ Cluster, Who string }
 
 func (u User) String() string { return u.Cluster + " (" + u.Who + ")" }
 
-// users returns the clusters that use a gateway of this or another cluster: by the selection of this node,
-// or by reports of gateways of other clusters.
+// users returns the clusters that use a gateway of this or another cluster, according to the
+// selection of this node or the reports of remote gateways.
 func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health.GatewayID) []User {
 	var out []User
 	for i := range f.Clusters {
@@ -62,7 +63,8 @@ func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health
 	return out
 }
 
-// usedWith returns the users of a gateway for traffic between this cluster and another; empty = none.
+// usedWith returns how traffic between this cluster and remote uses a gateway: User.Who, or empty
+// if it does not.
 func (c *pathSelector) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.GatewayID) string {
 	path := c.Last[remote.Name].Path
 	own := gateway.Cluster == c.Cluster

@@ -42,8 +42,8 @@ type Moment struct {
 // interval is the time between two requests to an agent.
 const interval = 50 * time.Millisecond
 
-// Record records the agent of a lab node until ctx is done. dir is the node's directory. Its base
-// name, CLUSTER-NAME, is the name of the node. While the agent is down, the recording has a gap.
+// Record records the agent of a lab node until ctx is done. dir is the node's directory, whose base
+// name is the node name CLUSTER-NAME. While the agent is down, the recording has a gap.
 func Record(ctx context.Context, dir string) (Recording, error) {
 	node := filepath.Base(dir)
 	cluster, _, _ := strings.Cut(node, "-")
@@ -74,7 +74,7 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
 		for i := range m.Peers.Links.Links {
 			l := &m.Peers.Links.Links[i]
-			// These change in each round, and no decision depends on them.
+			// These fields change in each round, and no decision depends on them.
 			l.RTT, l.LeastRTT, l.Answered, l.Loss = nil, 0, time.Time{}, 0
 		}
 		raw, err := json.Marshal(m)
