@@ -16,17 +16,20 @@ import (
 
 const (
 	interval = 100 * time.Millisecond // between two new connections to an address
-	// lateAfter is below the first retransmission of a SYN (1 s, RFC 6298): a late connection lost a packet
-	// of its handshake.
+	// lateAfter is the time after which a new connection is late. It is below the first
+	// retransmission of a SYN (1 s, RFC 6298): a late connection lost a packet of its
+	// handshake.
 	lateAfter = 900 * time.Millisecond
-	// timeout is the maximum time of a new connection. It is above the second retransmission (3 s).
+	// timeout is the maximum time of a new connection. It is above the second retransmission of
+	// a SYN (3 s).
 	timeout      = 3500 * time.Millisecond
-	pollInterval = 100 * time.Millisecond // between two checks of the open connection
-	// SO_KEEPALIVE probes detect a broken connection after this many unanswered seconds.
+	pollInterval = 100 * time.Millisecond // between two checks of the kept connection
+	// TCP keepalive probes end a connection after keepAliveCount probes without a reply, one
+	// per keepAliveInterval.
 	keepAliveInterval = time.Second
 	keepAliveCount    = 5
-	reopenDelay       = time.Second // before a connection is opened again
-	// receiveBuffer bounds what a server can send, in bytes. The prober reads nothing.
+	reopenDelay       = time.Second // before the next kept connection is opened
+	// receiveBuffer limits the bytes that a server can send. The prober reads nothing.
 	receiveBuffer = 4096
 )
 
@@ -71,10 +74,10 @@ func (p *Prober) Report() []status.Probed {
 type target struct {
 	mu            sync.Mutex
 	result        status.Probed
-	lastConnected time.Time // last new connection; zero before the first one
+	lastConnected time.Time // of the last established connection; zero = none
 }
 
-// open opens connections and closes them at once.
+// open repeatedly opens a connection and closes it at once.
 func (t *target) open(ctx context.Context) {
 	d := net.Dialer{Timeout: timeout}
 	for {
@@ -84,7 +87,7 @@ func (t *target) open(ctx context.Context) {
 			_ = conn.Close()
 		}
 		if ctx.Err() != nil {
-			return // the end of ctx may be the cause
+			return // the failure may be due to ctx
 		}
 		now := time.Now()
 		t.mu.Lock()
@@ -121,7 +124,7 @@ func (t *target) keepOpen(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := d.DialContext(ctx, "tcp", t.result.Target)
 		if err != nil {
-			_ = wait(ctx, reopenDelay) // open counts the failure
+			_ = wait(ctx, reopenDelay) // open counts such failures
 			continue
 		}
 		t.record(func(r *status.Probed) { r.KeptOpen++; r.Open = true })
@@ -132,7 +135,7 @@ func (t *target) keepOpen(ctx context.Context) {
 	}
 }
 
-// watch returns when the connection has ended or ctx is done.
+// watch waits until the connection has ended or ctx is done, and counts how it ended.
 func (t *target) watch(ctx context.Context, conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// server accepts connections and passes them to serve.
+// server listens and passes each accepted connection to serve.
 func server(t *testing.T, serve func(*net.TCPConn)) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,11 +58,12 @@ func until(t *testing.T, p *Prober, want func(status.Probed) bool) status.Probed
 	return status.Probed{}
 }
 
-// TestLate drops the SYNs of a prober until it waits for its retransmissions. Its connections are late,
-// and none is lost.
+// TestLate makes the kernel drop SYNs of the prober, which the prober retransmits. The connections
+// are late, and none fails.
 func TestLate(t *testing.T) {
 	t.Parallel()
-	// An accept queue of one connection, which is full (listen(2)): the kernel drops further SYNs.
+	// The accept queue has space for one connection (listen(2)). While it is full, the kernel
+	// drops further SYNs.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -82,14 +83,14 @@ func TestLate(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = first.Close() })
 	p := run(t, l.Addr().String())
-	// The remote address and the state SYN_SENT in proc_net_tcp(5).
+	// The remote port and the state SYN_SENT in /proc/net/tcp (proc_net_tcp(5)).
 	waiting := fmt.Sprintf(":%04X 02 ", l.Addr().(*net.TCPAddr).Port)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		raw, err := os.ReadFile("/proc/net/tcp")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(string(raw), waiting) == 2 { // the new connection and the one that is kept open
+		if strings.Count(string(raw), waiting) == 2 { // the new connection and the kept connection
 			break
 		}
 		if time.Now().After(end) {
@@ -121,8 +122,8 @@ func run(t *testing.T, addr string) *Prober {
 	return p
 }
 
-// TestProber checks that new connections and failures are counted one by one. The gap lasts until
-// the next success.
+// TestProber checks the counts of new connections and failures, and the longest gap while all new
+// connections fail.
 func TestProber(t *testing.T) {
 	t.Parallel()
 	addr, stop := server(t, drained)
@@ -131,7 +132,8 @@ func TestProber(t *testing.T) {
 	if r.Failed != 0 || r.Broken != 0 || r.ClosedByServer != 0 || r.KeptOpen != 1 || r.LongestGap <= 0 {
 		t.Errorf("%+v", r)
 	}
-	// stop waits for the connections that the prober holds open; only the listener closes now.
+	// Only the listener closes now, because stop waits for the connection that the prober keeps
+	// open.
 	go stop()
 	r = until(t, p, func(r status.Probed) bool { return r.Failed > 5 })
 	if r.LongestGap < 5*interval.Microseconds() || r.LastError == "" || !r.Open || r.Broken != 0 {
@@ -139,8 +141,8 @@ func TestProber(t *testing.T) {
 	}
 }
 
-// TestHeldConnections checks that a reset counts as broken and a close by the server does not. A
-// server that sends forever fills a small buffer.
+// TestHeldConnections checks that a reset counts as broken, and a close by the server does not. A
+// server that sends forever can only fill a small buffer.
 func TestHeldConnections(t *testing.T) {
 	t.Parallel()
 	reset, _ := server(t, func(conn *net.TCPConn) { _ = conn.SetLinger(0); _ = conn.Close() })

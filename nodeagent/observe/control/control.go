@@ -1,5 +1,5 @@
-// Package control serves the agent's HTTP endpoints. The unix socket serves all of them, including
-// drain; hawser-agent, hawser and the lab use it. TCP addresses serve only health and metrics.
+// Package control serves the agent's HTTP endpoints. The unix socket serves all endpoints,
+// including drain. TCP addresses serve only health and metrics.
 package control
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	httpTimeout = 5 * time.Second // for the header of a request
+	httpTimeout = 5 * time.Second // to receive the header of a request
 	httpIdle    = 2 * time.Minute // between two requests on a connection
 )
 
@@ -39,15 +39,16 @@ type Config struct {
 	Ready         func() bool
 	Metrics       http.Handler
 	Drain         *Drain
-	OnDrainChange func()               // called after the drain changed
+	OnDrainChange func()               // Control calls it after the drain changed
 	Outcome       func() round.Outcome // of the last round
 	State         func() round.State
 	Links         func() health.Snapshot
 	Names         func() []netip.AddrPort // addresses of the name server
 	Inventory     func(context.Context) (inventory.Kernel, error)
 	Plan          func(context.Context) ([]converge.Change, error)
-	Snapshot      func() any // what hawser-agent plan needs to know from the running agent
-	// MissingTests returns how many IPv4 test packets of direct pairs have not returned since the start.
+	Snapshot      func() any // the running agent's status, for hawser-agent plan
+	// MissingTests returns the number of IPv4 test packets of direct pairs that have not
+	// returned since the start.
 	MissingTests func() int
 }
 
@@ -60,8 +61,7 @@ type Control struct {
 // New returns a Control.
 func New(config Config) *Control { return &Control{config: config} }
 
-// Listen opens the unix socket. The agent calls it before it starts anything else. Listen replaces
-// a socket file of a killed agent.
+// Listen opens the unix socket. It replaces the socket file of a killed agent.
 func (c *Control) Listen() (net.Listener, error) {
 	if err := os.Remove(c.config.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("replace socket: %w", err)
@@ -93,8 +93,8 @@ func Serve(ctx context.Context, socket net.Listener, handler http.Handler) error
 	return group.Wait()
 }
 
-// SocketHandler returns the handler of the unix socket: all endpoints, including those that change
-// state.
+// SocketHandler returns the handler of the unix socket. It serves all endpoints, including
+// endpoints that change state.
 func (c *Control) SocketHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", c.TCPHandler())
@@ -133,8 +133,8 @@ func (c *Control) send(w http.ResponseWriter, answer any) {
 	}
 }
 
-// TCPHandler returns the handler of TCP addresses. Anyone who reaches the node can call it, so it
-// changes nothing and reveals nothing about the inside of the clusterset.
+// TCPHandler returns the handler of the TCP addresses. Anyone who reaches the node can send
+// requests to it. So it changes nothing, and reveals only health and metrics.
 func (c *Control) TCPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -33,11 +33,11 @@ var errDiagnosing = errors.New("another trace is running on this node: try again
 // traceRequest selects the packets of a trace.
 type traceRequest struct {
 	duration  time.Duration
-	addresses []netip.Prefix // packets from or to one of them
-	exports   []string       // namespace/name: packets from or to their addresses; without addresses and exports: all packets
+	addresses []netip.Prefix // only packets from or to one of these
+	exports   []string       // namespace/name: only packets from or to their addresses; no addresses or exports = all packets
 }
 
-// diagnose traces packets of the clusterset for a time.
+// diagnose traces packets of the clusterset for the requested duration and returns the result.
 func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Diagnosis, error) {
 	if !c.diagnosing.TryLock() {
 		return status.Diagnosis{}, errDiagnosing
@@ -49,8 +49,8 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 	}
 	filter := packetsOf(v.Input.Fabric, c.config.Cluster)
 	filter.Message, filter.MessagePort = wire.Magic, desired.ProbePort
-	// Exclude the constant traffic between agents of the cluster. On a gateway of many nodes it
-	// would use up the sampling rate.
+	// Exclude the constant traffic between agents of the cluster. On a gateway of many nodes,
+	// it would use up the rate limit of the trace.
 	for _, n := range v.Input.Facts.Nodes {
 		if n.Name != v.Input.Node {
 			continue
@@ -81,7 +81,8 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 		}
 	}
 	if after, err := nftrace.ReversePathDrops(); err == nil && errBefore == nil {
-		// On a network that carries no direct packets, rp_filter may drop all test packets of this agent.
+		// On a network that carries no direct packets, rp_filter may drop all test packets
+		// of this agent.
 		d.ReversePathDrops = max(0, after-before-(c.config.MissingTests()-missing))
 	}
 	d.Cluster, d.Node, d.Nodes = c.config.Cluster, c.config.Node, len(v.Input.Facts.Nodes)
@@ -144,7 +145,7 @@ func parseDiagnoseRequest(query url.Values) (traceRequest, error) {
 	return request, nil
 }
 
-// narrowed returns the addresses of a request; empty means all packets.
+// narrowed returns the prefixes to which a request limits the trace; empty = all packets.
 func narrowed(in projection.Input, request traceRequest) ([]netip.Prefix, error) {
 	out := slices.Clone(request.addresses)
 	for _, id := range request.exports {
@@ -160,7 +161,7 @@ func narrowed(in projection.Input, request traceRequest) ([]netip.Prefix, error)
 }
 
 // addressesOf returns all addresses that packets of an export can have: its clusterset IPs, its
-// addresses in each cluster, and those of the endpoints of this cluster.
+// addresses in each cluster, and the addresses of its endpoints in this cluster.
 func addressesOf(in projection.Input, id string) []netip.Addr {
 	var out []netip.Addr
 	for i := range in.Fabric.Exports {
@@ -218,7 +219,7 @@ func packetsOf(f *fabric.Fabric, own string) nftrace.Filter {
 	return nftrace.Filter{Prefixes: cidr.Outermost(all), Exclude: slices.Clone(f.TunnelPools)}
 }
 
-// blocksOf returns the prefixes by which nodes of a cluster know pods of the other clusters.
+// blocksOf returns the prefixes by which the cluster own knows pods of other clusters.
 func blocksOf(f *fabric.Fabric, own string) []netip.Prefix {
 	var out []netip.Prefix
 	for i := range f.Clusters {

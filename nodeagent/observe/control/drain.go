@@ -17,12 +17,12 @@ import (
 // DrainedFile is the file in the state directory that marks a drained gateway.
 const DrainedFile = "drained"
 
-// drainIdleTime is the time that a drained gateway must be unused before it counts as idle. It
-// covers packets in flight, and nodes that learn of the drain last.
+// drainIdleTime is the time for which a drained gateway must be unused before it counts as idle. It
+// covers packets in flight, and nodes that learn of the drain late.
 const drainIdleTime = time.Second
 
 // Drain is the request to move traffic off this gateway. A drain by a user survives restarts. A
-// drain until restart ends with the agent; a drill ends at a time.
+// drain until restart ends when the agent exits. A drill ends at a fixed time.
 type Drain struct {
 	path string
 
@@ -33,7 +33,7 @@ type Drain struct {
 	used         time.Time // when the gateway was last in use
 }
 
-// OpenDrain reads the mark of the previous agent from the state directory.
+// OpenDrain returns the Drain of a state directory. It is drained if the directory has DrainedFile.
 func OpenDrain(dir string) (*Drain, error) {
 	path := filepath.Join(dir, DrainedFile)
 	d := &Drain{path: path, used: time.Now()}
@@ -75,8 +75,8 @@ func (d *Drain) drainUntilRestart() {
 	}
 }
 
-// drill drains until ends; ends = now ends the drill. Other drains stay. It reports whether a drill
-// started or ended. A later end of a running drill changes nothing.
+// drill drains until ends. If ends is now, it ends the drill. Other drains stay. It reports whether
+// a drill started or ended; a new end of a running drill is neither.
 func (d *Drain) drill(now, ends time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,8 +95,8 @@ func (d *Drain) Active() bool {
 	return d.drained || d.untilRestart || time.Now().Before(d.drillEnds)
 }
 
-// isIdle reports whether the gateway has been unused for drainIdleTime. used is true if the gateway
-// is in use now.
+// isIdle reports whether the gateway has been unused for drainIdleTime. used reports whether it is
+// in use now.
 func (d *Drain) isIdle(used bool, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Drain) isIdle(used bool, now time.Time) bool {
 	return now.Sub(d.used) >= drainIdleTime
 }
 
-// drained starts or ends a drain by a user and publishes the change.
+// drained starts or ends a drain by a user, and calls OnDrainChange.
 func (c *Control) drained(drained bool) error {
 	if err := c.config.Drain.set(drained); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c *Control) drained(drained bool) error {
 const maxDrill = 10 * time.Minute
 
 // serveDrill serves POST /drain/drill?for=2m. A drill has a maximum duration, so it ends even if
-// its caller is gone. Each request sets a new end; 0s ends the drill now.
+// its client is gone. Each request sets a new end; 0s ends the drill now.
 func (c *Control) serveDrill(w http.ResponseWriter, r *http.Request) {
 	duration, err := time.ParseDuration(r.URL.Query().Get("for"))
 	if err != nil || duration < 0 || duration > maxDrill {
@@ -132,7 +132,7 @@ func (c *Control) serveDrill(w http.ResponseWriter, r *http.Request) {
 		c.config.Log.Info("drill changed", "drained", duration > 0)
 		c.config.OnDrainChange()
 	}
-	if duration > 0 { // a later request may have extended it
+	if duration > 0 { // the drill may have a later end by then
 		time.AfterFunc(duration+time.Millisecond, c.config.OnDrainChange)
 	}
 	c.send(w, c.drainState(time.Now()))

@@ -61,8 +61,8 @@ func TestDrainUntilRestart(t *testing.T) {
 	}
 }
 
-// TestDrill: a drill ends by itself or by its caller, survives no restart, and leaves another drain
-// alone.
+// TestDrill checks that a drill ends at its end or on request, does not survive a restart, and does
+// not end another drain.
 func TestDrill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -102,9 +102,9 @@ func TestDrill(t *testing.T) {
 	for len(changes) > 0 {
 		<-changes
 	}
-	post("/drain/drill?for=20ms") // its caller is gone
+	post("/drain/drill?for=20ms") // no request ends it
 	<-changes
-	<-changes // it ended, and is announced
+	<-changes // OnDrainChange after its end
 	if mark.Active() {
 		t.Error("a drill without a caller does not end")
 	}
@@ -127,8 +127,8 @@ func TestIdleAfterDrainRest(t *testing.T) {
 	}
 }
 
-// TestControlIsNotPublic sends a drain to both handlers. Only the handler of the unix socket drains and
-// reveals the inside of the clusterset.
+// TestControlIsNotPublic checks that only the handler of the unix socket drains the gateway and
+// reveals the status.
 func TestControlIsNotPublic(t *testing.T) {
 	t.Parallel()
 	mark, err := OpenDrain(t.TempDir())

@@ -13,11 +13,11 @@ import (
 	"hawser.dev/hawser/internal/unixsocket"
 )
 
-// getTimeout bounds a request to the agent on this node.
+// getTimeout is the maximum time of a request to the agent on this node.
 const getTimeout = 5 * time.Second
 
-// Get sends GET path to the socket of the agent on this node and decodes the response into answer.
-// It returns false if no agent runs.
+// Get sends GET path to the socket of the agent on this node, and decodes the JSON response into
+// answer. It returns false if no agent runs.
 func Get(ctx context.Context, socket, path string, answer any) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()

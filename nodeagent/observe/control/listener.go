@@ -15,8 +15,8 @@ import (
 // listenRetryInterval is the interval between two attempts to listen at an address.
 const listenRetryInterval = time.Second
 
-// httpListener listens at a TCP address for metrics and health. Traffic does not depend on it: if
-// another process has the port, or the host lacks the address, the agent logs the error and retries.
+// httpListener listens at a TCP address for metrics and health. If another process has the port, or
+// the host lacks the address, it logs the error and retries. Traffic does not depend on it.
 type httpListener struct {
 	addr string
 	log  *slog.Logger
@@ -37,7 +37,7 @@ func NewHTTPListeners(addrs []string, log *slog.Logger) HTTPListeners {
 	return out
 }
 
-// run serves until ctx is done.
+// run listens and serves until ctx is done. It retries after errors.
 func (l *httpListener) run(ctx context.Context, handler http.Handler) {
 	for ctx.Err() == nil {
 		listener, err := net.Listen("tcp", l.addr)
@@ -77,7 +77,7 @@ func (all HTTPListeners) Run(ctx context.Context, handler http.Handler) {
 	wait.Wait()
 }
 
-// States returns the addresses that are not served.
+// States returns the state of each address that is not served.
 func (all HTTPListeners) States() []status.InputState {
 	var out []status.InputState
 	for _, l := range all {

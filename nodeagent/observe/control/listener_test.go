@@ -14,7 +14,8 @@ import (
 // outletLimit is the maximum time for a condition on a slow machine.
 const outletLimit = 30 * time.Second
 
-// TestOutletPortInUse checks that a port of another process is reported and tried again.
+// TestOutletPortInUse checks that the listener reports the port of another process, and tries it
+// again.
 func TestOutletPortInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,8 +62,8 @@ func TestOutletPortInUse(t *testing.T) {
 	}
 }
 
-// TestOutletAddresses checks that the addresses of the DaemonSets, in brackets for any family, are
-// listened on exclusively.
+// TestOutletAddresses checks that net.Listen accepts the addresses of the DaemonSets, which have
+// brackets in both families, and listens only on the given address.
 func TestOutletAddresses(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"[127.0.0.1]:0", "127.0.0.1:0", "[::1]:0"} {

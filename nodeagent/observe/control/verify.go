@@ -70,8 +70,8 @@ func (c *Control) verify(ctx context.Context, timeout time.Duration, query url.V
 	return status.Verification{Cluster: c.config.Cluster, Node: c.config.Node, Results: results, Prefixes: prefixes}, nil
 }
 
-// checksOf returns the names of all exports that a cluster's nodes may reach: the name of each
-// service, and of each cluster's part of it.
+// checksOf returns a check for the name of each exported service, and for the name of each
+// cluster's part of it. It skips names that this cluster may not use.
 func checksOf(in projection.Input) []status.Check {
 	var out []status.Check
 	shown := report.Exports(in)
@@ -107,7 +107,8 @@ func checksOf(in projection.Input) []status.Check {
 	return out
 }
 
-// skipUnless returns the check, skipped unless this cluster may use the export.
+// skipUnless returns the check; as skipped if may is false, because this cluster may not use the
+// export.
 func skipUnless(may bool, c status.Check) status.Check {
 	if !may {
 		c.NotReady, c.Skipped = "", "the export does not allow this cluster"
@@ -115,7 +116,7 @@ func skipUnless(may bool, c status.Check) status.Check {
 	return c
 }
 
-// ofProtocol returns the check with the ports of one protocol, skipped if it has none.
+// ofProtocol returns the check with only the ports of one protocol; as skipped if it has none.
 func ofProtocol(c status.Check, protocol string) status.Check {
 	c.Ports = slices.DeleteFunc(slices.Clone(c.Ports), func(p status.CheckPort) bool { return p.Protocol != protocol })
 	if len(c.Ports) == 0 && c.Skipped == "" {
@@ -132,8 +133,8 @@ func checkPorts(all []fabric.Port) []status.CheckPort {
 	return out
 }
 
-// answerPrefixes returns prefixes that hold every address that a name of the clusterset may have
-// in this cluster.
+// answerPrefixes returns prefixes that contain every address to which a name of the clusterset may
+// resolve in this cluster.
 func answerPrefixes(in projection.Input) []netip.Prefix {
 	own := in.Fabric.Cluster(in.Cluster)
 	if own == nil {

@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestChecksOf checks the names that a cluster's nodes may look up, and why some are skipped.
+// TestChecksOf checks the names to verify in a cluster, and why some are skipped or not ready.
 func TestChecksOf(t *testing.T) {
 	t.Parallel()
 	port := func(protocol string, number int) fabric.Port {

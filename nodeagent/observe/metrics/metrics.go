@@ -16,14 +16,15 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// maxScrapes is the number of concurrent scrapes: anyone who reaches the port can scrape.
+// maxScrapes is the maximum number of concurrent scrapes. Anyone who reaches the port can scrape.
 const maxScrapes = 4
 
-// Metrics are the metrics of one agent, in a registry of their own. All but those of the Go runtime
-// have labels for the cluster and node, so alerts do not depend on the scrape configuration.
+// Metrics are the metrics of one agent, in their own registry. All metrics except those of the Go
+// runtime and the process have labels for the cluster and the node. So alerts do not depend on the
+// scrape configuration.
 type Metrics struct {
 	registry *prometheus.Registry
-	own      prometheus.Registerer // of registry
+	own      prometheus.Registerer // registers in registry, with labels
 	last     prometheus.Gauge
 	passes   *prometheus.CounterVec
 	seconds  prometheus.Histogram
@@ -91,8 +92,8 @@ const (
 	resultClean, resultBlocked, resultFailed = "clean", "blocked", "failed"
 )
 
-// InitKinds starts the counters of some kinds of objects at 0. increase() misses the first event of
-// a counter that appears with it (https://prometheus.io/docs/practices/instrumentation, avoid
+// InitKinds starts the counters of kinds of objects at 0. If a counter first appears with its first
+// event, increase() misses that event (https://prometheus.io/docs/practices/instrumentation, avoid
 // missing metrics).
 func (m *Metrics) InitKinds(kinds []string) {
 	for _, kind := range kinds {
@@ -103,10 +104,10 @@ func (m *Metrics) InitKinds(kinds []string) {
 	}
 }
 
-// Tunnel starts the counter of a device with a userspace process at 0.
+// Tunnel starts the counter of replaced processes of a device with a userspace tunnel at 0.
 func (m *Metrics) Tunnel(link string) { m.replaced.WithLabelValues(link) }
 
-// ObserveReport records the outcome of a round.
+// ObserveReport records the report of a round.
 func (m *Metrics) ObserveReport(r converge.Report) {
 	result := resultClean
 	switch {
@@ -136,7 +137,7 @@ func (m *Metrics) ObserveReport(r converge.Report) {
 // DriftTotal returns the number of drift repairs since the start.
 func (m *Metrics) DriftTotal() int { return int(m.driftTotal.Load()) }
 
-// Query counts an answered query.
+// Query counts an answered DNS query.
 func (m *Metrics) Query(q dns.Query) {
 	m.queries.WithLabelValues(q.Transport, q.Type, q.Rcode).Inc()
 }
@@ -150,7 +151,7 @@ func (m *Metrics) Moved(move status.Move) { m.moves.WithLabelValues(move.Cluster
 // Refused counts a refused endpoint that a cluster announced.
 func (m *Metrics) Refused(cluster string) { m.refused.WithLabelValues(cluster).Inc() }
 
-// Handler serves the registry. A metric that fails does not hide the others.
+// Handler returns the handler of scrapes. If a metric fails, it still serves the other metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})
 }

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// everyMetric returns the metrics of an agent after each kind of event happened once.
+// everyMetric returns the metrics of an agent after one event of each kind.
 func everyMetric() *Metrics {
 	m := New("g1", "n1")
 	m.ObserveReport(converge.Report{
@@ -130,7 +130,7 @@ func TestMetricsOfNothing(t *testing.T) {
 }
 
 // TestCountersStart checks that event counters exist before the first event, so that increase()
-// counts it.
+// counts that event.
 func TestCountersStart(t *testing.T) {
 	t.Parallel()
 	m := New("g1", "n1")

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Snapshot holds the values of metrics that are read at a scrape.
+// Snapshot has the state that a scrape reads.
 type Snapshot struct {
 	status.Status
 	Gateways int // of this cluster, in the current fabric
@@ -18,8 +18,8 @@ type Snapshot struct {
 	Reachable []string
 }
 
-// stateMetrics are the metrics of the agent, its inputs and its links. The cost of a scrape grows
-// with the links and the other clusters, like the size of the status.
+// stateMetrics collects the metrics of the agent, its inputs and its links. The cost of a scrape
+// grows with the number of links and other clusters.
 type stateMetrics struct {
 	snapshot func() Snapshot
 	metrics  []stateMetric
@@ -32,7 +32,7 @@ type stateMetric struct {
 	values func(Snapshot, func(value float64, labels ...string))
 }
 
-// RegisterState adds the metrics that are read from the agent's state at each scrape.
+// RegisterState adds the metrics that each scrape reads from a snapshot of the agent's state.
 func (m *Metrics) RegisterState(snapshot func() Snapshot) {
 	m.own.MustRegister(&stateMetrics{snapshot: snapshot, metrics: slices.Concat(agentMetrics(), reachMetrics(), linkMetrics())})
 }
@@ -127,10 +127,11 @@ func problemValues(s Snapshot, emit func(float64, ...string)) {
 	}
 }
 
-// feedInput is the name prefix of inputs that are feeds. They have their own metric.
+// feedInput is the name prefix of inputs that are feeds. Feeds have their own metric.
 const feedInput = "feed "
 
-// inputValues skips feeds. No label contains a path or an error.
+// inputValues emits whether each input except feeds is OK. Labels contain no address, path or
+// error.
 func inputValues(s Snapshot, emit func(float64, ...string)) {
 	worst := map[string]bool{}
 	var names []string
@@ -138,7 +139,7 @@ func inputValues(s Snapshot, emit func(float64, ...string)) {
 		if strings.HasPrefix(i.Name, feedInput) {
 			continue
 		}
-		name, _, _ := strings.Cut(i.Name, " on ") // without the address
+		name, _, _ := strings.Cut(i.Name, " on ") // metrics listeners: without the address
 		if ok, seen := worst[name]; !seen {
 			names = append(names, name)
 			worst[name] = i.OK
@@ -160,7 +161,8 @@ func reachMetrics() []stateMetric {
 				for _, p := range s.Paths {
 					up[p.Cluster] = p.Rank != status.Ranks()[0]
 				}
-				// With transit, a cluster that was never reached has no entry in the paths.
+				// With transit, a cluster that was never reached has no entry in
+				// the paths.
 				for _, cluster := range s.Reachable {
 					emit(boolValue(up[cluster]), cluster)
 				}

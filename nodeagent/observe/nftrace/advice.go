@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// explainDrop explains the end of a trace and suggests a fix.
-// blocks are the prefixes by which other clusters are known here.
+// explainDrop explains the end of a trace and suggests a fix. blocks are the prefixes by which this
+// cluster knows other clusters.
 func explainDrop(t *flowTrace, blocks []netip.Prefix) status.Finding {
 	f := status.Finding{Location: t.lastRule.String()}
 	switch {
@@ -45,12 +45,12 @@ func explainDrop(t *flowTrace, blocks []netip.Prefix) status.Finding {
 	return f
 }
 
-// policy is the advice for a NetworkPolicy; %s is the prefix to admit.
+// policy is the advice if a NetworkPolicy dropped the packet; %s is the prefix to admit.
 const policy = "let the NetworkPolicies that select this pod admit the other cluster: ipBlock %s, in ingress as the source or in egress " +
 	"as the destination"
 
-// blockText returns the prefix of the other cluster that the dropped packet came from or was sent
-// to, or a description of these prefixes.
+// blockText returns the prefix in blocks that contains the source or destination of the dropped
+// packet. If there is none, it returns a description of such prefixes.
 func blockText(t *flowTrace, blocks []netip.Prefix) string {
 	for _, f := range []*Flow{t.last, t.flow} {
 		if f == nil {
@@ -65,9 +65,9 @@ func blockText(t *flowTrace, blocks []netip.Prefix) string {
 	return "of its global addresses, or of its podCIDRs if it is flat"
 }
 
-// owner returns the usual owner of such a chain, and the advice.
+// owner returns the program that usually owns the chain of a rule, and the advice.
 func owner(p RuleRef) (name, advice string) {
-	// The first match wins; the names come from the projects' own sources.
+	// The first match wins. The names are from the source code of these projects.
 	const proxy = "kube-proxy's rules drop packets that connection tracking classifies as invalid, usually after asymmetric routing; " +
 		"check hawser-agent status on both nodes"
 	const firewall = "let it forward the clusterset's addresses"
@@ -97,5 +97,5 @@ func owner(p RuleRef) (name, advice string) {
 	return "another program", "let the firewall or NetworkPolicy that owns the rule accept the clusterset's addresses"
 }
 
-// chainOwner describes the owner of the chains and tables with these name prefixes.
+// chainOwner describes the owner of chains whose name and table have these prefixes.
 type chainOwner struct{ table, chain, name, advice string }

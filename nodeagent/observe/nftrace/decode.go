@@ -15,7 +15,7 @@ const (
 	nfDrop   = 0
 	nfAccept = 1
 	nfQueue  = 3
-	nfMask   = 0xff // higher bits contain the queue or an error number
+	nfMask   = 0xff // the higher bits have the queue or an error number
 )
 
 // TCP header flags.
@@ -26,7 +26,7 @@ const (
 	tcpAck   = 0x10
 )
 
-// traceMessage is the content of one message (NFT_MSG_TRACE).
+// traceMessage has the attributes of one trace message (NFT_MSG_TRACE).
 type traceMessage struct {
 	step                  Step
 	network, transport    []byte
@@ -34,7 +34,7 @@ type traceMessage struct {
 	kind, verdict, policy uint32
 }
 
-// decode decodes a message of the trace group. names returns interface names.
+// decode decodes a message of the netlink group NFNLGRP_NFTRACE. names returns interface names.
 func decode(message []byte, names func(index uint32) string) (Step, error) {
 	const generic = 4 // struct nfgenmsg
 	if len(message) < generic {
@@ -114,8 +114,8 @@ func (t *traceMessage) decision() Verdict {
 	return Continues
 }
 
-// flow decodes the headers. It returns nil without headers: only the first step of a hook has
-// them.
+// flow decodes the headers. It returns nil without headers, because only the first step of a hook
+// has them.
 func (t *traceMessage) flow(names func(index uint32) string) *Flow {
 	f := &Flow{}
 	var protocol byte

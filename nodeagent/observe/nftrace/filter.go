@@ -17,41 +17,42 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Filter selects the packets of the clusterset: packets that arrive over its devices (hw-*),
-// packets to one of the prefixes, and packets from a prefix that arrive from another host.
+// Filter selects the packets of the clusterset: packets that arrive over Hawser's devices (hw-*),
+// packets to one of Prefixes, and packets from one of Prefixes that arrive from another host.
 type Filter struct {
 	Prefixes []netip.Prefix // of the clusterset: VIPs, global addresses, flat clusters, DNS
-	Exclude  []netip.Prefix // constant traffic between agents: from or to these
-	Quiet    []Socket       // excludes packets over the devices to or from one of these sockets
-	// Message is the start of datagrams between agents, which are excluded at MessagePort.
+	Exclude  []netip.Prefix // excludes packets from or to these: traffic between agents
+	Quiet    []Socket       // excludes packets over the devices for one of these sockets
+	// Message is the start of datagrams between agents. The filter excludes such datagrams to
+	// MessagePort.
 	Message     string
 	MessagePort uint16
-	// Include, unless empty, excludes packets that are neither from nor to one of them.
+	// Include limits the filter to packets from or to one of these prefixes; empty = no limit.
 	Include []netip.Prefix
 }
 
-// Socket is a socket of the node's agent, for listening or for sending to other agents.
+// Socket is the address and port of this node's agent. Other agents have the same port.
 type Socket struct {
 	Protocol byte // IPPROTO_UDP, ...
 	Addr     netip.AddrPort
 }
 
-// rate is the number of packets traced per second: for packets that begin a TCP connection, and
-// for all others.
+// rate is the maximum number of traced packets per second. It applies separately to the first
+// packets of TCP connections and to all other packets.
 const rate = 20
 
-// devicePrefix is the name prefix of Hawser's links.
+// devicePrefix is the name prefix of Hawser's devices.
 const devicePrefix = "hw-"
 
-// Priorities of the base chains: after defragmentation (-400) and before all chains that drop
-// packets; and after all others.
+// Priorities of the base chains. The first chains run after defragmentation (-400) and before all
+// chains that drop packets. The last chains run after all other chains.
 const (
 	firstPriority = -399
 	lastPriority  = 1<<31 - 1
 )
 
-// batch encodes the table. The kernel deletes it when the socket that commits the batch is
-// closed, also when the process dies.
+// batch encodes the table. The socket that commits the batch owns the table: the kernel deletes it
+// when the socket closes, also if the process dies.
 func (f Filter) batch() *nftables.Batch {
 	table := nftables.TableName{Family: nftables.FamilyINet, Name: Table}
 	b := tableBatch{nftables.NewBatch(0), table}
@@ -128,7 +129,7 @@ func filterHook(hook uint32, priority int32) *nftables.Hook {
 	return &nftables.Hook{Type: "filter", Number: hook, Priority: priority}
 }
 
-// fromDevices matches packets that come in over Hawser's devices.
+// fromDevices matches packets that arrive over Hawser's devices.
 func fromDevices() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
@@ -144,10 +145,10 @@ func fromOtherHosts() []expr.Any {
 	}
 }
 
-// match matches packets that arrive over the devices for the socket's address, to its port or
-// from the same port of another host.
+// match matches packets that arrive over Hawser's devices for the socket's address. They are to its
+// port if to is true, and from the same port otherwise.
 func (s Socket) match(to bool) []expr.Any {
-	const source, target = 0, 2 // of the ports, in the headers of UDP and TCP
+	const source, target = 0, 2 // offsets of the ports in the headers of UDP and TCP
 	offset := uint32(source)
 	if to {
 		offset = target
@@ -162,7 +163,7 @@ func (s Socket) match(to bool) []expr.Any {
 	)
 }
 
-// message matches datagrams between agents.
+// message matches datagrams to MessagePort that start with Message.
 func (f Filter) message() []expr.Any {
 	const udpHeader = 8
 	return []expr.Any{
@@ -175,7 +176,7 @@ func (f Filter) message() []expr.Any {
 	}
 }
 
-// matchPrefix matches packets to a prefix, or from one.
+// matchPrefix matches packets to a prefix if to is true, and packets from it otherwise.
 func matchPrefix(p netip.Prefix, to bool) []expr.Any {
 	proto, size, offset := byte(unix.NFPROTO_IPV4), 4, uint32(12)
 	if p.Addr().Is6() {
@@ -198,7 +199,7 @@ func gotoChain(chain string) expr.Any { return &expr.Verdict{Kind: expr.VerdictG
 
 func returnVerdict() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}} }
 
-// setTrace makes the kernel report the packet from here on.
+// setTrace makes the kernel report the packet from this rule on, within the rate limit.
 func setTrace() []expr.Any {
 	return append([]expr.Any{
 		&expr.Limit{Type: expr.LimitTypePkts, Rate: rate, Unit: expr.LimitTimeSecond, Burst: rate},
@@ -207,16 +208,15 @@ func setTrace() []expr.Any {
 	}, returnVerdict()...)
 }
 
-// ReversePathDrops returns how many packets the kernel has dropped so far in the thread's
-// network namespace because their source is routed over another link (rp_filter). It counts all
-// traffic.
+// ReversePathDrops returns the number of packets that rp_filter has dropped in the network
+// namespace of the thread: the route to their source uses another device. It counts all traffic.
 func ReversePathDrops() (int, error) {
 	const path, counter = "/proc/thread-self/net/netstat", "IPReversePathFilter"
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("read counters of the network: %w", err)
 	}
-	var names []string // a line of names, then one of their values
+	var names []string // of the last line of names; the line of their values follows
 	for line := range strings.Lines(string(raw)) {
 		fields := strings.Fields(line)
 		i := slices.Index(names, counter)

@@ -12,7 +12,7 @@ import (
 )
 
 // maxFlightTime is the maximum time of a packet in flight. Diagnose ignores unfinished traces that
-// began less than maxFlightTime before the end of the capture.
+// started less than maxFlightTime before the end of the capture.
 const maxFlightTime = time.Second
 
 // maxFindingFlows is the maximum number of flows per finding.
@@ -21,20 +21,20 @@ const maxFindingFlows = 3
 // flowTrace is the trace of one packet.
 type flowTrace struct {
 	startedAt time.Duration
-	seen      time.Duration // of the last step
-	flow      *Flow         // in the first step; nil = unknown
-	last      *Flow         // in the last step that contained it
+	seen      time.Duration // time of the last step
+	flow      *Flow         // of the first step that has one; nil = unknown
+	last      *Flow         // of the last step that has one
 	lastRule  RuleRef       // the last rule that the packet met
 	end       Verdict
 }
 
-// Diagnose reports which rules dropped packets. steps are in order of time; lasted is the duration of
-// the capture; blocks are the prefixes of other clusters, for the advice.
+// Diagnose returns which rules dropped packets. steps are in order of time. lasted is the duration
+// of the capture. blocks are the prefixes of other clusters, for the advice.
 func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.Diagnosis {
 	var all []*flowTrace
 	open := map[uint32]*flowTrace{}
 	for _, s := range steps {
-		if s.Rule.isOwn(chainPick) { // the kernel reuses packet IDs
+		if s.Rule.isOwn(chainPick) { // a new packet; the kernel reuses IDs
 			t := &flowTrace{startedAt: s.At}
 			open[s.ID], all = t, append(all, t)
 		}
@@ -55,9 +55,9 @@ func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.
 // maxHopTime is the maximum time of a packet from one hook to the next.
 const maxHopTime = time.Second
 
-// matchTrace finds the packet that a step belongs to when its trace ID is unknown. The kernel
-// derives the ID from the packet's hash, which NAT changes; NAT leaves one end of the packet
-// unchanged. It returns nil if no packet matches.
+// matchTrace returns the trace of a step whose trace ID is not in use; nil if there is none. The
+// kernel derives the ID from the packet's hash, which NAT changes. It finds the trace by the
+// address and port that NAT did not change.
 func matchTrace(all []*flowTrace, byID *flowTrace, s Step) *flowTrace {
 	if s.Flow == nil || byID != nil && byID.end == Continues {
 		return nil
@@ -103,7 +103,7 @@ func (t *flowTrace) step(s Step) {
 	}
 }
 
-// ends returns the endpoints that packets of one direction of a connection share.
+// ends returns the ends of the packet as it arrived.
 func (t *flowTrace) ends() status.Ends { return endsOf(*t.flow) }
 
 // summarize counts the traces and explains the dropped packets.
@@ -116,8 +116,8 @@ func summarize(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) st
 			passed[t.ends()] = true
 		}
 	}
-	// A packet whose trace stops is reported only if no similar packet passed: the kernel may
-	// copy a packet, and the copy has another ID.
+	// Report a packet whose trace stops only if no similar packet passed. The kernel may copy a
+	// packet, and the copy has another ID.
 	all = slices.DeleteFunc(all, func(t *flowTrace) bool {
 		return t.end != Accepted && t.end != Dropped && passed[t.ends()]
 	})
@@ -146,8 +146,8 @@ func summarize(all []*flowTrace, lasted time.Duration, blocks []netip.Prefix) st
 	return out
 }
 
-// rateLimited reports whether so many packets arrived in one second that the filter may have
-// skipped some. Traces are in the order of their start.
+// rateLimited reports whether the rate limit may have skipped packets, because rate packets started
+// within one second. Traces are in the order of their start.
 func rateLimited(all []*flowTrace) bool {
 	for i := rate - 1; i < len(all); i++ {
 		if all[i].startedAt-all[i-rate+1].startedAt <= time.Second {
@@ -157,7 +157,7 @@ func rateLimited(all []*flowTrace) bool {
 	return false
 }
 
-// text describes the packet as it arrived and, if different, as it left.
+// text returns the ends of the packet as it arrived and, if different, as it left.
 func (t *flowTrace) text() string {
 	first, last := endsOf(*t.flow), endsOf(*t.last)
 	text := first.String()
@@ -173,7 +173,7 @@ func (t *flowTrace) text() string {
 	return text
 }
 
-// maxFlows is the maximum number of flows per node.
+// maxFlows is the maximum number of flows in a diagnosis.
 const maxFlows = 500
 
 // firstEphemeralPort is the first ephemeral port of Linux (net.ipv4.ip_local_port_range).
@@ -183,7 +183,7 @@ const firstEphemeralPort = 32768
 func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	count := map[status.FlowTrace]*status.FlowTrace{}
 	for _, t := range all {
-		// The common part of similar traces, without a packet count.
+		// Similar traces have the same key, which has no packet count.
 		key := status.FlowTrace{Ingress: endsOf(*t.flow), Egress: endsOf(*t.last), In: t.flow.In, Out: t.last.Out}
 		if t.end != Accepted {
 			f := explainDrop(t, nil)
@@ -219,8 +219,8 @@ func groupTraces(all []*flowTrace, middle time.Duration) []status.FlowTrace {
 	return out[:min(len(out), maxFlows)]
 }
 
-// endsOf removes the client's port, which is the higher one: ephemeral ports are above those of
-// servers.
+// endsOf returns the ends of a packet without the client's port. If the destination port is
+// ephemeral and the higher one, it is the client's. Otherwise the source port is.
 func endsOf(f Flow) status.Ends {
 	from, to := f.From, f.To
 	if to.Port() >= firstEphemeralPort && to.Port() > from.Port() {

@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// walk returns the steps of one packet: one step per place, the last one with a verdict.
+// walk returns the steps of one packet: one step per place. The last step has the verdict.
 func walk(id uint32, at time.Duration, f *Flow, end Verdict, places ...RuleRef) []Step {
 	out := []Step{{At: at, ID: id, Rule: RuleRef{"inet", Table, chainPick, 7}, Flow: f}}
 	for i, p := range places {
@@ -96,8 +96,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJourneys: similar packets are reported together, with the common part of their
-// connections and their destination.
+// TestJourneys checks that Diagnose groups similar packets. Each group has the common ends of its
+// packets on arrival and departure.
 func TestJourneys(t *testing.T) {
 	t.Parallel()
 	flow := func(from, to, in, out string) *Flow {
@@ -155,7 +155,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// FuzzDecode: decoding any message terminates.
+// FuzzDecode checks that decode returns for any message, without a flow of invalid addresses.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0})
 	f.Add([]byte{2, 0, 0, 0, 8, 0, 4, 0, 0, 0, 0, 3, 12, 0, 5, 128, 8, 0, 1, 0, 0, 0, 0, 0})

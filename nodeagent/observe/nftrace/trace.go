@@ -1,7 +1,8 @@
-// Package nftrace traces packets of the clusterset through the node's netfilter hooks and
-// reports what dropped them: a NetworkPolicy, a firewall, or Hawser itself. It changes no
-// verdict. It marks a few packets per second for nf_tables tracing (meta nftrace), so the
-// kernel reports them. Its table disappears with the process.
+// Package nftrace traces packets of the clusterset through the node's netfilter hooks. It reports
+// which rule dropped them, and whether a NetworkPolicy, a firewall or Hawser owns the rule. It
+// marks a few packets per second for nf_tables tracing (meta nftrace), so that the kernel reports
+// them. It changes no verdict. The kernel deletes its table at the end of the capture, also if the
+// process dies.
 package nftrace
 
 import (
@@ -13,7 +14,7 @@ import (
 // Table is the name of the inet table with the marking rules during a capture.
 const Table = "hawser-trace"
 
-// Chains of Table: where a trace begins, and where a packet has passed.
+// Chains of Table. A trace starts in the first two, and a packet has passed in the next two.
 const (
 	chainIn     = "in"    // prerouting, before all other chains
 	chainOutput = "made"  // output, before all other chains
@@ -31,7 +32,7 @@ const (
 	Continues Verdict = iota
 	Accepted
 	Dropped
-	Queued // to a program (NFQUEUE)
+	Queued // passed to a program (NFQUEUE)
 )
 
 // Step is one rule, or the policy of one chain, that a packet met.
@@ -40,10 +41,10 @@ type Step struct {
 	ID      uint32        // of the packet; the kernel reuses IDs
 	Rule    RuleRef
 	Verdict Verdict
-	Flow    *Flow // nil = not in this step
+	Flow    *Flow // nil = the step has no headers
 }
 
-// RuleRef is a rule or a policy.
+// RuleRef names a rule, or the policy of a chain.
 type RuleRef struct {
 	Family string // ip | ip6 | inet | ...
 	Table  string
@@ -64,8 +65,8 @@ func (p RuleRef) String() string {
 type Flow struct {
 	Protocol string         // tcp | udp | icmp | icmpv6 | a number
 	From, To netip.AddrPort // port 0 if absent
-	In, Out  string         // interfaces; empty = none or not known yet
-	Reset    bool           // of TCP
+	In, Out  string         // interfaces; empty = none or still unknown
+	Reset    bool           // a TCP reset
 }
 
 func end(a netip.AddrPort) string {

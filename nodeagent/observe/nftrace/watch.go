@@ -14,14 +14,14 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// receiveBuffer is the size of the receive buffer for trace messages, bytes.
+// receiveBuffer is the size of the receive buffer for trace messages, in bytes.
 const receiveBuffer = 4 << 20
 
 // maxSteps limits the steps of a capture. A packet has about thirty steps.
 const maxSteps = 200_000
 
-// Capture traces packets for a time, in the network namespace of the calling thread. It returns
-// all their steps and its duration. It needs CAP_NET_ADMIN and Linux 5.12.
+// Capture traces packets for a duration, in the network namespace of the calling thread. It returns
+// their steps and the actual duration. It needs CAP_NET_ADMIN and Linux 5.12.
 func Capture(ctx context.Context, filter Filter, duration time.Duration) (steps []Step, lasted time.Duration, err error) {
 	events, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -31,12 +31,12 @@ func Capture(ctx context.Context, filter Filter, duration time.Duration) (steps 
 	if err := events.JoinGroup(unix.NFNLGRP_NFTRACE); err != nil {
 		return nil, 0, fmt.Errorf("join netlink group of traces: %w", err)
 	}
-	_ = events.SetReadBuffer(receiveBuffer) // the kernel may allow less
+	_ = events.SetReadBuffer(receiveBuffer) // the kernel may set a smaller size
 	owner, err := nftables.Dial(0)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { err = errors.Join(err, owner.Close()) }() // the kernel deletes the table with its owner
+	defer func() { err = errors.Join(err, owner.Close()) }() // then the kernel deletes the table
 	if err := install(owner, filter); err != nil {
 		return nil, 0, err
 	}
@@ -50,7 +50,7 @@ func Capture(ctx context.Context, filter Filter, duration time.Duration) (steps 
 	return steps, time.Since(start), errors.Join(err, ctx.Err())
 }
 
-// install creates the table.
+// install creates the table with the rules of a filter.
 func install(owner *nftables.Conn, filter Filter) error {
 	err := owner.Commit(filter.batch())
 	// EPERM: another socket owns the table (or CAP_NET_ADMIN is missing).

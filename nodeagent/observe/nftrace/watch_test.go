@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// inNamespace runs the test in its own network namespace, with the loopback up. The thread ends
-// with the test.
+// inNamespace moves the test's thread to its own network namespace, with the loopback device up.
+// The thread ends with the test.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	missing := ""
@@ -46,13 +46,13 @@ func inNamespace(t *testing.T) {
 	}
 }
 
-// TestWatch checks a foreign rule that drops packets to one address; packets to another one pass.
-// Nothing remains in the kernel.
+// TestWatch traces packets while a foreign rule drops packets to one address. Packets to another
+// address pass. After the trace, the kernel has no table of nftrace.
 func TestWatch(t *testing.T) {
 	inNamespace(t)
 	foreign := "table ip calico {\n chain cali-from {\n  ip daddr 127.9.0.1 udp dport 80 drop\n }\n" +
 		" chain output {\n  type filter hook output priority 0; policy accept;\n  jump cali-from\n }\n" +
-		// A translated packet has another ID afterwards.
+		// The kernel traces a translated packet with another ID.
 		" chain translate {\n  type nat hook output priority -100;\n  ip daddr 127.9.0.3 dnat to 127.9.0.1\n }\n}\n"
 	nft(t, foreign, "-f", "-")
 	filter := Filter{Prefixes: []netip.Prefix{netip.MustParsePrefix("127.9.0.0/16"), netip.MustParsePrefix("fd00::/64")},
@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	done := make(chan struct{})
-	go func() { // sockets keep their namespace
+	go func() { // sockets stay in their namespace
 		defer close(done)
 		for {
 			for to, conn := range conns {

@@ -7,11 +7,10 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// dropWindow is the time during which the agent reports dropped packets.
+// dropWindow is the time for which the agent reports dropped packets after the last drop.
 const dropWindow = time.Minute
 
-// recentDrops tracks the counters of dropped packets. Its methods may be called from any
-// goroutine.
+// recentDrops tracks the counters of dropped packets. It is safe for concurrent use.
 type recentDrops struct {
 	mu       sync.Mutex
 	counters map[string]dropCounter // by reason
@@ -19,12 +18,12 @@ type recentDrops struct {
 
 type dropCounter struct {
 	packets     uint64
-	increasedAt time.Time // of the last increase; zero = none
+	increasedAt time.Time // time of the last increase; zero = none
 }
 
 // reasons returns the reasons whose counter increased within dropWindow. The first value of a
-// counter is only a baseline, because the packets may be old. A counter starts at zero if the
-// rules are written again.
+// counter is only a baseline, because the packets may be old. A counter restarts at zero when the
+// agent writes the rules again.
 func (d *recentDrops) reasons(dropped []status.Dropped, now time.Time) map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,7 +19,7 @@ func TestRecentDrops(t *testing.T) {
 		packets uint64
 		want    bool
 	}{
-		{0, desired.DropUnknownSource, 7, false}, // of the previous agent
+		{0, desired.DropUnknownSource, 7, false}, // counted before this agent started
 		{3 * time.Second, desired.DropUnknownSource, 7, false},
 		{6 * time.Second, desired.DropLeak, 9, false},
 		{9 * time.Second, desired.DropUnknownSource, 8, true},
@@ -27,7 +27,7 @@ func TestRecentDrops(t *testing.T) {
 		{69 * time.Second, desired.DropUnknownSource, 8, false},
 		{72 * time.Second, desired.DropUnknownSource, 0, false}, // the rules were rewritten
 		{75 * time.Second, desired.DropUnknownSource, 1, true},
-		{78 * time.Second, desired.DropQuota, 1, true}, // of the other reason
+		{78 * time.Second, desired.DropQuota, 1, true}, // of another reason
 	} {
 		got := d.reasons([]status.Dropped{{Reason: step.reason, Packets: step.packets}}, begin.Add(step.after))
 		if got[desired.DropUnknownSource] != step.want || got[desired.DropQuota] {

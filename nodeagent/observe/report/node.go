@@ -18,7 +18,7 @@ import (
 func (r *Reporter) Node() kube.NodeStatus {
 	s := r.Summary()
 	problems := s.Problems
-	if s.Gateway == "" { // gateways write the problems that all nodes report
+	if s.Gateway == "" { // only gateways write the problems that all nodes report
 		problems = slices.DeleteFunc(problems, func(p status.Problem) bool { return r.catalog.Code(p.Code).Shared })
 	}
 	problems = r.catalog.Summarize(problems)
@@ -30,7 +30,7 @@ func (r *Reporter) Node() kube.NodeStatus {
 	out.NodeNetwork = countPaths(s.Nodes)
 	v := r.config.Outcome()
 	switch {
-	case v.Node == nil: // rules not read yet
+	case v.Node == nil: // before the first round
 	case v.Node.Decommission:
 		out.RulesRemoved = true
 	case rulesInPlace(v.Report):
@@ -81,8 +81,8 @@ func countPaths(nodes []status.NodePath) *kube.NodePathCount {
 	return out
 }
 
-// rulesInPlace reports whether a round left the table and the elements of the node in the desired
-// state.
+// rulesInPlace reports whether a round left the node's nftables rules and set elements in the
+// desired state.
 func rulesInPlace(report converge.Report) bool {
 	for _, p := range slices.Concat(report.Blocked, report.Failed, report.Fights, report.Deferred) {
 		if strings.HasPrefix(p.Kind, "nft ") {
@@ -110,8 +110,8 @@ func linkState(c *status.Connection) kube.LinkState {
 	return out
 }
 
-// condition returns a condition that is false if a problem makes it false. good is its reason
-// without such a problem.
+// condition returns the condition kind. It is false if the code of a problem has this condition.
+// Otherwise it is true, with the reason good.
 func (r *Reporter) condition(kind, good string, problems []status.Problem) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: good}
 	var texts []string
@@ -129,11 +129,12 @@ func (r *Reporter) condition(kind, good string, problems []status.Problem) metav
 	return c
 }
 
-// current returns the condition Current. Its reason names why a document is refused.
+// current returns the condition Current. If the agent refuses a document, the reason of the
+// condition states why.
 func (r *Reporter) current(inputs []status.InputState, problems []status.Problem) metav1.Condition {
 	c := r.condition(status.ConditionCurrent, "InputsRead", problems)
 	for _, i := range inputs {
-		if i.Refused != "" { // a reason is one word in CamelCase
+		if i.Refused != "" { // a condition's reason is one word in CamelCase
 			c.Reason = "Refused"
 			for word := range strings.SplitSeq(i.Refused, "-") {
 				c.Reason += strings.ToUpper(word[:1]) + word[1:]

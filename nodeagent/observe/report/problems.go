@@ -17,16 +17,16 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// conntrackFullPercent is the use of the connection table from which the agent reports it.
+// conntrackFullPercent is the use of the connection table above which the agent reports a problem.
 const conntrackFullPercent = 90
 
-// roundOverdueTime is the time by which a round may be late before the node is not ready. A pass of
-// a large clusterset on a busy machine takes seconds.
+// roundOverdueTime is the time by which a round may be late before the node is not ready. A round
+// of a large clusterset on a busy machine takes seconds.
 const roundOverdueTime = 30 * time.Second
 
 // roundOverdue reports whether no round has completed for resync (0 = converge.Resync) and
-// roundOverdueTime since the end of the last round. Its time is monotonic: it survives changes of the
-// wall clock, and stops while the machine sleeps.
+// roundOverdueTime since the end of the last round. It uses the monotonic clock, which ignores
+// changes of the wall clock and stops while the machine sleeps.
 func roundOverdue(last converge.Report, resync time.Duration, now time.Time) bool {
 	return now.Sub(last.At.Add(last.Took)) > cmp.Or(resync, converge.Resync)+roundOverdueTime
 }
@@ -41,15 +41,16 @@ func (l *problemList) add(code, path, text string) {
 	l.all = append(l.all, l.catalog.New(l.config.Cluster, l.config.Node, code, path, text))
 }
 
-// unready returns the problems that make the node not ready. The condition Ready and hawser_ready
-// follow from it, and the readiness probe (Reporter.Ready).
+// unready returns the problems that make the node not ready. They determine the condition Ready,
+// hawser_ready and the readiness probe (Reporter.Ready).
 func (r *Reporter) unready(v round.Outcome) []status.Problem {
 	l := problemList{Reporter: r}
 	if v.Node == nil {
 		l.add(status.NoFabric, "", "the agent has no fabric, keys or facts yet")
 		return l.all
 	}
-	// The time in the text stays the same while the agent hangs: the HawserNode is written once.
+	// The time in the text does not change while the agent hangs, so that the HawserNode is
+	// written only once.
 	if roundOverdue(v.Report, r.config.Resync, time.Now()) {
 		l.add(status.RoundOverdue, "", "the agent hangs: no round has completed since "+v.Report.At.UTC().Format(time.RFC3339))
 	}
@@ -74,7 +75,7 @@ func (r *Reporter) unready(v round.Outcome) []status.Problem {
 	return l.all
 }
 
-// problems returns all problems that the agent knows. s has everything else.
+// problems returns all problems that the agent knows. s is the status without Problems.
 func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []status.Problem {
 	l := problemList{Reporter: r, all: r.unready(v)}
 	l.addInputs(s.Inputs)
@@ -109,15 +110,16 @@ func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []
 	if drops[desired.DropQuota] {
 		l.add(status.QuotaReached, "limits.connections", "node "+s.Node+" drops connections of a pod that has as many as limits.connections allows")
 	}
-	// The text does not change with the number of entries, so that the HawserNode is not written again.
+	// The text does not change with the number of entries, so that the HawserNode is not
+	// written again.
 	if c := s.Conntrack; c != nil && c.Limit > 0 && c.Entries*100 > c.Limit*conntrackFullPercent {
 		l.add(status.ConntrackFull, "", fmt.Sprintf("more than %d %% of the connection table of node %s is in use (nf_conntrack_max %d)", conntrackFullPercent, s.Node, c.Limit))
 	}
 	return l.all
 }
 
-// lostFeeds returns the clusters to which a path has been up for stale, and of which no gateway or relay
-// has sent a state for as long. If the path is down, the state of the links has the cause.
+// lostFeeds returns the clusters whose path has been up for stale, but whose state no gateway or
+// relay has sent for that time. If the path is down, the state of the links shows the cause.
 func lostFeeds(paths []status.Path, live map[string]model.ClusterState, stale time.Duration, now time.Time) []string {
 	var out []string
 	for i := range paths {
@@ -129,7 +131,8 @@ func lostFeeds(paths []status.Path, live map[string]model.ClusterState, stale ti
 	return out
 }
 
-// addInputs adds the inputs that cannot be read or written. lostFeeds has the feeds of other clusters.
+// addInputs adds the inputs that cannot be read or written. It skips feeds of other clusters, which
+// lostFeeds returns.
 func (l *problemList) addInputs(inputs []status.InputState) {
 	codes := map[string]string{
 		"fabric": status.FabricStale, "keys": status.KeysStale, "facts": status.FactsStale, "state directory": status.StateNotSaved,

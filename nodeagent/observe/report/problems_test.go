@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestLostFeeds checks that a cluster without a feed is reported while a path to it is up, and not before
-// a feed had time to start.
+// TestLostFeeds checks that a cluster without a feed is reported if its path has been up for long
+// enough to start a feed.
 func TestLostFeeds(t *testing.T) {
 	t.Parallel()
 	const stale = 30 * time.Second
@@ -41,7 +41,8 @@ func TestLostFeeds(t *testing.T) {
 	}
 }
 
-// TestRoundOverdue checks that a loop that hangs is reported, and a loop between two rounds is not.
+// TestRoundOverdue checks that an agent that hangs is reported, and an agent between two rounds is
+// not.
 func TestRoundOverdue(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)

@@ -1,4 +1,4 @@
-// Package report describes a node: its status, the metrics of a scrape, and the conditions of its
+// Package report describes a node: its status, the snapshot for metrics, and the status of its
 // HawserNode. It only reads the state of the other parts of the agent.
 package report
 
@@ -32,7 +32,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Config holds the parts that the report reads.
+// Config has the parts of the agent that a Reporter reads.
 type Config struct {
 	Cluster, Node, Version string
 	Log                    *slog.Logger
@@ -44,12 +44,12 @@ type Config struct {
 	Outcome                func() round.Outcome // of the last round
 	State                  func() round.State
 	Drained                func() bool
-	// DNSDown reports whether the name server should run and does not.
+	// DNSDown reports whether the name server does not run although it should.
 	DNSDown     func() bool
-	Drift       func() int                 // repairs since the start
+	Drift       func() int                 // repairs of drift since the start
 	ExtraInputs func() []status.InputState // of other inputs with errors
-	// Client is for the API server of the HawserNode. If it is nil, the HawserNode is a file in
-	// HawserNodesDir, if that is not empty.
+	// Client is the client of the API server that stores the HawserNode. If it is nil, the
+	// HawserNode is a file in HawserNodesDir. If that is empty, the Reporter does not write it.
 	Client         *kube.Client
 	HawserNodesDir string
 	Resync         time.Duration // maximum time between two rounds; 0 = converge.Resync
@@ -117,7 +117,7 @@ func (r *Reporter) MetricsSnapshot() metrics.Snapshot {
 }
 
 // Ready reports whether the node is in its desired state and its HawserNode is current. The
-// readiness probe follows from it, so a pod that is not ready may have an old report.
+// readiness probe uses it, so a pod that is not ready may have an old HawserNode.
 func (r *Reporter) Ready() bool {
 	return len(r.unready(r.config.Outcome())) == 0 && (r.node == nil || !r.node.Outdated())
 }
@@ -132,7 +132,7 @@ const (
 	inputReport = "HawserNode"
 )
 
-// Summary returns the status without the long parts of the fabric.
+// Summary returns the status without Clusters and Exports, which are long.
 func (r *Reporter) Summary() status.Status {
 	v := r.config.Outcome()
 	s := status.Status{
@@ -173,7 +173,7 @@ func (r *Reporter) Summary() status.Status {
 	return s
 }
 
-// nodePaths returns the paths to other nodes.
+// nodePaths returns the paths to other nodes of the cluster.
 func nodePaths(nodes []model.DirectNode) []status.NodePath {
 	var out []status.NodePath
 	for _, n := range nodes {
@@ -186,7 +186,7 @@ func nodePaths(nodes []model.DirectNode) []status.NodePath {
 	return out
 }
 
-// epochsOf returns the key epochs that this gateway can use.
+// epochsOf returns the current epochs for which this gateway has keys.
 func epochsOf(in projection.Input) []int {
 	var out []int
 	for _, epoch := range in.Fabric.Epochs {
@@ -211,7 +211,7 @@ func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links 
 	for _, link := range links.Links {
 		remote := link.Target.Peer
 		if link.Target.Device != "" {
-			continue // a gateway of this cluster, over VXLAN
+			continue // a gateway of this cluster, over NodeDevice
 		}
 		c := status.Connection{
 			Gateway: own.Name, RemoteCluster: remote.Cluster, RemoteGateway: remote.Gateway,
@@ -342,7 +342,7 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// mtuReason returns a text about a black hole of large packets; empty without one.
+// mtuReason returns a text about a link that loses large packets.
 func mtuReason(p pathmtu.LinkMTU) string {
 	if p.State == pathmtu.Searching {
 		return fmt.Sprintf("packets of %d bytes vanish, searching the path MTU", p.MTU)
@@ -350,7 +350,7 @@ func mtuReason(p pathmtu.LinkMTU) string {
 	return fmt.Sprintf("packets of %d bytes vanish, %d pass", p.MTU, p.PathMTU)
 }
 
-// changing returns the progress of a migration; nil if none runs.
+// changing returns the unfinished migration of a link; nil = none.
 func changing(all map[string]migration.Progress, peer string) *status.Migration {
 	p, ok := all[peer]
 	if !ok {

@@ -1,5 +1,5 @@
-// Package verify tests whether exports are reachable. It looks up their names as a client does,
-// opens a TCP connection to each address and sends a datagram to each UDP port.
+// Package verify tests whether exports are reachable. It looks up their names as a client does. It
+// opens a connection to each TCP port, and sends a datagram to each UDP port.
 package verify
 
 import (
@@ -18,26 +18,28 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// MaxDuration is the maximum time for all names together.
+// MaxDuration is the maximum duration of all checks together.
 const MaxDuration = time.Minute
 
 const (
 	maxConcurrent = 16
-	// maxAddrsPerName bounds the addresses of one name: a headless Service may have thousands of
-	// pods.
+	// maxAddrsPerName limits the tested addresses of one name: a headless Service may have
+	// thousands of pods.
 	maxAddrsPerName = 3
-	// maxDatagrams is the number of unanswered datagrams after which a UDP port counts as silent.
+	// maxDatagrams is the number of unanswered datagrams after which a UDP port counts as
+	// silent.
 	maxDatagrams = 3
 )
 
-// Verifier looks up names and connects.
+// Verifier runs checks.
 type Verifier struct {
-	// Server is the name server. If it is invalid, /etc/resolv.conf names the servers and search
-	// domains, as for any program on the host or in the pod.
+	// Server is the name server. If it is invalid, /etc/resolv.conf names the servers and
+	// search domains, as for any program on the host or in the pod.
 	Server  netip.AddrPort
 	Timeout time.Duration // of each lookup and connection
-	// Prefixes contain every address that a name may have. Other addresses are reported but not
-	// connected to: a forged answer must not direct requests anywhere. Empty allows every address.
+	// Prefixes contain every address that a name may have. The Verifier reports other addresses
+	// and does not connect to them, because a forged answer must not direct its requests. Empty
+	// allows every address.
 	Prefixes []netip.Prefix
 }
 
@@ -53,7 +55,7 @@ func (v Verifier) All(ctx context.Context, checks []status.Check) []status.Verif
 			return nil
 		})
 	}
-	_ = group.Wait() // every function returns nil; the errors are in the results
+	_ = group.Wait() // all functions return nil; the results have the errors
 	return out
 }
 
@@ -113,7 +115,7 @@ func (t target) String() string {
 	return t.AddrPort.String()
 }
 
-// targets returns the addresses and ports to connect to for a name.
+// targets returns the addresses and ports to test for a check.
 func (v Verifier) targets(ctx context.Context, c status.Check) ([]target, error) {
 	var out []target
 	for _, p := range c.Ports {
@@ -138,7 +140,7 @@ func (v Verifier) targets(ctx context.Context, c status.Check) ([]target, error)
 	return out, nil
 }
 
-// pods returns some of the pods of a headless service.
+// pods returns up to maxAddrsPerName SRV records of a headless service.
 func (v Verifier) pods(ctx context.Context, name string, p status.CheckPort) ([]*net.SRV, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
@@ -175,8 +177,8 @@ func (v Verifier) addresses(ctx context.Context, name string) ([]netip.Addr, err
 	return out, nil
 }
 
-// queryName returns the name to look up. Without v.Server it has no trailing dot, so that search
-// domains apply.
+// queryName returns the name to look up. Without v.Server it has no trailing dot, so that the
+// search domains apply.
 func (v Verifier) queryName(name string) string {
 	if v.Server.IsValid() {
 		return name + "."
@@ -184,8 +186,9 @@ func (v Verifier) queryName(name string) string {
 	return name
 }
 
-// lookupError describes the failure and names the server unless v.Server is set. The error of
-// package net names a server of resolv.conf even if v.Server was queried, and none after a timeout.
+// lookupError returns a lookup error that names the servers of resolv.conf unless v.Server is set.
+// The error of package net names a server of resolv.conf even if v.Server was queried, and no
+// server after a timeout.
 func (v Verifier) lookupError(name string, err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
@@ -197,7 +200,7 @@ func (v Verifier) lookupError(name string, err error) error {
 	return fmt.Errorf("look up %s: %w", name, err)
 }
 
-// nameServers returns the name servers of resolv.conf, none if it cannot be read.
+// nameServers returns the name servers of /etc/resolv.conf; nil if it cannot be read.
 func nameServers() []string {
 	raw, _ := os.ReadFile("/etc/resolv.conf")
 	var out []string
@@ -229,8 +232,8 @@ func (v Verifier) connect(ctx context.Context, to target) error {
 	return conn.Close()
 }
 
-// exchange sends datagrams until a reply or an ICMP error arrives or the time is over. It returns
-// false if nothing came back.
+// exchange sends up to maxDatagrams datagrams until a reply or an ICMP error arrives. It returns
+// false if none arrived.
 func (v Verifier) exchange(ctx context.Context, to target) (bool, error) {
 	d := net.Dialer{Timeout: v.Timeout}
 	conn, err := d.DialContext(ctx, "udp", to.AddrPort.String())
@@ -263,12 +266,12 @@ func (v Verifier) exchange(ctx context.Context, to target) (bool, error) {
 	return false, nil
 }
 
-// isDNS reports whether DNS servers listen at a port, by its name or number.
+// isDNS reports whether a port is a DNS server's, by its name or number.
 func isDNS(p status.CheckPort) bool {
 	return p.Number == 53 || p.Name == "dns" || strings.HasPrefix(p.Name, "dns-")
 }
 
-// payload returns the datagram to send: a newline, or the query "NS ." for DNS servers.
+// payload returns the datagram to send: the query "NS ." for DNS servers, otherwise a newline.
 func payload(dns bool) []byte {
 	if !dns {
 		return []byte("\n")

@@ -19,11 +19,11 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// insideEnv marks the process that has a network namespace of its own.
+// insideEnv marks the process that has its own network namespace.
 const insideEnv = "HAWSER_VERIFY_TEST_INSIDE"
 
-// inNamespace runs the test in a process with its own network namespace, because any thread may
-// look up names and connect. It returns true in that process.
+// inNamespace runs the test in a process with its own network namespace: lookups and connections
+// may use any thread. It returns true in that process.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {
@@ -61,8 +61,8 @@ func listen(t *testing.T, address string) {
 	t.Cleanup(func() { _ = l.Close() })
 }
 
-// accepted listens and returns a function that closes the listener and returns the number of
-// connections.
+// accepted listens. It returns a function that closes the listener and returns the number of
+// accepted connections.
 func accepted(t *testing.T, address string) func() int {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -84,7 +84,7 @@ func accepted(t *testing.T, address string) func() int {
 	return func() int { _ = l.Close(); <-done; return n }
 }
 
-// udp answers each datagram with what reply returns; nil sends nothing.
+// udp answers each datagram with the result of reply; nil = no answer.
 func udp(t *testing.T, address string, reply func([]byte) []byte) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", address)
@@ -110,7 +110,7 @@ func udp(t *testing.T, address string, reply func([]byte) []byte) {
 
 const server = "127.9.0.53:53"
 
-// zone serves these records and returns NXDOMAIN for other names.
+// zone serves records, and NXDOMAIN for other names.
 func zone(t *testing.T, records ...string) {
 	t.Helper()
 	all := map[string][]dns.RR{}
@@ -203,12 +203,13 @@ func TestAll(t *testing.T) {
 		{skip, nil, "", "", status.VerdictSkipped},
 		{part, []string{"127.9.0.1:80"}, "", "", status.VerdictAnswered},
 		{unready, nil, "no endpoint is ready", "", status.VerdictFailed},
-		// One byte of a huge reply is read.
+		// exchange reads one byte of a huge reply.
 		{check("web", port("UDP", 7)), []string{"127.9.0.1:7/UDP"}, "", "", status.VerdictAnswered},
 		{check("web", port("UDP", 53)), []string{"127.9.0.1:53/UDP"}, "", "", status.VerdictAnswered},
 		{check("web", port("TCP", 80), port("UDP", 9)), []string{"127.9.0.1:80"}, "", "no reply from 127.9.0.1:9/UDP: UDP servers may send none", status.VerdictUnknown},
 		{check("web", port("UDP", 10)), nil, "send to 127.9.0.1:10/UDP: read: connection refused", "", status.VerdictFailed},
-		// Names that lead elsewhere are not connected to, although a server listens there.
+		// Names that resolve to an address outside Prefixes get no connection, although a
+		// server listens there.
 		{check("metadata"), nil, "look up metadata.shop.svc.set: the answer is 127.8.0.1, no address of the clusterset", "", status.VerdictFailed},
 		{astray, nil, "look up astray.shop.svc.set: its SRV record names web.shop.svc.set, a host outside the service", "", status.VerdictFailed},
 	}
@@ -234,7 +235,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestNoTime checks that checks that were not started say so, and that no query is sent.
+// TestNoTime checks that a check that did not start has an error.
 func TestNoTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
