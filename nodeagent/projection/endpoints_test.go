@@ -57,8 +57,8 @@ func codes(problems []projection.Problem, code string) []string {
 	return out
 }
 
-// TestTerminatingEndpoints checks that serving, terminating endpoints get connections if no
-// endpoint is ready, and that ready endpoints of other clusters come first (KEP-1669).
+// TestTerminatingEndpoints checks that terminating endpoints that still serve get connections if no
+// endpoint is ready (KEP-1669). Ready endpoints of other clusters have precedence.
 func TestTerminatingEndpoints(t *testing.T) {
 	t.Parallel()
 	const l1, l2, c2, c3 = "10.8.0.22 . 8080", "10.8.1.21 . 8080", "242.2.0.32 . 80", "242.3.0.32 . 80"
@@ -125,9 +125,9 @@ func TestReadyWins(t *testing.T) {
 	}
 }
 
-// TestOfferOnAcceptedNodes checks that the export address does not lead to endpoints on nodes whose
-// VXLAN this node drops, unless the Service has no others. The clusterset IP leads to all
-// endpoints.
+// TestOfferOnAcceptedNodes checks that the export address does not lead to nodes whose VXLAN this
+// node drops. If the Service has no endpoints on other nodes, it does. The clusterset IP leads to
+// all endpoints.
 func TestOfferOnAcceptedNodes(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
@@ -208,8 +208,8 @@ func TestMachineEndpoints(t *testing.T) {
 	}
 }
 
-// TestRefusedEndpoints checks that no EndpointSlice can make an export lead to a node, a cloud's
-// metadata service, the clusterset or another cluster.
+// TestRefusedEndpoints checks that an EndpointSlice cannot lead an export to some addresses: the
+// node itself, a cloud's metadata service, the clusterset and other clusters.
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -256,8 +256,8 @@ func TestRefusedEndpoints(t *testing.T) {
 	}
 }
 
-// TestServiceFaults checks that the agent's problem and the condition of the ServiceExport have the
-// same text for a fault of the Service. So hawser status prints it once.
+// TestServiceFaults checks faults of the exported Service. The agent's problem and the condition of
+// the ServiceExport must have the same text, so that hawser status prints it once.
 func TestServiceFaults(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/globalnet.txtar")
@@ -329,8 +329,8 @@ func TestPodsOutside(t *testing.T) {
 	}
 }
 
-// TestHeadlessOutside checks that a flat cluster also reports a pod without an address for
-// other clusters, and that the pod does not count as ready.
+// TestHeadlessOutside checks a pod without an address for other clusters in a flat cluster. The
+// agent reports it, and it does not count as ready.
 func TestHeadlessOutside(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")
@@ -387,8 +387,8 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// TestLongNames checks that problems and a condition of the ServiceExport report pods whose DNS
-// names are at least one octet too long.
+// TestLongNames checks pods whose DNS names are one octet too long. A problem and a condition of
+// the ServiceExport must report them.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/flat.txtar")

@@ -252,7 +252,8 @@ func (v *builder) preferReachable(ready []string) []string {
 	})
 }
 
-// prefer returns the names for which good returns true, or all names if there are none.
+// prefer returns the names for which good returns true. If good returns false for all, it returns
+// all names.
 func prefer(names []string, good func(string) bool) []string {
 	var out []string
 	for _, name := range names {

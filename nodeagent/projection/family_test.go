@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestNoIPv6 checks that a host without IPv6 gets no IPv6 objects, and that it is reported only
-// if the cluster has IPv6.
+// TestNoIPv6 checks that a host without IPv6 gets no IPv6 objects. It has a problem only if the
+// cluster has IPv6.
 func TestNoIPv6(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")

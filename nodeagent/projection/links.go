@@ -79,7 +79,7 @@ func (v *builder) underlay(n *model.Node) (netip.Addr, bool) {
 }
 
 // commonFamily returns the family, preferably 4, in which all nodes with addresses have an address;
-// 0 if there is none.
+// 0 if no family qualifies.
 func commonFamily(nodes iter.Seq[*model.Node]) int {
 	lacks := map[int]bool{}
 	for n := range nodes {

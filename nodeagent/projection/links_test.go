@@ -10,9 +10,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestLinksOfSeveralKinds checks that each pair has its own driver, port and MTU. A route has a
-// smaller MTU than its device if another link on the device has a larger one, on the gateway
-// and on the worker behind it.
+// TestLinksOfSeveralKinds checks that each pair has its own driver, port and MTU. A route has its
+// own MTU if it is smaller than the MTU of the device, which other links share. The worker has the
+// same MTUs.
 func TestLinksOfSeveralKinds(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")

@@ -125,8 +125,8 @@ func (v *builder) dnsCluster(e *fabric.Export, part *fabric.ExportCluster) (desi
 	return out, true
 }
 
-// hostsHere removes addresses of IP families that this cluster lacks, and addresses that do not
-// lead to the remote cluster from this node.
+// hostsHere removes addresses of families that this cluster lacks, and addresses on networks of
+// this node.
 func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []desired.ServiceHost {
 	var out []desired.ServiceHost
 	for _, h := range hosts {
@@ -257,8 +257,8 @@ func (v *builder) recordReplySource(backend netip.Addr, protocol string, port in
 	if v.gateway == nil {
 		return
 	}
-	// A UDP packet that a pod of a flat cluster sends first may be a request of its own, which
-	// must keep its source.
+	// A UDP packet that a pod of a flat cluster sends first may be a request of the pod. A
+	// request must keep its source.
 	if v.hasOwnAddress(backend) && !strings.EqualFold(protocol, "TCP") {
 		return
 	}

@@ -134,10 +134,10 @@ func TestDisagreement(t *testing.T) {
 	}
 }
 
-// TestNoOwnLink checks that a gateway without a link of its own hands nothing over, even if
-// TableOut (7300) leads to a sibling. A sibling without a link would return the packet, and
-// conntrack would keep the flow without its translation. The gateway still accepts flows if
-// TableOut leads to its own tunnel.
+// TestNoOwnLink checks that a gateway without an own link hands nothing over, even if TableOut
+// (7300) leads to a sibling. A sibling without a link would return the packet, and conntrack would
+// keep the flow without its translation. The gateway still accepts flows if TableOut leads to its
+// own tunnel.
 func TestNoOwnLink(t *testing.T) {
 	t.Parallel()
 	first := packet{proto: "tcp", src: addr("10.7.2.5"), dst: addr("243.0.0.1"), sport: 40000, dport: 80}

@@ -21,7 +21,7 @@ func overlapsAny(p netip.Prefix, list []netip.Prefix) bool {
 	return slices.ContainsFunc(list, p.Overlaps)
 }
 
-// disjoint sorts prefixes and drops prefixes inside another one: the kernel refuses overlapping
+// disjoint sorts prefixes and drops prefixes inside other prefixes: the kernel refuses overlapping
 // intervals in a set.
 func disjoint(list []netip.Prefix) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(list))

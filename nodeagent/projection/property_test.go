@@ -143,8 +143,8 @@ func toJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// TestAddedClusterMovesNothing adds a cluster with an export, and checks that all existing objects
-// of every node stay the same, except the zone's serial.
+// TestAddedClusterMovesNothing adds a cluster with an export. All existing objects of every node
+// must stay the same, except the zone's serial.
 func TestAddedClusterMovesNothing(t *testing.T) {
 	t.Parallel()
 	for file, w := range worlds(t) {

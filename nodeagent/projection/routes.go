@@ -94,8 +94,8 @@ func (v *builder) routeRemote(r *remoteCluster) {
 // routeGateway routes traffic that other nodes hand to this gateway over its own link, even if the
 // link is down. Without a link it drops the traffic. If it handed the traffic to a sibling, packets
 // could loop, and conntrack would keep the flow without its egress address. When the link is up
-// again, that entry and the entry on the remote gateway conflict, and the kernel changes the source
-// port.
+// again, that entry conflicts with the entry on the remote gateway. The kernel then changes the
+// source port.
 func (v *builder) routeGateway(r *remoteCluster) {
 	if v.gateway == nil || v.node == nil || !r.ownLink && v.ownsPath(r) {
 		return // no rule uses TableGateway, or TableOut has the routes
@@ -207,8 +207,8 @@ func (v *builder) routeHost(dst netip.Prefix, origin string) {
 // routeTunnels routes the addresses of remote gateways for probes and the feed. Sockets that are
 // bound to the device of an inactive tunnel use an additional route over it.
 func (v *builder) routeTunnels() {
-	// If the IPv6 route of a packet is missing for a moment, the kernel must not find a route
-	// of another table. It would cache that route (dst_cache, per CPU) for later packets until
+	// While the IPv6 route of a packet is briefly missing, the kernel must not find a route of
+	// another table. It would cache that route (dst_cache, per CPU) for later packets until
 	// that table changes. For IPv4 any route change invalidates the cache.
 	for _, p := range v.in.Fabric.TunnelPools {
 		if p.Addr().Is6() && v.usesFamily(6) && v.hasTunnels() {

@@ -66,8 +66,8 @@ func TestSlotsDoNotDependOnOrder(t *testing.T) {
 	}
 }
 
-// TestSlotsMoveLittle removes one of count backends, which is the reverse of adding one. Besides
-// the slots of that backend, at most 5 % of all slots may move.
+// TestSlotsMoveLittle removes one of count backends, which is the reverse of adding one. In
+// addition to the slots of that backend, at most 5 % of all slots may move.
 func TestSlotsMoveLittle(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 32, 64, 128} {

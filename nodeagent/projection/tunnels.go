@@ -186,10 +186,10 @@ func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.Tunn
 	return out
 }
 
-// endpoint sets the address and base port at which this gateway dials the remote gateway, and the
-// addresses of all its endpoints. It uses the selected endpoint, or else the first one. The address
-// is invalid if the remote gateway dials in or has no known endpoint. port is the tunnel's base
-// port at the remote gateway.
+// endpoint sets the address and base port of a remote gateway, and the addresses of all its
+// endpoints. It uses the selected endpoint, or else the first one. The address is invalid if the
+// remote gateway dials in or has no known endpoint. port is the tunnel's base port at the remote
+// gateway.
 func (v *builder) endpoint(out *driver.Remote, port int) {
 	candidates := v.candidates(out.Cluster, out.Gateway, out.Link.Driver, port)
 	for _, c := range candidates {

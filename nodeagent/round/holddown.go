@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// holdDownTime is how long a path must be up again before clusterset addresses use its cluster.
+// holdDownTime is the time for which a path must be up again before clusterset IPs use its cluster.
 // Then thousands of map slots change. This must not delay the changes of the path itself, and must
 // not happen for a path that fails again.
 const holdDownTime = 5 * time.Second

@@ -51,10 +51,10 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 	return c.remotes
 }
 
-// improves reports whether this gateway searches for better endpoints of the pair. If only one of
-// the two has endpoints in the topology, the other one searches; otherwise the first cluster by
-// name. With VXLAN each gateway selects the endpoint of its own packets. With IPsec the initiator
-// searches, unless held contains an address of the secondary connection.
+// improves reports whether this gateway searches for better endpoints of the pair. If only one
+// gateway has endpoints in the topology, the other gateway searches. Otherwise the first cluster by
+// name searches. With VXLAN each gateway selects the endpoint of its own packets. With IPsec the
+// initiator searches, unless held contains an address of the secondary connection.
 func improves(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// removalMin is how long a retiring gateway stays after its last use, for packets in flight
-	// and for nodes that learn of the change late.
+	// removalMin is the time for which a retiring gateway stays after its last use. It covers
+	// packets in flight, and nodes that learn of the change late.
 	removalMin = 5 * time.Second
 	// removalMax limits the time of a retiring gateway: a cluster that gets no new fabric must
 	// not keep it forever.
@@ -21,8 +21,8 @@ const (
 )
 
 // keepUsed returns the next fabric with the retiring gateways: gateways that only the previous
-// fabric has and that are still used. A new gateway with the ordinal, the node or an address of a
-// retiring gateway replaces it at once, because these are unique. A removed cluster has no retiring
+// fabric has and that are still used. A new gateway replaces a retiring gateway at once if it has
+// its ordinal, node or an address, because these are unique. A removed cluster has no retiring
 // gateways. keepUsed modifies neither fabric.
 func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
 	if previous == nil {
@@ -52,8 +52,8 @@ func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (
 	return &merged, leaving
 }
 
-// replaces reports whether a gateway has the name of the gateway before, or one of its properties
-// that are unique in the cluster.
+// replaces reports whether a gateway has the name of the gateway before, or one of its unique
+// properties.
 func replaces(g, before fabric.Gateway) bool {
 	return g.Name == before.Name || g.Ordinal == before.Ordinal || g.Node != "" && g.Node == before.Node ||
 		slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return slices.Contains(before.Addresses, a) })

@@ -27,7 +27,7 @@ import (
 type Observed struct {
 	Cluster string // of this node
 	Node    string
-	// Stale is how long the state of a cluster is valid after its last message.
+	// Stale is the time for which a cluster's state is valid after its last message.
 	Stale time.Duration
 	// Digest is the digest of Fabric.
 	Fabric *fabric.Fabric

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// transit selects the paths to clusters without a direct link, and computes the ranks of this
-// cluster's links for transit of other clusters.
+// transit selects the paths to all clusters, over links and in transit. It also sets the advert of
+// this cluster's links for transit traffic.
 func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.ClusterState, now time.Time) {
 	know := transitRanks{choice: c, snapshot: v, live: live}
 	found := health.ClusterPaths(c.table.Net(), c.Cluster, health.LinkRanks{
@@ -48,8 +48,8 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 	w.advertise = know.advertise()
 }
 
-// hasNewPath reports whether the new shape has a path to a cluster in former, which this node still
-// reaches over the former shape. Clusters without such a path do not delay the change.
+// hasNewPath reports whether the new shape has a path to a cluster in former. This node still
+// reaches these over the former shape. Clusters without such a path do not delay the change.
 func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	if len(former) == 0 {
 		return false
@@ -74,8 +74,8 @@ func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
 	return out
 }
 
-// keepLastPath returns the last path in transit if no path is up, or if the path is restored and
-// SettleTime has not passed. Its link is the current link to its first cluster.
+// keepLastPath returns the last path in transit if no path is up. It also returns a restored path
+// until SettleTime has passed. Its link is the current link to its first cluster.
 func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
 	have, known := c.Last[remote]
 	link, near := c.Links[have.Via]

@@ -79,8 +79,8 @@ func TestHasNewPath(t *testing.T) {
 	}
 }
 
-// TestTransitionOutlivesARestart checks that an agent that starts during a change, or missed a
-// change, has the shape that other clusters still use.
+// TestTransitionOutlivesARestart checks agents that start during a change, or missed a change. They
+// must have the shape that other clusters still use.
 func TestTransitionOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	fabricOf := func(mode string) *fabric.Fabric {

@@ -48,8 +48,8 @@ type User struct{ Cluster, Who string }
 
 func (u User) String() string { return u.Cluster + " (" + u.Who + ")" }
 
-// users returns the clusters that use a gateway of this or another cluster, according to the
-// selection of this node or the reports of remote gateways.
+// users returns the clusters that use a gateway of this or another cluster. The selection of this
+// node and the reports of remote gateways are the evidence.
 func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health.GatewayID) []User {
 	var out []User
 	for i := range f.Clusters {

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestCodes checks that codes are unique, that each constant with a code is in Codes, and that
+// TestCodes checks that codes are unique and that Codes has each constant. It checks that
 // docs/findings.md has each code with its severity.
 func TestCodes(t *testing.T) {
 	t.Parallel()

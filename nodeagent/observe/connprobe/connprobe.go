@@ -112,7 +112,7 @@ func (t *target) open(ctx context.Context) {
 	}
 }
 
-// keepOpen keeps a connection open and opens another one after it ends.
+// keepOpen keeps a connection open. After its end it opens the next connection.
 func (t *target) keepOpen(ctx context.Context) {
 	d := net.Dialer{
 		Timeout:         timeout,

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSocketMode checks that only root can open the agent's socket, even if a killed agent left a
-// socket with a wider mode.
+// TestSocketMode checks that only root can open the socket, even if a killed agent left a file with
+// a wider mode.
 func TestSocketMode(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "agent.sock")

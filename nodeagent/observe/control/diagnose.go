@@ -81,7 +81,7 @@ func (c *Control) diagnose(ctx context.Context, request traceRequest) (status.Di
 		}
 	}
 	if after, err := nftrace.ReversePathDrops(); err == nil && errBefore == nil {
-		// On a network that carries no direct packets, rp_filter may drop all test packets
+		// If a network does not allow direct packets, rp_filter may drop all test packets
 		// of this agent.
 		d.ReversePathDrops = max(0, after-before-(c.config.MissingTests()-missing))
 	}

@@ -40,7 +40,8 @@ func TestParseDiagnoseRequest(t *testing.T) {
 }
 
 // TestNarrowed checks that an export is traced at all addresses that its packets can have:
-// clusterset IPs, addresses in each cluster, addresses from feeds, and those of endpoints here.
+// clusterset IPs, addresses in each cluster, addresses from feeds, and addresses of endpoints in
+// this cluster.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	addrs := func(texts ...string) (out []netip.Addr) {

@@ -61,8 +61,8 @@ func TestDrainUntilRestart(t *testing.T) {
 	}
 }
 
-// TestDrill checks that a drill ends at its end or on request, does not survive a restart, and does
-// not end another drain.
+// TestDrill checks that a drill ends at its end or on request. It does not survive a restart, and
+// does not end another drain.
 func TestDrill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

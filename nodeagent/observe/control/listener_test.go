@@ -63,7 +63,7 @@ func TestOutletPortInUse(t *testing.T) {
 }
 
 // TestOutletAddresses checks that net.Listen accepts the addresses of the DaemonSets, which have
-// brackets in both families, and listens only on the given address.
+// brackets in both families. It must listen only on the given address.
 func TestOutletAddresses(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"[127.0.0.1]:0", "127.0.0.1:0", "[::1]:0"} {

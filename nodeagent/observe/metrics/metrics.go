@@ -19,9 +19,9 @@ import (
 // maxScrapes is the maximum number of concurrent scrapes. Anyone who reaches the port can scrape.
 const maxScrapes = 4
 
-// Metrics are the metrics of one agent, in their own registry. All metrics except those of the Go
-// runtime and the process have labels for the cluster and the node. So alerts do not depend on the
-// scrape configuration.
+// Metrics are the metrics of one agent, in their own registry. All metrics have labels for the
+// cluster and the node, except metrics of the Go runtime and the process. So alerts do not depend
+// on the scrape configuration.
 type Metrics struct {
 	registry *prometheus.Registry
 	own      prometheus.Registerer // registers in registry, with labels

@@ -127,7 +127,7 @@ func problemValues(s Snapshot, emit func(float64, ...string)) {
 	}
 }
 
-// feedInput is the name prefix of inputs that are feeds. Feeds have their own metric.
+// feedInput is the name prefix of inputs that are feeds. Metric hawser_feed_connected shows feeds.
 const feedInput = "feed "
 
 // inputValues emits whether each input except feeds is OK. Labels contain no address, path or

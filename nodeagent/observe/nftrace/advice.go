@@ -50,7 +50,7 @@ const policy = "let the NetworkPolicies that select this pod admit the other clu
 	"as the destination"
 
 // blockText returns the prefix in blocks that contains the source or destination of the dropped
-// packet. If there is none, it returns a description of such prefixes.
+// packet. If no prefix does, it returns a description of such prefixes.
 func blockText(t *flowTrace, blocks []netip.Prefix) string {
 	for _, f := range []*Flow{t.last, t.flow} {
 		if f == nil {

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Filter selects the packets of the clusterset: packets that arrive over Hawser's devices (hw-*),
-// packets to one of Prefixes, and packets from one of Prefixes that arrive from another host.
+// Filter selects the packets of the clusterset. They arrive over Hawser's devices (hw-*), are to
+// one of Prefixes, or arrive from another host with a source in Prefixes.
 type Filter struct {
 	Prefixes []netip.Prefix // of the clusterset: VIPs, global addresses, flat clusters, DNS
 	Exclude  []netip.Prefix // excludes packets from or to these: traffic between agents

@@ -55,7 +55,7 @@ func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.
 // maxHopTime is the maximum time of a packet from one hook to the next.
 const maxHopTime = time.Second
 
-// matchTrace returns the trace of a step whose trace ID is not in use; nil if there is none. The
+// matchTrace returns the trace of a step whose trace ID is not in use; nil if no trace matches. The
 // kernel derives the ID from the packet's hash, which NAT changes. It finds the trace by the
 // address and port that NAT did not change.
 func matchTrace(all []*flowTrace, byID *flowTrace, s Step) *flowTrace {

@@ -118,8 +118,8 @@ func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []
 	return l.all
 }
 
-// lostFeeds returns the clusters whose path has been up for stale, but whose state no gateway or
-// relay has sent for that time. If the path is down, the state of the links shows the cause.
+// lostFeeds returns the clusters whose path has been up for stale without a state from a gateway or
+// relay. If the path is down, the state of the links shows the cause.
 func lostFeeds(paths []status.Path, live map[string]model.ClusterState, stale time.Duration, now time.Time) []string {
 	var out []string
 	for i := range paths {

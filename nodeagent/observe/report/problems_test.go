@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestLostFeeds checks that a cluster without a feed is reported if its path has been up for long
-// enough to start a feed.
+// TestLostFeeds checks that a cluster without a feed is reported only if its path has been up for
+// stale.
 func TestLostFeeds(t *testing.T) {
 	t.Parallel()
 	const stale = 30 * time.Second

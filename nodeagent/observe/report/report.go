@@ -197,8 +197,8 @@ func epochsOf(in projection.Input) []int {
 	return out
 }
 
-// connections returns each link with its probe results, the counters of its tunnels, and the reason
-// why it is in use or not.
+// connections returns each link with its probe results, its tunnel's counters, and why it is in use
+// or not.
 func (r *Reporter) connections(n *round.DesiredNode, own *fabric.Gateway, links health.Snapshot, paths []status.Path) []status.Connection {
 	tunnels := r.config.Host.Tunnels(n)
 	inUse := make(map[string]status.Path, len(paths))

@@ -33,8 +33,8 @@ const (
 
 // Verifier runs checks.
 type Verifier struct {
-	// Server is the name server. If it is invalid, /etc/resolv.conf names the servers and
-	// search domains, as for any program on the host or in the pod.
+	// Server is the name server. If it is invalid, the Verifier uses the servers and search
+	// domains of /etc/resolv.conf.
 	Server  netip.AddrPort
 	Timeout time.Duration // of each lookup and connection
 	// Prefixes contain every address that a name may have. The Verifier reports other addresses
