@@ -215,7 +215,7 @@ func sortedAddrs(list []netip.Addr) []netip.Addr {
 }
 
 // digest computes FNV-1a over the fields of a structure. Each field has a fixed size, a length or a
-// terminating zero byte, so different structures never have the same input.
+// terminating zero byte, so that adjacent fields stay distinct.
 type digest struct{ sum uint64 }
 
 func (d *digest) octet(b byte) { d.sum = (d.sum ^ uint64(b)) * 0x100000001b3 }

@@ -107,8 +107,8 @@ func checksOf(in projection.Input) []status.Check {
 	return out
 }
 
-// skipUnless returns the check; as skipped if may is false, because this cluster may not use the
-// export.
+// skipUnless returns the check unchanged if may is true. Otherwise it returns a skipped check,
+// because this cluster may not use the export.
 func skipUnless(may bool, c status.Check) status.Check {
 	if !may {
 		c.NotReady, c.Skipped = "", "the export does not allow this cluster"
@@ -116,7 +116,8 @@ func skipUnless(may bool, c status.Check) status.Check {
 	return c
 }
 
-// ofProtocol returns the check with only the ports of one protocol; as skipped if it has none.
+// ofProtocol returns the check with only the ports of one protocol. Without such a port, the check
+// is skipped.
 func ofProtocol(c status.Check, protocol string) status.Check {
 	c.Ports = slices.DeleteFunc(slices.Clone(c.Ports), func(p status.CheckPort) bool { return p.Protocol != protocol })
 	if len(c.Ports) == 0 && c.Skipped == "" {

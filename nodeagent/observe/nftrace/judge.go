@@ -56,8 +56,8 @@ func Diagnose(steps []Step, lasted time.Duration, blocks []netip.Prefix) status.
 const maxHopTime = time.Second
 
 // matchTrace returns the trace of a step whose trace ID is not in use; nil if no trace matches. The
-// kernel derives the ID from the packet's hash, which NAT changes. It finds the trace by the
-// address and port that NAT did not change.
+// kernel derives the ID from the packet's hash, which NAT changes. matchTrace compares the packet's
+// source and destination, because NAT changes only one of them.
 func matchTrace(all []*flowTrace, byID *flowTrace, s Step) *flowTrace {
 	if s.Flow == nil || byID != nil && byID.end == Continues {
 		return nil
