@@ -46,7 +46,7 @@ func Allocate(in AllocateInput) (Allocation, diag.List) {
 		return Allocation{}, list
 	}
 	published, list := lockfile.Read("published "+LockFile, in.Published)
-	if list.HasErrors() { // without the published lock, published addresses may move
+	if list.HasErrors() { // without the published lock, published addresses could move
 		return Allocation{}, list
 	}
 	merged, mergeFindings := committed, diag.List(nil)
@@ -75,7 +75,7 @@ func Allocate(in AllocateInput) (Allocation, diag.List) {
 	case len(resized) > 0:
 		stale = diag.List{{Severity: diag.Error, Code: "lock-stale", Pos: diag.Pos{File: in.File},
 			Summary: "the lock is stale: it has other prefixes of " + humanize.FirstN(resized, 3), Hint: "run hawser allocate, and commit the lock"}}
-	case len(in.Published) > 0: // stale is about base, which includes the published allocations
+	case len(in.Published) > 0: // stale is about merged, which has the published allocations
 		stale = allocate.Check(in.Set, committed)
 	}
 	if len(stale) == 0 && moveErrors.HasErrors() {

@@ -31,14 +31,15 @@ type allowedSigner struct {
 	openPGP      *openpgp.Entity // nil for an SSH key
 }
 
-// Prefixes of the first and last line of an armored block, and the key type of OpenPGP keys.
+// armorBegin and armorEnd are the prefixes of the first and last line of an armored block.
+// pgpKeyType is the key type of OpenPGP keys.
 const (
 	armorBegin = "-----BEGIN PGP "
 	armorEnd   = "-----END PGP "
 	pgpKeyType = "openpgp" // replaces KEYTYPE KEY in the line before a block
 )
 
-// maxClockSkew is the maximum time by which a signer's clock may be ahead.
+// maxClockSkew is the maximum time by which a signer's clock can be ahead.
 const maxClockSkew = 5 * time.Minute
 
 // readSigners reads the allowed_signers file of a commit.
@@ -54,12 +55,12 @@ func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]all
 	return signers, nil
 }
 
-// parseSigners parses an allowed_signers file (ssh-keygen(1)), in which a key may have several
-// lines. It also accepts armored OpenPGP key rings (RFC 9580, section 6.2), alone or in the same
-// file. A line with the key type openpgp names the principals of the next block. Without such a
-// line the principal of a key is its fingerprint, because the owner of a key can choose any user
-// ID. The option namespaces is supported; other options are an error, because they would have no
-// effect. Errors name the line.
+// parseSigners parses an allowed_signers file (ssh-keygen(1)). A key can be on several lines. The
+// file can also contain armored OpenPGP key rings (RFC 9580, section 6.2). A line with the key type
+// openpgp lists the principals of the next block. Without such a line the principal of a key is its
+// fingerprint, because the owner of a key can choose any user ID. parseSigners supports the option
+// namespaces. Other options are an error, because they would have no effect. Errors contain the
+// line number.
 func parseSigners(raw []byte) ([]allowedSigner, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not text: gpg --armor --export KEYID writes an OpenPGP key ring as text")
@@ -121,7 +122,8 @@ func parseSigners(raw []byte) ([]allowedSigner, error) {
 	return out, nil
 }
 
-// parseSigner parses a line. The key of the result is pgpKeyType if the next block has the key.
+// parseSigner parses a line. The key of the result is pgpKeyType if the next block contains the
+// key.
 func parseSigner(line string) (allowedSigner, error) {
 	names, keyFields, _ := strings.Cut(line, " ")
 	s := allowedSigner{key: pgpKeyType, principals: strings.Split(names, ","), signsCommits: true}
@@ -149,7 +151,7 @@ func parseSigner(line string) (allowedSigner, error) {
 	return s, nil
 }
 
-// parseBlock returns the public keys of an armored block. An unusable key is an error. If it were
+// parseBlock returns the public keys of an armored block. An unusable key is an error: if it were
 // ignored, the reconciler would refuse its commits without a reason.
 func parseBlock(text string) (openpgp.EntityList, error) {
 	block, err := armor.Decode(strings.NewReader(text))
@@ -219,10 +221,10 @@ func principalsOf(signers []allowedSigner, key string) []string {
 	return slices.Compact(out)
 }
 
-// verifySignature returns the key that signed a text in a namespace. An SSH key may be any key; the
-// caller must check that it is allowed. An OpenPGP key is one of signers, and is neither expired
-// nor revoked today. The date of a signature does not matter for an expired key: the owner of the
-// key can choose the date.
+// verifySignature returns the key that signed a text in a namespace. An SSH key can be any key: the
+// caller must check that the key is allowed. An OpenPGP key is one of signers, and is neither
+// expired nor revoked at now. The date of a signature does not extend the validity of a key,
+// because the owner of the key can choose that date.
 func verifySignature(signers []allowedSigner, namespace string, text []byte, armored string, now time.Time) (string, error) {
 	if armored == "" {
 		return "", errors.New("it has no signature")
@@ -243,8 +245,8 @@ func verifySignature(signers []allowedSigner, namespace string, text []byte, arm
 	return trust.Line(signature.PublicKey), nil
 }
 
-// openPGPText returns the text that an OpenPGP key signs. git signs the commit without a
-// namespace, because its text shows that it is a commit.
+// openPGPText returns the text that an OpenPGP key signs. git signs the commit without a namespace,
+// because the text itself shows that it is a commit.
 func openPGPText(namespace, text string) string {
 	if namespace == gitNamespace {
 		return text
@@ -272,8 +274,8 @@ func verifyOpenPGPSignature(
 			ring = append(ring, s.openPGP)
 		}
 	}
-	// The library rejects a signature or key with a future date as expired. The signer's clock may
-	// be ahead, and gpg may have signed after now, the start of the pass.
+	// The library rejects a signature or key with a future date as expired. The signer's clock
+	// can be ahead, and gpg can have signed after now, which is the start of the pass.
 	latest := now.Add(maxClockSkew)
 	signature, signedBy, err := openpgp.VerifyDetachedSignature(ring, strings.NewReader(text), bytes.NewReader(raw),
 		&packet.Config{Time: func() time.Time { return latest }})

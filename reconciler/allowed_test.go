@@ -54,8 +54,8 @@ func (g *testEnv) signAs(sign func(raw []byte) (string, error)) {
 	g.push("-f", "main")
 }
 
-// TestOpenPGPCommits checks that a commit needs a signature by an OpenPGP key that the file of its
-// parent has and that is valid today.
+// TestOpenPGPCommits checks that a commit requires a signature by an OpenPGP key. The key must be
+// in the file of the parent commit and valid today.
 func TestOpenPGPCommits(t *testing.T) {
 	t.Parallel()
 	at := func(when time.Time, lifetime time.Duration) *packet.Config {
@@ -135,7 +135,7 @@ func TestOpenPGPCommits(t *testing.T) {
 		g.mustDistrust(c.says)
 	}
 
-	// Ann adds Bob and removes herself. The file may have an SSH key as well.
+	// Ann adds Bob and removes herself. The file can also contain an SSH key.
 	again()
 	g.signOpenPGP(ann, nil)
 	g.mustPass()
@@ -162,7 +162,7 @@ func TestOpenPGPCommits(t *testing.T) {
 	g.mustPass()
 }
 
-// TestOpenPGPSigners checks the signers that a key ring defines, and the messages for wrong rings.
+// TestOpenPGPSigners checks the signers in a key ring, and the errors for invalid key rings.
 func TestOpenPGPSigners(t *testing.T) {
 	t.Parallel()
 	ann, file := newOpenPGP(t, nil, "")
@@ -202,8 +202,8 @@ func TestOpenPGPSigners(t *testing.T) {
 	}
 }
 
-// TestWeakCommitSignatures checks that signatures by weak keys, with weak hashes or with a future
-// date are refused with the reason. A signer's clock may be slightly ahead.
+// TestWeakCommitSignatures checks that weak keys, weak hashes and future dates are refused with the
+// reason. A signer's clock can be slightly ahead.
 func TestWeakCommitSignatures(t *testing.T) {
 	t.Parallel()
 	const text = "tree 0\n\nmessage\n"
@@ -230,8 +230,8 @@ func TestWeakCommitSignatures(t *testing.T) {
 		}
 		return out.String()
 	}
-	// weak replaces the hash in a signature: the fourth byte of its body, which begins with version 4 and
-	// type 0 (RFC 9580, section 5.2.3).
+	// weak replaces the hash in a signature. The hash is the fourth byte of the body, after
+	// version 4, type 0 and the key algorithm (RFC 9580, section 5.2.3).
 	weak := func(hash byte) string {
 		t.Helper()
 		block, err := armor.Decode(strings.NewReader(byPGP(good, at(now))))

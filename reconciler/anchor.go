@@ -32,13 +32,13 @@ func (a anchor) commit() PublishedCommit {
 	return PublishedCommit{Commit: hash(a.Published), Revision: a.Revision, Source: a.Source, Digest: a.Digest, Signers: a.Signers}
 }
 
-// equal reports whether two anchors are equal.
+// equal reports whether a and b have the same content.
 func (a anchor) equal(b anchor) bool {
 	return a.Clusterset == b.Clusterset && a.commit() == b.commit() && slices.Equal(a.Accepted, b.Accepted)
 }
 
-// restoreAnchor sets the anchor to the one in the state file if that is newer. Another reconciler
-// may share the file. Without a state file the anchor is in memory only.
+// restoreAnchor reads the anchor from the state file if that is newer. Several reconcilers can
+// share the file. Without a state file the anchor is in memory only.
 func (r *Reconciler) restoreAnchor() error {
 	if r.cfg.StateFile == "" {
 		return nil
@@ -54,8 +54,8 @@ func (r *Reconciler) restoreAnchor() error {
 }
 
 // storeAnchor writes the state file if it is missing or older than the anchor in memory. It fails
-// with errBranchMoved if the file is newer: another reconciler published after this one read the
-// branches, which do not contain that commit yet.
+// with errBranchMoved if the file is newer. Then another reconciler has published after this one
+// read the branches.
 func (r *Reconciler) storeAnchor() error {
 	if r.cfg.StateFile == "" {
 		return nil
@@ -72,7 +72,8 @@ func (r *Reconciler) storeAnchor() error {
 	return nil
 }
 
-// newerThan reports whether a has a higher revision than b.
+// newerThan reports whether a has a higher revision than b. An anchor without a published commit is
+// the oldest.
 func (a anchor) newerThan(b anchor) bool {
 	return a.Published != "" && (b.Published == "" || a.Revision > b.Revision)
 }
@@ -112,8 +113,8 @@ func (a anchor) validate() error {
 	return nil
 }
 
-// saveAnchor writes the state file and sets the anchor. If the file has a newer revision, it does
-// not change and becomes the anchor. After an error neither the file nor the anchor changes.
+// saveAnchor writes the anchor to the state file. If the file has a newer revision, saveAnchor
+// reads the anchor from the file instead. After an error neither the file nor the anchor changes.
 func (r *Reconciler) saveAnchor(a anchor) error {
 	if r.cfg.StateFile != "" {
 		saved, exists, err := r.readStateFile()
@@ -137,7 +138,7 @@ func (r *Reconciler) saveAnchor(a anchor) error {
 }
 
 // accepted reports whether AcceptCommit accepts the source branch and the current publish branch.
-// It must be a commit in the history of the source branch that was not used before.
+// AcceptCommit must be in the history of the source branch, and not used before.
 func (r *Reconciler) accepted(in inputs) (bool, error) {
 	if r.cfg.AcceptCommit == "" || slices.Contains(r.anchor.Accepted, r.cfg.AcceptCommit) {
 		return false, nil
@@ -146,9 +147,9 @@ func (r *Reconciler) accepted(in inputs) (bool, error) {
 }
 
 // previousPublished returns the published commit that the next one follows. It is the newest signed
-// commit of the publish branch if the anchor is in its history, otherwise the anchor. newestSigned
-// is the newest signed commit of the branch, or zero. branchErr is the reason why the branch does
-// not contain the anchor, or has no signed commit.
+// commit of the publish branch if that commit descends from the anchor, otherwise the anchor.
+// newestSigned is the newest signed commit of the branch, or zero. branchErr is the reason why the
+// branch does not contain the anchor, or has no signed commit.
 func (r *Reconciler) previousPublished(in inputs, signers []string, clusterset string) (previous PublishedCommit, newestSigned gitrepo.Hash, branchErr error, err error) {
 	last := r.anchor.commit()
 	newest, skipped, err := NewestPublished(r.publish, clusterset, signers, in.published, last.Commit)
@@ -192,9 +193,9 @@ func (r *Reconciler) previousPublished(in inputs, signers []string, clusterset s
 	return newest, newestSigned, nil, nil
 }
 
-// checkPublishBranch returns the refusal of a publish branch that does not contain the last
-// published commit. Without trust.commits it is repaired instead, from the last published
-// commit, if the repository still has that.
+// checkPublishBranch returns a failure if the publish branch does not contain the last published
+// commit. Without trust.commits it returns no failure if the repository still has that commit: the
+// pass then publishes on top of the branch.
 func (r *Reconciler) checkPublishBranch(in inputs, w *buildState) *Failure {
 	if w.branchErr == nil || w.accepted {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// setBranch sets a branch of the repository, or deletes it if to is empty.
+// setBranch sets a branch of the repository to a commit, or deletes the branch if to is empty.
 func (g *testEnv) setBranch(name, to string) {
 	g.t.Helper()
 	if to == "" {
@@ -24,10 +24,10 @@ func (g *testEnv) setBranch(name, to string) {
 	git(g.t, g.work, "push", "-q", "-f", g.repo, to+":refs/heads/"+name)
 }
 
-// fetch brings the publish branch into the work tree, so that branch can push its commits.
+// fetch fetches the publish branch into the work tree, so that setBranch can use its commits.
 func (g *testEnv) fetch() { git(g.t, g.work, "fetch", "-q", g.repo, DefaultPublishBranch) }
 
-// reset puts the topology branch back to a commit.
+// reset resets the topology branch to a commit.
 func (g *testEnv) reset(to string) {
 	g.t.Helper()
 	git(g.t, g.work, "reset", "-q", "--hard", to)
@@ -50,15 +50,15 @@ func (g *testEnv) commitSigned(author person, files map[string]string) string {
 	return hash
 }
 
-// attack is a state of the repository made by an attacker with push access but no current key.
+// attack is a repository after an attack with push access but without a current key.
 type attack struct {
-	// trusted is the newest source commit that is in order.
+	// trusted is the newest legitimate source commit.
 	trusted string
-	// restore resets the publish branch, as an operator would.
+	// restore resets the publish branch, as an operator would do.
 	restore func()
 }
 
-// attacks try to make the reconciler accept other signers.
+// attacks try to make the reconciler accept other signers, by name.
 var attacks = map[string]func(g *testEnv) attack{
 	"back to before trust.commits": func(g *testEnv) attack {
 		ann := newPerson(g.t, "ann")
@@ -113,7 +113,7 @@ var attacks = map[string]func(g *testEnv) attack{
 	},
 }
 
-// newTrustedTestEnv publishes a topology that asks for signed commits.
+// newTrustedTestEnv publishes a topology that requires signed commits.
 func newTrustedTestEnv(g *testEnv) attack {
 	ann := newPerson(g.t, "ann")
 	g.commit("allowed_signers", ann.line())
@@ -124,8 +124,8 @@ func newTrustedTestEnv(g *testEnv) attack {
 	return attack{g.head(), func() { g.setBranch(DefaultPublishBranch, published) }}
 }
 
-// mustRefuse checks that a pass refuses the branches and writes nothing to the publish
-// branch. It returns the message.
+// mustRefuse checks that a pass refuses the branches and does not move the publish branch. It
+// returns the error message.
 func (g *testEnv) mustRefuse(reason Reason) string {
 	g.t.Helper()
 	before := g.published()
@@ -136,8 +136,9 @@ func (g *testEnv) mustRefuse(reason Reason) string {
 	return failure.Message
 }
 
-// TestForgottenTrust tries all attacks on a running reconciler, after a restart with its
-// state, and after a restart without a state but with the commit that --accept-commit pins.
+// TestForgottenTrust tries each attack on a running reconciler, with and without a state file. It
+// also tries the attack after a restart with the state file, and after a restart with only
+// --accept-commit.
 func TestForgottenTrust(t *testing.T) {
 	t.Parallel()
 	for name, make := range attacks {
@@ -173,7 +174,7 @@ func TestForgottenTrust(t *testing.T) {
 
 var acceptFlag = regexp.MustCompile(`--accept-commit ([0-9a-f]{40})`)
 
-// accept passes the flag that a message names.
+// accept restarts the reconciler with the flag --accept-commit from a message.
 func (g *testEnv) accept(message string) {
 	g.t.Helper()
 	flag := acceptFlag.FindStringSubmatch(message)
@@ -184,9 +185,8 @@ func (g *testEnv) accept(message string) {
 	g.Reconciler = g.newReconciler()
 }
 
-// TestLostPublishBranch checks that a publish branch without the last published commit is
-// refused, that the message names the flag to accept it, and that the flag works once: left
-// in place, it accepts nothing else.
+// TestLostPublishBranch checks that the reconciler refuses a publish branch without the last
+// published commit. The error contains the flag that accepts the branch. The flag works only once.
 func TestLostPublishBranch(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
@@ -202,7 +202,7 @@ func TestLostPublishBranch(t *testing.T) {
 		t.Helper()
 		g.setBranch(DefaultPublishBranch, to)
 		var message string
-		for range 2 { // running, and restarted
+		for range 2 { // before and after a restart
 			message = g.mustRefuse(ReasonUntrusted)
 			if !strings.Contains(message, says) || !strings.Contains(message, "have the branch put back to "+last) {
 				t.Errorf("got %q, want %q and the commit to restore", message, says)
@@ -223,8 +223,8 @@ func TestLostPublishBranch(t *testing.T) {
 		t.Error("the restored branch was published again")
 	}
 
-	// With the flag it is published again, once, from the trusted source commit. Later
-	// commits are still checked.
+	// With the flag the reconciler publishes once again, from the trusted source commit. It
+	// still checks later commits.
 	g.setBranch(DefaultPublishBranch, "")
 	trusted := g.head()
 	g.commit(TopologyFile, topologyOf("g1", "g2", "evil"))
@@ -246,8 +246,9 @@ func TestLostPublishBranch(t *testing.T) {
 	lost("", "was deleted")
 }
 
-// TestUnsignedTipIsUndone checks that commits on top of the last published one are undone
-// without a person, with trust.commits too: their content is never used.
+// TestUnsignedTipIsUndone checks that the reconciler undoes unsigned commits on top of the last
+// published one. No operator is needed, even with trust.commits, because their content is never
+// used.
 func TestUnsignedTipIsUndone(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -265,8 +266,8 @@ func TestUnsignedTipIsUndone(t *testing.T) {
 	}
 }
 
-// TestSourceGoesBack checks that the topology branch has to follow from the trusted commit,
-// in every state of the publish branch.
+// TestSourceGoesBack checks that the topology branch must descend from the trusted commit, in every
+// state of the publish branch.
 func TestSourceGoesBack(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
@@ -290,13 +291,13 @@ func TestSourceGoesBack(t *testing.T) {
 		}
 	}
 
-	// A person accepts it, with the flag that the message names.
+	// An operator accepts the branch with the flag from the message.
 	g.accept(g.mustRefuse(ReasonUntrusted))
 	g.mustPass()
 }
 
-// TestLegitimateChanges checks what needs no flag: a revert, a signer who leaves, another
-// host with the same history, a restart in between.
+// TestLegitimateChanges checks changes that require no flag: a revert, the removal of a signer, a
+// new host with the same history, and restarts.
 func TestLegitimateChanges(t *testing.T) {
 	t.Parallel()
 	ann, bob := newPerson(t, "ann"), newPerson(t, "bob")
@@ -332,8 +333,8 @@ func TestLegitimateChanges(t *testing.T) {
 	restart()
 }
 
-// TestRepairWithoutTrust checks that without trust.commits a publish branch that another
-// writer replaced is repaired from the last published commit, unless the repository lost it.
+// TestRepairWithoutTrust replaces the publish branch without trust.commits. The reconciler repairs
+// the branch from the last published commit, unless the repository lost that commit.
 func TestRepairWithoutTrust(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true, func(c *Config) { c.WriteLock = true })
@@ -371,7 +372,7 @@ func TestRepairWithoutTrust(t *testing.T) {
 	}
 }
 
-// TestUnknownPublishBranch checks a first start with a branch that holds other commits.
+// TestUnknownPublishBranch checks a first start with a publish branch that has foreign commits.
 func TestUnknownPublishBranch(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
@@ -385,8 +386,8 @@ func TestUnknownPublishBranch(t *testing.T) {
 	g.mustPass()
 }
 
-// TestPinnedStart checks a start with --accept-commit and no state: the topology branch has
-// to contain that commit, and the commits after it are checked.
+// TestPinnedStart checks a start with --accept-commit and no state. The topology branch must
+// contain that commit, and the reconciler checks later commits.
 func TestPinnedStart(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
@@ -416,7 +417,7 @@ func TestPinnedStart(t *testing.T) {
 	}
 }
 
-// TestStateFile checks that a bad state file is reported, and that the publish branch stays.
+// TestStateFile checks that a bad state file is an error, and that the publish branch stays.
 func TestStateFile(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
@@ -451,7 +452,7 @@ func TestStateFile(t *testing.T) {
 	put(string(good))
 	g.mustPass()
 
-	// A file that is gone is written again, by a process that knows the state.
+	// A running reconciler writes a deleted file again from memory.
 	if err := os.Remove(g.cfg.StateFile); err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +461,7 @@ func TestStateFile(t *testing.T) {
 		t.Errorf("the file was not written again: %v", err)
 	}
 
-	// Nothing is published with a state that cannot be written.
+	// The reconciler publishes nothing if it cannot write the state file.
 	g.pull()
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	folder := filepath.Dir(g.cfg.StateFile)
@@ -475,9 +476,9 @@ func TestStateFile(t *testing.T) {
 	g.mustPass()
 }
 
-// TestStateIsMonotone checks that a state that is older than the branch, because the process
-// ended between the push and the write or another reconciler published, catches up, with
-// revisions that grow though the clock goes back.
+// TestStateIsMonotone checks that an outdated state file catches up with the branch. The file is
+// outdated if another reconciler published, or the process ended between push and write. Revisions
+// increase even if the clock goes back.
 func TestStateIsMonotone(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -512,7 +513,7 @@ func TestStateIsMonotone(t *testing.T) {
 		if out := by.mustPass(); !out.Changed {
 			t.Error("nothing was published")
 		}
-		if i == 2 { // as if the process had ended before the write
+		if i == 2 { // as if the process ended before the write
 			if err := os.WriteFile(g.cfg.StateFile, old, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -527,8 +528,8 @@ func TestStateIsMonotone(t *testing.T) {
 	}
 }
 
-// TestSharedStateFile checks that several reconcilers may share a state file: an older state
-// never replaces a newer one.
+// TestSharedStateFile checks that several reconcilers can share a state file: an older state never
+// replaces a newer one.
 func TestSharedStateFile(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
@@ -552,8 +553,8 @@ func TestSharedStateFile(t *testing.T) {
 	}
 }
 
-// TestPublishedMeanwhile checks that a publication of another reconciler, after this one read the
-// branches, is no publish branch that was put back: the pass starts again.
+// TestPublishedMeanwhile publishes from another reconciler after this one read the branches. The
+// pass starts again. It does not report that the publish branch was reset.
 func TestPublishedMeanwhile(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
@@ -578,8 +579,8 @@ func TestPublishedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLostRootKey checks the way out when the root key is lost: with a state by
-// --allow-other-root, without one by --accept-commit as well. No address moves.
+// TestLostRootKey checks how an operator replaces a lost root key. With a state --allow-other-root
+// is enough; without a state --accept-commit is needed, too. No address moves.
 func TestLostRootKey(t *testing.T) {
 	t.Parallel()
 	for _, state := range []bool{true, false} {
@@ -615,8 +616,8 @@ func TestLostRootKey(t *testing.T) {
 	}
 }
 
-// TestReadyAfterRestart checks that a restarted reconciler that refuses what it finds is ready,
-// so that the Service still leads to its status.
+// TestReadyAfterRestart checks that a restarted reconciler is ready even if it refuses the
+// branches, so that its Service still serves /status.
 func TestReadyAfterRestart(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)

@@ -166,8 +166,8 @@ func TestMassDelete(t *testing.T) {
 	}
 }
 
-// TestPublishBranchInTheWay: if the repository cannot hold the publish branch, a pass writes
-// nothing, not even the lock.
+// TestPublishBranchInTheWay checks that a pass writes nothing, not even the lock, if an existing
+// branch prevents the publish branch.
 func TestPublishBranchInTheWay(t *testing.T) {
 	t.Parallel()
 	for name, testEnv := range map[string]func(...func(*Config)) *testEnv{

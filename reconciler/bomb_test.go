@@ -13,16 +13,15 @@ import (
 	"testing"
 )
 
-// TestBombs checks that a commit of a few objects that unpacks to far more than the program can
-// read is refused, and that the next commit is accepted. Directories that the reconciler does not
-// read do not matter.
+// TestBombs checks that the reconciler refuses a commit of a few objects that unpacks to more than
+// its limits. It accepts the next commit. Directories that it does not read have no effect.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		dir  string // directory with the bomb
 		bomb func(g *testEnv) (mode, kind, hash string)
-		want string // in the refusal; empty if the commit is accepted
+		want string // in the error; empty if the commit is accepted
 	}{
 		{"10^8 files in the patches", "patches", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, "files and directories"},
 		{"10^8 files in another directory", "other", func(g *testEnv) (string, string, string) { return g.putNested(10, 8) }, ""},
@@ -87,7 +86,7 @@ func (g *testEnv) putBlob(content []byte) string {
 	return strings.TrimSpace(string(out))
 }
 
-// putTree writes a directory with the same entry under several names.
+// putTree writes a directory with one entry under several names, and returns its hash.
 func (g *testEnv) putTree(mode, kind, hash string, names int) string {
 	g.t.Helper()
 	var entries []string
@@ -97,8 +96,8 @@ func (g *testEnv) putTree(mode, kind, hash string, names int) string {
 	return g.mktree(entries...)
 }
 
-// putNested writes nested directories. Each contains the next one under several names, and the
-// innermost contains a small file.
+// putNested writes nested directories. Each contains the next one under several names. The
+// innermost one contains a small file.
 func (g *testEnv) putNested(names, depth int) (mode, kind, hash string) {
 	g.t.Helper()
 	mode, kind, hash = "100644", "blob", g.putBlob([]byte("x"))
@@ -108,9 +107,9 @@ func (g *testEnv) putNested(names, depth int) (mode, kind, hash string) {
 	return mode, kind, hash
 }
 
-// TestUnusableCommits: a commit over a bound is refused, on the topology branch and on the publish
-// branch. The reconciler reports the last good state, also after a restart, and publishes the
-// next commit.
+// TestUnusableCommits checks that the reconciler refuses a commit over a limit, on the topology
+// branch and on the publish branch. It reports the last good state, also after a restart, and
+// publishes the next commit.
 func TestUnusableCommits(t *testing.T) {
 	t.Parallel()
 	message := func(g *testEnv, parent, tree string) string {

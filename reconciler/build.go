@@ -67,7 +67,7 @@ func Build(in BuildInput) (*Built, diag.List) {
 	b.Stale, b.Warnings = lock.Stale, append(b.Warnings, WithPositions(lock.Warnings, src)...)
 	previous := maps.Clone(in.Published)
 	delete(previous, LockFile)
-	patches := render.Tree{} // with LF, so that a work tree with CRLF has the same tree
+	patches := render.Tree{} // with LF, so that CRLF in a work tree has no effect
 	for name, raw := range in.Patches {
 		patches[name] = checkout.Text(raw)
 	}
@@ -76,8 +76,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {
-		// A wrong root key is not an error of the topology, and neither is a missing key of an
-		// epoch that is not in the file. Such findings name the file of the key.
+		// A wrong root key is not an error of the topology. Neither is a missing key of a
+		// default epoch. Such findings name the file of the key.
 		for i := range list {
 			d := &list[i]
 			written := src.Has(d.Path)
@@ -99,8 +99,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 	return b, nil
 }
 
-// complete adds the lock to the tree. It reads the fabric from the tree, which proves that the tree
-// is readable.
+// complete adds the lock to the tree, and reads the fabric back from the tree. This proves that the
+// tree is readable.
 func (b *Built) complete(lock *lockfile.Lock) error {
 	var err error
 	if b.Lock, err = lock.Marshal(); err != nil {
@@ -114,8 +114,8 @@ func (b *Built) complete(lock *lockfile.Lock) error {
 	return err
 }
 
-// WithPositions returns the findings, sorted. A finding that has only a path gets its position in
-// the topology.
+// WithPositions returns the findings, sorted. It adds the position in the topology to each finding
+// that has only a path.
 func WithPositions(list diag.List, src *document.Source) diag.List {
 	out := make(diag.List, 0, len(list))
 	for _, d := range list {

@@ -17,7 +17,7 @@ import (
 // recipient is an age recipient without a stored identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// git runs the real git.
+// git runs the program git and returns its output.
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := gitCommand(dir, args...)
@@ -28,7 +28,7 @@ func git(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitFails runs the real git and returns its error.
+// gitFails runs the program git and returns its error.
 func gitFails(dir string, args ...string) error { return gitCommand(dir, args...).Run() }
 
 func gitCommand(dir string, args ...string) *exec.Cmd {
@@ -38,7 +38,7 @@ func gitCommand(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// topologyOf returns a topology with these clusters and one export.
+// topologyOf returns a topology with the given clusters and one export.
 func topologyOf(clusters ...string) string {
 	var out strings.Builder
 	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  clusters:\n")
@@ -63,14 +63,14 @@ func topologyOf(clusters ...string) string {
 // testEnv is a source repository with its reconciler.
 type testEnv struct {
 	t    testing.TB
-	work string // work tree in which commits are made
+	work string // work tree that the test commits to
 	repo string // what the reconciler reads: work, or a bare repository
-	to   string // repository of the publish branch, if it is not repo
+	to   string // repository of the publish branch; empty = repo
 	cfg  Config
 	*Reconciler
 }
 
-// newTestEnv returns a reconciler of a work tree or of a bare repository.
+// newTestEnv returns a reconciler for a work tree or a bare repository.
 func newTestEnv(t testing.TB, bare bool, alter ...func(*Config)) *testEnv {
 	t.Helper()
 	g := &testEnv{t: t, work: t.TempDir()}
@@ -104,7 +104,7 @@ func (g *testEnv) newReconciler() *Reconciler {
 	return r
 }
 
-// commit commits a file and pushes it to the watched repository.
+// commit commits a file and pushes the commit to the reconciler's repository.
 func (g *testEnv) commit(name, content string) string {
 	g.t.Helper()
 	path := filepath.Join(g.work, name)

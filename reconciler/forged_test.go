@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-// TestForgedBranch: an attacker with push access replaces the publish branch by a branch of
-// another root key, with other addresses, or removes its history. The next pass continues from
-// the last commit that this reconciler signed: no address moves, and the branch is restored
-// without an operator.
+// TestForgedBranch replaces the publish branch, as an attacker with push access can. The new branch
+// is signed with another root key and has other addresses, or has no history. The next pass
+// restores the last commit that this reconciler signed, without an operator. No address moves.
 func TestForgedBranch(t *testing.T) {
 	t.Parallel()
 	forger := newTestEnv(t, false)
@@ -57,7 +56,7 @@ func TestForgedBranch(t *testing.T) {
 	git(t, clone, "push", "-q", "-f", "origin", "fresh:"+DefaultPublishBranch)
 	check("another history")
 
-	// An older signed commit, and a topology that changed since.
+	// The branch is reset to an older signed commit, and the topology has changed since.
 	git(t, g.repo, "update-ref", "refs/heads/"+DefaultPublishBranch, good)
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 	g.mustPass()
@@ -69,14 +68,14 @@ func TestForgedBranch(t *testing.T) {
 	}
 }
 
-// TestForgedImage: an attacker with push access cannot make nodes run another image by writing
-// its name where the reconciler reads the published image.
+// TestForgedImage checks that an attacker with push access cannot change the image of the nodes.
+// The attacker writes the image's name where the reconciler reads the published image.
 func TestForgedImage(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false, func(c *Config) { c.Image = "example.org/agent:v1" })
 	g.commit(TopologyFile, topologyOf("g1", "g2"))
 	g.mustPass()
-	g.cfg.Image = "" // from here on the published one stays
+	g.cfg.Image = "" // the published image stays
 	g.Reconciler = g.newReconciler()
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)

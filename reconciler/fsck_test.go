@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TestFsck: after each kind of publication git clones the repository and finds no fault in the
-// clone, in the repository and in the reconciler's mirror.
+// TestFsck checks that git can clone the repository after each kind of publication. git fsck finds
+// no error in the clone, in the repository and in the reconciler's mirror.
 func TestFsck(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(t *testing.T) *testEnv{
@@ -38,7 +38,7 @@ func TestFsck(t *testing.T) {
 	}
 }
 
-// withCache keeps the mirrors in directories.
+// withCache sets directories for the mirrors.
 func withCache(t *testing.T) func(*Config) {
 	dir := t.TempDir()
 	return func(c *Config) {
@@ -72,7 +72,7 @@ func publishKinds(t *testing.T, g *testEnv) {
 				t.Errorf("%s: git fsck in %s:\n%s", what, dir, text)
 			}
 		}
-		// A checkout has no name that git refuses, and no change.
+		// A checkout succeeds and has no changes.
 		work := filepath.Join(t.TempDir(), "work")
 		git(t, t.TempDir(), "clone", "-q", "-b", DefaultPublishBranch, "file://"+g.to, work)
 		if text := git(t, work, "status", "--porcelain"); text != "" {

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Rules are an operator's decisions about commits that may be a mistake.
+// Rules are an operator's exceptions for commits that can be a mistake.
 type Rules struct {
 	// WriteLock allows allocations that the committed lock lacks. Otherwise such a commit is
 	// refused.
@@ -34,8 +34,8 @@ func (b *Built) Check(published render.Tree, rules Rules, revision string, files
 }
 
 // checkMassDelete returns an error if a topology removes more than half of the published clusters.
-// Such a topology is nearly always a truncated file or a bad merge, and all agents would remove the
-// tunnels to those clusters at once.
+// The cause of such a topology is nearly always a truncated file or a bad merge. All agents would
+// remove the tunnels to those clusters at once.
 func checkMassDelete(published map[string][]byte, set *schema.ClusterSet) error {
 	var clusters []string
 	for path := range published {

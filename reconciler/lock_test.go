@@ -37,8 +37,8 @@ func TestLockCommitted(t *testing.T) {
 	}
 }
 
-// TestLockOfWorkTree checks that a checked-out branch does not change, and that no address moves
-// although the source branch never has the lock.
+// TestLockOfWorkTree checks that a checked-out branch does not change. No address moves although
+// the source branch never has the lock.
 func TestLockOfWorkTree(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)

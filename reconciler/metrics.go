@@ -38,7 +38,7 @@ func newMetrics() *metrics {
 	m.render = seconds("render_seconds", "Time from the topology's bytes to the rendered tree.")
 	m.registry.MustRegister(m.revision, m.lastSuccess, m.failing, m.failures, m.publishes, m.passes, m.webhooks,
 		m.fetch, m.render, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	// Create all series with 0: increase() misses the event that creates a series.
+	// Create all series with 0: increase() does not count the event that creates a series.
 	for _, reason := range reasons() {
 		m.failures.WithLabelValues(string(reason))
 	}

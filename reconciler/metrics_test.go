@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/internal/metricdoc"
 )
 
-// fullMetrics are the metrics of a reconciler to which everything has happened once.
+// fullMetrics returns metrics in which each series has a value.
 func fullMetrics() *metrics {
 	m := newMetrics()
 	m.setRevision("a", "b", "c")
@@ -22,7 +22,7 @@ func fullMetrics() *metrics {
 	return m
 }
 
-// TestMetricsDocument: docs/metrics.md lists what the reconciler exposes, and nothing else.
+// TestMetricsDocument checks that docs/metrics.md lists exactly the metrics of the reconciler.
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
 	want, err := metricdoc.Read("../docs/metrics.md", "The reconciler")
@@ -38,8 +38,8 @@ func TestMetricsDocument(t *testing.T) {
 	}
 }
 
-// TestCountersBegin: every reason and result is there before the first event, and every reason
-// of the code is one of them.
+// TestCountersBegin checks that each reason and result has a series before the first event. It also
+// checks that reasons lists each Reason in the code.
 func TestCountersBegin(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()

@@ -17,10 +17,10 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TrailerSignature is the trailer with the SSH signature, in base64, of a published commit that has
-// an OpenPGP signature. The SSH signature covers the commit without this line. Only the SSH
-// signature proves that this reconciler published the commit. OpenPGP signatures are for other
-// programs, and their keys may change at any time.
+// TrailerSignature is the trailer of a published commit that has an OpenPGP signature. Its value is
+// an SSH signature in base64, which covers the commit without this line. Only the SSH signature
+// proves that this reconciler published the commit. OpenPGP signatures are for other programs, and
+// their keys can change at any time.
 const TrailerSignature = "Hawser-Signature"
 
 // openPGP signs published commits for programs that do not support SSH signatures.
@@ -30,8 +30,8 @@ type openPGP struct {
 	now         func() time.Time
 }
 
-// readOpenPGP reads the OpenPGP private key that also signs published commits. It returns nil if
-// file is empty. Errors name the file and the next step.
+// readOpenPGP reads the OpenPGP private key for published commits. It returns nil if file is empty.
+// Errors contain the file and the next step.
 func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	if file == "" {
 		return nil, nil
@@ -62,8 +62,8 @@ func readOpenPGP(file string, now func() time.Time) (*openPGP, error) {
 	return &openPGP{key: list[0], fingerprint: fmt.Sprintf("%X", signingKey.PublicKey.Fingerprint), now: now}, nil
 }
 
-// checkListed returns an error if Argo CD would reject commits that p signs: the topology names
-// keys, and p is not one of them. file is the path of p.
+// checkListed returns an error if Argo CD would reject commits that p signs. That is the case if
+// the topology has keys, and p is not one of them. file is the path of p.
 func (p *openPGP) checkListed(keys []string, file string) error {
 	switch {
 	case len(keys) == 0:

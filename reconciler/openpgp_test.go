@@ -60,7 +60,7 @@ func armored(t *testing.T, kind string, serialize func(*bytes.Buffer) error) str
 	return file
 }
 
-// signedBy reports whether the newest published commit has a signature of a key.
+// signedBy reports whether the head of the publish branch has a signature by key.
 func (g *testEnv) signedBy(key *openpgp.Entity) bool {
 	g.t.Helper()
 	newest := hash(git(g.t, g.repo, "rev-parse", DefaultPublishBranch))
@@ -71,8 +71,8 @@ func (g *testEnv) signedBy(key *openpgp.Entity) bool {
 	return signed
 }
 
-// TestOpenPGP checks that an OpenPGP key signs published commits from the next pass on, and that
-// adding, changing or removing it does not affect which commits count as published.
+// TestOpenPGP checks that an OpenPGP key signs published commits from the next pass on. If the key
+// is added, changed or removed, earlier published commits stay valid.
 func TestOpenPGP(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)
@@ -106,7 +106,7 @@ func TestOpenPGP(t *testing.T) {
 		t.Error("the old key still signs")
 	}
 
-	// Its commits count without it, also under a subject that looks like the trailer.
+	// Signed commits stay valid without the key, even if their subject looks like the trailer.
 	g.cfg.OpenPGPKeyFile = ""
 	g.Reconciler = g.newReconciler()
 	if out := g.mustPass(); out.Changed {
@@ -130,8 +130,8 @@ func TestOpenPGP(t *testing.T) {
 	}
 }
 
-// TestNamedOpenPGPKeys checks that if the topology names keys, nothing is published with another
-// key or without one, and that the published tree stays.
+// TestNamedOpenPGPKeys checks a topology with OpenPGP keys. The reconciler publishes nothing with
+// another key or without a key, and the published tree stays.
 func TestNamedOpenPGPKeys(t *testing.T) {
 	t.Parallel()
 	one, oneFile := newOpenPGP(t, nil, "")
@@ -165,7 +165,7 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 		}
 	}
 
-	// From one key to another: name both, sign with the old one, then with the new one.
+	// To rotate a key, list both keys, publish with the old one, then with the new one.
 	g.cfg.OpenPGPKeyFile = oneFile
 	g.Reconciler = g.newReconciler()
 	g.commit(TopologyFile, named(one, two))
@@ -180,8 +180,8 @@ func TestNamedOpenPGPKeys(t *testing.T) {
 	}
 }
 
-// TestForgedOpenPGP checks that a commit signed by another OpenPGP key does not count, even with
-// the trailer of a valid commit, and that an unsigned commit is undone.
+// TestForgedOpenPGP checks that a commit with another OpenPGP signature is not a published commit,
+// even with the trailer of a valid commit. The reconciler also undoes an unsigned commit.
 func TestForgedOpenPGP(t *testing.T) {
 	t.Parallel()
 	_, file := newOpenPGP(t, nil, "")
@@ -196,7 +196,7 @@ func TestForgedOpenPGP(t *testing.T) {
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, g.work, "clone", "-q", "-b", DefaultPublishBranch, g.repo, clone)
-	forged, err := readOpenPGP(file, time.Now) // even with the very key
+	forged, err := readOpenPGP(file, time.Now) // even with the reconciler's own key
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestForgedOpenPGP(t *testing.T) {
 	}
 }
 
-// TestWrongOpenPGPKeys checks that errors about unusable keys name the file and the next step.
+// TestWrongOpenPGPKeys checks that errors about unusable keys contain the file and the next step.
 func TestWrongOpenPGPKeys(t *testing.T) {
 	t.Parallel()
 	old := &packet.Config{KeyLifetimeSecs: 60, Time: func() time.Time { return time.Now().Add(-time.Hour) }}

@@ -27,14 +27,14 @@ type ownerCheck struct {
 	folder    string       // directory of the topology
 	signers   string       // path of the allowed_signers file of the checked commits
 	published []byte       // published lock
-	tip       gitrepo.Hash // newest commit; messages name its topology without the commit
-	// last is the topology of the newest readable commit. A commit whose topology cannot be
-	// read is skipped: the next readable topology is compared with last.
+	tip       gitrepo.Hash // newest commit; its topology has no commit in its name
+	// last is the topology of the newest readable commit. A commit with an unreadable topology
+	// is skipped: the next readable topology is compared with last.
 	last  ownership.Version
 	texts map[string][]byte // texts of the topologies by name, for printing findings
 }
 
-// newOwnerCheck starts after a commit. It does not check the changes of that commit.
+// newOwnerCheck returns an ownerCheck of the commits after start.
 func newOwnerCheck(source *gitrepo.Store, folder, signers string, start gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerCheck, error) {
 	out := &ownerCheck{source: source, folder: folder, signers: signers, published: published,
 		tip: tip, texts: map[string][]byte{}}
@@ -50,8 +50,8 @@ func newOwnerCheck(source *gitrepo.Store, folder, signers string, start gitrepo.
 	return out, nil
 }
 
-// version reads the topology of a commit. Its name in messages is COMMIT:PATH, which git accepts,
-// or PATH if the newest commit has the same content.
+// version reads the topology of a commit. The topology's name in messages is COMMIT:PATH, which git
+// accepts. It is PATH if the newest commit has the same content.
 func (r *ownerCheck) version(at gitrepo.Hash) (ownership.Version, diag.List, error) {
 	raw, err := r.source.File(at, r.path(TopologyFile))
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *ownerCheck) version(at gitrepo.Hash) (ownership.Version, diag.List, err
 
 func (r *ownerCheck) path(name string) string { return path.Join(r.folder, name) }
 
-// next returns the changes of a commit that need an owner, and advances to the commit.
+// next returns the changes of a commit that require an owner, and advances to the commit.
 func (r *ownerCheck) next(parent, commit gitrepo.Hash) ([]ownership.Change, error) {
 	files, err := r.source.Changed(parent, commit)
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *ownerCheck) next(parent, commit gitrepo.Hash) ([]ownership.Change, erro
 	return out, nil
 }
 
-// fileOwners reports whether a change of a file needs an owner, and returns its owners without
-// trust.owners. Files that the reconciler does not read need no owner.
+// fileOwners reports whether a change of a file requires an owner. It returns the owners in
+// addition to trust.owners. Files that the reconciler does not read require no owner.
 func (r *ownerCheck) fileOwners(set *schema.ClusterSet, parent, commit gitrepo.Hash, name string) (
 	owners []string, owned bool, err error,
 ) {
@@ -149,18 +149,18 @@ func (r *ownerCheck) lockIsAllocated(parent, commit gitrepo.Hash) (bool, error) 
 	if list.HasErrors() {
 		return false, nil
 	}
-	// hawser allocate resolves the conflicts of the two locks, so they are ignored here.
+	// Ignore the conflicts of the two locks, because hawser allocate resolves them.
 	merged, _ := lockmerge.OntoPublished(locks[0], set, published)
 	if allocate.IsAppendOnly(locks[1], merged, set) {
 		return true, nil
 	}
-	// A cluster that was never published may be allocated from scratch.
+	// A cluster that was never published can be allocated from scratch.
 	next, _ := allocate.Allocate(set, merged)
 	return allocate.IsAppendOnly(locks[1], merged.WithoutClusters(merged.Resized(set, next, published)), set), nil
 }
 
 // mayChange reports whether one of the principals owns a change. everything contains the owners of
-// all changes.
+// the whole topology.
 func mayChange(everything []string, d ownership.Change, principals []string) bool {
 	owners := slices.Concat(everything, d.Owners)
 	return slices.ContainsFunc(principals, func(name string) bool {
@@ -220,8 +220,8 @@ func (c signedCommit) approverHint(everything []string, d ownership.Change) stri
 		strings.Join(slices.Sorted(maps.Keys(names)), " and "), short(c.parent.String()))
 }
 
-// CheckOwners compares the owners of a topology with its allowed_signers file. Findings about
-// the topology have paths only. It returns an error if the file cannot be parsed.
+// CheckOwners compares the owners of a topology with its allowed_signers file. Findings about the
+// topology have a path and no position. CheckOwners returns an error if the file cannot be parsed.
 func CheckOwners(set *schema.ClusterSet, file string, raw []byte) (diag.List, error) {
 	signers, err := parseSigners(raw)
 	if err != nil || !set.HasOwners() {

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// people are signers of a clusterset: ann owns everything, bob the namespace shop, carol the
-// cluster g1, and eve nothing.
+// people are the signers of a clusterset. ann owns everything, bob owns the namespace shop, carol
+// owns the cluster g1, and eve owns nothing.
 type people struct{ ann, bob, carol, eve person }
 
 func newPeople(t *testing.T) people {
@@ -22,7 +22,7 @@ func newPeople(t *testing.T) people {
 	return people{newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "carol"), newPerson(t, "eve")}
 }
 
-// file returns their allowed_signers file.
+// file returns the allowed_signers file of p.
 func (p people) file() string {
 	var out strings.Builder
 	for _, who := range []person{p.ann, p.bob, p.carol, p.eve} {
@@ -68,8 +68,8 @@ func newOwnedTestEnv(t *testing.T, p people) *testEnv {
 	return g
 }
 
-// commitEdit commits an edit of files, signed by who. Each value has the old and the new text, or
-// the whole content of a new file.
+// commitEdit commits an edit of files and signs the commit as author. Each value has the old and
+// the new text. Without an old text the new text is the content of a new file.
 func (g *testEnv) commitEdit(author person, files map[string][2]string) string {
 	g.t.Helper()
 	for name, edit := range files {
@@ -94,7 +94,7 @@ func topologyEdit(old, now string) map[string][2]string {
 	return map[string][2]string{TopologyFile: {old, now}}
 }
 
-// newExport is an export to add to ownedTopology.
+// newExport returns an edit that adds an export to ownedTopology.
 func newExport(namespace string) map[string][2]string {
 	return topologyEdit("  exports:\n", "  exports:\n  - {name: api, namespace: "+namespace+", clusters: [g1, g2], ports: [{port: 81}]}\n")
 }
@@ -107,7 +107,7 @@ func TestOwners(t *testing.T) {
 		name  string
 		who   person
 		files map[string][2]string
-		says  string // of the refusal; empty = it is published
+		says  string // in the error; empty = the commit is published
 	}{
 		{"an export of the own namespace", p.bob, newExport("shop"), ""},
 		{"a gateway of the own cluster", p.carol, topologyEdit("endpoints: [192.0.2.1]", "endpoints: [192.0.2.7]"), ""},
@@ -170,7 +170,7 @@ func TestOwners(t *testing.T) {
 
 const patchText = "apiVersion: v1\nkind: Namespace\nmetadata: {name: hawser-system, labels: {a: b}}\n"
 
-// TestOwnersSay checks that a refusal names item, line, signer, and what the owners must do.
+// TestOwnersSay checks that a refusal contains item, line, signer and the next step of the owners.
 func TestOwnersSay(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -190,7 +190,7 @@ func TestOwnersSay(t *testing.T) {
 	if !failure.Refused() || failure.Files()["clusterset.yaml"] == nil {
 		t.Error("it is no finding in a file")
 	}
-	// A removed item is found in an older version, named as git accepts it.
+	// A removed item has its position in an older version, as COMMIT:PATH.
 	git(t, g.work, "reset", "-q", "--hard", "HEAD~1")
 	g.commitEdit(p.eve, topologyEdit("  - {name: web, namespace: shop, clusters: [g1], ports: [{port: 80}]}\n", ""))
 	failure = g.mustFail(ReasonUntrusted)
@@ -200,7 +200,7 @@ func TestOwnersSay(t *testing.T) {
 	}
 }
 
-// TestOwnersInFolder checks the same for a topology in a directory.
+// TestOwnersInFolder checks the owners of a topology in a directory.
 func TestOwnersInFolder(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -241,7 +241,7 @@ func TestOwnersInFolder(t *testing.T) {
 	g.mustPass()
 }
 
-// TestOwnersOfEachCommit checks each commit along first parents on its own.
+// TestOwnersOfEachCommit checks that each commit along first parents is checked separately.
 func TestOwnersOfEachCommit(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -275,13 +275,13 @@ func TestOwnersOfEachCommit(t *testing.T) {
 	g.sign(p.carol)
 	g.mustPass()
 
-	// A change that follows a commit with an unreadable topology.
+	// A change can follow a commit with an unreadable topology.
 	g.pull()
 	first = git(t, g.work, "rev-parse", "HEAD")
 	g.commitEdit(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
 	g.mustFail(ReasonInvalid)
 	g.commitEdit(p.bob, map[string][2]string{TopologyFile: {"kind: [ClusterSet", "kind: ClusterSet"}, "README": {"", "more"}})
-	g.mustPass() // the same signer may repair it
+	g.mustPass() // the same signer can repair the topology
 	first = git(t, g.work, "rev-parse", "HEAD")
 	g.commitEdit(p.bob, topologyEdit("kind: ClusterSet", "kind: [ClusterSet"))
 	git(t, g.work, "rm", "-q", "--cached", TopologyFile)
@@ -292,20 +292,20 @@ func TestOwnersOfEachCommit(t *testing.T) {
 	g.commitEdit(p.bob, map[string][2]string{TopologyFile: {"", strings.Replace(text, "192.0.2.1]", "192.0.2.7]", 1)}})
 	g.mustDistrust("removes export bank/db")
 
-	// The first commit makes its signer an owner, the second one uses that.
+	// The first commit makes its signer an owner. The second one uses that.
 	back()
 	g.commitEdit(p.bob, topologyEdit("names: [shop]", "names: [shop, bank]"))
 	g.commitEdit(p.bob, newExport("bank"))
 	g.mustDistrust("changes trust.namespaces")
-	// An owner of everything may do it; it counts from the next commit on.
+	// An owner of everything can add owners, which apply from the next commit on.
 	back()
 	g.commitEdit(p.ann, topologyEdit("names: [shop]", "names: [shop, bank]"))
 	g.commitEdit(p.bob, newExport("bank"))
 	g.mustPass()
 }
 
-// TestOwnersOfLocks checks that the owner of a change may commit the addresses that hawser
-// allocate assigns to it, and no others.
+// TestOwnersOfLocks checks that the owner of a change can commit the addresses that hawser allocate
+// assigns to that change, and no others.
 func TestOwnersOfLocks(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -338,7 +338,7 @@ func TestOwnersOfLocks(t *testing.T) {
 	g.mustDistrust("changes " + LockFile)
 }
 
-// TestOwnersAreKnown checks that owners are compared with the allowed_signers file first.
+// TestOwnersAreKnown checks that each owner must be in the allowed_signers file.
 func TestOwnersAreKnown(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
@@ -376,8 +376,8 @@ func (g *testEnv) mktree(entries ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestOwnersOfPaths checks directories that git stores but does not write: one named .. leads out
-// of an owned directory, and one with a duplicate name has two contents.
+// TestOwnersOfPaths checks directories that git stores but does not write. An entry named .. leads
+// out of an owned directory, and a duplicate name has two contents.
 func TestOwnersOfPaths(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// maxRestarts limits how often a pass restarts because a branch has moved.
+// maxRestarts is the maximum number of restarts of a pass because a branch has moved.
 const maxRestarts = 8
 
 // Outcome is the result of a successful pass.
@@ -26,7 +26,7 @@ type Outcome struct {
 	Digest           string // of the fabric
 	Changed          bool   // a commit was published
 	LockNotCommitted bool   // the lock on the source branch lacks published addresses
-	LockedCommit     string // source commit on which the reconciler committed the lock, creating Source; empty = none
+	LockedCommit     string // parent of Source if Source is a lock commit of this pass; otherwise empty
 	Warnings         diag.List
 	Took             time.Duration
 }
@@ -45,13 +45,13 @@ type lastResult struct {
 	outcome *Outcome
 }
 
-// inputs contains the input of a pass, in addition to the configuration.
+// inputs identifies the input of a pass, in addition to the configuration.
 type inputs struct {
 	source, published gitrepo.Hash
 	keys, openPGP     [32]byte // digests of the key files
 }
 
-// errBranchMoved restarts a pass.
+// errBranchMoved means that a branch has moved during a pass. The pass then restarts.
 var errBranchMoved = gitrepo.ErrRefChanged
 
 // reconcile publishes the newest source commit.
@@ -72,7 +72,8 @@ func (r *Reconciler) reconcileOnce(ctx context.Context) (*Outcome, *Failure) {
 		return nil, fail(ReasonState, "", err)
 	}
 	if a := r.anchor; a.Published != "" && !r.statusStore.load().Ready {
-		// Ready after a restart too, so that the Service serves /status if this pass fails.
+		// Restore Ready after a restart, so that the Service serves /status even if this
+		// pass fails.
 		r.statusStore.update(func(s *Status) { s.Ready, s.Published, s.FabricDigest = true, a.Published, a.Digest })
 	}
 	in, failure := r.readInputs(ctx)
@@ -225,26 +226,26 @@ func (r *Reconciler) Preview(ctx context.Context) (*Preview, *Failure) {
 		Changed: w.previous.Commit != in.published || !w.built.Tree.Equal(w.published)}, nil
 }
 
-// buildState is the state of a build.
+// buildState contains the intermediate results of a pass.
 type buildState struct {
-	published render.Tree // last published tree of this reconciler
+	published render.Tree // last tree that this reconciler published
 	built     *Built
 	// previous is the published commit that the next one follows; zero = none.
 	previous PublishedCommit
-	// branchErr is the reason why the publish branch does not contain previous. baseMissing means
-	// that the repository does not contain it either.
+	// branchErr is the reason why the publish branch does not contain previous. baseMissing
+	// reports whether the repository lacks previous, too.
 	branchErr   error
 	baseMissing bool
 	revision    int64 // of the new commits
-	// accepted means that an operator accepts the current branches (AcceptCommit).
+	// accepted reports whether an operator accepts the current branches (AcceptCommit).
 	accepted      bool
 	keys          publicKeys
 	commitSigners *commitSigners // nil without a root key
 	pgp           *openPGP       // nil = published commits have SSH signatures
-	// signersFile is the path of the allowed_signers file for later commits; empty = later commits
-	// need no signature.
+	// signersFile is the path of the allowed_signers file for later commits. Empty = later
+	// commits need no signature.
 	signersFile string
-	// comparedTopology is the last topology whose changes were checked for owners; nil = none.
+	// comparedTopology is the last topology that the owner check compared; nil = none.
 	comparedTopology *document.Source
 	files            map[string][]byte // texts for printing findings
 }
@@ -348,8 +349,9 @@ func (r *Reconciler) readTopology(in inputs, w *buildState) *Failure {
 }
 
 // selectPublished selects the published commit that the next one follows, and reads its tree. It
-// reads files only of commits that are signed or named by the anchor. It does nothing without a
-// root key, or if clusterset is empty because the topology has errors; the build reports them.
+// reads files only from commits that are signed or that the anchor names. It does nothing without a
+// root key. It does nothing either if clusterset is empty: then the topology has errors, which the
+// build reports.
 func (r *Reconciler) selectPublished(in inputs, w *buildState, root *keys.Root, clusterset string) *Failure {
 	revision := in.source.String()
 	if root == nil || clusterset == "" {
@@ -361,7 +363,7 @@ func (r *Reconciler) selectPublished(in inputs, w *buildState, root *keys.Root, 
 	if err == nil {
 		w.previous, newestSigned, w.branchErr, err = r.previousPublished(in, w.keys.signers, clusterset)
 	}
-	// If an operator accepts a branch of another root key, its addresses stay.
+	// If an operator accepts a branch with another root key, the addresses on that branch stay.
 	otherRoot := r.cfg.AllowOtherRoot && w.accepted
 	if err == nil && w.branchErr != nil && r.anchor.Published == "" && otherRoot {
 		w.previous, newestSigned = PublishedCommit{Commit: in.published}, in.published

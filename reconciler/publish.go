@@ -19,11 +19,12 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	out := &Outcome{
 		Digest: w.built.Digest, Warnings: w.built.Warnings, Changed: !w.built.Tree.Equal(w.published),
 	}
-	// Write to no repository unless the state file can be written as well.
+	// Check that the state file is writable before the first write to a repository.
 	if err := r.saveAnchor(r.anchor); err != nil {
 		return nil, fail(ReasonState, in.source.String(), err)
 	}
-	// The revision is the time, or the previous revision plus one if the clock went back.
+	// The revision is the Unix time. It is the previous revision plus one if the clock went
+	// back.
 	w.revision = max(w.previous.Revision+1, r.anchor.Revision+1, r.cfg.Now().Unix())
 	if len(w.built.Stale) > 0 {
 		source, pending, failure := r.commitLock(ctx, in.source, w)
@@ -38,10 +39,10 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 		r.recordLatest(source)
 	}
 	out.Source = r.revision(in.source)
-	// A published commit names the source commit after which commits must be signed.
+	// A published commit names the source commit after which all commits must be signed.
 	out.Changed = out.Changed || w.previous.Signers != w.signersFile || w.signersFile != "" && w.previous.Source != in.source.String()
-	// Flux and Argo CD verify the newest commit of the branch, so a new commit follows an unsigned
-	// one.
+	// Flux and Argo CD verify the newest commit of the branch, so publish a new commit on top
+	// of an unsigned one.
 	out.Changed = out.Changed || w.previous.Commit != in.published || w.previous.Revision == 0
 	if w.pgp != nil && w.commitSigners != nil && !out.Changed {
 		signed, err := w.pgp.signed(r.publish, in.published)
@@ -77,9 +78,9 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	return out, nil
 }
 
-// commitLock commits the lock to the source branch and returns the new head. It returns true if the
-// lock is not committed, because a work tree is on the branch or the repository is read-only. The
-// addresses are valid nevertheless: every later pass starts with the lock on the publish branch.
+// commitLock commits the lock to the source branch and returns the new head. It returns true if it
+// could not commit the lock, because a work tree is on the branch or the repository is read-only.
+// The addresses are valid nevertheless: every later pass reads the lock on the publish branch.
 func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *buildState) (gitrepo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {
@@ -134,8 +135,8 @@ func (r *Reconciler) publishTree(ctx context.Context, in inputs, w *buildState) 
 	if err != nil {
 		return gitrepo.Hash{}, fail(ReasonPublish, in.source.String(), err)
 	}
-	// git refuses a push to a branch that is checked out. Such a work tree must not block the
-	// clusterset. The next pass replaces commits of the work tree.
+	// The branch moves even if a work tree is on it, although git would refuse such a push: a
+	// work tree must not block the clusterset. The next pass replaces commits of the work tree.
 	if inUse, err := r.publish.CheckedOut(r.cfg.PublishBranch); err == nil && inUse {
 		r.cfg.Log.Warn("a work tree is on the publish branch and now looks modified: check out another branch there",
 			"repo", r.publish.Name(), "branch", r.cfg.PublishBranch)
@@ -161,7 +162,7 @@ func short(commit string) string { return commit[:min(len(commit), 12)] }
 
 func hash(commit string) gitrepo.Hash { return plumbing.NewHash(commit) }
 
-// fileDigest returns the digest of a file, to detect changes; zero if the file is missing.
+// fileDigest returns the digest of a file, to detect changes. It returns zero if path is empty.
 func fileDigest(path string) ([32]byte, error) {
 	if path == "" {
 		return [32]byte{}, nil

@@ -16,8 +16,8 @@ import (
 // Trailers of a reconciler's commits (git-interpret-trailers(1)). The commit's signature covers
 // them.
 const (
-	// TrailerKind is published or lock. Commits of the two kinds are signed by different keys, so
-	// that programs that check only the key (git verify-commit, Flux) never confuse them.
+	// TrailerKind is published or lock. Different keys sign the two kinds, so that programs
+	// that check only the key (git verify-commit, Flux) never confuse them.
 	TrailerKind = "Hawser-Kind"
 	// TrailerRevision is a number that increases with each published commit.
 	TrailerRevision = "Hawser-Revision"
@@ -36,8 +36,8 @@ const (
 	KindLock      = "lock"
 )
 
-// maxSkippedCommits limits the commits that NewestPublished skips, so that a push of many unsigned
-// commits takes a limited time.
+// maxSkippedCommits is the maximum number of commits that NewestPublished skips. It limits the time
+// that a push of many unsigned commits takes.
 const maxSkippedCommits = 1000
 
 // ErrNotPublished is the error for a commit that is not a published commit of the clusterset.
@@ -52,12 +52,12 @@ type PublishedCommit struct {
 	Signers  string // path of the allowed_signers file in Source; empty = trust.commits is not set
 }
 
-// VerifyPublished returns the published commit with a hash. It fails with ErrNotPublished unless a
-// reconciler of the clusterset signed the commit as a published one. The key must be one of signers
-// or the end of a chain of signers in that commit that starts at them. signers are public keys in
-// authorized_keys format, as hawser keys signers prints them. VerifyPublished reads the commit and
-// at most one file of it. Other errors come from the repository; gitrepo.ErrNoCommit means that
-// the commit is missing.
+// VerifyPublished returns the published commit with a hash. It fails with ErrNotPublished if no
+// reconciler of the clusterset signed the commit as a published one. The key must be in signers, or
+// the commit's fabric must contain a chain of signers from one of them to the key. signers are
+// public keys in authorized_keys format, as hawser keys signers prints them. VerifyPublished reads
+// the commit and at most one of its files. gitrepo.ErrNoCommit means that the repository lacks the
+// commit.
 func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, commit gitrepo.Hash) (PublishedCommit, error) {
 	raw, armored, _, err := store.Signature(commit)
 	if err != nil {
@@ -95,10 +95,10 @@ func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, 
 	return refuse(fmt.Errorf("it is signed by %s, which is not a signer of clusterset %s", signedBy, clusterset))
 }
 
-// NewestPublished returns the newest published commit among a commit and its first parents, and the
-// skipped newer commits, newest first. It fails with ErrNotPublished if it finds none. The search
-// ends at the commit at, unless that is zero: the caller trusts it. Then the result contains only
-// the hash.
+// NewestPublished returns the newest published commit among from and its first parents. It also
+// returns the skipped newer commits, newest first. It fails with ErrNotPublished if it finds none.
+// The search ends at commit at, which the caller trusts: the result then contains only the hash. A
+// zero at has no effect.
 func NewestPublished(store *gitrepo.Store, clusterset string, signers []string, from, at gitrepo.Hash) (found PublishedCommit, skipped []gitrepo.Hash, err error) {
 	firstErr := fmt.Errorf("%w: the branch has no commit", ErrNotPublished)
 	for commit := from; !commit.IsZero(); {
@@ -135,8 +135,8 @@ func readPublished(raw []byte) (PublishedCommit, error) {
 		Signers: fields[TrailerSigners]}, err
 }
 
-// readSigned returns the revision and all trailers of a commit's signed text. It fails unless the
-// commit is of the given kind.
+// readSigned returns the revision and all trailers of a commit's signed text. It fails if the
+// commit is of another kind.
 func readSigned(raw []byte, kind string) (revision int64, fields map[string]string, err error) {
 	_, message, _ := bytes.Cut(raw, []byte("\n\n"))
 	message = bytes.TrimSpace(message)

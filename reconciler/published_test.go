@@ -30,7 +30,7 @@ func (g *testEnv) publishedKeys() (signers, locks []string) {
 	return s.signers, s.locks
 }
 
-// verifiesCommit reports whether git verify-commit accepts a commit with keys.
+// verifiesCommit reports whether git verify-commit accepts a commit if keys are allowed.
 func (g *testEnv) verifiesCommit(keys []string, commit string) bool {
 	g.t.Helper()
 	var lines strings.Builder
@@ -44,9 +44,9 @@ func (g *testEnv) verifiesCommit(keys []string, commit string) bool {
 	return gitFails(g.repo, "-c", "gpg.ssh.allowedSignersFile="+file, "verify-commit", commit) == nil
 }
 
-// TestKindsOfCommits checks that a commit of the lock, which signs all files of the
-// topology branch, never counts as a published commit: neither for programs that check
-// the key alone, nor here, nor with an OpenPGP key.
+// TestKindsOfCommits checks that a lock commit never counts as a published commit. Its signature
+// covers all files of the topology branch. Programs that check only the key reject it, and so does
+// the reconciler, with and without an OpenPGP key.
 func TestKindsOfCommits(t *testing.T) {
 	t.Parallel()
 	for _, withOpenPGP := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestKindsOfCommits(t *testing.T) {
 			}
 		})
 		g.write(TopologyFile, topologyOf("g1", "g2"))
-		// Files that the reconciler does not read have no owner.
+		// Files that the reconciler does not read have no owner: anyone can commit them.
 		if err := os.MkdirAll(filepath.Join(g.work, "clusters/g1"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestKindsOfCommits(t *testing.T) {
 			t.Errorf("the published commit: %+v, %v", have, err)
 		}
 
-		// On the publish branch the lock is undone.
+		// The reconciler undoes a lock commit on the publish branch.
 		git(t, g.work, "push", "-q", "-f", g.repo, lock+":refs/heads/"+DefaultPublishBranch)
 		g.mustPass()
 		if tree := git(t, g.repo, "show", DefaultPublishBranch+":clusters/g1/kustomization.yaml"); strings.Contains(tree, "evil") {
@@ -97,7 +97,7 @@ func TestKindsOfCommits(t *testing.T) {
 	}
 }
 
-// TestVerifyPublished checks what else is not a published commit.
+// TestVerifyPublished checks commits that are not published commits.
 func TestVerifyPublished(t *testing.T) {
 	t.Parallel()
 	eve := newPerson(t, "eve")
@@ -144,8 +144,8 @@ func TestVerifyPublished(t *testing.T) {
 	}
 }
 
-// TestPublishedTreeIsExact checks that a published commit holds the rendered files alone: no
-// submodule, link or mode that another writer put on the branch.
+// TestPublishedTreeIsExact checks that a published commit contains only the rendered files. It has
+// no submodule, link or mode of another writer.
 func TestPublishedTreeIsExact(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)
@@ -165,8 +165,8 @@ func TestPublishedTreeIsExact(t *testing.T) {
 	}
 }
 
-// TestLockCommitsAreChecked checks that a commit with the clusterset's key for locks counts
-// on the topology branch only if the reconciler made it there.
+// TestLockCommitsAreChecked checks lock commits on the topology branch. A commit with the
+// clusterset's key for locks is valid only on the parent for which the reconciler signed it.
 func TestLockCommitsAreChecked(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")
@@ -206,8 +206,8 @@ func TestLockCommitsAreChecked(t *testing.T) {
 	}
 }
 
-// TestManyUnsignedCommits checks that a branch with many unsigned commits costs a bounded
-// time, and that the last published commit stays what counts.
+// TestManyUnsignedCommits checks that many unsigned commits take a bounded time, and that the last
+// published commit stays valid.
 func TestManyUnsignedCommits(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, true)

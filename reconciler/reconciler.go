@@ -1,7 +1,6 @@
-// Package reconciler publishes a clusterset's topology from one git branch to another. It
-// watches the source branch, renders the manifests of each commit, and publishes the rendered
-// tree as one commit. A commit with errors changes nothing: the last good state stays
-// published.
+// Package reconciler publishes the topology of a clusterset. It watches the source branch, renders
+// the manifests of each commit, and commits the rendered tree to the publish branch. A commit with
+// errors changes nothing: the last good state stays published.
 package reconciler
 
 import (
@@ -34,8 +33,8 @@ type Config struct {
 
 	RootKeyFile      string // root key or keys (keys.ReadRoot), plain or an age file
 	RootIdentityFile string // age identities that decrypt the root key
-	// OpenPGPKeyFile is an armored private key that signs published commits, for programs that do
-	// not support SSH signatures; empty = published commits have SSH signatures.
+	// OpenPGPKeyFile is an armored private key that signs published commits, for programs that
+	// do not support SSH signatures. Empty = published commits have SSH signatures.
 	OpenPGPKeyFile string
 	Image          string // of the agent if the topology has none; empty = the published image
 	Version        string
@@ -46,11 +45,11 @@ type Config struct {
 	WriteLock bool
 	// AllowMassDelete lets a commit remove more than half of the clusters.
 	AllowMassDelete bool
-	// StateFile stores the anchor across restarts; empty = it is in memory only.
+	// StateFile stores the anchor across restarts. Empty = the anchor is in memory only.
 	StateFile string
-	// AcceptCommit is a source commit that an operator accepts with any signer, together with the
-	// current publish branch. It works once. Without a state, commits after it are checked.
-	// Empty = none.
+	// AcceptCommit is the hash of a source commit that an operator accepts without a check of
+	// its signature. The operator also accepts the current publish branch. Each value works
+	// once. Commits after AcceptCommit are checked. Empty = none.
 	AcceptCommit string
 	// AllowOtherRoot lets a root key replace the root key of the published keys.
 	AllowOtherRoot    bool

@@ -96,8 +96,8 @@ func TestTwoReconcilers(t *testing.T) {
 	git(t, g.repo, "fsck", "--strict")
 }
 
-// TestBranchMovedWhilePublishing moves the publish branch between read and write. The clock, which
-// is read in between, moves it.
+// TestBranchMovedWhilePublishing moves the publish branch between read and write. The move is in
+// the function of the clock, which the pass calls in between.
 func TestBranchMovedWhilePublishing(t *testing.T) {
 	t.Parallel()
 	var g *testEnv
@@ -126,7 +126,7 @@ func TestBranchMovedWhilePublishing(t *testing.T) {
 	}
 }
 
-// userCommit adds a kustomize patch to the publish branch.
+// userCommit pushes a kustomize patch to the publish branch.
 func userCommit(g *testEnv, name string) {
 	g.t.Helper()
 	clone := filepath.Join(g.t.TempDir(), "clone")
@@ -176,8 +176,8 @@ func TestRefusesToPublishOnTheSource(t *testing.T) {
 	}
 }
 
-// TestPublishedPatch checks that a patch that is pushed to the publish branch has no effect: the
-// next pass removes and reports it.
+// TestPublishedPatch checks that a patch on the publish branch has no effect. The next pass removes
+// and reports it.
 func TestPublishedPatch(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false)

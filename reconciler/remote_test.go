@@ -15,7 +15,7 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TestMain trusts httptest's certificates, because a login is sent only over https.
+// TestMain trusts httptest's certificates, because the reconciler sends a login only over https.
 func TestMain(m *testing.M) { os.Exit(tlstest.Run(m)) }
 
 const token = "t0ken-of-the-test"
@@ -104,8 +104,8 @@ func TestRemoteRepository(t *testing.T) {
 	git(t, g.repo, "fsck", "--strict")
 }
 
-// TestTokenIsRenewed replaces an expired token in its file while the reconciler runs. Tokens of a
-// GitHub App expire after an hour, for example.
+// TestTokenIsRenewed replaces an expired token in its file while the reconciler runs. For example,
+// tokens of a GitHub App expire after an hour.
 func TestTokenIsRenewed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -170,8 +170,8 @@ func TestWrongLoginNeverShows(t *testing.T) {
 	}
 }
 
-// BenchmarkCommitToPublished times a pass for a small clusterset in a local
-// repository; every iteration has another commit, made outside of the clock.
+// BenchmarkCommitToPublished times a pass for a small clusterset in a local repository. Each
+// iteration has a new commit, which is not timed.
 func BenchmarkCommitToPublished(b *testing.B) {
 	g := newTestEnv(b, false)
 	sets := []string{topologyOf("g1", "g2"), topologyOf("g1", "g2", "g3")}

@@ -16,8 +16,9 @@ const (
 	maxLogged  = 20          // logged findings of one commit
 )
 
-// Run makes a pass at once, at every interval, and after a change of a watched repository or a
-// webhook, until ctx is done. It serves HTTP on listener and closes it.
+// Run makes the first pass at once. Then it makes a pass at every interval, after a change of a
+// watched repository, and after a webhook, until ctx is done. It serves HTTP on listener and closes
+// listener.
 func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.serve(ctx, listener) })
@@ -63,7 +64,7 @@ func (r *Reconciler) loop(ctx context.Context) {
 	}
 }
 
-// Once makes one pass and reports it in status, metrics and log.
+// Once makes one pass and records the result in the status, the metrics and the log.
 func (r *Reconciler) Once(ctx context.Context) (*Outcome, *Failure) {
 	r.metrics.passes.Inc()
 	before := r.statusStore.load()

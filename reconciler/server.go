@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// shutdownTimeout limits the time until requests in flight complete.
+// shutdownTimeout is the maximum time until requests in flight complete.
 const shutdownTimeout = 2 * time.Second
 
 // Handler serves /healthz, /readyz, /metrics, /status and POST /webhook.
@@ -29,14 +29,14 @@ func (r *Reconciler) Handler() http.Handler {
 	return mux
 }
 
-// readyz returns 200 as long as a good state is published, even if the newest commit is
-// refused: a restart of the reconciler would not help.
+// readyz responds 200 as long as a good state is published. A refused commit does not matter: a
+// restart of the reconciler would not help.
 func (r *Reconciler) readyz(w http.ResponseWriter, _ *http.Request) {
 	s := r.statusStore.load()
 	switch {
 	case s.Ready && s.LastError == nil:
 		_, _ = fmt.Fprintln(w, "ok")
-	case s.Ready && s.Active == nil: // known from the state file alone
+	case s.Ready && s.Active == nil: // only the state file contains the commit
 		_, _ = fmt.Fprintf(w, "ok: on the last published commit %s (%s)\n", s.Published, s.LastError.Reason)
 	case s.Ready:
 		_, _ = fmt.Fprintf(w, "ok: on the last good revision %s (%s)\n", s.Active.Commit, s.LastError.Reason)

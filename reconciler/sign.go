@@ -54,7 +54,7 @@ func newCommitSigners(root *keys.Root, clusterset string, epochs []int) (*commit
 	if len(published) == 0 {
 		return nil, fmt.Errorf("clusterset %s has no epoch of keys", clusterset)
 	}
-	// Use the newest key: a rotation drops the others.
+	// The newest key signs: a rotation drops the other keys.
 	return &commitSigners{published: published[len(published)-1], lock: locks[len(locks)-1]}, nil
 }
 

@@ -14,9 +14,9 @@ import (
 
 // checkSignatures returns a failure if the published topology has trust.commits and the source
 // branch lacks required signatures. It checks each commit after the published one, along first
-// parents. A key in the allowed_signers file of the commit's parent must have signed it, and the
-// signer must own its changes. The signer of a merge is responsible for all merged changes. Commits
-// of this reconciler are accepted if they change only the lock.
+// parents. The commit's key must be in the allowed_signers file of its parent, and the signer must
+// own the changes. The signer of a merge is responsible for all merged changes. The reconciler's
+// own lock commits are accepted if they change only the lock.
 func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	revision := in.source.String()
 	file, base := w.previous.Signers, w.previous.Source
@@ -100,8 +100,8 @@ func (r *Reconciler) checkSignatures(in inputs, w *buildState) *Failure {
 	return nil
 }
 
-// signersPath returns the path of the allowed_signers file that the topology of a commit
-// names; empty if it names none.
+// signersPath returns the path of the allowed_signers file in the topology of a commit. It returns
+// an empty path if the topology has none.
 func (r *Reconciler) signersPath(commit gitrepo.Hash) (string, error) {
 	raw, err := r.source.File(commit, r.topologyPath())
 	if err != nil {
@@ -134,9 +134,9 @@ func (r *Reconciler) checkLockCommit(raw []byte, parent, at gitrepo.Hash) error 
 	return nil
 }
 
-// checkedSignersPath returns the path of the allowed_signers file of the built topology, from the
-// top of the repository. It checks the file first: with an unusable file the reconciler would
-// refuse every later commit.
+// checkedSignersPath returns the path of the allowed_signers file of the built topology, relative
+// to the top of the repository. It checks the file first: with an unusable file the reconciler
+// would refuse every later commit.
 func (r *Reconciler) checkedSignersPath(in inputs, b *Built) (string, *Failure) {
 	if b.Set.Spec.Trust.Commits == "" {
 		return "", nil

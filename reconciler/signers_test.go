@@ -48,7 +48,7 @@ func (g *testEnv) sign(p person) string {
 	return hash
 }
 
-// signBare does the same without touching the files of the work tree.
+// signBare signs the newest commit without a change of the files of the work tree.
 func (g *testEnv) signBare(p person) string {
 	g.t.Helper()
 	hash := withSignature(g.t, g.work, func(raw []byte) (string, error) {
@@ -110,7 +110,8 @@ func signedTopology(clusters ...string) string {
 	return strings.Replace(topologyOf(clusters...), "spec:\n", "spec:\n  trust: {commits: allowed_signers}\n", 1)
 }
 
-// TestRefusedOnce checks that a refused commit is logged once and stays refused in the status.
+// TestRefusedOnce checks that the reconciler logs a refused commit once, and that the commit stays
+// refused in the status.
 func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
 	ann, eve := newPerson(t, "ann"), newPerson(t, "eve")
@@ -133,16 +134,15 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestSignedCommits checks that, once a topology with trust.commits is published, a commit needs a
-// signature by a key that was in the file before. Signers add others and remove themselves by
-// commits.
+// TestSignedCommits checks trust.commits. After its publication, a commit requires a signature by a
+// key in the file of its parent. Signers add others and remove themselves with commits.
 func TestSignedCommits(t *testing.T) {
 	t.Parallel()
 	ann, bob, eve := newPerson(t, "ann"), newPerson(t, "bob"), newPerson(t, "eve")
 	g := newTestEnv(t, true)
 	g.commit("allowed_signers", ann.line())
 	g.commit(TopologyFile, signedTopology("g1", "g2"))
-	g.mustPass() // the lock is committed by the reconciler
+	g.mustPass() // the reconciler commits the lock
 	git(t, g.work, "pull", "-q", "--rebase", g.repo, "main")
 	first := git(t, g.work, "rev-parse", "HEAD")
 	back := func(to string) {
@@ -159,7 +159,7 @@ func TestSignedCommits(t *testing.T) {
 	git(t, g.work, "commit", "-q", "-m", "let me in")
 	g.sign(eve)
 	g.mustDistrust("who is not in allowed_signers of the commit before")
-	// A signed commit on top of an unsigned one.
+	// An unsigned commit stays refused under a signed one.
 	back(first)
 	g.commit(TopologyFile, signedTopology("g2", "g1"))
 	g.commit("README", "text")
@@ -187,7 +187,8 @@ func TestSignedCommits(t *testing.T) {
 	g.sign(ann)
 	g.mustDistrust("who is not in allowed_signers of the commit before")
 
-	// The branch is reset to a commit at which Ann could sign, or to another history, without trust.
+	// The branch is reset to a commit at which Ann could sign, or to another history without
+	// trust.
 	back(second)
 	g.mustDistrust("does not follow from")
 	git(t, g.work, "checkout", "-q", "--orphan", "other")
@@ -197,7 +198,8 @@ func TestSignedCommits(t *testing.T) {
 	g.mustDistrust("does not follow from")
 	git(t, g.work, "checkout", "-q", "main")
 
-	// The clusterset's own key signs only locks. A file without a usable key is refused.
+	// The clusterset's own key signs only locks. The reconciler refuses a file without a usable
+	// key.
 	back(third)
 	g.write("allowed_signers", "ann@example.org valid-before=\"20300101\" "+strings.SplitN(bob.line(), " ", 3)[2])
 	git(t, g.work, "commit", "-q", "-m", "an option")
@@ -232,7 +234,8 @@ func TestAcceptCommit(t *testing.T) {
 	g.mustPass()
 }
 
-// TestSignaturesFirst checks that no file of a commit is read before its signature is verified.
+// TestSignaturesFirst checks that the reconciler verifies the signature of a commit before it reads
+// a file of the commit.
 func TestSignaturesFirst(t *testing.T) {
 	t.Parallel()
 	ann := newPerson(t, "ann")

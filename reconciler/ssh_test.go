@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// sshHost serves bare repositories over SSH with OpenSSH's server, as a code host does. One deploy
-// key may push, a second one may only read.
+// sshHost serves bare repositories with OpenSSH's server, as a code host does. One deploy key can
+// push, and a second one can only read.
 type sshHost struct {
 	dir, url   string // url of the directory of the repositories
 	knownHosts string
@@ -36,7 +36,7 @@ func newSSHHost(t *testing.T) *sshHost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The privilege separation directory of sshd. Packages leave its creation to the service.
+	// sshd requires its privilege separation directory, which packages leave to the service.
 	if me.Uid == "0" {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func TestDeployKeys(t *testing.T) {
 		git(t, g.work, "pull", "-q", g.repo, "main")
 		g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
 		g.mustFail(ReasonPublish)
-		// One repository has the topology, a second one gets the published branch.
+		// One repository contains the topology, and a second one the publish branch.
 		split := h.newEnv(t, "reads", sameRoot, func(c *Config) {
 			c.Publish.URL, c.Publish.Auth.SSHKeyFile = h.url+"/rendered.git", filepath.Join(h.dir, "writes")
 		})

@@ -26,7 +26,7 @@ const (
 	ReasonInvalid Reason = "invalid"
 	// ReasonStaleLock: the committed lock is stale, and the reconciler may not write it.
 	ReasonStaleLock Reason = "stale-lock"
-	// ReasonKeys: the root key could not be read, or differs from the root key of the published keys.
+	// ReasonKeys: the root key is unreadable, or is not the root key of the published keys.
 	ReasonKeys Reason = "keys"
 	// ReasonRender: the tree could not be rendered.
 	ReasonRender Reason = "render"
@@ -102,11 +102,10 @@ type Status struct {
 	Source  BranchRef `json:"source"`
 	Publish BranchRef `json:"publish"`
 	Ready   bool      `json:"ready"` // a pass has succeeded, also before a restart
-	// Latest is the newest source commit, Active the published one.
+	// Latest is the newest source commit, and Active is the published one.
 	Latest *Revision `json:"latest,omitempty"`
 	Active *Revision `json:"active,omitempty"`
-	// Published is the current commit of the publish branch, FabricDigest the digest of
-	// its fabric.
+	// Published is the head of the publish branch, and FabricDigest the digest of its fabric.
 	Published        string         `json:"published,omitempty"`
 	FabricDigest     string         `json:"fabricDigest,omitempty"`
 	LastPass         time.Time      `json:"lastPass,omitzero"`
@@ -120,7 +119,7 @@ type Status struct {
 // maxCommits limits Status.Commits.
 const maxCommits = 32
 
-// atomicStatus contains the status, which the loop writes and HTTP handlers read.
+// atomicStatus contains the status. The loop writes it, and HTTP handlers read it.
 type atomicStatus struct{ current atomic.Pointer[Status] }
 
 func (b *atomicStatus) load() Status { return *b.current.Load() }
@@ -133,16 +132,16 @@ func (b *atomicStatus) update(alter func(*Status)) {
 	b.current.Store(&next)
 }
 
-// recordCommit inserts the result of a commit at the front of the history, and removes the commit's
-// earlier result.
+// recordCommit inserts the result of a commit at the front of the history. It removes an earlier
+// result of the same commit.
 func (s *Status) recordCommit(c CommitStatus) {
 	s.Commits = slices.DeleteFunc(s.Commits, func(old CommitStatus) bool { return old.Commit == c.Commit })
 	s.Commits = slices.Insert(s.Commits, 0, c)
 	s.Commits = s.Commits[:min(len(s.Commits), maxCommits)]
 }
 
-// Refused reports whether the cause is the commit, so that a retry without another commit would
-// fail. Otherwise the cause is git, a file or the network.
+// Refused reports whether the commit is the cause of the failure. Then a retry fails until there is
+// another commit. Otherwise the cause is git, a file or the network.
 func (f *Failure) Refused() bool {
 	switch f.Reason {
 	case ReasonNoBranch, ReasonNoFile, ReasonInvalid, ReasonStaleLock, ReasonRender, ReasonMassDelete, ReasonMoves, ReasonUntrusted:
@@ -167,7 +166,7 @@ func findingsReason(list diag.List) Reason {
 }
 
 func fail(reason Reason, revision string, err error) *Failure {
-	// A retry would read the same unusable commit.
+	// An unusable commit is invalid: a retry would read the same commit.
 	if reason == ReasonFetch && revision != "" && errors.Is(err, gitrepo.ErrUnusable) {
 		reason = ReasonInvalid
 	}

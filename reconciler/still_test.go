@@ -30,10 +30,10 @@ import (
 )
 
 // TestNothingPublishedMoves generates random histories. Up to six branches at a time add, change
-// and remove clusters, gateways, exports and pools, and allocate with the current, an outdated or
-// no published lock. git merges them in random order; conflicts are resolved with one side and
-// hawser allocate. Each merge is published, in some histories by a whole reconciler. SEED=n runs
-// one history, ROUNDS=n runs n times as many histories.
+// and remove clusters, gateways, exports and pools. They allocate with the current, an outdated or
+// no published lock. git merges the branches in random order. Conflicts are resolved with one side
+// and hawser allocate. Each merge is published by Allocate, or in some histories by a whole
+// reconciler. SEED=n runs one history. ROUNDS=n runs n times as many histories.
 func TestNothingPublishedMoves(t *testing.T) {
 	t.Parallel()
 	first, count := uint64(1), uint64(randtest.Rounds(t, 60))
@@ -83,12 +83,12 @@ type history struct {
 	store    *gitrepo.Store
 	objects  *gogit.Repository
 	pending  bool     // locks are not committed to the source branch
-	whole    *testEnv // publishes by a whole reconciler; nil = by Allocate, as it does
+	whole    *testEnv // publishes with a whole reconciler; nil = with Allocate only
 	main     version
 	branches []*branch
 	lock     string          // published
-	was      facts           // of the published lock
-	freed    map[string]bool // item and address that the gc of a merged branch removed
+	was      facts           // addresses in the published lock
+	freed    map[string]bool // item and address that --gc of a merged branch removed
 	moving   map[string]bool // items that the merged branch moves on purpose
 	log      []string
 	loaded   map[string]*schema.ClusterSet // topologies by text; nil = with errors
@@ -96,7 +96,7 @@ type history struct {
 	merges, conflicts, refused, hopeless int
 }
 
-// version is a commit and its two files.
+// version is a commit with its topology and lock.
 type version struct {
 	commit         gitrepo.Hash
 	topology, lock string
@@ -166,7 +166,7 @@ func (s *history) run(steps int) {
 	}
 }
 
-// load returns a topology, nil if it has errors.
+// load returns a topology, or nil if it has errors.
 func (s *history) load(topology string) *schema.ClusterSet {
 	set, known := s.loaded[topology]
 	if !known {
@@ -179,7 +179,7 @@ func (s *history) load(topology string) *schema.ClusterSet {
 	return set
 }
 
-// write makes a commit of both files.
+// write commits both files and returns the hash.
 func (s *history) write(parent gitrepo.Hash, topology, lock string) gitrepo.Hash {
 	files := map[string][]byte{TopologyFile: []byte(topology), LockFile: []byte(lock)}
 	commit, err := s.store.Write(gitrepo.Commit{Parent: parent, Files: files,
@@ -201,7 +201,7 @@ func (s *history) startBranch() *branch {
 	return b
 }
 
-// edit changes the topology of a branch, and mostly its lock.
+// edit changes the topology of a branch, and usually its lock.
 func (s *history) edit(b *branch) {
 	set := s.load(b.topology)
 	if set == nil {
@@ -218,7 +218,7 @@ func (s *history) edit(b *branch) {
 	}
 	published := ""
 	switch s.r.IntN(4) {
-	case 0: // out of sight
+	case 0: // the branch does not read the published lock
 	case 1:
 		published = b.seen
 	default:
@@ -242,7 +242,7 @@ func (s *history) edit(b *branch) {
 	b.version = version{commit: s.write(b.commit, topology, lock), topology: topology, lock: lock}
 }
 
-// allocate is hawser allocate.
+// allocate runs hawser allocate and returns the lock.
 func (s *history) allocate(topology, lock, published string) (string, bool) {
 	set := s.load(topology)
 	if set == nil {
@@ -261,8 +261,8 @@ func (s *history) allocate(topology, lock, published string) (string, bool) {
 	return string(raw), true
 }
 
-// gc is hawser allocate --gc. Once the branch is merged, the removed addresses may be assigned
-// again.
+// gc runs hawser allocate --gc. After the merge of the branch, other items can have the removed
+// addresses.
 func (s *history) gc(b *branch, topology, lock, published string) string {
 	before, ok := s.allocate(topology, lock, published)
 	if !ok {
@@ -293,7 +293,7 @@ func (s *history) gc(b *branch, topology, lock, published string) string {
 	return string(raw)
 }
 
-// move is hawser allocate --move of a line of the lock.
+// move runs hawser allocate --move for one line of the lock.
 func (s *history) move(b *branch, topology, lock, published string) string {
 	before, ok := s.allocate(topology, lock, published)
 	if !ok {
@@ -316,7 +316,7 @@ func (s *history) move(b *branch, topology, lock, published string) string {
 	return string(raw)
 }
 
-// spoil removes a line of a lock or replaces its value by the value of another line.
+// spoil removes a line of a lock, or replaces its value by the value of another line.
 func spoil(lock string, r *rand.Rand) string {
 	lines := strings.Split(lock, "\n")
 	i, j := r.IntN(len(lines)), r.IntN(len(lines))
@@ -335,7 +335,7 @@ func spoil(lock string, r *rand.Rand) string {
 	return strings.Join(lines, "\n")
 }
 
-// mergeOne merges a branch into main and publishes that.
+// mergeOne merges a branch into main and publishes main.
 func (s *history) mergeOne() {
 	i := s.r.IntN(len(s.branches))
 	b := s.branches[i]
@@ -369,7 +369,7 @@ func (s *history) mergeOne() {
 		}
 		return
 	}
-	// An allocation does not fit, or a pinned block is in use: the branch is dropped.
+	// An allocation does not fit, or a pinned block is in use: drop the branch.
 	s.hopeless++
 	s.commitMain(before.topology, before.lock)
 	if !s.publish() {
@@ -377,7 +377,7 @@ func (s *history) mergeOne() {
 	}
 }
 
-// merge merges a branch with git. A file with conflicts gets the content of one side.
+// merge merges a branch with git. A file with conflicts has the content of one side.
 func (s *history) merge(b *branch) (topology, lock string, clean bool) {
 	cmd := exec.Command("git", "--git-dir", s.dir, "merge-tree", "--write-tree", "--name-only", "--no-messages",
 		s.main.commit.String(), b.commit.String())
@@ -455,7 +455,7 @@ func (s *history) publishWhole() bool {
 	return true
 }
 
-// facts has the addresses and prefixes of a lock by line, without released ones.
+// facts contains the addresses and prefixes of a lock by item, without released ones.
 type facts map[string][]string
 
 func readFacts(lock string) facts {
@@ -478,7 +478,7 @@ func readFacts(lock string) facts {
 	return out
 }
 
-// check compares the next lock with the published one. It is independent of the merge of locks.
+// check compares the new lock with the published one. It shares no code with lockmerge.
 func (s *history) check(set *schema.ClusterSet, lock string) {
 	now := readFacts(lock)
 	blocks := map[string]netip.Prefix{}
@@ -488,7 +488,8 @@ func (s *history) check(set *schema.ClusterSet, lock string) {
 			blocks[name] = netip.MustParsePrefix(b[0])
 		}
 	}
-	// room returns the prefix for an item in the topology. An item outside it has to move.
+	// room returns the prefix that the topology reserves for an item. An item outside of it
+	// must move.
 	room := func(item string) netip.Prefix {
 		switch {
 		case strings.HasSuffix(item, ".vips"):
@@ -547,7 +548,7 @@ func (s *history) check(set *schema.ClusterSet, lock string) {
 	s.was = now
 }
 
-// apart checks that no address has two holders.
+// apart checks that no two items have the same address.
 func (s *history) apart(now facts) {
 	owner := map[string]string{}
 	type part struct {
@@ -581,7 +582,7 @@ func (s *history) apart(now facts) {
 	}
 }
 
-// draft is a topology that can be edited.
+// draft is an editable topology.
 type draft struct {
 	services, tunnel, pool string
 	egress                 int

@@ -28,7 +28,7 @@ const (
 	webhookAccepted, webhookIgnored, webhookRefused = "accepted", "ignored", "refused"
 )
 
-// webhook triggers a pass for a push event of a code host. It uses the payload for nothing else:
+// webhook triggers a pass after a push event of a code host. It uses the payload for nothing else:
 // the pass reads git.
 type webhook struct {
 	secretFile string
@@ -37,8 +37,8 @@ type webhook struct {
 	count      func(result string)
 }
 
-// ServeHTTP responds 200 if it triggers a pass, 202 for other events, 401 for a missing or
-// wrong secret, and 413 for a large body.
+// ServeHTTP responds 200 if it triggers a pass, and 202 to other events. It responds 401 to a
+// missing or wrong secret, 413 to a large body, and 404 if webhooks are off.
 func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code, text := h.handle(w, r)
 	result := webhookIgnored
@@ -123,8 +123,8 @@ func digest(text []byte) []byte {
 	return sum[:]
 }
 
-// readSecret returns the secret in a file. The caller reads the file at every request, so that the
-// secret can be rotated in place. An empty secret is an error.
+// readSecret returns the secret in a file. The caller reads the file at every request, so that an
+// operator can rotate the secret in place. An empty secret is an error.
 func readSecret(path string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -109,7 +109,7 @@ func TestWebhookWithoutSecret(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := &webhook{secretFile: tt.file, trigger: func() { t.Error("a pass was asked for") }, count: func(string) {}}
 			body := `{"ref":""}`
-			// Everyone can sign with an empty secret.
+			// Anyone can sign with an empty secret.
 			code, _ := call(h, map[string]string{"X-GitHub-Event": "push", "X-Hub-Signature-256": "sha256=" + sign("", body)}, body)
 			if code != tt.code {
 				t.Errorf("code %d, want %d", code, tt.code)

@@ -14,11 +14,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport/ssh"
 )
 
-// Auth is the login for the remote repositories of one host. Files are read at every use, so a
-// token can be rotated in place.
+// Auth is the login for the remote repositories of one host. Its files are read at every use, so
+// that an operator can rotate a token in place.
 type Auth struct {
-	// Host is the host or host:port of the only server that receives the login, because
-	// repositories and redirects can name other servers. Empty means none.
+	// Host is the host or host:port of the only server that receives the login. Repositories
+	// and redirects can refer to other servers. Empty = none.
 	Host           string
 	Username       string // HTTPS; with a token most servers accept any name
 	Password       string // HTTPS password or token
@@ -47,8 +47,8 @@ func hostPort(ep *transport.Endpoint) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ep.Port))
 }
 
-// method returns the login for an address; nil = use the login of the URL, if any. A password is
-// not sent over http.
+// method returns the login for an address; nil = use the login of the URL, if any. It refuses to
+// send a password over http.
 func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	matchesHost := a.Host != "" && strings.EqualFold(a.Host, hostPort(ep))
 	switch ep.Protocol {
@@ -105,8 +105,8 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	}
 }
 
-// loginHint returns a suffix for the error of a server that requires a login, if the configured
-// password is for another host; otherwise empty.
+// loginHint returns a suffix for the error of a server that requires a login. It is empty unless
+// the configured password is for another host.
 func (a Auth) loginHint(ep *transport.Endpoint, err error) string {
 	refused := errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrAuthorizationFailed)
 	noPassword := a.Password == "" && a.PasswordFile == ""

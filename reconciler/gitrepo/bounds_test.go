@@ -30,7 +30,8 @@ type pack struct {
 	count uint32
 }
 
-// add adds an object and returns its offset. The header has size; base follows the header.
+// add appends an object and returns its offset. size is the size in its header. base follows the
+// header.
 func (p *pack) add(kind byte, size uint64, base, content []byte) (offset int) {
 	const header = 12
 	offset = header + p.Len()
@@ -54,7 +55,7 @@ func (p *pack) add(kind byte, size uint64, base, content []byte) (offset int) {
 	return offset
 }
 
-// finish returns the pack with count in its header.
+// finish returns the pack with count as its number of objects.
 func (p *pack) finish(count uint32) []byte {
 	out := []byte("PACK")
 	out = binary.BigEndian.AppendUint32(out, 2)
@@ -64,7 +65,7 @@ func (p *pack) finish(count uint32) []byte {
 	return append(out, sum[:]...)
 }
 
-// delta returns a delta for a base of one byte. result is the size of its result.
+// delta returns a delta for a base of one byte. result is the size of the result.
 func delta(result uint64) []byte {
 	out := binary.AppendUvarint([]byte{1}, result)
 	return append(out, 0x90, 1) // copies the byte
@@ -80,8 +81,8 @@ func encodeOffset(distance int) []byte {
 	return out
 }
 
-// TestHostilePacks checks that a fetch rejects a pack whose headers exceed a limit, and a malformed
-// pack. Neither leaves a file, and the next commit is fetched.
+// TestHostilePacks checks that a fetch rejects a malformed pack, and a pack over a limit. The fetch
+// leaves no file, and the next commit can be fetched.
 func TestHostilePacks(t *testing.T) {
 	t.Parallel()
 	const bound = " are fetched"
@@ -242,7 +243,8 @@ func TestLocalBombs(t *testing.T) {
 	}
 }
 
-// putPack writes a pack into a repository, with an index of one object. git would not index it.
+// putPack writes a pack into a repository, with an index of one object. git does not index such a
+// pack.
 func putPack(t *testing.T, work string, raw []byte, hash string, offset int) {
 	t.Helper()
 	name := fmt.Sprintf(".git/objects/pack/pack-%x", raw[len(raw)-20:])

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/reconciler/gitrepo"
 )
 
-// TestOthers checks that the error for a missing branch lists the existing branches.
+// TestOthers checks that the error about a missing branch lists the existing branches.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, work, url string, push func(...string)) {

@@ -88,7 +88,7 @@ func serve(t *testing.T) (dir, url string) {
 	return dir, serveAt(t, dir)
 }
 
-// serveAt returns the HTTP address of a git directory, through git's own server.
+// serveAt serves a git directory over HTTP with git http-backend, and returns the URL.
 func serveAt(t *testing.T, dir string) (url string) {
 	t.Helper()
 	srv := httptest.NewServer(&cgi.Handler{

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	lockTimeout      = 2 * time.Second       // for another process to release a branch's lock
+	lockTimeout      = 2 * time.Second       // maximum wait for a branch's lock
 	lockPollInterval = 10 * time.Millisecond // between two attempts
 )
 
@@ -37,10 +37,10 @@ type gitDirs struct {
 	work   string // top of the work tree; empty for a bare repository
 }
 
-// locate finds the repository that contains path, as git does: it uses the nearest .git in path
-// and its parents. Anyone can commit the files of a bare repository. So path is a bare repository
-// only if a user named it (as with git's safe.bareRepository=explicit). The path "." is never a
-// bare repository inside a work tree, because it is the default of --repo.
+// locate finds the repository that contains path, as git does: it uses the nearest .git in path and
+// its parents. path is a bare repository only if a user named it, because anyone can commit the
+// files of a bare repository. git does the same with safe.bareRepository=explicit. The path "." is
+// never a bare repository inside a work tree, because it is the default of --repo.
 func locate(path string, allowBare bool) (gitDirs, error) {
 	start, err := filepath.Abs(path)
 	if err != nil {
@@ -69,9 +69,9 @@ func locate(path string, allowBare bool) (gitDirs, error) {
 	}
 }
 
-// gitDirAt returns the git directory at dot, a path that ends in .git, or the git directory that
-// the file dot names; empty if absent. It is an error if the file names a directory inside a work
-// tree, because a commit can contain that directory.
+// gitDirAt returns the git directory of dot, a path that ends in .git. dot is that directory or a
+// file that contains its path. gitDirAt returns "" if dot is neither. It fails if the file refers
+// to a directory inside a work tree, because a commit can contain that directory.
 func gitDirAt(dot string) (string, error) {
 	if isGitDir(dot) {
 		return dot, nil
@@ -105,9 +105,9 @@ func gitDirAt(dot string) (string, error) {
 	return target, nil
 }
 
-// checkNotEmbedded returns an error if an outer repository has committed the files of the work
-// tree dir. git never checks out a .git, and records a repository inside a work tree as a
-// submodule. So a .git in dir came with a build or an archive.
+// checkNotEmbedded returns an error if an outer repository has committed the files of the work tree
+// dir. git never checks out a .git, and records a repository inside a work tree as a submodule. So
+// the .git in dir comes from a build or an archive.
 func checkNotEmbedded(dir string) error {
 	for top := filepath.Dir(dir); top != filepath.Dir(top); top = filepath.Dir(top) {
 		git, err := gitDirAt(filepath.Join(top, ".git"))
@@ -141,7 +141,7 @@ func checkNotEmbedded(dir string) error {
 	return nil
 }
 
-// maxSmallFile is the maximum size of a file in a git directory that has one line, in bytes.
+// maxSmallFile is the maximum size of a one-line file in a git directory, in bytes.
 const maxSmallFile = 64 << 10
 
 // readSmallFile reads a regular file of at most maxSmallFile bytes.
@@ -185,7 +185,7 @@ func absolutePath(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// sync opens the repository again, to see new packs of other processes.
+// sync opens the repository again, to read new packs of other processes.
 func (l *local) sync(context.Context, []string) error {
 	dirs, err := locate(l.path, l.allowBare)
 	if err != nil {
@@ -218,8 +218,8 @@ func (l *local) candidateRefs(name string) []plumbing.ReferenceName {
 
 func (l *local) listRefs() (storer.ReferenceIter, error) { return l.store.IterReferences() }
 
-// remotes returns the repository's remotes. Relative paths are resolved against the
-// repository, as git does.
+// remotes returns the repository's remotes. It resolves relative paths against the repository, as
+// git does.
 func (l *local) remotes() ([]Remote, error) {
 	conf, err := l.store.Config()
 	if err != nil {
@@ -254,8 +254,8 @@ func (l *local) remoteHead(ctx context.Context, branch string) (Hash, error) {
 	return hash, err
 }
 
-// advance uses git's protocol for a loose ref: create <ref>.lock, which only one process can do,
-// compare, write, rename. git does not honour the locks of go-git's compare-and-set.
+// advance uses git's protocol for a loose ref: create <ref>.lock, compare, write, rename. Only one
+// process can create the lock. git does not honour the locks of go-git's compare-and-set.
 func (l *local) advance(ctx context.Context, branch string, from, to Hash) error {
 	path := filepath.Join(l.dirs.common, filepath.FromSlash(l.branchRef(branch).String()))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -324,7 +324,7 @@ func acquireLock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// checkedOut compares the branch with HEAD of the main work tree and of all linked ones.
+// checkedOut compares the branch with HEAD of the main work tree and of all linked work trees.
 func (l *local) checkedOut(branch string) (bool, error) {
 	conf, err := l.store.Config()
 	if err != nil {

@@ -19,7 +19,7 @@ func TestDiscovery(t *testing.T) {
 	commitFile(t, top, "data/file", "honest")
 	evil := filepath.Join(t.TempDir(), "evil")
 	git(t, filepath.Dir(evil), "clone", "-q", "--bare", top, evil)
-	forge := func(dir string) { // the files of a repository with another head
+	forge := func(dir string) { // writes a repository with another head
 		t.Helper()
 		if err := os.CopyFS(filepath.Join(top, dir), os.DirFS(evil)); err != nil {
 			t.Fatal(err)
@@ -57,19 +57,20 @@ func TestDiscovery(t *testing.T) {
 	finds(filepath.Join(top, "net/envs"), false, honest)
 	finds(filepath.Join(top, ".git"), true, honest)
 	git(t, top, "worktree", "add", "-q", filepath.Join(t.TempDir(), "linked"), "-b", "linked")
-	// A user may name a bare repository inside a work tree.
+	// A user can name a bare repository inside a work tree.
 	finds(filepath.Join(top, "net"), true, git(t, top, "rev-parse", "HEAD~1"))
 
-	// A file .git may name a repository outside of a work tree only.
+	// A file .git can only refer to a repository outside of a work tree.
 	put(t, top, "data/.git", "gitdir: ../net\n")
 	refuses(filepath.Join(top, "data"), false, "inside the work tree")
 	refuses(filepath.Join(top, "data"), true, "inside the work tree")
-	// A directory .git is refused if the outer repository has its files.
+	// A directory .git is refused if the outer repository has committed its parent directory.
 	if err := errors.Join(os.Remove(filepath.Join(top, "data/.git")), os.CopyFS(filepath.Join(top, "data/.git"), os.DirFS(evil))); err != nil {
 		t.Fatal(err)
 	}
 	refuses(filepath.Join(top, "data"), false, "remove it")
-	// A clone in a work tree, a submodule and a separate git directory are used as git does.
+	// A clone in a work tree, a submodule and a separate git directory are supported, as in
+	// git.
 	clone := filepath.Join(top, "clone")
 	git(t, top, "clone", "-q", evil, clone)
 	finds(clone, false, honest)

@@ -7,5 +7,5 @@ import (
 	"hawser.dev/hawser/internal/tlstest"
 )
 
-// TestMain has the process trust httptest's servers: a login is sent over https only.
+// TestMain trusts httptest's certificates, because a login is sent only over https.
 func TestMain(m *testing.M) { os.Exit(tlstest.Run(m)) }

@@ -25,8 +25,8 @@ import (
 
 const (
 	remoteName = "origin"
-	// defaultIdleTimeout is the default time without a byte from the server after which a transfer
-	// fails. The total time of a transfer is not limited.
+	// defaultIdleTimeout is the default of Config.Silence. The total time of a transfer is not
+	// limited.
 	defaultIdleTimeout = 2 * time.Minute
 )
 
@@ -39,9 +39,9 @@ type mirror struct {
 	store         *boundedStorage
 	remote        *git.Remote
 	depth         int
-	dir           string                // of a mirror on disk; empty = it is in memory
+	dir           string                // of a mirror on disk; empty = in memory
 	refs          []*plumbing.Reference // of the remote repository, as last listed
-	// unusable contains the commits that are not fetched again, by branch.
+	// unusable contains, by branch, the commits that must not be fetched again.
 	unusable map[string]*UnusableBranch
 }
 
@@ -78,8 +78,8 @@ func newMirror(cfg Config, endpoint *transport.Endpoint) (*mirror, error) {
 	return m, nil
 }
 
-// removePartial removes the packs of interrupted transfers. No other process uses the mirror's
-// directory.
+// removePartial removes the packs of interrupted transfers. This is safe because no other process
+// uses the mirror's directory.
 func (m *mirror) removePartial() error {
 	if m.dir == "" {
 		return nil
@@ -150,7 +150,8 @@ func (m *mirror) sync(ctx context.Context, branches []string) error {
 	})
 }
 
-// fetch fetches one branch. One branch per fetch shows which branch exceeds a limit.
+// fetch fetches one branch. The mirror fetches each branch separately to find the branch that
+// exceeds a limit.
 func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, monitor *transferMonitor, branch string) error {
 	monitor.reset()
 	spec := config.RefSpec(fmt.Sprintf("+%s:%s", plumbing.NewBranchReferenceName(branch), m.branchRef(branch)))
@@ -166,7 +167,7 @@ func (m *mirror) fetch(ctx context.Context, auth transport.AuthMethod, monitor *
 }
 
 // prune removes the refs of branches that the remote repository no longer has. Such a ref can
-// conflict with a new branch, such as team with team/main.
+// conflict with a new branch: for example, team conflicts with team/main.
 func (m *mirror) prune(heads map[string]Hash) error {
 	refs, err := m.store.IterReferences()
 	if err != nil {
@@ -190,7 +191,7 @@ func (m *mirror) prune(heads map[string]Hash) error {
 }
 
 // exchange calls do with the login. It cancels the context of do if the server sends nothing for
-// idleTimeout. Its error contains the server's messages.
+// idleTimeout. The returned error contains the server's messages, without secrets.
 func (m *mirror) exchange(ctx context.Context, do func(context.Context, transport.AuthMethod, *transferMonitor) error) error {
 	auth, err := m.auth.method(m.endpoint)
 	if err != nil {
@@ -263,8 +264,8 @@ func (m *mirror) branchHeads(ctx context.Context, auth transport.AuthMethod) (ma
 }
 
 // advance pushes a commit to a branch. The server compares the branch with the hash that it
-// advertised. If the server rejects the push, advance reads the branch again to detect a move: the
-// error texts of servers differ.
+// advertised. If the server rejects the push, advance lists the branches again to detect a move,
+// because the error texts of servers differ.
 func (m *mirror) advance(ctx context.Context, branch string, from, to Hash) error {
 	target := plumbing.NewBranchReferenceName(branch)
 	spec := fmt.Sprintf("%s:%s", to, target)

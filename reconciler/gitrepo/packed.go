@@ -16,9 +16,9 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// packedStorage is a storage on disk that can check the size of an object before reading it. go-git
-// inflates an object, its delta and each base in memory. A pack of a few kilobytes can inflate to
-// gigabytes.
+// packedStorage is a storage on disk that checks the size of an object before it reads the object.
+// go-git inflates an object, its delta and each base in memory. A pack of a few kilobytes can
+// inflate to gigabytes.
 type packedStorage struct {
 	*filesystem.Storage
 	objectsDir  string // directory
@@ -26,13 +26,13 @@ type packedStorage struct {
 	packsListed bool
 }
 
-// maxDeltaChain is the maximum length of a chain of deltas: the maximum of pack.depth. git's
-// default is 250.
+// maxDeltaChain is the maximum length of a chain of deltas. It is the maximum of pack.depth. git's
+// default maximum is 250.
 const maxDeltaChain = 4095
 
-// checkSize returns nil if an object has at most limit bytes, and each of its bases and the sum of
-// its deltas at most maxObject bytes. It returns plumbing.ErrObjectNotFound if the object is not in
-// this directory.
+// checkSize returns an error if an object has more than limit bytes. Each of its bases, and all its
+// deltas together, can have maxObject bytes. It returns plumbing.ErrObjectNotFound if the object is
+// not in this directory.
 func (p *packedStorage) checkSize(hash Hash, limit int64) error {
 	name := hash.String()
 	f, err := os.Open(filepath.Join(p.objectsDir, name[:2], name[2:]))
@@ -78,7 +78,8 @@ func (p *packedStorage) listPacks() error {
 	return nil
 }
 
-// checkLoose checks the size in the header of a loose object: type, space, size, zero byte.
+// checkLoose checks the size in the header of a loose object. The header is type, space, size, zero
+// byte.
 func checkLoose(f *os.File, hash Hash, limit int64) error {
 	z, err := zlib.NewReader(f)
 	if err != nil {
@@ -164,7 +165,7 @@ func findOffset(index string, hash Hash) (offset int64, found bool, err error) {
 	return int64(binary.BigEndian.Uint64(offset64[:])), true, nil
 }
 
-// checkPacked checks the sizes of an object of a pack, of its deltas and of their bases. It reads
+// checkPacked checks the sizes of an object in a pack, of its deltas and of their bases. It reads
 // headers only.
 func checkPacked(pack string, offset int64, hash Hash, limit int64) error {
 	f, err := os.Open(pack + ".pack")
@@ -203,9 +204,9 @@ func checkPacked(pack string, offset int64, hash Hash, limit int64) error {
 
 // packEntry is the decoded header of an object in a pack.
 type packEntry struct {
-	size       int64 // of the object
-	deltaSize  int64 // of its delta; 0 = it has none
-	baseOffset int64 // offset of the base; 0 = none, or baseHash names it
+	size       int64 // of the object after its deltas
+	deltaSize  int64 // of its delta; 0 = none
+	baseOffset int64 // offset of the base; 0 = none, or baseHash identifies it
 	baseHash   Hash
 }
 

@@ -33,7 +33,7 @@ func tooLarge(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrUnusable, fmt.Sprintf(format, args...))
 }
 
-// commit reads a commit. It returns ErrNoCommit if the repository lacks the commit.
+// commit returns a commit object. It returns ErrNoCommit if the repository lacks the commit.
 func (s *Store) commit(hash Hash) (*object.Commit, error) {
 	c, err := object.GetCommit(s.objects(), hash)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
@@ -91,8 +91,8 @@ func (s *Store) When(commit Hash) (time.Time, error) {
 	return c.Committer.When, nil
 }
 
-// Trailer returns the value of a trailer (git-interpret-trailers(1)) of a commit's
-// message, "" if absent.
+// Trailer returns the value of a trailer (git-interpret-trailers(1)) of a commit's message. It
+// returns "" if the trailer is absent.
 func (s *Store) Trailer(commit Hash, name string) (string, error) {
 	c, err := s.commit(commit)
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *Store) Trailer(commit Hash, name string) (string, error) {
 	return "", nil
 }
 
-// IsAncestor reports whether from is an ancestor of to, or the same commit. A commit that the
-// repository no longer contains has no descendants.
+// IsAncestor reports whether from is an ancestor of to, or the same commit. If the repository lacks
+// from, it returns false.
 func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 	if from == to {
 		return true, nil
@@ -144,9 +144,9 @@ func (s *Store) IsAncestor(from, to Hash) (bool, error) {
 	return false, nil
 }
 
-// Signature returns the signed bytes of a commit, the signature (empty if absent) and the
-// first parent (zero for a root commit). It returns ErrNoCommit if the commit is not in
-// the repository.
+// Signature returns the signed bytes of a commit, its signature and its first parent. The signature
+// is empty if absent. The parent of a root commit is the zero hash. It returns ErrNoCommit if the
+// repository lacks the commit.
 func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Hash, err error) {
 	c, err := s.commit(commit)
 	if err != nil {
@@ -161,8 +161,8 @@ func (s *Store) Signature(commit Hash) (raw []byte, signature string, parent Has
 	return raw, c.PGPSignature, parent, nil
 }
 
-// Changed returns the paths of the files in which two commits differ, sorted. The zero
-// hash means a commit without files.
+// Changed returns the paths of the files in which two commits differ, sorted. The zero hash means a
+// commit without files.
 func (s *Store) Changed(from, to Hash) ([]string, error) {
 	w := treeWalk{store: s}
 	before, err := s.rootTree(from)
@@ -180,8 +180,8 @@ func (s *Store) Changed(from, to Hash) ([]string, error) {
 	return w.changed, nil
 }
 
-// File returns the content of one file of a commit, at most checkout.MaxFile bytes. A
-// missing file is ErrNoFile; a path with a symbolic link or a submodule is ErrUnusable.
+// File returns the content of one file of a commit, at most checkout.MaxFile bytes. It returns
+// ErrNoFile for a missing file, and ErrUnusable for a path with a symbolic link or a submodule.
 func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	entry, err := s.lookup(commit, name)
 	if err == nil {
@@ -198,23 +198,23 @@ func (s *Store) File(commit Hash, name string) ([]byte, error) {
 	return nil, fmt.Errorf("read %s in commit %s of %s: %w", name, commit, s.name, err)
 }
 
-// FileHash returns the hash of a file's content, without reading the content. It returns the same
-// errors as File for a missing file.
+// FileHash returns the hash of a file's content, without reading the content. For a missing file it
+// returns the same errors as File.
 func (s *Store) FileHash(commit Hash, name string) (Hash, error) {
 	entry, err := s.lookup(commit, name)
 	return entry.Hash, err
 }
 
-// Tree returns all files of a commit by path. The files have at most maxTreeBytes, and each YAML
-// file at most yamlsize.MaxValues values. Symbolic links and submodules are skipped. It returns
-// ErrNoCommit if the repository lacks the commit.
+// Tree returns all files of a commit by path. It skips symbolic links and submodules. It returns
+// ErrUnusable if the files have more than maxTreeBytes, or a YAML file has more than
+// yamlsize.MaxValues values. It returns ErrNoCommit if the repository lacks the commit.
 func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
 	return s.readDir(commit, "", treeWalk{store: s, entryCount: maxEntries, bytesLeft: maxTreeBytes})
 }
 
-// Directory returns all files below a directory of a commit, by path relative to the directory,
-// within the limits of checkout.Patches and yamlsize.MaxValues. A missing directory is empty. It
-// returns ErrUnusable for a symbolic link or a submodule in the directory or on its path.
+// Folder returns all files below a directory of a commit, by path relative to the directory. The
+// limits are checkout.Patches and yamlsize.MaxValues. A missing directory is empty. It returns
+// ErrUnusable for a symbolic link or a submodule in the directory or on its path.
 func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
 	return s.readDir(commit, dir, treeWalk{store: s, entryCount: checkout.Patches().Entries, bytesLeft: int64(checkout.Patches().Bytes), strict: true})
 }
@@ -294,8 +294,8 @@ func (s *Store) lookup(commit Hash, name string) (object.TreeEntry, error) {
 	return entry, nil
 }
 
-// readEntries reads one directory. It returns ErrUnusable for a duplicate or invalid file name,
-// which git does not write: two readers could see different files.
+// readEntries reads one directory. It returns ErrUnusable for a duplicate or invalid file name. git
+// does not write such names, and two readers could see different files.
 func (s *Store) readEntries(tree Hash) (map[string]object.TreeEntry, error) {
 	if tree.IsZero() {
 		return nil, nil
@@ -335,7 +335,7 @@ func (s *Store) checkRegular(entry object.TreeEntry, name string) error {
 	return nil
 }
 
-// blob reads the content of a file of at most limit bytes.
+// blob reads the content of a file. The content has at most limit bytes.
 func (s *Store) blob(hash Hash, limit int64) ([]byte, error) {
 	blob, err := object.GetBlob(s.objects(), hash)
 	if err != nil {
@@ -352,7 +352,7 @@ func (s *Store) blob(hash Hash, limit int64) ([]byte, error) {
 	return raw, errors.Join(err, r.Close())
 }
 
-// missingError returns the error for a missing object of a commit, with the reason and next step.
+// missingError returns the error about a missing object of a commit, with the reason and next step.
 func (s *Store) missingError(hash Hash, err error) error {
 	if !errors.Is(err, plumbing.ErrObjectNotFound) {
 		return err
@@ -367,8 +367,8 @@ func (s *Store) missingError(hash Hash, err error) error {
 // treeWalk reads or compares trees within limits.
 type treeWalk struct {
 	store      *Store
-	entryCount int   // read: entries that may still be listed; compare: entries that were listed
-	bytesLeft  int64 // bytes of files that may still be read
+	entryCount int   // read: entries that can still be listed; compare: listed entries
+	bytesLeft  int64 // bytes of files that can still be read
 	strict     bool  // links and submodules are errors; otherwise they are skipped
 	files      map[string][]byte
 	changed    []string
@@ -408,7 +408,7 @@ func (w *treeWalk) read(dir, relDir string, tree Hash, depth int) error {
 	return nil
 }
 
-// compare adds the paths of the files in which two directories differ to changed. The zero hash
+// compare adds to changed the paths of the files in which two directories differ. The zero hash
 // means an empty directory.
 func (w *treeWalk) compare(dir string, before, after Hash) error {
 	if before == after {

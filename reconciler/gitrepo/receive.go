@@ -18,16 +18,16 @@ import (
 // Limits of one fetch. go-git inflates each object of a pack in memory.
 const (
 	maxPackObject  = 100 << 20 // bytes of one object in the pack
-	maxPackDelta   = 64 << 20  // bytes of a delta, and of its result: go-git makes several copies
-	maxPackBytes   = 64 << 30  // bytes of all objects: a delta of a few bytes can make a large one
+	maxPackDelta   = 64 << 20  // of a delta and of its result: go-git makes several copies
+	maxPackBytes   = 64 << 30  // bytes of all objects: a small delta can produce a large object
 	maxPackObjects = 1_000_000
 	maxFetch       = 4 << 30 // bytes of a pack
 	maxMemory      = 2 << 30 // bytes of all objects of a mirror in memory
 	maxMessage     = 1000    // characters of an error, and of the server's messages
 )
 
-// transferMonitor detects that a server sends nothing. It records the server's messages to the user
-// (the sideband of gitprotocol-pack(5)).
+// transferMonitor detects that a server sends nothing. It records the server's messages to the
+// user, which are in the sideband of gitprotocol-pack(5).
 type transferMonitor struct {
 	idleTimeout time.Duration
 	timer       *time.Timer
@@ -73,8 +73,7 @@ func (l *transferMonitor) text() string {
 	return "; remote: " + oneLine(strings.Join(lines, "; remote: "), maxMessage)
 }
 
-// receiver is the storage of a mirror during a fetch. It checks a pack before go-git reads the
-// pack.
+// receiver is the storage of a mirror during a fetch. It checks a pack before go-git reads it.
 type receiver struct {
 	*boundedStorage
 	dir           string // of a mirror on disk; empty = it is in memory
@@ -144,9 +143,9 @@ func (r *packWriter) storeObjects() error {
 	return packfile.UpdateObjectStorage(r.Storer, r.file)
 }
 
-// checkPack checks the sizes in the headers of a pack's objects and in its deltas. It needs the
-// memory of one buffer. limit is the maximum size of all objects in bytes. The error for a larger
-// pack contains hint.
+// checkPack checks the sizes in the headers of a pack's objects and in its deltas. It buffers no
+// object. limit is the maximum size of all objects in bytes. The error about a larger pack contains
+// hint.
 func checkPack(file *os.File, limit int64, hint string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err

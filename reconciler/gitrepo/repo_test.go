@@ -251,8 +251,8 @@ func TestShallow(t *testing.T) {
 	}
 }
 
-// TestResolve resolves branches, remote branches, tags of both kinds and hashes to commits. A tag
-// never resolves as the branch of that name.
+// TestResolve checks that branches, remote branches, tags of both kinds and hashes resolve to
+// commits. A branch has precedence over a tag of the same name.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	work, clone := workTree(t), filepath.Join(t.TempDir(), "clone")
@@ -299,7 +299,7 @@ func TestResolve(t *testing.T) {
 }
 
 // TestBranchInTheWay checks that CheckNew rejects a branch whose name is a directory of another
-// branch, or the other way around.
+// branch, and the reverse.
 func TestBranchInTheWay(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, work, url string, push func(...string)) {
@@ -337,7 +337,7 @@ func TestBranchInTheWay(t *testing.T) {
 	})
 }
 
-// TestFoldersOfDeletedBranches checks that empty directories of refs do not block a new branch.
+// TestFoldersOfDeletedBranches checks that empty ref directories do not block a new branch.
 func TestFoldersOfDeletedBranches(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
@@ -352,7 +352,7 @@ func TestFoldersOfDeletedBranches(t *testing.T) {
 }
 
 // TestMirrorFollowsNames checks that a mirror on disk fetches a branch whose name is a directory of
-// an earlier one, and the other way around.
+// an earlier one, and the reverse.
 func TestMirrorFollowsNames(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)

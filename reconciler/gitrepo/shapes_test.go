@@ -11,19 +11,20 @@ import (
 
 const topology = "net/clusterset.yaml"
 
-// shape is a kind of repository that git creates.
+// shape is a kind of repository that git can create.
 type shape struct {
 	name string
-	// build makes the repository from an origin with two commits on main, in an empty directory,
-	// and returns its path or URL. It can move path, the file that the test reads.
+	// build creates the repository in an empty directory, from an origin with two commits on
+	// main. It returns the path or URL. It can change path, the file that the test reads.
 	build func(t *testing.T, origin, dir string, path *string) string
 	// refused is the end of the error; empty if the repository is supported.
 	refused string
 	named   bool // the path is a value of --repo
 }
 
-// TestShapes checks each kind of repository. A supported one is read, published to and checked with
-// git. For another one, the error has the reason and the next step, and nothing is written.
+// TestShapes checks each kind of repository. It reads, publishes to and verifies a supported
+// repository with git. For an unsupported one, the error contains the reason and the next step, and
+// nothing is written.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	clone := func(args ...string) func(*testing.T, string, string, *string) string {

@@ -21,7 +21,7 @@ import (
 )
 
 // slowServer serves a repository over HTTP. send writes the responses to requests whose URL
-// contains text. git writes all other responses.
+// contains text. git http-backend writes all other responses.
 func slowServer(t *testing.T, text string, send func(w http.ResponseWriter, r *http.Request, body []byte)) (dir, url string) {
 	t.Helper()
 	core := git(t, t.TempDir(), "--exec-path")
@@ -47,7 +47,7 @@ func slowServer(t *testing.T, text string, send func(w http.ResponseWriter, r *h
 	return dir, srv.URL + "/set.git"
 }
 
-// commitNoise commits a file that does not compress, and pushes main.
+// commitNoise commits an incompressible file and pushes main.
 func commitNoise(t *testing.T, dir string, size int) string {
 	t.Helper()
 	raw, random := make([]byte, size), rand.NewChaCha8([32]byte{1})
@@ -69,7 +69,7 @@ func openMirror(t *testing.T, url, cache string, silence time.Duration) *gitrepo
 	return s
 }
 
-// unfinished lists the files of a mirror that belong to no finished pack.
+// unfinished returns the files of a mirror that belong to no complete pack.
 func unfinished(t *testing.T, cache string) []string {
 	t.Helper()
 	var out []string
@@ -85,7 +85,7 @@ func unfinished(t *testing.T, cache string) []string {
 	return out
 }
 
-// TestSlowServer checks that a transfer may take longer than Config.Silence.
+// TestSlowServer checks that a transfer can last longer than Config.Silence.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	for name, cache := range map[string]string{"memory": "", "disk": filepath.Join(t.TempDir(), "cache")} {
@@ -98,7 +98,7 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// slowFetch fetches for longer than the silence. It reports whether the server could send in
+// slowFetch runs a fetch that lasts longer than silence. It reports whether the server sent in
 // time: a loaded machine can stop the whole process.
 func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 	t.Helper()
@@ -142,8 +142,8 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 	return true
 }
 
-// TestSilentServer checks that an exchange fails if the server sends nothing for Config.Silence, at
-// any point. It leaves no part of a pack, and the next exchange succeeds.
+// TestSilentServer checks that an exchange fails at any point if the server sends nothing for
+// Config.Silence. It leaves no partial pack, and the next exchange succeeds.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	const silence = 300 * time.Millisecond
@@ -182,7 +182,8 @@ func TestSilentServer(t *testing.T) {
 			if push {
 				sync(t, openMirror(t, url, cache, 0), "main")
 			}
-			// On a loaded machine another request can be late: then the server gets more time.
+			// On a loaded machine another request can be late. Then retry with a longer
+			// timeout.
 			for silence := silence; !reached.Load(); silence *= 2 {
 				message := "the server sent nothing for " + silence.String()
 				s := openMirror(t, url, cache, silence)
@@ -209,7 +210,7 @@ func TestSilentServer(t *testing.T) {
 			if have := head(t, s, "main").String(); have != want {
 				t.Errorf("head %s, want %s", have, want)
 			}
-			if err := pushFirst(t, s); err != nil && !errors.Is(err, gitrepo.ErrRefChanged) { // the server may have done the first one
+			if err := pushFirst(t, s); err != nil && !errors.Is(err, gitrepo.ErrRefChanged) { // the first push may have succeeded
 				t.Error(err)
 			}
 		})
@@ -245,8 +246,8 @@ func TestUnfinishedPacksOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestHookMessage checks that the error of a push contains the output of the server's hook: limited
-// in length, without control characters and without the password.
+// TestHookMessage checks that the error of a push contains the output of the server's hook. The
+// output is limited in length, and has no control characters and no password.
 func TestHookMessage(t *testing.T) {
 	t.Parallel()
 	dir, url := serve(t)

@@ -20,18 +20,18 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
 )
 
-// Limits of one object, in bytes.
+// Maximum sizes of one object, in bytes.
 const (
 	maxObject = 32 << 20
 	maxCommit = 1 << 20 // commits and tags, with message and signature
-	maxTree   = 8 << 20 // about 200,000 entries of one directory
+	maxTree   = 8 << 20 // a directory with about 200,000 entries
 )
 
 // maxAlternates is the maximum number of alternates of a repository, including alternates of
 // alternates. git follows a chain of five.
 const maxAlternates = 16
 
-// boundedStorage is the storage of a repository. It reads no object that is over its size limit.
+// boundedStorage is the storage of a repository. It reads no object over the size limit.
 type boundedStorage struct {
 	storage.Storer
 	alternates []storage.Storer // objects/info/alternates, in order
@@ -91,7 +91,7 @@ func (b *boundedStorage) commitsWithPrefix(prefix string) ([]Hash, error) {
 	for _, store := range b.stores() {
 		p, onDisk := store.(*packedStorage)
 		if !onDisk {
-			continue // a mirror in memory has no objects that a user names by hash
+			continue // users do not refer to objects in a memory mirror by hash
 		}
 		prefixBytes, err := hex.DecodeString(prefix[:len(prefix)/2*2])
 		if err != nil {
@@ -116,8 +116,8 @@ func (b *boundedStorage) commitsWithPrefix(prefix string) ([]Hash, error) {
 	return out, nil
 }
 
-// openStorage opens the objects and refs of a repository on this machine. The error for an
-// unsupported format names the format.
+// openStorage opens the objects and refs of a repository on this machine. The error about an
+// unsupported format contains the format.
 func openStorage(dirs gitDirs) (*boundedStorage, error) {
 	store := newPackedStorage(dirs.git, dirs.common)
 	conf, err := store.Config()

@@ -1,6 +1,6 @@
-// Package gitrepo reads and writes the branches of a git repository through go-git. It works
-// directly on the object store of a local repository, and on a mirror of a remote one. It never
-// changes a work tree or an index.
+// Package gitrepo reads and writes the branches of a git repository through go-git. For a local
+// repository it uses the object store directly. For a remote one it uses a mirror. It never changes
+// a work tree or an index.
 package gitrepo
 
 import (
@@ -32,7 +32,7 @@ var (
 	ErrNoFile = errors.New("no such file")
 	// ErrNoCommit: the repository does not have the commit.
 	ErrNoCommit = errors.New("no such commit")
-	// ErrUnusable: the commit exceeds a bound or has an entry that Hawser does not follow. A
+	// ErrUnusable: the commit exceeds a limit or has an entry that Hawser does not follow. A
 	// retry fails in the same way.
 	ErrUnusable = errors.New("the commit cannot be used")
 	// ErrRefChanged: the branch no longer points to the commit that the caller read.
@@ -44,22 +44,21 @@ type Hash = plumbing.Hash
 
 // Config configures the access to a repository.
 type Config struct {
-	// URL is a path, or any URL that git understands (https, ssh, git, file,
-	// user@host:path).
+	// URL is a path, or any URL that git understands (https, ssh, git, file, user@host:path).
 	URL string
-	// Named means that a user named URL as the repository (--repo). Then it may be a bare
+	// Named means that a user named URL as the repository (--repo). Then URL can be a bare
 	// repository. Otherwise URL is a directory with files, and its repository has a work tree.
 	Named bool
 	Auth  Auth
-	// Cache is the directory of the mirror of a remote repository; empty keeps the
-	// mirror in memory.
+	// Cache is the directory of the mirror of a remote repository. Empty = the mirror is in
+	// memory.
 	Cache string
-	// Depth is the number of commits to fetch of a remote branch; 0 fetches all.
+	// Depth is the number of commits to fetch of a remote branch; 0 = all.
 	Depth int
-	// Silence is the time without a byte from the server after which a transfer fails; 0 = two
-	// minutes.
+	// Silence is the maximum time without a byte from the server. After it a transfer fails. 0
+	// = two minutes.
 	Silence time.Duration
-	// MaxFetch limits the bytes that one fetch receives; 0 means 4 GiB.
+	// MaxFetch is the maximum number of bytes of one fetch; 0 = 4 GiB.
 	MaxFetch int64
 }
 
@@ -84,17 +83,17 @@ type backend interface {
 	// remoteHead returns the current commit of a branch of the repository; zero if absent. It
 	// fetches nothing.
 	remoteHead(ctx context.Context, branch string) (Hash, error)
-	// candidateRefs returns the refs that name can mean, best first.
+	// candidateRefs returns the refs to which name can resolve, in order of precedence.
 	candidateRefs(name string) []plumbing.ReferenceName
-	// advance moves a branch, or returns ErrRefChanged if the branch is not at from. A server may
-	// require that to descends from from.
+	// advance moves a branch. It returns ErrRefChanged if the branch is not at from. A server
+	// can require that to descends from from.
 	advance(ctx context.Context, branch string, from, to Hash) error
 	// checkedOut reports whether a work tree is on the branch.
 	checkedOut(branch string) (bool, error)
 	watch(ctx context.Context, changed func(), onPolling func(error))
 }
 
-// Open returns a repository. It does no I/O apart from its cache directory: the first Fetch
+// Open returns a repository. It creates the cache directory and does no other I/O. The first Fetch
 // contacts the repository.
 func Open(cfg Config) (*Store, error) {
 	ep, err := transport.NewEndpoint(cfg.URL)
@@ -120,7 +119,7 @@ func ParseBranch(text string) (string, error) {
 	return short, nil
 }
 
-// SameRepository reports whether two addresses have equal text or are paths into one git directory. It
+// SameRepository reports whether two addresses are equal or are paths into one git directory. It
 // contacts no server.
 func SameRepository(a, b string) bool {
 	if a == b {
@@ -187,9 +186,9 @@ type Resolved struct {
 	Ref string
 }
 
-// Resolve resolves a name: a branch or, in a clone, a branch of the remote
-// (origin/rendered, or rendered alone), a tag, or the hash of a commit with at least
-// seven digits. It returns ErrNoBranch if the name matches nothing.
+// Resolve returns the commit of a name. A name is a branch, a tag, or at least seven digits of a
+// commit hash. In a clone it can also be a branch of the remote (origin/rendered, or rendered
+// alone). Resolve returns ErrNoBranch if the name matches nothing.
 func (s *Store) Resolve(name string) (Resolved, error) {
 	if s.objects() != nil {
 		for _, ref := range append(s.candidateRefs(name), plumbing.NewTagReferenceName(name)) {
@@ -275,8 +274,7 @@ func (s *Store) Names() ([]string, error) {
 	return names, nil
 }
 
-// Remotes returns the remotes of a clone, origin first. A repository that is not on this machine
-// has none.
+// Remotes returns the remotes of a clone, origin first. A repository on another machine has none.
 func (s *Store) Remotes() ([]Remote, error) {
 	remotes, err := s.remotes()
 	if err != nil {
@@ -311,8 +309,8 @@ func (s *Store) FastForward(ctx context.Context, branch string, from, to Hash) e
 	return nil
 }
 
-// CheckNew returns an error if the name of a new branch conflicts with an existing branch, as
-// rendered does with rendered/a.
+// CheckNew returns an error if the name of a new branch conflicts with an existing branch. For
+// example, rendered conflicts with rendered/a.
 func (s *Store) CheckNew(branch string) error {
 	refs, err := s.listRefs()
 	if err != nil {
@@ -331,9 +329,9 @@ func (s *Store) CheckNew(branch string) error {
 // git would show changes in that work tree.
 func (s *Store) CheckedOut(branch string) (bool, error) { return s.checkedOut(branch) }
 
-// Watch calls changed whenever a branch may have moved, until ctx is done. For a remote
-// repository it only waits for ctx. If the kernel cannot watch the files, Watch calls onPolling
-// with the reason and reads the files once a second.
+// Watch calls changed whenever a branch may have moved, until ctx is done. For a remote repository
+// it only waits for ctx. If the kernel cannot watch the files, Watch calls onPolling with the
+// reason and polls the files once a second.
 func (s *Store) Watch(ctx context.Context, changed func(), onPolling func(error)) {
 	s.watch(ctx, changed, onPolling)
 }
@@ -341,8 +339,8 @@ func (s *Store) Watch(ctx context.Context, changed func(), onPolling func(error)
 // maxListedBranches is the maximum number of branches in a message.
 const maxListedBranches = 8
 
-// existingBranches returns the suffix of an error message for a missing branch: the existing
-// branches; empty if there are none.
+// existingBranches returns the suffix of an error about a missing branch. It lists the existing
+// branches, and is empty if there are none.
 func (s *Store) existingBranches(branch string) string {
 	refs, err := s.listRefs()
 	if err != nil {

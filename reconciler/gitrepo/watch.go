@@ -14,12 +14,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchRetryInterval is the interval of checks for a missing repository, and of polls of a
-// repository that the kernel does not watch.
+// watchRetryInterval is the interval of checks for a missing repository. It is also the interval of
+// polls if the kernel does not watch the repository.
 const watchRetryInterval = time.Second
 
-// watch calls changed after every write to HEAD, packed-refs and the branches. If inotify has no
-// instances or watches left (inotify(7)), watch polls the files and retries inotify.
+// watch calls changed once, and after every write to HEAD, packed-refs and the branches. If inotify
+// has no instances or watches left (inotify(7)), watch polls the files and retries inotify.
 func (l *local) watch(ctx context.Context, changed func(), onPolling func(error)) {
 	w := &watcher{path: l.path, allowBare: l.allowBare, onPolling: onPolling}
 	defer w.close()
@@ -94,7 +94,7 @@ func (w *watcher) close() {
 	}
 }
 
-// refsFingerprint returns a text that differs if any ref differs.
+// refsFingerprint returns a text that changes if a ref changes.
 func refsFingerprint(path string, allowBare bool) string {
 	dirs, err := locate(path, allowBare)
 	if err != nil {
@@ -125,9 +125,9 @@ func refsFingerprint(path string, allowBare bool) string {
 	return out.String()
 }
 
-// watchDirs watches the git directory and the directories of its branches. It returns their number.
-// Watching a directory twice has no effect. limitErr means that the kernel's limit of watches is
-// reached.
+// watchDirs watches the git directory and the directories of its branches. It returns the number of
+// watched directories. A second watch of a directory has no effect. limitErr means that the
+// kernel's limit of watches is reached.
 func watchDirs(w *fsnotify.Watcher, path string, allowBare bool) (watched int, limitErr error) {
 	dirs, err := locate(path, allowBare)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *Store) WorkTree() (WorkTree, bool, error) {
 }
 
 // Uncommitted returns the paths of the files whose text in the work tree differs from a commit. It
-// ignores line ends (checkout.Text) and files that a sparse checkout excludes.
+// ignores line ends (checkout.Text) and files outside of a sparse checkout.
 func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string, error) {
 	var out []string
 	for _, name := range files {
@@ -79,8 +79,8 @@ func (s *Store) Uncommitted(w WorkTree, commit Hash, files ...string) ([]string,
 	return out, nil
 }
 
-// isSkipWorktree reports whether a sparse checkout excludes a file (git-read-tree(1), skip-worktree
-// bit).
+// isSkipWorktree reports whether a file is outside of a sparse checkout (git-read-tree(1),
+// skip-worktree bit).
 func (s *Store) isSkipWorktree(name string) (bool, error) {
 	gitIndex, err := s.objects().Index()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) isSkipWorktree(name string) (bool, error) {
 	return err == nil && entry.SkipWorktree, err
 }
 
-// Remote reports whether the repository is not on this machine.
+// Remote reports whether the repository is on another machine.
 func (s *Store) Remote() bool {
 	_, isLocal := s.backend.(*local)
 	return !isLocal

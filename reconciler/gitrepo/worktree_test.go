@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCleanWorkTree checks that a work tree without changes has no uncommitted files, even if git
-// converts files at checkout. A changed file is listed.
+// TestCleanWorkTree checks that a clean work tree has no uncommitted files, even if git converts
+// files at checkout. A changed file is listed.
 func TestCleanWorkTree(t *testing.T) {
 	t.Parallel()
 	const name, other = "net/clusterset.yaml", "apps/other.yaml"
@@ -90,7 +90,7 @@ func TestSparseWorkTree(t *testing.T) {
 	checkUncommitted(t, work, files[:1])
 }
 
-// TestUncommittedIsBounded checks files that a work tree can contain, but no commit.
+// TestUncommittedIsBounded checks files that a work tree can contain, but a commit cannot.
 func TestUncommittedIsBounded(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)

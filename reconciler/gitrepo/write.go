@@ -18,24 +18,24 @@ import (
 type Commit struct {
 	// Parent is the parent commit; zero for a root commit.
 	Parent Hash
-	// Files contains the file contents by path. Without KeepFiles the commit contains only these
-	// files, with mode 0644: no other file of Parent is signed. With KeepFiles the other files of
-	// Parent and the modes of Files do not change.
+	// Files contains the file contents by path. Without KeepFiles the commit contains only
+	// these files, with mode 0644: the signature covers no other file of Parent. With KeepFiles
+	// the other files of Parent and the modes of existing Files do not change.
 	Files     map[string][]byte
 	KeepFiles bool
-	// Name and Email are of the author and the committer, and When is the time of both.
+	// Name and Email identify author and committer. When is the time of both.
 	Name, Email string
 	When        time.Time
 	Message     string
-	// SignTrailer returns a line to append to Message. raw is the commit without that line. Nil
-	// appends nothing. SignTrailer is called before Sign.
+	// SignTrailer returns a line that Write appends to Message. raw is the commit without that
+	// line. SignTrailer is called before Sign; nil = no line.
 	SignTrailer func(raw []byte) (string, error)
-	// Sign returns the signature of the commit raw for git's header gpgsig. Nil does not sign.
+	// Sign returns the signature of the commit raw for git's header gpgsig; nil = no signature.
 	Sign func(raw []byte) (string, error)
 }
 
-// Write stores a commit with its trees and blobs, and returns its hash. It moves no branch; use
-// FastForward.
+// Write stores a commit with its trees and blobs, and returns its hash. It moves no branch:
+// FastForward does.
 func (s *Store) Write(c Commit) (Hash, error) {
 	hash, err := s.write(c)
 	if err != nil {
@@ -102,7 +102,8 @@ func bytesToSign(c *object.Commit) ([]byte, error) {
 }
 
 // putTree stores the tree base with some files replaced, and returns its hash. It reads only
-// directories that change. A file retains its mode in base; a symbolic link becomes a file.
+// directories that change. An executable file stays executable. A symbolic link becomes a file
+// unless files has its target as content.
 func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
 	entries, err := s.readEntries(base)
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *Store) putTree(base Hash, files map[string][]byte) (Hash, error) {
 	return s.putObject(obj)
 }
 
-// compareEntries compares entries in git's order: a directory sorts as if its name ended in a
+// compareEntries compares entries in git's order. A directory sorts as if its name ended in a
 // slash.
 func compareEntries(a, b object.TreeEntry) int {
 	key := func(e object.TreeEntry) string {
@@ -175,7 +176,7 @@ func (s *Store) putRaw(kind plumbing.ObjectType, raw []byte) (Hash, error) {
 	return s.putObject(obj)
 }
 
-// putObject stores an object if it is absent. Most objects of a tree do not change.
+// putObject stores an object if it is absent. Most objects of a tree exist already.
 func (s *Store) putObject(obj plumbing.EncodedObject) (Hash, error) {
 	err := s.objects().HasEncodedObject(obj.Hash())
 	if err == nil {
