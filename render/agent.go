@@ -17,18 +17,18 @@ import (
 // ImageName is the default image of the agent, without its tag.
 const ImageName = "hawser.dev/hawser-agent"
 
-// invalidTagChar matches characters that an image tag must not contain (hack/image.sh does the
-// same).
+// invalidTagChar matches the characters that an image tag cannot contain. hack/image.sh replaces
+// the same characters.
 var invalidTagChar = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// DefaultImage returns the agent image of a first publication by a version of Hawser.
+// DefaultImage returns the agent image of a first publication with a version of Hawser.
 func DefaultImage(version string) string {
 	return ImageName + ":" + invalidTagChar.ReplaceAllString(cmp.Or(version, "dev"), "-")
 }
 
-// agentImage selects the image of the agents: the topology's image, then in.Image, then the
-// published image, then DefaultImage. Another version of Hawser therefore restarts no agent. It
-// returns an error if the topology and in.Image differ, because one of them would have no effect.
+// agentImage returns the image of the agents: the topology's image, in.Image, the published image
+// or DefaultImage, in this order. So another version of Hawser restarts no agent. It returns an
+// error if the topology and in.Image differ, because one of them would have no effect.
 func agentImage(in Input) (string, diag.List) {
 	topologyImage := in.Topology.Spec.Agent.Image
 	if topologyImage != "" && in.Image != "" && topologyImage != in.Image {
@@ -62,15 +62,15 @@ func Tag(image string) string {
 // describeSuffix matches the suffix of git describe for a commit after the newest tag.
 var describeSuffix = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
 
-// VersionLess reports whether a version of Hawser precedes another by the order of semver.org. It
-// returns false if one of the texts is not a version.
+// VersionLess reports whether a version of Hawser precedes another one in semver order. It returns
+// false if one of the texts is not a version.
 func VersionLess(version, other string) bool {
 	version = describeSuffix.ReplaceAllString(version, "")
 	other = describeSuffix.ReplaceAllString(other, "")
 	return semver.IsValid(version) && semver.IsValid(other) && semver.Compare(version, other) < 0
 }
 
-// quantity formats a resource amount so that YAML reads it as text.
+// quantity returns a resource quantity as a YAML scalar that every parser reads as text.
 func quantity(text string) string {
 	if last := text[len(text)-1]; last >= '0' && last <= '9' {
 		return strconv.Quote(text)
@@ -78,7 +78,7 @@ func quantity(text string) string {
 	return text
 }
 
-// ImageOf returns the agent image of a rendered tree before patches, empty if absent.
+// ImageOf returns the agent image of a rendered tree before patches. It returns "" if absent.
 func ImageOf(tree Tree) string {
 	for _, file := range []string{GatewayFile, AgentFile} {
 		var d struct {

@@ -16,14 +16,14 @@ import (
 //go:embed cluster/policy.yaml
 var policyTemplate string
 
-// clusterPolicy fills in the template of a cluster's admission policies. Its methods return
-// parts of CEL expressions.
+// clusterPolicy contains the values for the template of a cluster's admission policies. Its methods
+// return parts of CEL expressions.
 type clusterPolicy struct {
 	Mode            string   // clusters[].dns
-	Zones           []string // that gateways may forward in the cluster's DNS, in this order
+	Zones           []string // that gateways forward in the cluster's DNS, in this order
 	Servers         []netip.Addr
 	GatewayServices []gatewayService
-	Leases          bool // labels select the node of some gateway
+	Leases          bool // labels select the node of a gateway
 }
 
 // gatewayService is the Service of a gateway.
@@ -39,18 +39,18 @@ func (clusterPolicy) BeginMark() string {
 	return "# hawser: begin (managed by Hawser; changes up to the end mark are reverted)"
 }
 
-// End returns the last line of a block.
+// End returns the last line of a block that agents write into a cluster's DNS.
 func (clusterPolicy) End() string { return "# hawser: end" }
 
 // FileMark returns the first line of a file that only Hawser writes.
 func (clusterPolicy) FileMark() string { return "# managed by Hawser; changes are reverted" }
 
-// DNSConfigMaps returns the ConfigMaps of one CoreDNS; one of them may import the other.
+// DNSConfigMaps returns the ConfigMaps of one CoreDNS. One of them can import the other.
 func (clusterPolicy) DNSConfigMaps() []string { return []string{"coredns", "coredns-custom"} }
 
-// Regular expressions (RE2) for the tokens of a Corefile as CoreDNS parses it: words between white
-// space, quotes around words with white space, comments, and separate braces. Blocks nest at most
-// three deep. The text ends with a line end.
+// Regular expressions (RE2) for the tokens of a Corefile as CoreDNS parses it. A token is a word, a
+// quoted word with white space, a comment, or a separate brace. Blocks nest at most three deep. The
+// text ends with a line end.
 const (
 	corefileGap    = `(?:\s|#[^\n]*\n)+`
 	corefileWord   = `(?:"(?:\\.|[^"\\])*"|[^\s"#{}][^\s#]*|[{}][^\s#]+)`
@@ -67,8 +67,8 @@ func (clusterPolicy) File() string {
 	return `^(?:` + corefileGap + `)?(?:` + corefileBlock + `|` + corefileImport + `)*$`
 }
 
-// Blocks returns an expression for the server blocks of a text. Each has its zones as zone:port, in
-// lower case and without the last dot, and its bind directives.
+// Blocks returns a CEL expression for the server blocks of a text. Each block has its zones as
+// zone:port, in lower case and without the last dot, and its bind directives.
 func (clusterPolicy) Blocks(text string) string {
 	return `(` + text + ` + '\n').findAll(r'` + corefileBlock + `').map(b, {'keys': b.find(r'^` + corefileKeys + `')` +
 		`.findAll(r'#[^\n]*|import[ \t][^\n]*|` + corefileWord + `').filter(k, !k.matches('^(?:#|import[ \t])'))` +
@@ -77,7 +77,7 @@ func (clusterPolicy) Blocks(text string) string {
 		`'binds': b.findAll(r'[\n{][ \t]*bind[ \t][^\n#]*').map(l, l.substring(l.indexOf('bind')).trim())})`
 }
 
-// Free returns an expression that is true if no server block has a key of the zones.
+// Free returns a CEL expression that is true if no server block has a key of the zones.
 func (p clusterPolicy) Free(blocks string) string {
 	var prefixes []string
 	for _, zone := range p.Zones {
@@ -91,7 +91,7 @@ func (p clusterPolicy) Free(blocks string) string {
 }
 
 // reverseZoneKeys returns a regular expression for the prefixes that CoreDNS expands to a reverse
-// zone. It may match more prefixes of the same length. It is empty for other zones.
+// zone. It can match other prefixes of the same length. It is empty for other zones.
 func reverseZoneKeys(zone string) string {
 	if labels, ok := strings.CutSuffix(zone, ".in-addr.arpa"); ok {
 		octets := strings.Split(labels, ".")
@@ -122,31 +122,31 @@ func alternatives(first, last int) string {
 	return strings.Join(out, "|")
 }
 
-// List returns texts as a list.
+// List returns texts as a CEL list.
 func (clusterPolicy) List(texts []string) string { return "['" + strings.Join(texts, "', '") + "']" }
 
-// AnyZone returns a regular expression for one of the zones.
+// AnyZone returns a regular expression that matches each of the zones.
 func (p clusterPolicy) AnyZone() string { return anyOf(p.Zones) }
 
-// AnyServer returns a regular expression for one of the name servers.
+// AnyServer returns a regular expression that matches each of the name servers.
 func (p clusterPolicy) AnyServer() string { return anyOf(p.Servers) }
 
-// Compact returns an expression that removes the white space of a JSON object.
+// Compact returns a CEL expression that removes the white space of a JSON object.
 func (clusterPolicy) Compact(text string) string {
 	return text + `.replace(' ', '').replace('\n', '').replace('\t', '').replace('\r', '')`
 }
 
-// Others returns an expression for the members of a compact JSON object after Hawser's stub
+// Others returns a CEL expression for the members of a compact JSON object after Hawser's stub
 // domains.
 func (clusterPolicy) Others(object string) string {
 	run := object + `.find(variables.stubEntries)`
 	return `(` + object + ` in ['', '{}'] ? '' : ` + run + ` == '' ? ` + object + `.substring(1) : ` + object + `.substring(` + run + `.size()))`
 }
 
-// Same returns an expression that is true if fields of an object do not change.
+// Same returns a CEL expression that is true if fields of an object do not change.
 func (clusterPolicy) Same(fields ...string) string { return unchanged("", fields) }
 
-// SameMetadata returns an expression that is true if fields of the metadata do not change.
+// SameMetadata returns a CEL expression that is true if fields of the metadata do not change.
 func (clusterPolicy) SameMetadata(fields ...string) string { return unchanged("metadata.", fields) }
 
 func unchanged(prefix string, fields []string) string {
@@ -192,8 +192,8 @@ func addPolicy(tree Tree, c *schema.Cluster, f *fabric.Fabric, ports *firewall.C
 	return nil
 }
 
-// servicePorts returns the UDP ports of a gateway's Service; none for a gateway without a Service
-// or without links.
+// servicePorts returns the UDP ports of a gateway's Service. It returns none for a gateway without
+// a Service or without links.
 func servicePorts(openings []firewall.Rule, g *fabric.Gateway) []int {
 	if !g.HasService() {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// addDelivery writes the objects of Flux and Argo CD that apply the clusters' directories.
+// addDelivery writes the objects with which Flux and Argo CD apply the clusters' directories.
 func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[string][]*schema.Export) {
 	names := sorted(top.ClusterNames())
 	var elements strings.Builder
@@ -34,11 +34,11 @@ func addDelivery(tree Tree, top *schema.ClusterSet, exports map[string]map[strin
 	tree["argocd/applicationset.yaml"] = applicationSet(elements.String(), project)
 }
 
-// addFlux writes the Kustomizations of a cluster: one to apply all of them, one for Hawser, and
-// one for the exports of each namespace. Flux applies no new commit while a Kustomization waits for
-// health, and an unhealthy one blocks all that depend on it. Hawser's own therefore has no health
-// checks, so a node that is down delays no change. The Kustomization of the Kustomizations seldom
-// changes; it checks the agents.
+// addFlux writes the Kustomizations of a cluster: hawser-sync applies all of them, hawser applies
+// Hawser, and one per namespace applies its exports. Flux applies no new commit while a
+// Kustomization waits for health. An unhealthy Kustomization blocks all that depend on it. So
+// hawser has no health checks, and a node that is down delays no change. hawser-sync seldom
+// changes, so it checks the health of the agents.
 func addFlux(tree Tree, cluster string, namespaces []string) {
 	dir := path.Join("flux", cluster)
 	tree[path.Join(dir, "sync.yaml")] = fluxKustomization("hawser-sync", dir, fluxAgents)
@@ -52,14 +52,14 @@ func addFlux(tree Tree, cluster string, namespaces []string) {
 	}
 }
 
-// fluxAgents waits for the rollout of the agents.
+// fluxAgents lets a Kustomization wait for the rollout of the agents.
 const fluxAgents = `  timeout: 3m
   healthChecks:
   - {apiVersion: apps/v1, kind: DaemonSet, name: ` + AgentName + `, namespace: ` + Namespace + `}
   - {apiVersion: apps/v1, kind: DaemonSet, name: ` + GatewayName + `, namespace: ` + Namespace + `}
 `
 
-// fluxExports waits until the agents have reported on each export, which takes seconds.
+// fluxExports lets a Kustomization wait for the status of each export, which takes seconds.
 const fluxExports = `  timeout: 1m
   wait: true
   dependsOn:
@@ -89,9 +89,10 @@ spec:
 %s`, name, partOf, dir, extraSpec)
 }
 
-// appProject returns the project in which Argo CD accepts only commits signed by one of the keys.
-// Argo CD identifies a key by the last 16 digits of its fingerprint. The Application that owns the
-// ApplicationSet and this project applies objects in Argo CD's own cluster.
+// appProject returns the AppProject in which Argo CD accepts only commits signed by one of the
+// keys. Argo CD identifies a key by the last 16 digits of its fingerprint. The project permits Argo
+// CD's own cluster, because the Application of the ApplicationSet and of this project applies
+// objects there.
 func appProject(keys, clusters []string) []byte {
 	var out strings.Builder
 	out.WriteString(`apiVersion: argoproj.io/v1alpha1

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// checkEpochs rejects key epochs without any published epoch. Otherwise every tunnel would be down
-// until both its ends have the new keys.
+// checkEpochs returns an error if no epoch of the topology is published. Otherwise every tunnel
+// would be down until both ends have the new keys.
 func checkEpochs(top *schema.ClusterSet, previous *fabric.Fabric) diag.List {
 	if previous == nil || previous.Name != top.Metadata.Name || len(previous.Clusters) < 2 || len(previous.Epochs) == 0 {
 		return nil
@@ -32,8 +32,8 @@ func epochList(epochs []int) string {
 	return "[" + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(epochs)), ", "), "[]") + "]"
 }
 
-// checkAlternateAddrs reports a gateway whose alternate address is another gateway's tunnel
-// address. IPsec needs alternate addresses in even epochs.
+// checkAlternateAddrs returns an error if a gateway's alternate address is another gateway's tunnel
+// address. IPsec uses alternate addresses in even epochs.
 func checkAlternateAddrs(f *fabric.Fabric) diag.List {
 	even := slices.IndexFunc(f.Epochs, func(e int) bool { return e%2 == 0 })
 	if even < 0 {

@@ -14,8 +14,8 @@ import (
 )
 
 // exportsDir is the directory of a cluster's ServiceExports, with one directory for each namespace.
-// The kustomization of the cluster excludes it: the namespaces are foreign, may be created later or
-// never, and must not block other objects.
+// The cluster's kustomization excludes exportsDir: a namespace belongs to a user, can be missing,
+// and must not block other objects.
 const exportsDir = "exports"
 
 // ExportsDir returns the directory of a cluster's ServiceExports in the tree. The directory exists
@@ -80,8 +80,7 @@ func writeMapping(out *bytes.Buffer, name string, values map[string]string) {
 	}
 }
 
-// shorten returns a name of at most 63 characters, the limit of a label. Different names stay
-// different.
+// shorten returns a unique name of at most 63 characters, which is the limit of a label.
 func shorten(name string) string {
 	const maxLen, prefixLen = 63, 54
 	if len(name) <= maxLen {

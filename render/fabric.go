@@ -22,8 +22,8 @@ import (
 // KeySource returns the public keys of a gateway for an epoch. A key is empty if unknown.
 type KeySource func(cluster, gateway string, epoch int) (fabric.Key, error)
 
-// Fabric compiles the clusterset. The lock must be up to date: missing allocations are errors (code
-// lock-stale), and so are unknown keys (code no-root-key).
+// Fabric compiles the fabric of a clusterset. The lock must be up to date: a missing allocation is
+// an error (code lock-stale). An unknown key is an error, too (code no-root-key).
 func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fabric.Fabric, diag.List) {
 	b := &builder{top: top, lock: lock, keySource: public, globalnet: overlap.MappedClusters(top), globalnetFamilies: overlap.MappedFamilies(top), links: linkconfig.Resolve(top),
 		blocks: map[string][]netip.Prefix{}}
@@ -47,7 +47,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fab
 	for i := range s.Clusters {
 		b.globalBlocks(s.Clusters[i].Name)
 	}
-	// Deriving keys takes longer than all other steps together.
+	// Derive keys concurrently, because it takes longer than all other steps together.
 	found := make([]diag.List, len(s.Clusters))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -80,7 +80,7 @@ type builder struct {
 	globalnet         map[string]bool             // clusters with globalnet
 	globalnetFamilies map[string]overlap.Families // clusters with globalnet, by family
 	links             *linkconfig.Set
-	blocks            map[string][]netip.Prefix // by cluster, of the families with a pool
+	blocks            map[string][]netip.Prefix // of the families with a pool, by cluster
 	list              diag.List
 }
 
@@ -98,7 +98,7 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	out.Dynamic = b.lock.DynamicRanges(b.top, c.Name)
 	switch c.DNS {
 	case fabric.DNSNone:
-	case fabric.DNSAuto: // agents without PreferCustomDNS write the block
+	case fabric.DNSAuto: // older agents ignore PreferCustomDNS and write ClusterDNS
 		out.ClusterDNS, out.PreferCustomDNS = fabric.DNSCoreDNS, true
 	default:
 		out.ClusterDNS = c.DNS
@@ -134,7 +134,8 @@ func (b *builder) cluster(c *schema.Cluster) fabric.Cluster {
 	return out
 }
 
-// dynamicExports returns the patterns sorted, so that their order in the file has no effect.
+// dynamicExports returns the rules with sorted patterns, so that the order in the file has no
+// effect.
 func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	d := top.Spec.DynamicExports
 	if d == nil {
@@ -155,8 +156,8 @@ func dynamicExports(top *schema.ClusterSet) *fabric.DynamicExports {
 	return out
 }
 
-// withExtensionBlocks adds to a cluster's blocks the mapped prefixes outside them (extension
-// blocks).
+// withExtensionBlocks adds a cluster's extension blocks to its blocks. These are the mapped
+// prefixes outside of the blocks.
 func withExtensionBlocks(blocks []netip.Prefix, mappings []fabric.Mapping) []netip.Prefix {
 	out := slices.Clone(blocks)
 	for _, m := range mappings {
@@ -210,8 +211,8 @@ func (b *builder) gateway(c *schema.Cluster, g *schema.Gateway) fabric.Gateway {
 }
 
 // rejectSharedKeys rejects a gateway with the public key of another gateway. Agents identify peers
-// by their keys, so the gateway would replace the other one. Gateways can have their own keys in
-// the topology, and anyone can copy another gateway's derived key into it.
+// by their keys, so the gateway would replace the other one. Users can write a gateway's key into
+// the topology, and anyone can copy another gateway's derived key there.
 func (b *builder) rejectSharedKeys(f *fabric.Fabric) {
 	owners := map[string]string{}
 	for i := range f.Clusters {
@@ -243,9 +244,9 @@ func (b *builder) rejectSharedKeys(f *fabric.Fabric) {
 	}
 }
 
-// key returns the public keys of a gateway for all drivers, not only for the current ones: a link
-// that changes its driver needs both tunnels during the change. Keys from the topology are valid in
-// every epoch; no key is derived for such a gateway.
+// key returns the public keys of a gateway for all drivers. A link that changes its driver needs
+// the tunnels of both drivers during the change. Keys from the topology are valid in every epoch,
+// and no key is derived for such a gateway.
 func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int) fabric.Key {
 	fromTopology := fabric.Key{Epoch: epoch, Public: strings.TrimSpace(g.PublicKey), Ed25519: strings.TrimSpace(g.IKEPublicKey)}
 	if fromTopology.Public != "" {
@@ -261,13 +262,13 @@ func (b *builder) key(cluster string, g *schema.Gateway, path string, epoch int)
 	return key
 }
 
-// rootKeyNeeded reports an operation that needs the root key.
+// rootKeyNeeded returns the finding for an operation that requires the root key.
 func rootKeyNeeded(path, summary string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Error, Code: "no-root-key", Path: path, Summary: summary,
 		Hint: "give the root key; hawser keys root makes one for a new clusterset"}
 }
 
-// globalBlocks returns a cluster's blocks of the existing pools.
+// globalBlocks returns a cluster's blocks within the current pools.
 func (b *builder) globalBlocks(cluster string) []netip.Prefix {
 	if cached, ok := b.blocks[cluster]; ok {
 		return cached

@@ -11,10 +11,10 @@ import (
 )
 
 // addGatewayServices writes the Services of a cluster's gateways. A Service has no selector,
-// because the agents of all gateways have equal labels. The gateway that writes to the API names
-// the node in an EndpointSlice. A load balancer forwards only to that node, which preserves client
-// addresses. With NodePort every node forwards to that node, at the gateway's port number. A
-// cluster without links has no Services, because the API server rejects a Service without ports.
+// because the agents of all gateways have equal labels. The gateway that writes to the API adds the
+// node to an EndpointSlice. A load balancer forwards only to that node, which preserves client
+// addresses. With NodePort every node forwards to that node, at the gateway's port. A cluster
+// without links has no Services, because the API server rejects a Service without ports.
 func addGatewayServices(tree Tree, c *fabric.Cluster, ports *firewall.Calculator) {
 	var out bytes.Buffer
 	openings := ports.Links(c.Name, nil)

@@ -9,10 +9,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addLeases writes the Leases of the gateways whose nodes are selected by labels. Agents agree
-// through them which node holds which gateway. They are rendered, so that agents need no right to
-// create Leases. Only agents write the holder and the times. RBAC cannot restrict list and watch to
-// several names, so agents may read all Leases of the namespace. Candidates may update only these.
+// addLeases writes the Leases of the gateways that labels select. The Lease of a gateway records
+// its holder. Hawser renders the Leases, so that agents need no permission to create them. Only
+// agents write the holder and the times. RBAC cannot restrict list and watch to several names, so
+// agents can read all Leases of the namespace. Candidates can update only these Leases.
 func addLeases(tree Tree, c *schema.Cluster) {
 	var out, names bytes.Buffer
 	for _, g := range c.AllGateways() {
@@ -55,7 +55,7 @@ subjects:
 `, role, Namespace, partOf, extraRules)
 	}
 	writeRole(AgentName, "")
-	// A ValidatingAdmissionPolicy lets a node write only itself as the holder.
+	// A ValidatingAdmissionPolicy permits a node to write only itself as the holder.
 	writeRole(GatewayName, fmt.Sprintf(`- apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [%s]

@@ -23,9 +23,9 @@ import (
 //go:embed base
 var baseFiles embed.FS
 
-// Names of the objects that the agents read.
+// Names of the objects, and of their keys, that the agents read.
 const (
-	FabricConfigMap   = "hawser-fabric" // and hawser-fabric-1, ... if split
+	FabricConfigMap   = "hawser-fabric" // hawser-fabric-1, ... follow if it is split
 	FabricKey         = "fabric.json.gz"
 	FabricProofKey    = "fabric.sig" // in the first ConfigMap
 	KeysSecret        = "hawser-keys"
@@ -34,24 +34,24 @@ const (
 	TrustSecret       = "hawser-trust" // created once in each cluster, never rendered
 	TrustKey          = "signers"
 	IdentityConfigMap = "hawser-identity"
-	AgentName         = "hawser-agent"   // DaemonSet and ServiceAccount on all nodes but gateways
-	GatewayName       = "hawser-gateway" // the same on gateways
-	// Files of the tree with the two DaemonSets.
+	AgentName         = "hawser-agent"   // DaemonSet and ServiceAccount without gateways
+	GatewayName       = "hawser-gateway" // DaemonSet and ServiceAccount on gateways
+	// AgentFile and GatewayFile are the files of the two DaemonSets in the tree.
 	AgentFile   = "base/agent.yaml"
 	GatewayFile = "base/gateway.yaml"
-	// DigestAnnotation holds the keyed digest of the sealed keys in KeysSecret.
+	// DigestAnnotation is the annotation of KeysSecret with the keyed digest of the sealed
+	// keys.
 	DigestAnnotation = "hawser.dev/keys-digest"
 )
 
 // partOf is a label of all rendered objects.
 const partOf = fabric.PartOfLabel + ": " + fabric.ManagedByValue
 
-// maxPartSize is the size of the gzip data in one ConfigMap. The API server accepts 1 MiB for a
-// whole object; base64 does not count.
+// maxPartSize is the maximum size of the gzip data in one ConfigMap, in bytes. The API server
+// accepts 1 MiB of decoded data per object.
 const maxPartSize = 900 << 10
 
-// addFabric writes the directory base, the mounts of further ConfigMaps, and the fabric as readable
-// text.
+// addFabric writes the directory base, the web page, and the fabric as readable text.
 func addFabric(tree Tree, f *fabric.Fabric, in Input) diag.List {
 	raw, err := fabric.Encode(f)
 	if err != nil {
@@ -109,18 +109,18 @@ func anyOf[T any](list []T) string {
 	return strings.Join(texts, "|")
 }
 
-// baseValues holds the values for the templates of the directory base.
+// baseValues contains the values for the templates of the directory base.
 type baseValues struct {
 	Image      string
 	Agent      schema.Agent
-	ConfigMaps []string // with the fabric
-	// MetricsPort is the port of the agents' metrics on their nodes' addresses, 0 if disabled.
+	ConfigMaps []string // ConfigMaps with the fabric
+	// MetricsPort is the port of the agents' metrics on their nodes' addresses; 0 = none.
 	MetricsPort int
-	Dynamic     bool // clusters may have dynamic exports
-	Egress      bool // some cluster has egress rules
+	Dynamic     bool // clusters can have dynamic exports
+	Egress      bool // a cluster has egress rules
 }
 
-// Roles returns the two kinds of agents, for the template of their RBAC rules.
+// Roles returns the two roles of agents, for the template of their RBAC rules.
 func (b baseValues) Roles() []roleValues {
 	return []roleValues{
 		{baseValues: b, Name: AgentName},
@@ -128,7 +128,7 @@ func (b baseValues) Roles() []roleValues {
 	}
 }
 
-// roleValues holds the values for the template of a DaemonSet.
+// roleValues contains the values for the template of a DaemonSet.
 type roleValues struct {
 	baseValues
 	Name    string
@@ -154,7 +154,7 @@ func partName(name string, i int) string {
 	return name + "-" + strconv.Itoa(i)
 }
 
-// addStatic writes the embedded files. It writes the template of the DaemonSet once for each role.
+// addStatic writes the embedded files. It executes the template of the DaemonSet for each role.
 func addStatic(tree Tree, values baseValues) error {
 	entries, err := baseFiles.ReadDir("base")
 	if err != nil {
@@ -189,7 +189,6 @@ func addTemplate(tree Tree, name string, raw []byte, values any) error {
 	return err
 }
 
-// executeTemplate executes a template with values.
 func executeTemplate(name, text string, values any) ([]byte, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{"scalar": scalar, "quantity": quantity}).Parse(text)
 	if err != nil {
@@ -209,7 +208,8 @@ func configMap(name, field, key, value string) []byte {
 
 // scalar returns text as a YAML scalar that every parser reads as text.
 func scalar(text string) string {
-	// A YAML 1.1 parser may read an unquoted text as a number, a boolean or null: 0123, 1e3, no, ~.
+	// A YAML 1.1 parser can read an unquoted text as a number, a boolean or null: 0123, 1e3,
+	// no, ~.
 	words := []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"}
 	if text == "" || strings.ContainsAny(text, ":#{}[],&*!|>'\"%@`\\ \t\n") || slices.Contains(words, strings.ToLower(text)) ||
 		strings.ContainsRune("0123456789+-.=?<", rune(text[0])) {
@@ -218,16 +218,18 @@ func scalar(text string) string {
 	return text
 }
 
-// SharedCRDs returns the CRDs of the Multi-Cluster Services API, which another controller of a
-// cluster may own.
+// SharedCRDs returns the CRDs of the Multi-Cluster Services API. Another controller of a cluster
+// can own them.
 func SharedCRDs() []string {
 	return []string{"serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
 }
 
-// crdPatchesDir is the directory of a cluster with the patches that exclude CRDs of other owners.
+// crdPatchesDir is the directory of a cluster with the patches that exclude CRDs of other
+// controllers.
 const crdPatchesDir = "definitions"
 
-// addClusters writes the files of each cluster, except its keys, and its delivery.
+// addClusters writes the files of each cluster except its keys, and the objects of Flux and Argo
+// CD.
 func addClusters(tree Tree, top *schema.ClusterSet, f *fabric.Fabric) diag.List {
 	exports, ports := exportsByCluster(top), firewall.New(f)
 	for _, c := range top.Spec.Clusters {

@@ -11,15 +11,15 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Users store patches next to the topology. patches/base/FILE, patches/clusters/<name>/FILE and
-// patches/argocd/FILE are copied to patches/source/ of that directory. A directory with a
-// kustomization.yaml is used as a kustomize Component. Otherwise each YAML file is a patch.
+// Users store patches next to the topology, in patches/base/, patches/clusters/<name>/ and
+// patches/argocd/. Each is copied to patches/source/ of the same directory in the tree. A directory
+// with a kustomization.yaml is a kustomize Component. Otherwise each YAML file is a patch.
 //
-// Foreign files on the publish branch are never used: anyone with push access could otherwise
+// Foreign files on the publish branch have no effect: otherwise anyone with push access could
 // change what every node runs.
 const (
-	// PatchesDir is the directory of the patches next to the topology, and of their copies in each
-	// directory of the tree.
+	// PatchesDir is the directory of the patches next to the topology, and of their copies in
+	// each directory of the tree.
 	PatchesDir = "patches"
 	sourceDir  = "patches/source"
 )
@@ -61,7 +61,7 @@ func addPatches(tree Tree, in Input) diag.List {
 	return list
 }
 
-// addKustomizations writes the kustomization.yaml of each directory. Its findings are about the
+// addKustomizations writes the kustomization.yaml of each directory. It returns findings about the
 // references of patches, at their positions next to the topology.
 func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	byDir := map[string][]string{}
@@ -80,7 +80,8 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 		if !slices.ContainsFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, sourceDir+"/") }) {
 			continue
 		}
-		// Passing the whole tree for each of a thousand clusters is slow.
+		// Pass only the files of the two directories: the whole tree is slow with a
+		// thousand clusters.
 		folderFiles := map[string][]byte{}
 		for _, from := range []string{dir, "base"} {
 			for _, f := range byDir[from] {

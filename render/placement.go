@@ -13,9 +13,9 @@ import (
 // placementDir is the directory of a cluster with the patches that place its agents on nodes.
 const placementDir = "placement"
 
-// addPlacement places the gateways' agent on the nodes of the cluster's gateways and on their
-// candidates, and the other agent on all other nodes. Only the gateways' agent mounts the keys, so
-// no other node can read them.
+// addPlacement places the gateways' agent on the nodes and candidates of the cluster's gateways. It
+// places the other agent on all other nodes. Only the gateways' agent mounts the keys, so no other
+// node can read them.
 func addPlacement(tree Tree, c *schema.Cluster) {
 	var nodes []string
 	var selectors [][]string // labels as expressions, by selector
@@ -36,7 +36,7 @@ func addPlacement(tree Tree, c *schema.Cluster) {
 	}
 	nodes = sorted(nodes)
 	slices.SortFunc(selectors, slices.Compare[[]string])
-	// A matchFields entry has one value. Terms are ORed; the fields and labels of a term are ANDed.
+	// A matchFields entry has one value. Terms are ORed. Fields and labels of a term are ANDed.
 	var gatewayTerms, agentTerms, notNodes bytes.Buffer
 	for _, n := range nodes {
 		_, _ = fmt.Fprintf(&gatewayTerms, "            - matchFields:\n              - {key: metadata.name, operator: In, values: [%s]}\n", scalar(n))
@@ -66,8 +66,8 @@ func addPlacement(tree Tree, c *schema.Cluster) {
 	tree[path.Join(dir, "agent.yaml")] = placement(AgentName, agentTerms.String())
 }
 
-// labelCombinations returns every combination of one label from each selector. A node without all
-// labels of some combination matches no selector.
+// labelCombinations returns every combination of one label from each selector. A node without the
+// labels of one combination matches no selector.
 func labelCombinations(selectors [][]string) [][]string {
 	combinations := [][]string{nil}
 	for _, labels := range selectors {

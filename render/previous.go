@@ -66,8 +66,8 @@ func compressedFabric(tree Tree) ([]byte, error) {
 	return out, nil
 }
 
-// publishedPacked returns the published gzip data if it contains exactly raw, otherwise nil.
-// Another version of the compressor thus changes no byte.
+// publishedPacked returns the published gzip data if it contains exactly raw, otherwise nil. So
+// another version of the compressor causes no change.
 func publishedPacked(previous Tree, raw []byte) []byte {
 	packed, err := compressedFabric(previous)
 	if err != nil {

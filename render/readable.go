@@ -10,21 +10,21 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// Files for people and for the plan, at the top of the tree. No kustomization refers to them, so no
-// cluster receives them and no limit of Kubernetes applies.
+// Files at the top of the tree, for people and for the plan. No kustomization refers to them, so no
+// cluster applies them and no limit of Kubernetes applies.
 const (
-	// FabricText is the fabric that base holds compressed.
+	// FabricText is the fabric as text. The directory base contains the same fabric compressed.
 	FabricText = "fabric.json"
 	// TopologyText is the topology with its defaults and without comments.
 	TopologyText = "topology.json"
-	// MapPicture and MapText are the map of the clusterset, as SVG and as text that forges draw.
-	// They contain no keys: fabrics with the same map have equal files.
+	// MapPicture and MapText are the map of the clusterset, as SVG and as Markdown for code
+	// hosts. They contain no keys: fabrics with the same map have equal files.
 	MapPicture = "map.svg"
 	MapText    = "map.md"
 )
 
-// Topology returns the content of TopologyText for a topology with its defaults. Equal content
-// means that the topologies have the same meaning.
+// Topology returns the content of TopologyText for a topology with its defaults. Topologies with
+// equal content have the same meaning.
 func Topology(top *schema.ClusterSet) ([]byte, error) {
 	raw, err := json.MarshalIndent(normalized(top), "", " ")
 	if err != nil {
@@ -33,7 +33,7 @@ func Topology(top *schema.ClusterSet) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// normalized returns the topology with all lists sorted whose order in the file has no meaning.
+// normalized returns a copy of the topology. It sorts the lists whose order has no meaning.
 func normalized(top *schema.ClusterSet) *schema.ClusterSet {
 	out := *top
 	out.Spec.Clusters = slices.Clone(top.Spec.Clusters)

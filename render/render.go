@@ -1,7 +1,7 @@
-// Package render turns a topology and its lock into the published tree: the fabric that every agent
-// reads, Kubernetes manifests for every cluster, and each cluster's sealed keys. It is pure except
-// for the randomness of age encryption. The previous output prevents changes from that randomness
-// too.
+// Package render renders a topology and its lock to the published tree. The tree contains the
+// fabric that every agent reads, Kubernetes manifests for every cluster, and each cluster's sealed
+// keys. The package is pure except for the randomness of age encryption. Unchanged ciphertexts come
+// from the previous tree, so that this randomness causes no changes.
 package render
 
 import (
@@ -34,26 +34,27 @@ type Tree map[string][]byte
 type Input struct {
 	Topology *schema.ClusterSet // loaded, without errors
 	Lock     *lockfile.Lock     // up to date (allocate.Check)
-	// Root derives the keys. Without it, keys come from Previous, so that users without the root
-	// key can plan a change.
+	// Root derives the keys. Without Root, keys come from Previous, so that users without the
+	// root key can plan a change.
 	Root *keys.Root
-	// Preview allows a rendering without the root key: KnownAfterPublish replaces each missing key.
-	// Such a tree must not be published.
+	// Preview allows a rendering without the root key. KnownAfterPublish then replaces each
+	// missing key. Such a tree must not be published.
 	Preview bool
-	// AllowOtherRoot allows another root key for published epochs.
+	// AllowOtherRoot lets another root key replace the keys of published epochs.
 	AllowOtherRoot bool
-	// Now is the time of the rendering in Unix seconds, the minimum revision of changed documents.
-	// Revisions increase without it too.
+	// Now is the time of the rendering in Unix seconds. It is the minimum revision of changed
+	// documents. Revisions increase even if Now does not.
 	Now int64
-	// Previous is the published tree, empty at first. Unchanged sealed keys come from it.
+	// Previous is the published tree; empty before the first publication. Unchanged sealed keys
+	// come from it.
 	Previous Tree
-	// Patches contains the files of the directory patches next to the topology, by path relative to
-	// that directory; see patches.go.
+	// Patches contains the files of the directory patches next to the topology, by path
+	// relative to that directory; see patches.go.
 	Patches Tree
-	// Image is the image of the agent if the topology has none. If empty, the published image
+	// Image is the image of the agent if the topology has none. Empty = the published image
 	// stays.
 	Image string
-	// Version is the version of Hawser, which is the tag of the image in a first publication.
+	// Version is the version of Hawser. It is the tag of the image in a first publication.
 	Version string
 }
 
@@ -61,7 +62,7 @@ type Input struct {
 func Render(in Input) (Tree, diag.List) {
 	previous, err := FabricOf(in.Previous)
 	if err != nil {
-		previous = nil // a damaged publication is replaced; without a root key the result is missing keys
+		previous = nil // replace an unreadable tree; without a root key its keys are then missing
 	}
 	list := checkEpochs(in.Topology, previous)
 	known := publishedKeys(in, previous)
@@ -80,8 +81,8 @@ func Render(in Input) (Tree, diag.List) {
 	fabricDone.Go(func() { found = addFabric(base, f, in) }) // takes as long as the rest of Render
 	sealed := addSecrets(tree, in)
 	list = append(list, addClusters(tree, in.Topology, f)...)
-	// The topology as text, for readers of the branch and for line-by-line comparison. addFabric
-	// writes the fabric in the same way.
+	// The topology as text is for people and for line-by-line diffs. addFabric writes the
+	// fabric in the same way.
 	tree[TopologyText], err = Topology(in.Topology)
 	clusterMap := clustermap.New(f)
 	tree[MapPicture], tree[MapText] = []byte(clusterMap.SVG()), []byte(clusterMap.Markdown(MapPicture))
@@ -125,7 +126,7 @@ type gatewayEpoch struct {
 }
 
 // publishedKeys returns the published keys of this clusterset's gateways, except keys from the
-// topology: they differ from keys that are derived for the gateway later.
+// topology. Such a key would differ from a key that is derived for the gateway later.
 func publishedKeys(in Input, previous *fabric.Fabric) map[gatewayEpoch]fabric.Key {
 	known := map[gatewayEpoch]fabric.Key{}
 	if previous == nil || previous.Name != in.Topology.Metadata.Name {

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// checkRoot rejects a root key that does not serve a current epoch, or that would derive other keys
+// checkRoot returns an error if the root key serves no current epoch, or would derive other keys
 // for a published epoch.
 func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 	if in.Root == nil {
@@ -37,8 +37,8 @@ func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 	return list
 }
 
-// fromOtherRoot reports whether all published keys of an epoch came from another root key. It
-// ignores keys from the new or the published topology.
+// fromOtherRoot reports whether another root key derived all published keys of an epoch. It ignores
+// keys from the new or the published topology.
 func fromOtherRoot(in Input, known map[gatewayEpoch]fabric.Key, epoch int) bool {
 	other := false
 	for i := range in.Topology.Spec.Clusters {

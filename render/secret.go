@@ -24,7 +24,8 @@ func addSecrets(tree Tree, in Input) diag.List {
 	}
 	sealed, err := in.Root.Seal(in.Topology, func(cluster string) []keys.SealedKeys {
 		s := SealedOf(in.Previous, cluster)
-		// An attacker may have put another ciphertext under the same digest.
+		// An attacker can publish another ciphertext with the same digest, so verify the
+		// proof.
 		if n.revisionOf(cluster, s.Ciphertext, s.Proof) == 0 {
 			return nil
 		}
@@ -95,7 +96,7 @@ data:
 	return out
 }
 
-// SealedOf returns the published keys of a cluster, empty if absent or unreadable.
+// SealedOf returns the published keys of a cluster. They are empty if absent or unreadable.
 func SealedOf(tree Tree, cluster string) keys.SealedKeys {
 	var s struct {
 		Metadata struct {

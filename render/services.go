@@ -29,8 +29,8 @@ func (b *builder) export(e *schema.Export) fabric.Export {
 		return cmp.Or(cmp.Compare(x.Port, y.Port), cmp.Compare(x.Protocol, y.Protocol), cmp.Compare(x.Name, y.Name))
 	})
 	if e.Allow != nil {
-		// Never empty: the document omits empty lists, and a missing list allows every cluster.
-		// Exporting clusters are always allowed.
+		// Never leave Allow empty: the document omits empty lists, and a missing list
+		// allows every cluster. Exporting clusters are always allowed.
 		if out.Allow = sorted(e.Allow.Clusters); len(out.Allow) == 0 {
 			out.Allow = sorted(e.Clusters)
 		}

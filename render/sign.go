@@ -35,13 +35,14 @@ func newDocumentSigner(in Input) (*documentSigner, error) {
 	return n, nil
 }
 
-// statement returns the statement in signed if a current signer signed it, zero otherwise.
+// statement returns the statement in signed. It returns zero if no current signer signed it.
 func (n *documentSigner) statement(kind trust.Kind, signed trust.Signed) trust.Statement {
 	verified, _ := signed.By(kind, n.lines)
 	return verified
 }
 
-// sign returns the published statement if it is about the same document, else a new one.
+// sign returns the published statement if it is about the same document. Otherwise it signs a new
+// one.
 func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published trust.Signed) (trust.Signed, error) {
 	want.Clusterset = n.clusterset
 	previous := n.statement(kind, published)
@@ -49,20 +50,20 @@ func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published t
 		return published, nil
 	}
 	newest := previous.Revision
-	// A statement of another root key proves nothing. Its revision is still not used again, unless
+	// A statement with another root key proves nothing. Do not use its revision again, unless
 	// it is more than an hour in the future.
 	var claimed trust.Statement
 	if json.Unmarshal([]byte(published.Statement), &claimed) == nil && claimed.Revision <= n.now+3600 {
 		newest = max(newest, claimed.Revision)
 	}
-	// The time is the minimum because an attacker may have removed the published tree: agents
-	// reject a revision that they have accepted before.
+	// The minimum is the time, because an attacker may have removed the published tree. Agents
+	// reject a revision that is not newer than the accepted one.
 	want.Revision = max(newest+1, n.now)
 	return trust.Sign(kind, want, n.current...)
 }
 
-// signFabric returns the proof of the packed fabric. It is empty, with a warning, if the fabric
-// cannot be signed.
+// signFabric returns the proof of the packed fabric. If it cannot sign, it returns no proof and a
+// warning.
 func signFabric(in Input, packed []byte) ([]byte, diag.List) {
 	published := fabricProof(in.Previous)
 	n, err := newDocumentSigner(in)
@@ -95,7 +96,7 @@ func encodeProof(p trust.Proof) ([]byte, diag.List) {
 }
 
 // publishedProof returns the published proof if it is about the same fabric. Without the root key
-// its signer is unknown; the agents verify it.
+// the signer is unknown: the agents verify the proof.
 func publishedProof(in Input, packed []byte, published trust.Proof) ([]byte, diag.List) {
 	var statement trust.Statement
 	err := json.Unmarshal([]byte(published.Statement), &statement)
@@ -110,13 +111,13 @@ func publishedProof(in Input, packed []byte, published trust.Proof) ([]byte, dia
 		Hint:    "give the root key with --root-key, or have hawser reconcile publish it"}}
 }
 
-// SignersFrom returns the signers at the end of the chain of a rendered tree that starts at from.
-// All are public keys in authorized_keys format.
+// SignersFrom returns the last signers of a tree's chain of signers that starts at from. All
+// signers are public keys in authorized_keys format.
 func SignersFrom(tree Tree, clusterset string, from []string) []string {
 	return trust.ResolveSigners(clusterset, from, fabricProof(tree).Chain)
 }
 
-// fabricProof returns the proof of the published fabric, zero if absent.
+// fabricProof returns the proof of the published fabric. It returns zero if absent.
 func fabricProof(tree Tree) trust.Proof {
 	var out trust.Proof
 	if json.Unmarshal([]byte(proofText(tree)), &out) != nil {
@@ -135,8 +136,8 @@ func proofText(tree Tree) string {
 	return m.Data[FabricProofKey]
 }
 
-// revisionOf returns the revision in a proof of these keys by one of the current signers, 0 if the
-// proof is invalid.
+// revisionOf returns the revision in the proof of a cluster's sealed keys. It returns 0 if no
+// current signer signed the proof for them.
 func (n *documentSigner) revisionOf(cluster, ciphertext, proof string) int64 {
 	var p trust.Proof
 	if json.Unmarshal([]byte(proof), &p) != nil {

@@ -18,7 +18,7 @@ const UIFile = "ui.yaml"
 // UIName is the name of the web page's Deployment, Service and ServiceAccount.
 const UIName = "hawser-ui"
 
-// pageValues holds the values for the template of the web page.
+// pageValues contains the values for the template of the web page.
 type pageValues struct {
 	Cluster, Image, TokenSecret    string
 	Hosts, PullSecrets, ConfigMaps []string
@@ -48,16 +48,16 @@ func addUI(tree Tree, top *schema.ClusterSet, agentImage string, maps []string) 
 	return list
 }
 
-// Image names from release.sh: the image with hawser in it serves the page.
+// Parts of image names from release.sh. The image uiProgram serves the page.
 const (
 	agentProgram = "hawser-agent"
 	uiProgram    = "hawser"
 	ipsecVariant = "-ipsec"
 )
 
-// uiImage returns the image of the page: the topology's image, or hawser instead of hawser-agent in
-// the agents' image, with the same tag. A digest identifies one image, so no other image can be
-// derived from it.
+// uiImage returns the image of the page. It is the topology's image, or the agents' image with
+// hawser instead of hawser-agent. A digest identifies one image, so the page's image cannot be
+// derived from a digest.
 func uiImage(ui *schema.UI, agent string) (string, diag.List) {
 	if ui.Image != "" {
 		return ui.Image, nil

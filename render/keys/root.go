@@ -1,6 +1,6 @@
 // Package keys derives every secret of a clusterset from its root keys. It encrypts each cluster's
-// keys to that cluster's age recipient. Each root key serves a range of key epochs. The package
-// does no I/O. Only age encryption and new root keys are random.
+// keys to the cluster's age recipient. Each root key serves a range of key epochs. The package does
+// no I/O. Only age encryption and new root keys are random.
 package keys
 
 import (
@@ -23,12 +23,13 @@ import (
 // RootSize is the size of a root key in bytes.
 const RootSize = 32
 
-// Root holds the root keys from which all other keys are derived. Each root key serves
-// from its first epoch until the first epoch of the next root key. Root never prints its
-// keys: every formatting verb, slog and JSON write "(sensitive)".
+// Root contains the root keys from which all other keys are derived. Each root key serves from its
+// first epoch until the first epoch of the next root key. Root never prints its keys: every
+// formatting verb, slog and JSON write "(sensitive)".
 type Root struct {
-	// A function hides the keys from fmt. fmt does not call the Format method of unexported fields
-	// of other structs. It prints their content, even behind a pointer if the verb does not fit.
+	// list is a function to hide the keys from fmt. fmt does not call the Format method of
+	// unexported fields of other structs. It prints the content of such a field, even behind a
+	// pointer if the verb does not fit.
 	list func() []rootKey // at least one, by ascending epoch
 }
 
@@ -45,8 +46,8 @@ func newRoot(list []rootKey) *Root {
 // NewRoot returns a random root key for all epochs.
 func NewRoot() (*Root, error) { return newRoot(nil).Add(1) }
 
-// Add returns the root with a new, random root key that serves from an epoch on. The
-// root keys of earlier epochs do not change.
+// Add returns the root keys and a new, random one that serves from an epoch on. The root keys of
+// earlier epochs do not change.
 func (r *Root) Add(from int) (*Root, error) {
 	list := slices.Clone(r.list())
 	switch {
@@ -63,7 +64,7 @@ func (r *Root) Add(from int) (*Root, error) {
 	return newRoot(append(list, added)), nil
 }
 
-// Drop returns the root without the root keys that serve only epochs before the given one.
+// Drop returns the root keys without those that serve only epochs before the given one.
 func (r *Root) Drop(before int) (*Root, error) {
 	list := r.list()
 	i := rootKeyIndex(list, before)
@@ -101,7 +102,7 @@ func (r *Root) rootKey(epoch int) (*rootKey, error) {
 	return nil, fmt.Errorf("no root key serves epoch %d: the oldest one serves %s", epoch, epochRange(list, 0))
 }
 
-// rootKeyIndex returns the index of the root key that serves an epoch, -1 if absent.
+// rootKeyIndex returns the index of the root key that serves an epoch; -1 if absent.
 func rootKeyIndex(list []rootKey, epoch int) int {
 	for i, k := range slices.Backward(list) {
 		if k.from <= epoch {
@@ -123,16 +124,16 @@ func epochRange(list []rootKey, i int) string {
 	return fmt.Sprintf("epochs %d to %d", from, list[i+1].from-1)
 }
 
-// String hides the key.
+// String returns "(sensitive)".
 func (*Root) String() string { return "(sensitive)" }
 
-// Format hides the key from every verb.
+// Format writes "(sensitive)" for every verb.
 func (Root) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte("(sensitive)")) }
 
-// LogValue hides the key from log/slog.
+// LogValue returns "(sensitive)", for log/slog.
 func (Root) LogValue() slog.Value { return slog.StringValue("(sensitive)") }
 
-// MarshalJSON hides the key.
+// MarshalJSON returns "(sensitive)" in JSON.
 func (Root) MarshalJSON() ([]byte, error) { return json.Marshal("(sensitive)") }
 
 // derive returns 32 bytes for a purpose, derived from the root key that serves an epoch
@@ -149,8 +150,8 @@ func (r *Root) derive(epoch int, info string) (fabric.Secret, error) {
 	return fabric.Secret(raw), nil
 }
 
-// tunnelKey returns a gateway's tunnel key. The derived bytes are clamped as in RFC 7748
-// section 5, so that wg(8) prints the same bytes.
+// tunnelKey returns a gateway's tunnel key. It clamps the derived bytes as in RFC 7748, section 5,
+// so that wg(8) prints the same bytes.
 func (r *Root) tunnelKey(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	s, err := r.derive(epoch, strings.Join([]string{clusterset, cluster, gateway, strconv.Itoa(epoch)}, "/"))
 	if err != nil {
@@ -162,7 +163,7 @@ func (r *Root) tunnelKey(clusterset, cluster, gateway string, epoch int) (fabric
 }
 
 // ikeSeed returns the seed of a gateway's authentication key in IKE. Its HKDF info has an empty
-// cluster, so it differs from the info of every tunnel key.
+// cluster, and so differs from the info of every tunnel key.
 func (r *Root) ikeSeed(clusterset, cluster, gateway string, epoch int) (fabric.Secret, error) {
 	return r.derive(epoch, strings.Join([]string{clusterset, "", "", "ed25519", cluster, gateway, strconv.Itoa(epoch)}, "/"))
 }

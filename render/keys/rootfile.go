@@ -19,14 +19,14 @@ var ErrNotRoot = errors.New("not a root key: want 32 bytes, the same in base64, 
 // ErrEncrypted is the error for an age file without an identity to decrypt it.
 var ErrEncrypted = errors.New("the root key is encrypted with age, and no identity was given to open it")
 
-// maxRootFile is the maximum size of the decrypted content of an age file in bytes: a thousand root
-// keys.
+// maxRootFile is the maximum size of the decrypted content of an age file in bytes. It is enough
+// for a thousand root keys.
 const maxRootFile = 64 << 10
 
-// ReadRoot parses the content of a root key file. A root key for all epochs is 32 bytes, or their
-// base64 on one line. With several root keys, each has a line: its first epoch, a space, and the
-// key in base64. The content may also be an age file (armored or not) of one of these, which one of
-// the identities decrypts. Errors never quote the content.
+// ReadRoot parses the content of a root key file. A root key for all epochs is 32 bytes, or one
+// line of base64. Several root keys have one line each: first epoch, space, key in base64. The
+// content can also be an age file (armored or not) of one of these, which one of the identities
+// decrypts. Errors never quote the content.
 func ReadRoot(raw []byte, identities ...age.Identity) (*Root, error) {
 	if isEncrypted(raw) {
 		plain, err := decrypt(raw, identities)
@@ -60,7 +60,7 @@ func parseKey(text string) (key [RootSize]byte, ok bool) {
 	return [RootSize]byte(raw), true
 }
 
-// parseLines parses root keys with their epochs, one on each line.
+// parseLines parses root keys with their first epochs, one per line.
 func parseLines(text string) ([]rootKey, error) {
 	var out []rootKey
 	lines := map[[RootSize]byte]int{}
@@ -93,7 +93,7 @@ func parseLine(line string) (k rootKey, err error) {
 	}
 	k.from, err = strconv.Atoi(words[0])
 	if err != nil || k.from < 1 || strconv.Itoa(k.from) != words[0] {
-		return k, errors.New("the first word is not an epoch: want a number of 1 or more") // not quoted, as it may be the key
+		return k, errors.New("the first word is not an epoch: want a number of 1 or more") // the word may be the key
 	}
 	key, ok := parseKey(words[1])
 	if !ok {
@@ -103,8 +103,8 @@ func parseLine(line string) (k rootKey, err error) {
 	return k, nil
 }
 
-// Encode returns the content of a root key file. A single key for all epochs is base64
-// with a newline; otherwise each root key has a line.
+// Encode returns the content of a root key file. One key for all epochs is base64 with a newline.
+// Otherwise each root key has a line with its first epoch.
 func (r *Root) Encode() []byte {
 	list := r.list()
 	if len(list) == 1 && list[0].from == 1 {
@@ -140,7 +140,8 @@ func decrypt(raw []byte, identities []age.Identity) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("open root key: %w", err)
 	}
-	// Read one byte more than the limit, to detect a longer file: its end is the newest root key.
+	// Read one byte more than the limit, to detect a longer file. Without its end the newest
+	// root key would be missing.
 	plain, err := io.ReadAll(io.LimitReader(out, maxRootFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("open root key: %w", err)

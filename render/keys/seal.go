@@ -22,20 +22,21 @@ import (
 )
 
 // Keys returns one cluster's private keys: the seed of the pre-shared keys, and the tunnel key and
-// the IKE key of each gateway without a key in the topology.
+// IKE key of each gateway. A gateway with a key in the topology has no such key.
 func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
 	set := top.Metadata.Name
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
 	for _, epoch := range top.Spec.Keys.Epochs {
-		// No gateway's info has an empty cluster, so the seed equals no gateway's key.
+		// The info of a gateway's key never has an empty cluster, so the seed differs from
+		// all these keys.
 		seed, err := r.derive(epoch, set+"///psk-seed/"+strconv.Itoa(epoch))
 		if err != nil {
 			return nil, err
 		}
 		keys := fabric.EpochKeys{Epoch: epoch, PSKSeed: seed, Gateways: map[string]fabric.Secret{}, Ed25519: map[string]fabric.Secret{}}
 		for _, g := range c.AllGateways() {
-			// A gateway with a tunnel key in the topology gets no derived keys. Its IKE key is in
-			// the topology too, or it has none.
+			// Derive no keys for a gateway with a tunnel key in the topology. Its IKE
+			// key is in the topology too, or the gateway has none.
 			if g.PublicKey != "" {
 				continue
 			}
@@ -56,20 +57,20 @@ func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, er
 
 // SealedKeys contains one cluster's keys in published form.
 type SealedKeys struct {
-	Digest     string // keyed digest of plain text and recipient; if equal, the ciphertext needs no change
+	Digest     string // keyed digest of plain text and recipient; if equal, the ciphertext stays
 	Ciphertext string // armored age file
 	Proof      string // signature of Ciphertext, see schema/fabric/trust
 }
 
 // Seal encrypts every cluster's keys to its recipient, on all processors. previous returns earlier
-// results for a cluster. The first one with an equal digest is reused, because age encryption is
+// results for a cluster. Seal reuses the first one with an equal digest, because age encryption is
 // not deterministic. The results are in the order of the topology's clusters.
 func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []SealedKeys) ([]SealedKeys, error) {
 	if len(top.Spec.Keys.Epochs) == 0 {
 		return nil, errors.New("no epoch of keys is current")
 	}
-	// The newest epoch's digest key changes if the keys change. It does not change if an old root
-	// key is dropped.
+	// Use the newest epoch's root key for the digest: it does not change if an old root key is
+	// dropped.
 	digestKey, err := r.derive(slices.Max(top.Spec.Keys.Epochs), top.Metadata.Name+"///keys-digest")
 	if err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func sealKeys(keys *fabric.Keys, recipient string, digestKey fabric.Secret, prev
 func encrypt(plain []byte, recipientText string) (string, error) {
 	recipient, err := syntax.ParseRecipient(recipientText)
 	if err != nil {
-		// Do not quote the recipient or its parse error: a user may have written the identity.
+		// Do not quote the recipient or its parse error: it may be the secret identity.
 		return "", errors.New("its recipient is not an age recipient (age1... or age1pq1...)")
 	}
 	var out bytes.Buffer

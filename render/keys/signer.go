@@ -7,22 +7,22 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Signers returns the Ed25519 keys that sign the agents' files and published commits. today
-// has one key for each root key that serves a current epoch, in their order; all has one
-// for each root key. A root key has a different signing key for each clusterset.
+// Signers returns the Ed25519 keys that sign the agents' files and published commits. all contains
+// one key for each root key. current contains the keys of the root keys that serve the epochs, in
+// the same order. A root key has a different signing key for each clusterset.
 func (r *Root) Signers(clusterset string, epochs []int) (current, all []ssh.Signer, err error) {
 	return r.signers(clusterset, "signer", epochs)
 }
 
-// LockSigners returns the keys that sign commits of the lock to the topology branch, in the
-// order of Signers. They differ from Signers because such a commit signs the whole topology
-// branch, which has files that Hawser never reads. Programs that accept published commits must
-// reject it.
+// LockSigners returns the keys that sign lock commits on the topology branch, in the order of
+// Signers. They differ from the keys of Signers, because such a signature covers the whole topology
+// branch, with files that Hawser never reads. Programs that accept published commits must reject
+// it.
 func (r *Root) LockSigners(clusterset string, epochs []int) (current, all []ssh.Signer, err error) {
 	return r.signers(clusterset, "lock", epochs)
 }
 
-// signers derives one key for each root key. The epochs pick today's.
+// signers derives one key for each root key. current contains the keys for the epochs.
 func (r *Root) signers(clusterset, purpose string, epochs []int) (current, all []ssh.Signer, err error) {
 	currentRoots := map[int]bool{}
 	for _, epoch := range epochs {
@@ -33,7 +33,8 @@ func (r *Root) signers(clusterset, purpose string, epochs []int) (current, all [
 		currentRoots[from] = true
 	}
 	for _, from := range r.Epochs() {
-		// A gateway's info never has an empty cluster, so this is not a tunnel key.
+		// The info of a tunnel key never has an empty cluster, so this seed is not a tunnel
+		// key.
 		seed, err := r.derive(from, clusterset+"///"+purpose)
 		if err != nil {
 			return nil, nil, err

@@ -21,7 +21,7 @@ const (
 	maxDepth         = 32       // levels of nested directories
 	maxReadBytes     = 64 << 20 // a file counts once per read
 	maxPatches       = 2_000
-	maxMatches       = 20_000 // objects times directories and patches with a target
+	maxMatches       = 20_000 // objects times the sum of directories and patches with a target
 	maxExpandedNodes = 10_000 // YAML nodes that the aliases of a document add
 	maxValues        = yamlsize.MaxValues
 )
@@ -37,10 +37,11 @@ func (w buildCost) add(o buildCost) buildCost {
 	}
 }
 
-// saturate returns n, at most math.MaxInt32. Sums and products of two such counts do not overflow.
+// saturate returns the minimum of n and math.MaxInt32. Sums and products of two such counts do not
+// overflow.
 func saturate(n int) int { return min(n, math.MaxInt32) }
 
-// exceededLimit returns a message about the first limit that the work exceeds, or "".
+// exceededLimit returns a message about the first limit that the build exceeds, or "".
 func (w buildCost) exceededLimit() string {
 	switch matches := w.objects * (w.folderBuilds + w.targetedPatches); {
 	case w.folderBuilds > maxFolderBuilds:
@@ -57,7 +58,7 @@ func (w buildCost) exceededLimit() string {
 	return ""
 }
 
-// fileStats is the part of a YAML file that is relevant to the limits.
+// fileStats contains the properties of a YAML file that count towards the limits.
 type fileStats struct {
 	values         int  // indicators of YAML values, see yamlsize.Values
 	objects        int  // upper bound of Kubernetes objects
@@ -65,7 +66,7 @@ type fileStats struct {
 	copyLine       int  // line of the first JSON patch operation "copy", or 0
 }
 
-// stats returns the content of a file of the tree. It inspects each file once.
+// stats returns the fileStats of a file of the tree. It inspects each file once.
 func (c *checker) stats(name string) fileStats {
 	cached, ok := c.files[name]
 	if !ok {
@@ -99,8 +100,8 @@ func inspect(raw []byte) fileStats {
 	}
 }
 
-// checkStats adds findings about the content of a file or of an inline patch. patch reports
-// whether kustomize reads the content as a patch.
+// checkStats adds findings about the content of a file or of an inline patch. patch means that
+// kustomize reads the content as a patch.
 func (c *checker) checkStats(at diag.Pos, stats fileStats, patch bool) {
 	if stats.tooManyAliases {
 		c.add(at, CodeBound, fmt.Sprintf("has YAML aliases that expand to more than %d values", maxExpandedNodes), "write the values out")

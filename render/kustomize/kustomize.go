@@ -1,9 +1,9 @@
 // Package kustomize builds directories of a tree in memory. A build reads only that tree: no
 // kustomization can access a network, start a program or read a file of the machine.
 //
-// The library of kustomize clones repositories that an entry of resources names, and fetches URLs
-// instead of files. No option disables this. Check therefore checks every entry before a build. It
-// accepts only relative paths of files and directories in the tree.
+// The kustomize library clones repositories and fetches URLs if an entry of resources refers to
+// them. No option disables this. So Check checks every entry before a build. It accepts only
+// relative paths of files and directories in the tree.
 package kustomize
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 // Build builds the directory dir ("" = the root) of a tree of files by their slash-separated paths.
-// It returns the findings of Check before kustomize runs, or the error of kustomize.
+// It returns the findings of Check if there are any, without a build, or the error of kustomize.
 func Build(tree map[string][]byte, dir string) (resmap.ResMap, error) {
 	if err := Check(tree, dir).Err(); err != nil {
 		return nil, fmt.Errorf("build %s: %w", displayPath(dir), err)
@@ -57,13 +57,13 @@ func displayPath(dir string) string {
 // Codes of the findings of Check.
 const (
 	CodeRemote  = "kustomize-remote"  // an entry that is not an allowed relative path
-	CodeMissing = "kustomize-missing" // a path that is not in the tree
+	CodeMissing = "kustomize-missing" // a path that the tree does not have
 	CodeField   = "kustomize-field"   // an unsupported field
 	CodeSyntax  = "kustomize-syntax"  // not a kustomization
 	CodeBound   = "kustomize-bound"   // a build that exceeds a limit
 )
 
-// Check checks the kustomization of a directory and everything that it refers to. Each finding is
+// Check checks the kustomization of a directory and all files to which it refers. Each finding is
 // an error with its position in the tree.
 func Check(tree map[string][]byte, dir string) diag.List {
 	c := checker{tree: tree, folders: map[string]bool{}, costs: map[string]buildCost{}, files: map[string]fileStats{}}
@@ -89,7 +89,7 @@ type checker struct {
 }
 
 // checkFolder checks a directory once, and returns the cost of one build of it. depth is the number
-// of directories from the first directory to this one, including both.
+// of nested directories from the first directory to this one, including both.
 func (c *checker) checkFolder(dir string, depth int) buildCost {
 	if cached, ok := c.costs[dir]; ok {
 		return cached
@@ -111,11 +111,12 @@ func (c *checker) checkFolder(dir string, depth int) buildCost {
 	return total
 }
 
-// allowedPath matches allowed paths. kustomize stores no other names in memory, except with a
-// colon. Among the allowed paths it treats only github.com/... as remote.
+// allowedPath matches allowed paths. The in-memory file system of kustomize supports only these
+// characters and the colon. Of the matching paths kustomize treats only github.com/... as remote.
 var allowedPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
-// file checks one kustomization, and returns what one build of it costs without its own visit.
+// checkOptional checks one kustomization. It returns the cost of one build, without the directory
+// itself.
 func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCost {
 	var k types.Kustomization
 	total := buildCost{values: yamlsize.Values(raw)}
@@ -123,8 +124,8 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 		c.addBound(name, "is too large to build: "+limit, "")
 		return total
 	}
-	// This is kustomize's own decoder, which ignores the case of field names. Another decoder
-	// would read other fields than kustomize.
+	// Use kustomize's own decoder, which ignores the case of field names. Another decoder would
+	// read other fields.
 	if err := k.Unmarshal(raw); err != nil {
 		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeSyntax, "is not a kustomization: "+diag.ClipQuoted(err.Error()), "")
 		return total
@@ -218,12 +219,12 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 	for _, g := range k.SecretGenerator {
 		sources("secretGenerator", g.KvPairSources)
 	}
-	// The entries of these fields are programs, charts or files that have further paths.
+	// Reject these fields: their entries are programs, charts or files with further paths.
 	for _, field := range []struct {
 		name  string
 		value any
 	}{
-		{"replacements", k.Replacements}, // can double an object each time
+		{"replacements", k.Replacements}, // each one can double an object
 		{"generators", k.Generators},
 		{"transformers", k.Transformers},
 		{"validators", k.Validators},
@@ -241,7 +242,7 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 	return total
 }
 
-// addBound adds a finding about a kustomization that exceeds a limit, once for a build.
+// addBound adds a finding about a kustomization that exceeds a limit, once per Check.
 func (c *checker) addBound(name, summary, hint string) {
 	if !c.boundReported {
 		c.add(diag.Pos{File: name, Line: 1, Column: 1}, CodeBound, summary, hint)
@@ -260,8 +261,8 @@ func (c *checker) add(at diag.Pos, code, summary, hint string) {
 	c.list = append(c.list, diag.Diagnostic{Severity: diag.Error, Code: code, Pos: at, Summary: summary, Hint: hint})
 }
 
-// positions returns a function that returns the position of a value or field name in a file. For a
-// text that is not in the file, because kustomize transforms some values, it returns line 1.
+// positions returns a function that returns the position of a value or field name in a file. If the
+// file lacks the text, because kustomize has transformed the value, the position is line 1.
 func positions(name string, raw []byte) func(string) diag.Pos {
 	var root yaml.Node
 	_ = yaml.Unmarshal(raw, &root)

@@ -8,10 +8,10 @@ import (
 	"hawser.dev/hawser/access"
 )
 
-// How much of the changed access the text lists; the JSON form has all.
+// Limits of the listed access in the text. The JSON form contains all.
 const (
 	maxListed        = 40 // lines of each list
-	maxLineResources = 4  // of a line
+	maxLineResources = 4  // resources of a line
 	maxLineClusters  = 6  // clusters of a line
 )
 
@@ -46,7 +46,7 @@ func (o *printer) accessList(title, color string, list []access.Change) {
 	}
 }
 
-// accessText returns who reaches what, on one line, as in
+// accessText returns a change on one line: clusters, resources, and the resources' clusters, as in
 //
 //	ams, sin -> shop/db:5432 in fra
 func accessText(c *access.Change) string {
@@ -88,7 +88,7 @@ func resourceText(r *access.Resource) string {
 	return r.Export + ":" + strings.Join(ports, ",") + suffix
 }
 
-// names lists clusters, the first of many.
+// names returns clusters as text. Of many clusters it contains only the first ones.
 func names(list []string) string {
 	if len(list) <= maxLineClusters {
 		return strings.Join(list, ", ")

@@ -16,13 +16,13 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// daemonSet holds the settings of a DaemonSet that the plan lists by name. All other settings of
-// its pods are compared as a whole.
+// daemonSet contains the settings of a DaemonSet that the plan lists by name. pods contains all
+// other settings.
 type daemonSet struct {
 	image, secrets, priority, tolerations, requests, limits, metrics, pods string
 }
 
-// agentsItem returns the settings of all agents, and false if the tree lacks them.
+// agentsItem returns the settings of all agents. It returns false if the tree lacks them.
 func agentsItem(tree render.Tree) (item, bool) {
 	node, err := readDaemonSet(tree[render.AgentFile])
 	gateway, err2 := readDaemonSet(tree[render.GatewayFile])
@@ -93,7 +93,7 @@ func extractArgs(container map[string]any, prefix string) (values []string) {
 	return values
 }
 
-// extractNamed removes the element with a name from a list, and returns it.
+// extractNamed removes the element with a name from a list, and returns that element.
 func extractNamed(from map[string]any, list, name string) (found map[string]any) {
 	items, _ := from[list].([]any)
 	from[list] = slices.DeleteFunc(items, func(v any) bool {
@@ -107,7 +107,7 @@ func extractNamed(from map[string]any, list, name string) (found map[string]any)
 	return found
 }
 
-// formatValue formats a YAML value as short text with sorted keys.
+// formatValue returns a YAML value as short text with sorted keys.
 func formatValue(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -132,7 +132,7 @@ func digest(raw []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// restartEffect describes the effect of the replacement of the agents, on the remaining clusters
+// restartEffect describes how a restart of the agents affects the remaining clusters
 // (docs/gateways.md, "Replacing agents").
 func restartEffect(e *Entry, want, have *snapshot) string {
 	var clusters, single []string
@@ -162,7 +162,7 @@ func restartEffect(e *Entry, want, have *snapshot) string {
 	return text
 }
 
-// imageChange describes a change of an image: only the tags if the rest is equal.
+// imageChange describes a change of an image. If only the tag changes, it contains only the tags.
 func imageChange(f Field) string {
 	have, haveTag := splitTag(f.Have)
 	want, wantTag := splitTag(f.Want)
@@ -183,5 +183,5 @@ func splitTag(image string) (name, tag string) {
 // maxNames is the maximum number of names in a text.
 const maxNames = 8
 
-// sameFile reports whether both trees hold the same bytes under a name.
+// sameFile reports whether a file has the same bytes in both trees.
 func sameFile(want, have render.Tree, name string) bool { return bytes.Equal(want[name], have[name]) }

@@ -37,7 +37,7 @@ func clustersetEffect(f Field) string {
 	return ""
 }
 
-// namespacesEffect describes which dynamic exports may end.
+// namespacesEffect describes the dynamic exports that can end because a pattern was removed.
 func namespacesEffect(f Field) string {
 	if f.Want == "" {
 		return "exports that were made in the clusters end"
@@ -50,8 +50,8 @@ func namespacesEffect(f Field) string {
 	return "exports that were made in namespaces " + strings.Join(removed, ", ") + " end, unless another pattern matches"
 }
 
-// restrictionsEffect describes which clusters' dynamic exports may end because other clusters may
-// no longer export these namespaces.
+// restrictionsEffect describes the dynamic exports that can end because fewer clusters may export
+// these namespaces.
 func restrictionsEffect(f Field) string {
 	before := map[string][]string{}
 	for item := range strings.SplitSeq(f.Have, "; ") {
@@ -106,7 +106,7 @@ func clusterEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 }
 
 // prefixEffect describes the effect of removed prefixes of a cluster. With globalnet, other
-// clusters use addresses of its block instead, also for services.
+// clusters do not use these prefixes but addresses of the global block, also for services.
 func prefixEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 	removed := removedPrefixes(want.PodCIDRs, have.PodCIDRs)
 	if f.Name == "serviceCIDRs" {
@@ -122,8 +122,8 @@ func prefixEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 	return ""
 }
 
-// movedMappings returns the pod prefixes whose global addresses change. Added and removed prefixes
-// do not count.
+// movedMappings returns the pod prefixes whose global addresses change. It ignores added and
+// removed prefixes.
 func movedMappings(f Field) string {
 	before := map[string]string{}
 	for text := range strings.SplitSeq(f.Have, ", ") {
@@ -140,8 +140,8 @@ func movedMappings(f Field) string {
 	return strings.Join(moved, ", ")
 }
 
-// dnsEffect describes the effect on names in the cluster. Agents change from one DNS mode to
-// another without a gap.
+// dnsEffect describes the effect on names in the cluster. Between two DNS modes agents change
+// without a gap.
 func dnsEffect(e *Entry, f Field) string {
 	if f.Want == fabric.DNSNone {
 		return "pods of " + e.Key + " no longer resolve names of the clusterset, unless another DNS server resolves them"
@@ -200,7 +200,7 @@ func removedClusters(f Field) string {
 	return strings.Join(removed, ", ")
 }
 
-// epochEffect reports that a change of key epochs breaks all tunnels, unless one epoch stays.
+// epochEffect describes the disruption of all tunnels if no key epoch stays; empty if one stays.
 func epochEffect(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
 	if slices.ContainsFunc(have, func(e string) bool { return slices.Contains(want, e) }) {
@@ -209,7 +209,7 @@ func epochEffect(f Field) string {
 	return "no epoch stays: every tunnel ends until both its ends have the new keys"
 }
 
-// rotationEffect describes the effect on links if epochs are added or removed and one stays.
+// rotationEffect describes the effect of added or removed key epochs on links, if one epoch stays.
 func rotationEffect(f Field) string {
 	want, have := strings.Split(f.Want, ", "), strings.Split(f.Have, ", ")
 	removed := slices.DeleteFunc(have, func(e string) bool { return slices.Contains(want, e) })

@@ -8,10 +8,10 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// assignCauses finds the edit of the topology that caused each entry, and each of its fields.
-// Indirect effects of an edit (a cluster that now uses globalnet, a port of a gateway that was the
-// default) refer to the line of the edit. An edit without an entry gets an entry of its own, so
-// that the plan lists every edit. quiet means that the rest of the trees is equal.
+// assignCauses finds the edit of the topology that caused each entry and each of its fields.
+// Indirect effects refer to the line of the edit. Examples are a cluster that now uses globalnet,
+// or a gateway's port from a default. An edit without an entry becomes an entry, so that the plan
+// lists every edit. quiet means that the clusters' files are equal.
 func (p *Plan) assignCauses(list []edit, quiet bool) {
 	cause := newEditIndex(list).find
 	for i := range p.Entries {
@@ -52,8 +52,7 @@ func (p *Plan) assignCauses(list []edit, quiet bool) {
 	}
 }
 
-// isPatch reports whether an entry may have another cause than the topology: a patch, or
-// another version of Hawser.
+// isPatch reports whether an entry is about a patch, whose cause is not the topology.
 func (e *Entry) isPatch() bool {
 	return e.Kind == kindFile && strings.Contains(e.Key, "/patches/")
 }
@@ -83,8 +82,8 @@ func newEditIndex(list []edit) *editIndex {
 	return c
 }
 
-// at returns the edit at the first of the paths that has one, inside of it or around it, and marks
-// all edits there as cited.
+// find returns the edit at the first of the paths that has an edit at, below or above it. It marks
+// all edits of that path as cited.
 func (c *editIndex) find(paths []string) *edit {
 	for _, path := range paths {
 		found, cached := c.cache[path]
@@ -109,7 +108,7 @@ func (c *editIndex) find(paths []string) *edit {
 	return nil
 }
 
-// citedPath returns the path to cite: the path of the edit, or own if the edit encloses it.
+// citedPath returns the path to cite: the path of the edit, or entryPath if the edit contains it.
 func (c *edit) citedPath(entryPath string) string {
 	if c.op != diff.Update && slices.Contains(pathPrefixes(entryPath), c.path) {
 		return entryPath
@@ -125,9 +124,8 @@ func ownPath(e *Entry, field string) string {
 	return e.Path
 }
 
-// causePaths lists the paths of the topology that can change a field of an entry, the nearest
-// first. The field is empty for an entry that is added or removed. Other paths are never causes,
-// unless nothing else changed.
+// causePaths returns the paths of the topology that can change a field of an entry, nearest first.
+// field is empty for an added or removed entry. Other paths are never causes.
 func causePaths(e *Entry, field string) []string {
 	entryPath := staticPath(e)
 	fieldPaths := func(names ...string) []string {
@@ -254,7 +252,7 @@ func causePaths(e *Entry, field string) []string {
 	return nil
 }
 
-// settingCauses returns the causes of the clusterset's own fields, whose names are paths.
+// settingCauses returns the causes of the clusterset's own fields. Most of their names are paths.
 func settingCauses(field string) []string {
 	switch field {
 	case "":

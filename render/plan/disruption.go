@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// markDisruptions sets what each entry breaks, and the effect on open connections. Entries that are
-// added or removed with their cluster or export are described there. shape describes the effect of
-// a change of the shape.
+// markDisruptions sets the disruption and the effect on open connections of each entry. It skips an
+// entry that is added or removed with its cluster or export. shape describes the effect of a change
+// of the shape.
 func (p *Plan) markDisruptions(want, have *snapshot, shape string) {
 	ops := map[string]diff.Op{}
 	for _, e := range p.Entries {
@@ -41,8 +41,8 @@ func (p *Plan) markDisruptions(want, have *snapshot, shape string) {
 	}
 }
 
-// setDisruption sets what an entry breaks, and for which clusters; nothing if connections continue.
-// The clusters are the entry's, or nil.
+// setDisruption sets the disruption of an entry; empty if connections continue. want and have are
+// the entry's cluster; nil = absent.
 func setDisruption(e *Entry, shape string, want, have *fabric.Cluster) {
 	if e.Op == diff.Delete {
 		e.Disruptive = removalEffect(e)
@@ -89,7 +89,7 @@ func setDisruption(e *Entry, shape string, want, have *fabric.Cluster) {
 }
 
 // sourcesEffect describes a change of the sources from which other clusters learn a gateway's
-// endpoints, empty if none.
+// endpoints; empty if they do not change.
 func sourcesEffect(f Field) string {
 	sources := func(text string) []string {
 		return slices.DeleteFunc(strings.Split(text, ", "), func(one string) bool { return !fabric.IsEndpointSource(one) })
@@ -134,10 +134,10 @@ func movesAddresses(e *Entry, f Field) bool {
 	return slices.Contains(fields, f.Name)
 }
 
-// survivesMove reports whether open connections may continue although a field moves their
-// addresses: gateways keep the flows that they translate, and the addresses still belong to the
-// cluster. Other clusters send no packets to a block that belongs to another cluster or to none,
-// nor to a removed prefix.
+// survivesMove reports whether open connections can continue although a field moves their
+// addresses. They continue if gateways keep the flows that they translate, and the addresses still
+// belong to the cluster. Other clusters send no packets to a removed prefix, or to a block of
+// another cluster or of none.
 func survivesMove(e *Entry, f Field, want, have *fabric.Cluster) bool {
 	if want != nil && have != nil && len(removedPrefixes(want.GlobalCIDRs, have.GlobalCIDRs)) > 0 {
 		return false
@@ -145,8 +145,8 @@ func survivesMove(e *Entry, f Field, want, have *fabric.Cluster) bool {
 	return e.Kind != kindCluster || f.Name == "egressIPs" || f.Name == "egress mode" || f.Name == "mappings" || !wasFlat(want, have)
 }
 
-// wasFlat reports whether a cluster's pods had their own addresses in a family in which a prefix is
-// removed, or which uses globalnet now.
+// wasFlat reports whether a cluster's pods had their own addresses in a family that changes. The
+// family changes if a prefix is removed or the family now uses globalnet.
 func wasFlat(want, have *fabric.Cluster) bool {
 	removed := removedPrefixes(slices.Concat(want.PodCIDRs, want.ServiceCIDRs), slices.Concat(have.PodCIDRs, have.ServiceCIDRs))
 	return slices.ContainsFunc([]int{4, 6}, func(family int) bool {
@@ -177,7 +177,7 @@ func isTunnelField(e *Entry, f Field) bool {
 // maxListedPairs is the maximum number of listed pairs without a path.
 const maxListedPairs = 4
 
-// lostPaths lists the clusters that lose the path to each other by the new shape.
+// lostPaths returns the pairs of clusters that lose their path to each other, as text.
 func lostPaths(lost [][2]string) string {
 	if len(lost) == 0 {
 		return ""
@@ -212,8 +212,8 @@ func removalEffect(e *Entry) string {
 	return ""
 }
 
-// fieldEffect describes what the change of one field breaks. The clusters are the entry's, or
-// nil.
+// fieldEffect describes the disruption by the change of one field. want and have are the entry's
+// cluster; nil = absent.
 func fieldEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 	switch e.Kind {
 	case kindClusterset:
@@ -240,7 +240,7 @@ func fieldEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 	return ""
 }
 
-// onlyAdds reports whether all previous elements remain and others were added.
+// onlyAdds reports whether all previous elements remain.
 func onlyAdds(f Field) bool {
 	if f.Have == "" {
 		return true
@@ -274,7 +274,7 @@ func rangeCovers(want, have string) bool {
 	return !hLo.Less(wLo)
 }
 
-// parseRange reads an address or a range first-last.
+// parseRange parses an address or a range first-last.
 func parseRange(text string) (lo, hi netip.Addr, ok bool) {
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange {

@@ -15,13 +15,13 @@ import (
 
 // edit is one difference between two topologies.
 type edit struct {
-	path       string // in the form of document.Source; the previous path if deleted
+	path       string // as in document.Source; the previous path if deleted
 	op         diff.Op
 	have, want string
-	cited      bool // by an entry
+	cited      bool // an entry cites it
 }
 
-// edits compares the topologies of two trees; known is false if a tree has no topology.
+// edits compares the topologies of two trees. known is false if a tree has no topology.
 func edits(want, have render.Tree) (list []edit, known bool) {
 	var sides [2]any
 	if sameFile(want, have, render.TopologyText) {
@@ -29,7 +29,7 @@ func edits(want, have render.Tree) (list []edit, known bool) {
 		return nil, known
 	}
 	for i, tree := range []render.Tree{want, have} {
-		// Another commit changed the branch: the file entries list the differences then.
+		// Without a readable topology, file entries list the differences.
 		if raw, ok := tree[render.TopologyText]; !ok || json.Unmarshal(raw, &sides[i]) != nil {
 			return nil, false
 		}
@@ -38,11 +38,11 @@ func edits(want, have render.Tree) (list []edit, known bool) {
 	return list, true
 }
 
-// compareValues appends the differences at a path and below it. nil is an absent value.
+// compareValues appends the differences at a path and below it. nil means that the value is absent.
 func compareValues(out *[]edit, path string, want, have any) {
 	wantMap, isMap := want.(map[string]any)
 	haveMap, wasMap := have.(map[string]any)
-	hasKeys := len(wantMap)+len(haveMap) > 0 // {} that comes or goes has nothing below it
+	hasKeys := len(wantMap)+len(haveMap) > 0 // an added or removed {} has nothing below it
 	if isMap && wasMap || (isMap && have == nil || wasMap && want == nil) && hasKeys && !isItem(path) {
 		for _, key := range slices.Sorted(maps.Keys(union(wantMap, haveMap))) {
 			compareValues(out, childPath(path, key), wantMap[key], haveMap[key])
@@ -129,8 +129,8 @@ func compareTexts(out *[]edit, path string, want, have []any) {
 	}
 }
 
-// printable removes control characters for terminals. The text is untrusted: anyone with push
-// access writes to the publish branch.
+// printable quotes a text with control characters, for terminals. The text is untrusted: anyone
+// with push access can write to the publish branch.
 func printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -138,11 +138,11 @@ func printable(text string) string {
 	return text
 }
 
-// isItem reports whether a path refers to an item of a list, which is added or removed as a whole.
+// isItem reports whether a path refers to an item of a list. Items are added or removed as a whole.
 func isItem(path string) bool { return strings.HasSuffix(path, "]") }
 
-// childPath returns the path of a key. Keys of the body have no prefix, and free keys are in
-// brackets.
+// childPath returns the path of a key. Keys of the top and of spec have no prefix. Keys that users
+// choose are in brackets.
 func childPath(path, key string) string {
 	key = printable(key)
 	if path == "" || path == "spec" {
@@ -155,7 +155,7 @@ func childPath(path, key string) string {
 	return path + "." + key
 }
 
-// itemNamer returns the function that names the items of a list, nil if their index does.
+// itemNamer returns the function that returns an item's name in a list; nil = use the index.
 func itemNamer(path string) func(any) string {
 	text := func(v any, key string) string {
 		m, _ := v.(map[string]any)
@@ -180,7 +180,7 @@ func union(a, b map[string]any) map[string]any {
 	return out
 }
 
-// formatJSON formats a value as text; equal values have equal texts.
+// formatJSON returns a value as text. Equal values have equal texts.
 func formatJSON(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -192,7 +192,7 @@ func formatJSON(v any) string {
 	return string(raw)
 }
 
-// pathPrefixes returns the paths from the first field of a path down to itself.
+// pathPrefixes returns the prefixes of a path, from its first field to the path itself.
 func pathPrefixes(path string) []string {
 	var out []string
 	for offset := 0; offset < len(path); {
@@ -212,7 +212,7 @@ func pathPrefixes(path string) []string {
 	return out
 }
 
-// wildcardPath returns a path with [*] for its first item, as a pattern for all items.
+// wildcardPath returns a path with [*] instead of its first item, as a pattern for all items.
 func wildcardPath(path string) string {
 	open := strings.IndexByte(path, '[')
 	if open < 0 {

@@ -14,8 +14,9 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// fileChanges returns the files that differ for a reason without an entry: another version of
-// Hawser, patches of users. edited means that the topologies differ; other entries describe that.
+// fileChanges returns the changed files that no entry explains. Their cause is another version of
+// Hawser or a patch of a user. edited means that the topologies differ: other entries describe
+// that.
 func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newExplainedFiles(want, have, entries)
 	c.edits, c.fabricDiffers = edited, c.fabricDiffers || edited
@@ -58,18 +59,18 @@ func clusterOf(name string) string {
 	return ""
 }
 
-// explainedFiles contains the changes of the plan's entries that explain changes of files.
+// explainedFiles records which changed files the entries of a plan explain.
 type explainedFiles struct {
 	clusters      map[string]bool // added and removed clusters
 	exports       map[string]bool // clusters with added or removed exports
 	keys          map[string]bool // clusters whose keys change
-	nodes         map[string]bool // clusters with other gateway nodes
-	rights        bool            // the RBAC rules of agents change, for dynamic exports or egress rules
+	nodes         map[string]bool // clusters whose gateways have other nodes
+	rights        bool            // RBAC rules of agents, for dynamic exports or egress rules
 	folders       map[string]bool // directories with added or removed files
 	agents        bool            // the agents' DaemonSets
 	fabric        bool            // the fabric
 	edits         bool            // the topology
-	fabricDiffers bool            // the fabrics differ
+	fabricDiffers bool            // an entry explains base/fabric*.yaml
 }
 
 func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
@@ -93,7 +94,8 @@ func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 		}
 	}
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
-	// With equal content, the fabric was only compressed or signed again.
+	// If the content is equal, the fabric was only compressed or signed again. That needs no
+	// entry.
 	c.fabricDiffers = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
 	c.rights = c.rights && published
@@ -107,12 +109,12 @@ func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 	return c
 }
 
-// changes reports whether a field is among those that change.
+// changes reports whether the entry changes a field.
 func (e *Entry) changes(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f Field) bool { return f.Name == field })
 }
 
-// directory returns the directory with the kustomization.yaml that lists a file.
+// folder returns the directory with the kustomization.yaml that lists a file.
 func folder(name string) string {
 	if cluster := clusterOf(name); cluster != "" {
 		return render.ClusterDir(cluster)
@@ -121,7 +123,7 @@ func folder(name string) string {
 	return first
 }
 
-// explains reports whether an entry of the plan explains the difference of a file.
+// explains reports whether an entry of the plan explains the change of a file.
 func (c explainedFiles) explains(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
@@ -160,5 +162,5 @@ func (c explainedFiles) explains(name string) bool {
 	return false
 }
 
-// lockFile is the copy of the lock that a publisher may write next to the tree.
+// lockFile is the copy of the lock that a publisher can write next to the tree.
 const lockFile = "clusterset.lock.yaml"

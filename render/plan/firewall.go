@@ -11,8 +11,9 @@ import (
 	"hawser.dev/hawser/schema/fabric/firewall"
 )
 
-// Firewall lists the changes for firewalls in front of gateways: ports to open before the change is
-// published, and ports to close after all agents apply it.
+// Firewall lists the changes for firewalls in front of gateways. Open contains the ports to open
+// before the change is published. Close contains the ports to close after all agents have applied
+// it.
 type Firewall struct {
 	Open  []Ports `json:"open"`
 	Close []Ports `json:"close"`
@@ -23,7 +24,7 @@ type Ports struct {
 	Protocol string      `json:"protocol"`        // udp | esp
 	Ports    []int       `json:"ports,omitempty"` // at the endpoints, ascending; none for esp
 	At       []GatewayAt `json:"at"`
-	// From names the clusters whose gateways connect, sorted; empty if All is set.
+	// From contains the clusters whose gateways connect, sorted; empty if All is set.
 	From []string `json:"from,omitempty"`
 	All  bool     `json:"all,omitempty"`
 }
@@ -40,7 +41,7 @@ type openPort struct {
 	port                    int
 }
 
-// firewallChanges compares the ports that must be open.
+// firewallChanges returns the difference of the required open ports.
 func firewallChanges(want, have *fabric.Fabric) Firewall {
 	out := Firewall{Open: []Ports{}, Close: []Ports{}}
 	changed, everything := changedClusters(want, have)
@@ -69,8 +70,8 @@ func firewallChanges(want, have *fabric.Fabric) Firewall {
 	return out
 }
 
-// changedClusters returns the clusters with changed gateways or links, on which ports depend;
-// everything means that all may have changed.
+// changedClusters returns the clusters with changes of gateways or links on which ports depend.
+// everything means that all clusters may have changed.
 func changedClusters(a, b *fabric.Fabric) (changed map[string]bool, everything bool) {
 	everything = !slices.Equal(a.Epochs, b.Epochs) || a.Tunnel.Driver != b.Tunnel.Driver || shape(a) != shape(b) ||
 		a.Tunnel.IPsec.IKEPort != b.Tunnel.IPsec.IKEPort || a.Tunnel.IPsec.NATPort != b.Tunnel.IPsec.NATPort ||
@@ -104,8 +105,8 @@ func changedClusters(a, b *fabric.Fabric) (changed map[string]bool, everything b
 	return changed, everything
 }
 
-// gatewayPorts returns the ports of a cluster's gateways, each with the clusters that connect to
-// it.
+// gatewayPorts returns the ports of a cluster's gateways. For each port it returns the clusters
+// that connect to the port.
 func gatewayPorts(s *firewall.Calculator, cluster string, filter func(string) bool) (from map[openPort][]string, order []openPort) {
 	from = map[openPort][]string{}
 	for _, o := range s.Links(cluster, filter) {
@@ -128,7 +129,7 @@ func gatewayPorts(s *firewall.Calculator, cluster string, filter func(string) bo
 	return from, order
 }
 
-// difference returns the names of a sorted list that are not in other. It may return the list
+// difference returns the names of a sorted list that other lacks. The result can be the list
 // itself.
 func difference(list, other []string) []string {
 	switch {
@@ -143,8 +144,8 @@ func difference(list, other []string) []string {
 	})
 }
 
-// portGrouper joins ports of one endpoint for the same clusters, and then endpoints with the same
-// ports for the same clusters.
+// portGrouper joins the ports of one endpoint for the same clusters. Then it joins endpoints with
+// the same ports for the same clusters.
 type portGrouper struct {
 	clusters int
 	byKey    map[string]*Ports
@@ -187,7 +188,7 @@ func (f *portGrouper) list() []Ports {
 	return out
 }
 
-// clusterKey returns a key that is equal for equal clusters.
+// clusterKey returns a key of From and All.
 func (p *Ports) clusterKey() string {
 	if p.All {
 		return "*"

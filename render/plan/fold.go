@@ -8,13 +8,13 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// Group is a set of entries with the same change of several objects: one edit often causes many.
+// Group contains entries with the same change of several objects. One edit often causes many.
 type Group struct {
 	Entries  []Entry  // one or more, in the order of the plan
 	Clusters []string // changed clusters; empty = the clusterset
 }
 
-// Groups joins entries at one topology position that differ only in their objects. The order is:
+// Groups groups entries at one topology position that differ only in their objects. The order is:
 // the clusterset, several clusters, single clusters.
 func (p *Plan) Groups() []Group {
 	out := groupEntries(p.Entries, groupKey)
@@ -31,7 +31,7 @@ func (p *Plan) Groups() []Group {
 	return out
 }
 
-// groupEntries groups entries with the same key, in the order of their first ones.
+// groupEntries groups entries with the same key, in the order of their first entries.
 func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 	index, out := map[string]int{}, []Group{}
 	for _, e := range entries {
@@ -49,8 +49,8 @@ func groupEntries(entries []Entry, key func(*Entry) string) []Group {
 	return out
 }
 
-// groupKey returns a key that is equal for entries of one group. Only entries with a position are
-// joined across clusters.
+// groupKey returns a key that is equal for entries of one group. Only updates with a position are
+// grouped across clusters.
 func groupKey(e *Entry) string {
 	if e.Kind == kindFile || e.Kind == kindSetting {
 		return e.Kind + " " + e.Key
@@ -59,13 +59,13 @@ func groupKey(e *Entry) string {
 	if e.Source != "" && e.Op == diff.Update {
 		cluster = ""
 	}
-	if e.Op == diff.Delete { // its fields are not shown
+	if e.Op == diff.Delete { // the plan does not print its fields
 		return fmt.Sprintf("%s %s %q %q", e.Op, e.Kind, cluster, e.Remark)
 	}
 	return fmt.Sprintf("%s %s %q %q %q %v", e.Op, e.Kind, cluster, e.Source, e.Remark, e.Fields)
 }
 
-// Title names the objects of the group: kind and names, with their count if there are several.
+// Title returns the kind and names of the group's objects, with their number if there are several.
 func (g *Group) Title() string {
 	first := &g.Entries[0]
 	if len(g.Entries) == 1 {

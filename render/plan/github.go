@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// maxAnnotations limits the annotations of each level. GitHub shows ten of a
-// step and fifty of a run.
+// maxAnnotations is the maximum number of annotations of each level. GitHub shows ten for a step
+// and fifty for a run.
 const maxAnnotations = 50
 
-// GitHub writes workflow commands. GitHub shows them as annotations on the lines of a pull request,
-// at most ten of each level: errors and disruptive changes come first. All effects of one line are
-// one annotation.
+// GitHub writes workflow commands. GitHub shows them as annotations on the lines of a pull request.
+// It shows at most ten of each level, so errors and disruptive changes come first. All effects of
+// one line are one annotation.
 //
-// Source: docs.github.com, "Workflow commands for GitHub Actions"; escapes as in
-// actions/toolkit, packages/core/src/command.ts.
+// Source: docs.github.com, "Workflow commands for GitHub Actions"; escapes as in actions/toolkit,
+// packages/core/src/command.ts.
 func (r *Report) GitHub(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	type position struct {

@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Impact is the effect of the published change on open connections and on the load of gateways. The
-// effect of each kind of change is measured (e2e/testdata/impact.txtar, e2e/testdata/quiet).
+// Impact is the effect of the published change on open connections and on the load of gateways.
+// Tests measure the effect of each kind of change (e2e/testdata/impact.txtar, e2e/testdata/quiet).
 type Impact struct {
 	Breaks    []Effect `json:"breaks"`
 	Pauses    []Effect `json:"pauses"`    // they pause and continue
@@ -27,24 +27,24 @@ type Impact struct {
 // Effect is the effect on some connections.
 type Effect struct {
 	What string `json:"what"`
-	// AtMostMS is the maximum duration of a pause in milliseconds; in Pauses, 0 means until both
-	// ends have the new fabric.
+	// AtMostMS is the maximum duration of a pause in milliseconds. In Pauses, 0 means until
+	// both ends have the new fabric.
 	AtMostMS int    `json:"at_most_ms,omitempty"`
 	Path     string `json:"path,omitempty"`
 	Source   string `json:"source,omitempty"`
 	// Gone means that the topology no longer contains the path.
 	Gone bool `json:"gone,omitempty"`
-	// Uncertain means, in Breaks, that the connections do not break with the change, because
-	// gateways keep the flows that they translate. They break if other gateways forward them, or at
-	// once for pods on nodes that no longer reach a gateway.
+	// Uncertain means, in Breaks, that the connections do not break at once, because gateways
+	// keep the flows that they translate. They break if other gateways forward them. For pods
+	// on nodes that no longer reach a gateway, they break at once.
 	Uncertain bool `json:"uncertain,omitempty"`
 }
 
 // Load is the load of a cluster's gateways, if it grows much.
 type Load struct {
 	Cluster  string   `json:"cluster"`
-	Gateways []string `json:"gateways"` // that forward the traffic
-	// TransitPairs is the number of pairs of other clusters whose transit traffic they forward.
+	Gateways []string `json:"gateways"` // gateways that forward the traffic
+	// TransitPairs is the number of pairs of other clusters whose traffic the gateways forward.
 	TransitPairs       int `json:"transit_pairs"`
 	TransitPairsBefore int `json:"transit_pairs_before"`
 	// Pairs is the number of clusters that the cluster itself reaches.
@@ -52,7 +52,7 @@ type Load struct {
 	GatewaysBefore int `json:"gateways_before"`
 }
 
-// computeImpact derives the impact on connections from the entries of a plan.
+// computeImpact returns the impact of the plan's entries on connections.
 func (p *Plan) computeImpact(want, have *fabric.Fabric) Impact {
 	out := Impact{Breaks: []Effect{}, Pauses: []Effect{}, Continues: []Effect{}, Loads: []Load{}}
 	out.addRemovedAccess(p.Access.Removed)
@@ -104,8 +104,8 @@ func (x *Impact) addRemovedAccess(list []access.Change) {
 	}
 }
 
-// addGatewayEffects adds the effect on connections through gateways that are removed or changed.
-// detection is the time to detect a dead gateway in milliseconds.
+// addGatewayEffects adds the effect on connections through removed or changed gateways. detection
+// is the time to detect a dead gateway in milliseconds.
 func (x *Impact) addGatewayEffects(w, h *fabric.Cluster, detection int) {
 	unchanged := map[string]bool{}
 	var remaining []string
@@ -156,7 +156,7 @@ func isSuccessor(g, old *fabric.Gateway) bool {
 		func(a netip.Addr) bool { return slices.Contains(old.Addresses, a) })
 }
 
-// restartReason returns why the links of a gateway restart, empty if they do not.
+// restartReason returns the reason why the links of a gateway restart; empty if they do not.
 func restartReason(g, old *fabric.Gateway) string {
 	switch {
 	case g.Node != old.Node:
@@ -175,11 +175,11 @@ func restartReason(g, old *fabric.Gateway) string {
 	return ""
 }
 
-// minTransitGrowth is the growth of transit traffic, as a factor, above which a load is reported.
+// minTransitGrowth is the growth factor of transit traffic above which the plan reports a load.
 const minTransitGrowth = 1.5
 
-// loadChanges reports clusters with fewer gateways, and clusters that forward much more transit
-// traffic.
+// loadChanges returns the loads of clusters with fewer gateways, and of clusters that forward much
+// more transit traffic.
 func loadChanges(want, have *fabric.Fabric) []Load {
 	out := []Load{}
 	if len(have.Clusters) == 0 || shape(want) == shape(have) && slices.EqualFunc(want.Clusters, have.Clusters,
@@ -237,7 +237,7 @@ func verbFor(gateways []string, verb string) string {
 	return verb
 }
 
-// locate sets the positions of the causes. A cause that is no longer in the topology has none.
+// locate sets the positions of the causes. A cause outside of the new topology has no position.
 func (x *Impact) locate(source func(path string) string) {
 	for _, list := range [][]Effect{x.Breaks, x.Pauses, x.Continues} {
 		for i := range list {

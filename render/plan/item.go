@@ -27,7 +27,7 @@ const (
 	kindExport     = "export"
 	kindPart       = "export in cluster"
 	kindPage       = "page"    // of a cluster
-	kindSetting    = "setting" // of the topology, without an effect that has another entry
+	kindSetting    = "setting" // of the topology, if no other entry describes the effect
 	kindFile       = "file"
 )
 
@@ -40,22 +40,22 @@ func kindOrder(kind string) int {
 // allClusters is the value for an export without an allow list.
 const allClusters = "all clusters"
 
-// item is one object of a clusterset in the form of the differ.
+// item is one object of a clusterset for package diff.
 type item struct {
 	kind       string
 	name       string
 	cluster    string
 	path       string
 	fields     []diff.Field
-	remark     string // see Entry.Note
+	remark     string // see Entry.Remark
 	disruptive string // see Entry.Disruptive
-	count      int    // number of grouped things; 0 = 1
+	count      int    // number of grouped objects; 0 = 1
 }
 
-// Key is kind and name.
+// Key implements diff.Spec.
 func (i item) Key() string { return i.kind + " " + i.name }
 
-// Fields returns the attributes.
+// Fields implements diff.Spec.
 func (i item) Fields() []diff.Field { return i.fields }
 
 // flatten returns all objects of a fabric as items.
@@ -84,12 +84,12 @@ func flatten(f *fabric.Fabric) []item {
 
 func field(name, value string) diff.Field { return diff.Field{Name: name, Value: value} }
 
-// immutableField is a field that cannot change in place.
+// immutableField returns a field that cannot change in place.
 func immutableField(name, value string) diff.Field {
 	return diff.Field{Name: name, Value: value, Immutable: true}
 }
 
-// clustersetItem names its fields by their topology paths.
+// clustersetItem returns the clusterset's own fields. A field's name is its topology path.
 func clustersetItem(f *fabric.Fabric) item {
 	return item{kind: kindClusterset, name: f.Name, path: "metadata.name", fields: []diff.Field{
 		field("domain", f.Domain),
@@ -226,7 +226,7 @@ func partItem(e *fabric.Export, c *fabric.ExportCluster) item {
 		}}
 }
 
-// keysItem returns a cluster's sealed keys; the keyed digest represents the content.
+// keysItem returns a cluster's sealed keys. The keyed digest represents their content.
 func keysItem(tree render.Tree, cluster string) (item, bool) {
 	sealed := render.SealedOf(tree, cluster)
 	if sealed.Ciphertext == "" {

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxLinks is the maximum number of links that the plan lists one by one. A new clusterset has a
-// number of links quadratic in its gateways.
+// maxLinks is the maximum number of links that the plan lists one by one. The number of links of a
+// new clusterset is quadratic in its gateways.
 const maxLinks = 64
 
 // addNewLinks adds the links of gateways that are added or removed. It skips links between gateways
@@ -38,7 +38,7 @@ func gateways(f *fabric.Fabric) (out []gatewayEnd) {
 	return out
 }
 
-// addLinks adds to s the links of those gateways in own that other lacks.
+// addLinks adds to s the links of the gateways in ends that otherEnds lacks.
 func addLinks(s *snapshot, ends, otherEnds []gatewayEnd) {
 	known, perCluster := map[gatewayEnd]bool{}, map[string]int{}
 	for _, e := range otherEnds {

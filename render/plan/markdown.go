@@ -14,8 +14,8 @@ import (
 // characters, on GitLab 1000000.
 const maxMarkdown = 56 << 10
 
-// Marker returns the last line of a Markdown comment for a clusterset. CI jobs search for it, to
-// update their comment instead of writing another one.
+// Marker returns the last line of a Markdown comment for a clusterset. CI jobs search for it to
+// update their comment.
 func Marker(clusterset string) string {
 	return "<!-- hawser-plan " + clustermap.Identifier(clusterset) + " -->"
 }
@@ -92,7 +92,7 @@ func (m *markdown) plan(r *Report) error {
 	return m.planText(p)
 }
 
-// planText adds the output of hawser diff, if it fits.
+// planText writes the output of hawser diff, truncated to the remaining size.
 func (m *markdown) planText(p *Plan) error {
 	var printed strings.Builder
 	if err := p.Print(&printed, false); err != nil {
@@ -161,7 +161,7 @@ func (m *markdown) section(entries []Entry) {
 	m.text("\n</details>\n\n")
 }
 
-// sourceSuffix returns the position of an entry's cause.
+// sourceSuffix returns the position of an entry's cause in parentheses; empty if unknown.
 func sourceSuffix(e *Entry) string {
 	if e.Source == "" {
 		return ""
@@ -169,7 +169,7 @@ func sourceSuffix(e *Entry) string {
 	return " (" + code(e.Source) + ")"
 }
 
-// code formats text as a code span that its content cannot end. Only a run of as many backticks as
+// code returns text as a code span that its content cannot end. Only a run of as many backticks as
 // the opening one ends a span.
 func code(text string) string {
 	text = sanitize(text)

@@ -9,11 +9,11 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// maxMapClusters is the maximum number of clusters in the map of a comment; larger maps are
+// maxMapClusters is the maximum number of clusters in the map of a comment. Larger maps are
 // unreadable.
 const maxMapClusters = 16
 
-// maps draws the clusters and the links between them, before and after, when one of them
+// maps writes a map of the clusters and their links before and after the change, if one of them
 // changes.
 func (m *markdown) maps(r *Report) error {
 	changed := changedObjects(r.Plan)
@@ -51,7 +51,7 @@ func changedObjects(p *Plan) map[string]diff.Op {
 	return out
 }
 
-// sideMap returns the map of one side; lacking is the mark for objects that the other side lacks.
+// sideMap returns the map of f. missingMark marks objects that other lacks.
 func sideMap(
 	f, other *fabric.Fabric, missingMark string, changed map[string]diff.Op,
 ) *clustermap.Map {
@@ -76,7 +76,7 @@ func sideMap(
 	return m
 }
 
-// mapClusters returns the clusters to draw, by name: changed clusters before others.
+// mapClusters returns the clusters on the map, by name. Changed clusters have precedence.
 func mapClusters(f *fabric.Fabric, changed map[string]diff.Op) []string {
 	names := f.ClusterNames()
 	slices.SortStableFunc(names, func(a, b string) int {

@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// uiPage holds the settings of a web page that the plan names. The rest of its objects is compared
-// as a whole.
+// uiPage contains the settings of a web page that the plan lists by name. otherSettings contains
+// the rest of its objects.
 type uiPage struct {
 	image, hosts, secret, otherSettings string
 }
@@ -34,7 +34,7 @@ func pageItems(tree render.Tree) []item {
 	return out
 }
 
-// readPage parses the objects of a web page. Unreadable objects belong to the rest.
+// readPage parses the objects of a web page. Unreadable objects belong to otherSettings.
 func readPage(raw []byte) uiPage {
 	out := uiPage{secret: "none: the page generates a token"}
 	var rest []string
@@ -54,7 +54,8 @@ func readPage(raw []byte) uiPage {
 	return out
 }
 
-// extractFields moves the named fields of a Deployment's spec to the page, and returns the spec.
+// extractFields moves the listed settings from a Deployment's spec to the page, and returns the
+// spec.
 func (p *uiPage) extractFields(spec map[string]any) map[string]any {
 	template, _ := spec["template"].(map[string]any)
 	pod, _ := template["spec"].(map[string]any)

@@ -15,8 +15,8 @@ import (
 // makeBeforeBreakNote describes the effect on a pair whose tunnel changes.
 const makeBeforeBreakNote = "make-before-break: no packet is lost"
 
-// addPairs adds the links between clusters on both sides if their settings change, or if the
-// shape adds or removes them. It returns the pairs of clusters that lose their path to each other.
+// addPairs adds the links between clusters to both sides if their settings change, or if the shape
+// adds or removes them. It returns the pairs of clusters that lose their path to each other.
 func addPairs(want, have *snapshot) (lost [][2]string) {
 	w, h := want.fabric, have.fabric
 	common := clusterSet(w)
@@ -62,7 +62,8 @@ func addPairs(want, have *snapshot) (lost [][2]string) {
 			}
 		}
 	}
-	// A thousand clusters that get hubs lose half a million pairs: build only the listed ones.
+	// A thousand clusters that change to hubs lose half a million pairs, so build only the
+	// listed ones.
 	if len(added) > maxLinks {
 		want.pairs = append(want.pairs, pairsItem(len(added), 0, "new pairs of clusters"))
 	} else {
@@ -80,7 +81,8 @@ func addPairs(want, have *snapshot) (lost [][2]string) {
 	return lost
 }
 
-// componentIndex numbers the groups of clusters that have paths to each other.
+// componentIndex returns the number of each cluster's component. Clusters of one component have
+// paths to each other.
 func componentIndex(g *fabric.Graph) map[string]int {
 	out := make(map[string]int, g.Len())
 	for i, group := range g.Components() {
@@ -99,7 +101,7 @@ func clusterSet(f *fabric.Fabric) map[string]bool {
 	return out
 }
 
-// addPair adds a link between clusters, once.
+// addPair adds a link between clusters, if s does not contain it.
 func (s *snapshot) addPair(l fabric.LinkSettings) {
 	it := item{kind: kindPair, name: l.Between[0] + " - " + l.Between[1], path: "connectivity", fields: []diff.Field{
 		field("driver", l.Driver),
@@ -127,8 +129,8 @@ func (s *snapshot) addRemovedPair(l fabric.LinkSettings, path []string) {
 	}
 }
 
-// pairsItem counts pairs that only one side has. The text differs between the sides, so that equal
-// counts of added and removed pairs are not one unchanged item.
+// pairsItem returns one item for pairs that only one side has. The texts of the two sides differ,
+// so that equal numbers of added and removed pairs are not one unchanged item.
 func pairsItem(n, broken int, what string) item {
 	it := item{kind: kindPair, name: strconv.Itoa(n) + " " + what, path: "connectivity", count: n}
 	if broken > 0 {
@@ -147,7 +149,7 @@ func intOr(n int, none string) string {
 // maxEdges is the maximum number of links in the text of a shape.
 const maxEdges = 16
 
-// shape returns the shape of a clusterset as text; different shapes have different texts.
+// shape returns the shape of a clusterset as text. Different shapes have different texts.
 func shape(f *fabric.Fabric) string {
 	s := &f.Shape
 	switch s.Mode {
@@ -172,7 +174,7 @@ func shape(f *fabric.Fabric) string {
 	return "mesh"
 }
 
-// ipsec returns the settings of IPsec as text, empty if no link uses it.
+// ipsec returns the settings of IPsec as text; empty if no link uses IPsec.
 func ipsec(f *fabric.Fabric) string {
 	is := func(l fabric.LinkSettings) bool { return l.Driver == fabric.DriverIPsec }
 	if f.Tunnel.Driver != fabric.DriverIPsec && !slices.ContainsFunc(f.Links, is) {

@@ -1,5 +1,5 @@
 // Package plan computes the changes between two rendered trees, as text for readers and as JSON for
-// tools. It reads only the trees, so that any two states can be compared.
+// tools. It reads only the trees, so it can compare any two states.
 package plan
 
 import (
@@ -18,8 +18,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// FormatVersion is the version of the JSON form. Within one version fields are
-// only added.
+// FormatVersion is the version of the JSON form. Within one version fields can only be added.
 const FormatVersion = "1"
 
 // Plan contains all changes, grouped by cluster.
@@ -31,23 +30,23 @@ type Plan struct {
 	Access        access.Changes `json:"access"`
 	Firewall      Firewall       `json:"firewall"`
 	Impact        Impact         `json:"impact"`
-	// Baseline is the base of the comparison, nil if the caller did not set it.
+	// Baseline is the base of the comparison; nil if the caller did not set it.
 	Baseline *Baseline `json:"baseline,omitempty"`
-	// Rejected is the reason why a reconciler would not publish the change, empty if it would.
+	// Rejected is the reason why a reconciler would not publish the change; empty if it would.
 	Rejected string `json:"refused,omitempty"`
 }
 
 // Baseline describes the base of a plan.
 type Baseline struct {
 	Name   string `json:"name"`             // a branch, a tag, a commit, a directory, or none
-	Commit string `json:"commit,omitempty"` // empty: no commit, as nothing is published or it is a directory
-	// Time is when the commit was published, RFC 3339 in UTC; empty without a commit.
+	Commit string `json:"commit,omitempty"` // empty if nothing is published or the base is a directory
+	// Time is the time of the commit, RFC 3339 in UTC; empty without a commit.
 	Time string `json:"time,omitempty"`
-	// Revision is the revision in the commit's signature, 0 if not verified.
+	// Revision is the revision in the commit's signature; 0 = not verified.
 	Revision int64 `json:"revision,omitempty"`
-	// Verified reports that a signer of the clusterset signed the commit as published.
+	// Verified reports whether a signer of the clusterset signed the commit as published.
 	Verified bool `json:"verified"`
-	// Skipped are newer commits of the branch that are not valid, newest first.
+	// Skipped contains newer commits of the branch that are not valid, newest first.
 	Skipped []Skipped `json:"skipped,omitempty"`
 }
 
@@ -57,8 +56,8 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// Summary counts the entries. A replacement counts as one to add and one to destroy. An entry for
-// many pairs of clusters counts each pair.
+// Summary contains the numbers of changes. A replacement counts as one to add and one to destroy.
+// An entry for many pairs of clusters counts each pair.
 type Summary struct {
 	Add        int `json:"add"`
 	Change     int `json:"change"`
@@ -71,21 +70,21 @@ type Entry struct {
 	Op      diff.Op `json:"op"`
 	Kind    string  `json:"kind"`
 	Key     string  `json:"key"`
-	Cluster string  `json:"cluster,omitempty"` // whom it changes; empty is the clusterset as a whole
+	Cluster string  `json:"cluster,omitempty"` // changed cluster; empty = the whole clusterset
 	Fields  []Field `json:"fields,omitempty"`
-	// Path is the topology path of the cause, such as exports[sample/whereami-cs].clusters[g2];
-	// empty for a file.
+	// Path is the topology path of the cause, such as exports[sample/whereami-cs].clusters[g2].
+	// It is empty for a file.
 	Path string `json:"path,omitempty"`
-	// Source is the position of the path as file:line, set by Locate.
+	// Source is the position of Path as file:line. Locate sets it.
 	Source string `json:"source,omitempty"`
-	// Disruptive describes what breaks, and for which clusters; empty if nothing breaks.
+	// Disruptive describes the disruption and its clusters; empty = no disruption.
 	Disruptive string `json:"disruptive,omitempty"`
 	// Remark explains why a change does not break connections.
 	Remark string `json:"note,omitempty"`
 
-	pathRemains bool // for deletions: the path is an edit that is still in the file
-	// breaks is the part of Disruptive that breaks open connections; with may not at once, see
-	// Effect.Uncertain.
+	pathRemains bool // for deletions: Path is an edit that the new topology still contains
+	// breaks is the part of Disruptive that breaks open connections. With mayContinue they do
+	// not break at once, see Effect.Uncertain.
 	breaks      string
 	mayContinue bool
 }
@@ -96,7 +95,7 @@ type Field struct {
 	Have   string `json:"have"`
 	Want   string `json:"want"`
 	Forces bool   `json:"forces_replacement,omitempty"`
-	// Path and Source of the field, if they differ from the entry's.
+	// Path and Source are of the field; empty if they equal the entry's.
 	Path   string `json:"path,omitempty"`
 	Source string `json:"source,omitempty"`
 }
@@ -175,7 +174,7 @@ func (p *Plan) Locate(source func(path string) string) {
 	p.Impact.locate(source)
 }
 
-// Disruptions returns the entries that break connections.
+// Disruptions returns the disruptive entries.
 func (p *Plan) Disruptions() []Entry {
 	var out []Entry
 	for _, e := range p.Entries {
@@ -214,7 +213,7 @@ func (p *Plan) add(c diff.Change[item]) {
 	p.Entries = append(p.Entries, e)
 }
 
-// sameManifests reports whether two trees have equal files for clusters.
+// sameManifests reports whether two trees have equal files for the clusters.
 func sameManifests(want, have render.Tree) bool {
 	for _, tree := range []render.Tree{want, have} {
 		for name := range tree {
@@ -254,7 +253,7 @@ func newSnapshot(name string, tree render.Tree) (*snapshot, error) {
 	return s, nil
 }
 
-// addKeys adds the sealed keys of a side's clusters that differ from the other side's.
+// addKeys adds the sealed keys of clusters in tree that differ from the keys in otherTree.
 func addKeys(s, other *snapshot, tree, otherTree render.Tree) {
 	clusters := clusterSet(other.fabric)
 	for i := range s.fabric.Clusters {

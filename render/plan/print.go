@@ -17,7 +17,7 @@ const (
 	yellow = "\x1b[33m"
 )
 
-// printer writes a plan; without colour its marks are empty.
+// printer writes a plan. It writes escape sequences only with color.
 type printer struct {
 	out   *bufio.Writer
 	color bool

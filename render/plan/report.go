@@ -13,13 +13,13 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// Report is a plan for reviewers on a forge: as a comment, as annotations of lines, and for code
-// scanning. All of its texts may come from untrusted users, so every renderer escapes every text.
+// Report is a plan for reviewers on a code host: as a comment, as annotations of lines, and for
+// code scanning. All texts can come from untrusted users, so every renderer escapes every text.
 type Report struct {
 	Plan       *Plan       // nil if the topology has errors and was not compared
 	Want, Have render.Tree // compared trees, for maps; nil = no maps
 	Findings   diag.List   // errors and warnings in the topology
-	File       string      // the topology; position of messages without a position
+	File       string      // topology file; position of messages without a position
 }
 
 // annotation is a message about one position.
@@ -31,7 +31,7 @@ type annotation struct {
 	text   string
 }
 
-// Levels of remarks.
+// Levels of annotations.
 const (
 	levelError   = "error"
 	levelWarning = "warning"
@@ -41,7 +41,7 @@ const (
 // levels returns the levels, the most severe first.
 func levels() []string { return []string{levelError, levelWarning, levelNote} }
 
-// annotations returns all messages: findings, disruptive entries, other entries.
+// annotations returns all annotations: findings, disruptive entries, other entries.
 func (r *Report) annotations() []annotation {
 	var out []annotation
 	for _, d := range r.Findings {
@@ -84,12 +84,12 @@ func (r *Report) annotation(e *Entry) annotation {
 	return m
 }
 
-// verb returns the verb for an operation.
+// verb returns the verb of an operation.
 func verb(op diff.Op) string {
 	return map[diff.Op]string{diff.Create: "add", diff.Update: "change", diff.Replace: "replace", diff.Delete: "destroy"}[op]
 }
 
-// entryText describes an entry on one line, and its changed fields below it.
+// entryText returns an entry on one line, and its changed fields below that line.
 func entryText(e *Entry) string {
 	text := verb(e.Op) + " " + e.Kind + " " + e.Key
 	for _, f := range e.Fields {
@@ -114,9 +114,9 @@ func parsePosition(source string) (file string, line int) {
 	return source[:at], line
 }
 
-// sanitize replaces characters that would break a line, move a cursor or change the order of
-// letters, except line ends in keep. It also replaces text that GitHub's runners parse as a command
-// at any position.
+// sanitize replaces characters that break a line, move a cursor or change the order of letters,
+// except characters in keep. It also replaces text that GitHub's runners parse as a command at any
+// position.
 func sanitize(text string, keep ...rune) string {
 	text = strings.ReplaceAll(text, "##[", "##"+string(unicode.ReplacementChar))
 	return strings.Map(func(r rune) rune {

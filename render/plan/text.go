@@ -18,7 +18,7 @@ func address(a netip.Addr) string {
 	return a.String()
 }
 
-// namespaces returns the patterns of dynamic exports, empty if absent.
+// namespaces returns the patterns of dynamic exports; empty if absent.
 func namespaces(d *fabric.DynamicExports) string {
 	if d == nil {
 		return ""
@@ -26,7 +26,7 @@ func namespaces(d *fabric.DynamicExports) string {
 	return strings.Join(d.Namespaces, ", ")
 }
 
-// restrictions returns the namespaces that are reserved for some clusters, and these clusters.
+// restrictions returns the namespaces that only some clusters may export, with these clusters.
 func restrictions(d *fabric.DynamicExports) string {
 	if d == nil {
 		return ""
@@ -68,11 +68,11 @@ func joinPairs[T any](m map[string]T) string {
 	return strings.Join(texts, ", ")
 }
 
-// ranges formats addresses, adjacent ones as first-last.
+// ranges returns addresses as text. Adjacent addresses are one range first-last.
 func ranges(addrs []netip.Addr) string { return strings.Join(fabric.Ranges(addrs), ", ") }
 
-// hosts formats a headless export's hosts. Consecutive ordinals with consecutive addresses are one
-// range.
+// hosts returns a headless export's hosts as text. Consecutive ordinals with consecutive addresses
+// are one range.
 func hosts(list []fabric.Host) string {
 	var texts []string
 	for i := 0; i < len(list); {
