@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestImage checks the order: topology, flag, published image, the version that renders.
+// TestImage checks the precedence of images: topology, flag, published image, version of Hawser.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	with := func(image, flag string, previous render.Tree, version string) (render.Tree, diag.List) {
@@ -55,7 +55,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestAgentSettings: spec.agent is in both DaemonSets; the defaults are what they were.
+// TestAgentSettings checks that both DaemonSets contain spec.agent, and that the defaults stay.
 func TestAgentSettings(t *testing.T) {
 	t.Parallel()
 	pods := func(agent string) []corev1.PodSpec {
@@ -97,8 +97,8 @@ func TestAgentSettings(t *testing.T) {
 	}
 }
 
-// TestOlder checks the warning about agents that are newer than this Hawser, for every source of
-// the image.
+// TestOlder checks the warning about agents that are newer than Hawser, for every source of the
+// image.
 func TestOlder(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

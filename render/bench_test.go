@@ -18,11 +18,11 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// BenchmarkPipeline runs 1000 clusters and 10000 exports, and a tenth of both, from the text of the
-// topology to the printed plan. "first" has no published tree; "more" has one export more than the
-// published tree, as a commit usually does; in "hubs" three clusters start to forward transit
-// traffic of all others. MiB is the largest resident set since the start of the run, without the
-// package's other tests.
+// BenchmarkPipeline runs all steps from the text of the topology to the printed plan. It runs 1000
+// clusters with 10000 exports, and a tenth of both. "first" has no published tree. "more" has one
+// export more than the published tree, like a typical commit. In "hubs" three clusters start to
+// forward transit traffic of all others. MiB is the largest resident set since the start of the
+// run. Other tests of the package must not run:
 //
 //	go test -run '^$' -bench Pipeline -benchtime 5x ./render
 func BenchmarkPipeline(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkPipeline(b *testing.B) {
 				}
 				runtime.GC()
 				debug.FreeOSMemory()
-				_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forgets the peak: proc_pid_clear_refs(5)
+				_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets the peak: proc_pid_clear_refs(5)
 				took, runs := map[string]time.Duration{}, 0
 				for b.Loop() {
 					pipeline(b, []byte(run.after), root, lock, published, took)
@@ -55,7 +55,7 @@ func BenchmarkPipeline(b *testing.B) {
 	}
 }
 
-// pipeline runs all steps once and adds the duration of each to took.
+// pipeline runs all steps once and adds the duration of each step to took.
 func pipeline(b *testing.B, text []byte, root *keys.Root, lockRaw []byte, published render.Tree, took map[string]time.Duration) ([]byte, render.Tree) {
 	begin := time.Now()
 	lap := func(step string) { took[step], begin = took[step]+time.Since(begin), time.Now() }
@@ -86,7 +86,7 @@ func pipeline(b *testing.B, text []byte, root *keys.Root, lockRaw []byte, publis
 	return raw, tree
 }
 
-// peak is the largest resident set of this process, in bytes.
+// peak returns the largest resident set of this process, in bytes.
 func peak(b *testing.B) (bytes int) {
 	raw, err := os.ReadFile("/proc/self/status")
 	if err != nil {

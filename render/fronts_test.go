@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestFronts: a gateway with a Service endpoint has a Service without a selector and with exactly
-// the ports at which the gateway listens. Other gateways have none.
+// TestFronts checks that a gateway with a Service endpoint has a Service without a selector. The
+// Service has exactly the ports on which the gateway listens. Other gateways have no Service.
 func TestFronts(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, picking(`    - {name: fixed, node: n1, endpoints: [203.0.0.1, "service:LoadBalancer"]}
@@ -58,8 +58,8 @@ func TestFronts(t *testing.T) {
 	}
 }
 
-// TestFrontWithoutLinks: an API server refuses a Service without ports, so gateways of a single
-// cluster have neither Services nor a policy for them.
+// TestFrontWithoutLinks checks that gateways of a single cluster have no Services and no policy for
+// them, because the API server rejects a Service without ports.
 func TestFrontWithoutLinks(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"service:LoadBalancer", "service:NodePort"} {

@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/allocate"
 )
 
-// picking is a topology in which labels select gateways of c0, in addition to a named gateway.
+// picking returns a topology in which labels select gateways of c0, and one gateway has a node.
 func picking(gateways string) string {
 	return strings.Replace(world(2, 1), "    - {name: a, node: n1, endpoints: [203.0.0.1]}\n    - {name: b, node: n2, endpoints: [203.0.0.2]}\n", gateways, 1)
 }
@@ -27,8 +27,8 @@ const picked = `    - {name: fixed, node: n1, endpoints: [203.0.0.1]}
     - {name: spare, nodeSelector: {node-restriction.kubernetes.io/spare: "yes"}}
 `
 
-// TestLeases: a cluster has a Lease for each gateway that labels select, and minimal rights on
-// Leases. Other clusters have neither Leases nor rights on them.
+// TestLeases checks that a cluster has a Lease for each gateway that labels select, and minimal
+// permissions on Leases. Other clusters have neither.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, picking(picked)))
@@ -73,8 +73,8 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestPickedPlacement: every node runs one of the two agents, for all labels. Only gateways and
-// their candidates run the agent with keys.
+// TestPickedPlacement checks that every node runs one of the two agents, whatever its labels. Only
+// gateways and their candidates run the agent with keys.
 func TestPickedPlacement(t *testing.T) {
 	t.Parallel()
 	objects := build(t, mustRender(t, input(t, picking(picked))), "clusters/c0")
@@ -102,8 +102,7 @@ func TestPickedPlacement(t *testing.T) {
 	}
 }
 
-// placed reports whether a node's name and labels let a pod run there, as the scheduler reads
-// a node affinity.
+// placed reports whether the scheduler can place a pod on a node with this name and these labels.
 func placed(pod *corev1.PodSpec, name string, has labels.Set) bool {
 	one := func(value string, there bool, r corev1.NodeSelectorRequirement) bool {
 		in := there && slices.Contains(r.Values, value)
@@ -125,8 +124,8 @@ func placed(pod *corev1.PodSpec, name string, has labels.Set) bool {
 	})
 }
 
-// TestPickedGateways: the fabric, the keys and the lock have one entry for each selected gateway,
-// without a node. A different count does not change the remaining entries.
+// TestPickedGateways checks that the fabric, the keys and the lock have one entry without a node
+// for each selected gateway. Another number of gateways does not change the remaining entries.
 func TestPickedGateways(t *testing.T) {
 	t.Parallel()
 	in := input(t, picking(picked))

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/allocate"
 )
 
-// TestSplitFabric: a fabric that is too large for one ConfigMap is split, mounted
-// as a whole, and read back.
+// TestSplitFabric checks that a fabric that is too large for one ConfigMap is split. All parts are
+// mounted, and the fabric can be read back.
 func TestSplitFabric(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -60,8 +60,8 @@ func randomKey(r *rand.Rand) string {
 	return strings.Trim(string(text), `"`)
 }
 
-// TestEpochs: two key epochs are rendered together. A change without any published epoch is
-// rejected.
+// TestEpochs checks that two key epochs are rendered together. A change without a published epoch
+// is rejected.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	with := func(epochs string) string {
@@ -87,8 +87,8 @@ func TestEpochs(t *testing.T) {
 	mustRender(t, in)
 }
 
-// TestAlternateAddressPool: the pool is too small if the alternate addresses that IPsec needs in even epochs are
-// allocated already.
+// TestAlternateAddressPool checks that the pool is too small if an alternate address is allocated
+// already. IPsec uses alternate addresses in even epochs.
 func TestAlternateAddressPool(t *testing.T) {
 	t.Parallel()
 	small := func(epochs string) diag.List {
@@ -103,8 +103,8 @@ func TestAlternateAddressPool(t *testing.T) {
 	}
 }
 
-// TestReadableIsNotApplied: the fabric as text and the topology are for readers. At a thousand
-// clusters they exceed the size limit of objects, and no cluster receives them.
+// TestReadableIsNotApplied checks that no cluster applies the fabric as text and the topology. With
+// a thousand clusters they exceed the size limit of objects.
 func TestReadableIsNotApplied(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, world(1000, 2000)))

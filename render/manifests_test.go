@@ -17,11 +17,11 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// others are the kinds that k8s.io/api does not have.
+// others contains the kinds that k8s.io/api lacks.
 var others = []string{"CustomResourceDefinition", "ServiceExport", "Kustomization", "ApplicationSet"}
 
-// TestTypes: objects of Kubernetes types have no unknown fields. All objects have the label
-// part-of, except CRDs of other groups.
+// TestTypes checks that objects of Kubernetes types have no unknown fields. All objects have the
+// label part-of, except CRDs of other groups.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, strings.Replace(world(2, 3), "spec:\n", "spec:\n  dynamicExports: {namespaces: [a]}\n", 1)))
@@ -64,7 +64,7 @@ func daemonSet(t *testing.T, objects map[string]string, name string) *appsv1.Dae
 	return out
 }
 
-// matches evaluates the required node affinity of a pod for a node.
+// matches reports whether the required node affinity of a pod matches a node.
 func matches(pod *corev1.PodSpec, node string) bool {
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
@@ -75,8 +75,8 @@ func matches(pod *corev1.PodSpec, node string) bool {
 	})
 }
 
-// TestPlacement: exactly one agent is on each node, keys are mounted on gateways
-// alone, and without a cluster's patches there are no gateways at all.
+// TestPlacement checks that each node runs exactly one agent, and that only gateways mount keys.
+// Without a cluster's patches there are no gateways.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, world(2, 1)))
@@ -105,7 +105,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestConfined: agents are not privileged and can write only to the listed host paths.
+// TestConfined checks that agents are not privileged, and can write only to the listed host paths.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	objects := build(t, mustRender(t, input(t, world(2, 1))), "clusters/c0")
@@ -131,8 +131,8 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestMetricsPort: agents serve metrics on their nodes' addresses if the topology enables it.
-// Otherwise the output does not differ.
+// TestMetricsPort checks that agents serve metrics on their nodes' addresses if the topology
+// enables it. Otherwise the output is the same as before.
 func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	plain := world(2, 1)
@@ -156,7 +156,7 @@ func TestMetricsPort(t *testing.T) {
 	}
 }
 
-// listens returns a container's ports, the arguments about metrics, and their variables.
+// listens returns a container's ports, its arguments about metrics, and their variables.
 func listens(c *corev1.Container) string {
 	var ports, args []string
 	for _, p := range c.Ports {
@@ -179,7 +179,8 @@ func listens(c *corev1.Container) string {
 	return out
 }
 
-// TestRights: each role has exactly the rights that the topology needs, and no rule with *.
+// TestRights checks that each role has exactly the permissions that the topology requires, and no
+// rule with *.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	plain := world(2, 1)
@@ -224,8 +225,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestExportsApart: the directory of a cluster has no objects of foreign namespaces, so that a
-// missing namespace blocks no other object.
+// TestExportsApart checks that the directory of a cluster has no objects of users' namespaces. A
+// missing namespace must block no other object.
 func TestExportsApart(t *testing.T) {
 	t.Parallel()
 	text := world(2, 1) + "  - {name: api, namespace: other, clusters: [c0], ports: [{port: 80}], labels: {team: a}, annotations: {note: \"1\"}}\n"
@@ -251,7 +252,7 @@ func TestExportsApart(t *testing.T) {
 	}
 }
 
-// TestLongNames: names of Kustomizations and Applications fit into a label.
+// TestLongNames checks that names of Kustomizations and Applications fit into a label.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 62)

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestMapChangesWithWhatItShows: the map changes exactly if the change is visible in it. No cluster
-// receives the map.
+// TestMapChangesWithWhatItShows checks that the map changes only with changes that it shows. No
+// cluster applies the map.
 func TestMapChangesWithWhatItShows(t *testing.T) {
 	t.Parallel()
 	text := world(3, 2)

@@ -25,7 +25,7 @@ patches:
       value: None
 `
 
-// TestKeepCRDs: a cluster's directory excludes CRDs of other owners.
+// TestKeepCRDs checks that a cluster's directory excludes CRDs of other controllers.
 func TestKeepCRDs(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))
@@ -45,7 +45,8 @@ func TestKeepCRDs(t *testing.T) {
 	}
 }
 
-// TestMemoryLimits: agents have one, and a patch of a cluster changes it there.
+// TestMemoryLimits checks that agents have a memory limit, and that a patch of a cluster changes it
+// only there.
 func TestMemoryLimits(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -65,8 +66,9 @@ spec: {template: {spec: {containers: [{name: agent, resources: {limits: {memory:
 	}
 }
 
-// TestProject: if keys are named, Argo CD accepts only commits signed by one of them for all
-// Applications, and the project allows only the clusters and itself as destinations.
+// TestProject checks a topology with OpenPGP keys. Argo CD accepts only commits signed by one of
+// them for all Applications. The project permits only the clusters and Argo CD's own cluster as
+// destinations.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))
@@ -86,8 +88,8 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// TestPatches: patches next to the topology are used. Foreign files on the publish branch are not
-// used, and reported.
+// TestPatches checks that patches next to the topology take effect. Foreign files on the publish
+// branch have no effect and are reported.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	patch := func(name string) []byte { return []byte(strings.Replace(nodeSelector, "NAME", name, 1)) }
@@ -141,8 +143,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestRemotePatches: forbidden references of patches are rejected, at their positions next to the
-// topology.
+// TestRemotePatches checks that forbidden references of patches are rejected, with their positions
+// next to the topology.
 func TestRemotePatches(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))

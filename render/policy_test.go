@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// policies returns the admission policies of a cluster, by name.
+// policies returns the admission policies of a cluster by name.
 func policies(t *testing.T, tree render.Tree, cluster string) map[string]admissionv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	out, bindings := map[string]admissionv1.ValidatingAdmissionPolicy{}, map[string]bool{}
@@ -34,7 +34,7 @@ func policies(t *testing.T, tree render.Tree, cluster string) map[string]admissi
 			if fmt.Sprint(b.Spec.ValidationActions) != "[Deny]" {
 				t.Errorf("%s: actions %v", b.Name, b.Spec.ValidationActions)
 			}
-			// Without its parameter a policy must not lock other users out of the resource.
+			// Without its parameter a policy must not block requests of other users.
 			if p := b.Spec.ParamRef; p != nil && (p.ParameterNotFoundAction == nil || *p.ParameterNotFoundAction != admissionv1.AllowAction) {
 				t.Errorf("%s denies everything without its parameter", b.Name)
 			}
@@ -48,8 +48,8 @@ func policies(t *testing.T, tree render.Tree, cluster string) map[string]admissi
 	return out
 }
 
-// TestPolicyOfClusterDNS compares the text that the policy of the cluster's DNS accepts with
-// the text that agents write, for each cluster.
+// TestPolicyOfClusterDNS compares the text that the policy of the cluster's DNS accepts with the
+// text that agents write, for each cluster.
 func TestPolicyOfClusterDNS(t *testing.T) {
 	t.Parallel()
 	literal := regexp.MustCompile(`'((?:[^'\\]|\\.)*)'`)
@@ -105,8 +105,8 @@ func TestPolicyOfClusterDNS(t *testing.T) {
 	}
 }
 
-// TestPoliciesByAccount: every policy except hawser-recorded-addresses concerns only the
-// accounts of agents, so no mistake in it locks another user out.
+// TestPoliciesByAccount checks that policies match only the agents' accounts, so that no mistake in
+// a policy blocks another user. The exception is hawser-recorded-addresses.
 func TestPoliciesByAccount(t *testing.T) {
 	t.Parallel()
 	all := policies(t, mustRender(t, input(t, world(2, 3))), "c0")
@@ -126,8 +126,8 @@ func TestPoliciesByAccount(t *testing.T) {
 	}
 }
 
-// TestPrefixesOf compares the prefixes that conflict with a reverse zone with those that
-// CoreDNS expands to it.
+// TestPrefixesOf compares the prefixes that conflict with a reverse zone with the prefixes that
+// CoreDNS expands to that zone.
 func TestPrefixesOf(t *testing.T) {
 	t.Parallel()
 	top := strings.Replace(world(2, 3), "spec:\n", "spec:\n  services: {cidr: 243.16.0.0/15}\n", 1)

@@ -27,8 +27,8 @@ spec:
     - {name: a, node: n1, endpoints: [203.0.113.1]}
 `
 
-// TestPreviewWithoutRootKey: what needs the root key is marked, not an error,
-// and only in a preview.
+// TestPreviewWithoutRootKey checks that only a preview replaces keys that need the root key by
+// placeholders. Otherwise they are an error.
 func TestPreviewWithoutRootKey(t *testing.T) {
 	t.Parallel()
 	top, _, list := load.Topology("clusterset.yaml", []byte(previewTopology))
@@ -58,8 +58,8 @@ func TestPreviewWithoutRootKey(t *testing.T) {
 	}
 }
 
-// TestPreviewOfKeysThatWereBrought: a gateway without its user-provided key gets a new key, which
-// only the root key can derive.
+// TestPreviewOfKeysThatWereBrought checks a gateway whose user-provided key is removed. Its new key
+// is a placeholder, because only the root key can derive it.
 func TestPreviewOfKeysThatWereBrought(t *testing.T) {
 	t.Parallel()
 	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))

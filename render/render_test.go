@@ -28,7 +28,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite goldens")
 
-// rootOf returns a root key that is the same in every run.
+// rootOf returns a constant root key.
 func rootOf(t testing.TB) *keys.Root {
 	t.Helper()
 	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
@@ -38,7 +38,7 @@ func rootOf(t testing.TB) *keys.Root {
 	return root
 }
 
-// input loads a topology and allocates what it needs.
+// input loads a topology and allocates its lock.
 func input(t testing.TB, topology string) render.Input {
 	t.Helper()
 	top, _, list := load.Topology("clusterset.yaml", []byte(topology))
@@ -62,8 +62,8 @@ func mustRender(t testing.TB, in render.Input) render.Tree {
 	return tree
 }
 
-// TestGoldens renders testdata/*.txtar: a topology, and every file of the tree
-// apart from the embedded ones.
+// TestGoldens renders testdata/*.txtar. Each contains a topology and every file of the tree, except
+// the embedded files.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -97,8 +97,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// readable returns a file as a golden contains it: the fabric unpacked, the sealed keys decoded to
-// their age stanza, without the common parts.
+// readable returns a file in the form of the goldens. The fabric is unpacked, and the sealed keys
+// are decoded to their age stanza. Common parts are missing.
 func readable(t *testing.T, tree render.Tree, name string) []byte {
 	t.Helper()
 	switch {
@@ -109,7 +109,7 @@ func readable(t *testing.T, tree render.Tree, name string) []byte {
 			t.Errorf("%s is not the fabric: %v (-want +got)\n%s", name, errors.Join(err, err2), diff)
 		}
 		return nil
-	case name == render.MapPicture: // view/clustermap has goldens of it
+	case name == render.MapPicture: // view/clustermap has goldens of the picture
 		return nil
 	case name == "README.md", name == "base/crds.yaml", name == "base/rbac.yaml", name == "base/namespace.yaml", name == "base/policy.yaml":
 		return nil
@@ -133,7 +133,7 @@ func readable(t *testing.T, tree render.Tree, name string) []byte {
 	return tree[name]
 }
 
-// fs puts a tree into a file system for kustomize.
+// fs writes a tree to a file system for kustomize.
 func fs(t testing.TB, tree render.Tree) filesys.FileSystem {
 	t.Helper()
 	out := filesys.MakeFsInMemory()
@@ -166,7 +166,7 @@ func build(t testing.TB, tree render.Tree, dir string) map[string]string {
 	return out
 }
 
-// TestKustomize builds every cluster's directory as Flux does.
+// TestKustomize builds every cluster's directory, as Flux does.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, world(4, 6)))
@@ -193,7 +193,7 @@ func TestKustomize(t *testing.T) {
 	}
 }
 
-// world writes a topology of n clusters with the same prefixes and m exports.
+// world returns a topology of n clusters with equal prefixes, and m exports.
 func world(n, m int) string {
 	var out strings.Builder
 	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\n" +
@@ -215,11 +215,11 @@ func world(n, m int) string {
 	return out.String()
 }
 
-// recipient is an age recipient; its identity was discarded.
+// recipient is an age recipient without a stored identity.
 const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 
-// TestNothingMovesABytes: comments, the order of lists and a second rendering
-// change nothing.
+// TestNothingMovesAByte checks that comments, the order of lists and a second rendering do not
+// change the tree.
 func TestNothingMovesAByte(t *testing.T) {
 	t.Parallel()
 	text := world(6, 9)
@@ -251,7 +251,7 @@ func TestNothingMovesAByte(t *testing.T) {
 	}
 }
 
-// TestNewClusterChangesNoOther: a new cluster changes no file of another cluster.
+// TestNewClusterChangesNoOther checks that a new cluster changes no file of another cluster.
 func TestNewClusterChangesNoOther(t *testing.T) {
 	t.Parallel()
 	before := input(t, world(3, 3))
@@ -273,7 +273,7 @@ func TestNewClusterChangesNoOther(t *testing.T) {
 	}
 }
 
-// TestSizeIsLinear: twice the clusters and exports are twice the bytes.
+// TestSizeIsLinear checks that twice the clusters and exports have twice the bytes.
 func TestSizeIsLinear(t *testing.T) {
 	t.Parallel()
 	size := func(n int) int {
@@ -289,7 +289,7 @@ func TestSizeIsLinear(t *testing.T) {
 	}
 }
 
-// TestStaleLock: a missing allocation is an error with a hint.
+// TestStaleLock checks that a missing allocation is an error with a hint.
 func TestStaleLock(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))

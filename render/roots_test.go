@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// rootText returns the base64 of a root key of one repeated byte; 7 is rootOf.
+// rootText returns the base64 of a root key of one repeated byte. 7 is the byte of rootOf.
 func rootText(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, keys.RootSize))
 }
@@ -28,7 +28,7 @@ func readRoot(t testing.TB, text string) *keys.Root {
 	return root
 }
 
-// at renders a topology of these epochs with a previous tree.
+// at returns the input for a topology with the given epochs, root key and previous tree.
 func at(t testing.TB, epochs, root string, previous render.Tree) render.Input {
 	t.Helper()
 	in := input(t, strings.Replace(world(2, 2), "spec:\n", "spec:\n  keys: {epochs: "+epochs+"}\n", 1))
@@ -56,9 +56,9 @@ func keysIn(t testing.TB, tree render.Tree, epoch int) map[string]fabric.Key {
 	return out
 }
 
-// TestRootRotation replaces the root key by the two commits of a rotation. Published keys stay to
-// the byte, the keys of the new epoch come from the new root key alone, and finally the old root
-// key has no effect.
+// TestRootRotation replaces the root key with the two commits of a rotation. Published keys do not
+// change. The keys of the new epoch come only from the new root key. At the end the old root key
+// has no effect.
 func TestRootRotation(t *testing.T) {
 	t.Parallel()
 	old, both, young := rootText(7), "1 "+rootText(7)+"\n2 "+rootText(8)+"\n", "2 "+rootText(8)+"\n"
@@ -83,8 +83,8 @@ func TestRootRotation(t *testing.T) {
 	}
 }
 
-// TestWrongRoot: a root key is rejected if it does not serve an epoch, or would derive other keys
-// than the published ones.
+// TestWrongRoot checks that a root key is rejected if it serves no current epoch, or would derive
+// other keys than the published ones.
 func TestWrongRoot(t *testing.T) {
 	t.Parallel()
 	one := mustRender(t, at(t, "[1]", rootText(7), nil))
@@ -129,7 +129,7 @@ func texts(list diag.List) []string {
 	return out
 }
 
-// TestOtherRootAllowed: AllowOtherRoot replaces the root key of current epochs.
+// TestOtherRootAllowed checks that AllowOtherRoot lets another root key serve current epochs.
 func TestOtherRootAllowed(t *testing.T) {
 	t.Parallel()
 	in := at(t, "[1]", rootText(8), mustRender(t, at(t, "[1]", rootText(7), nil)))
@@ -140,8 +140,8 @@ func TestOtherRootAllowed(t *testing.T) {
 	}
 }
 
-// TestRootAndOtherKeys: a change of a gateway's own key is no sign of another root key, and neither
-// is an added or removed gateway.
+// TestRootAndOtherKeys checks that a change of a user-provided key does not look like another root
+// key. Neither does an added or removed gateway.
 func TestRootAndOtherKeys(t *testing.T) {
 	t.Parallel()
 	brought := at(t, "[1]", rootText(7), nil)
@@ -152,7 +152,7 @@ func TestRootAndOtherKeys(t *testing.T) {
 	mustRender(t, at(t, "[1]", rootText(7), published)) // derived from now on
 	brought.Previous = mustRender(t, at(t, "[1]", rootText(7), nil))
 	mustRender(t, brought)
-	// No gateway with a published derived key is left.
+	// No gateway has a published derived key any more.
 	moved := at(t, "[1]", rootText(8), published)
 	for i := range moved.Topology.Spec.Clusters {
 		c := &moved.Topology.Spec.Clusters[i]

@@ -22,7 +22,7 @@ import (
 )
 
 // TestNoSecretInTheTree searches all output for every key derived from the root key, in every
-// encoding: the tree, errors, inputs of plans, and logs.
+// encoding. The output is the tree, errors, inputs of plans, and logs.
 func TestNoSecretInTheTree(t *testing.T) {
 	t.Parallel()
 	id := identity(t)
@@ -68,7 +68,7 @@ func TestNoSecretInTheTree(t *testing.T) {
 	}
 }
 
-// failures provokes errors in all code that handles keys.
+// failures returns the errors of all code that handles keys.
 func failures(t *testing.T, in render.Input) diag.List {
 	t.Helper()
 	bad := *in.Topology
@@ -110,7 +110,7 @@ func secretsOf(t *testing.T, in render.Input) [][]byte {
 	return out
 }
 
-// opened decrypts a cluster's keys as its agent does.
+// opened checks that a cluster's identity decrypts its keys, as the agent does.
 func opened(t *testing.T, tree render.Tree, cluster string, id age.Identity) {
 	t.Helper()
 	r, err := age.Decrypt(armor.NewReader(strings.NewReader(render.SealedOf(tree, cluster).Ciphertext)), id)
@@ -127,8 +127,8 @@ func opened(t *testing.T, tree render.Tree, cluster string, id age.Identity) {
 	}
 }
 
-// TestWithoutRootKey: the published tree can be rendered again without the root key. A missing key
-// is an error that names it.
+// TestWithoutRootKey checks that the published tree can be rendered again without the root key. The
+// error about a missing key names the key.
 func TestWithoutRootKey(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))
@@ -156,7 +156,7 @@ func TestWithoutRootKey(t *testing.T) {
 	}
 }
 
-// TestDamagedPublication: a publication that cannot be read is replaced.
+// TestDamagedPublication checks that an unreadable publication is replaced.
 func TestDamagedPublication(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 2))

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestSharedKeys: a user-provided public key must not equal the key derived for another gateway:
-// agents would identify it as that gateway.
+// TestSharedKeys checks that a user-provided public key is rejected if it equals the derived key of
+// another gateway. Agents would identify the gateway as the other one.
 func TestSharedKeys(t *testing.T) {
 	t.Parallel()
 	const two = `apiVersion: hawser.dev/v1alpha1

@@ -30,7 +30,7 @@ func pinnedTo(t *testing.T, in render.Input) trust.Remembered {
 	return state
 }
 
-// admit verifies a rendered tree as the agent does.
+// admit verifies a rendered tree as an agent does.
 func admit(t *testing.T, state trust.Remembered, tree render.Tree) (trust.Remembered, error) {
 	t.Helper()
 	packed, proof, err := render.FabricAndProof(tree)
@@ -44,8 +44,8 @@ func admit(t *testing.T, state trust.Remembered, tree render.Tree) (trust.Rememb
 	return state.Admit(trust.Keys, "c0", []byte(s.Ciphertext), []byte(s.Proof))
 }
 
-// TestSigned: agents admit a rendered tree. An unchanged document keeps its signature. A changed
-// one has a newer revision, even if the clock went back or the published tree is gone.
+// TestSigned checks that agents admit a rendered tree. An unchanged document keeps its signature. A
+// changed document has a newer revision, even if the clock went back or the published tree is gone.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -74,8 +74,8 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// TestSwappedKeys: a foreign ciphertext with the old digest, or signed by a foreign key, is
-// replaced.
+// TestSwappedKeys checks that a foreign ciphertext is replaced. It has the old digest, or a foreign
+// key signed it.
 func TestSwappedKeys(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -108,8 +108,8 @@ func TestSwappedKeys(t *testing.T) {
 	}
 }
 
-// TestUnsigned: without the root key a changed fabric is not signed, with a warning. An unchanged
-// one keeps its proof.
+// TestUnsigned checks that without the root key a changed fabric is not signed, with a warning. An
+// unchanged fabric keeps its proof.
 func TestUnsigned(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))
@@ -134,7 +134,7 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// TestProofSize: the proof grows only with rotations.
+// TestProofSize checks that the proof grows only with rotations.
 func TestProofSize(t *testing.T) {
 	t.Parallel()
 	_, small, err := render.FabricAndProof(mustRender(t, input(t, world(2, 1))))

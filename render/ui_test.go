@@ -30,8 +30,8 @@ func decoded[T any](t *testing.T, objects map[string]string, key string) *T {
 	return out
 }
 
-// TestPageIsServed: there is a page where the topology says so and nowhere else, with the
-// names and the Secret of the topology.
+// TestPageIsServed checks that only clusters in the topology's ui serve the page, with the
+// topology's host names and Secret.
 func TestPageIsServed(t *testing.T) {
 	t.Parallel()
 	const key = "Deployment hawser-system/hawser-ui"
@@ -75,8 +75,8 @@ func TestPageIsServed(t *testing.T) {
 	}
 }
 
-// TestPageIsConfined: the page's account may only read HawserNodes and the pods of hawser-system, and its pod satisfies the Pod
-// Security Standard restricted.
+// TestPageIsConfined checks that the page's account can only read HawserNodes and the pods of
+// hawser-system. The page's pod satisfies the Pod Security Standard restricted.
 func TestPageIsConfined(t *testing.T) {
 	t.Parallel()
 	objects := build(t, mustRender(t, withUI(t, "{tokenSecret: page}")), "clusters/c0")
@@ -136,7 +136,7 @@ func TestPageIsConfined(t *testing.T) {
 	}
 }
 
-// TestPageIngress: the Ingress of the document leads to the Service.
+// TestPageIngress checks that the Ingress in docs/monitoring.md refers to the Service.
 func TestPageIngress(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../docs/monitoring.md")
@@ -153,8 +153,8 @@ func TestPageIngress(t *testing.T) {
 	}
 }
 
-// TestPageImage: the image follows from the agents' image by name and tag. Otherwise it is an error
-// with a hint.
+// TestPageImage checks that the page's image follows from the agents' image by name and tag.
+// Otherwise it is an error with a hint.
 func TestPageImage(t *testing.T) {
 	t.Parallel()
 	digest := "@sha256:" + strings.Repeat("a", 64)

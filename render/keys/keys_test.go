@@ -37,7 +37,7 @@ func identity(t testing.TB) *age.X25519Identity {
 	return id
 }
 
-// topology returns clusters with two gateways. The second gateway has a user-provided key.
+// topology returns clusters with two gateways each. The second gateway has a user-provided key.
 func topology(recipients ...string) *schema.ClusterSet {
 	top := &schema.ClusterSet{Metadata: schema.Metadata{Name: "demo"}}
 	top.Spec.Keys.Epochs = []int{1, 2}
@@ -70,7 +70,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// TestReadRoot reads a key in each form; a bad one is refused without being quoted.
+// TestReadRoot reads a root key in each form. Errors about invalid keys do not quote the key.
 func TestReadRoot(t *testing.T) {
 	t.Parallel()
 	raw := []byte("0123456789abcdefghijklmnopqrstuv")
@@ -136,8 +136,8 @@ func TestNewRootIsRandom(t *testing.T) {
 	}
 }
 
-// TestDerivation pins the keys of a known root: another result would cut every
-// tunnel of every user.
+// TestDerivation checks the keys of a known root key. Other results would break every tunnel of
+// every user.
 func TestDerivation(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t)
@@ -171,8 +171,8 @@ func TestDerivation(t *testing.T) {
 	}
 }
 
-// TestKeys: private keys belong to the public ones, are clamped, and none is made
-// for a gateway that brought its own.
+// TestKeys checks that private keys match the public ones and are clamped. A gateway with a
+// user-provided key has none.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	root, top := newRoot(t), topology("r0", "r1")
@@ -211,8 +211,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// checkIKE: every gateway that brought no key has one, and the public half belongs
-// to it.
+// checkIKE checks that only gateways without a user-provided key have an IKE key, and that its
+// public half matches.
 func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string) {
 	t.Helper()
 	seed := seeds["a"]
@@ -222,7 +222,8 @@ func checkIKE(t *testing.T, seeds map[string]fabric.Secret, public string) {
 	}
 }
 
-// TestSeal: only the recipient can open the sealed keys. Unchanged keys keep their bytes.
+// TestSeal checks that only the recipient can decrypt the sealed keys. Unchanged keys keep their
+// bytes.
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	root, ids := newRoot(t), []*age.X25519Identity{identity(t), identity(t), identity(t)}
@@ -252,8 +253,8 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestSealHybrid: one cluster with a recipient of each kind, and the step from one
-// to the other.
+// TestSealHybrid checks clusters with each kind of recipient, and a change from one kind to the
+// other.
 func TestSealHybrid(t *testing.T) {
 	t.Parallel()
 	classic := identity(t)
@@ -315,8 +316,8 @@ func unseal(t testing.TB, ciphertext string, id age.Identity) []byte {
 	return raw
 }
 
-// TestBadRecipient: the topology has an identity as the recipient. The error names the cluster and
-// does not contain the identity.
+// TestBadRecipient checks a topology with an identity as the recipient. The error contains the name
+// of the cluster and not the identity.
 func TestBadRecipient(t *testing.T) {
 	t.Parallel()
 	secret := identity(t).String()

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestSecretsNeverPrint formats everything that holds a key with every verb that
-// asks a Formatter (fmt handles %p and %T before).
+// TestSecretsNeverPrint formats each type that contains a key, with every verb that calls a
+// Formatter. fmt handles %p and %T before.
 func TestSecretsNeverPrint(t *testing.T) {
 	t.Parallel()
 	root, err := newRoot(t).Add(2)
@@ -40,7 +40,7 @@ func TestSecretsNeverPrint(t *testing.T) {
 		}
 		slog.New(slog.NewTextHandler(&out, nil)).Info("text", "v", v)
 	}
-	for _, v := range []any{root, *root} { // fabric.Keys has a JSON form on purpose: it is what gets sealed
+	for _, v := range []any{root, *root} { // fabric.Keys has a JSON form, which is sealed
 		raw, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestSecretsNeverPrint(t *testing.T) {
 	}
 }
 
-// forms returns the encodings in which a key may appear in text.
+// forms returns the encodings in which a key can appear in text.
 func forms(key []byte) []string {
 	decimal := strings.Trim(fmt.Sprint(key), "[]")
 	return []string{string(key), hex.EncodeToString(key), strings.ToUpper(hex.EncodeToString(key)),

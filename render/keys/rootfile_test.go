@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/render/keys"
 )
 
-// key returns the base64 of a root key of one byte.
+// key returns the base64 of a root key of one repeated byte.
 func key(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, keys.RootSize))
 }
@@ -25,7 +25,7 @@ func read(t testing.TB, text string) *keys.Root {
 	return root
 }
 
-// TestReadSeveral reads files of several root keys, and writes each in one form.
+// TestReadSeveral reads files of several root keys, and encodes each again.
 func TestReadSeveral(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -48,8 +48,8 @@ func TestReadSeveral(t *testing.T) {
 	}
 }
 
-// TestReadSeveralEncrypted: a file above the size limit is rejected and not truncated, because the
-// newest root key is the last.
+// TestReadSeveralEncrypted checks that a file above the size limit is rejected and not truncated:
+// the newest root key is the last one.
 func TestReadSeveralEncrypted(t *testing.T) {
 	t.Parallel()
 	id := identity(t)
@@ -65,8 +65,8 @@ func TestReadSeveralEncrypted(t *testing.T) {
 	}
 }
 
-// TestBadRootFiles: each says which line is wrong and what belongs there, without
-// quoting it.
+// TestBadRootFiles checks that each error contains the wrong line's number and the expected
+// content, but does not quote the line.
 func TestBadRootFiles(t *testing.T) {
 	t.Parallel()
 	const (
@@ -104,8 +104,7 @@ func TestBadRootFiles(t *testing.T) {
 	}
 }
 
-// TestAddAndDrop: a root key is replaced, and the epochs of every other one keep
-// theirs.
+// TestAddAndDrop replaces a root key. Other epochs keep their root keys.
 func TestAddAndDrop(t *testing.T) {
 	t.Parallel()
 	one := read(t, key(7))
@@ -153,7 +152,8 @@ func serves(t *testing.T, name string, root *keys.Root, want string) {
 	}
 }
 
-// TestWrongSteps: what cannot be says why, and what can.
+// TestWrongSteps checks that the error about an impossible step contains the reason and a possible
+// step.
 func TestWrongSteps(t *testing.T) {
 	t.Parallel()
 	one, several, later := read(t, key(7)), read(t, "1 "+key(7)+"\n2 "+key(8)+"\n5 "+key(9)), read(t, "3 "+key(7))
@@ -186,7 +186,7 @@ func TestWrongSteps(t *testing.T) {
 	}
 }
 
-// TestKeysOfSeveral: the secrets of an epoch depend on the root key of that epoch alone.
+// TestKeysOfSeveral checks that the secrets of an epoch depend only on the root key of that epoch.
 func TestKeysOfSeveral(t *testing.T) {
 	t.Parallel()
 	top := topology("r0")
@@ -207,8 +207,8 @@ func TestKeysOfSeveral(t *testing.T) {
 	}
 }
 
-// TestSealOverRoots: ciphertexts change when keys do, and not when a root key is added
-// or dropped.
+// TestSealOverRoots checks that ciphertexts change with the keys, and not if a root key is added or
+// dropped.
 func TestSealOverRoots(t *testing.T) {
 	t.Parallel()
 	id := identity(t)
@@ -231,8 +231,8 @@ func TestSealOverRoots(t *testing.T) {
 	}
 }
 
-// FuzzReadRoot: an accepted file survives a round trip. The error for a rejected file does not
-// contain its text.
+// FuzzReadRoot checks that an accepted file survives a round trip. The error about a rejected file
+// does not contain its text.
 func FuzzReadRoot(f *testing.F) {
 	f.Add([]byte(key(7)))
 	f.Add(bytes.Repeat([]byte{' '}, keys.RootSize))

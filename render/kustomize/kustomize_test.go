@@ -35,7 +35,7 @@ func tree(kustomization string) map[string][]byte {
 	}
 }
 
-// TestCheck lists rejected files, with the exact message, and accepted ones.
+// TestCheck checks accepted files, and rejected ones with the exact message.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const at = "clusters/a/kustomization.yaml:"
@@ -94,7 +94,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestBounds checks that trees whose build grows without bound are refused, fast.
+// TestBounds checks that trees whose build grows without bound are refused fast.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	const component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
@@ -164,7 +164,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBuildErrors checks that an error of kustomize quotes little of a file.
+// TestBuildErrors checks that an error of kustomize quotes only a short part of a file.
 func TestBuildErrors(t *testing.T) {
 	t.Parallel()
 	secret := strings.Repeat("SECRET", 20)
@@ -196,8 +196,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// outside counts what leaves the process: requests by HTTP, and programs by the
-// name git.
+// outside records HTTP requests and runs of the program git.
 type outside struct {
 	requests atomic.Int64
 	mark     string
@@ -234,8 +233,8 @@ func entries() []string {
 	}
 }
 
-// TestWatch shows that what FuzzOutside looks at sees something where kustomize
-// runs without a look at its input.
+// TestWatch checks that outside detects what kustomize does without Check. FuzzOutside depends on
+// this.
 func TestWatch(t *testing.T) {
 	for _, entry := range entries()[:5] {
 		o := watch(t)
@@ -255,8 +254,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// FuzzBounds: for any files of a tree, the check ends with few findings at their places,
-// and a tree that it accepts is built in a moment.
+// FuzzBounds checks that Check ends with few findings for any files of a tree. Build is fast for an
+// accepted tree.
 func FuzzBounds(f *testing.F) {
 	const component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
 	f.Add("resources: [cm.yaml]\ncomponents: [part]\n", component+"components: [../part, ../part]\n", configMap)
@@ -285,7 +284,7 @@ func FuzzBounds(f *testing.F) {
 	})
 }
 
-// FuzzOutside: no kustomization makes the process open a connection or a file outside the tree.
+// FuzzOutside checks that no kustomization opens a connection, or a file outside of the tree.
 func FuzzOutside(f *testing.F) {
 	for _, entry := range entries() {
 		for _, field := range []string{

@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/reach"
 )
 
-// draw returns a random topology of a few clusters and exports. Two of them differ in all that
-// decides access.
+// draw returns a random topology of a few clusters and exports. It varies all settings that
+// determine access.
 func draw(rng *rand.Rand) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
@@ -113,7 +113,7 @@ func fabricOf(t testing.TB, tree render.Tree) *fabric.Fabric {
 	return f
 }
 
-// everything asks for every pair of clusters, and all that the one of them may have.
+// everything returns all allowed access of every pair of clusters.
 func everything(f *fabric.Fabric, patterns []string, prefixes map[string][]netip.Prefix) map[string]bool {
 	s, out := reach.New(f), map[string]bool{}
 	for _, from := range f.Clusters {
@@ -143,7 +143,7 @@ func everything(f *fabric.Fabric, patterns []string, prefixes map[string][]netip
 	return out
 }
 
-// unfolded returns every pair that a list of changes is about.
+// unfolded returns the access of each pair of clusters in a list of changes.
 func unfolded(t *testing.T, list []access.Change, f *fabric.Fabric) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -184,7 +184,8 @@ func unfolded(t *testing.T, list []access.Change, f *fabric.Fabric) map[string]b
 	return out
 }
 
-// TestAccess: the plan lists the difference of all access before and after, pair by pair.
+// TestAccess checks that the plan lists the exact difference of access before and after, for each
+// pair.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	rounds, changes := randtest.Rounds(t, 12), 0
@@ -209,7 +210,7 @@ func TestAccess(t *testing.T) {
 					}
 				}
 			}
-			// Patterns that are in neither tree are not listed.
+			// The plan does not list patterns that are in neither tree.
 			patterns = slices.DeleteFunc(patterns, func(p string) bool {
 				in := func(f *fabric.Fabric) bool {
 					return f.DynamicExports != nil && slices.Contains(f.DynamicExports.Namespaces, p)

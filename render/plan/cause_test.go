@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// wide writes a topology in which every value has a line of its own: some clusters share
-// CIDRs, others are flat; some have ports, drivers and rules of their own.
+// wide returns a topology with one value per line. Some clusters have equal CIDRs, and others are
+// flat. Some have their own ports, drivers and rules.
 func wide(clusters, exports int) []string {
 	var out []string
 	add := func(format string, args ...any) {
@@ -114,14 +114,14 @@ spec:
 	return out
 }
 
-// single is one edit of a topology: the lines that it adds or changes, counted from 1.
+// single is one edit of a topology. lines contains the added or changed lines, from 1.
 type single struct {
 	what  string
 	text  []string
 	lines []int
 }
 
-// change returns an edit of a random line that begins with key, apart from indentation.
+// change returns an edit of a random line that begins with key after its indentation.
 func change(r *rand.Rand, text []string, key string, value func(old string) string) single {
 	var at []int
 	for i, line := range text {
@@ -136,7 +136,8 @@ func change(r *rand.Rand, text []string, key string, value func(old string) stri
 	return single{what: fmt.Sprintf("line %d: %q -> %q", i+1, text[i], out[i]), text: out, lines: []int{i + 1}}
 }
 
-// insert puts lines behind a random line that is like another, with its indentation.
+// insert returns an edit that adds lines after a random line that begins with behind, with its
+// indentation.
 func insert(r *rand.Rand, text []string, behind string, lines ...string) single {
 	var at []int
 	for i, line := range text {
@@ -156,7 +157,7 @@ func insert(r *rand.Rand, text []string, behind string, lines ...string) single 
 	return s
 }
 
-// singles are the kinds of edits.
+// singles returns a function for each kind of edit.
 func singles(clusters int) []func(r *rand.Rand, text []string) single {
 	set := func(key string, values ...string) func(*rand.Rand, []string) single {
 		return func(r *rand.Rand, text []string) single {
@@ -178,7 +179,7 @@ func singles(clusters int) []func(r *rand.Rand, text []string) single {
 		set("namespace: shop", "2"), set("ips: ", "2", "3"), set("role: ", "cache"), set("node: ", "n8", "n9"),
 		set("port: 52", "001"), set("- 203.0.", "113.7", "113.9"), set("port: 80", "80"), set("port: 443", "1"),
 		set("team: ", "b", "c"), set("- name: http", "x"),
-		func(r *rand.Rand, text []string) single { // the clusters of an export, or those that may reach it
+		func(r *rand.Rand, text []string) single { // the clusters of an export, or its allowed clusters
 			from := slices.Index(text, "  exports:")
 			tail := change(r, text[from:], "- c", func(string) string { return strconv.Itoa(r.IntN(clusters)) })
 			for i := range tail.lines {
@@ -200,8 +201,8 @@ func singles(clusters int) []func(r *rand.Rand, text []string) single {
 	}
 }
 
-// TestCause: every item of a plan cites the edited line, also for effects of the edit
-// elsewhere. With two edits in one change, each item cites its own cause.
+// TestCause checks that every item of a plan cites the edited line, also for indirect effects. With
+// two edits in one change, each item cites its own cause.
 func TestCause(t *testing.T) {
 	t.Parallel()
 	seed, set := randtest.Seed(t)
@@ -220,7 +221,7 @@ func TestCause(t *testing.T) {
 		s := kinds[i%len(kinds)](r, text)
 		topology := strings.Join(s.text, "\n") + "\n"
 		if _, _, list := load.Topology("clusterset.yaml", []byte(topology)); list.HasErrors() || slices.Equal(s.text, text) {
-			continue // not every random edit makes a topology
+			continue // the random edit is invalid or changes nothing
 		}
 		done++
 		p := compute(t, next(t, before, topology), before)
@@ -229,7 +230,7 @@ func TestCause(t *testing.T) {
 		}
 		for _, e := range p.Entries {
 			if e.Op == diff.Delete && e.Source == "" {
-				continue // it stands nowhere
+				continue // a deleted item has no line
 			}
 			cited++
 			if !citesOne(&e, s.lines) {
@@ -260,7 +261,7 @@ func TestCause(t *testing.T) {
 			first, isFirst := a.changes[key]
 			second, isSecond := b.changes[key]
 			if isFirst == isSecond {
-				continue // both lead to it, or only both together
+				continue // both edits cause it, or only both together
 			}
 			two++
 			if want := first + second; source != want {
@@ -273,7 +274,7 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// oneLine is an edit of one line, and the changes in its plan.
+// oneLine is an edit of one line with the changes in its plan.
 type oneLine struct {
 	single
 	changes map[string]string
@@ -292,8 +293,8 @@ func sources(p *plan.Plan) map[string]string {
 	return out
 }
 
-// citesOne reports whether an entry, and each field that has a place of its own, cites
-// one of the lines.
+// citesOne reports whether an entry cites one of the lines. Each field with its own position must
+// cite one, too.
 func citesOne(e *plan.Entry, lines []int) bool {
 	sources := []string{e.Source}
 	for _, f := range e.Fields {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// claims lists the statements about disruption in the plans of testdata, each with the scenario of
-// e2e/testdata that measures it. The test only checks that the file of the scenario exists.
+// claims contains the statements about disruption in the plans of testdata. Each has the scenario
+// of e2e/testdata that measures it. The test only checks that the file of the scenario exists.
 var claims = []struct{ text, scenario string }{
 	{`break: connections whose access is removed`, "impactmore"},
 	{`may break: connections to removed exports and ports: new ones fail`, "impactmay"},
@@ -81,7 +81,7 @@ var claims = []struct{ text, scenario string }{
 // sections matches the sections of a plan about disruption.
 var sections = regexp.MustCompile(`(?m)^(?:Disruptive changes|Impact on open connections):\n((?:  .*\n)+)`)
 
-// TestClaims: every statement about disruption names the scenario that measures it.
+// TestClaims checks that each statement about disruption has a scenario that measures it.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

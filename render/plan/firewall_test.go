@@ -61,8 +61,8 @@ func unfoldedPorts(list []plan.Ports, f *fabric.Fabric) map[string]bool {
 	return out
 }
 
-// TestFirewall: the listed ports are the difference between the required open ports before and
-// after the change.
+// TestFirewall checks that the listed ports are the difference between the required open ports
+// before and after the change.
 func TestFirewall(t *testing.T) {
 	t.Parallel()
 	rounds, changes := randtest.Rounds(t, 10), 0

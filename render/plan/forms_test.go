@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/render/plan"
 )
 
-// TestFormsAgree: text, Markdown and JSON list the same items with the same fields, and text
-// and JSON the same disruptions and the same fate of connections, in every plan of testdata.
+// TestFormsAgree checks every plan of testdata. Text, Markdown and JSON list the same items with
+// the same fields. Text and JSON list the same disruptions and effects on connections.
 func TestFormsAgree(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -58,12 +58,12 @@ func TestFormsAgree(t *testing.T) {
 	}
 }
 
-// sign returns the operation of a verb of the Markdown report.
+// sign returns the operation of a verb in the Markdown report.
 func sign(verb string) diff.Op {
 	return map[string]diff.Op{"add": diff.Create, "change": diff.Update, "replace": diff.Replace, "destroy": diff.Delete}[verb]
 }
 
-// ofJSON lists items and their fields, and with all disruptions and effects, too.
+// ofJSON returns the items and fields of a plan. With all it also returns disruptions and effects.
 func ofJSON(p *plan.Plan, all bool) []string {
 	none := func(text string) string {
 		if text == "" {
@@ -112,7 +112,7 @@ var (
 	fateLine  = regexp.MustCompile(`^  (may break|break|pause|continue|gateway load)[^:]*: (.*?)(?:  # .*)?$`)
 )
 
-// ofText lists the same for the text. A line about several items counts for each of them.
+// ofText returns the same from the text. A line about several items counts for each of them.
 func ofText(t *testing.T, text string) []string {
 	t.Helper()
 	var out, items []string
@@ -157,7 +157,7 @@ func ofText(t *testing.T, text string) []string {
 
 var several = regexp.MustCompile(`^(\d+) (pairs|clusters|gateways|links|egress rules|keys|exports|exports in clusters|settings|files): (.*)$`)
 
-// titles returns the items that a title of the text names.
+// titles returns the items in a title of the text.
 func titles(t *testing.T, title string) []string {
 	t.Helper()
 	many := several.FindStringSubmatch(title)
@@ -186,7 +186,7 @@ var (
 	markdownField = regexp.MustCompile("^  - `([^`]*)`: `([^`]*)`(?: → `([^`]*)`)?$")
 )
 
-// ofMarkdown lists items and fields of the folded sections.
+// ofMarkdown returns the items and fields of the folded sections.
 func ofMarkdown(t *testing.T, text string) []string {
 	t.Helper()
 	var out []string

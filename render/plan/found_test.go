@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// TestFoundBy: a plan says in words how others find a gateway from now on.
+// TestFoundBy checks the text about changed endpoint sources of a gateway.
 func TestFoundBy(t *testing.T) {
 	t.Parallel()
 	const balancer, node = "service:LoadBalancer", "node:ExternalIP"

@@ -41,7 +41,7 @@ type stage struct {
 	source *document.Source
 }
 
-// next renders a topology on top of the stage before.
+// next renders a topology with the previous stage.
 func next(t testing.TB, before stage, topology string) stage {
 	t.Helper()
 	root, err := keys.ReadRoot(bytes.Repeat([]byte{7}, keys.RootSize))
@@ -79,8 +79,8 @@ func text(t testing.TB, p *plan.Plan, color bool) string {
 	return out.String()
 }
 
-// TestGoldens runs testdata/*.txtar: topologies that follow each other, and the
-// plan of each step, by the name of its topology.
+// TestGoldens runs testdata/*.txtar. Each contains consecutive topologies, and the plan of each
+// step under the name of its topology.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -121,7 +121,7 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// world writes a topology of n clusters and m exports.
+// world returns a topology of n clusters and m exports.
 func world(n, m int) string {
 	var out strings.Builder
 	out.WriteString("apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\n" +
@@ -142,7 +142,7 @@ func world(n, m int) string {
 	return out.String()
 }
 
-// TestJSON: the JSON form holds what the text shows, and its version.
+// TestJSON checks that the JSON form contains the same data as the text, and its version.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	before := next(t, stage{}, world(2, 1))
@@ -173,13 +173,13 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestEveryByteIsNamed: if any file of the tree differs, the plan is not empty.
+// TestEveryByteIsNamed checks that the plan is not empty if any file of the tree differs.
 func TestEveryByteIsNamed(t *testing.T) {
 	t.Parallel()
 	have := next(t, stage{}, world(3, 3))
 	for name := range have.tree {
 		if name == "base/fabric.yaml" {
-			continue // read, not compared by bytes
+			continue // parsed, not compared by bytes
 		}
 		changed := stage{tree: maps.Clone(have.tree), source: have.source}
 		changed.tree[name] = append(bytes.Clone(changed.tree[name]), '\n')
@@ -199,7 +199,7 @@ func TestEveryByteIsNamed(t *testing.T) {
 	}
 }
 
-// TestColor: marks are coloured on a terminal only.
+// TestColor checks that only terminals receive coloured marks.
 func TestColor(t *testing.T) {
 	t.Parallel()
 	before := next(t, stage{}, world(2, 1))
@@ -210,7 +210,7 @@ func TestColor(t *testing.T) {
 	}
 }
 
-// TestBrokenTrees: what cannot be read is an error that says which side it is.
+// TestBrokenTrees checks that the error about an unreadable tree contains its side.
 func TestBrokenTrees(t *testing.T) {
 	t.Parallel()
 	good := next(t, stage{}, world(2, 1)).tree
@@ -224,8 +224,8 @@ func TestBrokenTrees(t *testing.T) {
 	}
 }
 
-// TestLinksStayFew: a new gateway adds one entry per link; a new clusterset
-// has one line per gateway.
+// TestLinksStayFew checks that a new gateway adds one entry per link. A new clusterset has one
+// entry per gateway.
 func TestLinksStayFew(t *testing.T) {
 	t.Parallel()
 	links := func(p *plan.Plan) int {
@@ -271,8 +271,8 @@ func BenchmarkCompute(b *testing.B) {
 	})
 }
 
-// TestEgressStays: other pods have no other egress addresses because pod prefixes come or
-// go; only where the block of a prefix that stays changes do addresses move.
+// TestEgressStays checks that added or removed pod prefixes do not change the egress addresses of
+// other pods. Addresses move only if the block of a remaining prefix changes.
 func TestEgressStays(t *testing.T) {
 	t.Parallel()
 	mapped := strings.Replace(world(2, 0), "  globalnet: {clusterPrefix: 20}\n", "", 1)
@@ -302,7 +302,7 @@ func TestEgressStays(t *testing.T) {
 	}
 }
 
-// TestManyEdits: what an edit costs does not grow with the others.
+// TestManyEdits checks that the cost of an edit does not grow with the number of edits.
 func TestManyEdits(t *testing.T) {
 	t.Parallel()
 	before := next(t, stage{}, world(200, 3000))
@@ -317,8 +317,8 @@ func TestManyEdits(t *testing.T) {
 	}
 }
 
-// TestForgedTopology: anyone with push access to the publish branch controls the text that the plan
-// reads there. It must not break the plan, and no control sequence of it reaches a terminal.
+// TestForgedTopology checks a forged topology on the publish branch, which anyone with push access
+// can write. It must not break the plan, and no control sequence of it reaches a terminal.
 func TestForgedTopology(t *testing.T) {
 	t.Parallel()
 	before := next(t, stage{}, world(2, 1))
@@ -340,8 +340,8 @@ func TestForgedTopology(t *testing.T) {
 	}
 }
 
-// TestManyPairs: pairs of clusters that are too many to list are counted, also where as
-// many come as go.
+// TestManyPairs checks that the plan counts pairs of clusters if they are too many to list. It also
+// checks equal numbers of added and removed pairs.
 func TestManyPairs(t *testing.T) {
 	t.Parallel()
 	hub := func(name string) string {

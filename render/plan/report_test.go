@@ -36,7 +36,7 @@ func formatJSON(t testing.TB, r *plan.Report) map[string]string {
 	return out
 }
 
-// TestReportGoldens runs testdata/report/*.txtar as TestGoldens does the plans.
+// TestReportGoldens runs testdata/report/*.txtar, like TestGoldens.
 func TestReportGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/report/*.txtar")
@@ -75,8 +75,8 @@ func TestReportGoldens(t *testing.T) {
 	}
 }
 
-// hostile are texts with which the author of a pull request would command a CI, or write
-// what others seem to say.
+// hostile returns texts with which the author of a pull request could command a CI or forge
+// messages.
 func hostile() []string {
 	return []string{
 		"x\n::set-output name=a::b", "\r\n::add-mask::y", "::error::boo", "##[set-output name=a;]b", "a%0A::stop-commands::t", "%25",
@@ -103,7 +103,7 @@ func poisoned(text string) *plan.Report {
 	return r
 }
 
-// fill writes a text into every string that is not of a closed set.
+// fill sets every string in v to text, except strings with a fixed set of values.
 func fill(v reflect.Value, text string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -129,14 +129,14 @@ func fill(v reflect.Value, text string) {
 
 var (
 	commandLine = regexp.MustCompile(`^::(error|warning|notice) file=([^:,\r\n]*),line=[0-9]+(,col=[0-9]+)?,title=[^:,\r\n]*::[^\r\n]*$`)
-	// markdownLine matches the text outside code spans; each code span is replaced by C.
+	// markdownLine matches the text outside of code spans. C replaces each code span.
 	markdownLine = regexp.MustCompile(`^(|### Clusterset C: [0-9a-z, ]+|### The topology has errors: nothing was compared|\*\*Disruptive changes:\*\*` +
 		`|- \*\*(error|warning|note)\*\* C: C(<br>C)?|- (\*\*)?(add|change|replace|destroy)(\*\*)? C(: C)?( \(C\))?|  - C(: C( → C)?)?` +
 		`|<details><summary>As text</summary>|<details><summary>Cluster <code>[^<>]*</code>: 4 changes</summary>|</details>|<!-- hawser-plan [a-z0-9._-]+ -->)$`)
 )
 
-// unfenced takes out the one block of text that there is, which ends with the fence that
-// it begins with and not before.
+// unfenced removes the only fenced block of a text. The block must not end before its closing
+// fence.
 func unfenced(t *testing.T, text string) string {
 	t.Helper()
 	open := regexp.MustCompile("(?m)^(`{3,})text\n").FindStringSubmatchIndex(text)
@@ -151,7 +151,7 @@ func unfenced(t *testing.T, text string) string {
 	return text[:open[0]] + rest[closing[1]+1:]
 }
 
-// outside writes each code span of a line as C (CommonMark 0.31, 6.1).
+// outside replaces each code span of a line by C (CommonMark 0.31, section 6.1).
 func outside(t *testing.T, line string) string {
 	t.Helper()
 	var out strings.Builder
@@ -181,8 +181,8 @@ func outside(t *testing.T, line string) string {
 	return out.String()
 }
 
-// TestHostileReport: no text of a topology commands a CI, opens or closes an element, or
-// is anything but a text.
+// TestHostileReport checks that texts of a topology remain texts. They must not command a CI, or
+// open or close an element.
 func TestHostileReport(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile() {
@@ -198,7 +198,7 @@ func TestHostileReport(t *testing.T) {
 		}
 		for line := range strings.Lines(unfenced(t, texts["md"])) {
 			line = strings.TrimSuffix(line, "\n")
-			bare := line // what begins with an element is HTML and holds no Markdown
+			bare := line // a line that begins with an element is HTML without Markdown
 			if !strings.HasPrefix(line, "<") {
 				bare = outside(t, line)
 			}
@@ -214,7 +214,7 @@ func TestHostileReport(t *testing.T) {
 	}
 }
 
-// TestReportIsBounded: a plan of any size fits into a comment.
+// TestReportIsBounded checks that a plan of any size fits into a comment.
 func TestReportIsBounded(t *testing.T) {
 	t.Parallel()
 	p := &plan.Plan{Name: "demo"}
