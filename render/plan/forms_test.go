@@ -127,7 +127,7 @@ func ofText(t *testing.T, text string) []string {
 		case section == "Disruptive changes:" && item != nil:
 			title, breaks := item[2], ""
 			if several.MatchString(title) {
-				names, rest, _ := strings.Cut(title, ": ") // of the count, and then of the names
+				names, rest, _ := strings.Cut(title, ": ") // colons after number and names
 				list, why, _ := strings.Cut(rest, ": ")
 				title, breaks = names+": "+list, why
 			} else {

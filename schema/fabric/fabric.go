@@ -1,6 +1,6 @@
-// Package fabric defines the compiled clusterset, the document that every agent
-// reads. It is a wire contract: an agent accepts unknown fields (from a newer
-// reconciler) and refuses an unknown apiVersion.
+// Package fabric defines the fabric: the compiled clusterset that every agent reads. The document
+// is a wire contract. An agent ignores unknown fields of a newer reconciler, and refuses an unknown
+// apiVersion.
 package fabric
 
 import (
@@ -10,16 +10,16 @@ import (
 // APIVersion is the only version of the document that this package reads.
 const APIVersion = "fabric.hawser.dev/v1alpha1"
 
-// Fabric is the whole clusterset. All lists are sorted by name (exports by
-// namespace/name), so that equal clustersets have equal bytes.
+// Fabric is the whole clusterset. All lists are sorted by name (exports by namespace/name), so that
+// equal clustersets have equal bytes.
 type Fabric struct {
 	APIVersion   string         `json:"apiVersion"`
 	Name         string         `json:"name"`                   // of the clusterset
 	Domain       string         `json:"domain"`                 // DNS domain, such as clusterset.local
 	ExtraDomains []string       `json:"extraDomains,omitempty"` // with the same answers as Domain
-	GlobalPools  []netip.Prefix `json:"globalPools"`            // the pools of clusters' blocks, at most one per family
-	ServicePools []netip.Prefix `json:"servicePools"`           // the pools of clusterset IPs (VIPs), at most one per family
-	TunnelPools  []netip.Prefix `json:"tunnelPools"`            // the pools of gateway addresses inside the tunnels
+	GlobalPools  []netip.Prefix `json:"globalPools"`            // pools of global blocks, at most one per family
+	ServicePools []netip.Prefix `json:"servicePools"`           // pools of clusterset IPs (VIPs), at most one per family
+	TunnelPools  []netip.Prefix `json:"tunnelPools"`            // pools of tunnel addresses, at most one per family
 	Tunnel       TunnelDefaults `json:"tunnel"`
 	Links        []LinkSettings `json:"links,omitempty"` // links that differ from Tunnel, sorted; see Link
 	Shape        Shape          `json:"shape,omitzero"`
@@ -27,33 +27,35 @@ type Fabric struct {
 	Limits       Limits         `json:"limits,omitzero"`
 	DNS          DNS            `json:"dns"`
 	Epochs       []int          `json:"epochs"` // key epochs in use, ascending
-	// Decommission allows agents to remove all of their state. Without it, agents
-	// refuse a fabric that would do so.
+	// Decommission allows agents to remove all of their state. Without it, agents refuse a
+	// fabric that would remove all state.
 	Decommission bool      `json:"decommission,omitempty"`
 	Clusters     []Cluster `json:"clusters"`
-	// DynamicExports selects the ServiceExports of clusters that count without an export
-	// in the topology; nil if none.
+	// DynamicExports selects the ServiceExports that need no export in the topology; nil =
+	// none.
 	DynamicExports *DynamicExports `json:"dynamicExports,omitempty"`
 	Exports        []Export        `json:"exports,omitempty"`
 }
 
-// TunnelDefaults holds the defaults of every link.
+// TunnelDefaults contains the defaults of all links.
 type TunnelDefaults struct {
 	Driver    string   `json:"driver"`
-	MTU       int      `json:"mtu"` // bytes; 0 = underlay MTU less the driver's overhead
+	MTU       int      `json:"mtu"` // bytes; 0 = underlay MTU minus the driver's overhead
 	Keepalive Duration `json:"keepalive"`
 	IPsec     IPsec    `json:"ipsec,omitzero"`
 }
 
-// Health configures the probes of links: one per Interval; a link is down after Misses.
+// Health configures the probes of links. A gateway sends one probe per Interval. A link is down
+// after Misses lost probes.
 type Health struct {
 	Interval Duration `json:"interval"`
 	Misses   int      `json:"misses"`
 }
 
-// Limits bounds the shared resources that one pod may use.
+// Limits limits the shared resources that one pod can use.
 type Limits struct {
-	// Connections is the maximum number of a pod through one gateway; 0 is unlimited.
+	// Connections is the maximum number of connections of a pod through one gateway; 0 =
+	// unlimited.
 	Connections int `json:"connections,omitempty"`
 }
 
@@ -61,7 +63,7 @@ type Limits struct {
 type DNS struct {
 	ClusterNames bool       `json:"clusterNames"` // <cluster>.<svc>.<ns>.svc names exist
 	TTL          Duration   `json:"ttl"`
-	Address      netip.Addr `json:"address"` // link-scope address on every node where its agent answers; invalid = IPv6 only
+	Address      netip.Addr `json:"address"` // link-scope address of every agent's name server; invalid = IPv6 only
 	IPv6Address  netip.Addr `json:"ipv6Address,omitzero"`
 }
 
@@ -87,40 +89,40 @@ type Cluster struct {
 	Name         string         `json:"name"`
 	PodCIDRs     []netip.Prefix `json:"podCIDRs"`
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
-	// Globalnet hides the cluster's own prefixes: other clusters see only its global
-	// block, and the packets of its pods have egress addresses.
+	// Globalnet hides the cluster's own prefixes. Other clusters use only addresses of its
+	// global block, and the packets of its pods have egress addresses.
 	Globalnet bool `json:"globalnet"`
-	// FlatFamilies are the families (4, 6) in which a cluster with globalnet hides no
-	// prefixes, because they are unique.
+	// FlatFamilies contains the families (4, 6) in which a cluster with globalnet does not hide
+	// its prefixes, because the prefixes are unique.
 	FlatFamilies []int `json:"flatFamilies,omitempty"`
-	// GlobalCIDRs are the cluster's block of each of GlobalPools. Extensions of a
-	// block, to which more pods are mapped, follow it.
+	// GlobalCIDRs contains the cluster's block of each of GlobalPools. The extension blocks of
+	// a block follow it. More pods are mapped to them.
 	GlobalCIDRs []netip.Prefix `json:"globalCIDRs"`
 	EgressMode  string         `json:"egressMode"`
-	EgressIPs   []netip.Addr   `json:"egressIPs"`             // the cluster-wide egress addresses
+	EgressIPs   []netip.Addr   `json:"egressIPs"`             // cluster-wide egress addresses
 	Mappings    []Mapping      `json:"mappings,omitempty"`    // EgressMapped: pod prefix to global prefix
 	EgressRules []EgressRule   `json:"egressRules,omitempty"` // precedence: pod selector before namespace
-	// Dynamic are the prefixes of GlobalCIDRs from which the cluster allocates addresses
-	// of its dynamic exports, at most one per family. They have no other addresses,
-	// except for addresses allocated before the prefix was reserved.
+	// Dynamic contains the prefixes of GlobalCIDRs from which the cluster allocates addresses
+	// of its dynamic exports, at most one per family. They contain no other addresses, except
+	// addresses that were allocated before the prefix was reserved.
 	Dynamic []netip.Prefix `json:"dynamic,omitempty"`
 	// ClusterDNS selects how the cluster's DNS forwards the domain: DNSNone, DNSCoreDNS,
-	// DNSNodeLocal, DNSImport or DNSStubZone; empty is DNSNone.
+	// DNSNodeLocal, DNSImport or DNSStubZone. Empty = DNSNone.
 	ClusterDNS string `json:"clusterDNS,omitempty"`
 	// PreferCustomDNS makes gateways use DNSImport instead of DNSCoreDNS if the cluster's
 	// Corefile imports that ConfigMap.
 	PreferCustomDNS bool `json:"preferCustomDNS,omitempty"`
-	// NodeNetwork selects how nodes exchange packets of other clusters with gateways: NodeAuto or
-	// NodeDirect; empty is NodeTunnel.
+	// NodeNetwork selects how nodes exchange packets of other clusters with gateways: NodeAuto
+	// or NodeDirect. Empty = NodeTunnel.
 	NodeNetwork string    `json:"nodeNetwork,omitempty"`
 	Gateways    []Gateway `json:"gateways"`
 }
 
 // Values of Cluster.NodeNetwork.
 const (
-	NodeTunnel = "tunnel" // in VXLAN; in the topology alone
-	NodeAuto   = "auto"   // without VXLAN where packets pass
-	NodeDirect = "direct" // like NodeAuto; pairs of nodes that need VXLAN are problems
+	NodeTunnel = "tunnel" // in VXLAN; only in the topology
+	NodeAuto   = "auto"   // without VXLAN between nodes where packets pass without it
+	NodeDirect = "direct" // like NodeAuto; a pair of nodes that needs VXLAN is a problem
 )
 
 // Mapping maps the addresses of Pods 1:1 to Global, with the same host part.
@@ -146,16 +148,16 @@ func (c *Cluster) TestsDirect() bool { return c.NodeNetwork == NodeAuto || c.Nod
 // Gateway is a node with tunnels.
 type Gateway struct {
 	Name string `json:"name"`
-	// Node is the name of the gateway's node. For a gateway with NodeSelector it is empty
-	// in the document; agents fill in the current holder for gateways of their own cluster.
+	// Node is the name of the gateway's node. With NodeSelector it is empty in the document.
+	// Agents set it to the current holder for gateways of their own cluster.
 	Node string `json:"node"`
-	// NodeSelector selects the nodes that may become the gateway by their labels; empty if
+	// NodeSelector contains the labels of the nodes that can become the gateway. It is empty if
 	// the gateway is always on Node.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	Endpoints    []string          `json:"endpoints,omitempty"` // in order of preference; see ParseEndpoint
 	Port         int               `json:"port"`                // UDP, the first of WireguardPorts; VXLAN has the next one
-	// Ordinal numbers the gateways of a cluster, unique, from 0 to MaxGateways-1. A gateway
-	// has one tunnel device for each ordinal of other clusters' gateways.
+	// Ordinal is the unique number of the gateway in its cluster, from 0 to MaxGateways-1. A
+	// gateway has one tunnel device for each ordinal of other clusters' gateways.
 	Ordinal   int          `json:"ordinal,omitempty"`
 	Addresses []netip.Addr `json:"addresses"` // inside the tunnels, one per family
 	Keys      []Key        `json:"keys"`      // one per epoch, ascending
@@ -165,21 +167,22 @@ type Gateway struct {
 type Key struct {
 	Epoch  int    `json:"epoch"`
 	Public string `json:"public"` // X25519, base64
-	// Ed25519 is the public key that authenticates the gateway in IKE, 32 bytes in
-	// base64; empty if the user supplied Public but no IKE key.
+	// Ed25519 is the public key that authenticates the gateway in IKE, 32 bytes in base64. It
+	// is empty if the user supplied Public but no IKE key.
 	Ed25519 string `json:"ed25519,omitempty"`
 }
 
-// DynamicExports configures exports by ServiceExports without an export in the topology.
+// DynamicExports configures exports by ServiceExports that have no export in the topology.
 type DynamicExports struct {
-	// Namespaces are patterns in which * stands for any characters. A ServiceExport
-	// counts if one of them matches its namespace.
+	// Namespaces contains patterns in which * matches any characters. A ServiceExport is
+	// exported if one of them matches its namespace.
 	Namespaces []string `json:"namespaces"`
-	// Restrictions restricts some of these namespaces to some clusters. Agents that do not
-	// know the field apply Namespaces alone.
+	// Restrictions restricts some of these namespaces to some clusters. Agents that do not know
+	// the field apply only Namespaces.
 	Restrictions []DynamicRestriction `json:"restrictions,omitempty"`
-	// VIPs are the prefixes of ServicePools from which each cluster allocates the
-	// clusterset IPs of dynamic exports, at most one per family. Declared exports have none.
+	// VIPs contains the prefixes of ServicePools from which each cluster allocates the
+	// clusterset IPs of dynamic exports, at most one per family. Declared exports have no
+	// address in them.
 	VIPs []netip.Prefix `json:"vips,omitempty"`
 }
 
@@ -191,11 +194,11 @@ type DynamicRestriction struct {
 
 // Integrations of the clusterset domain with a cluster's own DNS.
 const (
-	DNSAuto      = "auto"           // in the topology alone: DNSCoreDNS with PreferCustomDNS
+	DNSAuto      = "auto"           // only in the topology: DNSCoreDNS with PreferCustomDNS
 	DNSNone      = "none"           // the administrator configures forwarding
 	DNSCoreDNS   = "coredns"        // a marked block in ConfigMap kube-system/coredns
 	DNSImport    = "coredns-custom" // a key in ConfigMap kube-system/coredns-custom
-	DNSNodeLocal = "node-local"     // like DNSCoreDNS, with the same block in ConfigMap kube-system/node-local-dns
+	DNSNodeLocal = "node-local"     // like DNSCoreDNS, and the same block in ConfigMap kube-system/node-local-dns
 	DNSStubZone  = "kube-dns"       // stubDomains of ConfigMap kube-system/kube-dns
 )
 
@@ -205,7 +208,7 @@ const (
 	Headless     = "Headless"
 )
 
-// Export is a service that clusters offer to each other.
+// Export is a Service that clusters export to each other.
 type Export struct {
 	Namespace string       `json:"namespace"`
 	Name      string       `json:"name"`
@@ -213,12 +216,12 @@ type Export struct {
 	VIPs      []netip.Addr `json:"vips,omitempty"` // clusterset IPs; none for Headless
 	Ports     []Port       `json:"ports"`
 	Affinity  string       `json:"affinity,omitempty"` // ClientIP or empty
-	// Allow lists the clusters that may reach the export; nil means all.
-	// An exporting cluster may always reach itself.
+	// Allow contains the clusters that may reach the export; nil = all. An exporting cluster
+	// can always reach itself.
 	Allow    []string        `json:"allow,omitempty"`
 	Balance  Balance         `json:"balance"`
 	Clusters []ExportCluster `json:"clusters"`
-	// Dynamic is set for dynamic exports, which agents add. No document has it.
+	// Dynamic is set for dynamic exports, which agents add. It is never set in the document.
 	Dynamic bool `json:"dynamic,omitempty"`
 }
 
@@ -248,17 +251,17 @@ type Balance struct {
 // ExportCluster is one cluster's part of an export.
 type ExportCluster struct {
 	Name  string       `json:"name"`
-	IPs   []netip.Addr `json:"ips,omitempty"`   // ClusterSetIP: the export's global address(es) there
+	IPs   []netip.Addr `json:"ips,omitempty"`   // ClusterSetIP: the export's global addresses there
 	Hosts []Host       `json:"hosts,omitempty"` // Headless: fixed global addresses
-	// Ports are the ports of the export that this cluster serves; nil is all. Only
-	// dynamic exports have it.
+	// Ports contains the ports of the export that this cluster serves; nil = all. Only dynamic
+	// exports have it.
 	Ports []Port `json:"ports,omitempty"`
 }
 
 // Host is a fixed global address of one pod of a headless export.
 type Host struct {
-	// Name is a pod's hostname, or "*-N" for any hostname that ends in the
-	// StatefulSet ordinal N.
+	// Name is a pod's hostname, or "*-N" for any hostname that ends in the StatefulSet ordinal
+	// N.
 	Name string       `json:"name"`
 	IPs  []netip.Addr `json:"ips"`
 }

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// compareWith returns the allocations that c shares with o, or, unless shared, the
-// allocations that only c has.
+// compareWith returns the allocations that both c and o have if shared is true. Otherwise it
+// returns the allocations that only c has.
 func (c *Cluster) compareWith(o *Cluster, shared bool) *Cluster {
 	filter := func(list, other []PrefixAllocation) []PrefixAllocation {
 		return slices.DeleteFunc(slices.Clone(list), func(h PrefixAllocation) bool { return HasPrefix(other, h.Prefix) != shared })
@@ -23,13 +23,13 @@ func (c *Cluster) compareWith(o *Cluster, shared bool) *Cluster {
 	return out
 }
 
-// Contains reports whether a prefix lies in a block or an extension of the cluster.
+// Contains reports whether a prefix is within a block or an extension block of the cluster.
 func (c *Cluster) Contains(p netip.Prefix) bool {
 	in := func(h PrefixAllocation) bool { return cidr.Contains(h.Prefix, p) }
 	return slices.ContainsFunc(c.Blocks, in) || slices.ContainsFunc(c.ExtensionBlocks, in)
 }
 
-// SortExtensionBlocks sorts the extensions in the order of the lock file.
+// SortExtensionBlocks sorts the extension blocks in the order of the lock file.
 func (c *Cluster) SortExtensionBlocks() {
 	slices.SortFunc(c.ExtensionBlocks, func(x, y PrefixAllocation) int { return x.Prefix.Compare(y.Prefix) })
 }
@@ -40,8 +40,8 @@ func (c *Cluster) Mapped(pods netip.Prefix) bool {
 	return ok
 }
 
-// DynamicRanges returns the ranges of a cluster's blocks that are reserved for its dynamic
-// exports, IPv4 first; nil without spec.dynamicExports.
+// DynamicRanges returns the ranges of a cluster's blocks that are reserved for its dynamic exports,
+// IPv4 first. It returns nil without spec.dynamicExports.
 func (l *Lock) DynamicRanges(top *schema.ClusterSet, cluster string) []netip.Prefix {
 	c := l.Clusters[cluster]
 	if c == nil || top.Spec.DynamicExports == nil {
@@ -56,9 +56,9 @@ func (l *Lock) DynamicRanges(top *schema.ClusterSet, cluster string) []netip.Pre
 	return out
 }
 
-// Dynamic returns the range for dynamic exports: the second quarter of a block, because
-// pods are mapped to the upper half. In a block that grew, an older mapping may use the
-// second quarter; then it returns the first one. It is invalid if both are in use.
+// Dynamic returns the range of a block for dynamic exports. It is the second quarter, because pods
+// are mapped to the upper half. In a block that grew, an older mapping can use the second quarter:
+// then the range is the first one. The result is invalid if mappings use both.
 func (c *Cluster) Dynamic(block netip.Prefix) netip.Prefix {
 	if cidr.HostBits(block) < schema.MinDynamicBits {
 		return netip.Prefix{}

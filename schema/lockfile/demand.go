@@ -7,21 +7,21 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// Request is a claim of the topology and the number of addresses per family that it needs.
+// Request is a claim of the topology with the required number of addresses per family.
 type Request struct {
 	Claim
 	Count int
 	Path  string // topology path
 }
 
-// Names of the pools that belong to no cluster. A cluster's name contains no slash.
+// TunnelPool and VIPPool are the names of the pools that belong to no cluster. The name of a
+// cluster contains no slash.
 const (
 	TunnelPool = "/tunnel"
 	VIPPool    = "/services"
 )
 
-// Pool returns the pool of the claim's addresses: the name of a cluster, TunnelPool or
-// VIPPool.
+// Pool returns the pool of the claim's addresses: the name of a cluster, TunnelPool or VIPPool.
 func (s Claim) Pool() string {
 	switch s.Kind {
 	case ClaimGateway:
@@ -32,7 +32,7 @@ func (s Claim) Pool() string {
 	return s.Cluster
 }
 
-// Requests returns the address requests of the topology in the order of allocation.
+// Requests returns the requests of the topology in the order of allocation.
 func Requests(top *schema.ClusterSet) []Request {
 	var out []Request
 	for i := range top.Spec.Clusters {

@@ -1,5 +1,5 @@
-// Package lockfile reads and writes the lock file of a topology, which records every
-// allocated address. It also collects allocations that the topology no longer requests.
+// Package lockfile reads and writes the lock of a topology, which records every allocated address.
+// It also releases allocations that the topology no longer requests.
 package lockfile
 
 import (
@@ -16,37 +16,38 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// Kind is the kind of the lock file's document; its apiVersion is APIVersion.
+// Kind is the kind of the lock file's document. Its apiVersion is schema.APIVersion.
 const Kind = "ClusterSetLock"
 
-// Lock records every allocated address. It is append-only: addresses of clusters and exports
-// that left the topology stay reserved until GC, and the same name gets them back. GC
-// moves them to Released; a missing line alone never frees a published address.
+// Lock records every allocated address. It is append-only: addresses of removed clusters and
+// exports stay reserved until GC. If an object with the same name is added before GC, it has the
+// same addresses again. GC moves removed addresses to Released. A missing line alone never frees a
+// published address.
 //
 // A Lock is immutable after its construction.
 type Lock struct {
 	Clusters  map[string]*Cluster
 	Addrs     map[Claim]Allocation
 	Ordinals  map[Claim]OrdinalAllocation // of gateways
-	Conflicts diag.List                   // keys that occur twice in the file with different values
-	Released  *Lock                       // allocations that GC or Move released and that are still published; nil if absent
+	Conflicts diag.List                   // keys that occur twice in the file
+	Released  *Lock                       // released by GC or Move but still published; nil if absent
 }
 
-// Cluster is a cluster's part of the global pools.
+// Cluster contains a cluster's prefixes of the global pools.
 type Cluster struct {
 	Blocks          []PrefixAllocation                // current, at most one per family
-	ExtensionBlocks []PrefixAllocation                // outside the blocks, one per mapping
-	Former          []PrefixAllocation                // left by a move, still reserved
+	ExtensionBlocks []PrefixAllocation                // outside of the blocks, one per mapping
+	Former          []PrefixAllocation                // before a move; still reserved
 	Mappings        map[netip.Prefix]PrefixAllocation // by pod prefix
 }
 
-// Allocation is the addresses of a claim, in the order of their allocation.
+// Allocation contains the addresses of a claim, in the order of their allocation.
 type Allocation struct {
 	Addrs []netip.Addr
 	Pos   diag.Pos
 }
 
-// PrefixAllocation is a block or a part of one.
+// PrefixAllocation is a block, an extension block or a mapped part of one.
 type PrefixAllocation struct {
 	Prefix netip.Prefix
 	Pos    diag.Pos
@@ -78,8 +79,8 @@ type Claim struct {
 	Name    string // of the gateway, rule or host
 }
 
-// compare orders claims by kind, export, cluster and name. Numbered hosts are ordered by
-// length first, so *-2 comes before *-10.
+// compare compares claims by kind, export, cluster and name. It compares numbered hosts by length
+// first, so *-2 comes before *-10.
 func (s Claim) compare(o Claim) int {
 	length := 0
 	if strings.HasPrefix(s.Name, "*-") && strings.HasPrefix(o.Name, "*-") {
@@ -110,9 +111,9 @@ func (s Claim) Path() string {
 // OrdinalPath returns the key of a gateway's ordinal in the lock file.
 func (s Claim) OrdinalPath() string { return s.Path() + ".ordinal" }
 
-// HashKey returns the name whose hash selects the address of a claim, and the offset from
-// that address. Hosts of a StatefulSet share a name, so they get consecutive addresses. ok
-// is false for the egress addresses of a cluster, which are the lowest ones of its block.
+// HashKey returns the name whose hash selects the address of a claim, and the offset from that
+// address. Hosts of a StatefulSet have one name and so consecutive addresses. ok is false for the
+// egress addresses of a cluster, which are the lowest ones of its block.
 func (s Claim) HashKey() (key string, offset uint64, ok bool) {
 	if s.Kind == ClaimEgress {
 		return "", 0, false
@@ -130,7 +131,7 @@ func New() *Lock {
 	return &Lock{Clusters: map[string]*Cluster{}, Addrs: map[Claim]Allocation{}, Ordinals: map[Claim]OrdinalAllocation{}}
 }
 
-// Cluster returns a cluster's entry and creates it if absent.
+// Cluster returns a cluster's entry. It creates the entry if absent.
 func (l *Lock) Cluster(name string) *Cluster {
 	c := l.Clusters[name]
 	if c == nil {
@@ -140,7 +141,7 @@ func (l *Lock) Cluster(name string) *Cluster {
 	return c
 }
 
-// Blocks returns a cluster's blocks of the global pools, IPv4 first.
+// Blocks returns a cluster's global blocks, IPv4 first.
 func (l *Lock) Blocks(cluster string) []netip.Prefix {
 	c := l.Clusters[cluster]
 	if c == nil {
@@ -153,7 +154,7 @@ func (l *Lock) Blocks(cluster string) []netip.Prefix {
 	return out
 }
 
-// Mapping returns the prefix of the cluster's block to which a pod prefix is mapped.
+// Mapping returns the global prefix to which a pod prefix of the cluster is mapped.
 func (l *Lock) Mapping(cluster string, pods netip.Prefix) (netip.Prefix, bool) {
 	c := l.Clusters[cluster]
 	if c == nil {
@@ -163,8 +164,8 @@ func (l *Lock) Mapping(cluster string, pods netip.Prefix) (netip.Prefix, bool) {
 	return m.Prefix, ok
 }
 
-// Mapped reports whether every pod of the cluster has its own global address: each of its
-// mappable pod prefixes is mapped.
+// Mapped reports whether every pod of the cluster has its own global address. This is the case if
+// each of its mappable pod prefixes is mapped.
 func (l *Lock) Mapped(top *schema.ClusterSet, c *schema.Cluster) bool {
 	if top.Spec.Globalnet.Egress == fabric.EgressShared {
 		return false
@@ -176,8 +177,8 @@ func (l *Lock) Mapped(top *schema.ClusterSet, c *schema.Cluster) bool {
 	})
 }
 
-// Egress returns the cluster-wide egress addresses of a cluster. Like the other queries
-// it may return more addresses than the topology requests; see FirstPerFamily.
+// Egress returns the cluster-wide egress addresses of a cluster. Like the other queries, it can
+// return more addresses than the topology requests; see FirstPerFamily.
 func (l *Lock) Egress(cluster string) []netip.Addr {
 	return l.Addrs[Claim{Kind: ClaimEgress, Cluster: cluster}].Addrs
 }
@@ -187,12 +188,12 @@ func (l *Lock) EgressRule(cluster, rule string) []netip.Addr {
 	return l.Addrs[Claim{Kind: ClaimRule, Cluster: cluster, Name: rule}].Addrs
 }
 
-// Gateway returns a gateway's addresses inside the tunnels.
+// Gateway returns a gateway's tunnel addresses.
 func (l *Lock) Gateway(cluster, gateway string) []netip.Addr {
 	return l.Addrs[Claim{Kind: ClaimGateway, Cluster: cluster, Name: gateway}].Addrs
 }
 
-// Ordinal returns the ordinal of a gateway; ok is false if absent.
+// Ordinal returns the ordinal of a gateway. It returns false if absent.
 func (l *Lock) Ordinal(cluster, gateway string) (int, bool) {
 	h, ok := l.Ordinals[Claim{Kind: ClaimGateway, Cluster: cluster, Name: gateway}]
 	return h.Ordinal, ok
@@ -213,9 +214,9 @@ func (l *Lock) Host(export, cluster, host string) []netip.Addr {
 	return l.Addrs[Claim{Kind: ClaimHost, Export: export, Cluster: cluster, Name: host}].Addrs
 }
 
-// FirstPerFamily returns the first n addresses in each pool, in the order of the pools.
-// These addresses are active; the others are only reserved. If a pool has fewer than n,
-// the lock is stale.
+// FirstPerFamily returns the first n addresses in each pool, in the order of the pools. Only these
+// addresses are in use: the others are reserved. If a pool has fewer than n addresses, the lock is
+// stale.
 func FirstPerFamily(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	for _, pool := range pools {
@@ -230,18 +231,17 @@ func FirstPerFamily(addrs []netip.Addr, n int, pools []netip.Prefix) []netip.Add
 	return out
 }
 
-// Sorted returns the claims of the lock that have addresses, in order.
+// Sorted returns the claims that have addresses, in the order of allocation.
 func (l *Lock) Sorted() []Claim {
 	return slices.SortedFunc(maps.Keys(l.Addrs), Claim.compare)
 }
 
-// SortedOrdinals returns the gateways that have an ordinal, in order.
+// SortedOrdinals returns the claims of the gateways that have an ordinal, in order.
 func (l *Lock) SortedOrdinals() []Claim {
 	return slices.SortedFunc(maps.Keys(l.Ordinals), Claim.compare)
 }
 
-// Clone returns a copy. The address lists of the claims, Conflicts and Released are
-// shared.
+// Clone returns a copy. The copy shares the address lists of the claims, Conflicts and Released.
 func (l *Lock) Clone() *Lock {
 	out := New()
 	maps.Copy(out.Addrs, l.Addrs)
@@ -258,12 +258,12 @@ func (l *Lock) Clone() *Lock {
 	return out
 }
 
-// HasPrefix reports whether list has an allocation of exactly p.
+// HasPrefix reports whether list contains an allocation of exactly p.
 func HasPrefix(list []PrefixAllocation, p netip.Prefix) bool {
 	return slices.ContainsFunc(list, func(h PrefixAllocation) bool { return h.Prefix == p })
 }
 
-// Prefixes returns the blocks, extensions and former blocks of a cluster.
+// Prefixes returns the blocks, extension blocks and former blocks of a cluster.
 func (c *Cluster) Prefixes() []PrefixAllocation {
 	return slices.Concat(c.Blocks, c.ExtensionBlocks, c.Former)
 }

@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/syntax"
 )
 
-// Read reads a lock file; file is its name for messages. An empty file is an empty lock. A textual
-// merge of two branches can leave a key twice, or an address with two owners. Read accepts these
+// Read reads a lock file. file is its name in messages. An empty file is an empty lock. A textual
+// merge of two branches can leave a key twice, or an address with two owners. Read accepts such
 // files: allocate.Check reports the conflicts and allocate.Allocate resolves them.
 func Read(file string, raw []byte) (*Lock, diag.List) {
 	r := &reader{file: file, lock: New(), tally: diag.Tally{}}
@@ -79,7 +79,7 @@ func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 
 const lockHint = "restore the last good version from git, and run hawser allocate again, which writes the lock"
 
-// eachKey calls do for every key of a mapping.
+// eachKey calls do for each key of a mapping.
 func (r *reader) eachKey(n *yaml.Node, do func(key, value *yaml.Node)) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return
@@ -164,10 +164,10 @@ func (r *reader) readClusterEntry(name string, sub segment, key, value *yaml.Nod
 	}
 }
 
-// segment is one segment of a path: a key, and the label in brackets after it.
+// segment is one segment of a path: a key, and the label in brackets after the key.
 type segment struct{ key, label string }
 
-// nextSegment splits the first segment off a path. The key of an invalid path is the
+// nextSegment returns the first segment of a path and the rest. The key of an invalid path is the
 // whole path.
 func nextSegment(path string) (segment, string) {
 	i := strings.IndexAny(path, ".[")
@@ -192,8 +192,8 @@ func nextSegment(path string) (segment, string) {
 	return s, ""
 }
 
-// readBlocks reads a cluster's blocks. A merge of two branches can leave a second list with a
-// different block: the lower block wins, and the other one becomes a conflict.
+// readBlocks reads a cluster's blocks. A merge of two branches can leave a second list with another
+// block. The lower block wins, and the other block becomes a conflict.
 func (r *reader) readBlocks(c *Cluster, path string, n *yaml.Node) {
 	for _, b := range r.readPrefixes(n) {
 		i := slices.IndexFunc(c.Blocks, func(h PrefixAllocation) bool { return h.Prefix.Addr().Is4() == b.Prefix.Addr().Is4() })
@@ -295,8 +295,8 @@ func (r *reader) readPrefixes(n *yaml.Node) []PrefixAllocation {
 	return out
 }
 
-// Limits of the number of addresses of one claim, and of the lock. A range of 20 bytes of text can
-// need 100 kB of memory.
+// maxRange is the maximum number of addresses of one claim, and maxAddrs of the lock. A range of 20
+// bytes of text can need 100 kB of memory.
 const (
 	maxRange = 4096
 	maxAddrs = 1 << 20

@@ -9,9 +9,9 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// GC returns the lock without the allocations that the topology no longer requests. Their
-// addresses become free for others. GC moves them to Released, so that lockmerge also
-// frees them in the published lock; see PruneReleased.
+// GC returns the lock without the allocations that the topology no longer requests. Other objects
+// can then have these addresses. GC moves them to Released, so that lockmerge also frees them in
+// the published lock; see PruneReleased.
 func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	out := New()
 	for _, d := range Requests(top) {
@@ -50,8 +50,8 @@ func (l *Lock) GC(top *schema.ClusterSet) *Lock {
 	return out
 }
 
-// PruneReleased returns l without obsolete entries in Released: those that published no
-// longer contains, or that l allocates again. A nil published means nothing is published.
+// PruneReleased returns l without obsolete entries in Released. An entry is obsolete if published
+// no longer contains it, or l allocates it again. A nil published means that nothing is published.
 func (l *Lock) PruneReleased(published *Lock) *Lock {
 	out := l.Clone()
 	if l.Released == nil {
@@ -100,9 +100,10 @@ func (l *Lock) MissingFrom(other *Lock) []string {
 	return out
 }
 
-// Resized returns the clusters of a topology that have an entry in l but none in published, and
-// whose prefixes changed: allocated, the lock that continues l, has another block or mapping, or l
-// has a mapping that the topology does not request.
+// Resized returns the clusters of a topology whose prefixes changed before their first publication.
+// Such a cluster has an entry in l and none in published. allocated is the lock that follows l. The
+// prefixes changed if allocated has another block or mapping, or if the topology does not request a
+// mapping of l.
 func (l *Lock) Resized(top *schema.ClusterSet, allocated, published *Lock) []string {
 	var out []string
 	for i := range top.Spec.Clusters {
@@ -124,8 +125,8 @@ func (l *Lock) Resized(top *schema.ClusterSet, allocated, published *Lock) []str
 	return out
 }
 
-// WithoutClusters returns a copy of the lock without the allocations of clusters. Addresses that
-// clusters share, such as clusterset IPs, and gateways' addresses stay.
+// WithoutClusters returns a copy of the lock without the allocations of clusters. It retains
+// clusterset IPs and tunnel addresses.
 func (l *Lock) WithoutClusters(clusters []string) *Lock {
 	out := l.Clone()
 	for _, name := range clusters {

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fieldpath"
 )
 
-// Header is the comment above each lock.
+// Header is the comment at the top of each lock file.
 const Header = `# Written by "hawser allocate". Commit this file with the topology; do not edit it.
 # Allocations never move. Addresses of removed objects stay reserved until
 # "hawser allocate --gc". After a merge of two branches, run "hawser allocate".
@@ -32,7 +32,7 @@ func (l *Lock) Marshal() ([]byte, error) {
 	return w.out.Bytes(), nil
 }
 
-// section writes the allocations of a lock under a key; nothing if the lock is empty.
+// section writes the allocations of a lock under a key. It writes nothing if the lock is empty.
 func (w *writer) section(key string, l *Lock) {
 	clusters, exports := l.groupClaims()
 	if len(clusters)+len(exports) > 0 {
@@ -55,13 +55,13 @@ func (w *writer) section(key string, l *Lock) {
 	}
 }
 
-// claimGroup is the claims of one cluster or export, in order.
+// claimGroup contains the claims of one cluster or export, in order.
 type claimGroup struct {
 	name   string
 	claims []Claim
 }
 
-// groupClaims groups the claims by the cluster or export under which they are written.
+// groupClaims groups the claims by the cluster or export whose path contains them.
 func (l *Lock) groupClaims() (clusters, exports []claimGroup) {
 	byCluster, byExport := map[string][]Claim{}, map[string][]Claim{}
 	for name := range l.Clusters {
@@ -116,16 +116,17 @@ func (w *writer) prefixes(path string, list []PrefixAllocation) {
 	w.line(path, "["+strings.Join(texts, ", ")+"]")
 }
 
-// SortedPrefixes returns the keys of a mapping in order.
+// SortedPrefixes returns the sorted keys of m.
 func SortedPrefixes(m map[netip.Prefix]PrefixAllocation) []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(m), netip.Prefix.Compare)
 }
 
-// addressList formats addresses in their order; consecutive addresses become a range.
+// addressList returns addresses as a YAML list, in their order. Consecutive addresses become a
+// range.
 func addressList(addrs []netip.Addr) string {
 	parts := fabric.Ranges(addrs)
 	for i, text := range parts {
-		if strings.HasSuffix(text, ":") { // YAML would parse a key
+		if strings.HasSuffix(text, ":") { // YAML would parse it as a key
 			parts[i] = strconv.Quote(text)
 		}
 	}
