@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// newTopology returns a topology of clusters and exports by number. An equal number
-// results in an equal cluster or export, independent of the others.
+// newTopology returns a topology of clusters and exports by number. A number always results in the
+// same cluster or export, independent of the others.
 func newTopology(clusters, exports []int) *schema.ClusterSet {
 	top := &schema.ClusterSet{APIVersion: schema.APIVersion, Kind: schema.Kind, Metadata: schema.Metadata{Name: "demo"}}
 	for _, n := range clusters {
@@ -60,8 +60,8 @@ func newTopology(clusters, exports []int) *schema.ClusterSet {
 	return top
 }
 
-// setExporters lists the exporting clusters of each export, so that removing a cluster
-// does not change the exporters.
+// setExporters sets the exporting clusters of each export, so that the removal of a cluster does
+// not change them.
 func setExporters(top *schema.ClusterSet) {
 	for i := range top.Spec.Exports {
 		e := &top.Spec.Exports[i]
@@ -105,8 +105,8 @@ func noErrors(t testing.TB, list diag.List) {
 	}
 }
 
-// TestNothingMoves allocates for a sequence of random topologies on the same lock. Every
-// allocation stays with its owner until the end.
+// TestNothingMoves allocates for a sequence of random topologies on the same lock. Every allocation
+// stays with its owner until the end.
 func TestNothingMoves(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {
@@ -192,8 +192,8 @@ func wellFormed(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	}
 }
 
-// inside checks that an address lies in its block, and that it is neither the first or
-// last address of the block nor the address of a mapped pod.
+// inside checks that an address is in its block. It must not be the first or last address of the
+// block, or the address of a mapped pod.
 func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.Claim, a netip.Addr) {
 	t.Helper()
 	var blocks []netip.Prefix
@@ -216,7 +216,7 @@ func inside(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock, s lockfile.C
 	}
 }
 
-// TestOrderOfTheFile permutes every list of the topology: the lock does not change.
+// TestOrderOfTheFile checks that the order of the topology's lists does not change the lock.
 func TestOrderOfTheFile(t *testing.T) {
 	t.Parallel()
 	all := make([]int, 30)
@@ -247,7 +247,7 @@ func TestOrderOfTheFile(t *testing.T) {
 	}
 }
 
-// TestRoundTrip writes a lock and reads it again.
+// TestRoundTrip checks that a written lock reads back equal.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	top := newTopology([]int{0, 1, 2, 5, 7, 8}, []int{0, 1, 2, 3, 4})
@@ -268,7 +268,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestGC frees the addresses of removed items; no other address moves.
+// TestGC checks that GC frees the addresses of removed items. No other address moves.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	before := newTopology([]int{1, 2, 3, 4}, []int{1, 2, 3, 4, 5, 8})
@@ -304,8 +304,8 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// TestOwnership compares each claim with a lock for its cluster alone: the addresses
-// inside a cluster's block do not depend on other clusters.
+// TestOwnership compares each claim with a lock for its cluster alone. The addresses inside a
+// cluster's block do not depend on other clusters.
 func TestOwnership(t *testing.T) {
 	t.Parallel()
 	top := newTopology([]int{7, 14}, []int{0, 1, 2})

@@ -33,7 +33,7 @@ spec:
   - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}
 `
 
-// TestIsAppendOnly: a lock from Allocate is append-only; an edited lock is not.
+// TestIsAppendOnly checks that a lock from Allocate is append-only, and that an edited lock is not.
 func TestIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	read := func(text string) *schema.ClusterSet {

@@ -10,9 +10,9 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// TestDynamicMovesNothing switches dynamic exports on and off between random
-// topologies on one lock: nothing moves, and new allocations lie outside the reserved
-// ranges while dynamic exports are on.
+// TestDynamicMovesNothing turns dynamic exports on and off between random topologies on one lock.
+// No allocation moves. New allocations are outside of the reserved ranges while dynamic exports are
+// on.
 func TestDynamicMovesNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {

@@ -8,8 +8,9 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestPoolExhausted: with equal CIDRs the default pool holds 128 mapped clusters. The
-// finding for the next one names the setting that makes room; with it, all clusters fit.
+// TestPoolExhausted checks that the default pool has room for 128 mapped clusters with equal CIDRs.
+// The finding for the next cluster contains the setting that adds room. With the setting all
+// clusters fit.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

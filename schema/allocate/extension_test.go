@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// lockWithExtensions returns a lock whose only cluster has pods mapped outside its block.
+// lockWithExtensions returns a lock with one cluster, whose pods are mapped outside of its block.
 func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	t.Helper()
 	top := newTopology([]int{1}, nil)
@@ -31,7 +31,7 @@ func lockWithExtensions(t *testing.T) (*schema.ClusterSet, *lockfile.Lock) {
 	return top, lock
 }
 
-// TestExtensionGC: used extensions stay, unused ones are freed.
+// TestExtensionGC checks that used extension blocks stay, and that unused ones are freed.
 func TestExtensionGC(t *testing.T) {
 	t.Parallel()
 	top, lock := lockWithExtensions(t)
@@ -48,8 +48,8 @@ func TestExtensionGC(t *testing.T) {
 	}
 }
 
-// TestExtensionPublished: an extension that is published but not committed is retained, and
-// no other cluster gets it.
+// TestExtensionPublished checks that an extension block that is published but not committed stays
+// with its cluster.
 func TestExtensionPublished(t *testing.T) {
 	t.Parallel()
 	top, lock := lockWithExtensions(t)

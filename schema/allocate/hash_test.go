@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/internal/cidr"
 )
 
-// TestNamesChoose: branches that allocate at the same time seldom choose the same block
-// or address, and the choice of a branch does not depend on the next free one.
+// TestNamesChoose checks that concurrent branches seldom allocate the same block or address. The
+// choice of a branch does not depend on the next free block or address.
 func TestNamesChoose(t *testing.T) {
 	t.Parallel()
 	base := newTopology([]int{1, 2, 3}, []int{1, 2, 3})
@@ -41,9 +41,9 @@ func TestNamesChoose(t *testing.T) {
 	}
 }
 
-// TestChoosingLeavesRoom: choosing by name wastes no room compared with choosing the
-// lowest free part. This always holds for one allocation of all blocks. For blocks that
-// are added one by one it holds if their sizes are equal, or up to a quarter of the pool.
+// TestChoosingLeavesRoom checks that allocation by name wastes no room compared with allocation of
+// the lowest free part. This always holds if all blocks are allocated at once. For blocks that are
+// added one by one it holds if their sizes are equal, or up to a quarter of the pool.
 func TestChoosingLeavesRoom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
@@ -80,7 +80,7 @@ func TestChoosingLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestAllAtOnceFits: a set of blocks that fills the pool exactly is allocated.
+// TestAllAtOnceFits checks that a set of blocks that fills the pool exactly can be allocated.
 func TestAllAtOnceFits(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

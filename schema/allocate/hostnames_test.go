@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestHeadlessWithoutHostnames: only pods that share egress addresses need hostnames. With mapped
-// egress and in flat clusters every pod is reachable, as pods of dynamic exports are.
+// TestHeadlessWithoutHostnames checks that only pods that share egress addresses need hostnames.
+// With mapped egress and in flat clusters every pod is reachable, like pods of dynamic exports.
 func TestHeadlessWithoutHostnames(t *testing.T) {
 	t.Parallel()
 	const topology = `apiVersion: hawser.dev/v1alpha1

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite goldens")
 
-// TestLockGoldens runs testdata/lock/*.txtar: a topology, its lock (absent in some), and
-// the results of Check, Allocate and GC.
+// TestLockGoldens runs testdata/lock/*.txtar. Each contains a topology, usually its lock, and the
+// results of Check, Allocate and GC.
 func TestLockGoldens(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/lock/*.txtar")
@@ -87,8 +87,7 @@ func runLockGolden(t *testing.T, archive *txtar.Archive) *txtar.Archive {
 	return out
 }
 
-// checkComplete checks that the result of Allocate is complete, also after writing and
-// reading it.
+// checkComplete checks that the result of Allocate is complete, also after Marshal and Read.
 func checkComplete(t *testing.T, top *schema.ClusterSet, l *lockfile.Lock) {
 	t.Helper()
 	again, list := lockfile.Read("again", []byte(marshal(t, l)))
@@ -112,8 +111,8 @@ func describe(list diag.List) string {
 	return out.String()
 }
 
-// TestMergedBranches lets git merge two branches that both allocated, in both
-// directions: Check finds the conflicts, and Allocate resolves them to the same addresses.
+// TestMergedBranches merges two branches that both allocated with git, in both directions. Check
+// finds the conflicts, and Allocate resolves them to the same addresses.
 func TestMergedBranches(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -122,7 +121,8 @@ func TestMergedBranches(t *testing.T) {
 	small := func(clusters, exports []int) *schema.ClusterSet {
 		top := newTopology(clusters, exports)
 		setExporters(top)
-		// The pool is too small for choices by name: the lowest free address is used.
+		// The pool is too small for allocation by name, so Allocate uses the lowest free
+		// address.
 		top.Spec.Services.CIDR = netip.MustParsePrefix("243.0.0.0/26")
 		return top
 	}
@@ -171,7 +171,7 @@ func hasCode(list diag.List, code string) bool {
 	return false
 }
 
-// union merges like git merge-file --union.
+// union merges three versions, like git merge-file --union.
 func union(t *testing.T, base, ours, theirs string) []byte {
 	t.Helper()
 	dir := t.TempDir()

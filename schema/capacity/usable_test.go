@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestAsUsable: a block of the size that Check requires has room for the declared addresses. A
-// block of half that size does not.
+// TestAsUsable checks that a block of the size that Check requires has room for the declared
+// addresses. A block of half that size has not.
 func TestAsUsable(t *testing.T) {
 	t.Parallel()
 	top := &schema.ClusterSet{Spec: schema.Spec{DynamicExports: &schema.DynamicExports{Rules: []schema.DynamicRule{{Namespaces: []string{"*"}}}}}}

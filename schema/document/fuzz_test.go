@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/document"
 )
 
-// FuzzParse checks that each text that is not YAML gets a finding with a line, a column and a
-// hint, and that the finding quotes little of the text.
+// FuzzParse checks that each text that is not YAML has a finding with a line, a column and a hint.
+// The finding quotes only a short part of the text.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"", "\n\n", "%YAML 1.2\n---\na: b\n", "# c\n%YAML 2.0\n--- a\n", "%TAG ! x\n%TAG ! y\n---\n", "%", "%%YAML", "a: !x!y z", "!<", "*a", "a: [*b]", "a: &b c\n<<: *d",
@@ -27,7 +27,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestParseDeep checks texts with too many values, and texts that nest too deeply.
+// TestParseDeep checks texts with too many values, and texts with too many levels.
 func TestParseDeep(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a: [" + strings.Repeat("a,", yamlsize.MaxValues), strings.Repeat("[", 10_001), strings.Repeat("- ", 20_000), strings.Repeat("{a: ", 10_001)} {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// bomb compresses a document that repeats one element n times.
+// bomb returns a compressed document that repeats one element n times.
 func bomb(tb testing.TB, before, each, after string, n int) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -27,8 +27,8 @@ func bomb(tb testing.TB, before, each, after string, n int) []byte {
 	return out.Bytes()
 }
 
-// TestBombs: Decode refuses a document that is small compressed and large in memory
-// before allocating much. Not parallel, because it counts allocations.
+// TestBombs checks that Decode refuses a small document that expands to a large one, before it
+// allocates much. The test is not parallel, because it counts allocations.
 func TestBombs(t *testing.T) {
 	const head = `{"apiVersion":"` + APIVersion + `",`
 	for _, tt := range []struct {
@@ -67,8 +67,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestBoundsSuffice: a clusterset of 1000 clusters with 10000 exports uses at most an
-// eighth of the bounds, and Decode accepts it.
+// TestBoundsSuffice checks that a clusterset of 1000 clusters with 10000 exports uses at most an
+// eighth of the limits, and that Decode accepts it.
 func TestBoundsSuffice(t *testing.T) {
 	t.Parallel()
 	f := &Fabric{APIVersion: APIVersion}
@@ -105,7 +105,7 @@ func TestBoundsSuffice(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Every one of half a million links differs from the defaults.
+	// Each of half a million links differs from the defaults.
 	for i := range f.Clusters {
 		for j := range i {
 			f.Links = append(f.Links, LinkSettings{Between: [2]string{f.Clusters[j].Name, f.Clusters[i].Name}, Driver: DriverWireguard, MTU: 1400, Keepalive: Duration(25e9)})
@@ -131,7 +131,8 @@ func TestBoundsSuffice(t *testing.T) {
 	}
 }
 
-// TestTooLarge: Encode refuses a document that agents would refuse; keys have bounds too.
+// TestTooLarge checks that Encode refuses a document that agents would refuse. Keys have limits
+// too.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	if _, err := Encode(&Fabric{APIVersion: APIVersion, Name: strings.Repeat("a", MaxFabric)}); !errors.Is(err, ErrTooLarge) {
@@ -147,8 +148,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzDecode: Decode terminates for every document, and weigh counts at least the memory
-// of the decoded document.
+// FuzzDecode checks that Decode terminates for every document, and that weigh returns at least the
+// memory of the decoded document.
 func FuzzDecode(f *testing.F) {
 	full, err := Encode(&Fabric{APIVersion: APIVersion, Name: "demo", Epochs: []int{1}, DynamicExports: &DynamicExports{Namespaces: []string{"a-*"}},
 		Links: []LinkSettings{{Between: [2]string{"a", "b"}}}, Shape: Shape{Mode: ModeExplicit, Edges: [][2]string{{"a", "b"}}},
@@ -179,7 +180,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzDecodeKeys does the same for keys. Errors never quote a key.
+// FuzzDecodeKeys checks the same for keys. Errors never quote a key.
 func FuzzDecodeKeys(f *testing.F) {
 	full, err := json.Marshal(Keys{APIVersion: KeysAPIVersion, Cluster: "a", Epochs: []EpochKeys{{Epoch: 1, Gateways: map[string]Secret{"g": {1}}, Ed25519: map[string]Secret{"g": {2}}}}})
 	if err != nil {
@@ -212,7 +213,7 @@ func (e *EpochKeys) psk() (Secret, error) {
 	return e.PSK("a/g", "b/g")
 }
 
-// size returns the bytes of memory behind a value, without spare capacity.
+// size returns the memory of a value in bytes, without spare capacity.
 func size(v reflect.Value) int {
 	total := 0
 	switch v.Kind() {
@@ -235,7 +236,7 @@ func size(v reflect.Value) int {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() { // netip's own parts are shared
+			if v.Type().Field(i).IsExported() { // unexported fields of netip are shared
 				total += size(v.Field(i))
 			}
 		}

@@ -2,8 +2,8 @@ package fabric
 
 import "testing"
 
-// TestPSK: both ends of a link derive the same pre-shared key. Different links and epochs
-// have different keys.
+// TestPSK checks that both ends of a link derive the same pre-shared key. Different links and
+// epochs have different keys.
 func TestPSK(t *testing.T) {
 	t.Parallel()
 	seen := map[Secret]string{}

@@ -84,8 +84,8 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
-// TestNewFieldsOmitted: a document without new features has no new field, so that its
-// bytes and its digest do not change.
+// TestNewFieldsOmitted checks that a document without new features has no new field, so that its
+// bytes and its digest stay.
 func TestNewFieldsOmitted(t *testing.T) {
 	t.Parallel()
 	raw, err := Encode(&Fabric{Clusters: []Cluster{{Gateways: []Gateway{{Keys: []Key{{}}}}}}})

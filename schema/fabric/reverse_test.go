@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestReverseZones covers prefixes that end with a label, and others.
+// TestReverseZones checks prefixes that end at a label boundary, and others.
 func TestReverseZones(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{

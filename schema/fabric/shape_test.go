@@ -53,7 +53,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestSpokesForwardNoTransit: if the link of a hub is down, no path leads through a spoke.
+// TestSpokesForwardNoTransit checks that no path leads through a spoke if the link of a hub is
+// down.
 func TestSpokesForwardNoTransit(t *testing.T) {
 	t.Parallel()
 	g := NewGraph(Shape{Mode: ModeHub, Hubs: []string{"h1", "h2"}}, []string{"a", "b", "h1", "h2"})
@@ -80,9 +81,9 @@ func TestSpokesForwardNoTransit(t *testing.T) {
 	}
 }
 
-// TestPathInvariants checks paths on random graphs with dead links. They are shortest,
-// use only live links and clusters that forward transit, are the same in reverse, and do
-// not depend on the order of clusters and links.
+// TestPathInvariants checks paths on random graphs with dead links. A path is shortest, and equal
+// in reverse. It uses only live links and clusters that forward transit. It does not depend on the
+// order of clusters and links.
 func TestPathInvariants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -132,7 +133,7 @@ func randomShape(r *rand.Rand) ([]string, Shape) {
 	return clusters, s
 }
 
-// shuffled returns the graph of the same shape in another order.
+// shuffled returns the graph of the same shape with other orders of clusters and links.
 func shuffled(r *rand.Rand, s Shape, clusters []string) *Graph {
 	s.Hubs, s.Edges, clusters = slices.Clone(s.Hubs), slices.Clone(s.Edges), slices.Clone(clusters)
 	r.Shuffle(len(s.Hubs), func(i, j int) { s.Hubs[i], s.Hubs[j] = s.Hubs[j], s.Hubs[i] })
@@ -144,7 +145,8 @@ func shuffled(r *rand.Rand, s Shape, clusters []string) *Graph {
 	return NewGraph(s, clusters)
 }
 
-// distances relaxes every link until no distance changes.
+// distances returns the distance of each cluster from a cluster. It relaxes every link until no
+// distance changes.
 func distances(g *Graph, from string, alive func(a, b string) bool) map[string]int {
 	out := map[string]int{from: 0}
 	for changed := true; changed; {

@@ -31,7 +31,7 @@ spec:
   - {name: c, tunnel: {mtu: 1450, keepalive: 9s, port: 52000}}
   - {name: d, tunnel: {keepalive: 0s}}
 `))
-	if !list.HasErrors() { // the clusters lack what does not matter here
+	if !list.HasErrors() { // the clusters lack required fields that have no effect here
 		t.Fatal("want errors")
 	}
 	l := linkconfig.Resolve(set)
@@ -54,8 +54,8 @@ spec:
 	}
 }
 
-// TestLinksHold checks on random sets that resolved links do not depend on the order in the
-// file, and that agents read the same links from the fabric.
+// TestLinksHold checks random clustersets. Resolved links do not depend on the order in the file,
+// and agents read the same links from the fabric.
 func TestLinksHold(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -93,7 +93,7 @@ func randomLinks(r *rand.Rand) *schema.ClusterSet {
 	set := &schema.ClusterSet{}
 	schema.Default(set)
 	drivers, mtus := []string{"", fabric.DriverVXLAN, fabric.DriverIPsec}, []int{0, 1300, 1400}
-	driver := drivers[r.IntN(3)] // of all clusters that say one, as others would clash
+	driver := drivers[r.IntN(3)] // of all clusters that set one: others would clash
 	override := func() schema.TunnelOverride {
 		o := schema.TunnelOverride{MTU: mtus[r.IntN(3)]}
 		if d := fabric.Duration(time.Duration(r.IntN(3)) * time.Second); r.IntN(2) == 0 {

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/validate"
 )
 
-// large returns a topology with this number of clusters and exports. The clusters have distinct
-// prefixes, or all the same.
+// large returns a topology with the given numbers of clusters and exports. The prefixes of the
+// clusters are distinct, or equal with same.
 func large(tb testing.TB, clusters, exports int, same bool) []byte {
 	tb.Helper()
 	var out strings.Builder
@@ -41,7 +41,7 @@ func large(tb testing.TB, clusters, exports int, same bool) []byte {
 	return []byte(out.String())
 }
 
-// BenchmarkLoad must stay well below a second.
+// BenchmarkLoad times Topology, which must take much less than a second.
 func BenchmarkLoad(b *testing.B) {
 	for _, same := range []bool{false, true} {
 		b.Run(fmt.Sprintf("clusters=1000/exports=10000/overlap=%t", same), func(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkValidate is the part of BenchmarkLoad without YAML.
+// BenchmarkValidate times the part of BenchmarkLoad without YAML.
 func BenchmarkValidate(b *testing.B) {
 	set, _, _ := Topology("x.yaml", large(b, 1000, 10000, true))
 	b.ReportAllocs()

@@ -42,7 +42,8 @@ func formatSeeds(tb testing.TB) [][]byte {
 	return out
 }
 
-// checkFormatted checks what formatting must not do; it reports whether it was done.
+// checkFormatted checks that Format changes only the format of a text. It reports whether Format
+// accepted the text.
 func checkFormatted(t *testing.T, raw []byte) bool {
 	t.Helper()
 	before, _, _ := Decode("x", raw)
@@ -70,8 +71,8 @@ func checkFormatted(t *testing.T, raw []byte) bool {
 	return true
 }
 
-// TestFormatKeeps: every topology of the tree says the same when it is formatted, has all
-// its comments, and is formatted once and for all.
+// TestFormatKeeps formats every topology of the repository. The result has the same meaning and all
+// comments, and does not change if it is formatted again.
 func TestFormatKeeps(t *testing.T) {
 	t.Parallel()
 	seen := 0

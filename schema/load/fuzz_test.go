@@ -18,7 +18,7 @@ import (
 	"hawser.dev/hawser/schema/ownership"
 )
 
-// equalSets compares topologies. An empty list equals a missing list.
+// equalSets are options to compare topologies. An empty list equals a missing list.
 var equalSets = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
@@ -39,8 +39,8 @@ func archives(tb testing.TB) []string {
 	return out
 }
 
-// FuzzLoad checks that no input makes Topology or Print panic, that every finding has
-// a code, and that an accepted topology survives a round trip, also for ownership.
+// FuzzLoad checks that no input makes Topology or Print panic, and that every finding has a code.
+// An accepted topology survives a round trip, also for ownership.
 func FuzzLoad(f *testing.F) {
 	f.Add(example(f))
 	for _, file := range archives(f) {

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema"
 )
 
-// TestLoadRight compares correct files with what they mean: a section
-// "name.yaml" is the input, "name.out" the topology with all defaults.
+// TestLoadRight compares valid files with the goldens. A section "name.yaml" is the input.
+// "name.out" is the topology with all defaults.
 func TestLoadRight(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/right/all.txtar"

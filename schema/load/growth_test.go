@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/ownership"
 )
 
-// shapes are topologies in which one thing is there n times, most of them wrong in
-// each of these.
+// shapes returns functions that return topologies with n equal elements. Most of the elements are
+// invalid.
 func shapes() map[string]func(n int) string {
 	const recipient = "age1n4s70tp2m67uhryhg8ax4fzrt32nvcy5undwsrsvmcu2t0p7tvyqtjxy2n"
 	times := func(n int, format string) string {
@@ -107,7 +107,7 @@ func shapes() map[string]func(n int) string {
 	return specs
 }
 
-// sized returns a shape of about this number of bytes.
+// sized returns a shape of about the given number of bytes.
 func sized(shape func(int) string, bytes int) []byte {
 	n := 64
 	for len(shape(2*n)) < bytes && n < bytes {
@@ -125,8 +125,8 @@ func loadAndPrint(tb testing.TB, raw []byte) diag.List {
 	return list
 }
 
-// TestGrowth: twice the file takes at most about twice the work, counted as bytes
-// that are allocated. Not parallel, as others' would be counted, too.
+// TestGrowth checks that twice the file needs at most about twice the work, measured as allocated
+// bytes. The test is not parallel, because it would count allocations of other tests.
 func TestGrowth(t *testing.T) {
 	work := func(raw []byte) float64 {
 		var before, after runtime.MemStats
@@ -146,7 +146,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// BenchmarkMegabyte loads a file of 1 MB in each shape; the slowest may take seconds.
+// BenchmarkMegabyte loads a file of 1 MB in each shape. The slowest one can take seconds.
 func BenchmarkMegabyte(b *testing.B) {
 	for name, shape := range shapes() {
 		b.Run(strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
@@ -159,7 +159,7 @@ func BenchmarkMegabyte(b *testing.B) {
 	}
 }
 
-// TestTooManyFindings: one finding reports the omitted ones, with their worst severity.
+// TestTooManyFindings checks that one finding reports the omitted ones, with their worst severity.
 func TestTooManyFindings(t *testing.T) {
 	t.Parallel()
 	list := loadAndPrint(t, sized(shapes()["one prefix often"], 60_000))
@@ -184,8 +184,8 @@ func TestTooManyFindings(t *testing.T) {
 	}
 }
 
-// TestGrowthOfDifferences: twice the file takes at most about twice the work. Not
-// parallel, as others' allocations would be counted, too.
+// TestGrowthOfDifferences checks that ownership.Diff of twice the file needs at most about twice
+// the work. The test is not parallel, because it would count allocations of other tests.
 func TestGrowthOfDifferences(t *testing.T) {
 	versionOf := func(raw []byte) ownership.Version {
 		set, src, list := Decode("clusterset.yaml", raw)

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite goldens and generated files")
 
-// example is the file that has every setting.
+// example returns docs/clusterset.full.yaml, which has every setting.
 func example(tb testing.TB) []byte {
 	tb.Helper()
 	raw, err := os.ReadFile("../../docs/clusterset.full.yaml")
@@ -26,8 +26,8 @@ func example(tb testing.TB) []byte {
 	return raw
 }
 
-// TestLoadWrong compares the findings of invalid files with the goldens. A section "name.yaml" is the
-// input, "name.out" its output.
+// TestLoadWrong compares the findings of invalid files with the goldens. A section "name.yaml" is
+// the input, and "name.out" its output.
 func TestLoadWrong(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/wrong/*.txtar")
@@ -107,7 +107,7 @@ func TestExampleLoads(t *testing.T) {
 	}
 }
 
-// TestLoadEncoding has what would make a golden file binary.
+// TestLoadEncoding checks texts that would make a golden file binary.
 func TestLoadEncoding(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -128,7 +128,7 @@ func TestLoadEncoding(t *testing.T) {
 	}
 }
 
-// TestLoadWindowsLines checks that the places are right with CR LF.
+// TestLoadWindowsLines checks that positions are correct with CR LF.
 func TestLoadWindowsLines(t *testing.T) {
 	t.Parallel()
 	raw := bytes.ReplaceAll(example(t), []byte("\n"), []byte("\r\n"))

@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// TestFindingsQuoteLittle puts a secret in the place of each value, key and collection of the
-// example, in turn, and checks that no form of the findings has more than diag.MaxQuoted
-// characters of it in a row.
+// TestFindingsQuoteLittle replaces each value, key and collection of the example by a secret, one
+// at a time. No form of the findings has more than diag.MaxQuoted consecutive characters of the
+// secret.
 func TestFindingsQuoteLittle(t *testing.T) {
 	t.Parallel()
 	raw := example(t)
@@ -55,7 +55,7 @@ func TestFindingsQuoteLittle(t *testing.T) {
 			}
 			_, _, list := Topology("a.yaml", text)
 			if len(list) == 0 {
-				continue // a free text, such as an annotation
+				continue // free text, such as an annotation
 			}
 			var out bytes.Buffer
 			if err := diag.Print(&out, list, map[string][]byte{"a.yaml": text}, false); err != nil {
@@ -77,7 +77,7 @@ func TestFindingsQuoteLittle(t *testing.T) {
 	}
 }
 
-// quotes returns more than diag.MaxQuoted characters in a row of a secret that a text has, or "".
+// quotes returns a part of a secret in a text that is longer than diag.MaxQuoted; "" if absent.
 func quotes(text, secret string) string {
 	runes := []rune(secret)
 	for at := 0; at+diag.MaxQuoted < min(len(runes), 200); at++ {

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/lockfile"
 )
 
-// TestBombs checks that Read rejects a small lock that expands to a large one, at the right
-// line, and with little memory. It is not parallel: it would count the allocations of other
+// TestBombs checks that Read rejects a small lock that expands to a large one, with the correct
+// line and little memory. The test is not parallel, because it would count allocations of other
 // tests.
 func TestBombs(t *testing.T) {
 	laughs := "allocated:\n  clusters[c].blocks: &a0 [242.0.0.0/16]\n"

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// TestMove checks that a moved allocation gets new addresses, keeps the old ones reserved,
-// and that the published lock does not undo the move.
+// TestMove checks that a moved allocation has new addresses, and that the old ones stay reserved.
+// The published lock does not undo the move.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	top := newTopology(t, nil, "a", "x")

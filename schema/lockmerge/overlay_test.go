@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/schema/lockmerge"
 )
 
-// newTopology returns a topology with the clusters g1 and g2 and exports with these names.
+// newTopology returns a topology with the clusters g1 and g2, and exports with the given names.
 func newTopology(t *testing.T, alter func(string) string, exports ...string) *schema.ClusterSet {
 	t.Helper()
 	text := "apiVersion: hawser.dev/v1alpha1\nkind: ClusterSet\nmetadata: {name: demo}\nspec:\n  globalnet: {egressIPs: 1}\n  clusters:\n"
@@ -35,8 +35,8 @@ func newTopology(t *testing.T, alter func(string) string, exports ...string) *sc
 	return top
 }
 
-// TestOntoPublished checks that published addresses override the committed lock, except for
-// explicit moves, pins and releases.
+// TestOntoPublished checks that published addresses have precedence over the committed lock, except
+// after explicit moves, pins and releases.
 func TestOntoPublished(t *testing.T) {
 	t.Parallel()
 	const b1, b2 = "  clusters[g1].blocks: [242.1.0.0/24]\n", "  clusters[g2].blocks: [242.2.0.0/24]\n"

@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/tags"
 )
 
-// owned is a clusterset in which two clusters and some namespaces have owners.
+// owned is a topology in which two clusters and some namespaces have owners.
 const owned = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
@@ -48,7 +48,7 @@ spec:
   - {name: db, namespace: bank, clusters: [g1, g2], ports: [{port: 5432}]}
 `
 
-// versionOf reads a topology of a test.
+// versionOf returns the Version of a topology.
 func versionOf(t *testing.T, text string) Version {
 	t.Helper()
 	set, src, list := load.Decode("clusterset.yaml", []byte(text))
@@ -58,8 +58,8 @@ func versionOf(t *testing.T, text string) Version {
 	return Version{set, src}
 }
 
-// TestDifferences: Diff lists the changes between two versions, each with its line and its owners in the
-// old version.
+// TestDifferences checks that Diff lists the changes between two versions. Each change has its
+// line, and its owners in the old version.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	const g1, shop = "g1@example.org", "shop@example.org teams@example.org"
@@ -131,7 +131,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferencesFollowVersions: users who add themselves as owners own nothing in the old version.
+// TestDifferencesFollowVersions checks that users who add themselves as owners own nothing in the
+// old version.
 func TestDifferencesFollowVersions(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(owned, "  - name: g2\n", "  - name: g2\n    owners: [eve@example.org]\n", 1)
@@ -147,7 +148,7 @@ func TestDifferencesFollowVersions(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfNames: missing or duplicate names are no changes.
+// TestDifferencesOfNames checks that Diff fails for missing and duplicate names.
 func TestDifferencesOfNames(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string][2]string{
@@ -163,8 +164,8 @@ func TestDifferencesOfNames(t *testing.T) {
 	}
 }
 
-// TestOwnedFields holds the decision of each field of clusters and exports, and of the
-// topology. A new field needs an entry here: may owners of its item change it? See ADR 17.
+// TestOwnedFields contains, for each field of the topology, whether owners of its item may change
+// it. A new field needs an entry here. See ADR 17.
 func TestOwnedFields(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -186,7 +187,7 @@ func TestOwnedFields(t *testing.T) {
 		for _, f := range fields {
 			at, of, owner := strings.TrimPrefix(path+"."+f.Name, "."), typ.Field(f.Index).Type, cmp.Or(f.Owner, owner)
 			switch {
-			case path == "spec" && f.Name != "clusters" && owner == "": // settings of the whole
+			case path == "spec" && f.Name != "clusters" && owner == "": // clusterset settings
 			case of.Kind() == reflect.Slice && tags.Naming(of.Elem()) != nil:
 				walk(of.Elem(), at+"[]", owner)
 			case of.Kind() == reflect.Struct && !tags.IsText(reflect.New(of).Elem()) && of != schema.HostnamesType:
@@ -202,7 +203,8 @@ func TestOwnedFields(t *testing.T) {
 	}
 }
 
-// TestDifferencesSeeEverything: a change of any field is listed. An unlisted change would need no owner.
+// TestDifferencesSeeEverything checks that Diff lists a change of any field. An unlisted change
+// would need no owner.
 func TestDifferencesSeeEverything(t *testing.T) {
 	t.Parallel()
 	full := func() (*schema.ClusterSet, map[string]func()) {
@@ -227,7 +229,7 @@ func TestDifferencesSeeEverything(t *testing.T) {
 	}
 }
 
-// fillAll sets every field, and records by path a function that changes it.
+// fillAll sets every field. It records a function that changes the field, by path.
 func fillAll(t *testing.T, v reflect.Value, path string, changes map[string]func()) {
 	t.Helper()
 	set := func(first, second any) {
@@ -268,7 +270,7 @@ func fillAll(t *testing.T, v reflect.Value, path string, changes map[string]func
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if f.IsExported() && !(v.Type() == schema.DynamicType && f.Name == "Alone") && !(v.Type() == schema.HostnamesType && f.Name == "Count") { // one of two ways to write it
+			if f.IsExported() && !(v.Type() == schema.DynamicType && f.Name == "Alone") && !(v.Type() == schema.HostnamesType && f.Name == "Count") { // second form of a field
 				fillAll(t, v.Field(i), path+"."+f.Name, changes)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestErrorBehindWarnings: clusters that vxlan cannot link are an error however many
-// warnings come before it.
+// TestErrorBehindWarnings checks that clusters that vxlan cannot link are an error, however many
+// warnings precede it.
 func TestErrorBehindWarnings(t *testing.T) {
 	t.Parallel()
 	top := &schema.ClusterSet{Spec: schema.Spec{Clusters: make([]schema.Cluster, diag.MaxFindings+1)}}

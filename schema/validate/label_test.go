@@ -2,7 +2,7 @@ package validate
 
 import "testing"
 
-// TestRestrictedLabel covers the rules of the NodeRestriction admission plugin. TestKubelet
+// TestRestrictedLabel checks the rules of the NodeRestriction admission plugin. TestKubelet
 // (e2e/kube/tree) compares the same keys with a real API server.
 func TestRestrictedLabel(t *testing.T) {
 	t.Parallel()

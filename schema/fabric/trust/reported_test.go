@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// TestReported: a node without memory refuses documents older than the proof of another node. It
-// ignores a proof without a signer's signature, for another clusterset, or for keys of another
-// cluster.
+// TestReported checks that a node without saved state refuses documents older than the proof of
+// another node. It ignores a proof without a signer's signature, for another clusterset, or for
+// keys of another cluster.
 func TestReported(t *testing.T) {
 	t.Parallel()
 	own, old, evil := signer(t, 'o'), signer(t, 'p'), signer(t, 'x')
@@ -34,7 +34,7 @@ func TestReported(t *testing.T) {
 		kind   trust.Kind
 		pin    ssh.Signer
 		proofs []string
-		want   int64 // the highest revision that counts
+		want   int64 // highest valid revision
 	}{
 		{"no proofs", trust.Fabric, own, nil, 0},
 		{"a proof", trust.Fabric, own, []string{fabricProof}, 1000},
@@ -76,8 +76,8 @@ func TestReported(t *testing.T) {
 	}
 }
 
-// TestReportedProof: what a node reports of a document that it acts on convinces a node without
-// memory. Padding in the delivered proof does not reach the report.
+// TestReportedProof checks that a node without saved state accepts the proof that another node
+// reports of its current document. The report omits padding in the delivered proof.
 func TestReportedProof(t *testing.T) {
 	t.Parallel()
 	own, evil := signer(t, 'o'), signer(t, 'x')
@@ -116,7 +116,7 @@ func TestReportedProof(t *testing.T) {
 		t.Errorf("a proof has %d bytes", len(plain))
 	}
 
-	// It survives a restart.
+	// The reported proof survives a restart.
 	after, err := node.Admit(trust.Fabric, "a", document, plain)
 	if err != nil {
 		t.Fatal(err)

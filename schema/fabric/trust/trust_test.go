@@ -133,13 +133,13 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestRotation changes signers by two commits, twice, and lets agents of all times
-// read the last published document.
+// TestRotation changes signers with two commits, twice. Agents with states of all steps then read
+// the last published document.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	one, two, three, foreign := signer(t, '1'), signer(t, '2'), signer(t, '3'), signer(t, 'f')
 	var chain []trust.Signed
-	var states []trust.Remembered // of agents that read everything up to some time
+	var states []trust.Remembered // of agents that read all documents up to a step
 	agent := pinned(t, trust.Remembered{}, one)
 	for i, today := range [][]ssh.Signer{{one}, {one, two}, {two}, {two, three}, {three}} {
 		var err error
@@ -162,7 +162,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("agent %d: %v, signers %v", i, err, after.Signers)
 		}
 	}
-	// Signatures of a replaced signer are refused with every chain.
+	// With every chain, signatures of a replaced signer are refused.
 	for name, forged := range map[string][]trust.Signed{
 		"the old chain":     chain[:1],
 		"a link of its own": append(chain[:len(chain):len(chain)], sign(t, trust.Signers, trust.Statement{Clusterset: "set", Signers: []string{line(one)}}, one)),
@@ -184,7 +184,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestPinned: the saved state is used while the pins are the same.
+// TestPinned checks that the saved state is valid as long as the pins do not change.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	one, two := signer(t, '1'), signer(t, '2')
@@ -231,7 +231,7 @@ func TestParsePins(t *testing.T) {
 	}
 }
 
-// TestOpenSSH: ssh-keygen verifies the signatures.
+// TestOpenSSH checks that ssh-keygen verifies the signatures.
 func TestOpenSSH(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("ssh-keygen")
@@ -255,7 +255,7 @@ func TestOpenSSH(t *testing.T) {
 	}
 }
 
-// FuzzAdmit: with any proof, Admit accepts only documents signed by own.
+// FuzzAdmit checks that Admit accepts only documents signed by own, with any proof.
 func FuzzAdmit(f *testing.F) {
 	own, other := signer(f, 'o'), signer(f, 'x')
 	good := proof(f, nil, sign(f, trust.Fabric, fabricAt(7), own))
@@ -285,8 +285,8 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// TestNewNode: a node without memory refuses documents that are older than the floors of its
-// pins, and a floor never falls.
+// TestNewNode checks that a node without saved state refuses documents that are older than the
+// floors of its pins. A floor never decreases.
 func TestNewNode(t *testing.T) {
 	t.Parallel()
 	own := signer(t, 'o')
@@ -332,7 +332,7 @@ func TestNewNode(t *testing.T) {
 		t.Errorf("a floor fell: %s, %v", lower, err)
 	}
 
-	// Floors do not replace what a node remembers, nor make it forget.
+	// Floors neither replace nor reset the saved revisions of a node.
 	veteran := begin(pins, trust.Remembered{})
 	veteran.Fabric = 2000
 	if got := begin(raised, veteran); got.Fabric != 2000 || got.Keys != 7 {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// weakSigner signs with one algorithm, which sshsig.Sign would refuse.
+// weakSigner signs with an algorithm that sshsig.Sign refuses.
 type weakSigner struct {
 	ssh.AlgorithmSigner
 	algorithm string
 }
 
-// armored returns the signature of a text as ssh-keygen -Y sign of an old OpenSSH writes it.
+// armored returns the signature of a text in the form of ssh-keygen -Y sign of an old OpenSSH.
 func (w weakSigner) armored(t *testing.T, text, namespace string) string {
 	t.Helper()
 	h := crypto.SHA512.New()
@@ -44,14 +44,14 @@ func rsaSigner(t *testing.T, bits int, algorithm string) weakSigner {
 	return weakSigner{signer.(ssh.AlgorithmSigner), algorithm}
 }
 
-// TestWeakSignatures: RSA with SHA-1 and keys that are too short count nowhere, neither for a document
-// nor in the chain of signers.
+// TestWeakSignatures checks that RSA with SHA-1 and short keys are invalid, for a document and in
+// the chain of signers.
 func TestWeakSignatures(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		signer weakSigner
-		want   string // in the error; empty if the signature counts
+		want   string // in the error; empty if the signature is valid
 	}{
 		{"RSA with SHA-512", rsaSigner(t, 2048, ssh.KeyAlgoRSASHA512), ""},
 		{"RSA with SHA-256", rsaSigner(t, 2048, ssh.KeyAlgoRSASHA256), ""},
@@ -87,7 +87,7 @@ func TestWeakSignatures(t *testing.T) {
 	}
 }
 
-// TestCheckKey: which keys may sign at all.
+// TestCheckKey checks the keys that can sign.
 func TestCheckKey(t *testing.T) {
 	t.Parallel()
 	public, _, err := ed25519.GenerateKey(rand.Reader)

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the generated files")
 
 const root = "../../.."
 
-// TestCurrent fails when the types have changed and the generated files have not.
+// TestCurrent checks that the generated files match the types.
 func TestCurrent(t *testing.T) {
 	if *update {
 		if err := run(root); err != nil {
@@ -41,8 +41,8 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestSchemaAgreesWithLoad checks that the JSON Schema takes every file that
-// load.Topology takes, and refuses those whose shape is wrong.
+// TestSchemaAgreesWithLoad checks that the JSON Schema accepts every file that load.Topology
+// accepts, and refuses files with a wrong structure.
 func TestSchemaAgreesWithLoad(t *testing.T) {
 	t.Parallel()
 	files, err := generate(filepath.Join(root, "schema"))
@@ -92,10 +92,10 @@ func check(t *testing.T, schema map[string]any, raw []byte) []string {
 	return faults(schema, doc, "")
 }
 
-// faults checks a value against the part of JSON Schema that jsonSchema writes.
+// faults returns the errors of a value. It supports the part of JSON Schema that jsonSchema writes.
 func faults(s map[string]any, v any, path string) []string {
 	if v == nil {
-		return nil // an empty value is the same as none
+		return nil // an empty value is the same as an absent one
 	}
 	var out []string
 	if anyOf, ok := s["anyOf"].([]any); ok && !slices.ContainsFunc(anyOf, func(o any) bool {
