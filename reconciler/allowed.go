@@ -58,7 +58,7 @@ func readSigners(source *gitrepo.Store, commit gitrepo.Hash, file string) ([]all
 // parseSigners parses an allowed_signers file (ssh-keygen(1)). A key can be on several lines. The
 // file can also contain armored OpenPGP key rings (RFC 9580, section 6.2). A line with the key type
 // openpgp lists the principals of the next block. Without such a line the principal of a key is its
-// fingerprint, because the owner of a key can choose any user ID. parseSigners supports the option
+// fingerprint: the owner of a key can choose any user ID. parseSigners supports the option
 // namespaces. Other options are an error, because they would have no effect. Errors contain the
 // line number.
 func parseSigners(raw []byte) ([]allowedSigner, error) {
@@ -223,8 +223,8 @@ func principalsOf(signers []allowedSigner, key string) []string {
 
 // verifySignature returns the key that signed a text in a namespace. An SSH key can be any key: the
 // caller must check that the key is allowed. An OpenPGP key is one of signers, and is neither
-// expired nor revoked at now. The date of a signature does not extend the validity of a key,
-// because the owner of the key can choose that date.
+// expired nor revoked at now. The date of a signature does not extend the validity of a key: the
+// owner of the key can choose that date.
 func verifySignature(signers []allowedSigner, namespace string, text []byte, armored string, now time.Time) (string, error) {
 	if armored == "" {
 		return "", errors.New("it has no signature")

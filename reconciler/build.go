@@ -76,8 +76,8 @@ func Build(in BuildInput) (*Built, diag.List) {
 		Version: in.Version, Preview: in.Preview, Now: in.Now.Unix(),
 	})
 	if list.HasErrors() {
-		// A wrong root key is not an error of the topology. Neither is a missing key of a
-		// default epoch. Such findings name the file of the key.
+		// Some findings are not about the topology: a wrong root key, and a missing key of
+		// a default epoch. They name the file of the key.
 		for i := range list {
 			d := &list[i]
 			written := src.Has(d.Path)

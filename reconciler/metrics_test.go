@@ -13,7 +13,7 @@ import (
 	"hawser.dev/hawser/internal/metricdoc"
 )
 
-// fullMetrics returns metrics in which each series has a value.
+// fullMetrics returns metrics in which each metric has a series.
 func fullMetrics() *metrics {
 	m := newMetrics()
 	m.setRevision("a", "b", "c")

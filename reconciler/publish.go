@@ -78,9 +78,9 @@ func (r *Reconciler) publishBuild(ctx context.Context, in inputs, w *buildState)
 	return out, nil
 }
 
-// commitLock commits the lock to the source branch and returns the new head. It returns true if it
-// could not commit the lock, because a work tree is on the branch or the repository is read-only.
-// The addresses are valid nevertheless: every later pass reads the lock on the publish branch.
+// commitLock commits the lock to the source branch and returns the new head. It returns true if the
+// lock is not committed: a work tree is on the branch, or the repository is read-only. The
+// addresses are valid nevertheless, because every later pass reads the lock on the publish branch.
 func (r *Reconciler) commitLock(ctx context.Context, source gitrepo.Hash, w *buildState) (gitrepo.Hash, bool, *Failure) {
 	inUse, err := r.source.CheckedOut(r.cfg.SourceBranch)
 	if err != nil {

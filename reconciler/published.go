@@ -54,10 +54,10 @@ type PublishedCommit struct {
 
 // VerifyPublished returns the published commit with a hash. It fails with ErrNotPublished if no
 // reconciler of the clusterset signed the commit as a published one. The key must be in signers, or
-// the commit's fabric must contain a chain of signers from one of them to the key. signers are
-// public keys in authorized_keys format, as hawser keys signers prints them. VerifyPublished reads
-// the commit and at most one of its files. gitrepo.ErrNoCommit means that the repository lacks the
-// commit.
+// at the end of a chain of signers that starts in signers. The commit's fabric contains the chain.
+// signers are public keys in authorized_keys format, as hawser keys signers prints them.
+// VerifyPublished reads the commit and at most one of its files. gitrepo.ErrNoCommit means that the
+// repository lacks the commit.
 func VerifyPublished(store *gitrepo.Store, clusterset string, signers []string, commit gitrepo.Hash) (PublishedCommit, error) {
 	raw, armored, _, err := store.Signature(commit)
 	if err != nil {

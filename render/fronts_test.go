@@ -59,7 +59,7 @@ func TestFronts(t *testing.T) {
 }
 
 // TestFrontWithoutLinks checks that gateways of a single cluster have no Services and no policy for
-// them, because the API server rejects a Service without ports.
+// them. The API server rejects a Service without ports.
 func TestFrontWithoutLinks(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"service:LoadBalancer", "service:NodePort"} {

@@ -28,7 +28,7 @@ const picked = `    - {name: fixed, node: n1, endpoints: [203.0.0.1]}
 `
 
 // TestLeases checks that a cluster has a Lease for each gateway that labels select, and minimal
-// permissions on Leases. Other clusters have neither.
+// permissions on Leases. Other clusters have no Leases and no permissions on them.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	tree := mustRender(t, input(t, picking(picked)))
@@ -73,7 +73,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestPickedPlacement checks that every node runs one of the two agents, whatever its labels. Only
+// TestPickedPlacement checks that every node runs one of the two agents, with any labels. Only
 // gateways and their candidates run the agent with keys.
 func TestPickedPlacement(t *testing.T) {
 	t.Parallel()

@@ -83,8 +83,8 @@ func TestRootRotation(t *testing.T) {
 	}
 }
 
-// TestWrongRoot checks that a root key is rejected if it serves no current epoch, or would derive
-// other keys than the published ones.
+// TestWrongRoot checks that a root key is rejected if it does not serve a current epoch. It is also
+// rejected if it would derive other keys than the published ones.
 func TestWrongRoot(t *testing.T) {
 	t.Parallel()
 	one := mustRender(t, at(t, "[1]", rootText(7), nil))
@@ -140,8 +140,8 @@ func TestOtherRootAllowed(t *testing.T) {
 	}
 }
 
-// TestRootAndOtherKeys checks that a change of a user-provided key does not look like another root
-// key. Neither does an added or removed gateway.
+// TestRootAndOtherKeys checks that a changed user-provided key is not mistaken for another root
+// key. The same applies to an added or removed gateway.
 func TestRootAndOtherKeys(t *testing.T) {
 	t.Parallel()
 	brought := at(t, "[1]", rootText(7), nil)

@@ -57,7 +57,7 @@ func (n *documentSigner) sign(kind trust.Kind, want trust.Statement, published t
 		newest = max(newest, claimed.Revision)
 	}
 	// The minimum is the time, because an attacker may have removed the published tree. Agents
-	// reject a revision that is not newer than the accepted one.
+	// reject a revision that is older than the accepted one.
 	want.Revision = max(newest+1, n.now)
 	return trust.Sign(kind, want, n.current...)
 }

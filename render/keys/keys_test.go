@@ -253,8 +253,8 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestSealHybrid checks clusters with each kind of recipient, and a change from one kind to the
-// other.
+// TestSealHybrid checks one cluster with a recipient of each kind, and a change from one kind to
+// the other.
 func TestSealHybrid(t *testing.T) {
 	t.Parallel()
 	classic := identity(t)

@@ -64,7 +64,7 @@ func (r *Root) Add(from int) (*Root, error) {
 	return newRoot(append(list, added)), nil
 }
 
-// Drop returns the root keys without those that serve only epochs before the given one.
+// Drop returns the root keys that serve the given epoch or a later one.
 func (r *Root) Drop(before int) (*Root, error) {
 	list := r.list()
 	i := rootKeyIndex(list, before)

@@ -22,7 +22,7 @@ import (
 )
 
 // Keys returns one cluster's private keys: the seed of the pre-shared keys, and the tunnel key and
-// IKE key of each gateway. A gateway with a key in the topology has no such key.
+// IKE key of each gateway. It omits keys for which the topology has a public key.
 func (r *Root) Keys(top *schema.ClusterSet, c *schema.Cluster) (*fabric.Keys, error) {
 	set := top.Metadata.Name
 	out := &fabric.Keys{APIVersion: fabric.KeysAPIVersion, Clusterset: set, Cluster: c.Name}
@@ -69,8 +69,8 @@ func (r *Root) Seal(top *schema.ClusterSet, previous func(cluster string) []Seal
 	if len(top.Spec.Keys.Epochs) == 0 {
 		return nil, errors.New("no epoch of keys is current")
 	}
-	// Use the newest epoch's root key for the digest: it does not change if an old root key is
-	// dropped.
+	// The digest key comes from the root key of the newest epoch. It changes with that root
+	// key, and not if an old root key is dropped.
 	digestKey, err := r.derive(slices.Max(top.Spec.Keys.Epochs), top.Metadata.Name+"///keys-digest")
 	if err != nil {
 		return nil, err

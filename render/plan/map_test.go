@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// TestMapIsNoChange checks that a changed map is no entry: other entries list its differences. A
-// changed drawing, such as by a newer Hawser, disrupts no connection.
+// TestMapIsNoChange checks that a changed map adds no entry if other entries list its differences.
+// A changed drawing, such as by a newer Hawser, disrupts no connection.
 func TestMapIsNoChange(t *testing.T) {
 	t.Parallel()
 	have := next(t, stage{}, world(3, 3))

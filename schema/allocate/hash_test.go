@@ -42,8 +42,8 @@ func TestNamesChoose(t *testing.T) {
 }
 
 // TestChoosingLeavesRoom checks that allocation by name wastes no room compared with allocation of
-// the lowest free part. This always holds if all blocks are allocated at once. For blocks that are
-// added one by one it holds if their sizes are equal, or up to a quarter of the pool.
+// the lowest free part. This always holds if all blocks are allocated at once. If blocks are added
+// one by one, it holds for equal sizes, or up to a quarter of the pool.
 func TestChoosingLeavesRoom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
