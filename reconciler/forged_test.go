@@ -69,7 +69,7 @@ func TestForgedBranch(t *testing.T) {
 }
 
 // TestForgedImage checks that an attacker with push access cannot change the image of the nodes.
-// The attacker writes the image's name where the reconciler reads the published image.
+// The attacker writes another image where the reconciler reads the published image.
 func TestForgedImage(t *testing.T) {
 	t.Parallel()
 	g := newTestEnv(t, false, func(c *Config) { c.Image = "example.org/agent:v1" })

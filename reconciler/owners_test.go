@@ -338,7 +338,8 @@ func TestOwnersOfLocks(t *testing.T) {
 	g.mustDistrust("changes " + LockFile)
 }
 
-// TestOwnersAreKnown checks that each owner must be in the allowed_signers file.
+// TestOwnersAreKnown compares owners with the allowed_signers file. An unknown owner is a warning.
+// It is an error if no key owns everything, or if a principal is a pattern.
 func TestOwnersAreKnown(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)

@@ -17,8 +17,8 @@ const (
 )
 
 // Run makes the first pass at once. Then it makes a pass at every interval, after a change of a
-// watched repository, and after a webhook. It returns when ctx is done. It serves HTTP on listener
-// and closes listener.
+// watched repository, and after a webhook. It returns when ctx is done, or if HTTP fails. It serves
+// HTTP on listener and closes listener.
 func (r *Reconciler) Run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.serve(ctx, listener) })

@@ -62,8 +62,8 @@ func Tag(image string) string {
 // describeSuffix matches the suffix of git describe for a commit after the newest tag.
 var describeSuffix = regexp.MustCompile(`-\d+-g[0-9a-f]+([-+]dirty)?$`)
 
-// VersionLess reports whether a version of Hawser precedes another one in semver order. It returns
-// false if one of the texts is not a version.
+// VersionLess reports whether version precedes other in semver order. It returns false if one of
+// the texts is not a version.
 func VersionLess(version, other string) bool {
 	version = describeSuffix.ReplaceAllString(version, "")
 	other = describeSuffix.ReplaceAllString(other, "")

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// checkRoot returns an error if no root key serves a current epoch, or if the root key would derive
-// other keys for a published epoch.
+// checkRoot returns an error if no root key serves a current epoch. It also returns an error if the
+// root key would derive other keys for a published epoch.
 func checkRoot(in Input, known map[gatewayEpoch]fabric.Key) diag.List {
 	if in.Root == nil {
 		return nil

@@ -46,8 +46,8 @@ func newRoot(list []rootKey) *Root {
 // NewRoot returns a random root key for all epochs.
 func NewRoot() (*Root, error) { return newRoot(nil).Add(1) }
 
-// Add returns the root keys and a new, random one that serves from an epoch on. The root keys of
-// earlier epochs do not change.
+// Add returns the root keys and a new, random root key that serves from an epoch on. The root keys
+// of earlier epochs do not change.
 func (r *Root) Add(from int) (*Root, error) {
 	list := slices.Clone(r.list())
 	switch {

@@ -111,7 +111,7 @@ func describe(list diag.List) string {
 	return out.String()
 }
 
-// TestMergedBranches merges two branches that both allocated with git, in both directions. Check
+// TestMergedBranches uses git to merge two branches that both allocated, in both directions. Check
 // finds the conflicts, and Allocate resolves them to the same addresses.
 func TestMergedBranches(t *testing.T) {
 	t.Parallel()
