@@ -179,8 +179,8 @@ func listens(c *corev1.Container) string {
 	return out
 }
 
-// TestRights checks that each role has exactly the permissions that the topology requires, and no
-// rule with *.
+// TestRights checks permissions of each role, with and without dynamic exports and egress rules. No
+// rule contains *.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	plain := world(2, 1)

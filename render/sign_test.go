@@ -74,8 +74,8 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// TestSwappedKeys checks that a foreign ciphertext is replaced. It has the old digest, or a foreign
-// key signed it.
+// TestSwappedKeys replaces the published ciphertext or proof of a cluster's keys, as an attacker
+// can. The next rendering corrects them, so that agents admit the tree.
 func TestSwappedKeys(t *testing.T) {
 	t.Parallel()
 	in := input(t, world(2, 1))

@@ -152,8 +152,8 @@ func serves(t *testing.T, name string, root *keys.Root, want string) {
 	}
 }
 
-// TestWrongSteps checks that the error about an impossible step contains the reason and a possible
-// step.
+// TestWrongSteps checks the errors about impossible steps and about epochs that no root key serves.
+// Each error contains the epochs that are possible or served.
 func TestWrongSteps(t *testing.T) {
 	t.Parallel()
 	one, several, later := read(t, key(7)), read(t, "1 "+key(7)+"\n2 "+key(8)+"\n5 "+key(9)), read(t, "3 "+key(7))
