@@ -67,18 +67,19 @@ func TestIPsecLinkLaws(t *testing.T) {
 		})
 }
 
-// TestHostsCharon uses a charon of another program, and leaves it unchanged.
-func TestHostsCharon(t *testing.T) {
+// TestExternalCharon uses a charon that another program runs, and leaves it unchanged.
+func TestExternalCharon(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
-	own := newCharon(t, w)
-	if err := w.ns.inside(func() error { return own.Start(t.Context(), 500, 4500) }); err != nil {
+	foreign := newCharon(t, w)
+	if err := w.ns.inside(func() error { return foreign.Start(t.Context(), 500, 4500) }); err != nil {
 		t.Fatal(err)
 	}
-	host := &ipsec.Charon{ExternalSocket: own.Socket(), Kernel: own.Kernel}
-	kind := NewLinks(w.ns, nil).WithESP(host)
+	external := &ipsec.Charon{ExternalSocket: foreign.Socket(), Kernel: foreign.Kernel}
+	kind := NewLinks(w.ns, nil).WithESP(external)
 	e := converge.Engine[[]desired.Device]{
-		Stages:       []converge.Stage[[]desired.Device]{converge.NewStage(kind, func(l []desired.Device) []desired.Device { return l }, nil)},
+		Stages: []converge.Stage[[]desired.Device]{converge.NewStage(kind, func(l []desired.Device) []desired.Device { return l }, nil)},
+		// Permit an empty desired state.
 		Decommission: func([]desired.Device) bool { return true },
 	}
 	want := []desired.Device{ipsecLink()}
@@ -87,18 +88,18 @@ func TestHostsCharon(t *testing.T) {
 			t.Errorf("pass %d: failed %v, changed %v", i, r.Failed, r.Changed)
 		}
 	}
-	if r := e.Once(t.Context(), nil, ""); !r.Clean() || !own.Alive() {
-		t.Errorf("failed %v, charon lives: %t", r.Failed, own.Alive())
+	if r := e.Once(t.Context(), nil, ""); !r.Clean() || !foreign.Alive() {
+		t.Errorf("failed %v, charon lives: %t", r.Failed, foreign.Alive())
 	}
-	if !own.InKernel() {
+	if !foreign.InKernel() { // the TUN device of the other charon stays, without Hawser's group
 		if err := w.expectIP("link show "+desired.IPsecLink, "group default")(); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := own.Stop(t.Context()); err != nil {
+	if err := foreign.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if r := e.Once(t.Context(), want, ""); len(r.Failed) != 1 {
-		t.Errorf("without the host's charon: %v", r)
+		t.Errorf("without the external charon: %v", r)
 	}
 }

@@ -44,7 +44,7 @@ func (v *builder) transitRemotes() []driver.Remote {
 		prefixes := v.prefixesOf(v.net.Sources(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
-			// The link's MTU without the overhead of transit.
+			// The MTU of the link, minus the overhead of transit.
 			mtu := v.mtu(r, r.link.Driver)
 			if c, ok := v.tunnelTo(r, g.Name); ok {
 				mtu = c.MTU
@@ -141,8 +141,8 @@ func (v *builder) addSiblingDevice() {
 			Name: "net/ipv4/conf/" + desired.SiblingDevice + "/rp_filter", Value: "2", Origin: v.gatewayPath(),
 		})
 	}
-	// The kernel accepts no packets from a device without an address, even with loose reverse
-	// path filtering.
+	// With reverse path filtering, even loose, the kernel drops IPv4 packets from a device without
+	// an address.
 	for _, a := range v.gateway.Addresses {
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
 			Link: desired.SiblingDevice, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
@@ -178,7 +178,7 @@ func (v *builder) addNoTrack() {
 	}
 }
 
-// transitTunnel returns the transit tunnel to the remote gateway of a path.
+// transitTunnel returns the transit tunnel to the next gateway of a path.
 func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
 	next := p.Next(r.Name)
 	i := slices.IndexFunc(v.transit, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })

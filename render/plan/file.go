@@ -19,7 +19,7 @@ import (
 // that.
 func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
 	c := newExplainedFiles(want, have, entries)
-	c.edits, c.fabricDiffers = edited, c.fabricDiffers || edited
+	c.edits, c.fabricExplained = edited, c.fabricExplained || edited
 	var w, h []item
 	for name, raw := range want {
 		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explains(name) {
@@ -61,16 +61,16 @@ func clusterOf(name string) string {
 
 // explainedFiles records which changed files the entries of a plan explain.
 type explainedFiles struct {
-	clusters      map[string]bool // added and removed clusters
-	exports       map[string]bool // clusters with added or removed exports
-	keys          map[string]bool // clusters whose keys change
-	nodes         map[string]bool // clusters whose gateways have other nodes
-	rights        bool            // RBAC rules of agents, for dynamic exports or egress rules
-	folders       map[string]bool // directories with added or removed files
-	agents        bool            // the agents' DaemonSets
-	fabric        bool            // the fabric
-	edits         bool            // the topology
-	fabricDiffers bool            // an entry explains base/fabric*.yaml
+	clusters        map[string]bool // added and removed clusters
+	exports         map[string]bool // clusters with added or removed exports
+	keys            map[string]bool // clusters whose keys change
+	nodes           map[string]bool // clusters whose gateways have other nodes
+	rbac            bool            // the rules of agents change, for dynamic exports or egress rules
+	folders         map[string]bool // directories with added or removed files
+	agents          bool            // the agents' DaemonSets
+	fabric          bool            // base/fabric.yaml changes
+	edits           bool            // the topology
+	fabricExplained bool            // an entry explains base/fabric*.yaml
 }
 
 func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
@@ -88,7 +88,7 @@ func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 		case e.Kind == kindGateway && (addedOrRemoved || e.changes("node")):
 			c.nodes[e.Cluster] = true
 		case e.Kind == kindEgress && addedOrRemoved, e.Kind == kindClusterset && e.changes("dynamicExports.namespaces"):
-			c.rights = true
+			c.rbac = true
 		case e.Kind == kindAgents:
 			c.agents = true
 		}
@@ -96,9 +96,9 @@ func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 	c.fabric = !sameFile(want, have, "base/fabric.yaml")
 	// If the content is equal, the fabric was only compressed or signed again. That needs no
 	// entry.
-	c.fabricDiffers = len(entries) > 0 || sameFile(want, have, render.FabricText)
+	c.fabricExplained = len(entries) > 0 || sameFile(want, have, render.FabricText)
 	_, published := have["base/rbac.yaml"]
-	c.rights = c.rights && published
+	c.rbac = c.rbac && published
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
 		for name := range pair[0] {
 			if _, common := pair[1][name]; !common && path.Base(name) != "kustomization.yaml" {
@@ -128,7 +128,7 @@ func (c explainedFiles) explains(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
 	case strings.HasPrefix(name, "base/fabric"):
-		return c.fabricDiffers // by all other entries
+		return c.fabricExplained // by all other entries
 	case name == lockFile:
 		return true
 	case name == render.FabricText, name == render.MapPicture, name == render.MapText:
@@ -150,7 +150,7 @@ func (c explainedFiles) explains(name string) bool {
 	case cluster != "" && strings.Contains(name, "/placement/"):
 		return c.nodes[cluster]
 	case name == "base/rbac.yaml":
-		return c.rights
+		return c.rbac
 	case base == "kustomization.yaml":
 		return c.folders[folder(name)] || c.clusters[cluster]
 	case strings.HasPrefix(name, "flux/"):

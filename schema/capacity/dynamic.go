@@ -18,8 +18,8 @@ func declaredCapacity(s *schema.ClusterSet, block netip.Prefix) int {
 	return usable(block) - usable(block)/4 - 1
 }
 
-// requiredUsable returns the usable addresses that a block needs for a number of declared
-// items; the inverse of declaredCapacity.
+// requiredUsable returns the usable addresses that a block needs for a number of declared items. It
+// is the inverse of declaredCapacity, which leaves three quarters of a block minus one address.
 func requiredUsable(s *schema.ClusterSet, declared int) int {
 	if s.Spec.DynamicExports == nil {
 		return declared
@@ -43,7 +43,7 @@ func (c *checker) checkDynamicRoom(requirements map[string]Requirement) {
 	}
 	fail := func(path string, p netip.Prefix, host int) {
 		c.Fail("too-small", path, fmt.Sprintf("%s has no room for dynamic exports", p),
-			fmt.Sprintf("a /%d is the smallest that has", p.Addr().BitLen()-host), "dynamicExports")
+			fmt.Sprintf("use a /%d or larger", p.Addr().BitLen()-host), "dynamicExports")
 	}
 	for i, path := range c.clusterPaths {
 		cluster := &c.set.Spec.Clusters[i]
@@ -56,7 +56,7 @@ func (c *checker) checkDynamicRoom(requirements map[string]Requirement) {
 	if size := c.set.Spec.Globalnet.ClusterPrefix; size > 32-schema.MinDynamicBits && size <= 32 {
 		c.Fail("too-small", "globalnet.clusterPrefix",
 			fmt.Sprintf("a block of /%d has no room for dynamic exports", size),
-			fmt.Sprintf("a /%d is the smallest that has", 32-schema.MinDynamicBits), "dynamicExports")
+			fmt.Sprintf("use a /%d or larger", 32-schema.MinDynamicBits), "dynamicExports")
 	}
 	for _, u := range []overlap.Use{{Path: "services.cidr", Prefix: c.set.Spec.Services.CIDR}, {Path: "services.ipv6Cidr", Prefix: c.set.Spec.Services.IPv6CIDR}} {
 		if u.Prefix.IsValid() && cidr.HostBits(u.Prefix) < 2 {

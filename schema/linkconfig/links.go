@@ -45,11 +45,11 @@ type Set struct {
 	Graph         *fabric.Graph
 	set           *schema.ClusterSet
 	clusters      map[string]*schema.Cluster
-	Pairs         map[[2]string]*schema.Link
+	Pairs         map[[2]string]*schema.Link // the entries of spec.links, by pair of clusters
 	overrides     []fabric.LinkSettings
-	overrideCount map[string]int      // by cluster: its links among special
-	tunnels       map[string][]Tunnel // by cluster: the distinct settings of these
-	Kinds         []Tunnel            // all distinct settings; the default one first
+	overrideCount map[string]int      // by cluster: its links in overrides
+	tunnels       map[string][]Tunnel // by cluster: the distinct tunnels of its links in overrides
+	Kinds         []Tunnel            // all distinct tunnels; the default one first
 }
 
 // Resolve resolves the settings of spec.tunnel, clusters and links. The topology must have its
@@ -162,7 +162,7 @@ func minNonZero[T cmp.Ordered](a, b T) T {
 	return a
 }
 
-// Tunnel is a tunnel that a gateway needs for some of its links.
+// Tunnel is a combination of settings that needs its own device on a gateway.
 type Tunnel struct {
 	Driver string
 	Port   int  // of the link; 0 = the port of the gateway

@@ -288,9 +288,9 @@ func TestSourceForbidden(t *testing.T) {
 	r.await(t, "no error", func(s facts.State) bool { return s.Err == nil })
 }
 
-// TestSourceReports checks that a node is protected while its HawserNode reports the boot of its
-// Node. A reboot ends that; a deleted HawserNode, a restart of this agent and an unreachable API
-// server do not.
+// TestSourceReports checks that a node counts as protected while the rulesBootID of its HawserNode is
+// the boot ID of its Node. A reboot ends that; a deleted HawserNode, a restart of this agent and an
+// API server that refuses to list HawserNodes do not.
 func TestSourceReports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)

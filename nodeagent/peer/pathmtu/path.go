@@ -15,13 +15,13 @@ const (
 	recoveriesPerSearch = 10                     // recovery phases before a new search
 	minRetryInterval    = 2 * time.Second        // after a try without a reply; doubles up to the interval
 	defaultReplyTimeout = 500 * time.Millisecond // while the round-trip time is unknown
-	minReplyTimeout     = 150 * time.Millisecond // minimum of four round-trip times
+	minReplyTimeout     = 150 * time.Millisecond // lower bound of four round-trip times
 	maxReplyTimeout     = time.Second
 	maxFailures         = 3 // failed tries of a size, while small probes pass
 	maxConfirmFailures  = 6 // the same in phaseConfirm, to exclude packet loss
 )
 
-// Phases of a path.
+// Phases of the search for the MTU of a link.
 const (
 	phaseSteady   = iota // tries the current size at intervals
 	phaseSuspect         // the current size failed once
@@ -38,8 +38,8 @@ type sizeProbe struct {
 	answered bool
 }
 
-// linkState is the state of a link. It is pure: its caller provides time, nonces and replies, and
-// sends its probes.
+// linkState is the state of a link. It has no clock and no I/O: its caller provides time, nonces
+// and replies, and sends its probes.
 type linkState struct {
 	timerqueue.Entry
 	LinkMTU
@@ -56,7 +56,7 @@ type linkState struct {
 	phase         int
 	silentTries   int // consecutive tries without a reply
 	failedTries   int // failed tries of the size while small probes passed
-	low           int // largest size that passed in this search
+	low           int // largest size that passed in this search; at its start the minimum
 	high          int // smallest size that failed in this search
 	failedSize    int // the failed size that started the search
 	recoveryTries int // recovery phases in this black hole

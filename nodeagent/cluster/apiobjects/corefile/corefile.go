@@ -30,13 +30,13 @@ const (
 
 // Forward describes the zones to forward and the servers to forward them to.
 type Forward struct {
-	Zones   []string // domains without the last dot
+	Zones   []string // domains without the trailing dot
 	Domains []string // the zones that are domains of the clusterset; others are reverse zones
 	Servers []netip.Addr
 }
 
-// OtherFile is another text of the same DNS: a file that imports Hawser's file, or that the same
-// Corefile imports.
+// OtherFile is another file of the same CoreDNS configuration: a file that imports Hawser's file, or
+// that the same Corefile imports.
 type OtherFile struct{ Name, Text string }
 
 // Valid reports whether there is anything to forward.
@@ -56,8 +56,8 @@ func (f Forward) text(l listen) string {
 	for _, server := range f.Servers {
 		b.WriteString(" " + server.String())
 	}
-	// Without health checks: the only server is on the same node, so a check would gain nothing and
-	// delay the first query after a restart.
+	// Without health checks: the only server has an address of the node on which CoreDNS runs. A
+	// check would gain nothing and delay the first query after a restart.
 	b.WriteString(" {\n        max_fails 0\n    }\n}\n")
 	return b.String()
 }

@@ -90,7 +90,7 @@ func appendName(out []byte, kind byte, name string) []byte {
 	return append(append(out, kind, byte(len(name))), name...)
 }
 
-// appendValue never includes the value in an error, as it may be a key.
+// appendValue never includes the value in an error, as it may be a private key.
 func appendValue(out []byte, key, value string) ([]byte, error) {
 	if len(value) > maxValue {
 		return nil, fmt.Errorf("encode vici message: value of %s has %d bytes (maximum %d)", key, len(value), maxValue)
@@ -184,19 +184,19 @@ func (r *reader) list() ([]string, error) {
 	return nil, errBalance
 }
 
-// text reads a text after its length, which has header bytes.
-func (r *reader) text(header int) (string, error) {
-	if len(r.raw) < header {
+// text reads a text that follows its length of lengthSize bytes.
+func (r *reader) text(lengthSize int) (string, error) {
+	if len(r.raw) < lengthSize {
 		return "", errTruncated
 	}
 	length := int(r.raw[0])
-	if header == 2 {
+	if lengthSize == 2 {
 		length = int(binary.BigEndian.Uint16(r.raw))
 	}
-	if len(r.raw) < header+length {
+	if len(r.raw) < lengthSize+length {
 		return "", errTruncated
 	}
-	text := string(r.raw[header : header+length])
-	r.raw = r.raw[header+length:]
+	text := string(r.raw[lengthSize : lengthSize+length])
+	r.raw = r.raw[lengthSize+length:]
 	return text, nil
 }
