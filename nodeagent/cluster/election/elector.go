@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// writeTimeout bounds the write of a Lease together with the read after a conflict.
+	// writeTimeout limits the write of a Lease, including the read after a conflict.
 	writeTimeout = 2 * time.Second
-	// minStepInterval separates two steps without an event.
+	// minStepInterval is the minimum wait between two steps if no event occurs.
 	minStepInterval = 10 * time.Millisecond
-	// HoldersFile is the file in the state directory with the holders that the next agent starts
-	// from.
+	// HoldersFile is the file in the state directory that saves the holders for the next agent.
 	HoldersFile = "holders.json"
 )
 
@@ -27,23 +26,25 @@ var ErrConflict = errors.New("the Lease changed")
 
 // LeaseStore reads and writes the Leases of a cluster.
 type LeaseStore interface {
-	// Watch keeps Leases current until ctx is done, and triggers changed after each change.
+	// Watch updates the Leases until ctx is done, and triggers changed after each change.
 	Watch(ctx context.Context, changed trigger.Trigger)
-	// Leases returns the Leases by gateway, and false until they were read once.
+	// Leases returns the Leases by gateway. It returns false until Watch has read them once.
 	Leases() (map[string]Lease, bool)
-	// Read returns one Lease from the store itself.
+	// Read reads one Lease from the store.
 	Read(ctx context.Context, gateway string) (Lease, error)
-	// Write replaces the Lease of the same Version and returns the stored one. The error is
-	// ErrConflict if the stored version differs.
+	// Write replaces the stored Lease and returns the new one. It returns ErrConflict if the
+	// stored Version differs from l.Version.
 	Write(ctx context.Context, l Lease) (Lease, error)
 }
 
-// Fence makes the kernel drop the packets of a gateway's tunnels, except until a deadline. It closes
-// at the deadline without a running agent.
+// Fence makes the kernel drop the packets of a gateway's tunnels from a deadline on. The kernel
+// enforces the deadline even if the agent does not run.
 type Fence interface {
+	// AllowUntil opens the fence until a deadline.
 	AllowUntil(deadline time.Time) error
+	// Block closes the fence.
 	Block() error
-	// Remove removes the fence of a node that has no tunnels left to fence.
+	// Remove removes the fence from the kernel.
 	Remove() error
 }
 
@@ -52,7 +53,7 @@ type Config struct {
 	Node  string
 	Store LeaseStore // nil: this node holds no gateway
 	Fence Fence
-	// View returns the current view without Leases, and false while it is unknown.
+	// View returns the current view without Leases. It returns false while the view is unknown.
 	View func() (ClusterView, bool)
 	// TunnelsRemoved reports whether a pass that ended after a time left no tunnels of a gateway
 	// selected by labels on this node.
@@ -76,9 +77,9 @@ type Elector struct {
 
 	mu       sync.Mutex
 	state    State
-	holders  map[string]string // as of the last notification, or of the previous agent
+	holders  map[string]string // of the last notification, or saved by the previous agent
 	notified bool
-	synced   bool // the Leases were read, and those that name this node renewed
+	synced   bool // a step has used the Leases, and tried to renew a Lease of this node
 	stopping bool
 	fenced   bool // the kernel may have a fence
 	fencedAt time.Time
@@ -96,8 +97,9 @@ func New(config Config) *Elector {
 	return e
 }
 
-// Holders returns the nodes that hold gateways, by gateway. For RenewDeadline after the start it
-// is not ok until the Leases show whether this node still holds what the previous agent held.
+// Holders returns the nodes that hold gateways, by gateway. ok is false until the Leases show
+// whether this node still holds a gateway, for at most RenewDeadline after the start. If the Leases
+// are unknown for longer, Holders returns the holders that the previous agent saved.
 func (e *Elector) Holders() (holders map[string]string, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,7 +110,7 @@ func (e *Elector) Holders() (holders map[string]string, ok bool) {
 	return e.state.Holders(e.config.Node, now), true
 }
 
-// Err returns the error that keeps this node from becoming or staying a gateway; nil if none.
+// Err returns the error that prevents this node from acquiring or keeping a gateway; nil if none.
 func (e *Elector) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +131,8 @@ func (e *Elector) Run(ctx context.Context) error {
 	return nil
 }
 
-// Release releases the gateway of this node if another node can acquire it, because the agent
-// stops. It blocks the tunnels first, and returns when the Lease is written or ctx is done.
+// Release releases the gateway of this node before the agent stops, if another node can acquire
+// it. Release blocks the tunnels first. It returns when the Lease is written or ctx is done.
 func (e *Elector) Release(ctx context.Context) {
 	e.mu.Lock()
 	e.stopping = true
@@ -150,7 +152,7 @@ func (e *Elector) Release(ctx context.Context) {
 	}
 }
 
-// step makes one step of the state machine and returns the time until the next one at the latest.
+// step runs one step of the state machine and returns the maximum wait until the next step.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.stepMu.Lock()
 	defer e.stepMu.Unlock()
@@ -196,9 +198,10 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 	return max(time.Until(nextAt), minStepInterval)
 }
 
-// write stores a Lease, and allows the tunnels of the gateway that this node holds by it.
+// write stores a Lease, and opens the fence if this node is the stored holder.
 func (e *Elector) write(ctx context.Context, l Lease) {
-	// The deadlines count from before the write, because its time at the server is unknown.
+	// The deadlines count from the start of the write: the time at which the server stores the
+	// Lease is unknown.
 	startedAt := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -221,7 +224,7 @@ func (e *Elector) write(ctx context.Context, l Lease) {
 	}
 	lost, fenceUntil := err != nil && held != "" && e.state.held.Gateway == "", e.state.FenceUntil()
 	e.mu.Unlock()
-	// The fence reads the ports from the view: e.mu must be free.
+	// The fence reads the ports from the view: e.mu must be unlocked.
 	switch {
 	case lost:
 		e.closeFence(held, true)
@@ -235,8 +238,8 @@ func (e *Elector) write(ctx context.Context, l Lease) {
 	}
 }
 
-// openFence allows the tunnels of a gateway that this node holds, and releases the gateway if
-// that fails.
+// openFence opens the fence of a gateway that this node holds. If that fails, openFence releases
+// the gateway.
 func (e *Elector) openFence(gateway string, acquired bool, until time.Time) {
 	e.mu.Lock()
 	e.fenced = true
@@ -269,7 +272,7 @@ func (e *Elector) closeFence(gateway string, inTime bool) {
 	e.config.Log.Info("stopped being the gateway", "gateway", gateway)
 }
 
-// RemoveFence removes the fence, whether or not there are tunnels.
+// RemoveFence removes the fence even if this node has tunnels.
 func (e *Elector) RemoveFence() error {
 	if err := e.config.Fence.Remove(); err != nil {
 		return err
@@ -280,7 +283,7 @@ func (e *Elector) RemoveFence() error {
 	return nil
 }
 
-// notify passes the holders on if they changed.
+// notify saves the holders and calls OnChange, if they are known and changed.
 func (e *Elector) notify() {
 	holders, ok := e.Holders()
 	e.mu.Lock()

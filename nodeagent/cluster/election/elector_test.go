@@ -67,9 +67,9 @@ func wait(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestElector elects one of two nodes, over the API and over a directory. The holder renews its
-// Lease and releases it when its agent stops; its fence is closed before the other node's opens.
-// All nodes learn the holder.
+// TestElector elects one of two nodes, with Leases in the API and in a directory. The holder renews
+// its Lease, and releases it when its agent stops. Its fence closes before the fence of the other
+// node opens. All nodes know the holder.
 func TestElector(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) func() election.LeaseStore{
@@ -122,7 +122,7 @@ func TestElector(t *testing.T) {
 			if first == "b" {
 				second = "a"
 			}
-			// The Lease is renewed: the node is the gateway after the first deadline.
+			// The holder renews the Lease: its fence stays open after the first deadline.
 			for end := time.Now().Add(election.FenceDeadline + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				if !fences[first].open() || fences[second].open() || fences["c"].open() {
 					t.Fatalf("open: %s %t, %s %t, worker %t", first, fences[first].open(), second, fences[second].open(), fences["c"].open())
@@ -142,14 +142,15 @@ func TestElector(t *testing.T) {
 	}
 }
 
-// silentStore is a LeaseStore whose Leases were never read, as while the API is unreachable.
+// silentStore is a LeaseStore that never reads a Lease, as if the API were unreachable.
 type silentStore struct{ election.LeaseStore }
 
 func (silentStore) Watch(ctx context.Context, _ trigger.Trigger) { <-ctx.Done() }
 func (silentStore) Leases() (map[string]election.Lease, bool)    { return nil, false }
 
-// TestElectorWithoutLeases starts an agent whose Leases cannot be read. It uses the holders that the
-// previous agent saved, after RenewDeadline and without itself: another node may have taken over.
+// TestElectorWithoutLeases starts an agent that cannot read the Leases. After RenewDeadline the
+// agent uses the holders that the previous agent saved. It omits its own node: another node may
+// have acquired the gateway.
 func TestElectorWithoutLeases(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -186,8 +187,8 @@ func TestElectorWithoutLeases(t *testing.T) {
 	})
 }
 
-// TestLeases reads and writes Leases in the API, and checks that a write of an older version is
-// refused.
+// TestLeases reads and writes Leases in the API, and checks that a write of an older version
+// returns ErrConflict.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)

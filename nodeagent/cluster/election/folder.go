@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// folderPollInterval separates two reads of a Directory.
+	// folderPollInterval is the time between two reads of a Folder.
 	folderPollInterval = 250 * time.Millisecond
-	// lockPollInterval separates two attempts to lock it.
+	// lockPollInterval is the wait between two attempts to lock the directory.
 	lockPollInterval = 5 * time.Millisecond
 )
 
-// Directory is a LeaseStore without a Kubernetes API: files in a directory that all nodes of a
-// cluster share. A missing file is a Lease that was never held.
+// Folder is a LeaseStore without a Kubernetes API: files in a directory that all nodes of a
+// cluster share. A missing file is a Lease that no node ever held.
 type Folder struct {
 	dir      string
 	gateways func() []Gateway
@@ -95,7 +95,7 @@ func (f *Folder) read(gateway string) (Lease, error) {
 	return l, nil
 }
 
-// Write implements LeaseStore. Writers lock the directory until ctx is done.
+// Write implements LeaseStore. It waits for the lock of the directory until ctx is done.
 func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
 	if strings.Contains(l.Gateway, "/") {
 		return Lease{}, fmt.Errorf("write Lease: %q is not a gateway's name", l.Gateway)

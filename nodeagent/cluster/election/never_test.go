@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// world is a cluster of agents with different clocks, whose Leases are in one API.
+// world is a cluster of agents with different clocks and one API with Leases.
 type world struct {
 	*rand.Rand
 	t      testing.TB
@@ -37,7 +37,7 @@ type flight struct {
 	request int // request number; the agent receives the reply only while it waits for this request
 }
 
-// agent is one node. It is frozen or disconnected from the API for random times, and may pause
+// agent is the agent of one node. It freezes or loses the API for random times, and may pause
 // between any two steps.
 type agent struct {
 	name        string
@@ -89,7 +89,7 @@ func (w *world) step(a *agent) {
 	now := w.clock(a)
 	switch {
 	case a.toOpen != nil:
-		// The fence uses the deadline, whenever it is set.
+		// The deadline does not depend on the time at which the agent opens the fence.
 		if a.until = *a.toOpen; now.Before(a.until) {
 			w.opens++
 			w.turns[fmt.Sprint(a.gateway, a.name)] = true
@@ -132,7 +132,7 @@ func (w *world) step(a *agent) {
 	}
 }
 
-// land delivers a write to the API, which stores or refuses it, and may deliver the reply.
+// land delivers a write to the API. The API stores or refuses it, and its reply may be lost.
 func (w *world) land(f flight) {
 	delivered := f.by.request == f.request && w.now >= f.by.cut && (w.calm || w.IntN(20) > 0)
 	now := w.leases[f.lease.Gateway]
@@ -156,7 +156,7 @@ func (w *world) land(f flight) {
 	}
 }
 
-// check finds two nodes with an open fence of the same gateway.
+// check fails the test if two nodes have an open fence of the same gateway.
 func (w *world) check() {
 	by := map[string]string{}
 	for _, a := range w.agents {

@@ -1,8 +1,8 @@
 // Package election elects the node of each gateway whose node is selected by labels. Each gateway
-// has a Lease, as in Kubernetes' leader election, and its holder is the gateway. A fence in the
-// kernel stops the tunnels of a holder that did not renew its Lease in time, even if its agent
-// hangs. Two nodes are thus never the same gateway at once. State is the pure decision; an
-// Elector reads and writes Leases and the fence.
+// has a Lease, as in Kubernetes' leader election. The node that holds the Lease is the gateway. A
+// fence in the kernel drops the tunnels of a holder that did not renew its Lease in time, even if
+// its agent hangs. Thus two nodes are never the same gateway at once. A State decides without I/O;
+// an Elector reads and writes the Leases and writes the fence.
 package election
 
 import (
@@ -15,23 +15,23 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// A holder renews its Lease every RenewInterval. The other deadlines count from the start of its
-// last successful renewal: RenewDeadline later the node is no longer the gateway, and
-// FenceDeadline later the kernel drops its tunnels. Another node acquires a Lease that it has
-// seen unchanged for LeaseDuration. Each node measures with its own clock: the difference between
-// FenceDeadline and LeaseDuration allows clocks that run a third faster or slower.
+// A holder renews its Lease every RenewInterval. RenewDeadline and FenceDeadline count from the
+// start of its last successful renewal. The node is no longer the gateway after RenewDeadline. The
+// kernel drops its tunnels after FenceDeadline. Another node acquires a Lease that it has observed
+// unchanged for LeaseDuration. Each node measures with its own clock: LeaseDuration exceeds
+// FenceDeadline by a third, so the rates of two clocks may differ by a third.
 const (
 	RenewInterval = 2 * time.Second
 	RenewDeadline = 5 * time.Second
 	FenceDeadline = 6 * time.Second
 	LeaseDuration = 8 * time.Second
-	// removedGrace is the time in which a holder still renews the Lease of a gateway that left the
-	// topology: other clusters may use it until they have read the same commit.
+	// removedGrace is how long a holder renews the Lease of a gateway that was removed from the
+	// topology. Other clusters may use the gateway until they have read the same commit.
 	removedGrace = 30 * time.Second
 	// retryPeriod is the wait after a failed write.
 	retryPeriod = 500 * time.Millisecond
-	// acquireStagger separates the candidates of a free Lease, so that they do not all write at
-	// once; at most maxAcquireStagger of them wait in turn.
+	// acquireStagger is the delay between the candidates for a free Lease, so that they do not all
+	// write at once. A candidate waits for at most maxAcquireStagger of these delays.
 	acquireStagger    = 100 * time.Millisecond
 	maxAcquireStagger = 20
 )
@@ -47,7 +47,7 @@ type Lease struct {
 	Renewed time.Time `json:"renewed"`
 	// Released reports whether the last holder released the Lease after it fenced its tunnels.
 	Released bool `json:"released,omitempty"`
-	// Version is the version of the stored record: a write with an older one is refused.
+	// Version is the version of the stored record. The store refuses a write with another version.
 	Version string `json:"version"`
 }
 
@@ -55,20 +55,20 @@ type Lease struct {
 type State struct {
 	held           Lease // no Gateway: none
 	renewedAt      time.Time
-	releasing      Lease // to be written without holder; no Gateway: none
+	releasing      Lease // to write without a holder; no Gateway: none
 	releasingSince time.Time
 	observed       map[string]observedLease
 	retryAt        time.Time // no write before
 	removedAt      time.Time // when the held gateway left the topology; zero while it has not
 }
 
-// observedLease is a Lease and the time since which it has not changed.
+// observedLease is a Lease and the time of its last observed change.
 type observedLease struct {
 	lease Lease
 	since time.Time
 }
 
-// Held returns the gateway that this node holds at a time, and until when; empty if none.
+// Held returns the gateway that this node holds at now, empty if none, and its RenewDeadline.
 func (s State) Held(now time.Time) (gateway string, until time.Time) {
 	until = s.renewedAt.Add(RenewDeadline)
 	if s.held.Gateway == "" || !now.Before(until) {
@@ -95,7 +95,8 @@ func (s State) Holders(node string, now time.Time) map[string]string {
 	return out
 }
 
-// Step returns the Lease to write now, nil if none, and the time of the next step at the latest.
+// Step returns the next state, the Lease to write now (nil if none), and the latest time of the
+// next step.
 func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, nextAt time.Time) {
 	next = s
 	next.observed = map[string]observedLease{}
@@ -135,11 +136,12 @@ func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, nex
 	return next, write, nextAt
 }
 
-// checkHeld returns the state without a gateway that this node may no longer hold. It starts the
-// release of a gateway that another node can acquire.
+// checkHeld returns the state without the held gateway if this node may no longer hold it. It
+// starts a release if the gateway was removed from the topology. It also starts a release if the
+// agent stops or the node does not match, and another node can acquire the gateway.
 func (s State) checkHeld(v ClusterView, now time.Time) State {
 	if s.releasing.Gateway != "" && now.Sub(s.releasingSince) > LeaseDuration {
-		s.releasing = Lease{} // it has expired by now
+		s.releasing = Lease{} // the Lease has expired
 	}
 	if s.held.Gateway == "" {
 		return s
@@ -169,8 +171,9 @@ func (s State) checkHeld(v ClusterView, now time.Time) State {
 	return s
 }
 
-// tryAcquire returns the Lease with which this node acquires a gateway, or the time at which it
-// may. A Lease that still names this node, as after a restart of the agent, comes first.
+// tryAcquire returns the Lease that acquires a gateway, or nil and the time from which this node
+// may acquire one. A Lease that still names this node, as after a restart of the agent, comes
+// first.
 func (s State) tryAcquire(v ClusterView, now time.Time) (write *Lease, at time.Time) {
 	if v.Stopping || slices.Contains(v.NamedNodes, v.Node) {
 		return nil, at
@@ -207,7 +210,7 @@ func (s State) tryAcquire(v ClusterView, now time.Time) (write *Lease, at time.T
 }
 
 // acquireAfter returns the time from which this node may acquire a gateway: at once after a
-// release, else when the Lease has expired. Candidates wait in the order of a hash.
+// release, otherwise after the Lease has expired. A hash determines the order of the candidates.
 func (s State) acquireAfter(v ClusterView, g Gateway) time.Time {
 	o := s.observed[g.Name]
 	if o.lease.Holder == v.Node {
@@ -232,7 +235,8 @@ func (s State) hasSuccessor(v ClusterView, g Gateway) bool {
 	return slices.ContainsFunc(v.Nodes, func(n model.Node) bool { return n.Name != v.Node && s.isEligible(v, n.Name, g) })
 }
 
-// isEligible reports whether a node could acquire a gateway: it matches and is no other gateway.
+// isEligible reports whether a node could acquire a gateway: it matches the selector and is not
+// another gateway.
 func (s State) isEligible(v ClusterView, node string, g Gateway) bool {
 	if !v.matches(node, g) || slices.Contains(v.NamedNodes, node) {
 		return false
@@ -245,7 +249,7 @@ func (s State) isEligible(v ClusterView, node string, g Gateway) bool {
 	return true
 }
 
-// WriteSucceeded returns the state after a write that started at startedAt and was stored.
+// WriteSucceeded returns the state after a write that started at startedAt and stored a Lease.
 func (s State) WriteSucceeded(stored Lease, startedAt time.Time) State {
 	s.observed = maps.Clone(s.observed)
 	s.observed[stored.Gateway] = observedLease{stored, startedAt}
@@ -258,9 +262,9 @@ func (s State) WriteSucceeded(stored Lease, startedAt time.Time) State {
 	return s
 }
 
-// WriteFailed returns the state after a write that may or may not have been stored. found is the
-// Lease that was read after a conflict, nil if unknown: a gateway that it assigns to another node
-// is no longer held.
+// WriteFailed returns the state after a failed write, which the store may have stored anyway. found
+// is the Lease that the agent read after a conflict, nil if unknown. If found names another node,
+// this node no longer holds the gateway.
 func (s State) WriteFailed(node string, found *Lease, now time.Time) State {
 	s.retryAt = now.Add(retryPeriod)
 	if found == nil {
@@ -290,7 +294,8 @@ func (s State) StartRelease(now time.Time) State {
 func score(node, gateway string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node + "\x00" + gateway))
-	// The last bytes of FNV hardly reach its upper bits.
+	// The last bytes of the input hardly change the upper bits of an FNV hash. These steps of
+	// MurmurHash3's finalizer do.
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	return x ^ x>>33

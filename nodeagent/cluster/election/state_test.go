@@ -33,7 +33,7 @@ func holding() (State, Lease) {
 	return s.WriteSucceeded(l, start), l
 }
 
-// TestStep checks what a node writes, and whether it is the gateway, in each situation.
+// TestStep checks which Lease a node writes, and whether the node is the gateway, in each situation.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	away := func(node int, why string) func(*ClusterView) {
@@ -46,7 +46,7 @@ func TestStep(t *testing.T) {
 		name       string
 		holds      bool // at start
 		view       ClusterView
-		after      time.Duration // since it was seen first, or since start
+		after      time.Duration // time of the second step, since start
 		write      string        // written holder; "none" for a release, empty for no write
 		transition int
 		keeps      bool
@@ -114,7 +114,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestLeftTopology checks that a gateway that left the topology is released after removedGrace.
+// TestLeftTopology checks that a node releases a gateway removedGrace after its removal from the
+// topology.
 func TestLeftTopology(t *testing.T) {
 	t.Parallel()
 	s, l := holding()
@@ -149,7 +150,7 @@ func TestOneEach(t *testing.T) {
 	}
 }
 
-// TestConflict checks what a node does when its write is refused.
+// TestConflict checks the state of a node after the store refused its write.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	s, l := holding()
@@ -170,7 +171,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestWithHolders checks that the copy has the holders of one cluster and the original has not.
+// TestWithHolders checks that the copy has the holders of one cluster, and that the original does
+// not change.
 func TestWithHolders(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Clusters: []fabric.Cluster{

@@ -13,7 +13,7 @@ type Gateway struct {
 	Selector map[string]string // required labels and values
 }
 
-// ClusterView is what one node knows of the gateways and nodes of its cluster.
+// ClusterView is one node's view of the gateways and nodes of its cluster.
 type ClusterView struct {
 	Node         string // this node
 	Gateways     []Gateway
@@ -22,12 +22,12 @@ type ClusterView struct {
 	Leases       map[string]Lease // by gateway; a gateway without Lease cannot be acquired
 	Stopping     bool             // the agent of this node stops
 	Drained      bool             // this node acquires no gateway
-	Decommission bool             // remove everything of Hawser
+	Decommission bool             // the agent removes Hawser from the node
 	Ports        [][2]int         // UDP port ranges of the tunnels, first and last port
 }
 
-// ViewOf returns the part of a ClusterView that follows from a fabric. Gateways is empty if the
-// cluster selects no gateway by labels.
+// ViewOf returns the ClusterView of a fabric and nodes, without Leases, Stopping and Drained.
+// Gateways is empty if the cluster selects no gateway by labels.
 func ViewOf(f *fabric.Fabric, cluster, node string, nodes []model.Node) ClusterView {
 	v := ClusterView{Node: node, Nodes: nodes}
 	own := f.Cluster(cluster)
@@ -59,7 +59,7 @@ func ViewOf(f *fabric.Fabric, cluster, node string, nodes []model.Node) ClusterV
 	return v
 }
 
-// addPorts adds the ports that count from a base port: WireGuard's, and the two of VXLAN.
+// addPorts adds the range from a base port: the port of WireGuard and the two ports of VXLAN.
 func (v *ClusterView) addPorts(base int) {
 	if r := [2]int{base, min(fabric.VXLANPort(base, true), 65535)}; !slices.Contains(v.Ports, r) {
 		v.Ports = append(v.Ports, r)
@@ -80,8 +80,8 @@ func (v ClusterView) matches(node string, g Gateway) bool {
 	return true
 }
 
-// WithHolders returns a copy of a fabric in which the gateways of a cluster that are selected by
-// labels have their holders as nodes. It returns f itself if the cluster has no such gateway.
+// WithHolders returns a copy of a fabric with the holders of one cluster: they are the nodes of its
+// gateways that are selected by labels. It returns f itself if the cluster has no such gateway.
 func WithHolders(f *fabric.Fabric, cluster string, holders map[string]string) *fabric.Fabric {
 	own := f.Cluster(cluster)
 	if own == nil || !slices.ContainsFunc(own.Gateways, func(g fabric.Gateway) bool { return g.HasNodeSelector() }) {
