@@ -36,7 +36,7 @@ func manyEndpoints() Objects {
 	return out
 }
 
-// BenchmarkEndpoint compares the update of one endpoint among 5 000 with mapping all of them.
+// BenchmarkEndpoint compares the update of one endpoint among 5 000 with the conversion of all.
 func BenchmarkEndpoint(b *testing.B) {
 	objects := manyEndpoints()
 	b.Run("all", func(b *testing.B) {

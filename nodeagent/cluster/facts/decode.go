@@ -20,7 +20,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// Objects are the Kubernetes objects that facts come from.
+// Objects are the Kubernetes objects from which facts are computed.
 type Objects struct {
 	Nodes          []corev1.Node
 	Pods           []corev1.Pod
@@ -34,7 +34,7 @@ type Objects struct {
 	HawserNodes []HawserNode
 }
 
-// HawserNode has the fields of a HawserNode that facts need.
+// HawserNode has only the fields of a HawserNode that facts need.
 type HawserNode struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Status            struct {
@@ -62,8 +62,8 @@ func (o *Objects) add(more Objects) {
 }
 
 // Decode decodes the objects of one file: YAML or JSON, several documents, v1 Lists. It skips objects
-// of other kinds. The error is a diag.Diagnostic with a position in file; a broken file yields no
-// objects.
+// of other kinds. The error is a diag.Diagnostic with a position in file. If any part of the file is
+// invalid, Decode returns no objects.
 func Decode(file string, raw []byte) (Objects, error) {
 	var out Objects
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
@@ -85,14 +85,15 @@ func Decode(file string, raw []byte) (Objects, error) {
 	}
 }
 
-// head distinguishes the kinds. Items stays as nodes, so that an error in a list names its line.
+// head has the fields that determine the kind. Items remains a YAML node, so that an error in a list
+// has a line number.
 type head struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
 	Items      yaml.Node
 }
 
-// maxNesting bounds lists inside lists.
+// maxNesting is the maximum depth of lists inside lists.
 const maxNesting = 4
 
 func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
@@ -146,7 +147,7 @@ func (o *Objects) decode(file string, node *yaml.Node, nesting int) error {
 	return nil
 }
 
-// appendObject decodes a node as the API server would: field names are case-sensitive, and unknown
+// appendObject decodes a node as the API server does: field names are case-sensitive, and unknown
 // fields are ignored.
 func appendObject[T any](file string, node *yaml.Node, list *[]T) error {
 	untypeDates(node)
@@ -180,8 +181,8 @@ func isNull(node *yaml.Node) bool {
 	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
 }
 
-// lineOf returns the line of the field that a JSON error names. The path of such an error has no list
-// indexes, so the first list element with the rest of the path counts.
+// lineOf returns the line of the field in a JSON error. The path of such an error has no list
+// indexes, so lineOf uses the first list element that has the field.
 func lineOf(node *yaml.Node, err error) int {
 	var mismatch *json.UnmarshalTypeError
 	if !errors.As(err, &mismatch) || mismatch.Field == "" {

@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// fromSlices joins the slices of one service. A pod with two families is in two slices, and a pod may
-// be in two slices while the controller moves it; either way it is one endpoint. numbers maps
-// protocol/name of the service's ports to protocol/number. unsupported lists parts that kube-proxy
+// fromSlices joins the slices of one Service. A pod with two families is in two slices. A pod may
+// also be in two slices while the controller moves it. In both cases it is one endpoint. numbers maps
+// protocol/name of the Service's ports to protocol/number. unsupported lists parts that kube-proxy
 // and Hawser ignore.
 func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) (out []model.Endpoint, unsupported []string) {
 	byKey := map[string]*model.Endpoint{}
@@ -61,14 +61,14 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 	return out, unsupported
 }
 
-// contradicts reports whether addrs has another address of the same family: the endpoint is a new pod
-// of the same name, and a slice still has the previous one.
+// contradicts reports whether addrs has another address of the same family. If so, the endpoint is a
+// new pod of the same name, and another slice still has the previous pod.
 func contradicts(addrs []netip.Addr, addr netip.Addr) bool {
 	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is4() == addr.Is4() && a != addr })
 }
 
-// fromEndpoint converts one endpoint and returns its key. Only the first address counts: the API
-// does not define the meaning of further addresses, and kube-proxy reads the first.
+// fromEndpoint converts one endpoint and returns its key. It uses only the first address: the API
+// does not define the meaning of further addresses, and kube-proxy uses the first one.
 func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool) {
 	if len(endpoint.Addresses) == 0 {
 		return "", model.Endpoint{}, false
@@ -95,8 +95,8 @@ func fromEndpoint(endpoint *discoveryv1.Endpoint) (string, model.Endpoint, bool)
 	return key, out, true
 }
 
-// merge adds the same endpoint from another slice. It is ready if one of the slices reports it
-// ready: the other is then the older copy.
+// merge adds a copy of the endpoint from another slice. The endpoint is ready if either copy is
+// ready: the other copy is then older.
 func merge(into *model.Endpoint, more model.Endpoint) {
 	for _, addr := range more.Addrs {
 		if !slices.Contains(into.Addrs, addr) {

@@ -1,6 +1,6 @@
-// Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods, services,
-// endpoints and exports. The conversion is pure. A Directory reads the objects from YAML files;
-// package kube reads them from the Kubernetes API.
+// Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods, Services,
+// endpoints and exports. The conversion is pure. A Folder reads the objects from YAML files.
+// Package kube reads them from the Kubernetes API.
 package facts
 
 import (
@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// Directory is a directory of files. It is safe for concurrent use.
+// Folder reads Kubernetes objects from the files of a directory. It is safe for concurrent use.
 type Folder struct {
 	dir     string
 	reports string // directory of HawserNodes; empty = no node reports
@@ -26,21 +26,21 @@ type Folder struct {
 // State is the state of a source of facts.
 type State struct {
 	Facts model.Facts
-	// Loaded is true once all files were read without error. Until then Facts are incomplete and
-	// must not be acted on.
+	// Loaded reports whether the source was read completely once. Until then Facts are
+	// incomplete, and callers must not act on them.
 	Loaded bool
-	// Err is the current error, with file:line for files. Facts has the last good content of the
+	// Err is the current error, with file:line for files. Facts has the last good content of
 	// broken files.
 	Err error
-	// Source describes the origin of Facts for people. DegradedSince is when a better source failed;
-	// zero if this is the best source.
+	// Source is the origin of Facts, as status shows it. DegradedSince is the time at which a
+	// better source failed; zero if this is the best source.
 	Source        string
 	DegradedSince time.Time
 }
 
-// Open reads the directory once, and the directory reports, to which the agents of the cluster
-// write their HawserNodes. If reports is empty, all nodes count as protected, unless dir has
-// HawserNodes. A directory that cannot be read shows in the state.
+// Open reads the objects in dir, and the HawserNodes that the agents of the cluster write to the
+// directory reports. If reports is empty and dir has no HawserNodes, all nodes count as protected.
+// If a directory cannot be read, the state has an error.
 func Open(dir, reports string) *Folder {
 	s := &Folder{dir: dir, reports: reports, files: map[string]Objects{}}
 	s.Reload()
@@ -70,7 +70,7 @@ func (s *Folder) Reload() bool {
 	return !equal(before, s.state)
 }
 
-// WatchDir returns the directories to watch. A change reads them again, and changed is called if
+// WatchDir returns the directories to watch. After a change they are read again, and changed runs if
 // the state differs. changed must not block.
 func (s *Folder) WatchDir(changed func()) []dirwatch.Dir {
 	reload := func() {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxFile bounds one file, in bytes.
+// maxFile is the maximum size of one file, in bytes.
 const maxFile = 64 << 20
 
-// read reads each file of the directory, and uses the last good content of broken files. If the
-// directory cannot be listed, the facts stay the same.
+// read reads each file of the directories, and uses the last good content of broken files. If a
+// directory cannot be listed, the facts do not change.
 func (s *Folder) read() State {
 	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, Source: "files"}
 	paths, err := list(s.dir)
@@ -52,8 +52,8 @@ func (s *Folder) read() State {
 	return state
 }
 
-// list returns the YAML files of a directory by name. It skips names with a leading dot: temporary
-// files of editors, and the kubelet's ..data link and its target.
+// list returns the YAML and JSON files of a directory, sorted by name. It skips names with a leading
+// dot: temporary files of editors, and the kubelet's ..data link and its target.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // Index converts objects one by one and returns the facts of all of them. The cost of a change
-// depends on the changed object only: lists without a change are returned as before. It is not safe
-// for concurrent use.
+// depends only on the changed object: Facts returns unchanged lists without a copy. An Index is not
+// safe for concurrent use.
 type Index struct {
 	nodes sortedmap.Map[model.Node]
 	// boots has the boot ID of each Node and of the report in its HawserNode. A report is valid
@@ -26,16 +26,16 @@ type Index struct {
 	namespaces    sortedmap.Map[string]
 	imports       sortedmap.Map[mcs.Import]
 	services      sortedmap.Map[model.Service]
-	// exports has all ServiceExports; resolvedExports those whose Service was looked up, with
-	// the result.
+	// exports has all ServiceExports. resolvedExports has the exports whose Service was looked
+	// up, with the result of the lookup.
 	exports, resolvedExports sortedmap.Map[mcs.Export]
 	// serviceSpecs has the exported part of each Service that was looked up; nil if the Service
 	// does not exist.
 	serviceSpecs sortedmap.Map[*mcs.Service]
 }
 
-// NewIndex returns an index with the facts of the previous agent; nil if absent. They count until the
-// object is put, deleted or not retained.
+// NewIndex returns an index that starts with the facts of the previous agent (nil if absent). Such a
+// fact stays until its object is put, deleted or not retained.
 func NewIndex(before *model.Facts) *Index {
 	t := &Index{boots: map[string]boots{}}
 	if before == nil {
@@ -75,8 +75,8 @@ func (t *Index) Facts() model.Facts {
 	}
 }
 
-// publishExport adds a ServiceExport to the facts once its Service was looked up. Earlier, its
-// condition would say for a moment that the Service does not exist.
+// publishExport adds a ServiceExport to the facts once its Service was looked up. Before the lookup,
+// the condition of the ServiceExport would briefly report that the Service does not exist.
 func (t *Index) publishExport(key string) bool {
 	e, exists := t.exports.Get(key)
 	spec, known := t.serviceSpecs.Get(key)
@@ -101,7 +101,7 @@ func (t *Index) DeleteNode(name string) bool {
 	return t.nodes.Delete(name)
 }
 
-// RetainNodes removes those that wanted rejects.
+// RetainNodes removes the nodes that wanted rejects.
 func (t *Index) RetainNodes(wanted func(name string) bool) bool {
 	maps.DeleteFunc(t.boots, func(name string, b boots) bool { return !wanted(name) && b.node != "" })
 	return t.nodes.Retain(wanted)
@@ -109,8 +109,8 @@ func (t *Index) RetainNodes(wanted func(name string) bool) bool {
 
 // boots has two boot IDs of a node (/proc/sys/kernel/random/boot_id).
 type boots struct {
-	node     string // of the running system, from the kubelet; empty = the Node has none
-	reported string // of the agent's report that its rules are installed; empty = no report
+	node     string // of the running system, from the kubelet; empty = the Node has no boot ID
+	reported string // from the agent's report that its rules are installed; empty = no report
 }
 
 // PutReport stores the boot in which a node's agent reported that its rules are installed.
@@ -122,8 +122,8 @@ func (t *Index) PutReport(node, boot string) bool {
 	return known && t.protect(n)
 }
 
-// ReportsSynced records that all HawserNodes were listed, and reports whether facts changed. Before,
-// a node keeps the state that the previous agent saved.
+// ReportsSynced records that all HawserNodes were listed, and reports whether facts changed. Until
+// then, a node keeps the state that the previous agent saved.
 func (t *Index) ReportsSynced() bool {
 	t.reportsSynced = true
 	changed := false
@@ -144,7 +144,7 @@ func (t *Index) protect(n model.Node) bool {
 	return t.nodes.Put(n.Name, n)
 }
 
-// PutPod stores a pod. It removes a pod that has ended or has no address.
+// PutPod stores a pod. If the pod has ended or has no address, PutPod removes it.
 func (t *Index) PutPod(p *corev1.Pod) bool {
 	mapped, running := fromPod(p)
 	if !running {
@@ -156,10 +156,10 @@ func (t *Index) PutPod(p *corev1.Pod) bool {
 // DeletePod removes a pod by namespace/name.
 func (t *Index) DeletePod(key string) bool { return t.pods.Delete(key) }
 
-// RetainPods removes those that wanted rejects, by namespace/name.
+// RetainPods removes the pods that wanted rejects, by namespace/name.
 func (t *Index) RetainPods(wanted func(key string) bool) bool { return t.pods.Retain(wanted) }
 
-// PutService stores a Service with all its EndpointSlices; nil if it does not exist.
+// PutService stores a Service with all its EndpointSlices. s is nil if the Service does not exist.
 func (t *Index) PutService(namespace, name string, s *corev1.Service, endpoints []*discoveryv1.EndpointSlice) bool {
 	key := namespace + "/" + name
 	var spec *mcs.Service
@@ -174,7 +174,7 @@ func (t *Index) PutService(namespace, name string, s *corev1.Service, endpoints 
 	return t.publishExport(key) || changed
 }
 
-// RetainServices removes those that wanted rejects, by namespace/name.
+// RetainServices removes the Services that wanted rejects, by namespace/name.
 func (t *Index) RetainServices(wanted func(key string) bool) bool {
 	changed := t.services.Retain(wanted)
 	changed = t.serviceSpecs.Retain(wanted) || changed
@@ -194,7 +194,7 @@ func (t *Index) DeleteExport(key string) bool {
 	return t.publishExport(key) || changed
 }
 
-// RetainExports removes those that wanted rejects, by namespace/name.
+// RetainExports removes the ServiceExports that wanted rejects, by namespace/name.
 func (t *Index) RetainExports(wanted func(key string) bool) bool {
 	changed := t.exports.Retain(wanted)
 	return t.resolvedExports.Retain(wanted) || changed
@@ -204,7 +204,7 @@ func (t *Index) RetainExports(wanted func(key string) bool) bool {
 func (t *Index) Exports() []string { return t.exports.Keys() }
 
 // PutImport stores a ServiceImport. If another writer removes its label or its addresses, the
-// addresses stay in the facts until the ServiceImport is deleted: they are in use.
+// addresses stay in the facts until the ServiceImport is deleted, because they are in use.
 func (t *Index) PutImport(i *mcsv1.ServiceImport) bool {
 	key := i.Namespace + "/" + i.Name
 	mapped := fromImport(i)
@@ -221,7 +221,7 @@ func (t *Index) PutImport(i *mcsv1.ServiceImport) bool {
 // DeleteImport removes a ServiceImport by namespace/name.
 func (t *Index) DeleteImport(key string) bool { return t.imports.Delete(key) }
 
-// RetainImports removes those that wanted rejects, by namespace/name.
+// RetainImports removes the ServiceImports that wanted rejects, by namespace/name.
 func (t *Index) RetainImports(wanted func(key string) bool) bool { return t.imports.Retain(wanted) }
 
 // PutNamespace stores the name of a namespace.
@@ -230,7 +230,7 @@ func (t *Index) PutNamespace(name string) bool { return t.namespaces.Put(name, n
 // DeleteNamespace removes a namespace.
 func (t *Index) DeleteNamespace(name string) bool { return t.namespaces.Delete(name) }
 
-// RetainNamespaces removes those that wanted rejects.
+// RetainNamespaces removes the namespaces that wanted rejects.
 func (t *Index) RetainNamespaces(wanted func(name string) bool) bool {
 	return t.namespaces.Retain(wanted)
 }

@@ -152,8 +152,8 @@ func TestExportOfAnExternalName(t *testing.T) {
 	}
 }
 
-// TestIndexFromSavedFacts checks that saved facts count until the object is put or known to be
-// deleted, and that unchanged lists are not copied.
+// TestIndexFromSavedFacts checks that a saved fact stays until its object is put or deleted, and that
+// unchanged lists are not copied.
 func TestIndexFromSavedFacts(t *testing.T) {
 	t.Parallel()
 	objects, err := Decode("mcs.yaml", []byte(exportsAndImports))

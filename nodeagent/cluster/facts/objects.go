@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// FromObjects converts Kubernetes objects to facts. It is pure and independent of the order of the
-// objects, except that the later one of two objects of the same name counts.
+// FromObjects converts Kubernetes objects to facts. It is pure. The order of the objects does not
+// matter, except that the last of several objects with the same name wins.
 func FromObjects(objects Objects) model.Facts {
 	t := NewIndex(nil)
 	for i := range objects.Nodes {
@@ -90,8 +90,8 @@ func fromNode(node *corev1.Node) model.Node {
 	return out
 }
 
-// unavailableReason returns why a node should not be a gateway, empty if it may. A node without a
-// Ready condition counts as ready: nodes in files often have none.
+// unavailableReason returns the reason why a node should not be a gateway, empty if it may be one. A
+// node without a Ready condition counts as ready: nodes in files often have no conditions.
 func unavailableReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
@@ -107,7 +107,7 @@ func unavailableReason(node *corev1.Node) string {
 	return ""
 }
 
-// fromPod converts a pod. It returns false for a pod without an address, and for an ended pod: its
+// fromPod converts a pod. It returns false for a pod without an address, and for an ended pod, whose
 // addresses may belong to another pod.
 func fromPod(pod *corev1.Pod) (model.Pod, bool) {
 	completed := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

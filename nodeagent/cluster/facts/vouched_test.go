@@ -7,8 +7,8 @@ import (
 	mcsv1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// TestVouchedRecord checks that an annotation counts as in use only while the status agrees with it.
-// Only gateways write the status.
+// TestVouchedRecord checks that the addresses in the annotation count as confirmed only while the
+// status has the same addresses. Only gateways write the status.
 func TestVouchedRecord(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
