@@ -1,6 +1,6 @@
 // Package kube connects an agent to the Kubernetes API of its own cluster. It watches the objects
-// of the facts and writes the status of the node. The data path never waits for it: while the API
-// server is unreachable, the last known facts stay in use.
+// from which facts are computed, and writes the status of the node. The data path never waits for
+// the API server: while the server is unreachable, the last known facts stay in use.
 package kube
 
 import (
@@ -27,7 +27,8 @@ import (
 type Config struct {
 	// InCluster uses the address and the service account of the agent's pod.
 	InCluster bool
-	// Kubeconfig is a file. Context selects a context of it; empty means the current one.
+	// Kubeconfig is the path of a kubeconfig file. Context is a context of that file; empty
+	// means the current context.
 	Kubeconfig string
 	Context    string
 	UserAgent  string
@@ -36,7 +37,7 @@ type Config struct {
 // IsSet reports whether an API server is configured.
 func (c Config) IsSet() bool { return c.InCluster || c.Kubeconfig != "" }
 
-// Validate returns an error for settings that exclude each other.
+// Validate returns an error for settings that do not fit together.
 func (c Config) Validate() error {
 	switch {
 	case c.InCluster && c.Kubeconfig != "":
@@ -47,9 +48,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Limits of the requests of one client, as a safeguard. Fairness between clients is up to the
-// server (API priority and fairness, enabled by default since Kubernetes 1.20). Established watches
-// do not count.
+// Limits of the requests of one client, as a safeguard. The server ensures fairness between clients
+// (API Priority and Fairness, enabled by default since Kubernetes 1.20). Established watches do not
+// count as requests.
 const (
 	requestsPerSecond = 200
 	requestBurst      = 400
@@ -110,8 +111,9 @@ func (c Config) rest() (*rest.Config, error) {
 	return config, nil
 }
 
-// typed returns a client of one API group that uses protobuf, which costs a fraction of JSON. Its
-// scheme has only the two groups that the agent reads, to keep the binary small.
+// typed returns a client of one API group. The client uses protobuf, which costs a fraction of
+// JSON. Its scheme has only the two groups that the agent reads as typed objects, to keep the binary
+// small.
 func typed(config *rest.Config, shared *http.Client, gv schema.GroupVersion, path string) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme} {
@@ -152,7 +154,8 @@ const (
 	hawserNodes    resource = "hawsernodes"
 )
 
-// untyped returns the resource if it is read as unstructured objects.
+// untyped returns the resource with group and version, and true, if the agent reads it as
+// unstructured objects.
 func (r resource) untyped() (schema.GroupVersionResource, bool) {
 	switch r {
 	case serviceExports:

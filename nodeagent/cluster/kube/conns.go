@@ -34,8 +34,8 @@ type trackedConn struct {
 }
 
 func (t *connTracker) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	// TCP_USER_TIMEOUT bounds the time of unacknowledged data. It also replaces the number of
-	// unanswered keepalive probes (tcp(7)).
+	// TCP_USER_TIMEOUT limits how long sent data may stay unacknowledged. It also overrides the
+	// number of unanswered keepalive probes (tcp(7)).
 	conn, err := (&net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval},
@@ -69,8 +69,8 @@ func (c *trackedConn) Close() error {
 }
 
 // CloseStaleConns closes the connections whose local address is no longer on this host and returns
-// their number. They receive nothing more. Keepalive would detect them only after ten seconds, just
-// when the server has to report the node's new address.
+// their number. Such connections receive no more data. Keepalive would detect them only after ten
+// seconds, but the agent needs the node's new address from the server before that.
 func (c *Client) CloseStaleConns(isLocal func(netip.Addr) bool) int {
 	var stale []*trackedConn
 	c.conns.mu.Lock()

@@ -24,7 +24,7 @@ import (
 const (
 	eventBurst   = 10
 	eventSeconds = 20
-	maxNote      = 1000 // bytes; the API takes 1 024
+	maxNote      = 1000 // bytes; the API accepts 1 024
 )
 
 // events reports changes of a node as Kubernetes events.
@@ -86,8 +86,8 @@ func (e *events) record(ctx context.Context, before, now NodeStatus) error {
 	return nil
 }
 
-// send writes one event. It ignores events that the server cannot store; a forbidden request is an
-// error.
+// send writes one event. It returns an error if the server forbids the request, and ignores all
+// other failures.
 func (e *events) send(ctx context.Context, ev event) error {
 	now := time.Now()
 	e.last = max(e.last+1, now.UnixNano())

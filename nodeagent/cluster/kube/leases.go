@@ -25,13 +25,13 @@ import (
 var LeaseKind = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
 const (
-	// leaseWatchTimeout bounds one watch of the Leases.
+	// leaseWatchTimeout is the maximum duration of one watch of the Leases.
 	leaseWatchTimeout = 5 * time.Minute
 	leaseRetryPeriod  = time.Second
 )
 
-// LeaseStore is the election.LeaseStore in the API of a cluster. The reconciler creates the
-// Leases; a gateway without one cannot be acquired.
+// LeaseStore implements election.LeaseStore with the Leases in the API of a cluster. The reconciler
+// creates the Leases; no node can acquire a gateway without a Lease.
 type LeaseStore struct {
 	client dynamic.ResourceInterface
 	needed func() bool
@@ -126,7 +126,7 @@ func (s *LeaseStore) Read(ctx context.Context, gateway string) (election.Lease, 
 	return s.store(gateway, object), nil
 }
 
-// Write implements election.LeaseStore. It replaces the whole spec and leaves the metadata.
+// Write implements election.LeaseStore. It replaces the whole spec and does not change the metadata.
 func (s *LeaseStore) Write(ctx context.Context, l election.Lease) (election.Lease, error) {
 	s.mu.Lock()
 	object := s.objects[l.Gateway]
@@ -166,13 +166,13 @@ func (s *LeaseStore) store(gateway string, object *unstructured.Unstructured) el
 	return leaseOf(gateway, object)
 }
 
-// gatewayOf returns the gateway of a Lease, and false for Leases of others in the namespace.
+// gatewayOf returns the gateway of a Lease, and false for foreign Leases in the namespace.
 func gatewayOf(object *unstructured.Unstructured) (string, bool) {
 	return strings.CutPrefix(object.GetName(), fabric.LeasePrefix)
 }
 
 // releasedSeconds is the duration of a released Lease, as client-go's leader election writes it. A
-// Lease whose holder was removed by hand has a longer duration: that holder may still work.
+// Lease whose holder was removed by hand has a longer duration: that node may still forward.
 const releasedSeconds = 1
 
 func leaseOf(gateway string, object *unstructured.Unstructured) election.Lease {

@@ -24,8 +24,8 @@ func linked(rtt int64, loss int) NodeStatus {
 	return s
 }
 
-// TestSuppressNoise checks that measurements alone cause a write only if they differ much and the
-// last write is old enough. Any other change causes a write.
+// TestSuppressNoise checks that changed measurements cause a write only if they differ by more than
+// noise and the last write is old enough. Any other change causes a write.
 func TestSuppressNoise(t *testing.T) {
 	t.Parallel()
 	change := func(s NodeStatus, f func(*LinkState)) NodeStatus { f(&s.LinkStates[0]); return s }
@@ -88,8 +88,8 @@ func TestQuiet(t *testing.T) {
 	eventually(t, "the change", func() bool { return len(server.Writes()) > before })
 }
 
-// TestListLinks checks that the links of a HawserNode are bounded and sorted, and that the least
-// important ones are omitted.
+// TestListLinks checks that a HawserNode has at most MaxLinks links in order, and that it omits the
+// least important links.
 func TestListLinks(t *testing.T) {
 	t.Parallel()
 	var links []LinkState

@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// scope identifies one watch: a resource and the objects of it that count.
+// scope identifies one watch: a resource and the selection of its objects.
 type scope struct {
 	resource  resource
 	namespace string // empty = all
@@ -25,11 +25,11 @@ type scope struct {
 // maxNames limits the names in a label selector: some proxies reject URLs of more than 4,000 bytes.
 const maxNames = 50
 
-// restrict adds selectors, so that the API server sends few other objects.
+// restrict adds selectors, so that the API server sends few objects outside the scope.
 //
-// Services have no label with their name, and a field selector has a single name. With several
-// names, one watch gets all Services of the namespace and drops the others. EndpointSlices
-// have a label with the name of their Service.
+// Services have no label with their name, and a field selector matches only one name. For several
+// names, the watch receives all Services of the namespace and drops the others. EndpointSlices have
+// a label with the name of their Service.
 func (s scope) restrict(options *metav1.ListOptions) {
 	names := strings.Split(s.names, ",")
 	switch s.resource {
@@ -49,7 +49,7 @@ func (s scope) restrict(options *metav1.ListOptions) {
 	}
 }
 
-// watchRequirements lists the objects that a node needs facts about.
+// watchRequirements describes the objects that a node needs for its facts.
 type watchRequirements struct {
 	labels     map[string]bool            // label keys in node selectors of gateways
 	services   map[string]bool            // namespace/name of declared exports and of Services of gateways
@@ -58,9 +58,9 @@ type watchRequirements struct {
 	namespaces bool
 }
 
-// needsOf returns the requirements of a node. Only gateways need pods, for egress rules. Only
-// gateways write to the API, so only they need namespaces, and ServiceExports if exports are
-// not dynamic.
+// needsOf returns the requirements of a node. Only gateways need pods, for egress rules. Without
+// dynamic exports, only gateways need namespaces, ServiceExports and ServiceImports, because only
+// gateways write to the API.
 func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 	own := f.Cluster(cluster)
 	if own == nil {
@@ -96,8 +96,8 @@ func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 	return n
 }
 
-// scopes returns the watches for the requirements and for the Services of the ServiceExports, which are
-// namespace/name.
+// scopes returns the watches for the requirements. exports has namespace/name of each ServiceExport,
+// whose Service is also watched.
 func (n watchRequirements) scopes(exports []string) map[scope]bool {
 	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true, {resource: hawserNodes}: true}
 	for namespace, rules := range n.pods {

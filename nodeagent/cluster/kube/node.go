@@ -44,17 +44,17 @@ type NodeStatus struct {
 	LinkStates []LinkState `json:"linkStates,omitempty"`
 	// NodeNetwork counts the paths to other nodes of the cluster; nil with nodeNetwork: tunnel.
 	NodeNetwork *NodePathCount `json:"nodeNetwork,omitempty"`
-	// RulesBootID is the boot ID of the node when the agent had its rules in place. The other
-	// nodes accept VXLAN from the node during that boot.
+	// RulesBootID is the boot ID of the node with which the agent had its rules in place. The
+	// other nodes accept VXLAN from the node during that boot.
 	RulesBootID string `json:"rulesBootID,omitempty"`
 	// FabricProof and KeysProof are the proofs of the newest documents that a signer signed
 	// (trust.Proof). New nodes of the cluster refuse older documents.
 	FabricProof string `json:"fabricProof,omitempty"`
 	KeysProof   string `json:"keysProof,omitempty"`
-	// RulesRemoved reports that the agent removed its rules. Without it an empty RulesBootID
-	// keeps the ID that this agent or a previous agent wrote.
+	// RulesRemoved reports that the agent removed its rules. If it is false, an empty
+	// RulesBootID keeps the ID that this agent or a previous agent wrote.
 	RulesRemoved bool `json:"-"`
-	// Lost reports that the RulesBootID in the API differs from the one that was written.
+	// Lost reports that the RulesBootID in the API differs from the written ID.
 	Lost bool `json:"-"`
 	// Problems has one problem per code, from status.Catalog.Summarize.
 	Problems   []status.Problem   `json:"problems,omitempty"`
@@ -69,15 +69,15 @@ type LinkCount struct {
 	Total int `json:"total"`
 }
 
-// NodePathCount counts the paths from a node to gateways of its cluster, or from a gateway to other nodes,
-// by address.
+// NodePathCount counts the paths from a node to gateways of its cluster, or from a gateway to other
+// nodes, by address.
 type NodePathCount struct {
 	Direct int    `json:"direct"`
 	VXLAN  int    `json:"vxlan"`
 	Reason string `json:"reason,omitempty"` // why the first path that is not direct needs VXLAN
 }
 
-// MaxLinks bounds the links of a HawserNode: 512 links are at most 120 KB.
+// MaxLinks is the maximum number of links in a HawserNode: 512 links take at most 120 KB.
 const MaxLinks = 512
 
 // LinkState is the state of one link of a gateway.
@@ -102,8 +102,8 @@ const (
 	LinkConnecting = "Connecting" // no reply yet
 )
 
-// ListLinks returns at most MaxLinks links, sorted by the names of their ends. If there are more,
-// it prefers links that are not up, then active ones.
+// ListLinks returns at most MaxLinks links, sorted by the names of their ends. If links has more, it
+// prefers links that are not up, then active links.
 func ListLinks(links []LinkState) []LinkState {
 	byName := func(a, b LinkState) int {
 		return cmp.Or(cmp.Compare(a.RemoteCluster, b.RemoteCluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
@@ -137,16 +137,16 @@ const (
 	reportInterval   = 3 * time.Second // between two reads of the status, and so between two writes
 	maxReportBackoff = time.Minute     // maximum backoff after errors
 	reportTimeout    = 10 * time.Second
-	resyncInterval   = 10 * time.Minute       // a deleted object is written again
-	lostInterval     = 10 * time.Second       // the same if the other nodes drop VXLAN from this node meanwhile
+	resyncInterval   = 10 * time.Minute       // between two writes of an unchanged status
+	lostInterval     = 10 * time.Second       // the same if the API has lost the RulesBootID
 	firstInterval    = 500 * time.Millisecond // between two reads until the rules of the node are reported
 	// measureInterval is the minimum time between two writes of measurements only. It limits the
-	// load of the API server: a map may be a minute old.
+	// load of the API server: measurements may be a minute old.
 	measureInterval = time.Minute
 )
 
-// Reporter writes the status of this node to its HawserNode. It retries failed writes; no other
-// part of the agent waits for it.
+// Reporter writes the status of this node to its HawserNode. It retries failed writes. No other
+// part of the agent waits for a Reporter.
 type Reporter struct {
 	store      reportStore
 	node       string
@@ -161,7 +161,7 @@ type Reporter struct {
 	outdated bool  // see Outdated
 }
 
-// NewReporter returns a Reporter. nodeStatus must be cheap.
+// NewReporter returns a Reporter. nodeStatus must be cheap, because it runs at each interval.
 func NewReporter(client *Client, node string, log *slog.Logger, nodeStatus func() NodeStatus) *Reporter {
 	rate := flowcontrol.NewTokenBucketRateLimiter(1.0/eventSeconds, eventBurst)
 	store := &apiReport{client: client, node: node, events: &events{client: client, node: node, rate: rate}}
@@ -179,7 +179,7 @@ type reportStore interface {
 	// read returns the status that a previous agent wrote; zero if absent.
 	read(ctx context.Context) (NodeStatus, error)
 	write(ctx context.Context, status NodeStatus) error
-	// event reports what changed between two written states.
+	// event writes Kubernetes events for the differences between two written states.
 	event(ctx context.Context, before, now NodeStatus) error
 }
 
@@ -206,7 +206,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// sleep waits. It returns false if ctx is done first.
+// sleep waits for d. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -218,7 +218,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// record stores the result of a write, and logs changes of it.
+// record stores the result of a write. It logs when writes begin to fail and when they succeed
+// again.
 func (r *Reporter) record(ctx context.Context, outdated bool, err error) {
 	if ctx.Err() != nil {
 		return
@@ -242,17 +243,17 @@ func (r *Reporter) Err() error {
 	return r.err
 }
 
-// Outdated reports whether the HawserNode lacks the current status because the last read or write
-// of it failed.
+// Outdated reports whether the HawserNode lacks the current status, because its last read or write
+// failed.
 func (r *Reporter) Outdated() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.outdated
 }
 
-// writeOnce writes the status if it changed. It reports whether the status has the rules of this
-// boot, or their removal, and whether the HawserNode is outdated afterwards. If only an event
-// cannot be written, it returns an error and reports the HawserNode as current.
+// writeOnce writes the status if it changed. rules reports whether the status has the rules of this
+// boot, or their removal. outdated reports whether the HawserNode then lacks the current status. If
+// only an event cannot be written, writeOnce returns an error, and outdated is false.
 func (r *Reporter) writeOnce(ctx context.Context) (rules, outdated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -286,7 +287,7 @@ func (r *Reporter) writeOnce(ctx context.Context) (rules, outdated bool, err err
 		if now.Sub(r.writtenAt) < resyncInterval && !lost {
 			return rules, false, nil
 		}
-		want = reduced // no change, but writes a deleted object again
+		want = reduced // unchanged; the write restores a deleted object
 	}
 	before := *r.written
 	if err := r.store.write(ctx, want); err != nil {
@@ -412,16 +413,17 @@ func (r *apiReport) apply(ctx context.Context, status NodeStatus, subresource st
 	return nil
 }
 
-// Smaller differences are noise: a fifth and half a millisecond of the round-trip time, two percent
-// of the probes.
+// A difference is noise if it is at most a fifth of the larger value. It is also noise below half a
+// millisecond of the round-trip time, or below two percent of the probes.
 const (
 	relativeNoise = 5   // of the larger one, as a divisor
 	minRTTChange  = 500 // microseconds
 	minLossChange = 20  // of 1000 probes
 )
 
-// suppressNoise returns want with the written measurements, unless new ones are to be written: they
-// differ enough and the last write is old enough.
+// suppressNoise returns want with the written measurements. It returns want unchanged if
+// measurements differ by more than noise and the last write is at least measureInterval old, or if
+// a link has its first measurement.
 func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	if len(written.LinkStates) != len(want.LinkStates) {
 		return want

@@ -162,8 +162,7 @@ func TestReporterResumes(t *testing.T) {
 }
 
 // TestReporterKeepsRules checks that the rules stay reported while the agent restarts and has not
-// finished a round. The report disappears when the agent removes the rules, and is written again if
-// the API lost it.
+// finished a round. The report disappears when the agent removes the rules.
 func TestReporterKeepsRules(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -181,7 +180,7 @@ func TestReporterKeepsRules(t *testing.T) {
 	eventually(t, "no rules", func() bool { return boot() == "" })
 }
 
-// memoryReport is a report in memory, with the time of the write of each boot.
+// memoryReport is a reportStore in memory. boots has the time of the first write of each boot.
 type memoryReport struct {
 	NodeStatus
 	boots map[string]time.Time
@@ -199,8 +198,8 @@ func (r *memoryReport) write(_ context.Context, status NodeStatus) error {
 
 func (r *memoryReport) event(context.Context, NodeStatus, NodeStatus) error { return nil }
 
-// TestReporterAfterReboot checks that the rules of a new boot are reported within a second. The other
-// nodes accept no VXLAN until then, although the report of the previous boot remains.
+// TestReporterAfterReboot checks that the reporter writes the rules of a new boot within a second.
+// Until then the other nodes accept no VXLAN, although the report of the previous boot remains.
 func TestReporterAfterReboot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/schema/fabric/trust"
 )
 
-// Nodes watches all HawserNodes of a cluster. While the API server is unreachable, the last
-// known ones stay. It is safe for concurrent use.
+// Nodes watches all HawserNodes of a cluster. While the API server is unreachable, the last known
+// HawserNodes stay. A Nodes is safe for concurrent use.
 type Nodes struct {
 	cache listwatch.Cache[namedStatus]
 }
@@ -41,8 +41,8 @@ func NewNodes(client *Client) *Nodes {
 // Run watches until ctx is done.
 func (n *Nodes) Run(ctx context.Context) { n.cache.Run(ctx) }
 
-// Current returns the status of each node by its name. If it may be old or incomplete, the error
-// says why.
+// Current returns the status of each node by its name. If the result may be old or incomplete,
+// Current also returns an error with the reason.
 func (n *Nodes) Current() (map[string]NodeStatus, error) {
 	list, synced := n.cache.Objects()
 	out := make(map[string]NodeStatus, len(list))
@@ -60,7 +60,7 @@ func (n *Nodes) Current() (map[string]NodeStatus, error) {
 	return out, nil
 }
 
-// pageSize is the number of HawserNodes per response. A HawserNode may have 100 KB.
+// pageSize is the number of HawserNodes in a response. A HawserNode may have 100 KB.
 const pageSize = 100
 
 // Proofs returns the distinct proofs of one kind of document in the HawserNodes of the cluster.
@@ -88,8 +88,8 @@ func (c *Client) Proofs(ctx context.Context, kind trust.Kind) ([]string, error) 
 	}
 }
 
-// statusOf returns the status of a HawserNode. It reports false if there is no status or it does
-// not decode, as of another version.
+// statusOf returns the status of a HawserNode. It returns false if the status is absent or does not
+// decode, as from an agent of another version.
 func statusOf(o *unstructured.Unstructured) (out NodeStatus, ok bool) {
 	status, found, err := unstructured.NestedMap(o.Object, "status")
 	if err != nil || !found || runtime.DefaultUnstructuredConverter.FromUnstructured(status, &out) != nil {

@@ -10,13 +10,13 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/facts"
 )
 
-// namespaceServices joins the Services of one namespace with their EndpointSlices, which come
-// from a second watch. It publishes to the facts once both watches have listed all objects:
-// otherwise a Service would have no endpoints until its slices arrive.
+// namespaceServices joins the Services of one namespace with their EndpointSlices, which come from
+// a second watch. It updates the facts only after both watches have listed all objects. Otherwise a
+// Service would have no endpoints until its slices arrive.
 type namespaceServices struct {
 	namespace string
 	index     *facts.Index
-	names     map[string]bool // of the Services that count
+	names     map[string]bool // of the watched Services
 
 	services  sortedmap.Map[*corev1.Service]
 	slicesOf  map[string]*sortedmap.Map[*discoveryv1.EndpointSlice] // by the name of the Service

@@ -27,8 +27,8 @@ const (
 	fromCopy = "last good copy"
 )
 
-// minRestartInterval is the shortest time between two restarts of watches. Exports that are created
-// together cause a few restarts instead of one each.
+// minRestartInterval is the shortest time between two restarts of watches. Thus exports that are
+// created together cause a few restarts instead of one for each export.
 const minRestartInterval = 200 * time.Millisecond
 
 // Source reads facts from the API server. It watches only the objects that the fabric and the
@@ -44,7 +44,7 @@ type Source struct {
 	index            *facts.Index
 	needs            watchRequirements
 	hasFabric        bool // SetFabric was called
-	stale            bool // other watches are needed than those that run
+	stale            bool // the running watches may differ from the required ones
 	loaded           bool
 	watches          map[scope]*watcher
 	services         map[string]*namespaceServices // by namespace/names of a scope
@@ -53,8 +53,8 @@ type Source struct {
 	unreachableSince time.Time // zero = the API server is reachable
 }
 
-// NewSource returns a source that starts with the facts of the previous agent; nil if absent. It calls
-// changed after each change of facts; changed must not block.
+// NewSource returns a source that starts with before, the facts of the previous agent (nil if absent).
+// The source calls changed after each change of facts. changed must not block.
 func NewSource(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *Source {
 	return &Source{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: trigger.New(),
@@ -63,7 +63,7 @@ func NewSource(client *Client, cluster, node string, before *model.Facts, log *s
 	}
 }
 
-// SetFabric watches the objects that f requires.
+// SetFabric starts the watches that f requires and stops the others.
 func (s *Source) SetFabric(f *fabric.Fabric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Source) requestDone(w *watcher, err error) {
 		return
 	}
 	w.err = err
-	// Facts are complete without a resource that we may not read or that does not exist.
+	// Facts are complete without a resource that the agent may not read or that does not exist.
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		w.synced = true
 	}
@@ -206,7 +206,7 @@ func (s *Source) watchesComplete() bool {
 	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watcher) bool { return true })
 }
 
-// updateSynced reports whether the facts just became complete: each watch has listed its objects.
+// updateSynced reports whether the facts have become complete now: each watch has listed its objects.
 func (s *Source) updateSynced() bool {
 	if s.loaded || s.stale {
 		return false
@@ -241,9 +241,9 @@ func (s *Source) Current() facts.State {
 	return state
 }
 
-// Exports returns the ServiceExports by namespace and name, and whether they are complete. Of
-// managedFields they keep only whether the agents wrote the object. The caller must not modify
-// them.
+// Exports returns the ServiceExports, sorted by namespace and name, and whether they are complete.
+// Their managedFields only show whether the agents wrote the object. The caller must not modify the
+// objects.
 func (s *Source) Exports() ([]*mcsv1.ServiceExport, bool) {
 	return listAll(s, &s.exports, serviceExports)
 }

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// testSource is a source that reads from a server.
+// testSource is a Source with its test server.
 type testSource struct {
 	*Source
 	server  *kubetest.Server
@@ -47,7 +47,7 @@ func start(t *testing.T, server *kubetest.Server, before *model.Facts) *testSour
 	return r
 }
 
-// await waits for a state.
+// await waits for a state for which good returns true.
 func (r *testSource) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -68,7 +68,7 @@ func (r *testSource) await(t *testing.T, what string, good func(facts.State) boo
 	}
 }
 
-// testFabric has a gateway on node "gateway", and exports sample/web of g1.
+// testFabric returns a fabric with a gateway on node "gateway" and an export sample/web of g1.
 func testFabric(change func(*fabric.Fabric)) *fabric.Fabric {
 	f := &fabric.Fabric{
 		Clusters: []fabric.Cluster{{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "gateway"}}}},
@@ -231,7 +231,8 @@ func TestSourceServerUnreachable(t *testing.T) {
 	r.await(t, "changes made in the meantime", serves("sample", "web", "10.7.0.9"))
 }
 
-// TestSourceLateCRD checks that a kind that was missing for long is read soon after its CRD exists.
+// TestSourceLateCRD checks that the source reads a kind soon after its CRD exists, even if the CRD
+// was missing for long.
 func TestSourceLateCRD(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -288,9 +289,9 @@ func TestSourceForbidden(t *testing.T) {
 	r.await(t, "no error", func(s facts.State) bool { return s.Err == nil })
 }
 
-// TestSourceReports checks that a node counts as protected while the rulesBootID of its HawserNode is
-// the boot ID of its Node. A reboot ends that; a deleted HawserNode, a restart of this agent and an
-// API server that refuses to list HawserNodes do not.
+// TestSourceReports checks that a node is protected while its HawserNode reports the boot of its
+// Node. A reboot ends the protection. A deleted HawserNode does not end it, nor does a restart of
+// this agent without permission to list HawserNodes.
 func TestSourceReports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)

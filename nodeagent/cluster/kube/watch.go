@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/listwatch"
 )
 
-// watcher is one running watch. It writes the objects into the facts of its source, and keeps
-// none itself.
+// watcher is one running watch. It writes the objects into the facts of its source, and stores no
+// objects itself.
 type watcher struct {
 	scope
 	source   *Source
@@ -99,7 +99,7 @@ func (w *watcher) Delete(object any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. The objects are all that the API server has.
+// Replace implements cache.ReflectorStore. objects has all objects of the scope.
 func (w *watcher) Replace(objects []any, _ string) error {
 	s := w.source
 	for i := range objects {
@@ -127,8 +127,8 @@ func (w *watcher) Replace(objects []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (w *watcher) Resync() error { return nil }
 
-// put stores a new or changed object and reports whether facts changed.
-// An object of another type does not conform to its CRD; the API server admits none.
+// put stores a new or changed object and reports whether facts changed. It ignores an object of
+// another type, which does not conform to its CRD; the API server admits no such object.
 func (w *watcher) put(object any) bool {
 	s := w.source
 	switch o := object.(type) {
@@ -208,8 +208,7 @@ func (w *watcher) retain(wanted func(key string) bool) bool {
 	return false
 }
 
-// listed records that all objects of the first list are stored, and reports whether facts
-// changed.
+// listed records that the watch has stored all objects of a list, and reports whether facts changed.
 func (w *watcher) listed() bool {
 	switch w.resource {
 	case services:
@@ -231,8 +230,8 @@ func keyOf(object any) string {
 	return ""
 }
 
-// isUnreachable reports whether a request failed because the API server cannot serve it, rather than
-// refuses it.
+// isUnreachable reports whether a request failed because the API server could not serve it. It
+// returns false if the server refused the request.
 func isUnreachable(err error) bool {
 	if err == nil {
 		return false
@@ -249,7 +248,7 @@ func byScope(a, b *watcher) int {
 	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.names, b.names))
 }
 
-// problem returns why the last request failed and how to fix it, or nil.
+// problem returns the error of the last request with its fix, or nil.
 func (w *watcher) problem(host string) error {
 	untyped, custom := w.resource.untyped()
 	switch {

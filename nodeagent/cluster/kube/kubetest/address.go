@@ -58,7 +58,7 @@ func keyOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-// listOf returns the kind of a list.
+// listOf returns the kind of a list of a resource.
 func listOf(resource string) string {
 	for _, kind := range []string{"Node", "Namespace", "Pod", "Service", "EndpointSlice"} {
 		if resourceOf(kind) == resource {
@@ -100,8 +100,8 @@ func (a address) shows(e event) map[string]any {
 	return nil
 }
 
-// write serves POST, PUT, PATCH and DELETE. A patch counts as an apply by the only manager: it
-// replaces the object or the subresource.
+// write serves POST, PUT, PATCH and DELETE. It treats each patch as an apply by the only manager,
+// which replaces the object or the subresource.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, a address) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

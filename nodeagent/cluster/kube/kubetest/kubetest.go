@@ -1,5 +1,5 @@
-// Package kubetest is a small API server for tests. It lists, watches, selects and applies objects
-// of any kind, and fails on request. It has no schemas, defaults or controllers.
+// Package kubetest provides a small API server for tests. The server lists, watches, selects and
+// applies objects of any kind, and fails on request. It has no schemas, defaults or controllers.
 package kubetest
 
 import (
@@ -122,7 +122,8 @@ func (s *Server) SetUnreachable(unreachable bool) {
 	}
 }
 
-// SetForbidden denies a resource to all users, or allows it again. It ends its watches.
+// SetForbidden denies a resource to all users, or allows it again. It closes all connections, which
+// ends all watches.
 func (s *Server) SetForbidden(resource string, denied bool) {
 	s.mu.Lock()
 	s.denied[resource] = denied
@@ -137,7 +138,7 @@ func (s *Server) SetResourceMissing(resource string, missing bool) {
 	s.missing[resource] = missing
 }
 
-// Requests returns the URL of each list and watch so far.
+// Requests returns the URL of each request so far.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
