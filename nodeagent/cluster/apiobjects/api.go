@@ -1,8 +1,8 @@
-// Package apiobjects writes the objects of the Multi-Cluster Services API into a cluster's API,
-// and the forwarding of the clusterset's domains into the configuration of its own DNS. All
-// gateways of a cluster want the same objects. The first live gateway writes; the others write
-// only what stays wrong. The observed state comes from watches, so a pass sends no reads to the
-// API server.
+// Package apiobjects writes the objects of the Multi-Cluster Services API into a cluster's API. It
+// also writes the forwarding of the clusterset's domains into the configuration of the cluster's own
+// DNS. All gateways of a cluster want the same objects. The first live gateway writes them at once.
+// Each other gateway waits, and writes only objects that are still incorrect. The observed state
+// comes from watches, so a pass sends no reads to the API server.
 package apiobjects
 
 import (
@@ -27,17 +27,18 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// sliceManager is the value of the label endpointslice.kubernetes.io/managed-by of our EndpointSlices.
+// sliceManager is the value of the label endpointslice.kubernetes.io/managed-by of Hawser's
+// EndpointSlices.
 const sliceManager = "hawser.dev"
 
 const (
-	// requestTimeout of each request.
+	// requestTimeout limits each request.
 	requestTimeout = 10 * time.Second
 	// maxConcurrent is the maximum number of concurrent requests.
 	maxConcurrent = 4
 )
 
-// Resources that are written.
+// Resources that Hawser writes.
 var (
 	mcsVersion        = schema.GroupVersion(mcsv1.GroupVersion)
 	serviceImports    = mcsVersion.WithResource(mcsv1.ServiceImportPluralName)
@@ -47,12 +48,12 @@ var (
 	configMaps        = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
-// List returns the objects of one resource, and false until the watch has synced. The objects are
-// shared and must not be changed.
+// List returns the objects of one resource, and false until the watch has synced. The caller must
+// not modify the objects, which are shared.
 type List[T any] func() ([]T, bool)
 
-// resourceCache reads and writes the objects of one resource: the watch's objects overlaid with
-// later writes of this process. T is a pointer to the type of the objects.
+// resourceCache reads and writes the objects of one resource. It overlays the objects of the watch
+// with later writes of this process. T is a pointer to the type of the objects.
 type resourceCache[T metav1.Object] struct {
 	client   dynamic.Interface
 	resource schema.GroupVersionResource
@@ -65,21 +66,21 @@ type resourceCache[T metav1.Object] struct {
 
 // written is the server's response to a write: the object, or its deletion.
 type written[T metav1.Object] struct {
-	object T // unless gone
+	object T // not set if gone
 	gone   bool
 	uid    types.UID
 	at     time.Time
 }
 
-// writtenTimeout is how long a write is overlaid without an event from the watch. Another writer may
-// have reverted it before the watch could report it.
+// writtenTimeout is how long a write overlays the watch without an event from the watch. Another
+// writer may have reverted the write before the watch could report it.
 const writtenTimeout = 10 * time.Second
 
 func newResourceCache[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *resourceCache[T] {
 	return &resourceCache[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
 }
 
-// unknown returns the error for a watch that has not synced yet, or that fails.
+// unknown returns the error for a watch that has not synced yet.
 func (t *resourceCache[T]) unknown() error {
 	return converge.ErrBlocked{On: "the watch of " + t.resource.GroupResource().String()}
 }
@@ -110,7 +111,7 @@ func (t *resourceCache[T]) snapshot() (map[string]T, error) {
 	return out, nil
 }
 
-// observedBy reports whether the watch is at least as recent as the write.
+// observedBy reports whether have, the object of the watch, is at least as recent as the write.
 func (w written[T]) observedBy(have T, ok bool) bool {
 	switch {
 	case w.gone:
@@ -121,8 +122,8 @@ func (w written[T]) observedBy(have T, ok bool) bool {
 	return have.GetUID() != w.uid || !older(have.GetResourceVersion(), w.object.GetResourceVersion())
 }
 
-// older compares two resource versions, which are numbers (KEP-5504). Versions that are not
-// numbers count as equal.
+// older reports whether a resource version is older than another. Resource versions are decimal
+// numbers without leading zeros (KEP-5504).
 func older(a, b string) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)
@@ -156,8 +157,8 @@ func (t *resourceCache[T]) in(namespace string) dynamic.ResourceInterface {
 	return t.client.Resource(t.resource).Namespace(namespace)
 }
 
-// apply writes by server-side apply. Without force it fails on fields of other managers, for
-// objects that should not exist yet.
+// apply writes by server-side apply. Without force it fails if another manager owns one of the
+// fields: an object that should not exist yet may be foreign.
 func (t *resourceCache[T]) apply(ctx context.Context, o *unstructured.Unstructured, force bool, sub ...string) error {
 	options := metav1.PatchOptions{FieldManager: fabric.FieldManager, Force: &force}
 	return t.patch(ctx, o, types.ApplyPatchType, o, options, sub...)
@@ -193,7 +194,7 @@ func (t *resourceCache[T]) patch(ctx context.Context, o metav1.Object, how types
 	return nil
 }
 
-// remove deletes the observed object, and no later object of the same name.
+// remove deletes the observed object, but no later object of the same name.
 func (t *resourceCache[T]) remove(ctx context.Context, seen T) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -208,7 +209,7 @@ func (t *resourceCache[T]) remove(ctx context.Context, seen T) error {
 	return nil
 }
 
-// mapError distinguishes requests that wait for another object from failed ones.
+// mapError distinguishes requests that must wait for another object from failed requests.
 func (t *resourceCache[T]) mapError(err error, o metav1.Object) error {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer implements the part of an API server that the kinds use, with server-side apply.
-// Behaviour that it cannot prove is tested with a real API server in e2e/kube.
+// apiServer implements the part of an API server that the kinds use, with server-side apply. The
+// tests in e2e/kube use a real API server.
 type apiServer struct {
 	*httptest.Server
 
@@ -143,7 +143,7 @@ func (s *apiServer) list(r request, label, field string) any {
 	}
 }
 
-// watch streams the events of a resource. It sends all objects again first, as they may have
+// watch streams the events of a resource. It first sends all objects again, because they may have
 // changed since the list.
 func (s *apiServer) watch(w http.ResponseWriter, q *http.Request, r request) {
 	if q.URL.Query().Get("sendInitialEvents") != "" {
@@ -212,7 +212,7 @@ func (s *apiServer) publishEvent(kind string, r request, o *unstructured.Unstruc
 	}
 }
 
-// put writes a whole object as another writer.
+// put replaces a whole object, as another writer would.
 func (s *apiServer) put(resource, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *apiServer) put(resource, text string) {
 	s.store(r, live, o, there)
 }
 
-// edit changes an object as another writer.
+// edit changes an object, as another writer would.
 func (s *apiServer) edit(key string, change func(o *unstructured.Unstructured)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +248,7 @@ func (s *apiServer) edit(key string, change func(o *unstructured.Unstructured)) 
 	s.store(r, s.objects[key], after, true)
 }
 
-// lose deletes an object as another writer.
+// lose deletes an object, as another writer would.
 func (s *apiServer) lose(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *apiServer) get(key string) *unstructured.Unstructured {
 	return nil
 }
 
-// listing returns the objects of a resource, as a watch without delay does.
+// listing returns a List of the objects of a resource, like a watch without delay.
 func listing[T metav1.Object](s *apiServer, resource string) List[T] {
 	return func() ([]T, bool) {
 		s.mu.Lock()

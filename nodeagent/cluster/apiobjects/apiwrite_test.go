@@ -47,7 +47,7 @@ func (s *apiServer) patch(r request, kind string, body []byte, force bool) (any,
 	return s.store(r, live, after, there), nil
 }
 
-// admit rejects what the API server rejects.
+// admit returns an error for a patch that the API server would reject.
 func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool, patch *unstructured.Unstructured, kind string) error {
 	group := r.GroupResource()
 	switch {
@@ -68,7 +68,8 @@ func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool
 }
 
 func apply(r request, live, patch *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
-	// The manager's name distinguishes the subresource, with the same result.
+	// A manager name for each subresource has the same result as the API server's managers with a
+	// subresource.
 	by := fabric.FieldManager + map[bool]string{true: " " + r.sub}[r.sub != ""]
 	fields := managedfieldstest.NewFakeFieldManager(managedfields.NewDeducedTypeConverter(), live.GroupVersionKind())
 	patch = patch.DeepCopy()

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
-// TestCustomFilesArePreferred checks that a Corefile that imports files is never written. A Corefile
-// without imports has the block.
+// TestCustomFilesArePreferred checks that Hawser writes a separate file, and no Corefile, if the
+// Corefile imports files. In a Corefile without imports Hawser writes its block.
 func TestCustomFilesArePreferred(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)

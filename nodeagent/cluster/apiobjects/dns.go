@@ -39,20 +39,20 @@ var configMapOfDNS = map[string]string{
 }
 
 // maxReverts is how often another writer may revert the forwarding before Hawser stops restoring
-// it. Any other change of the text starts the count again.
+// it. Any other change of the text resets the count.
 const maxReverts = 3
 
 // DNSForwarding is the forwarding of the clusterset's domains in one ConfigMap key.
 type DNSForwarding struct {
 	Integration string // fabric.DNSCoreDNS, ...
-	Text        string // of Hawser
+	Text        string // Hawser's part
 
 	Forward    corefile.Forward // desired
 	FullText   string           // of the key, foreign text included
 	OtherFiles []corefile.OtherFile
 }
 
-// Key is the namespace and name of the ConfigMap and the key in it.
+// Key returns the namespace and name of the ConfigMap and the key in it.
 func (d DNSForwarding) Key() string {
 	return dnsNamespace + "/" + configMapOfDNS[d.Integration] + "/" + keyOfDNS[d.Integration]
 }
@@ -89,8 +89,8 @@ func splitBlock(integration, text string, f corefile.Forward) (block, rest strin
 	return strings.Join(zones, " "), rest, err == nil && len(zones) > 0
 }
 
-// withBlock returns the text with Hawser's part as desired. The text is valid even with an error:
-// the error names what the part lacks.
+// withBlock returns the text with Hawser's part as desired. The text is valid even with an error,
+// which is about the zones that the part lacks or about an invalid text.
 func withBlock(integration, text string, f corefile.Forward, others []corefile.OtherFile) (string, error) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:
@@ -143,7 +143,7 @@ type dnsKind struct {
 
 // revertHistory counts how often another writer reverted the forwarding.
 type revertHistory struct {
-	rest       string // foreign text and the desired forwarding; a change restarts the count
+	rest       string // foreign text and the desired forwarding; a change resets the count
 	wasCorrect bool   // at the last observation
 	times      int
 	by         string
@@ -152,7 +152,7 @@ type revertHistory struct {
 // KindDNS is the name of dnsKind.
 const KindDNS = "dns"
 
-// Name is KindDNS.
+// Name returns KindDNS.
 func (k *dnsKind) Name() string { return KindDNS }
 
 // Observe returns the keys that contain text of Hawser.
@@ -181,7 +181,7 @@ func (k *dnsKind) Observe(context.Context) ([]DNSForwarding, error) {
 	return out, nil
 }
 
-// trackReverts counts a revert if a correct text has become incorrect.
+// trackReverts counts a revert if a correct text has become incorrect since the last observation.
 func (k *dnsKind) trackReverts(integration, text, rest string, others []corefile.OtherFile, o *corev1.ConfigMap) {
 	should, _ := withBlock(integration, text, k.forward, others)
 	right := should == text
@@ -215,7 +215,7 @@ func (k *dnsKind) Normalize(want, have DNSForwarding) DNSForwarding {
 	return want
 }
 
-// Apply makes the changes.
+// Apply applies the changes.
 func (k *dnsKind) Apply(ctx context.Context, list []diff.Change[DNSForwarding]) error {
 	return converge.Each(ctx, list, func(c diff.Change[DNSForwarding]) error {
 		integration := c.Want.Integration
@@ -286,7 +286,7 @@ type Property struct {
 	Value string
 }
 
-// Key is the name.
+// Key returns the name.
 func (p Property) Key() string { return p.Name }
 
 // Fields returns the value.

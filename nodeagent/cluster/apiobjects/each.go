@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// isUnreachable reports whether the API server is unreachable or overloaded, so that further requests would
-// fail too.
+// isUnreachable reports whether the API server is unreachable or overloaded, so that further requests
+// would fail too.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -32,7 +32,8 @@ func isUnreachable(err error) bool {
 	return err != nil && !errors.As(err, &blocked) && !errors.Is(err, converge.ErrConflict)
 }
 
-// each applies changes, several at a time. If the server becomes unreachable, the rest is not attempted.
+// each applies changes, at most maxConcurrent at a time. If the server becomes unreachable, each does
+// not attempt the remaining changes.
 func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func(diff.Change[S]) error) error {
 	errs := make([]error, len(changes))
 	var wait sync.WaitGroup
@@ -76,14 +77,15 @@ func read[T metav1.Object](o *unstructured.Unstructured) (T, error) {
 	return out, nil
 }
 
-// decode returns an object as T. It reports false for an object that violates its schema; the API
-// server admits none.
+// decode returns an object as T. It returns false for an object that violates its schema; the API
+// server admits no such object.
 func decode[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 	out, err := read[T](o)
 	return out, err == nil
 }
 
-// DecodeTrimmed is decode with managedFields reduced to whether the agents wrote the object.
+// DecodeTrimmed returns an object as T, like decode. The managedFields of the result only show
+// whether the agents wrote the object.
 func DecodeTrimmed[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 	out, ok := decode[T](o)
 	if ok {
@@ -92,7 +94,7 @@ func DecodeTrimmed[T metav1.Object](o *unstructured.Unstructured) (T, bool) {
 	return out, ok
 }
 
-// stamp changes whenever one of the objects does.
+// stamp returns a string that changes when one of the objects changes.
 func (t *resourceCache[T]) stamp() (string, error) {
 	all, err := t.snapshot()
 	if err != nil {
@@ -100,7 +102,7 @@ func (t *resourceCache[T]) stamp() (string, error) {
 	}
 	var sum uint64
 	for key, o := range all {
-		// A sum, as a map has no order.
+		// A sum does not depend on the order of the map.
 		sum += stablehash.Mix64(stablehash.Sum64(key + " " + string(o.GetUID()) + " " + o.GetResourceVersion()))
 	}
 	return fmt.Sprintf("%d %x", len(all), sum), nil

@@ -20,15 +20,15 @@ type Export struct {
 	Namespace  string
 	Name       string
 	UID        string // of the ServiceExport
-	Generation int64  // that the conditions are about
+	Generation int64  // observedGeneration of the conditions
 	Addresses  string // of mcs.AddressesAnnotation
 	Conditions []mcs.Condition
 }
 
-// Key is namespace/name.
+// Key returns namespace/name.
 func (e Export) Key() string { return e.Namespace + "/" + e.Name }
 
-// Fields returns all fields except the key.
+// Fields returns all fields except the key and the UID.
 func (e Export) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "addresses", Value: e.Addresses},
@@ -70,10 +70,10 @@ type exportKind struct {
 	table *resourceCache[*mcsv1.ServiceExport]
 }
 
-// Name is serviceexport.
+// Name returns "serviceexport".
 func (k *exportKind) Name() string { return "serviceexport" }
 
-// Version changes with the objects.
+// Version returns a string that changes with the objects.
 func (k *exportKind) Version(context.Context) (string, error) { return k.table.stamp() }
 
 // Observe returns the ServiceExports with an annotation or conditions of Hawser.
@@ -91,7 +91,7 @@ func (k *exportKind) Observe(context.Context) ([]Export, error) {
 	return out, nil
 }
 
-// Apply makes the changes, several at once.
+// Apply applies the changes, several at once.
 func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) error {
 	all, err := k.table.snapshot()
 	if err != nil {
@@ -119,8 +119,8 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 			return nil
 		}
 		o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
-		// Not the Go type: it leaves out an empty list. Server-side apply then sets the status to
-		// null when it removes the last field, and the CRD rejects null.
+		// Not the Go type, which omits an empty list. Server-side apply would then set the status
+		// to null when it removes the last field, and the CRD rejects null.
 		o.Object["status"] = map[string]any{
 			"conditions": conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
 		}

@@ -21,7 +21,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// gateway is one publisher with its own watches, as each gateway has them.
+// gateway is the Writer of one gateway with its own watches.
 type gateway struct {
 	*Writer
 
@@ -86,7 +86,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// report waits for a report that fits.
+// report waits for a report for which fits returns true.
 func (g *gateway) report(t *testing.T, what string, fits func(converge.Report) bool) converge.Report {
 	t.Helper()
 	deadline := time.After(3 * time.Minute)

@@ -16,7 +16,7 @@ import (
 )
 
 // GatewaySlice is the EndpointSlice that points the Service of a gateway to its current node. The
-// Service has no selector, as the pods of all gateways have the same labels.
+// Service has no selector, because the pods of all gateways have the same labels.
 type GatewaySlice struct {
 	Service string
 	Type    string // IPv4 | IPv6
@@ -25,7 +25,7 @@ type GatewaySlice struct {
 	Ports   []mcs.Port
 }
 
-// Key is namespace/name.
+// Key returns namespace/name.
 func (f GatewaySlice) Key() string { return fabric.SystemNamespace + "/" + f.name() }
 
 func (f GatewaySlice) name() string {
@@ -72,7 +72,7 @@ type gatewaySliceKind struct {
 // Name distinguishes the kind from the EndpointSlices of imports.
 func (gatewaySliceKind) Name() string { return "endpointslice of a gateway" }
 
-// newGatewaySlices returns the kind. The table has the EndpointSlices that are managed by Hawser.
+// newGatewaySlices returns the kind. table has only EndpointSlices of gateways.
 func newGatewaySlices(w *writeContext, table *resourceCache[*discoveryv1.EndpointSlice]) gatewaySliceKind {
 	return gatewaySliceKind{&ownedKind[GatewaySlice, *discoveryv1.EndpointSlice]{
 		writeContext: w, table: table, decode: observedGatewaySlice,
@@ -117,7 +117,7 @@ func isGatewaySlice(o *discoveryv1.EndpointSlice) bool {
 	return o.Namespace == fabric.SystemNamespace && o.Labels[discoveryv1.LabelServiceName] != ""
 }
 
-// only returns the objects of a list that fit.
+// only returns a List of the objects for which fits returns true.
 func only[T any](list List[T], fits func(T) bool) List[T] {
 	return func() ([]T, bool) {
 		all, known := list()

@@ -21,7 +21,7 @@ import (
 // importKind is the kind of ServiceImports.
 type importKind struct {
 	ownedKind[Import, *mcsv1.ServiceImport]
-	// plain means that the cluster's CRD has no endpointSliceObjects yet.
+	// plain reports whether the cluster's CRD lacks endpointSliceObjects.
 	plain atomic.Bool
 }
 
@@ -31,7 +31,7 @@ func newImports(w *writeContext, table *resourceCache[*mcsv1.ServiceImport]) *im
 	return k
 }
 
-// Normalize leaves out a field that the cluster's CRD does not have.
+// Normalize omits a field that the cluster's CRD does not have.
 func (k *importKind) Normalize(want, have Import) Import {
 	if k.plain.Load() {
 		want.Slices = have.Slices
@@ -76,7 +76,7 @@ func (k *importKind) specOf(i Import, seen *mcsv1.ServiceImport) *unstructured.U
 		o.SetAnnotations(annotations)
 	}
 	spec := mcsv1.ServiceImportSpec{
-		Type: mcsv1.ServiceImportType(i.Type), IPs: i.IPs, Ports: make([]mcsv1.ServicePort, len(i.Ports)), // a list, even without any
+		Type: mcsv1.ServiceImportType(i.Type), IPs: i.IPs, Ports: make([]mcsv1.ServicePort, len(i.Ports)), // [] if empty, not null
 		SessionAffinity:       corev1.ServiceAffinity(i.Affinity),
 		InternalTrafficPolicy: filled(corev1.ServiceInternalTrafficPolicy(i.InternalTrafficPolicy)),
 		TrafficDistribution:   filled(i.TrafficDistribution),
@@ -107,7 +107,7 @@ func (k *importKind) statusOf(i Import, seen *mcsv1.ServiceImport) *unstructured
 	for _, name := range i.Clusters {
 		clusters = append(clusters, mcsv1.ClusterStatus{Cluster: name})
 	}
-	// Not the Go type, as for a ServiceExport: server-side apply may remove the last field.
+	// Not the Go type, as for a ServiceExport, because server-side apply may remove the last field.
 	status := map[string]any{"clusters": clusters, "conditions": conditionBodies(i.Conditions, before, 0, time.Now())}
 	if i.Slices != "" && !k.plain.Load() {
 		status["endpointSliceObjects"] = i.Slices
@@ -135,7 +135,7 @@ func filled[S ~string](text S) *S {
 	return &text
 }
 
-// unpaired splits key=value entries into a map. It returns the keys in order too. A key contains no
+// unpaired splits key=value entries into a map. It also returns the keys in order. A key contains no
 // equals sign.
 func unpaired(list []string) (map[string]string, []string) {
 	entries := make(map[string]string, len(list))

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// exportedAnnotation of a ServiceImport lists the labels and annotations that come from its
-// exports. All others are foreign.
+// exportedAnnotation is the annotation of a ServiceImport that lists the labels and annotations from
+// its exports. All other labels and annotations are foreign.
 const exportedAnnotation = "hawser.dev/exported"
 
 // exported is the JSON value of exportedAnnotation.
@@ -46,7 +46,7 @@ type Import struct {
 	Slices                string // Present if EndpointSlices exist
 }
 
-// Key is namespace/name.
+// Key returns namespace/name.
 func (i Import) Key() string { return i.Namespace + "/" + i.Name }
 
 // Fields returns all fields except the key.
@@ -107,7 +107,7 @@ func desiredImport(m mcs.Import) Import {
 }
 
 // pairs returns the entries that the API accepts: one invalid entry would make the server reject the
-// whole object. Hawser's own marks are left out, so that no exporter can set them.
+// whole object. It omits Hawser's own label and annotation, so that no exporter can set them.
 func pairs(entries map[string]string, fits func(key, value string) bool) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {

@@ -33,7 +33,8 @@ func sampleImport() mcs.Import {
 	}
 }
 
-// unchanged returns a function that reports an error if an object differs from its state now.
+// unchanged returns a function that returns an error if an object has changed since the call of
+// unchanged.
 func unchanged(s *apiServer, keys ...string) func() error {
 	before := map[string]any{}
 	for _, key := range keys {
@@ -188,7 +189,7 @@ func TestGatewaySliceLaws(t *testing.T) {
 }
 
 // TestGatewaySlicesOf checks that the Service of a gateway points to its current node once both are
-// known, and that nothing else does.
+// known, and that no other Service has a GatewaySlice.
 func TestGatewaySlicesOf(t *testing.T) {
 	t.Parallel()
 	node := func(name string, addrs ...string) model.Node {

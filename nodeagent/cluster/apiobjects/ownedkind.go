@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ownedKind is the kind of a resource whose objects belong to Hawser if they have Hawser's label.
-// Each object is written whole. An object that Hawser wrote and that lost its label is labelled again.
+// ownedKind is the kind of a resource whose objects belong to Hawser if they have Hawser's label. It
+// writes each object whole. It restores the label of an object that Hawser wrote.
 type ownedKind[S diff.Spec, T metav1.Object] struct {
 	*writeContext
 	table *resourceCache[T]
@@ -24,10 +24,10 @@ type ownedKind[S diff.Spec, T metav1.Object] struct {
 	write func(ctx context.Context, c diff.Change[S], seen T) error
 }
 
-// Name is the kind of the API in lower case.
+// Name returns the kind of the resource in lower case.
 func (m *ownedKind[S, T]) Name() string { return strings.ToLower(m.table.kind) }
 
-// Version changes with the objects.
+// Version returns a string that changes with the objects.
 func (m *ownedKind[S, T]) Version(context.Context) (string, error) { return m.table.stamp() }
 
 // Observe returns the objects with Hawser's label.
@@ -45,7 +45,7 @@ func (m *ownedKind[S, T]) Observe(context.Context) ([]S, error) {
 	return out, nil
 }
 
-// Apply makes the changes, several at once.
+// Apply applies the changes, several at once.
 func (m *ownedKind[S, T]) Apply(ctx context.Context, list []diff.Change[S]) error {
 	all, err := m.table.snapshot()
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 type Desired struct {
 	State mcs.DesiredObjects
 	DNS   string // fabric.DNSCoreDNS, ...
-	// PreferCustom uses fabric.DNSImport instead of DNS if the cluster's Corefile imports such
-	// files.
+	// PreferCustom selects fabric.DNSImport instead of DNS if the cluster's Corefile imports
+	// such files.
 	PreferCustom  bool
 	Forward       corefile.Forward
 	GatewaySlices []GatewaySlice
@@ -42,22 +42,23 @@ type Desired struct {
 	Decommission bool
 }
 
-// Config has the lifelong dependencies of a Writer.
+// Config configures a Writer.
 type Config struct {
 	Client dynamic.Interface
-	// Exports and Imports return the ServiceExports and ServiceImports of the facts' watches.
+	// Exports and Imports return the ServiceExports and ServiceImports from the watches of the
+	// facts.
 	Exports List[*mcsv1.ServiceExport]
 	Imports List[*mcsv1.ServiceImport]
-	// Source returns the desired content and a digest that changes with it, and false while the
-	// content is not known.
+	// Source returns the desired content and a digest that changes with the content. It returns
+	// false while the content is unknown.
 	Source converge.Source[Desired]
 	// OnReport is called with each report in the goroutine of Run; nil means no call.
 	OnReport func(converge.Report)
 	Log      *slog.Logger
 }
 
-// Writer converges the cluster's API. It has an engine of its own, so that a slow API server
-// delays nothing else.
+// Writer converges the cluster's API. It has a separate engine, so that a slow API server does not
+// delay the data path.
 type Writer struct {
 	config  Config
 	trigger trigger.Trigger
@@ -114,7 +115,7 @@ func converted[A, B any](list []A, to func(A) B) []B {
 	return out
 }
 
-// together joins lists. It is synced as soon as one of them is, and returns the synced ones.
+// together joins lists. The joined list is synced as soon as one of them is synced.
 func together[T any](lists []List[T]) List[T] {
 	return func() ([]T, bool) {
 		var out []T
@@ -164,7 +165,7 @@ func (p *Writer) source(ctx context.Context) (Desired, string, bool) {
 }
 
 // importsFiles reports whether the cluster's Corefile imports server blocks from the existing
-// ConfigMap coredns-custom, and whether that is not known yet.
+// ConfigMap coredns-custom. undecided reports whether the ConfigMaps are not known yet.
 func (p *Writer) importsFiles() (imported, undecided bool) {
 	custom, known := p.dns[configMapOfDNS[fabric.DNSImport]]()
 	main, knownToo := p.dns[configMapOfDNS[fabric.DNSCoreDNS]]()
@@ -174,7 +175,7 @@ func (p *Writer) importsFiles() (imported, undecided bool) {
 	return corefile.ImportsServers(main[0].Data[keyOfDNS[fabric.DNSCoreDNS]]), false
 }
 
-// Problems describes the failed watches and how to fix them, one line each.
+// Problems returns the failed watches with their fixes, one line each.
 func (p *Writer) Problems() []string {
 	var out []string
 	for _, w := range p.watches {
@@ -200,14 +201,14 @@ type writeContext struct {
 	order       int // gateways that write before this one
 	peersSynced bool
 	forward     corefile.Forward
-	// dnsTargetUnknown means that the ConfigMap for forward is not known yet.
+	// dnsTargetUnknown reports whether the ConfigMap for forward is not known yet.
 	dnsTargetUnknown bool
 }
 
-// WriteDelay leaves time for the gateways that write before this one.
+// WriteDelay returns the delay that leaves time for the gateways that write before this one.
 func (t *writeContext) WriteDelay() time.Duration { return time.Duration(t.order) * delayPerGateway }
 
-// checkDelete refuses deletions until the desired objects are complete.
+// checkDelete returns an error for a deletion until the desired objects are complete.
 func (t *writeContext) checkDelete(op diff.Op) error {
 	if op == diff.Delete && !t.peersSynced {
 		return converge.ErrBlocked{On: "the state of the other clusters"}

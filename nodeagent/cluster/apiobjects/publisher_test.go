@@ -107,7 +107,8 @@ const wantImportText = `{
  }
 }`
 
-// TestTwoGatewaysWriteAsOne checks that the second gateway writes only what stays wrong.
+// TestTwoGatewaysWriteAsOne checks that the second gateway writes only objects that the first gateway
+// left incorrect.
 func TestTwoGatewaysWriteAsOne(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -120,7 +121,7 @@ func TestTwoGatewaysWriteAsOne(t *testing.T) {
 	if n := len(s.wrote()); n != 7 {
 		t.Errorf("%d writes by two gateways, want 7", n)
 	}
-	// The first gateway no longer writes: it wants the old objects.
+	// Only the second gateway writes the new value: the first gateway still wants the old value.
 	other.wants(func(w *Desired) { w.State.Property = map[string]string{mcs.PropertyCluster: "g9"} })
 	eventually(t, "the second gateway does not write", func() bool {
 		value, _, _ := unstructured.NestedString(s.get("clusterproperties /"+mcs.PropertyCluster).Object, "spec", "value")
@@ -179,8 +180,8 @@ serviceimport missing/web: waits for namespace missing and its objects`) {
 	}
 }
 
-// TestAnotherWritesTheImport removes the label and the addresses of an import: Hawser restores its
-// own import and leaves a foreign one alone.
+// TestAnotherWritesTheImport checks that Hawser restores the label and the addresses of its import,
+// and keeps a foreign label.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -249,7 +250,8 @@ func TestDecommission(t *testing.T) {
 	g.report(t, "it does not converge", clean)
 }
 
-// TestOthersOwnTheCorefile has another writer revert the Corefile several times.
+// TestOthersOwnTheCorefile checks that Hawser stops restoring its block after another writer has
+// removed it maxReverts times.
 func TestOthersOwnTheCorefile(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -272,13 +274,13 @@ func TestOthersOwnTheCorefile(t *testing.T) {
 	if text() != plain || len(r.Changed) > 0 {
 		t.Errorf("it was written again")
 	}
-	// The other writer changes something else, which starts the count again.
+	// The other writer changes other text, which resets the count.
 	s.edit("configmaps kube-system/coredns", set(plain+"# new\n", "data", "Corefile"))
 	eventually(t, "the block is not written after a change", func() bool { return strings.HasSuffix(text(), plain+"# new\n") && text() != plain+"# new\n" })
 }
 
-// TestReservedDomain checks that the agent leaves out a domain that contains the cluster's own
-// domain, and reports it.
+// TestReservedDomain checks that the agent omits a domain that contains the cluster's own domain,
+// and reports it.
 func TestReservedDomain(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -299,8 +301,8 @@ func TestReservedDomain(t *testing.T) {
 	})
 }
 
-// TestAnotherServesTheDomain adds a foreign server block for the domain after Hawser's: Hawser
-// removes its own at once, and restores it when the foreign block is gone.
+// TestAnotherServesTheDomain adds a foreign server block for the domain. Hawser removes its own block
+// at once, and restores it when the foreign block is gone.
 func TestAnotherServesTheDomain(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)

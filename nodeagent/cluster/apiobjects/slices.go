@@ -36,7 +36,7 @@ type Slice struct {
 // terminating is the suffix of an endpoint that terminates and still serves.
 const terminating = " (terminating)"
 
-// Key is namespace/name.
+// Key returns namespace/name.
 func (s Slice) Key() string { return s.Namespace + "/" + s.Name }
 
 // Fields returns all fields except the key.
@@ -118,10 +118,10 @@ type sliceKind struct {
 	imports *resourceCache[*mcsv1.ServiceImport]
 }
 
-// Name is endpointslice.
+// Name returns "endpointslice".
 func (k *sliceKind) Name() string { return "endpointslice" }
 
-// Version changes with the objects and with their owners.
+// Version returns a string that changes with the objects and with their owners.
 func (k *sliceKind) Version(context.Context) (string, error) {
 	own, err := k.table.stamp()
 	if err != nil {
@@ -131,7 +131,7 @@ func (k *sliceKind) Version(context.Context) (string, error) {
 	return own + " of " + owners, err
 }
 
-// Observe returns the EndpointSlices of imports that are managed by Hawser.
+// Observe returns the EndpointSlices of imports that Hawser manages.
 func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	all, err := k.table.snapshot()
 	if err != nil {
@@ -150,7 +150,7 @@ func (k *sliceKind) Observe(context.Context) ([]Slice, error) {
 	return out, nil
 }
 
-// Apply makes the changes, several at once.
+// Apply applies the changes, several at once.
 func (k *sliceKind) Apply(ctx context.Context, list []diff.Change[Slice]) error {
 	all, err := k.table.snapshot()
 	if err != nil {

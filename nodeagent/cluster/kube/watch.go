@@ -230,8 +230,8 @@ func keyOf(object any) string {
 	return ""
 }
 
-// isUnreachable reports whether a request failed because the API server could not serve it. It
-// returns false if the server refused the request.
+// isUnreachable reports whether a request failed because the API server could not serve it or did not
+// accept the credentials. It returns false for a request that the server served and refused.
 func isUnreachable(err error) bool {
 	if err == nil {
 		return false
