@@ -80,7 +80,7 @@ func newResourceCache[T metav1.Object](client dynamic.Interface, resource schema
 	return &resourceCache[T]{client: client, resource: resource, kind: kind, list: list, written: map[string]written[T]{}}
 }
 
-// unknown returns the error for a watch that has not synced yet.
+// unknown returns the error for a watch that has not synced yet or that fails.
 func (t *resourceCache[T]) unknown() error {
 	return converge.ErrBlocked{On: "the watch of " + t.resource.GroupResource().String()}
 }

@@ -23,9 +23,9 @@ type Cache[T any] struct {
 	Namespace string // empty = all
 	Labels    string // label selector; empty = all
 	Fields    string // field selector; empty = all
-	// Convert returns the value of an object; false = ignore the object.
+	// Convert returns the value of an object. If it returns false, the cache ignores the object.
 	Convert func(*unstructured.Unstructured) (T, bool)
-	// OnChange runs after each change, and must not block; nil = none.
+	// OnChange runs after each change, and must not block. It may be nil.
 	OnChange func()
 
 	mu     sync.Mutex
@@ -45,8 +45,8 @@ type converted[T any] struct {
 // its content.
 func (c *Cache[T]) Run(ctx context.Context) { Run(ctx, c.Resource.Resource, c) }
 
-// Objects returns the values by namespace and name, and whether all objects were listed. The
-// caller must not modify them.
+// Objects returns the values, sorted by namespace and name. It returns false until all objects were
+// listed once. The caller must not modify the values.
 func (c *Cache[T]) Objects() ([]T, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,13 +79,14 @@ func (c *Cache[T]) RequestDone(err error) {
 	c.err = err
 }
 
-// Transformer implements cache.TransformingStore: the reflector converts the objects of a
-// streamed list one by one, and never has all of them whole.
+// Transformer implements cache.TransformingStore. The reflector converts the objects of a streamed
+// list one by one, so it never holds all unconverted objects in memory.
 func (c *Cache[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return c.convert(object), nil }
 }
 
-// convert is idempotent, as Replace receives objects that Transformer converted.
+// convert converts an object. It is idempotent, because Replace may receive objects that Transformer
+// has converted.
 func (c *Cache[T]) convert(object any) converted[T] {
 	switch o := object.(type) {
 	case converted[T]:

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestCache checks that an object that does not convert, or no longer does, is ignored. A list
-// replaces all values, whether or not the reflector converted them before.
+// TestCache checks that the cache ignores an object that does not convert, or no longer converts. A
+// list replaces all values, even if the reflector has converted some of its objects before.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	changes := 0

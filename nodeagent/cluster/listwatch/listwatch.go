@@ -26,8 +26,8 @@ import (
 const (
 	minBackoff = 500 * time.Millisecond
 	maxBackoff = 15 * time.Second
-	// missingInterval is the pause while the API server has no such resource. The request
-	// is cheap, and its user waits for the CRD.
+	// missingInterval is the pause while the API server does not have the resource. The request
+	// is cheap, and the agent waits for the CRD.
 	missingInterval = time.Second
 	// resetAfter is the run time of a watch after which the next pause is minBackoff again.
 	resetAfter = time.Minute
@@ -87,8 +87,8 @@ func requests(w Watch) cache.ListerWatcher {
 			done(ctx, err)
 			if err != nil && options.SendInitialEvents != nil {
 				// After some errors of a streaming list, the reflector waits without
-				// watching its context, and the agent could not stop. It does not
-				// recognize a plain error, and lists instead.
+				// checking its context, and the agent could not stop. The reflector does
+				// not recognise a plain error, and falls back to a list.
 				err = errors.New(err.Error())
 			}
 			return stream, err
@@ -99,9 +99,9 @@ func requests(w Watch) cache.ListerWatcher {
 // Key returns namespace/name of an object, or its name if it has no namespace.
 func Key(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
-// TrimManagedFields removes managedFields, which are most of an object's bytes. It keeps one
-// entry if manager wrote the object: this distinguishes an object of Hawser that lost its label
-// from a foreign object.
+// TrimManagedFields removes managedFields, which are most of an object's bytes. It keeps one entry if
+// manager wrote the object. The entry distinguishes an object of Hawser that lost its label from a
+// foreign object.
 func TrimManagedFields(o metav1.Object, manager string) {
 	var entries []metav1.ManagedFieldsEntry
 	if IsFieldManager(o, manager) {

@@ -1,5 +1,5 @@
-// Package publisher decides from the last round what a gateway writes into its cluster's API. It
-// runs package apiobjects while the node is a gateway.
+// Package publisher computes from the last converge round the objects that a gateway writes into its
+// cluster's API. It runs an apiobjects.Writer while the node is a gateway.
 package publisher
 
 import (
@@ -26,7 +26,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Input is the name of the objects written to the API among the inputs of the status.
+// Input is the name of the written objects in the list of inputs in the status.
 const Input = "objects"
 
 // Observed is the result of the last round.
@@ -37,7 +37,7 @@ type Observed struct {
 }
 
 // Publisher writes the objects of this node's gateway into the cluster's API while the node is a
-// gateway. It has an engine and goroutines of its own, so that the data path never waits for the API.
+// gateway. It has a separate engine and goroutines, so that the data path never waits for the API.
 type Publisher struct {
 	log    *slog.Logger
 	client *kube.Client
@@ -64,7 +64,7 @@ func New(config kube.Config, source *kube.Source, node string, seen func() Obser
 	if source == nil {
 		return nil, nil
 	}
-	// A client of its own: a shared limit on requests would delay other users.
+	// A separate client: a shared limit on requests would delay other users.
 	client, err := kube.Open(config)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(config kube.Config, source *kube.Source, node string, seen func() Obser
 	}, nil
 }
 
-// Trigger reports a new round.
+// Trigger notifies the Publisher of a new round.
 func (p *Publisher) Trigger() {
 	if p != nil {
 		p.wake.Fire()
@@ -124,8 +124,8 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// isGateway reports whether this node is a gateway. A gateway that decommissions the cluster stays
-// one until the fabric changes again.
+// isGateway reports whether this node is a gateway. During a decommission a gateway remains a gateway
+// until the fabric changes again.
 func (p *Publisher) isGateway() bool {
 	v := p.seen()
 	if v.Node == nil {
@@ -173,7 +173,7 @@ func (p *Publisher) desired(context.Context) (apiobjects.Desired, string, bool) 
 	return want, in.Digest + "-" + strconv.Itoa(p.generation), true
 }
 
-// rankOf returns the number of gateways that write before the one of a node: the live gateways
+// rankOf returns the number of gateways that write before the gateway of a node: the live gateways
 // before it in the fabric. A draining gateway is the last.
 func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) int {
 	rank := 0
@@ -195,7 +195,7 @@ func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) i
 }
 
 // DNSCleanedUp reports whether a decommission has removed Hawser's text from the configuration of the
-// cluster's own DNS. It is true without a decommission.
+// cluster's own DNS. It returns true without a decommission.
 func (p *Publisher) DNSCleanedUp(in projection.Input) bool {
 	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
 		return true
@@ -220,8 +220,8 @@ func (p *Publisher) State() []status.InputState {
 	return []status.InputState{out}
 }
 
-// Errors returns the failures of the last pass: of objects, and of the block in the cluster's DNS.
-// It reports whether this node writes objects.
+// Errors returns the failures of the last pass for objects, and for the block in the cluster's DNS.
+// writes reports whether this node writes objects.
 func (p *Publisher) Errors() (objects, dns []string, writes bool) {
 	if p == nil {
 		return nil, nil, false

@@ -45,8 +45,8 @@ func TestRankOfWriters(t *testing.T) {
 	}
 }
 
-// TestDecommissionedGateway checks that a gateway removes its objects at decommission, and that the
-// node is ready once the cluster's DNS has its original text.
+// TestDecommissionedGateway checks that a gateway removes its objects at decommission. DNSCleanedUp
+// then returns true once the cluster's DNS has its original text.
 func TestDecommissionedGateway(t *testing.T) {
 	t.Parallel()
 	whole := &fabric.Fabric{

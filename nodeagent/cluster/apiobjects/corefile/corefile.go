@@ -1,6 +1,6 @@
 // Package corefile adds the forwarding of the clusterset's domains to the configuration of a
-// cluster's own DNS, and removes it again byte for byte. It only transforms text, without I/O, and
-// never guesses the meaning of foreign text.
+// cluster's own DNS, and removes the forwarding again byte for byte. It only transforms text, without
+// I/O, and never guesses the meaning of foreign text.
 package corefile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// Marks of Hawser's block. A line is a mark if it has the mark as prefix; the rest of the line is
-// for people.
+// Marks of Hawser's block. A line is a mark if it has the mark as prefix. The rest of the line is for
+// the reader of the file.
 const (
 	beginMark = "# hawser: begin"
 	endMark   = "# hawser: end"
@@ -39,7 +39,7 @@ type Forward struct {
 // that the same Corefile imports.
 type OtherFile struct{ Name, Text string }
 
-// Valid reports whether there is anything to forward.
+// Valid reports whether f has zones and servers.
 func (f Forward) Valid() bool { return len(f.Zones) > 0 && len(f.Servers) > 0 }
 
 // text returns the server block.
@@ -62,8 +62,8 @@ func (f Forward) text(l listen) string {
 	return b.String()
 }
 
-// File returns the content of a separate file, for a Corefile that imports such files. It lacks the
-// zones that Insert leaves out. Without any zone it is empty. The error names the first missing zone.
+// File returns the content of a separate file, for a Corefile that imports such files. It omits the
+// same zones as Insert. Without any zone the content is empty. The error names the first omitted zone.
 func (f Forward) File(others ...OtherFile) (string, error) {
 	var err error
 	if f.Zones, err = parseOtherFiles(others).freeZones(f, defaultPort); len(f.Zones) == 0 {
@@ -72,12 +72,13 @@ func (f Forward) File(others ...OtherFile) (string, error) {
 	return "# managed by Hawser; changes are reverted\n" + f.text(listen{port: defaultPort}), err
 }
 
-// Insert returns the Corefile with Hawser's block as desired. An existing block keeps its position;
-// a new block is at the front. All other bytes stay. The error is a diag.Diagnostic. With the codes
-// ZoneConflict and Reserved the block lacks zones that another block serves, and domains that the
-// cluster's own DNS needs; it is absent if no zone is left. CoreDNS accepts no configuration that
-// serves a zone twice. With any other code Insert returns the text unchanged. The other files count
-// only if the Corefile imports files.
+// Insert returns the Corefile with Hawser's block as desired. An existing block keeps its position. A
+// new block is at the front. All other bytes stay. The error is a diag.Diagnostic.
+//
+// With the code ZoneConflict the block omits zones that another block serves: CoreDNS accepts no
+// configuration that serves a zone twice. With the code Reserved it omits domains that the cluster's
+// own DNS needs. If no zone is left, Insert omits the block. With any other code Insert returns the
+// text unchanged. Insert uses otherFiles only if the Corefile imports files.
 func Insert(text string, f Forward, otherFiles ...OtherFile) (string, error) {
 	at, err := findBlock(text)
 	if err != nil {
@@ -174,9 +175,9 @@ func damaged(line int, summary string) error {
 // clusterDNS is the placeholder of NodeLocal DNSCache for the address of the cluster's own DNS.
 const clusterDNS = "__PILLAR__CLUSTER__DNS__"
 
-// BypassesForward reports whether a DNS cache sends queries for a domain past both the clusterset's
-// name servers and the cluster's own DNS. That is so if its Corefile has no server block for the
-// domain and the root forwards elsewhere. It reports false for a text that cannot be parsed.
+// BypassesForward reports whether a DNS cache bypasses both the clusterset's name servers and the
+// cluster's own DNS for a domain. A cache does so if its Corefile has no server block for the domain
+// and the root forwards elsewhere. BypassesForward returns false for a text that cannot be parsed.
 func BypassesForward(text, domain string) bool {
 	all, imports, err := parse(text, "")
 	if err != nil || imports {
@@ -209,7 +210,7 @@ func ClusterDomains(text string) []string {
 
 // ImportsServers reports whether a Corefile imports server blocks from files whose names end in
 // .server, as the Corefiles of k3s (/etc/coredns/custom/*.server) and AKS (custom/*.server) do. It
-// reports false for a text that cannot be parsed.
+// returns false for a text that cannot be parsed.
 func ImportsServers(text string) bool {
 	all := tokens(text)
 	for len(all) > 0 {

@@ -65,8 +65,8 @@ func tokens(text string) []token {
 	return out
 }
 
-// readWord returns the word that begins at i and the offset after it. CoreDNS skips carriage returns, so
-// they do not end a word, and a # within a word hides only the rest of the word.
+// readWord returns the word that begins at i and the offset after it. CoreDNS skips carriage returns,
+// so they do not end a word. A # within a word hides only the rest of the word.
 func readWord(text string, i int) (string, int) {
 	var b strings.Builder
 	end, hidden := i, false
@@ -88,8 +88,8 @@ func readWord(text string, i int) (string, int) {
 	return b.String(), end
 }
 
-// quoted returns the text of the quotes that begin at i, the offset behind them, and whether they
-// are closed. A backslash escapes the next rune, and stays unless that rune is a quote.
+// quoted returns the text of the quotes that begin at i, the offset after the quotes, and whether they
+// are closed. A backslash escapes the next rune, and remains in the text unless that rune is a quote.
 func quoted(text string, i int) (string, int, bool) {
 	var b strings.Builder
 	escaped := false
@@ -136,8 +136,8 @@ type server struct {
 // servers are all foreign server blocks of a Corefile.
 type servers []server
 
-// parse returns the server blocks before and after Hawser's block, and reports whether any file is
-// imported there. Line numbers do not count Hawser's block.
+// parse returns the server blocks before and after Hawser's block, and reports whether the text
+// imports any file outside of server blocks. Line numbers do not count Hawser's block.
 func parse(before, after string) (out servers, imports bool, err error) {
 	text := before + after
 	all := tokens(text)
@@ -204,7 +204,7 @@ func next(all []token, text string) (server, []token, error) {
 	return s, nil, unreadable(all[0].line, "a server block without braces must be the only one")
 }
 
-// closing returns the index of the brace that closes the first one, -1 if absent.
+// closing returns the index of the brace that closes the first brace, -1 if absent.
 func closing(all []token) int {
 	depth := 0
 	for i, t := range all {
@@ -258,14 +258,14 @@ func (a address) zones() []string {
 	return []string{a.zone}
 }
 
-// listen is the port and the bind directive of the cluster's DNS. Hawser's block needs the same
-// ones, as CoreDNS cannot open a port in two ways.
+// listen is the port and the bind directive of the cluster's DNS. Hawser's block needs the same port
+// and directive, because CoreDNS cannot open a port in two ways.
 type listen struct {
 	port string
 	bind string // directive
 }
 
-// listen returns the values of the server of the root, otherwise of the first server.
+// listen returns the port and the bind directive of the root's server, or else of the first server.
 func (all servers) listen() (listen, error) {
 	out := listen{port: defaultPort}
 	found := false
@@ -315,7 +315,7 @@ func (s server) bind() (string, error) {
 }
 
 // freeZones returns the zones that may be forwarded and that no other server block serves at the same
-// port. The error names the first of the other zones.
+// port. The error names the first omitted zone.
 func (all servers) freeZones(f Forward, port string) ([]string, error) {
 	zones := slices.Clone(f.Zones)
 	var first error
@@ -351,8 +351,8 @@ func (all servers) freeZones(f Forward, port string) ([]string, error) {
 	return zones, cmp.Or(first, err)
 }
 
-// clusterDomains returns the DNS domains of the cluster: the zones of the plugin kubernetes, and
-// in the Corefile of a cache the zones that it forwards to the cluster's DNS.
+// clusterDomains returns the DNS domains of the cluster: the zones of the plugin kubernetes. In the
+// Corefile of a cache they are the zones that the cache forwards to the cluster's DNS.
 func (all servers) clusterDomains() []string {
 	var out []string
 	add := func(list []token) {
@@ -383,8 +383,8 @@ func (all servers) clusterDomains() []string {
 	return out
 }
 
-// unreserved returns zones without the domains that hide names of the cluster's own DNS or of
-// another domain of the clusterset. The error names the first of these domains.
+// unreserved returns zones without the domains that conflict with the cluster's own DNS or with
+// another domain of the clusterset. The error names the first omitted domain.
 func (f Forward) unreserved(zones []string, clusterDomains ...string) ([]string, error) {
 	var first error
 	for i, domain := range f.Domains {
@@ -392,7 +392,7 @@ func (f Forward) unreserved(zones []string, clusterDomains ...string) ([]string,
 		if why == "" || !slices.Contains(zones, domain) {
 			continue
 		}
-		// An earlier domain of the same name stays.
+		// Delete the last zone of the name: an earlier domain of the same name stays.
 		at := len(zones) - 1
 		for zones[at] != domain {
 			at--

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// TestTokens compares with what allTokens of github.com/coredns/caddy/caddyfile returns.
+// TestTokens compares tokens with the results of allTokens of github.com/coredns/caddy/caddyfile.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	type word struct {
@@ -47,7 +47,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestCommentWithinWord has keys and braces with a # after them, which CoreDNS ignores.
+// TestCommentWithinWord checks keys and braces directly before a #. CoreDNS ignores the rest of such
+// a word.
 func TestCommentWithinWord(t *testing.T) {
 	t.Parallel()
 	const theirs = ".:53 {\n    errors\n    log .#{\n}#x\nclusterset.local:53#x {#x\n}\n"

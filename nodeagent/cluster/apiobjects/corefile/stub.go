@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// stubText returns the text for a configuration without stub domains. Its exact form lets
-// withoutStub recognise that there were no foreign stub domains.
+// stubText returns the text for a configuration without foreign stub domains. From its exact form
+// withoutStub recognises that the text was empty before.
 func (f Forward) stubText() string {
 	return "{\n" + strings.Join(f.entries("  ", " "), ",\n") + "\n}\n"
 }
@@ -33,7 +33,7 @@ func (f Forward) entries(indent, space string) []string {
 }
 
 func quote(text string) string {
-	raw, _ := json.Marshal(text) // a string never fails
+	raw, _ := json.Marshal(text) // never fails for a string
 	return string(raw)
 }
 
@@ -78,8 +78,8 @@ func InsertStub(text string, f Forward) (string, error) {
 	return bare[:open] + ours + bare[open:], first
 }
 
-// RemoveStub returns stubDomains without Hawser's entries: the inverse of InsertStub. Empty means
-// that there were no entries.
+// RemoveStub returns stubDomains without Hawser's entries: the inverse of InsertStub. It returns an
+// empty text if the text was empty before InsertStub.
 func RemoveStub(text string, f Forward) (string, error) {
 	bare, _, err := withoutStub(text, f)
 	return bare, err
@@ -92,7 +92,7 @@ func SplitStub(text string, f Forward) (ours []string, rest string, err error) {
 }
 
 // withoutStub removes each entry that maps one of the zones to Hawser's servers. No other writer uses
-// their addresses.
+// the addresses of these servers.
 func withoutStub(text string, f Forward) (rest string, cut []string, err error) {
 	if text == "" {
 		return "", nil, nil
@@ -115,7 +115,7 @@ func withoutStub(text string, f Forward) (rest string, cut []string, err error) 
 		case i+1 < len(members):
 			end += strings.IndexByte(text[end:], ',') + 1
 		case i > 0:
-			// The comma before the last entry is removed too.
+			// Remove the comma before the last entry too.
 			start = members[i-1].end + strings.IndexByte(text[members[i-1].end:], ',')
 		}
 		text = text[:start] + text[end:]

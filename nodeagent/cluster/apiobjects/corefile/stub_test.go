@@ -114,7 +114,7 @@ func FuzzRestoreStub(f *testing.F) {
 	})
 }
 
-// TestReservedStub checks that a domain of the cluster's own DNS is left out.
+// TestReservedStub checks that InsertStub omits a domain of the cluster's own DNS.
 func TestReservedStub(t *testing.T) {
 	t.Parallel()
 	f := forward()
