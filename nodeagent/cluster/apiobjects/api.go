@@ -1,8 +1,8 @@
 // Package apiobjects writes the objects of the Multi-Cluster Services API into a cluster's API. It
-// also writes the forwarding of the clusterset's domains into the configuration of the cluster's own
-// DNS. All gateways of a cluster want the same objects. The first live gateway writes them at once.
-// Each other gateway waits, and writes only objects that are still incorrect. The observed state
-// comes from watches, so a pass sends no reads to the API server.
+// also writes the forwarding of the clusterset's domains into the configuration of the cluster's
+// own DNS. All gateways of a cluster want the same objects. The first live gateway writes them at
+// once. Each other gateway waits, and writes only objects that are still incorrect. The observed
+// state comes from watches, so a pass sends no reads to the API server.
 package apiobjects
 
 import (

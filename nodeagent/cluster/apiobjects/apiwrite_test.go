@@ -68,8 +68,8 @@ func (s *apiServer) admit(r request, live *unstructured.Unstructured, there bool
 }
 
 func apply(r request, live, patch *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
-	// A manager name for each subresource has the same result as the API server's managers with a
-	// subresource.
+	// A manager name for each subresource has the same result as the API server's managers with
+	// a subresource.
 	by := fabric.FieldManager + map[bool]string{true: " " + r.sub}[r.sub != ""]
 	fields := managedfieldstest.NewFakeFieldManager(managedfields.NewDeducedTypeConverter(), live.GroupVersionKind())
 	patch = patch.DeepCopy()

@@ -77,7 +77,8 @@ func desiredForwarding(integration string, f corefile.Forward) []DNSForwarding {
 // isCorefile reports whether an integration writes a block into a Corefile.
 func isCorefile(integration string) bool { return keyOfDNS[integration] == keyOfDNS[fabric.DNSCoreDNS] }
 
-// splitBlock splits a text into Hawser's part and the rest. It reports whether Hawser's part exists.
+// splitBlock splits a text into Hawser's part and the rest. It reports whether Hawser's part
+// exists.
 func splitBlock(integration, text string, f corefile.Forward) (block, rest string, ok bool) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:

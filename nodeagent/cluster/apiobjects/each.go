@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// isUnreachable reports whether the API server is unreachable or overloaded, so that further requests
-// would fail too.
+// isUnreachable reports whether the API server is unreachable or overloaded, so that further
+// requests would fail too.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -32,8 +32,8 @@ func isUnreachable(err error) bool {
 	return err != nil && !errors.As(err, &blocked) && !errors.Is(err, converge.ErrConflict)
 }
 
-// each applies changes, at most maxConcurrent at a time. If the server becomes unreachable, each does
-// not attempt the remaining changes.
+// each applies changes, at most maxConcurrent at a time. If the server becomes unreachable, each
+// does not attempt the remaining changes.
 func each[S diff.Spec](ctx context.Context, changes []diff.Change[S], apply func(diff.Change[S]) error) error {
 	errs := make([]error, len(changes))
 	var wait sync.WaitGroup

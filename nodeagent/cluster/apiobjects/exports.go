@@ -43,8 +43,8 @@ func desiredExport(s mcs.Status) Export {
 	return out
 }
 
-// observedExport returns the annotation and conditions of Hawser on a ServiceExport, and false if it
-// has neither.
+// observedExport returns the annotation and conditions of Hawser on a ServiceExport, and false if
+// it has neither.
 func observedExport(have *mcsv1.ServiceExport) (Export, bool) {
 	out := Export{
 		Namespace: have.Namespace, Name: have.Name, UID: string(have.UID),
@@ -119,8 +119,8 @@ func (k *exportKind) Apply(ctx context.Context, list []diff.Change[Export]) erro
 			return nil
 		}
 		o := k.table.body(c.Want.Namespace, c.Want.Name, seen.UID)
-		// Not the Go type, which omits an empty list. Server-side apply would then set the status
-		// to null when it removes the last field, and the CRD rejects null.
+		// Not the Go type, which omits an empty list. Server-side apply would then set the
+		// status to null when it removes the last field, and the CRD rejects null.
 		o.Object["status"] = map[string]any{
 			"conditions": conditionBodies(c.Want.Conditions, seen.Status.Conditions, c.Want.Generation, time.Now()),
 		}
@@ -162,8 +162,8 @@ func conditionText(list []mcs.Condition) string {
 	return strings.Join(out, "; ")
 }
 
-// conditionBodies returns conditions for the API. A condition retains its last transition time while
-// its status does not change.
+// conditionBodies returns conditions for the API. A condition retains its last transition time
+// while its status does not change.
 func conditionBodies(want []mcs.Condition, have []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(want))
 	for _, c := range want {

@@ -107,7 +107,8 @@ func (k *importKind) statusOf(i Import, seen *mcsv1.ServiceImport) *unstructured
 	for _, name := range i.Clusters {
 		clusters = append(clusters, mcsv1.ClusterStatus{Cluster: name})
 	}
-	// Not the Go type, as for a ServiceExport, because server-side apply may remove the last field.
+	// Not the Go type, as for a ServiceExport, because server-side apply may remove the last
+	// field.
 	status := map[string]any{"clusters": clusters, "conditions": conditionBodies(i.Conditions, before, 0, time.Now())}
 	if i.Slices != "" && !k.plain.Load() {
 		status["endpointSliceObjects"] = i.Slices
@@ -135,8 +136,8 @@ func filled[S ~string](text S) *S {
 	return &text
 }
 
-// unpaired splits key=value entries into a map. It also returns the keys in order. A key contains no
-// equals sign.
+// unpaired splits key=value entries into a map. It also returns the keys in order. A key contains
+// no equals sign.
 func unpaired(list []string) (map[string]string, []string) {
 	entries := make(map[string]string, len(list))
 	var keys []string

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// exportedAnnotation is the annotation of a ServiceImport that lists the labels and annotations from
-// its exports. All other labels and annotations are foreign.
+// exportedAnnotation is the annotation of a ServiceImport that lists the labels and annotations
+// from its exports. All other labels and annotations are foreign.
 const exportedAnnotation = "hawser.dev/exported"
 
 // exported is the JSON value of exportedAnnotation.
@@ -106,8 +106,8 @@ func desiredImport(m mcs.Import) Import {
 	return out
 }
 
-// pairs returns the entries that the API accepts: one invalid entry would make the server reject the
-// whole object. It omits Hawser's own label and annotation, so that no exporter can set them.
+// pairs returns the entries that the API accepts: one invalid entry would make the server reject
+// the whole object. It omits Hawser's own label and annotation, so that no exporter can set them.
 func pairs(entries map[string]string, fits func(key, value string) bool) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ownedKind is the kind of a resource whose objects belong to Hawser if they have Hawser's label. It
-// writes each object whole. It restores the label of an object that Hawser wrote.
+// ownedKind is the kind of a resource whose objects belong to Hawser if they have Hawser's label.
+// It writes each object whole. It restores the label of an object that Hawser wrote.
 type ownedKind[S diff.Spec, T metav1.Object] struct {
 	*writeContext
 	table *resourceCache[T]

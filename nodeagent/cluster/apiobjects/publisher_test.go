@@ -107,8 +107,8 @@ const wantImportText = `{
  }
 }`
 
-// TestTwoGatewaysWriteAsOne checks that the second gateway writes only objects that the first gateway
-// left incorrect.
+// TestTwoGatewaysWriteAsOne checks that the second gateway writes only objects that the first
+// gateway left incorrect.
 func TestTwoGatewaysWriteAsOne(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)
@@ -121,7 +121,8 @@ func TestTwoGatewaysWriteAsOne(t *testing.T) {
 	if n := len(s.wrote()); n != 7 {
 		t.Errorf("%d writes by two gateways, want 7", n)
 	}
-	// Only the second gateway writes the new value: the first gateway still wants the old value.
+	// Only the second gateway writes the new value: the first gateway still wants the old
+	// value.
 	other.wants(func(w *Desired) { w.State.Property = map[string]string{mcs.PropertyCluster: "g9"} })
 	eventually(t, "the second gateway does not write", func() bool {
 		value, _, _ := unstructured.NestedString(s.get("clusterproperties /"+mcs.PropertyCluster).Object, "spec", "value")
@@ -301,8 +302,8 @@ func TestReservedDomain(t *testing.T) {
 	})
 }
 
-// TestAnotherServesTheDomain adds a foreign server block for the domain. Hawser removes its own block
-// at once, and restores it when the foreign block is gone.
+// TestAnotherServesTheDomain adds a foreign server block for the domain. Hawser removes its own
+// block at once, and restores it when the foreign block is gone.
 func TestAnotherServesTheDomain(t *testing.T) {
 	t.Parallel()
 	s, want := populated(t)

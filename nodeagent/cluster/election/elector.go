@@ -62,7 +62,8 @@ type Config struct {
 	Log            *slog.Logger
 	// Trigger wakes the Elector when the view changed.
 	Trigger trigger.Trigger
-	// OnChange receives the nodes that hold gateways, by gateway, at first and after each change.
+	// OnChange receives the nodes that hold gateways, by gateway, at first and after each
+	// change.
 	OnChange func(holders map[string]string)
 }
 

@@ -122,7 +122,8 @@ func TestElector(t *testing.T) {
 			if first == "b" {
 				second = "a"
 			}
-			// The holder renews the Lease: its fence stays open after the first deadline.
+			// The holder renews the Lease: its fence stays open after the first
+			// deadline.
 			for end := time.Now().Add(election.FenceDeadline + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				if !fences[first].open() || fences[second].open() || fences["c"].open() {
 					t.Fatalf("open: %s %t, %s %t, worker %t", first, fences[first].open(), second, fences[second].open(), fences["c"].open())

@@ -30,8 +30,8 @@ const (
 	removedGrace = 30 * time.Second
 	// retryPeriod is the wait after a failed write.
 	retryPeriod = 500 * time.Millisecond
-	// acquireStagger is the delay between the candidates for a free Lease, so that they do not all
-	// write at once. A candidate waits for at most maxAcquireStagger of these delays.
+	// acquireStagger is the delay between the candidates for a free Lease, so that they do not
+	// all write at once. A candidate waits for at most maxAcquireStagger of these delays.
 	acquireStagger    = 100 * time.Millisecond
 	maxAcquireStagger = 20
 )
@@ -47,7 +47,8 @@ type Lease struct {
 	Renewed time.Time `json:"renewed"`
 	// Released reports whether the last holder released the Lease after it fenced its tunnels.
 	Released bool `json:"released,omitempty"`
-	// Version is the version of the stored record. The store refuses a write with another version.
+	// Version is the version of the stored record. The store refuses a write with another
+	// version.
 	Version string `json:"version"`
 }
 

@@ -33,7 +33,8 @@ func holding() (State, Lease) {
 	return s.WriteSucceeded(l, start), l
 }
 
-// TestStep checks which Lease a node writes, and whether the node is the gateway, in each situation.
+// TestStep checks which Lease a node writes, and whether the node is the gateway, in each
+// situation.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	away := func(node int, why string) func(*ClusterView) {

@@ -61,9 +61,9 @@ func (o *Objects) add(more Objects) {
 	o.HawserNodes = append(o.HawserNodes, more.HawserNodes...)
 }
 
-// Decode decodes the objects of one file: YAML or JSON, several documents, v1 Lists. It skips objects
-// of other kinds. The error is a diag.Diagnostic with a position in file. If any part of the file is
-// invalid, Decode returns no objects.
+// Decode decodes the objects of one file: YAML or JSON, several documents, v1 Lists. It skips
+// objects of other kinds. The error is a diag.Diagnostic with a position in file. If any part of
+// the file is invalid, Decode returns no objects.
 func Decode(file string, raw []byte) (Objects, error) {
 	var out Objects
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
@@ -85,8 +85,8 @@ func Decode(file string, raw []byte) (Objects, error) {
 	}
 }
 
-// head has the fields that determine the kind. Items remains a YAML node, so that an error in a list
-// has a line number.
+// head has the fields that determine the kind. Items remains a YAML node, so that an error in a
+// list has a line number.
 type head struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`

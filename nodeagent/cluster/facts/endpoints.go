@@ -15,9 +15,9 @@ import (
 )
 
 // fromSlices joins the slices of one Service. A pod with two families is in two slices. A pod may
-// also be in two slices while the controller moves it. In both cases it is one endpoint. numbers maps
-// protocol/name of the Service's ports to protocol/number. unsupported lists parts that kube-proxy
-// and Hawser ignore.
+// also be in two slices while the controller moves it. In both cases it is one endpoint. numbers
+// maps protocol/name of the Service's ports to protocol/number. unsupported lists parts that
+// kube-proxy and Hawser ignore.
 func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string]string) (out []model.Endpoint, unsupported []string) {
 	byKey := map[string]*model.Endpoint{}
 	for _, slice := range slicesOfService {
@@ -61,8 +61,8 @@ func fromSlices(slicesOfService []*discoveryv1.EndpointSlice, numbers map[string
 	return out, unsupported
 }
 
-// contradicts reports whether addrs has another address of the same family. If so, the endpoint is a
-// new pod of the same name, and another slice still has the previous pod.
+// contradicts reports whether addrs has another address of the same family. If so, the endpoint is
+// a new pod of the same name, and another slice still has the previous pod.
 func contradicts(addrs []netip.Addr, addr netip.Addr) bool {
 	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Is4() == addr.Is4() && a != addr })
 }

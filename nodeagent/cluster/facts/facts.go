@@ -1,6 +1,6 @@
-// Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods, Services,
-// endpoints and exports. The conversion is pure. A Folder reads the objects from YAML files.
-// Package kube reads them from the Kubernetes API.
+// Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods,
+// Services, endpoints and exports. The conversion is pure. A Folder reads the objects from YAML
+// files. Package kube reads them from the Kubernetes API.
 package facts
 
 import (
@@ -70,8 +70,8 @@ func (s *Folder) Reload() bool {
 	return !equal(before, s.state)
 }
 
-// WatchDir returns the directories to watch. After a change they are read again, and changed runs if
-// the state differs. changed must not block.
+// WatchDir returns the directories to watch. After a change they are read again, and changed runs
+// if the state differs. changed must not block.
 func (s *Folder) WatchDir(changed func()) []dirwatch.Dir {
 	reload := func() {
 		if s.Reload() {

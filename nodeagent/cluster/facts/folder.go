@@ -52,8 +52,8 @@ func (s *Folder) read() State {
 	return state
 }
 
-// list returns the YAML and JSON files of a directory, sorted by name. It skips names with a leading
-// dot: temporary files of editors, and the kubelet's ..data link and its target.
+// list returns the YAML and JSON files of a directory, sorted by name. It skips names with a
+// leading dot: temporary files of editors, and the kubelet's ..data link and its target.
 func list(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

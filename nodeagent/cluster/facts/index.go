@@ -34,8 +34,8 @@ type Index struct {
 	serviceSpecs sortedmap.Map[*mcs.Service]
 }
 
-// NewIndex returns an index that starts with the facts of the previous agent (nil if absent). Such a
-// fact stays until its object is put, deleted or not retained.
+// NewIndex returns an index that starts with the facts of the previous agent (nil if absent). Such
+// a fact stays until its object is put, deleted or not retained.
 func NewIndex(before *model.Facts) *Index {
 	t := &Index{boots: map[string]boots{}}
 	if before == nil {
@@ -75,8 +75,8 @@ func (t *Index) Facts() model.Facts {
 	}
 }
 
-// publishExport adds a ServiceExport to the facts once its Service was looked up. Before the lookup,
-// the condition of the ServiceExport would briefly report that the Service does not exist.
+// publishExport adds a ServiceExport to the facts once its Service was looked up. Before the
+// lookup, the condition of the ServiceExport would briefly report that the Service does not exist.
 func (t *Index) publishExport(key string) bool {
 	e, exists := t.exports.Get(key)
 	spec, known := t.serviceSpecs.Get(key)

@@ -106,8 +106,8 @@ func TestExportsAndImports(t *testing.T) {
 	}
 }
 
-// TestAnotherWritesTheImport checks that the addresses of an import stay in the facts while it exists,
-// even after a restart.
+// TestAnotherWritesTheImport checks that the addresses of an import stay in the facts while it
+// exists, even after a restart.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	put := func(table *Index, label string, ips ...string) []mcs.Import {
@@ -152,8 +152,8 @@ func TestExportOfAnExternalName(t *testing.T) {
 	}
 }
 
-// TestIndexFromSavedFacts checks that a saved fact stays until its object is put or deleted, and that
-// unchanged lists are not copied.
+// TestIndexFromSavedFacts checks that a saved fact stays until its object is put or deleted, and
+// that unchanged lists are not copied.
 func TestIndexFromSavedFacts(t *testing.T) {
 	t.Parallel()
 	objects, err := Decode("mcs.yaml", []byte(exportsAndImports))

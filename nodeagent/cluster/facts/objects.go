@@ -90,8 +90,8 @@ func fromNode(node *corev1.Node) model.Node {
 	return out
 }
 
-// unavailableReason returns the reason why a node should not be a gateway, empty if it may be one. A
-// node without a Ready condition counts as ready: nodes in files often have no conditions.
+// unavailableReason returns the reason why a node should not be a gateway, empty if it may be one.
+// A node without a Ready condition counts as ready: nodes in files often have no conditions.
 func unavailableReason(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
@@ -107,8 +107,8 @@ func unavailableReason(node *corev1.Node) string {
 	return ""
 }
 
-// fromPod converts a pod. It returns false for a pod without an address, and for an ended pod, whose
-// addresses may belong to another pod.
+// fromPod converts a pod. It returns false for a pod without an address, and for an ended pod,
+// whose addresses may belong to another pod.
 func fromPod(pod *corev1.Pod) (model.Pod, bool) {
 	completed := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	addrs := make([]string, 0, 1+len(pod.Status.PodIPs))

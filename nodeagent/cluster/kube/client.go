@@ -112,8 +112,8 @@ func (c Config) rest() (*rest.Config, error) {
 }
 
 // typed returns a client of one API group. The client uses protobuf, which costs a fraction of
-// JSON. Its scheme has only the two groups that the agent reads as typed objects, to keep the binary
-// small.
+// JSON. Its scheme has only the two groups that the agent reads as typed objects, to keep the
+// binary small.
 func typed(config *rest.Config, shared *http.Client, gv schema.GroupVersion, path string) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme} {

@@ -126,7 +126,8 @@ func (s *LeaseStore) Read(ctx context.Context, gateway string) (election.Lease, 
 	return s.store(gateway, object), nil
 }
 
-// Write implements election.LeaseStore. It replaces the whole spec and does not change the metadata.
+// Write implements election.LeaseStore. It replaces the whole spec and does not change the
+// metadata.
 func (s *LeaseStore) Write(ctx context.Context, l election.Lease) (election.Lease, error) {
 	s.mu.Lock()
 	object := s.objects[l.Gateway]

@@ -96,8 +96,8 @@ func needsOf(f *fabric.Fabric, cluster, node string) watchRequirements {
 	return n
 }
 
-// scopes returns the watches for the requirements. exports has namespace/name of each ServiceExport,
-// whose Service is also watched.
+// scopes returns the watches for the requirements. exports has namespace/name of each
+// ServiceExport, whose Service is also watched.
 func (n watchRequirements) scopes(exports []string) map[scope]bool {
 	out := map[scope]bool{{resource: nodes, names: strings.Join(slices.Sorted(maps.Keys(n.labels)), ",")}: true, {resource: hawserNodes}: true}
 	for namespace, rules := range n.pods {

@@ -89,8 +89,8 @@ type LinkState struct {
 	Endpoint      string `json:"endpoint,omitempty"` // address and port of the remote gateway in use
 	Active        bool   `json:"active,omitempty"`   // the active link of the pair of clusters
 	Since         string `json:"since,omitempty"`    // start of State, RFC 3339
-	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is the number of lost
-	// probes of 1000. suppressNoise limits their writes.
+	// RTT is the mean round-trip time in microseconds; 0 = not measured. Loss is the number of
+	// lost probes of 1000. suppressNoise limits their writes.
 	RTT  int64 `json:"rttMicroseconds,omitempty"`
 	Loss int   `json:"lossPerMille,omitempty"`
 }
@@ -102,8 +102,8 @@ const (
 	LinkConnecting = "Connecting" // no reply yet
 )
 
-// ListLinks returns at most MaxLinks links, sorted by the names of their ends. If links has more, it
-// prefers links that are not up, then active links.
+// ListLinks returns at most MaxLinks links, sorted by the names of their ends. If links has more,
+// it prefers links that are not up, then active links.
 func ListLinks(links []LinkState) []LinkState {
 	byName := func(a, b LinkState) int {
 		return cmp.Or(cmp.Compare(a.RemoteCluster, b.RemoteCluster), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
@@ -140,8 +140,8 @@ const (
 	resyncInterval   = 10 * time.Minute       // between two writes of an unchanged status
 	lostInterval     = 10 * time.Second       // the same if the API has lost the RulesBootID
 	firstInterval    = 500 * time.Millisecond // between two reads until the rules of the node are reported
-	// measureInterval is the minimum time between two writes of measurements only. It limits the
-	// load of the API server: measurements may be a minute old.
+	// measureInterval is the minimum time between two writes of measurements only. It limits
+	// the load of the API server: measurements may be a minute old.
 	measureInterval = time.Minute
 )
 

@@ -53,8 +53,8 @@ type Source struct {
 	unreachableSince time.Time // zero = the API server is reachable
 }
 
-// NewSource returns a source that starts with before, the facts of the previous agent (nil if absent).
-// The source calls changed after each change of facts. changed must not block.
+// NewSource returns a source that starts with before, the facts of the previous agent (nil if
+// absent). The source calls changed after each change of facts. changed must not block.
 func NewSource(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *Source {
 	return &Source{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: trigger.New(),
@@ -206,7 +206,8 @@ func (s *Source) watchesComplete() bool {
 	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watcher) bool { return true })
 }
 
-// updateSynced reports whether the facts have become complete now: each watch has listed its objects.
+// updateSynced reports whether the facts have become complete now: each watch has listed its
+// objects.
 func (s *Source) updateSynced() bool {
 	if s.loaded || s.stale {
 		return false

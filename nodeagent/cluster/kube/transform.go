@@ -111,8 +111,8 @@ func readiness(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return nil
 }
 
-// trimNode returns a node with only the labels and the state that select gateways. keys are the label
-// keys of all node selectors. Without keys, the cluster selects no gateway by labels.
+// trimNode returns a node with only the labels and the state that select gateways. keys are the
+// label keys of all node selectors. Without keys, the cluster selects no gateway by labels.
 func trimNode(node *corev1.Node, keys []string) *corev1.Node {
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: node.Spec, Status: node.Status}
 	if len(keys) == 0 {

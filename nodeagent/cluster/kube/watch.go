@@ -208,7 +208,8 @@ func (w *watcher) retain(wanted func(key string) bool) bool {
 	return false
 }
 
-// listed records that the watch has stored all objects of a list, and reports whether facts changed.
+// listed records that the watch has stored all objects of a list, and reports whether facts
+// changed.
 func (w *watcher) listed() bool {
 	switch w.resource {
 	case services:
@@ -230,8 +231,8 @@ func keyOf(object any) string {
 	return ""
 }
 
-// isUnreachable reports whether a request failed because the API server could not serve it or did not
-// accept the credentials. It returns false for a request that the server served and refused.
+// isUnreachable reports whether a request failed because the API server could not serve it or did
+// not accept the credentials. It returns false for a request that the server served and refused.
 func isUnreachable(err error) bool {
 	if err == nil {
 		return false

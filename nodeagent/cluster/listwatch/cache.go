@@ -23,7 +23,8 @@ type Cache[T any] struct {
 	Namespace string // empty = all
 	Labels    string // label selector; empty = all
 	Fields    string // field selector; empty = all
-	// Convert returns the value of an object. If it returns false, the cache ignores the object.
+	// Convert returns the value of an object. If it returns false, the cache ignores the
+	// object.
 	Convert func(*unstructured.Unstructured) (T, bool)
 	// OnChange runs after each change, and must not block. It may be nil.
 	OnChange func()
@@ -85,8 +86,8 @@ func (c *Cache[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return c.convert(object), nil }
 }
 
-// convert converts an object. It is idempotent, because Replace may receive objects that Transformer
-// has converted.
+// convert converts an object. It is idempotent, because Replace may receive objects that
+// Transformer has converted.
 func (c *Cache[T]) convert(object any) converted[T] {
 	switch o := object.(type) {
 	case converted[T]:

@@ -81,14 +81,16 @@ func requests(w Watch) cache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			stream, err := w.Watch(ctx, options)
 			if err == nil && reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
-				// client-go returns an empty watch if the connection closed without a response.
+				// client-go returns an empty watch if the connection closed without
+				// a response.
 				err = errors.New("the server closed the connection")
 			}
 			done(ctx, err)
 			if err != nil && options.SendInitialEvents != nil {
-				// After some errors of a streaming list, the reflector waits without
-				// checking its context, and the agent could not stop. The reflector does
-				// not recognise a plain error, and falls back to a list.
+				// After some errors of a streaming list, the reflector waits
+				// without checking its context, and the agent could not stop. The
+				// reflector does not recognise a plain error, and falls back to a
+				// list.
 				err = errors.New(err.Error())
 			}
 			return stream, err
@@ -99,9 +101,9 @@ func requests(w Watch) cache.ListerWatcher {
 // Key returns namespace/name of an object, or its name if it has no namespace.
 func Key(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
-// TrimManagedFields removes managedFields, which are most of an object's bytes. It keeps one entry if
-// manager wrote the object. The entry distinguishes an object of Hawser that lost its label from a
-// foreign object.
+// TrimManagedFields removes managedFields, which are most of an object's bytes. It keeps one entry
+// if manager wrote the object. The entry distinguishes an object of Hawser that lost its label from
+// a foreign object.
 func TrimManagedFields(o metav1.Object, manager string) {
 	var entries []metav1.ManagedFieldsEntry
 	if IsFieldManager(o, manager) {

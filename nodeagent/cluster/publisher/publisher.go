@@ -1,5 +1,5 @@
-// Package publisher computes from the last converge round the objects that a gateway writes into its
-// cluster's API. It runs an apiobjects.Writer while the node is a gateway.
+// Package publisher computes from the last converge round the objects that a gateway writes into
+// its cluster's API. It runs an apiobjects.Writer while the node is a gateway.
 package publisher
 
 import (
@@ -58,8 +58,8 @@ type Publisher struct {
 	publisher atomic.Pointer[apiobjects.Writer]
 }
 
-// New returns the Publisher of a node, nil without a Kubernetes API. A nil Publisher writes nothing.
-// seen must be safe for concurrent use.
+// New returns the Publisher of a node, nil without a Kubernetes API. A nil Publisher writes
+// nothing. seen must be safe for concurrent use.
 func New(config kube.Config, source *kube.Source, node string, seen func() Observed, log *slog.Logger) (*Publisher, error) {
 	if source == nil {
 		return nil, nil
@@ -124,8 +124,8 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// isGateway reports whether this node is a gateway. During a decommission a gateway remains a gateway
-// until the fabric changes again.
+// isGateway reports whether this node is a gateway. During a decommission a gateway remains a
+// gateway until the fabric changes again.
 func (p *Publisher) isGateway() bool {
 	v := p.seen()
 	if v.Node == nil {
@@ -194,8 +194,8 @@ func rankOf(own *fabric.Cluster, node string, leaving bool, s health.Snapshot) i
 	return rank
 }
 
-// DNSCleanedUp reports whether a decommission has removed Hawser's text from the configuration of the
-// cluster's own DNS. It returns true without a decommission.
+// DNSCleanedUp reports whether a decommission has removed Hawser's text from the configuration of
+// the cluster's own DNS. It returns true without a decommission.
 func (p *Publisher) DNSCleanedUp(in projection.Input) bool {
 	if p == nil || !in.Fabric.Decommission || p.publisher.Load() == nil {
 		return true

@@ -1,6 +1,6 @@
 // Package corefile adds the forwarding of the clusterset's domains to the configuration of a
-// cluster's own DNS, and removes the forwarding again byte for byte. It only transforms text, without
-// I/O, and never guesses the meaning of foreign text.
+// cluster's own DNS, and removes the forwarding again byte for byte. It only transforms text,
+// without I/O, and never guesses the meaning of foreign text.
 package corefile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// Marks of Hawser's block. A line is a mark if it has the mark as prefix. The rest of the line is for
-// the reader of the file.
+// Marks of Hawser's block. A line is a mark if it has the mark as prefix. The rest of the line is
+// for the reader of the file.
 const (
 	beginMark = "# hawser: begin"
 	endMark   = "# hawser: end"
@@ -56,14 +56,15 @@ func (f Forward) text(l listen) string {
 	for _, server := range f.Servers {
 		b.WriteString(" " + server.String())
 	}
-	// Without health checks: the only server has an address of the node on which CoreDNS runs. A
-	// check would gain nothing and delay the first query after a restart.
+	// max_fails 0 disables health checks. The only server is on the same node: a health check
+	// would only delay the first query after a restart.
 	b.WriteString(" {\n        max_fails 0\n    }\n}\n")
 	return b.String()
 }
 
 // File returns the content of a separate file, for a Corefile that imports such files. It omits the
-// same zones as Insert. Without any zone the content is empty. The error names the first omitted zone.
+// same zones as Insert. Without any zone the content is empty. The error names the first omitted
+// zone.
 func (f Forward) File(others ...OtherFile) (string, error) {
 	var err error
 	if f.Zones, err = parseOtherFiles(others).freeZones(f, defaultPort); len(f.Zones) == 0 {
@@ -72,13 +73,13 @@ func (f Forward) File(others ...OtherFile) (string, error) {
 	return "# managed by Hawser; changes are reverted\n" + f.text(listen{port: defaultPort}), err
 }
 
-// Insert returns the Corefile with Hawser's block as desired. An existing block keeps its position. A
-// new block is at the front. All other bytes stay. The error is a diag.Diagnostic.
+// Insert returns the Corefile with Hawser's block as desired. An existing block keeps its position.
+// A new block is at the front. All other bytes stay. The error is a diag.Diagnostic.
 //
 // With the code ZoneConflict the block omits zones that another block serves: CoreDNS accepts no
-// configuration that serves a zone twice. With the code Reserved it omits domains that the cluster's
-// own DNS needs. If no zone is left, Insert omits the block. With any other code Insert returns the
-// text unchanged. Insert uses otherFiles only if the Corefile imports files.
+// configuration that serves a zone twice. With the code Reserved it omits domains that the
+// cluster's own DNS needs. If no zone is left, Insert omits the block. With any other code Insert
+// returns the text unchanged. Insert uses otherFiles only if the Corefile imports files.
 func Insert(text string, f Forward, otherFiles ...OtherFile) (string, error) {
 	at, err := findBlock(text)
 	if err != nil {
@@ -176,8 +177,9 @@ func damaged(line int, summary string) error {
 const clusterDNS = "__PILLAR__CLUSTER__DNS__"
 
 // BypassesForward reports whether a DNS cache bypasses both the clusterset's name servers and the
-// cluster's own DNS for a domain. A cache does so if its Corefile has no server block for the domain
-// and the root forwards elsewhere. BypassesForward returns false for a text that cannot be parsed.
+// cluster's own DNS for a domain. A cache does so if its Corefile has no server block for the
+// domain and the root forwards elsewhere. BypassesForward returns false for a text that cannot be
+// parsed.
 func BypassesForward(text, domain string) bool {
 	all, imports, err := parse(text, "")
 	if err != nil || imports {

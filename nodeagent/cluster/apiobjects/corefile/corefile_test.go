@@ -195,8 +195,8 @@ func TestZoneConflict(t *testing.T) {
 	}
 }
 
-// TestReserved checks that the block omits domains of the cluster's own DNS, and that the error names
-// the first omitted domain.
+// TestReserved checks that the block omits domains of the cluster's own DNS, and that the error
+// names the first omitted domain.
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	const custom = ".:53 {\n kubernetes k8s.example in-addr.arpa ip6.arpa {\n  pods insecure\n }\n}\n"

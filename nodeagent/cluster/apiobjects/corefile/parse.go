@@ -25,8 +25,8 @@ type token struct {
 }
 
 // tokens splits a text as the lexer of CoreDNS does (github.com/coredns/caddy/caddyfile): white
-// space separates words, double quotes enclose words with white space, and a # at the beginning of a
-// word hides the rest of the line.
+// space separates words, double quotes enclose words with white space, and a # at the beginning of
+// a word hides the rest of the line.
 func tokens(text string) []token {
 	const byteOrderMark = "\ufeff"
 	var out []token
@@ -65,8 +65,8 @@ func tokens(text string) []token {
 	return out
 }
 
-// readWord returns the word that begins at i and the offset after it. CoreDNS skips carriage returns,
-// so they do not end a word. A # within a word hides only the rest of the word.
+// readWord returns the word that begins at i and the offset after it. CoreDNS skips carriage
+// returns, so they do not end a word. A # within a word hides only the rest of the word.
 func readWord(text string, i int) (string, int) {
 	var b strings.Builder
 	end, hidden := i, false
@@ -88,8 +88,9 @@ func readWord(text string, i int) (string, int) {
 	return b.String(), end
 }
 
-// quoted returns the text of the quotes that begin at i, the offset after the quotes, and whether they
-// are closed. A backslash escapes the next rune, and remains in the text unless that rune is a quote.
+// quoted returns the text of the quotes that begin at i, the offset after the quotes, and whether
+// they are closed. A backslash escapes the next rune, and remains in the text unless that rune is a
+// quote.
 func quoted(text string, i int) (string, int, bool) {
 	var b strings.Builder
 	escaped := false
@@ -258,8 +259,8 @@ func (a address) zones() []string {
 	return []string{a.zone}
 }
 
-// listen is the port and the bind directive of the cluster's DNS. Hawser's block needs the same port
-// and directive, because CoreDNS cannot open a port in two ways.
+// listen is the port and the bind directive of the cluster's DNS. Hawser's block needs the same
+// port and directive, because CoreDNS cannot open a port in two ways.
 type listen struct {
 	port string
 	bind string // directive
@@ -314,8 +315,8 @@ func (s server) bind() (string, error) {
 	return "", nil
 }
 
-// freeZones returns the zones that may be forwarded and that no other server block serves at the same
-// port. The error names the first omitted zone.
+// freeZones returns the zones that may be forwarded and that no other server block serves at the
+// same port. The error names the first omitted zone.
 func (all servers) freeZones(f Forward, port string) ([]string, error) {
 	zones := slices.Clone(f.Zones)
 	var first error

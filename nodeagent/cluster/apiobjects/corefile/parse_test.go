@@ -47,8 +47,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestCommentWithinWord checks keys and braces directly before a #. CoreDNS ignores the rest of such
-// a word.
+// TestCommentWithinWord checks keys and braces directly before a #. CoreDNS ignores the rest of
+// such a word.
 func TestCommentWithinWord(t *testing.T) {
 	t.Parallel()
 	const theirs = ".:53 {\n    errors\n    log .#{\n}#x\nclusterset.local:53#x {#x\n}\n"

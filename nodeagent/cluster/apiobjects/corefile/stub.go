@@ -37,9 +37,9 @@ func quote(text string) string {
 	return string(raw)
 }
 
-// InsertStub returns the stubDomains of kube-dns with Hawser's entries at the front. stubDomains is a
-// JSON object that maps domains to the addresses of their servers; empty text means no entries. All
-// other bytes stay. Errors are like those of Insert.
+// InsertStub returns the stubDomains of kube-dns with Hawser's entries at the front. stubDomains is
+// a JSON object that maps domains to the addresses of their servers; empty text means no entries.
+// All other bytes stay. Errors are like those of Insert.
 func InsertStub(text string, f Forward) (string, error) {
 	bare, _, err := withoutStub(text, f)
 	if err != nil {
@@ -91,8 +91,8 @@ func SplitStub(text string, f Forward) (ours []string, rest string, err error) {
 	return ours, rest, err
 }
 
-// withoutStub removes each entry that maps one of the zones to Hawser's servers. No other writer uses
-// the addresses of these servers.
+// withoutStub removes each entry that maps one of the zones to Hawser's servers. No other writer
+// uses the addresses of these servers.
 func withoutStub(text string, f Forward) (rest string, cut []string, err error) {
 	if text == "" {
 		return "", nil, nil
