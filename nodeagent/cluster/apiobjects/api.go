@@ -72,8 +72,8 @@ type written[T metav1.Object] struct {
 	at     time.Time
 }
 
-// writtenTimeout is how long a write overlays the watch without an event from the watch. Another
-// writer may have reverted the write before the watch could report it.
+// writtenTimeout is the maximum time for which a write overlays the watch. Another writer may have
+// reverted the write before the watch could report it.
 const writtenTimeout = 10 * time.Second
 
 func newResourceCache[T metav1.Object](client dynamic.Interface, resource schema.GroupVersionResource, kind string, list List[T]) *resourceCache[T] {

@@ -38,8 +38,8 @@ var configMapOfDNS = map[string]string{
 	fabric.DNSStubZone:  "kube-dns",
 }
 
-// maxReverts is how often another writer may revert the forwarding before Hawser stops restoring
-// it. Any other change of the text resets the count.
+// maxReverts is the number of times that another writer may revert the forwarding. After them
+// Hawser no longer restores it. Any other change of the text resets the count.
 const maxReverts = 3
 
 // DNSForwarding is the forwarding of the clusterset's domains in one ConfigMap key.
@@ -90,8 +90,8 @@ func splitBlock(integration, text string, f corefile.Forward) (block, rest strin
 	return strings.Join(zones, " "), rest, err == nil && len(zones) > 0
 }
 
-// withBlock returns the text with Hawser's part as desired. The text is valid even with an error,
-// which is about the zones that the part lacks or about an invalid text.
+// withBlock returns the text with Hawser's part as desired. The text is valid even with an error.
+// The error names the zones that the part omits, or why the text did not change.
 func withBlock(integration, text string, f corefile.Forward, others []corefile.OtherFile) (string, error) {
 	switch integration {
 	case fabric.DNSCoreDNS, fabric.DNSNodeLocal:

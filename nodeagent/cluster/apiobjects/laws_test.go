@@ -189,7 +189,7 @@ func TestGatewaySliceLaws(t *testing.T) {
 }
 
 // TestGatewaySlicesOf checks that the Service of a gateway points to its current node once both are
-// known, and that no other Service has a GatewaySlice.
+// known. No other Service has a GatewaySlice.
 func TestGatewaySlicesOf(t *testing.T) {
 	t.Parallel()
 	node := func(name string, addrs ...string) model.Node {

@@ -55,8 +55,8 @@ type Config struct {
 	Fence Fence
 	// View returns the current view without Leases. It returns false while the view is unknown.
 	View func() (ClusterView, bool)
-	// TunnelsRemoved reports whether a converge round that ended after the given time left no
-	// tunnels on this node of a gateway selected by labels.
+	// TunnelsRemoved reports whether this node has no tunnels of a gateway selected by labels.
+	// It returns false if no converge round has ended after the given time.
 	TunnelsRemoved func(after time.Time) bool
 	StateDir       string
 	Log            *slog.Logger

@@ -213,9 +213,9 @@ func (w *world) run(until time.Duration, faults bool) {
 	}
 }
 
-// TestNeverTwo checks that no two nodes have an open fence of one gateway at any instant. Clocks
-// differ by up to a third, agents pause between any two steps, writes are late or lost, replies are
-// lost, and watches are late. Without faults every gateway is held at the end.
+// TestNeverTwo checks that no two nodes have an open fence of one gateway at any instant. The rates
+// of clocks differ by up to a third. Agents pause between any two steps. Writes and watches are
+// late. Writes and replies are lost. After a time without faults, every gateway has a holder.
 func TestNeverTwo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {

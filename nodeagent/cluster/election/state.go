@@ -25,8 +25,9 @@ const (
 	RenewDeadline = 5 * time.Second
 	FenceDeadline = 6 * time.Second
 	LeaseDuration = 8 * time.Second
-	// removedGrace is how long a holder renews the Lease of a gateway that was removed from the
-	// topology. Other clusters may use the gateway until they have read the same commit.
+	// removedGrace is the time for which a holder renews the Lease of a gateway after its
+	// removal from the topology. Other clusters may use the gateway until they have read the
+	// same commit.
 	removedGrace = 30 * time.Second
 	// retryPeriod is the wait after a failed write.
 	retryPeriod = 500 * time.Millisecond
@@ -138,8 +139,8 @@ func (s State) Step(v ClusterView, now time.Time) (next State, write *Lease, nex
 }
 
 // checkHeld returns the state without the held gateway if this node may no longer hold it. It
-// starts a release if the gateway was removed from the topology. It also starts a release if the
-// agent stops or the node does not match, and another node can acquire the gateway.
+// starts a release removedGrace after the gateway was removed from the topology. It also starts a
+// release for a successor if the agent stops or the node no longer matches.
 func (s State) checkHeld(v ClusterView, now time.Time) State {
 	if s.releasing.Gateway != "" && now.Sub(s.releasingSince) > LeaseDuration {
 		s.releasing = Lease{} // the Lease has expired

@@ -50,9 +50,9 @@ endpoints: [{addresses: [10.7.1.5], conditions: `+tt.conditions+`}]
 	}
 }
 
-// TestSlicesOfOneService joins slices: several ports with one number, a port whose number
-// differs from pod to pod, an endpoint in two slices, and a new pod with the name of the
-// previous one.
+// TestSlicesOfOneService joins the slices of a Service. A UDP and a TCP port have one number. The
+// target of a port differs from pod to pod. One endpoint is in two slices. A new pod has the name
+// of the previous pod.
 func TestSlicesOfOneService(t *testing.T) {
 	t.Parallel()
 	have := FromObjects(decodeAll(t, oneService+`

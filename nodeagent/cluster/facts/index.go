@@ -204,7 +204,7 @@ func (t *Index) RetainExports(wanted func(key string) bool) bool {
 func (t *Index) Exports() []string { return t.exports.Keys() }
 
 // PutImport stores a ServiceImport. If another writer removes its label or its addresses, the
-// addresses stay in the facts until the ServiceImport is deleted, because they are in use.
+// addresses stay in the facts until the ServiceImport is deleted: they are in use.
 func (t *Index) PutImport(i *mcsv1.ServiceImport) bool {
 	key := i.Namespace + "/" + i.Name
 	mapped := fromImport(i)

@@ -24,8 +24,8 @@ func linked(rtt int64, loss int) NodeStatus {
 	return s
 }
 
-// TestSuppressNoise checks that changed measurements cause a write only if they differ by more than
-// noise and the last write is old enough. Any other change causes a write.
+// TestSuppressNoise checks that small or early changes of measurements cause no write. Any other
+// change causes a write.
 func TestSuppressNoise(t *testing.T) {
 	t.Parallel()
 	change := func(s NodeStatus, f func(*LinkState)) NodeStatus { f(&s.LinkStates[0]); return s }

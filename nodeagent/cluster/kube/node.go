@@ -421,9 +421,9 @@ const (
 	minLossChange = 20  // of 1000 probes
 )
 
-// suppressNoise returns want with the written measurements. It returns want unchanged if
-// measurements differ by more than noise and the last write is at least measureInterval old, or if
-// a link has its first measurement.
+// suppressNoise returns want with the written measurements. If measurements differ by more than
+// noise measureInterval after the last write, it returns want unchanged. It also does so for the
+// first measurement of a link.
 func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	if len(written.LinkStates) != len(want.LinkStates) {
 		return want

@@ -221,8 +221,8 @@ func TestReporterAfterReboot(t *testing.T) {
 	})
 }
 
-// TestFileReporter checks that the reporter writes the same HawserNode to a directory as to the
-// API, and keeps the boot that the previous agent reported.
+// TestFileReporter checks that a file has the same HawserNode as the API. The reporter keeps the
+// boot that the previous agent reported.
 func TestFileReporter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Pauses between two attempts. Each is multiplied by a random factor from 1 to 2, so that the
+// Pauses between two attempts. Each pause is multiplied by a random factor from 1 to 2. Thus the
 // agents of a cluster do not return to a restarted API server at the same moment.
 const (
 	minBackoff = 500 * time.Millisecond

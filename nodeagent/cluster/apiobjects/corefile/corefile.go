@@ -211,8 +211,8 @@ func ClusterDomains(text string) []string {
 }
 
 // ImportsServers reports whether a Corefile imports server blocks from files whose names end in
-// .server, as the Corefiles of k3s (/etc/coredns/custom/*.server) and AKS (custom/*.server) do. It
-// returns false for a text that cannot be parsed.
+// .server. The Corefiles of k3s (/etc/coredns/custom/*.server) and AKS (custom/*.server) do so.
+// ImportsServers returns false for a text that cannot be parsed.
 func ImportsServers(text string) bool {
 	all := tokens(text)
 	for len(all) > 0 {

@@ -24,9 +24,9 @@ type token struct {
 	first bool // of its line
 }
 
-// tokens splits a text as the lexer of CoreDNS does (github.com/coredns/caddy/caddyfile): white
-// space separates words, double quotes enclose words with white space, and a # at the beginning of
-// a word hides the rest of the line.
+// tokens splits a text as the lexer of CoreDNS does (github.com/coredns/caddy/caddyfile). White
+// space separates words. Double quotes enclose words with white space. A # at the beginning of a
+// word hides the rest of the line.
 func tokens(text string) []token {
 	const byteOrderMark = "\ufeff"
 	var out []token
@@ -137,8 +137,8 @@ type server struct {
 // servers are all foreign server blocks of a Corefile.
 type servers []server
 
-// parse returns the server blocks before and after Hawser's block, and reports whether the text
-// imports any file outside of server blocks. Line numbers do not count Hawser's block.
+// parse returns the server blocks before and after Hawser's block. imports reports whether the text
+// imports a file outside of server blocks. Line numbers do not count Hawser's block.
 func parse(before, after string) (out servers, imports bool, err error) {
 	text := before + after
 	all := tokens(text)
