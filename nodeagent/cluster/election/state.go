@@ -70,7 +70,8 @@ type observedLease struct {
 	since time.Time
 }
 
-// Held returns the gateway that this node holds at now, empty if none, and its RenewDeadline.
+// Held returns the gateway that this node holds at now, and the time until which it holds it.
+// gateway is empty if this node holds none.
 func (s State) Held(now time.Time) (gateway string, until time.Time) {
 	until = s.renewedAt.Add(RenewDeadline)
 	if s.held.Gateway == "" || !now.Before(until) {
@@ -296,8 +297,8 @@ func (s State) StartRelease(now time.Time) State {
 func score(node, gateway string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node + "\x00" + gateway))
-	// The last bytes of the input hardly change the upper bits of an FNV hash. These steps of
-	// MurmurHash3's finalizer do.
+	// The last bytes of the input hardly change the upper bits of an FNV hash. These steps,
+	// from MurmurHash3's finalizer, mix the bits.
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	return x ^ x>>33

@@ -44,8 +44,8 @@ type NodeStatus struct {
 	LinkStates []LinkState `json:"linkStates,omitempty"`
 	// NodeNetwork counts the paths to other nodes of the cluster; nil with nodeNetwork: tunnel.
 	NodeNetwork *NodePathCount `json:"nodeNetwork,omitempty"`
-	// RulesBootID is the boot ID of the node with which the agent had its rules in place. The
-	// other nodes accept VXLAN from the node during that boot.
+	// RulesBootID is the ID of the boot in which the rules of the agent are in place. The other
+	// nodes accept VXLAN from the node during that boot.
 	RulesBootID string `json:"rulesBootID,omitempty"`
 	// FabricProof and KeysProof are the proofs of the newest documents that a signer signed
 	// (trust.Proof). New nodes of the cluster refuse older documents.
@@ -421,9 +421,9 @@ const (
 	minLossChange = 20  // of 1000 probes
 )
 
-// suppressNoise returns want with the written measurements. If measurements differ by more than
-// noise measureInterval after the last write, it returns want unchanged. It also does so for the
-// first measurement of a link.
+// suppressNoise returns want with the written measurements. It returns want unchanged if a
+// measurement differs by more than noise at least measureInterval after the last write. It also
+// does so for the first measurement of a link, and if the number of links changed.
 func suppressNoise(written, want NodeStatus, since time.Duration) NodeStatus {
 	if len(written.LinkStates) != len(want.LinkStates) {
 		return want
