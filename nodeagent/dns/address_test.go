@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(nodepair.Main(m, beServer)) }
 
-// beServer serves at an address, and prints each change of whether the address replies.
+// beServer serves DNS at an address, and prints when the address starts or stops replying.
 func beServer(role []string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()

@@ -31,16 +31,17 @@ type Traits struct {
 	// Overhead4 and Overhead6 are the bytes that it adds to a packet over an IPv4 and an IPv6
 	// underlay. If padding depends on the packet, they are the maximum.
 	Overhead4, Overhead6 int
-	// Userspace is the largest packet inside if a daemon replaces missing kernel support; 0 =
-	// unlimited.
+	// Userspace is the largest inner packet in bytes if a daemon encrypts instead of the
+	// kernel; 0 means no limit.
 	Userspace int
-	// Roaming is true if a remote may switch the address family at any time. Overhead6 then
-	// always counts.
+	// Roaming is true if a remote may switch the address family at any time. Overhead then
+	// always returns Overhead6.
 	Roaming bool
 	// Unencrypted is true if its packets are readable on the underlay.
 	Unencrypted bool
-	// FixedPorts is true if its ports are the same in the whole clusterset. A pair then has at
-	// most two of its tunnels: of two neighbouring epochs, or the usual and the alternate one.
+	// FixedPorts is true if all gateways of the clusterset use the same ports. A pair of
+	// gateways then has at most two tunnels: of two neighbouring epochs, or a default and an
+	// alternate tunnel.
 	FixedPorts bool
 	// Keys is the kind of private key that a gateway needs; empty if none.
 	Keys string
@@ -90,23 +91,23 @@ type Remote struct {
 	Cluster string
 	Gateway *fabric.Gateway
 	Link    fabric.LinkSettings // settings; its driver builds the tunnel
-	// Preference orders several tunnels to one gateway, which differ in driver, port or epoch.
-	// All of them exist, and the lowest one is used.
+	// Preference orders the tunnels to one gateway, which differ in driver, port or epoch. All
+	// of them exist. Traffic uses the tunnel with the lowest Preference.
 	Preference int
 	// Epoch is the epoch of the keys; drivers without keys ignore it.
 	Epoch int
 	// LocalBasePort is the base of this gateway's ports. Alternate is true if both gateways use
 	// the alternate ports above their base ports, because another tunnel of the pair uses the
-	// usual ones. If ports do not distinguish tunnels, they use alternate addresses instead.
+	// default ports. A driver with FixedPorts uses alternate tunnel addresses instead.
 	LocalBasePort int
 	Alternate     bool
-	// Addr is the remote gateway's address and RemoteBasePort the base of its ports. An invalid
-	// Addr means that it dials in.
+	// Addr is the remote gateway's address and RemoteBasePort the base of its ports. If Addr is
+	// invalid, only the remote gateway dials.
 	Addr           netip.Addr
 	RemoteBasePort int
 	// DialCount counts the decisions to dial Addr regardless of the learned address.
 	DialCount int
-	// Addrs are all addresses that it may send from, including Addr, if the fabric lists any.
+	// Addrs are all source addresses of the remote gateway, including Addr; empty if unknown.
 	Addrs []netip.Addr
 	MTU   int // largest packet inside, bytes
 	// Prefixes are the sources and destinations of its cluster's traffic, without the gateway's
@@ -114,8 +115,8 @@ type Remote struct {
 	Prefixes []netip.Prefix
 }
 
-// Result is the result of a driver. Tunnels in its state lists the path of each link's packets;
-// a remote without a Tunnel has no link.
+// Result is the output of a driver. Tunnels has an entry for each link; a remote without a Tunnel
+// has no link.
 type Result struct {
 	desired.State
 	Problems []Problem
@@ -141,9 +142,9 @@ func gatewayPath(cluster, gateway string) string {
 	return "clusters[" + cluster + "].gateways[" + gateway + "]"
 }
 
-// device adds a device and what every device needs: this gateway's addresses inside the
-// tunnels, a rule that routes received packets to their node, and loose reverse path filtering,
-// because the routing tables decide the way back.
+// device adds a device, this gateway's tunnel addresses on it, a rule that routes received packets
+// to their node, and sysctls. Reverse path filtering is loose, because the routing tables select
+// the route back.
 func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 	origin := s.path()
 	link.Up, link.Origin = true, origin

@@ -36,8 +36,8 @@ func site() LocalGateway {
 	}
 }
 
-// far returns the i-th remote gateway, each in its own cluster. Odd ones are reached over IPv6
-// outside.
+// far returns the i-th remote gateway, in a cluster of its own. Remotes with odd i have an IPv6
+// outer address.
 func far(driver string, i int) Remote {
 	addr := netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 10+i))
 	if i%2 == 1 {

@@ -6,8 +6,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Epochs returns the current epochs for which the gateway has its private key and knows the
-// remote's public key, of the kind that the driver needs; ascending. It returns nil if the
+// Epochs returns the current epochs for which both keys of the driver's kind exist: the gateway's
+// private key and the remote's public key. The epochs are ascending. Epochs returns nil if the
 // driver has no keys.
 func Epochs(driver string, epochs []int, keys *fabric.Keys, own, remote *fabric.Gateway) []int {
 	d := ByName(driver)
@@ -48,7 +48,7 @@ func privateKey(kind string, keys *fabric.Keys, gateway string, epoch int) (key 
 	return key, found
 }
 
-// publicKey is empty if the gateway has no key of that epoch.
+// publicKey returns the gateway's public key, or "" if it has no key of that epoch.
 func publicKey(kind string, g *fabric.Gateway, epoch int) string {
 	i := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == epoch })
 	switch {

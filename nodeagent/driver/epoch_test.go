@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestEpochs checks that a link has the epochs whose private key this gateway has and whose
-// public key of the remote it knows, of the kind that the driver needs.
+// TestEpochs checks that a link has the epochs for which both keys of the driver's kind exist: this
+// gateway's private key and the remote's public key.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Gateway{Name: "a"}

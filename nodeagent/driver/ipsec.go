@@ -12,13 +12,13 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// ipsec is VXLAN between the gateways' addresses inside the tunnels, encrypted with ESP by the
-// port of that VXLAN. It shares next hops, source checks and counters with VXLAN, and works the
-// same whether the kernel or a daemon encrypts. One daemon serves all links; a change to one
-// link affects its connection only.
+// ipsec is VXLAN between the gateways' tunnel addresses, encrypted with ESP. The ESP policies
+// select packets by the UDP port of that VXLAN. Next hops, source checks and counters are the same
+// as for driver vxlan, whether the kernel or a daemon encrypts. One daemon serves all links; a
+// change to one link affects its connection only.
 //
-// During a rotation, two connections of neighbouring epochs exist to one gateway. Connections
-// of even epochs use different addresses, because a daemon that encrypts in userspace
+// During a rotation, two connections of neighbouring epochs exist to one gateway. Connections of
+// even epochs use alternate tunnel addresses, because a daemon that encrypts in userspace
 // distinguishes connections by address only. An alternate connection uses the addresses of the
 // other parity.
 type ipsec struct{}
@@ -28,12 +28,12 @@ type ipsec struct{}
 // header 2, integrity check value 16.
 const espOver = 8 + 8 + 8 + 3 + 2 + 16
 
-// maxUserspace is the largest packet inside if charon itself encrypts: its device accepts at
-// most 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec). One byte less has exactly the
+// maxUserspace is the largest inner packet if charon itself encrypts: its device accepts at most
+// 1400 bytes (TUN_DEFAULT_MTU of its kernel-libipsec). A packet of 1399 bytes has exactly the
 // padding that espOver counts, so the overhead is exact.
 const maxUserspace = 1400 - vxlanOver4 - 1
 
-// vxlanOver4 is VXLAN over IPv4. Tunnel addresses are IPv4 if the cluster has any.
+// vxlanOver4 is the overhead of VXLAN over IPv4; innerPair prefers IPv4 tunnel addresses.
 const vxlanOver4 = 20 + 8 + 8 + 14
 
 // Traits returns the header sizes of ESP and of the VXLAN inside.
@@ -113,7 +113,7 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 	return b
 }
 
-// addressSet returns which of the two address sets a connection uses.
+// addressSet returns the index of the address set that a connection uses: 0 (even) or 1 (odd).
 func addressSet(r *Remote) int {
 	if r.Alternate {
 		return (r.Epoch + 1) % 2
@@ -139,7 +139,7 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 	id := func(cluster, gateway string) string {
 		name := gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch)
 		if r.Alternate {
-			name += ".beside" // a different identity: charon closes a second connection between two identities
+			name += ".beside" // charon closes a second connection between the same two identities
 		}
 		return name + ".hawser"
 	}
@@ -159,7 +159,7 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 	return inner, true
 }
 
-// innerPair selects the two addresses, IPv4 if both have it.
+// innerPair returns a tunnel address of each gateway in the same family; IPv4 if both have one.
 func innerPair(own, theirs []netip.Addr) (a, b netip.Addr, ok bool) {
 	for _, six := range []bool{false, true} {
 		is := func(a netip.Addr) bool { return a.Is6() == six }
@@ -184,7 +184,8 @@ func (s *LocalGateway) ikeKeys(b *Result, r *Remote) (private fabric.Secret, pub
 	return private, public, found && public != ""
 }
 
-// ikeEndpoint returns where the remote gateway listens for IKE.
+// ikeEndpoint returns the remote gateway's address and port for IKE, invalid if the address is
+// unknown.
 func ikeEndpoint(site *LocalGateway, r *Remote) netip.AddrPort {
 	if !r.Addr.IsValid() {
 		return netip.AddrPort{}
@@ -196,10 +197,9 @@ func (s *LocalGateway) initiates(r *Remote) bool {
 	return IsInitiator(s.Cluster, s.Gateway, r.Cluster, r.Gateway)
 }
 
-// IsInitiator reports whether own opens the IPsec connection to remote and replaces its keys.
-// The initiator is the gateway that can reach the other; if both can, the first by name. A
-// configured endpoint takes precedence over a discovered one. Both gateways get the same
-// result.
+// IsInitiator reports whether own opens the IPsec connection to remote and rekeys it. The initiator
+// is the gateway whose remote has an endpoint; if both do, the first by name. A configured endpoint
+// takes precedence over a discovered endpoint. Both gateways get the same result.
 func IsInitiator(cluster string, own *fabric.Gateway, other string, remote *fabric.Gateway) bool {
 	switch {
 	case own.HasStaticEndpoint() != remote.HasStaticEndpoint():
@@ -212,8 +212,8 @@ func IsInitiator(cluster string, own *fabric.Gateway, other string, remote *fabr
 	return gatewayPath(cluster, own.Name) < gatewayPath(other, remote.Name)
 }
 
-// IKEPort returns the port of IKE at a gateway's endpoint: the common port, or the port from
-// which a router forwards. base is the base port at the endpoint, usual the gateway's own.
+// IKEPort returns the port of IKE at a gateway's endpoint: the common port, or the port from which
+// a router forwards. base is the endpoint's base port, usual the gateway's own base port.
 func IKEPort(s fabric.IPsec, base, usual int) int {
 	if base != usual {
 		return base + fabric.IPsecOffset

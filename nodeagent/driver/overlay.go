@@ -25,7 +25,7 @@ type overlay struct {
 	port func(base int, alt bool) int
 }
 
-// overlayPeer is where a remote gateway receives the VXLAN of an overlay.
+// overlayPeer is a remote gateway with its outer addresses in an overlay.
 type overlayPeer struct {
 	*Remote
 	to   netip.Addr   // invalid if unknown
@@ -86,13 +86,13 @@ func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 	}
 }
 
-// OverlayMAC returns a gateway's hardware address on overlays between gateways.
+// OverlayMAC returns a gateway's MAC address on overlays between gateways.
 func OverlayMAC(cluster, gateway string) string {
 	return desired.HardwareAddr("gateway/" + cluster + "/" + gateway)
 }
 
-// remote adds the path to a remote gateway: next hops of both families with its hardware
-// address, and the forwarding entry from that to its outer address.
+// remote adds the path to a remote gateway: next hops of both families with its MAC address, and
+// the forwarding entry from that MAC address to its outer address.
 func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d overlayDevice) {
 	link, mac, origin := o.name(d), OverlayMAC(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Tunnel{
@@ -123,8 +123,8 @@ func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d overla
 	b.Tunnels = append(b.Tunnels, c)
 }
 
-// admit accepts packets from the remote gateway's addresses with an inner source of its
-// cluster.
+// admit accepts packets from the remote gateway's addresses with an inner source of its cluster. It
+// returns the keys of the set elements.
 func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 	var keys []string
 	from := append([]netip.Addr{r.to}, r.from...)
@@ -143,7 +143,7 @@ func (o *overlay) admit(b *Result, r *overlayPeer, port int) []string {
 	return keys
 }
 
-// count adds an element with a counter and returns its key.
+// count adds an element and returns its key, which identifies its counter.
 func (o *overlay) count(b *Result, e desired.Element) []string {
 	b.Elements = append(b.Elements, e)
 	return []string{e.Key()}

@@ -7,9 +7,9 @@ import (
 )
 
 // Transit builds the devices for transit traffic: an overlay between the tunnel addresses of
-// gateways, inside the tunnels of any driver. Remote.Prefixes are the sources that a remote gateway may
-// send; they may belong to any cluster. A tunnel itself accepts only packets of the two clusters
-// that it connects.
+// gateways, inside the tunnels of any driver. Remote.Prefixes are the sources that a remote gateway
+// may send; they may belong to any cluster. A tunnel itself accepts only packets of the two
+// clusters that it connects.
 func Transit(site LocalGateway, remotes []Remote) Result {
 	var b Result
 	o := overlay{

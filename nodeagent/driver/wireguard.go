@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// wireguard is the WireGuard driver, in the kernel or in userspace; the host decides which. On
-// one device an allowed IP belongs to exactly one peer. So there is one device for each gateway
-// ordinal: it holds at most one peer per cluster, and that peer can own the cluster's prefixes
-// even while its link is not in use. Key epochs have separate devices.
+// wireguard is the WireGuard driver, in the kernel or in userspace; the host decides which. On one
+// device an allowed IP belongs to exactly one peer. So each gateway ordinal has its own device,
+// with at most one peer per cluster. That peer can have the cluster's prefixes as allowed IPs even
+// while its link is not in use. Key epochs have separate devices.
 type wireguard struct{}
 
 // Traits returns the overhead from the WireGuard paper: a header of 16 bytes and an
@@ -38,18 +38,18 @@ type wgDevice struct {
 
 func (d *wgDevice) port() int { return fabric.WireguardPort(d.base, d.epoch, d.ordinal, d.alt) }
 
-// isDefaultPort reports whether the device uses the default port, as most do.
+// isDefaultPort reports whether the device has the default base port and is not alternate.
 func (d *wgDevice) isDefaultPort() bool { return d.base == fabric.DefaultPort && !d.alt }
 
-// PortOffset returns the offset from a remote gateway's base port, where it listens for a
-// gateway of the ordinal in an epoch.
+// PortOffset returns the offset of a WireGuard port from its gateway's base port. epoch is the key
+// epoch, ordinal the ordinal of the other gateway.
 func PortOffset(epoch, ordinal int) int { return fabric.WireguardPort(0, epoch, ordinal, false) }
 
 // Build returns a device for each epoch, ordinal and port, with a peer for each gateway of that
 // ordinal.
 func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 	var b Result
-	// No device for an epoch without a private key.
+	// Skip epochs without a private key.
 	var devices []wgDevice
 	missing := map[int]bool{}
 	for i := range remotes {

@@ -20,8 +20,8 @@ type AllocationRequest struct {
 	// InUse reports that other clusters use its current addresses. An older request does not
 	// get them.
 	InUse bool
-	// AlsoAllowed are further prefixes in which it may keep its current addresses. The topology
-	// allocated them while it declared the export.
+	// AlsoAllowed are prefixes outside the pools in which it may keep its current addresses.
+	// The topology allocated these addresses while it declared the export.
 	AlsoAllowed []netip.Prefix
 }
 
@@ -32,10 +32,11 @@ type AllocationResult struct {
 	Full  []int        // families without a free address
 }
 
-// Allocate returns addresses of the pools, at most one pool per family, in the order of asks. A
-// request keeps its current address; requests in use come first, then the oldest. Other requests
-// start at the hash of their key and get the next free address. given reports addresses that are
-// allocated elsewhere. The order of asks has no other effect.
+// Allocate allocates addresses from the first pool of each family. Results have the order of asks.
+// A request keeps its current address. If several requests have the same one, requests in use come
+// first, then the oldest. Other requests start at the hash of their key and get the next free
+// address. given reports addresses that are allocated elsewhere. The order of asks does not affect
+// the addresses.
 func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) []AllocationResult {
 	a := newAllocation(pools, given)
 	order := byPriority(asks)
@@ -163,7 +164,7 @@ func (a *allocator) find(key string, pool netip.Prefix) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// maxBits limits the used part of a large pool, in bits.
+// maxBits limits the used part of a large pool: 2^24 addresses.
 const maxBits = 24
 
 // edge reports whether an address is the first or the last of its pool. Some programs treat these

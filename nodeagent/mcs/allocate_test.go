@@ -73,7 +73,7 @@ func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.A
 				continue
 			}
 			if asks[i].Families[0] == 6 && len(asks[i].Families) == 1 {
-				continue // it does not request it
+				continue // the request has no IPv4
 			}
 			for j := range asks {
 				if asks[j].Key == used[a] && !asks[j].Created.After(asks[i].Created) {

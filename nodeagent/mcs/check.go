@@ -23,7 +23,7 @@ const (
 const MaxOffers = 8192
 
 // excess returns the indexes of the youngest exports if a cluster has more than MaxOffers. age
-// returns the creation time of export i, and its key, which decides between equal times.
+// returns the creation time of export i, and its key, which breaks ties.
 func excess(count int, age func(i int) (time.Time, string)) []int {
 	if count <= MaxOffers {
 		return nil

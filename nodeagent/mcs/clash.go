@@ -13,8 +13,8 @@ import (
 type conflictField struct {
 	reason   string // reason in KEP-1645
 	what     string
-	declared bool // declared exports have it in the topology
-	// value returns the field of a part as text.
+	declared bool // the topology sets it for declared exports
+	// value returns the field of an offer as text.
 	value func(o *Offer) string
 	// agrees replaces equality with the used value, if set.
 	agrees func(r *ResolvedExport, p *ClusterOffer) bool
@@ -150,7 +150,7 @@ func agree(a, b *Offer) bool {
 		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// clip limits a text in a message: the API accepts 32 KiB, a reader less.
+// clip limits a text in a condition's message for readability; the API accepts 32 KiB.
 func clip(text string) string {
 	const most = 256
 	if len(text) <= most {
@@ -166,8 +166,8 @@ func (a *conflictField) agree(r *ResolvedExport, p *ClusterOffer) bool {
 	return a.value(p.Offer) == a.used(r)
 }
 
-// agreeOnPorts: a missing port is also a conflict. Of a declared export a cluster may have more
-// ports than the topology.
+// agreeOnPorts reports whether a part has the ports of the export. A missing port is also a
+// conflict. If the export is declared, a Service may have further ports.
 func agreeOnPorts(r *ResolvedExport, p *ClusterOffer) bool {
 	if r.Declared != nil {
 		return len(p.Ports) == len(r.Ports)

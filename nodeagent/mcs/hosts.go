@@ -60,8 +60,8 @@ func FormatAddresses(addrs []netip.Addr, hosts []fabric.Host) string {
 	return strings.Join(out, ",")
 }
 
-// ConfirmsAddresses reports whether the message of the condition Ready has the addresses of the
-// annotation. Only gateways write the status, so the annotation is unchanged since then.
+// ConfirmsAddresses reports whether the message of the condition Ready contains the annotation's
+// addresses. Only gateways write the status, so a match means that the annotation is unchanged.
 func (e *Export) ConfirmsAddresses(message string) bool {
 	if len(e.Hosts) > 0 {
 		return strings.HasSuffix(message, podsAt(e.Hosts))

@@ -28,8 +28,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// shared returns a view with one headless export of a cluster whose pods have no addresses that
-// others reach.
+// shared returns a view with one headless export. Other clusters cannot reach its pods at their own
+// addresses.
 func shared(recorded bool, present ...string) mcs.ClusterView {
 	f := sample()
 	f.Clusters[0].Globalnet, f.Clusters[0].EgressMode = true, fabric.EgressShared
@@ -65,7 +65,8 @@ func TestHosts(t *testing.T) {
 	if have := fmt.Sprint(e.Clusters[0].Hosts); have != fmt.Sprint(second.RecordedHosts) || len(e.Clusters[0].IPs) > 0 {
 		t.Errorf("the fabric has %s, want %v", have, second.RecordedHosts)
 	}
-	// Without an API to record addresses, and in clusters whose pods need none.
+	// Without an API the addresses are used without a record. Without Hostnames the pods need
+	// none.
 	if v := mcs.Decide(shared(false, "db-0")).Verdicts[0]; len(v.RecordedHosts) != 1 || v.Ready.Status != "True" {
 		t.Errorf("without a record: %+v", v)
 	}

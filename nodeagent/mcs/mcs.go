@@ -27,8 +27,8 @@ type Export struct {
 	// Labels and Annotations are the exported labels and annotations of the ServiceExport.
 	Labels             map[string]string
 	Annotations        map[string]string
-	Addrs              []netip.Addr  // of AddressesAnnotation, at most one a family
-	Hosts              []fabric.Host // of the same, sorted by name
+	Addrs              []netip.Addr  // of AddressesAnnotation, at most one per family
+	Hosts              []fabric.Host // of AddressesAnnotation, sorted by name
 	AddressesConfirmed bool          // its status has the addresses of the annotation: see ConfirmsAddresses
 	Service            *Service      // nil if absent
 }
@@ -53,8 +53,8 @@ type Port struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// Offer is a valid export as its cluster sends it to the others. It is part of the feed, so it is
-// bounded and has short names.
+// Offer is a valid export as its cluster sends it to other clusters in the feed. Check limits its
+// size.
 type Offer struct {
 	Created               time.Time         `json:"created"`
 	Headless              bool              `json:"headless,omitempty"`
@@ -74,12 +74,12 @@ type Import struct {
 	Namespace string
 	Name      string
 	Created   time.Time // of the observed object; zero in desired ones
-	// Foreign reports that the object lacks our label. Only its IPs count, if they date from
-	// the time with our label.
+	// Foreign reports that the object lacks Hawser's label. Only its IPs are used, and only if
+	// Hawser wrote them before the label was removed.
 	Foreign               bool
 	Type                  string // fabric.ClusterSetIP | fabric.Headless
 	IPs                   []netip.Addr
-	Families              []int // 4, 6; as IPs, and set for Headless too
+	Families              []int // 4, 6; as IPs, and also set for Headless
 	Ports                 []Port
 	Affinity              string
 	AffinitySeconds       int

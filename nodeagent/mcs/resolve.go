@@ -18,7 +18,7 @@ type ResolvedExport struct {
 	Declared  *fabric.Export // as in the topology; nil if dynamic
 	Type      string         // fabric.ClusterSetIP | fabric.Headless
 	Ports     []Port         // the union, sorted
-	Families  []int          // of any part, in the order of the oldest
+	Families  []int          // of all parts, the oldest first
 	Affinity  string
 	// AffinitySeconds and the following fields are from the oldest export.
 	AffinitySeconds       int
@@ -110,7 +110,7 @@ func Decide(w ClusterView) Decision {
 	return d
 }
 
-// join adds the offers of another cluster that the topology allows.
+// join appends the offers of cluster c that the topology allows to parts.
 func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offers []NamedOffer) {
 	var asks []AllocationRequest
 	taken := t.takenOf(c.Name, offers)
@@ -274,8 +274,8 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
 		r := &services[at[n]]
 		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
-		// Without an import in this cluster the address is not recorded: all gateways compute
-		// the same one, as without an API.
+		// Without an import of ours in this cluster the address is not recorded. All
+		// gateways then compute the same address, as without an API.
 		if w.HasAPI && !r.ForeignImport && !r.Absent {
 			r.VIPs = g.Held
 		}

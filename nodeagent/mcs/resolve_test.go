@@ -243,8 +243,8 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 }
 
-// TestDeclaredBecomesDynamic: an export that becomes dynamic keeps all its addresses in use, in
-// whichever order the clusters read the change.
+// TestDeclaredBecomesDynamic: an export that becomes dynamic keeps all its addresses in use, in any
+// order in which the clusters read the change.
 func TestDeclaredBecomesDynamic(t *testing.T) {
 	t.Parallel()
 	before := sample()
@@ -319,8 +319,8 @@ func TestAllClustersAgree(t *testing.T) {
 	}
 }
 
-// TestForeignAddressesAreIgnored: a cluster announces addresses outside its blocks, and names that
-// the topology does not permit.
+// TestForeignAddressesAreIgnored: announced addresses outside the cluster's blocks are ignored, and
+// names that the topology does not permit.
 func TestForeignAddressesAreIgnored(t *testing.T) {
 	t.Parallel()
 	offer := func(minute int, ips ...string) *mcs.Offer {
@@ -355,8 +355,8 @@ func TestForeignAddressesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestClaimsOutsideOfTheTopology: exports in a namespace that the topology reserves for others
-// are reported, and do not affect the exports of the others in any cluster.
+// TestClaimsOutsideOfTheTopology: exports in a namespace that the topology reserves for other
+// clusters are reported. They do not affect the exports of these clusters.
 func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	t.Parallel()
 	f := sample()

@@ -92,18 +92,18 @@ const (
 	isUnknown = "Unknown"
 )
 
-// MissingService describes an export without a Service, in conditions and in problems of agents.
+// MissingService returns the text for an export without a Service, for conditions and problems.
 func MissingService(id string) string { return "there is no Service " + id }
 
-// ExternalService describes an export of a Service without endpoints, in conditions and in problems of
-// agents.
+// ExternalService returns the text for an export of a Service without endpoints, for conditions and
+// problems.
 func ExternalService(id string) string {
 	return "Service " + id + " is of type ExternalName, which cannot be exported: export a Service with endpoints, or resolve its externalName in each cluster"
 }
 
-// check reports whether a ServiceExport is valid, and if not, the required change. The status is
-// Unknown if the agent may have an older fabric than the cluster has: the reconciler rendered the
-// ServiceExport, and the agent's fabric does not declare it.
+// check returns the condition Valid of a ServiceExport; its message names the required change. The
+// status is Unknown if the agent's fabric may be outdated: the reconciler rendered the
+// ServiceExport, but the fabric does not declare it.
 func (v *ExportResult) check(w ClusterView) Condition {
 	no := func(reason, message string) Condition { return Condition{Valid, isFalse, reason, message} }
 	e, id := v.Export, v.Export.id()
@@ -157,7 +157,7 @@ const (
 	defaultAffinitySeconds = 10800 // default of Kubernetes
 )
 
-// requester is the export, or one of its pods, of a request.
+// requester is the subject of an AllocationRequest: an export, or a pod of a headless export.
 type requester struct {
 	*ExportResult
 	host string // of a headless export; empty = the export itself

@@ -39,7 +39,8 @@ type Host struct {
 }
 
 // Desired returns the desired objects of the cluster's API. d is the result of Decide for w and is
-// not changed. sources has the reachable backends by namespace/name.
+// not changed. settled is the value of PeersSynced. sources has the reachable backends by
+// namespace/name.
 func Desired(w ClusterView, d Decision, settled bool, sources map[string][]Backend) DesiredObjects {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
@@ -172,7 +173,8 @@ func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 	put := func(cluster string, ports []Port, endpoint Endpoint) {
 		addr := endpoint.Addr
 		fam := fabric.Family(addr)
-		// The name does not depend on the endpoints, so the slice is kept while they change.
+		// The name does not depend on the endpoints, so the slice persists while they
+		// change.
 		sum := stablehash.Mix64(stablehash.Sum64(fmt.Sprintf("%s/%s/%d/%s", r.ID(), cluster, fam, portsText(ports))))
 		name := r.Name + "-hw-" + hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
 		s := byName[name]
@@ -220,7 +222,7 @@ func (s *Slice) split() []Slice {
 	return out
 }
 
-// reached returns the ports of an export at a cluster's addresses, like the data path.
+// reached returns the ports that the data path forwards to a cluster's addresses: no SCTP.
 func (r *ResolvedExport) reached(cluster string) []Port {
 	ports := r.Ports
 	if i := slices.IndexFunc(r.Parts, func(p ClusterOffer) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {

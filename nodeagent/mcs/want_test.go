@@ -51,8 +51,8 @@ func portsText(ports []mcs.Port) string {
 	return strings.Join(texts, ",")
 }
 
-// scene returns a clusterset with every sort of export, from the view of g1 with an API that
-// recorded all addresses.
+// scene returns a clusterset with every kind of export, from the view of g1, whose API recorded all
+// addresses.
 func scene() (mcs.ClusterView, map[string][]mcs.Backend) {
 	dual := with(service(tcp("http", 80), mcs.Port{Name: "udp", Protocol: "UDP", Port: 80}), func(s *mcs.Service) {
 		s.Families, s.Affinity, s.AffinitySeconds, s.TrafficDistribution = []int{6, 4}, "ClientIP", 10, "PreferClose"
@@ -99,8 +99,8 @@ func TestWant(t *testing.T) {
 	}
 }
 
-// TestDesiredFollowsDecision uses an earlier decision of another copy of the fabric, and does not
-// change it.
+// TestDesiredFollowsDecision: Desired accepts a decision of another copy of the fabric, and does
+// not change it.
 func TestDesiredFollowsDecision(t *testing.T) {
 	t.Parallel()
 	earlier, sources := scene()
@@ -167,7 +167,7 @@ func TestManyEndpoints(t *testing.T) {
 	}
 }
 
-// TestTooManyOffers ignores the youngest exports, on both sides.
+// TestTooManyOffers: the exporter and the importer both ignore the youngest exports.
 func TestTooManyOffers(t *testing.T) {
 	t.Parallel()
 	f := sample()

@@ -106,8 +106,8 @@ func (w *ClusterView) exists(namespace string) bool {
 	return found
 }
 
-// familiesIn returns the families that a cluster has, without duplicates, in their order. A cluster
-// of unknown families may have all.
+// familiesIn returns the families that the cluster has, in the given order, without duplicates.
+// Empty families mean both.
 func familiesIn(c *fabric.Cluster, families []int) []int {
 	if len(families) == 0 {
 		families = []int{4, 6}

@@ -174,7 +174,7 @@ func neighboursStay(t *testing.T, r *env) {
 	c.cleanup()
 }
 
-// repair checks that deleted devices come back and work.
+// repair checks that the agent recreates deleted devices, and that they work.
 func repair(_ *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	for _, tunnel := range a.tunnels() {
@@ -186,7 +186,7 @@ func repair(_ *testing.T, r *env) {
 }
 
 // overhead checks that a packet of the link's MTU grows on the underlay by exactly the driver's
-// overhead, in one piece. A longer packet is not sent.
+// overhead, without fragmentation. A longer packet must not be sent.
 func overhead(t *testing.T, r *env) {
 	a, b := r.gateways["a"], r.gateways["b"]
 	mtu := a.connection("b").MTU

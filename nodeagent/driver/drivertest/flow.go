@@ -26,8 +26,8 @@ func (g *gateway) flow(to *gateway) *flow {
 	return f
 }
 
-// extraReplies is the number of further replies to wait for at the end. They include the replies to
-// packets in flight, even on a slow machine.
+// extraReplies is the number of further replies that stop waits for. Replies to packets in flight
+// arrive before them, even on a slow machine.
 const extraReplies = 100
 
 // stop ends the flow and returns the number of lost packets.

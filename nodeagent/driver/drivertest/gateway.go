@@ -28,7 +28,7 @@ type gateway struct {
 	agent    *exec.Cmd
 }
 
-// pod returns the address of a pod of the cluster; the host itself has it.
+// pod returns the address of a pod of the cluster. The host itself has this address.
 func (g *gateway) pod(six bool) string {
 	if six {
 		return fmt.Sprintf("fd00:%d::1", g.index)
@@ -93,7 +93,7 @@ func (g *gateway) inventory() string {
 	return out.String()
 }
 
-// tunnels returns name and number of the devices to other clusters.
+// tunnels returns the name and interface index of each tunnel device.
 func (g *gateway) tunnels() []string {
 	var out []string
 	for _, line := range strings.Split(g.run("ip", "-o", "link"), "\n") {
