@@ -33,7 +33,7 @@ func bigState() big {
 	return b
 }
 
-// sorts are the tested sorts of kinds.
+// sorts are the variants of kinds that the benchmarks measure.
 var sorts = []string{"plain", "versioned"}
 
 func bigEngine(b *testing.B, sort string) *converge.Engine[big] {

@@ -16,8 +16,9 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// TestOwnChangesAreObservedAgain checks that the engine reads once after its own changes, even if the
-// version stays, at once after changes of another writer, and never without a change.
+// TestOwnChangesAreObservedAgain checks when the engine reads objects: once after its own changes,
+// even if the version stays, and at once after changes of another writer. Otherwise it does not
+// read.
 func TestOwnChangesAreObservedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Equaler is an object of a kind with thousands of objects. Equal reports whether key and
-// fields of two objects are equal, without building the texts of a diff.
+// Equaler is implemented by objects of kinds with thousands of objects. Equal reports whether key
+// and fields of two objects are equal, without building the texts of a diff.
 type Equaler[S any] interface {
 	Equal(other S) bool
 }
@@ -79,9 +79,9 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 	return changes, len(cache.observed), nil
 }
 
-// changedParts returns the desired and the existing objects that may differ. Usually most of
-// thousands have not changed since the last clean pass. former has the desired objects of that
-// pass. They replace the observed ones, unless the kernel fills in fields.
+// changedParts returns the desired and the existing objects that may differ. Usually most objects
+// have not changed since the last clean pass. former has the desired objects of that pass. They
+// replace the observed objects, unless the kernel fills in fields.
 func (s *stage[D, S]) changedParts(desired, former, observed []S) (want, have []S) {
 	_, normalizes := s.kind.(Normalizer[S])
 	if _, hasEqual := any(*new(S)).(Equaler[S]); normalizes || !hasEqual {
@@ -101,8 +101,8 @@ func (s *stage[D, S]) changedParts(desired, former, observed []S) (want, have []
 }
 
 // rememberWritten stores the objects of an urgent stage that exist after its changes: the desired
-// objects, and those that deletes will remove later. If complete is false, some changes were not
-// made, so the objects are unknown.
+// objects, and the objects that deletes will remove later. If complete is false, some changes were
+// not made, so the objects are unknown.
 func (s *stage[D, S]) rememberWritten(p *pass[D], deletes []diff.Change[S], complete bool) {
 	if !s.urgent {
 		return

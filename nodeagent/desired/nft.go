@@ -20,8 +20,8 @@ type Table struct {
 	// Connections is the maximum number of connections of one pod through this gateway; 0 =
 	// unlimited. See SetQuota.
 	Connections int
-	// Skeleton is the digest of chains, rules and sets. Only the kind knows the rules, so it
-	// fills Skeleton on both sides (converge.Normalizer).
+	// Skeleton is the digest of chains, rules and sets. Only the converge kind knows the rules,
+	// so it sets Skeleton in the desired and the observed table (converge.Normalizer).
 	Skeleton string
 	Origin   string
 }
@@ -60,7 +60,8 @@ func (e Element) Key() string { return e.Set + strconv.Itoa(e.Family) + " " + e.
 // Fields returns the data.
 func (e Element) Fields() []diff.Field { return []diff.Field{{Name: "value", Value: e.Value}} }
 
-// Equal is ==. Lists have thousands of elements, so the kind compares them without Fields.
+// Equal reports whether the elements are identical. A set can have thousands of elements, so the
+// kind compares them without Fields.
 func (e Element) Equal(other Element) bool { return e == other }
 
 // Type is the type of one part of a set's key or data.
@@ -87,8 +88,8 @@ type Set struct {
 	Interval bool   // keys are prefixes
 	Prefixes bool   // the data are prefixes, too (prefix NAT)
 	Counter  bool   // each element counts its packets
-	// Dynamic is true if projection writes no Elements of it: the rules add them from packets,
-	// or the kind of WireGuard peers does.
+	// Dynamic is true if package projection creates no Elements of the set: nftables rules or
+	// the kind of WireGuard peers add them.
 	Dynamic bool
 	// Expires is true if its elements have a timeout.
 	Expires bool
@@ -149,7 +150,7 @@ const (
 	SetNodeHops      = "node_hops"
 )
 
-// Sets returns all of them. docs/datapath.md describes the rules that use them.
+// Sets returns all sets. docs/datapath.md describes the rules that use them.
 func Sets() []Set {
 	address := []Type{TypeAddr}
 	service := []Type{TypeAddr, TypeProto, TypePort}
@@ -209,9 +210,9 @@ func Sets() []Set {
 	}
 }
 
-// Slot classes: the number of slots that the backends of one address share. The hash of the
-// client picks the slot. All numbers of backends from two on share one class: at a border
-// between classes nearly every slot would change its backend (docs/adr/0005-slots.md).
+// Slot classes: the number of slots that the backends of one address share. The hash of the client
+// picks the slot. Two or more backends always use the same class: a change of class would change
+// the backend of nearly every slot (docs/adr/0005-slots.md).
 const (
 	SlotsOne  = 1
 	SlotsMany = 1024 // up to 128 backends get a share close to their weight
@@ -232,8 +233,8 @@ func PickChain(slots int, affinity bool) string {
 	return "pick_many"
 }
 
-// ForeignRuleText describes routing rules of other programs that match packets from pods to
-// other clusters before Hawser's rules.
+// ForeignRuleText returns the message about other programs' routing rules that match packets from
+// pods to other clusters before Hawser's rules.
 func ForeignRuleText(rules []string) string {
 	shown, more := rules, ""
 	if len(rules) > 3 {
@@ -243,8 +244,8 @@ func ForeignRuleText(rules []string) string {
 		strings.Join(shown, ", ") + more + "; have that program leave out the clusterset's prefixes, or give its rules a priority above 7365"
 }
 
-// Drop is one reason why table inet hawser drops packets. Each reason has a chain that counts
-// them.
+// Drop is one reason why table inet hawser drops packets. Each reason has a chain that counts its
+// packets.
 type Drop struct {
 	Reason string
 	Doc    string // description of the dropped packets, for users

@@ -91,7 +91,7 @@ func (r Route) Key() string {
 	return key
 }
 
-// Equal is ==.
+// Equal reports whether the routes are identical.
 func (r Route) Equal(other Route) bool { return r == other }
 
 // Fields returns type, device, next hop, source and MTU.

@@ -8,9 +8,10 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Tunnel describes how packets reach one remote gateway: device, next hop, and the counters for
-// its bytes. It is not a kernel object. If a gateway has several tunnels, all of them receive
-// and the first one sends. The lowest Preference comes first, then the order of the list.
+// Tunnel describes how packets reach one remote gateway: device, next hop, and the counters for its
+// bytes. It is not a kernel object. If a gateway has several tunnels, all of them receive and the
+// first one sends. Tunnels are ordered by Preference, lowest first, then by their place in the
+// list.
 type Tunnel struct {
 	Cluster    string // of the remote gateway
 	Gateway    string

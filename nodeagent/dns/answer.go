@@ -20,8 +20,8 @@ const udpSize = 1232
 func answer(s *snapshot, query *dns.Msg) *dns.Msg { return answerWithin(s, query, dns.MaxMsgSize) }
 
 // answerWithin returns the reply to a query, or nil if the query must be ignored. It is pure: the
-// reply depends on the data and the query only. It builds few more records than fit in size
-// bytes, for any number of hosts. Each query starts at a different host.
+// reply depends on the data and the query only. It stops adding records when size bytes are used,
+// for any number of hosts. Each query starts at a different host.
 func answerWithin(s *snapshot, query *dns.Msg, size int) *dns.Msg {
 	if query.Response {
 		return nil
@@ -80,8 +80,8 @@ type reply struct {
 	zone  *zone
 	qname string // the name as the client wrote it
 	qtype uint16
-	// room is the number of bytes left for answer records; the sizes of records are lower bounds.
-	// Below zero, the answer does not fit and is cut (fit).
+	// room is the number of bytes left for answer records; the sizes of records are lower
+	// bounds. Below zero the answer does not fit, and truncate cuts it.
 	room int
 }
 
@@ -130,8 +130,8 @@ func (r *reply) finish(exists bool, apex string) {
 	}
 }
 
-// answerZone answers for labels below the zone, nearest last, and reports whether the name
-// exists. A name between existing names exists without records (RFC 8020).
+// answerZone answers for labels below the zone, and reports whether the name exists. The last label
+// is the nearest to the zone. A name between existing names exists without records (RFC 8020).
 func (r *reply) answerZone(labels []string) bool {
 	n := len(labels)
 	switch {
@@ -221,8 +221,8 @@ const (
 	srvWeight   = 50
 )
 
-// srv adds one record for each target and number of a port. Without a port, it uses all ports
-// of the service, and a number of two protocols once.
+// srv adds an SRV record for each target and number of a port. An empty port means all ports of the
+// service; a number that two protocols use is added once.
 func (r *reply) srv(s *service, at *name, port string) {
 	base := s.key + ".svc." + r.zone.name
 	for target := range rotated(at.targets, r.Id) {
@@ -250,8 +250,8 @@ func (r *reply) srv(s *service, at *name, port string) {
 	}
 }
 
-// packable reports whether a packet can contain a name. Names from several clusters are joined
-// here: each may be valid, and the joined name too long.
+// packable reports whether a packet can contain a name. The parts come from several clusters: each
+// may be valid, and the whole name too long.
 func packable(name string) bool {
 	_, is := dns.IsDomainName(name)
 	return is

@@ -51,7 +51,7 @@ func TestAnswersCostWhatFits(t *testing.T) {
 		for _, size := range []int{udpSize, dns.MaxMsgSize} {
 			query := question(t, name)
 			r := answerWithin(many.current.Load(), query, size)
-			// One record more than fits, so that the reply is cut and marked.
+			// At most one record more than fits: it makes truncate mark the reply.
 			least := minRecord + 4
 			if built := len(r.Answer); built == 0 || built > size/least+1 {
 				t.Errorf("%s: %d records for %d bytes", name, built, size)
@@ -69,7 +69,7 @@ func TestAnswersCostWhatFits(t *testing.T) {
 	}
 }
 
-// TestReverseIsBounded: many services have the same address.
+// TestReverseIsBounded: the PTR reply is bounded, although many services have the same address.
 func TestReverseIsBounded(t *testing.T) {
 	s := bigStore(t, 1)
 	for i := range 5000 {

@@ -4,7 +4,7 @@ import "github.com/miekg/dns"
 
 // testCase is a query and the whole reply in zone-file text; records are compared sorted.
 type testCase struct {
-	name, query string // asked: name and type
+	name, query string // name and type
 	rcode       int
 	answer      []string
 	ns          []string

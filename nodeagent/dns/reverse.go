@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// reverseName answers queries below in-addr.arpa and ip6.arpa for the addresses of this
-// server's names. It refuses all others, like names outside the zones.
+// reverseName answers queries below in-addr.arpa and ip6.arpa for the addresses of this server's
+// names. It refuses other addresses, as resolve refuses names outside the zones.
 func (r *reply) reverseName(asked string) {
 	addr, is := parseReverse(asked)
 	owners, known := r.reverse.get(addr)

@@ -113,8 +113,8 @@ func serve(ctx context.Context, config Config, packets net.PacketConn, stream ne
 	return errors.Join(errs...)
 }
 
-// lingeringListener is a listener whose connections close without a reset: closing with unread queries
-// would discard the last replies in flight (RFC 1122, 4.2.2.13).
+// lingeringListener is a listener whose connections close without a reset: closing with unread
+// queries would discard the last replies in flight (RFC 1122, 4.2.2.13).
 type lingeringListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -177,7 +177,7 @@ func pack(query, r *dns.Msg) ([]byte, *dns.Msg) {
 		failed.SetEdns0(udpSize, false)
 	}
 	if raw, err = failed.Pack(); err != nil {
-		failed.Question = nil // the bare header always can
+		failed.Question = nil // the bare header always packs
 		raw, _ = failed.Pack()
 	}
 	return raw, failed
@@ -205,8 +205,8 @@ func limit(query *dns.Msg, transport string) int {
 	return min(max(size, dns.MinMsgSize), udpSize)
 }
 
-// truncate limits the size of a reply. Additional addresses are removed first, without a mark.
-// Only a reply that lacks answers is marked as truncated (RFC 2181, 9).
+// truncate limits the size of a reply. It removes additional addresses first. The TC bit marks only
+// a reply that lacks answers (RFC 2181, 9).
 func truncate(r *dns.Msg, size int) {
 	r.Compress = true
 	if r.Len() <= size {

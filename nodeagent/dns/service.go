@@ -21,7 +21,7 @@ type service struct {
 	addrs     map[netip.Addr]string // every address with its most specific name
 }
 
-// name owns address records below (or at) <svc>.<ns>.svc. Its key in service.names is "",
+// name has the addresses of one name at or below <svc>.<ns>.svc. Its key in service.names is "",
 // "<cluster>" or "<host>.<cluster>".
 type name struct {
 	cluster bool // <cluster>.<svc>: only in zones with cluster names

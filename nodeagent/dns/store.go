@@ -36,7 +36,7 @@ type snapshot struct {
 	version    uint64 // of services
 }
 
-// ptrName is one name of an address, relative to <ns>'s "svc" label.
+// ptrName is one name of an address, relative to svc.<domain>.
 type ptrName struct {
 	service string // key of the service
 	name    string // labels before the service's own, such as "g2" or "web-0.g2"
@@ -91,7 +91,7 @@ func (k ServiceKind) Observe(context.Context) ([]desired.Service, error) {
 	return out, nil
 }
 
-// Apply makes the changes in one swap, at a cost in proportion to the changes.
+// Apply makes the changes in one swap, at a cost in proportion to their number.
 func (k ServiceKind) Apply(_ context.Context, changes []diff.Change[desired.Service]) error {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()

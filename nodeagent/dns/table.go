@@ -5,11 +5,11 @@ import (
 	"maps"
 )
 
-// shardCount is the number of shards of a table; a change copies the shards that it changes.
+// shardCount is the number of shards of a map; an edit copies only the shards that it changes.
 const shardCount = 512
 
-// persistentMap is a persistent map. An edit returns a new table and does not change the old
-// one. So readers need no lock, and an edit costs in proportion to its changes.
+// persistentMap is a persistent map. An edit returns a new map and does not change the old one. So
+// readers need no lock, and an edit costs in proportion to its changes.
 type persistentMap[K comparable, V any] struct {
 	seed   maphash.Seed
 	shards [shardCount]map[K]V
@@ -39,7 +39,7 @@ func (t *persistentMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// mapEdit is a table under construction.
+// mapEdit is a persistentMap under construction.
 type mapEdit[K comparable, V any] struct {
 	*persistentMap[K, V]
 	owned [shardCount]bool // already copied

@@ -33,8 +33,8 @@ func (z *zone) header(name string, rrtype uint16) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: z.ttl}
 }
 
-// soa returns the SOA with the given owner: the zone's own name, or a reverse name, each of which is
-// its own zone.
+// soa returns the SOA with the given owner: the zone's own name, or a reverse name, each of which
+// is its own zone.
 func (z *zone) soa(owner string) dns.RR {
 	return &dns.SOA{
 		Hdr:     z.header(owner, dns.TypeSOA),

@@ -33,8 +33,8 @@ type cachedDocument[T any] struct {
 	state status.InputState
 }
 
-// refresh reads the document again. It reports whether value changed, and a problem that did
-// not stop it (the copy could not be written). An unusable input does not change value.
+// refresh reads the document again. It reports whether value changed, and returns the error if the
+// copy could not be written. An unusable input does not change value.
 func (d *cachedDocument[T]) refresh() (changed bool, problem error) {
 	raw, proof, err := d.read()
 	if err == nil {
@@ -100,7 +100,7 @@ func readProof(dir, name string) ([]byte, error) {
 	return raw, err
 }
 
-// readParts reads name from a directory, or name.0, name.1, ... joined: a fabric that is too large
+// readParts reads name from a directory, or name.0, name.1, ... joined. A fabric that is too large
 // for one ConfigMap consists of parts.
 func readParts(dir, name string) ([]byte, error) {
 	whole, err := os.ReadFile(filepath.Join(dir, name))

@@ -191,7 +191,7 @@ func (in *Inputs) Refresh() {
 	in.saveErr = errors.Join(fabricProblem, keysProblem, in.signers.save(), in.saveFacts())
 }
 
-// holderView is the fabric whose gateways selected by labels have their holders as nodes.
+// holderView is the fabric with the holders of gateways selected by labels as their nodes.
 type holderView struct {
 	source, fabric *fabric.Fabric
 	holders        map[string]string
@@ -199,8 +199,8 @@ type holderView struct {
 	factsFor       *fabric.Fabric // fabric that the facts were read for
 }
 
-// SetHolders sets the nodes that hold the gateways selected by labels, by gateway. Until the
-// first call Now is not ok if the cluster has such gateways. Call Refresh afterwards: a node that
+// SetHolders sets the nodes that hold the gateways selected by labels, by gateway. Until the first
+// call Current is not ok if the cluster has such gateways. Call Refresh afterwards: a node that
 // became a gateway needs keys.
 func (in *Inputs) SetHolders(holders map[string]string) {
 	in.mu.Lock()
@@ -210,7 +210,7 @@ func (in *Inputs) SetHolders(holders map[string]string) {
 }
 
 // current returns the current fabric with the holders of its gateways, nil if absent. The pointer
-// stays the same until either changes.
+// changes only with the fabric or the holders.
 func (in *Inputs) current() *fabric.Fabric {
 	if !in.fabric.have {
 		return nil

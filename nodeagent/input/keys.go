@@ -69,9 +69,9 @@ func readOwnKeys(dir, gateway string) (own localKeys, err error) {
 	return own, nil
 }
 
-// overlay returns the keys with the gateway's own keys for which the fabric has the public keys, or
-// for which no other key is known. So a key file may exist before the commit that names it and
-// after the commit that removes it.
+// overlay returns keys with the gateway's own keys. It uses an own key if the fabric has its public
+// key, or if keys has no other. So a key file may exist before the commit that names it and after
+// the commit that removes it.
 func (own localKeys) overlay(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
 	if keys == nil || own == (localKeys{}) {
 		return keys

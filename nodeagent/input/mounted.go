@@ -75,9 +75,9 @@ func (m *FabricWatcher) reread() {
 	}
 }
 
-// Current returns the last good fabric and its digest, and the error of the mounted fabric, nil if
-// it is the last good one. The fabric is nil without a good one. The pointer changes only with the
-// fabric.
+// Current returns the last good fabric and its digest; the fabric is nil if there is none yet. err
+// is the error of the mounted fabric, nil if that is the last good one. The pointer changes only
+// with the fabric.
 func (m *FabricWatcher) Current() (f *fabric.Fabric, digest string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

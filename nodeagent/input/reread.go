@@ -65,9 +65,8 @@ func (in *Inputs) Run(ctx context.Context) error {
 	return nil
 }
 
-// directories returns the directories with the files of a config; changed is called after each
-// change. Other files next to Trust and Identity are ignored: they may be logs, which change all
-// the time.
+// folders returns the directories with the files of a config; changed is called after each change.
+// Other files next to Trust and Identity are ignored: they may be logs, which change all the time.
 func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
 	add := func(folder string, files ...string) {
 		folder = filepath.Clean(folder)

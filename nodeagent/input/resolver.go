@@ -36,7 +36,7 @@ func newResolver(lookup func(ctx context.Context, network, host string) ([]netip
 	return &resolver{lookup: lookup, changed: changed, trigger: trigger.New(), addrs: map[string][]netip.Addr{}}
 }
 
-// setNames sets the names to look up. Other names than before are looked up at once.
+// setNames sets the names to look up. If they changed, a lookup starts at once.
 func (r *resolver) setNames(names []string) {
 	r.mu.Lock()
 	same := slices.Equal(names, r.names)

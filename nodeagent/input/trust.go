@@ -50,9 +50,9 @@ func newSigners(config Config) signers {
 	}
 }
 
-// check raises the state by the proofs of other nodes, before the first document of a kind. It
-// fails until the proofs are listed: without them a node with an empty state directory would
-// accept any document that was ever signed.
+// check raises the accepted revision to the newest one in the proofs of other nodes, before the
+// first document of a kind. It fails until the proofs are listed: without them a node with an empty
+// state directory would accept any document that was ever signed.
 func (s *signers) check(kind trust.Kind) error {
 	if s.list == nil || slices.Contains(s.state.Checked, kind) {
 		return nil
@@ -119,7 +119,7 @@ func proofsOf(nodes []facts.HawserNode, kind trust.Kind) []string {
 }
 
 // readPins reads the pinned signers again. If the file is missing, the last pins stay: a deleted
-// file must not lift the check.
+// file must not disable the check.
 func (s *signers) readPins() error {
 	remembered := s.state
 	if len(remembered.Pins) == 0 {

@@ -117,8 +117,8 @@ func proofFor(t *testing.T, packed []byte, revision int64, chain []trust.Signed,
 	return raw
 }
 
-// TestTrust checks the attacks of a writer of all delivered files. After each refusal, the last
-// good fabric stays valid, also over restarts.
+// TestTrust attacks as a writer of all delivered files. After each refusal the last good fabric
+// stays valid, also after a restart.
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	own, foreign := signerOf(t, "o"), signerOf(t, "f")
