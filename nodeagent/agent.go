@@ -22,8 +22,8 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// Agent converges one node. Create it with New, then call Run, Plan or Cleanup once, then
-// Close. None of its fields is assigned after New.
+// Agent converges one node. Create it with New, then call Run, Plan or Cleanup once, then Close.
+// Its fields do not change after New.
 type Agent struct {
 	config    Config
 	loop      *loop

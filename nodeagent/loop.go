@@ -21,7 +21,7 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// loop runs the rounds: it observes, has package round decide, and applies the effects. Its
+// loop runs the rounds: it observes, calls package round to decide, and applies the effects. Its
 // methods except onDrainChange and agentSnapshot run in the engine's goroutine.
 type loop struct {
 	config Config
@@ -56,7 +56,7 @@ func newTriggers() triggers {
 	return triggers{trigger: trigger.New(), drift: trigger.New(), urgent: trigger.New(), election: trigger.New(), names: trigger.New()}
 }
 
-// sharedState is the state that the engine's goroutine publishes for the others.
+// sharedState is the state that the engine's goroutine publishes to other goroutines.
 type sharedState struct {
 	state             atomic.Pointer[round.State]
 	outcome           atomic.Pointer[round.Outcome]
@@ -132,8 +132,8 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 	if l.ownGatewayRemoved.Swap(do.Leaving) != do.Leaving {
 		l.onDrainChange()
 	}
-	// Each refused endpoint is counted when it is new, and each reason is logged once:
-	// announcements of clusters must not fill the log.
+	// Each refused endpoint is counted when it is new, and each reason is logged once: other
+	// clusters' announcements must not fill the log.
 	for cluster, reasons := range next.Endpoints.Refused {
 		for _, reason := range reasons {
 			if slices.Contains(before.Endpoints.Refused[cluster], reason) {

@@ -29,8 +29,8 @@ func (l *loop) agentSnapshot() agentSnapshot {
 	return agentSnapshot{State: l.State(), Peers: l.peers.Observe(), Resolved: l.inputs.Resolved(), Holders: holders}
 }
 
-// planned computes the next round of the agent that runs on this node, or without one the first
-// round of an agent that starts. It applies nothing.
+// planned computes the next round of the running agent. If no agent runs, it computes the first
+// round of a new agent. It applies nothing.
 func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	var running agentSnapshot
 	runs, err := control.Get(ctx, l.config.Socket, "/sight", &running)
@@ -67,8 +67,8 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	return do.Node, nil
 }
 
-// planWithSecondAgent plans with a second agent: the engine and its handles are not safe for concurrent
-// use.
+// planWithSecondAgent plans with a second agent: the engine and its handles are not safe for
+// concurrent use.
 func (c Config) planWithSecondAgent(ctx context.Context) (changes []converge.Change, err error) {
 	beside, err := New(c, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -45,7 +45,7 @@ func (f stateFiles) load(log *slog.Logger) round.Saved {
 	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.live.LoadOrZero(log), Endpoints: f.discovered.LoadOrZero(log)}
 }
 
-// run saves each file after its Changed until ctx is done. A disk may hang, so each file has a
+// run saves each file after its MarkDirty until ctx is done. A disk may hang, so each file has a
 // goroutine of its own.
 func (f stateFiles) run(ctx context.Context, state func() round.State, log *slog.Logger) {
 	var wait sync.WaitGroup

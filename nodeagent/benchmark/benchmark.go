@@ -174,7 +174,7 @@ func (c Config) tryOnce(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the server replies. Its name may have to appear first.
+// await waits until the server replies. Its name may not resolve yet.
 func (c Config) await(ctx context.Context) error {
 	for end := time.Now().Add(c.Wait); ; {
 		err := c.tryOnce(ctx)

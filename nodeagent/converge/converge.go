@@ -27,8 +27,8 @@ type Kind[S diff.Spec] interface {
 }
 
 // Normalizer is a Kind whose kernel or API server fills in some fields. Normalize returns want with
-// these fields copied from have; afterwards equality is plain. It is called for objects that exist
-// on both sides.
+// these fields copied from have; the engine then compares the result with have. It is called for
+// objects that exist on both sides.
 type Normalizer[S diff.Spec] interface {
 	Normalize(want, have S) S
 }

@@ -18,10 +18,10 @@ type Deferrer interface {
 var ErrDeferred = errors.New("deferred to another gateway")
 
 const (
-	// freeRewrites is the number of times that a writer without delay at once repeats a change
-	// that another writer reverted. After that its delay grows.
+	// freeRewrites is the number of times that a writer without delay repeats a reverted change
+	// at once. After that its delay grows.
 	freeRewrites = 3
-	// minWriteDelay is the delay that grows for a writer without one.
+	// minWriteDelay is the first delay of a writer without a delay of its own.
 	minWriteDelay = time.Second
 	maxWriteDelay = 10 * time.Minute
 	// writeMemory is the time for which a write counts.

@@ -35,7 +35,7 @@ type Engine[D any] struct {
 	blocked           map[string]blockedChange // by kind and key
 	completedOnce     bool                     // a full pass reached its end
 	interruptedPasses int                      // verify-only passes in a row that stopped early
-	preempted         bool                     // the current pass is older than the urgent stages
+	preempted         bool                     // an urgent pass wrote newer state during the current pass
 	urgentResult      Report                   // of the latest urgent pass, with all changes since the last full pass
 }
 
@@ -132,7 +132,7 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 }
 
 // isMassDelete reports whether the desired state is empty although objects exist. A lost input
-// has the same effect, so only a decommission may do it.
+// looks the same, so only a decommission permits it.
 func (e *Engine[D]) isMassDelete(p *pass[D]) bool {
 	deletes, wanted := 0, 0
 	for _, n := range p.deletes {

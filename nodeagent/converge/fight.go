@@ -49,7 +49,7 @@ func (s *stage[D, S]) forgetSettledFights(changes []diff.Change[S]) {
 	s.fights = fights
 }
 
-// skipFights returns the changes without those that are paused, and reports these.
+// skipFights returns the changes that are not paused, and reports the paused changes.
 func (s *stage[D, S]) skipFights(p *pass[D], changes []diff.Change[S]) []diff.Change[S] {
 	if len(s.fights) == 0 {
 		return changes

@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/internal/timerqueue"
 )
 
-// reason is the reason why Run runs a pass. Lower ones go first if several are due.
+// reason is the reason why Run runs a pass. The lowest value goes first if several are due.
 type reason int
 
 const (
@@ -75,7 +75,7 @@ func (s *schedule) startFull() {
 	s.fullPassDue = time.Time{}
 }
 
-// finishFull records the result of a full pass. Period is the time to the next one if nothing
+// finishFull records the result of a full pass. period is the time to the next full pass if nothing
 // requests it earlier.
 func (s *schedule) finishFull(now time.Time, r Report, period time.Duration) {
 	rest, next := s.load.rest(now, r.Took), period
@@ -99,8 +99,8 @@ func (s *schedule) finishFull(now time.Time, r Report, period time.Duration) {
 // startUrgent records that an urgent pass starts.
 func (s *schedule) startUrgent() { s.requested[urgentToken] = false }
 
-// followUrgent requests the full pass that follows an urgent one with a state. now is the start of
-// the urgent pass.
+// followUrgent requests the full pass that follows an urgent pass whose source has a state. now is
+// the start of the urgent pass.
 func (s *schedule) followUrgent(now time.Time) {
 	if !s.requested[followUp] {
 		s.request(followUp)
@@ -111,8 +111,8 @@ func (s *schedule) followUrgent(now time.Time) {
 // finishUrgent records that an urgent pass is done.
 func (s *schedule) finishUrgent(now time.Time) { s.urgentEnd = now.Add(minUrgentInterval) }
 
-// dutyCycle limits the share of time that full passes use. Used grows by the time of each
-// pass and shrinks while the engine waits.
+// dutyCycle limits the share of time that full passes use. used grows by the time of each pass and
+// shrinks while the engine waits.
 type dutyCycle struct {
 	used    time.Duration
 	lastEnd time.Time

@@ -22,8 +22,8 @@ type Stage[D any] interface {
 	isUrgent() bool
 }
 
-// NewStage returns a stage of a kind. Desired returns the objects of the kind in the desired
-// state. Origin returns the topology path that caused an object, for plan and log; may be nil.
+// NewStage returns a stage of a kind. desired returns the objects of the kind in the desired state.
+// origin returns the topology path that caused an object, for plan and log; may be nil.
 func NewStage[D any, S diff.Spec](kind Kind[S], desired func(D) []S, origin func(S) string) Stage[D] {
 	if origin == nil {
 		origin = func(S) string { return "" }

@@ -166,7 +166,7 @@ type FDBEntry struct {
 	State  string `json:"state,omitempty"`
 }
 
-// Wireguard is a WireGuard device of Hawser's.
+// Wireguard is a WireGuard device of Hawser.
 type Wireguard struct {
 	Link      string `json:"link"`
 	Mode      string `json:"holder,omitempty"` // kernel or userspace; empty = no process replies

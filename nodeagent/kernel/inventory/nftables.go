@@ -28,14 +28,14 @@ type NFTTable struct {
 	Handle uint64 `json:"handle"`
 }
 
-// NFTChain is a chain. nft(8) has no number of rules.
+// NFTChain is a chain. nft(8) does not list the number of rules.
 type NFTChain struct {
 	Family string `json:"family"`
 	Table  string `json:"table"`
 	Name   string `json:"name"`
 	Handle uint64 `json:"handle"`
 	Dev    string `json:"dev,omitempty"`
-	Type   string `json:"type,omitempty"` // of base chains, and the following fields
+	Type   string `json:"type,omitempty"` // this field and the following ones: of base chains only
 	Hook   string `json:"hook,omitempty"`
 	Prio   *int   `json:"prio,omitempty"`
 	Policy string `json:"policy,omitempty"` // accept or drop
@@ -77,7 +77,7 @@ func (t NFTType) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(t))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (t *NFTType) UnmarshalJSON(b []byte) error {
 	if strings.HasPrefix(string(b), "[") {
 		return json.Unmarshal(b, (*[]string)(t))
@@ -142,7 +142,7 @@ func (v NFTValue) MarshalJSON() ([]byte, error) {
 	return json.Marshal(nftObject(v))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (v *NFTValue) UnmarshalJSON(b []byte) error {
 	*v = NFTValue{}
 	switch b[0] {

@@ -60,7 +60,7 @@ func (l Launcher) awaitFree(ctx context.Context, name string) error {
 
 func socketPath(name string) string { return filepath.Join(socketDir, name+".sock") }
 
-// logFile returns the log file of a device; empty without a directory for it.
+// logFile returns the log file of a device; empty if dir is empty.
 func logFile(dir, name string) string {
 	if dir == "" {
 		return ""

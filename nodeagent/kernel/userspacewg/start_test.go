@@ -49,7 +49,7 @@ func TestStartOfAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// TestStartWhileServed: another process serves a socket during the whole test.
+// TestStartWhileServed: Start fails while another process serves the socket.
 func TestStartWhileServed(t *testing.T) {
 	t.Parallel()
 	name := randomName()
