@@ -19,7 +19,7 @@ import (
 type agentSnapshot struct {
 	State    round.State             `json:"state"`
 	Peers    round.PeerStatus        `json:"peers"`
-	Resolved map[string][]netip.Addr `json:"resolved"` // as in model.Local
+	Resolved map[string][]netip.Addr `json:"resolved"` // as in model.HostState
 	Holders  map[string]string       `json:"holders,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestDial: a new Dial overrides the endpoint that the kernel learned, even if the peer
+// TestDial: a higher DialCount overrides the endpoint that the kernel learned, even if the peer
 // responds there. Later the learned endpoint counts again.
 func TestDial(t *testing.T) {
 	here, there := netip.MustParseAddrPort("192.0.2.1:51820"), netip.MustParseAddrPort("192.0.2.2:51820")

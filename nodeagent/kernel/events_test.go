@@ -26,7 +26,7 @@ func mustLink(t testing.TB, w *testNode, name string) netlink.Link {
 	return l
 }
 
-// linkError is ENODEV when the link does not exist.
+// linkError returns ENODEV if the link does not exist.
 func linkError(w *testNode, name string) error {
 	if _, err := w.ns.route.LinkByName(name); isLinkNotFound(err) {
 		return unix.ENODEV

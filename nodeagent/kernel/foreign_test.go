@@ -15,8 +15,8 @@ func prefixesOf(texts ...string) []netip.Prefix {
 	return out
 }
 
-// TestForeignRules returns exactly the rules that match packets of pods to other clusters. The
-// rules are from VPNs, CNIs and policy routing of real nodes.
+// TestForeignRules checks that ForeignRules returns exactly the rules that match packets of pods to
+// other clusters. The rules are from VPNs, CNIs and policy routing of real nodes.
 func TestForeignRules(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
@@ -66,7 +66,7 @@ func TestForeignRules(t *testing.T) {
 	}
 }
 
-// TestOnLink returns only the routes to foreign devices without a next hop.
+// TestOnLink checks that OnLink returns only the routes to foreign devices without a next hop.
 func TestOnLink(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

@@ -39,7 +39,7 @@ type nftConn struct {
 	conn *nftables.Conn
 }
 
-// use calls work with the connection. It opens the connection if needed, and closes it if it is
+// use calls do with the connection. It opens the connection if needed, and closes it if it is
 // broken afterwards.
 func (c *nftConn) use(do func(*nftables.Conn) error) error {
 	c.mu.Lock()
@@ -59,7 +59,7 @@ func (c *nftConn) use(do func(*nftables.Conn) error) error {
 	return err
 }
 
-// nft calls work with a new connection in the namespace, and closes the connection afterwards.
+// nft calls do with a new connection in the namespace, and closes the connection afterwards.
 func (ns *Namespace) nft(do func(*nftables.Conn) error) error {
 	return ns.inside(func() error {
 		conn, err := nftables.Dial(0)

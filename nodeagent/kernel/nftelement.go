@@ -31,8 +31,8 @@ type Elements struct {
 	sets map[string]nftSet
 
 	tracker    *nftChangeTracker
-	touched    uint32 // by track, at the latest stamp
-	generation uint32 // generation of that stamp, and of later own writes; 0 = unknown
+	touched    uint32 // of the latest poll of tracker
+	generation uint32 // of that poll, or of the latest own write; 0 = unknown
 }
 
 var (
@@ -76,11 +76,11 @@ func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	return have, nil
 }
 
-// Batches orders many changes. Thousands of slots may change when the second backend of a
-// Service appears or disappears. The first batch has all elements but slots, and the first slot
-// of each Service. New slots follow, then the Services that use many slots, then the other
-// slots. So a Service uses many slots only after they exist. While it uses the first slot only,
-// that slot is correct.
+// Batches splits and orders many changes. Thousands of slots may change when the second backend of
+// a Service appears or disappears. The first batch has all elements but slots, and the first slot
+// of each Service. New slots follow, then the Services that use many slots, then the other slots.
+// So a Service uses many slots only after they exist. While it uses the first slot only, that slot
+// is correct.
 func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Change[desired.Element] {
 	if len(changes) <= nftPerBatch {
 		return [][]diff.Change[desired.Element]{changes}
@@ -115,9 +115,9 @@ func (k *Elements) Batches(changes []diff.Change[desired.Element]) [][]diff.Chan
 }
 
 // Apply makes all changes in as few transactions as possible. An update takes effect at one
-// instant. A change that the kernel refuses, or with an invalid text, is skipped and reported
-// with its key; the other changes are made. An interval that overlaps an existing one is
-// refused, because a packet would match both. Without the table, changes wait for it.
+// instant. It skips a change with an invalid text, or that the kernel refuses, and reports its key;
+// the other changes are made. The kernel refuses an interval that overlaps an existing one, because
+// a packet would match both. Without the table, changes wait for it.
 func (k *Elements) Apply(ctx context.Context, changes []diff.Change[desired.Element]) error {
 	writes, errs := k.encode(changes)
 	err := k.conn.use(func(conn *nftables.Conn) error {

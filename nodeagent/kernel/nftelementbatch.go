@@ -6,7 +6,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// nftOrigin is the write of an element of a transaction.
+// nftOrigin is the write that an element of a transaction belongs to.
 type nftOrigin struct {
 	write    *nftElementWrite
 	removing bool

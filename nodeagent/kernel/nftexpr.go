@@ -71,7 +71,7 @@ func (r *nftRule) load(key expr.MetaKey, register uint32) *nftRule {
 	return r.add(&expr.Meta{Key: key, Register: register})
 }
 
-// random loads a random number below many, in host byte order.
+// random loads a random number below limit, in host byte order.
 func (r *nftRule) random(limit int) *nftRule {
 	return r.add(&expr.Numgen{Register: nftReg, Modulus: uint32(limit), Type: unix.NFT_NG_RANDOM})
 }
@@ -164,8 +164,8 @@ func (r *nftRule) notIfname(key expr.MetaKey, prefix string) *nftRule {
 // tunnel matches devices to other clusters: all our devices except those between nodes.
 func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ownDevice(key, desired.NodePrefix) }
 
-// ownDevice matches our devices whose names do not begin with but. It loads the name once, because
-// that is the most expensive step of a rule.
+// ownDevice matches our devices whose names do not begin with exceptPrefix. It loads the name once,
+// because that is the most expensive step of a rule.
 func (r *nftRule) ownDevice(key expr.MetaKey, exceptPrefix string) *nftRule {
 	return r.ifname(key, desired.DevicePrefix).add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte(exceptPrefix)})
 }

@@ -101,10 +101,9 @@ func nftResolverChain() nftChain {
 }
 
 // nftNodesChain accepts VXLAN from nodes of the cluster, with transit traffic from gateways only,
-// and only plain IPv4 and IPv6 inside:
-// the kernel removes VLAN tags after this chain, so the address behind one would not be
-// checked. A packet that conntrack tracks was translated; as sent, it was not between two
-// addresses of nodes.
+// and only plain IPv4 and IPv6 inside. The kernel removes VLAN tags after this chain, so the
+// address behind a tag would not be checked. VXLAN between two node addresses is untracked, so a
+// tracked packet was translated.
 func nftNodesChain() nftChain {
 	c := nftChain{name: "nodes", rules: []*nftRule{
 		newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
@@ -183,7 +182,8 @@ func nftForwardChains() []nftChain {
 			newRule().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.regAfter(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
 			nftFromConnected(f).dropAs(desired.DropConnected),
-			// To a gateway without VXLAN: as to another node in VXLAN.
+			// Packets to a gateway without VXLAN get the checks of packets to a node in
+			// VXLAN.
 			newRule().loadNextHop(f).in(desired.SetGatewayHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("check_source"))
 		// The rules of other nodes decide about packets to their pods, with VXLAN and without it.
 		fromTunnel.rules = append(fromTunnel.rules, nftUnsolicited(f).loadNextHop(f).notIn(desired.SetNodeHops, f).drop(),
@@ -240,12 +240,13 @@ func nftLeakChains() []nftChain {
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodePrefix).accept(),
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("count_tunnel"),
 	}}
-	// The lookup counts the packets that enter a tunnel, per prefix of another cluster. The agent probes the
-	// links of clusters with packets more often.
+	// The lookup counts the packets that enter a tunnel, per prefix of another cluster. The
+	// agent probes the links to clusters with traffic more often.
 	countTunnel := nftChain{name: "count_tunnel"}
 	connected := nftChain{name: "connected", rules: []*nftRule{
-		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an xfrm
-		// interface. Postrouting has the underlay's device for the latter, so the rule checks the xfrm state.
+		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an
+		// xfrm interface. Postrouting has the underlay's device for the latter, so the rule
+		// checks the xfrm state.
 		newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).ifname(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
 		newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
 		newRule().ifname(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
@@ -411,7 +412,7 @@ func nftClampChain(t desired.Table) nftChain {
 	return c
 }
 
-// nftESPLink is the name of the device with its terminator: it matches the whole name, not a
+// nftESPLink is the name of the device with its NUL terminator: it matches the whole name, not a
 // prefix.
 const nftESPLink = desired.IPsecLink + "\x00"
 
@@ -435,7 +436,8 @@ const (
 // behind the device the sender is unknown.
 func nftOverlayChain(f nftFamily) nftChain {
 	c := nftChain{name: "overlay" + f.digit, rules: []*nftRule{
-		// Redirected to another port or host by a sender with a gateway's address.
+		// DNAT redirected these packets: a sender with a gateway's address sent them to
+		// another port or host.
 		newRule().add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 			bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).dropAs(desired.DropOverlay),
 		nftNotPlainVXLAN().dropAs(desired.DropOverlay),

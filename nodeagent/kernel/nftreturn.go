@@ -22,11 +22,10 @@ const (
 	nftFrameIDSize = 4
 )
 
-// nftReturnChains lead packets from a tunnel, or from a gateway to which this one handed over
-// the flow, back to the node that handed the flow to this gateway (docs/adr/0013). The
-// conntrack mark identifies that node by the last four bytes of its hardware address on
-// NodeLink. Routing rules select the node by the packet's mark, which the first forward chain
-// clears.
+// nftReturnChains lead packets from a tunnel, or from a gateway to which this one handed over the
+// flow, back to the node that handed the flow to this gateway (docs/adr/0013). The conntrack mark
+// identifies that node by the last four bytes of its hardware address on NodeDevice. Routing rules
+// select the node by the packet's mark, which the first forward chain clears.
 func nftReturnChains() []nftChain {
 	setCtMark := func(r *nftRule) *nftRule {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
@@ -46,7 +45,8 @@ func nftReturnChains() []nftChain {
 			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftRegSpare}).accept())
 		markNode.rules = append(markNode.rules, setCtMark(newRule().family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
-		// A local pod with an address that a pod of another node had before.
+		// Clear the mark of a local pod whose address belonged to a pod of another node
+		// before.
 		nonTunnel.rules = append(nonTunnel.rules, setCtMark(newRule().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: nftHostOrder(0)}).
@@ -86,9 +86,9 @@ const nftMetaIIFKind = 26
 const nftMasqueradeMark = 0x68770001
 
 // nftBypassChains match flows to clusterset IPs whose backend is a pod of this cluster, if the
-// replies would go from pod to pod and bypass this node and its translation. Such a pod network
-// has a device here that leads to the backend. The caller came from that device, or the caller
-// is reached by that device although its packet came by a different one. These flows get this
+// replies would go from pod to pod and bypass this node and its translation. Such a pod network has
+// a device here that leads to the backend. Either the caller's packet came in by that device, or
+// that device leads to the caller although its packet came in by another. These flows get this
 // node's address as source, as in kube-proxy. Bridges are excluded: Kubernetes requires that
 // bridged packets pass the node's rules (br_netfilter).
 func nftBypassChains() []nftChain {

@@ -63,7 +63,8 @@ func nftTypeOf(t desired.Type, family int) googlenft.SetDatatype {
 	panic("nft set part of unknown type " + string(t))
 }
 
-// types returns the type of a concatenation: each part of several fills whole 32-bit registers.
+// types returns the type of a key or of data. Each part of a concatenation fills whole 32-bit
+// registers.
 func (s nftSet) types(parts []desired.Type) (t nftables.Type) {
 	for _, part := range parts {
 		datatype := nftTypeOf(part, s.Family)

@@ -179,8 +179,9 @@ func nftNATChains(t desired.Table) []nftChain {
 // nftKeepSourceRules translates an address to itself towards and from remote prefixes: a later
 // chain does not masquerade a flow with a mapping. In the middle of a TCP connection it also sets
 // the port. Otherwise the kernel changes the port if both directions are new here at the same
-// moment and the reverse direction came first. Then the packet is lost instead, and the next one
-// belongs to that entry. Networks that the node is connected to are not remote.
+// moment and the reverse direction came first. With the port set, the kernel drops the packet
+// instead, and the next one belongs to the existing entry. Networks that the node is connected to
+// are not remote.
 func nftKeepSourceRules(f nftFamily) []*nftRule {
 	rule := func() *nftRule { return newRule().family(f) }
 	middle := func() *nftRule { return newRule().tcpFlags(nftSynOrRst, expr.CmpOpEq).family(f) }

@@ -42,7 +42,7 @@ func NewTables(opts NFTOptions) *Tables {
 // Name returns "nft table".
 func (k *Tables) Name() string { return "nft table" }
 
-// Normalize sets the digest of the rules that want results in.
+// Normalize returns want with the digest of its rules.
 func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
 	want.Skeleton = nftDesiredDigest(want)
 	return want
@@ -237,7 +237,7 @@ func nftObserveTable(conn *nftables.Conn) (*nftObserved, error) {
 	return o, nil
 }
 
-// ruleReader numbers the rules of each chain in their order of evaluation.
+// ruleReader returns a function that records each rule with its position in the chain.
 func (o *nftObserved) ruleReader() func(nftables.Rule) error {
 	positions := map[string]int{}
 	return func(r nftables.Rule) error {

@@ -26,9 +26,9 @@ type nftChangeTracker struct {
 	ownGenerations map[uint32]bool    // generations of commitOwn whose events were not read yet
 }
 
-// commitOwn runs a transaction that requires generation upon (0 = any). If transact returns
-// true, it records the next generation as ours. The tracker is locked meanwhile, so the
-// transaction's events are read only afterwards.
+// commitOwn runs a transaction that requires generation base (0 = any). If transact returns true,
+// it records the next generation as ours. The tracker is locked meanwhile, so the transaction's
+// events are read only afterwards.
 func (t *nftChangeTracker) commitOwn(base uint32, transact func() (committed bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +117,8 @@ func (t *nftChangeTracker) wait(ctx context.Context) error {
 	return fmt.Errorf("read nf_tables events: %w", err)
 }
 
-// drainAfter drains the listener after a Wait that returned waited. It returns waited if that is
-// an error, and ErrInterrupted if poll closed the listener because events were lost.
+// drainAfter drains the listener after a Wait that returned waitErr. It returns waitErr if that is
+// not nil, and ErrInterrupted if poll closed the listener because events were lost.
 func (t *nftChangeTracker) drainAfter(listener *nftables.Listener, waitErr error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package childprocess starts and watches the processes of tunnels: charon and the userspace
-// WireGuard processes. They have their own sessions and outlive the agent, so that tunnels
-// forward while an agent is replaced. They are never killed because the agent stops.
+// WireGuard processes. They have their own sessions and outlive the agent, so that tunnels forward
+// while an agent is replaced. An agent that stops never kills them.
 package childprocess
 
 import (
@@ -142,8 +142,8 @@ func Poll(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Kill kills a process if isOurs returns nil for its directory in /proc. It returns nil if the process
-// has ended. A reused id cannot hit another process.
+// Kill kills a process if isOurs returns nil for its directory in /proc. It returns nil if the
+// process has ended. It uses a pidfd, so a reused id cannot hit another process.
 func Kill(pid int, isOurs func(proc string) error) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Usage is the time of a process's threads on a processor, and ready to run without one.
+// Usage is the CPU time of a process's threads, and the time that they waited for a CPU.
 type Usage struct{ Ran, Waited time.Duration }
 
 // clockTick is the unit of processor times in /proc: USER_HZ is 100 on all architectures of Go.
@@ -53,8 +53,8 @@ type Watchdog struct {
 	Timeout time.Duration
 	// MaxTimeout is the silence after which a process hangs, excused or not.
 	MaxTimeout time.Duration
-	// Excused returns the part of a silence that a machine without free processors explains, from
-	// the usage of the process during the silence.
+	// Excused returns the part of a silence that a machine without free processors explains.
+	// during is the usage of the process during the silence.
 	Excused func(silence time.Duration, during Usage) time.Duration
 
 	silences map[int]silence // by process
@@ -91,7 +91,7 @@ func (w *Watchdog) Missed(pid int, sent, now time.Time, usage Usage) (duration t
 	return duration, hangs
 }
 
-// Cause returns the reason for a log that a process was killed after a silence.
+// Cause returns the text for logs of a process that was killed after a silence.
 func Cause(silent time.Duration) string {
 	return fmt.Sprintf("no reply for %v", silent.Round(100*time.Millisecond))
 }

@@ -71,8 +71,8 @@ func (m *pathTracker) update(in projection.Input) {
 		}
 	}
 	m.carriers = carriers
-	// Links of this gateway that appeared. Meanwhile this gateway handed traffic from other
-	// nodes to another gateway.
+	// Report new links of this gateway. Until now it handed traffic from other nodes to another
+	// gateway.
 	hasLink := make(map[string]bool, len(in.GatewayPaths))
 	for remote := range in.GatewayPaths {
 		hasLink[remote] = true

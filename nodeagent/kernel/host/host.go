@@ -83,8 +83,8 @@ func Open(config Config) (*Host, error) {
 	return h, nil
 }
 
-// Fence returns the fence of the gateway that this node holds if its node is selected by labels.
-// ports returns the UDP port ranges of its tunnels, first and last port.
+// Fence returns the fence of the gateway that this node holds if labels select the gateway. ports
+// returns the UDP port ranges of its tunnels, as first and last port.
 func (h *Host) Fence(ports func() [][2]int) *kernel.Fence {
 	return h.namespace.NewFence(func() []kernel.PortRange {
 		var out []kernel.PortRange
@@ -186,9 +186,9 @@ func remotePrefixes(f *fabric.Fabric, own *fabric.Cluster) []netip.Prefix {
 	return out
 }
 
-// podRoutes returns routes on links inside a node's Node.spec.podCIDRs, unless the cluster's
-// podCIDRs contain these. Such a route proves that the CNI uses Node.spec.podCIDRs, which some
-// CNIs ignore.
+// podRoutes returns the on-link routes inside a node's Node.spec.podCIDRs, unless the cluster's
+// podCIDRs contain them. Such a route proves that the CNI uses Node.spec.podCIDRs, which some CNIs
+// ignore.
 func podRoutes(podCIDRs []netip.Prefix, nodes []model.Node, node string) ([]netip.Prefix, error) {
 	i := slices.IndexFunc(nodes, func(n model.Node) bool { return n.Name == node })
 	if i < 0 {
@@ -246,8 +246,8 @@ func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.T
 	return h.namespace.TunnelCounters(ctx, tunnels)
 }
 
-// RemotePackets returns the packets that this node sent into tunnels, by the first address of each prefix
-// of another cluster.
+// RemotePackets returns the packets that this node sent into tunnels, by the first address of each
+// prefix of another cluster.
 func (h *Host) RemotePackets(ctx context.Context) (map[netip.Addr]uint64, error) {
 	return h.namespace.RemotePackets(ctx)
 }

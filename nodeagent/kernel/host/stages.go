@@ -41,8 +41,8 @@ func (h *Host) Stages() []converge.Stage[*round.DesiredNode] {
 			func(n *round.DesiredNode) []desired.Rule { return n.Rules }, func(r desired.Rule) string { return r.Origin }),
 		converge.NewStage(ipsec.NewConnections(h.charon),
 			func(n *round.DesiredNode) []desired.IPsec { return n.IPsecs }, func(c desired.IPsec) string { return c.Origin }),
-		// Last: no packet arrives before its peer exists, and then the replies already leave by
-		// our own link.
+		// Peers are last: no packet arrives before its peer exists, and then the replies
+		// already leave by our own link.
 		converge.NewStage(kernel.NewPeers(ns),
 			func(n *round.DesiredNode) []desired.Peer { return n.Peers }, func(p desired.Peer) string { return p.Origin }),
 	}
