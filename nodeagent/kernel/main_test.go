@@ -92,7 +92,7 @@ func (w *testNode) expectIP(command, text string) func() error {
 	return w.expectOutput("ip", command, text)
 }
 
-// expectBridge is shows for bridge(8).
+// expectBridge is expectIP for bridge(8).
 func (w *testNode) expectBridge(command, text string) func() error {
 	return w.expectOutput("bridge", command, text)
 }

@@ -10,7 +10,7 @@ import (
 
 const nftBenchElements = 10_000
 
-// nftManySlots is the largest map of a node with many exports.
+// nftManySlots returns n slots, as in the largest map of a node with many exports.
 func nftManySlots(n int) []desired.Element {
 	elements := make([]desired.Element, n)
 	vip := netip.MustParseAddr("243.0.0.0")

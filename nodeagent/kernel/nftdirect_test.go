@@ -14,8 +14,9 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// TestNftDirectSender: a worker hands over packets without VXLAN. Replies return to it as for packets in
-// VXLAN. The node treats frames of another hardware address, or on another device, like frames of any host.
+// TestNftDirectSender: a worker hands over packets without VXLAN. Replies return to it as for
+// packets in VXLAN. The node treats frames of another hardware address, or on another device, like
+// frames of any host.
 func TestNftDirectSender(t *testing.T) {
 	t.Parallel()
 	const client, client6, process = "10.7.5.5", "fd00:7:5::5", "192.0.2.2"
@@ -59,8 +60,8 @@ func TestNftDirectSender(t *testing.T) {
 	l.expectDropCount(desired.DropUnknownSource, 3)
 }
 
-// TestNftNextHop: packets leave for a gateway without VXLAN only over the next hop that the set has, and
-// only packets of pods and processes of this node.
+// TestNftNextHop: packets leave for a gateway without VXLAN only over the next hop that the set
+// has, and only packets of pods and processes of this node.
 func TestNftNextHop(t *testing.T) {
 	t.Parallel()
 	const stranger = "198.51.100.9"
@@ -87,8 +88,8 @@ func TestNftNextHop(t *testing.T) {
 	l.expectDropCount(desired.DropLeak, 4)
 }
 
-// TestUnderlayAddrs reads the devices of addresses, the networks behind them, and what makes a device
-// unsuitable.
+// TestUnderlayAddrs reads the devices of addresses, the networks behind them, and the reason why a
+// device is unsuitable.
 func TestUnderlayAddrs(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

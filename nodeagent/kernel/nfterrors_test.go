@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNftErrors: an ICMP error counts if it comes from the cluster at the remote end of its
-// flow, or from a cluster on the path there. A cluster behind another tunnel cannot lower the
-// path MTU or end a connection, in either direction of the flow and in either family.
+// TestNftErrors: an ICMP error is accepted if it comes from the cluster at the remote end of its
+// flow, or from a cluster on the path there. A cluster behind another tunnel cannot lower the path
+// MTU or end a connection, in either direction of the flow and in either family.
 func TestNftErrors(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -45,7 +45,7 @@ func TestNftErrors(t *testing.T) {
 		// Flows of the other clusters have their own path.
 		"errors4 242.9.0.0/16 . 242.9.0.0/16", "errors6 fd00:42:9::/48 . fd00:42:9::/48")
 	// opened creates a flow: the pod calls out, or a client calls the pod's export. It returns
-	// the packet that left the gateway by the tunnel, from its IP header on.
+	// the flow as its packets left the gateway by the tunnel.
 	there := map[bool]net.PacketConn{false: l.remote.listen(nftRemote, "9000"), true: l.remote.listen(nftRemote6, "9000")}
 	here := map[bool]net.PacketConn{false: l.pod.listen(nftPod, "8080"), true: l.pod.listen(nftPod6, "8080")}
 	opened := map[string]func(six bool) nftFlow{

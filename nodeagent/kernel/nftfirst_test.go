@@ -277,7 +277,7 @@ func (s nftTCPSegment) bytes() []byte {
 	return segment
 }
 
-// nftChecksum is the Internet checksum (RFC 1071) of an even number of bytes.
+// nftChecksum returns the Internet checksum (RFC 1071) of an even number of bytes.
 func nftChecksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(b); i += 2 {

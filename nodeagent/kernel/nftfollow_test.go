@@ -92,7 +92,7 @@ func TestNftElementsVersion(t *testing.T) {
 	}
 }
 
-// TestNftTrackOverrun causes more events than the socket buffer holds.
+// TestNftTrackOverrun: the version changes after more events than the socket buffer holds.
 func TestNftTrackOverrun(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

@@ -312,9 +312,9 @@ func TestNftVXLANUntracked(t *testing.T) {
 	}
 }
 
-// TestNftVXLANOfOthers: a packet that was translated to the nodes' VXLAN port was sent to
-// another address. Packets of other hosts to nodes and gateways that accept VXLAN are never
-// forwarded.
+// TestNftVXLANOfOthers: packets that NAT translated to the nodes' VXLAN port are dropped, as they
+// were sent to another address. Packets of other hosts to nodes and gateways that accept VXLAN are
+// never forwarded.
 func TestNftVXLANOfOthers(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

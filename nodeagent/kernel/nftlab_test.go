@@ -125,7 +125,7 @@ func (n *nftNS) up(name string) {
 	n.must(n.links.LinkSetUp(n.link(name)), "set up "+name)
 }
 
-// nftJoinNS creates a tunnel between two namespaces.
+// nftJoinNS creates a veth pair between two namespaces.
 func nftJoinNS(a *nftNS, nameA string, b *nftNS, nameB string) {
 	a.t.Helper()
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}

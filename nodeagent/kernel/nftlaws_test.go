@@ -96,7 +96,7 @@ func TestNftElementLaws(t *testing.T) {
 	})
 }
 
-// nftVariants changes the value of an element of a map.
+// nftVariants returns an element of a map with another value; nil for a set.
 func nftVariants(e desired.Element) []desired.Element {
 	if e.Value == "" {
 		return nil

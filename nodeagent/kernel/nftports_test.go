@@ -76,8 +76,8 @@ func nftAwaitPort(t *testing.T, ports <-chan int, port int) {
 	}
 }
 
-// occupy creates an entry of an established connection. From the remote side, back replies to
-// it; otherwise the replies go to back.
+// occupy creates the conntrack entry of an established connection. Its reply direction is to ->
+// reply, or reply -> from if from is the remote side.
 func (l *nftLab) occupy(from, to, reply netip.AddrPort) {
 	l.t.Helper()
 	tuple := func(a, b netip.AddrPort) netlink.IPTuple {

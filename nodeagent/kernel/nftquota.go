@@ -48,9 +48,9 @@ func nftQuotaRules(f nftFamily, connections int) []*nftRule {
 func nftQuotaSamplingRate(connections int) int { return max(1, connections/nftQuotaSample) }
 
 // nftCountChain drops the first packet of a flow if its pod is at its quota. After a refusal every
-// flow of the pod counts, until one is accepted. The accepted flow replaces a listed flow that
+// flow of the pod is counted, until one is accepted. The accepted flow replaces a listed flow that
 // ended, and with it all flows that the listed flow represents. A full set accepts no more
-// elements and the rule ends there. So spoofed sources do not block other pods.
+// elements, and the rule ends there. So spoofed sources do not block other pods.
 func nftCountChain(f nftFamily, connections int) nftChain {
 	c := nftChain{name: "count" + f.digit}
 	if connections == 0 {

@@ -127,7 +127,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// drainReports waits for a round without changes that no other round follows.
+// drainReports discards reports until none arrives for 300 ms.
 func drainReports(reports chan converge.Report) {
 	for {
 		select {

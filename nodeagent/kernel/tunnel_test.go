@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// pidOf finds the process of a userspace device.
+// pidOf returns the ID of the process of a userspace device; 0 if absent.
 func pidOf(t testing.TB, name string) int {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")

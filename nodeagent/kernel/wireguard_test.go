@@ -233,7 +233,7 @@ func TestRoaming(t *testing.T) {
 	}
 }
 
-// gatewayOf adds a tunnel with an inner address and one peer to a world, at UDP port 51820.
+// gatewayOf adds a tunnel with an inner address and one peer to a node, at UDP port 51820.
 func gatewayOf(t *testing.T, w *testNode, key fabric.Secret, p desired.Peer, address string) (*converge.Engine[[]desired.Peer], desired.Peer) {
 	t.Helper()
 	link := tunnelLink()

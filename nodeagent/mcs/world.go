@@ -141,7 +141,8 @@ func (d Decision) Dynamic() []fabric.Export {
 				if ports := dataPorts(p.Ports); len(ports) < len(e.Ports) {
 					part.Ports = ports
 				}
-				// Empty Ports would mean all ports. A part without ports also has no address.
+				// Empty Ports mean all ports, so a part without ports gets no
+				// address.
 				if r.Type != fabric.Headless && len(dataPorts(p.Ports)) > 0 {
 					part.IPs = p.Addrs
 				}

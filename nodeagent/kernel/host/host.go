@@ -302,7 +302,8 @@ func AcceptsTransit(n *round.DesiredNode) bool {
 	})
 }
 
-// Release removes the agent's kernel state outside the stages, and returns its description.
+// Release removes the rules of an agent that was killed while it blocked packets; no stage manages
+// them. It returns their descriptions.
 func Release() ([]string, error) { return conntrack.RemoveStaleRules() }
 
 // StateFiles returns patterns of the host's files in the state directory.
