@@ -189,7 +189,8 @@ func TestHoldGrows(t *testing.T) {
 	}
 }
 
-// TestChangedPackets: packets of pods do not pass unchanged if test packets do not.
+// TestChangedPackets: a pair whose test packets arrive changed does not become direct. The network
+// would change packets of pods, too.
 func TestChangedPackets(t *testing.T) {
 	t.Parallel()
 	for name, alter := range map[string]func(*transport.Packet){
@@ -319,7 +320,8 @@ func TestMissingIPv4(t *testing.T) {
 	}
 }
 
-// restart replaces the agent of an end, which has not completed a pass. The kernel is unchanged.
+// restart replaces the agent of an end by one that has not completed a pass. The kernel is
+// unchanged.
 func (s *simulation) restart(of *end) *end {
 	next := s.end(of.node, of.addr.String(), of.source.String(), of.Saved()...)
 	if of == s.worker {
@@ -399,7 +401,7 @@ func TestRestartWithOtherPairs(t *testing.T) {
 	}
 }
 
-// packets returns how many packets both ends send in a time.
+// packets returns the number of packets that both ends send in a period.
 func (s *simulation) packets(d time.Duration) int {
 	before := s.worker.sent + s.gateway.sent
 	s.run(d)

@@ -15,8 +15,8 @@ import (
 
 var compare = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})}
 
-// testFabric returns a fabric of three clusters. Of g2, gateway a has all sources, b is
-// configured, and c has the observed address only.
+// testFabric returns a fabric of three clusters. In g2, gateway a has all sources, b has a
+// configured endpoint, and c has the observed address only.
 func testFabric() *fabric.Fabric {
 	prefixes := func(texts ...string) []netip.Prefix {
 		var out []netip.Prefix
@@ -76,7 +76,7 @@ func announce(cluster, gateway, text string) map[string]model.ClusterState {
 	return map[string]model.ClusterState{cluster: {Cluster: cluster, Endpoints: &model.EndpointAdvert{Discovered: map[string][]model.DiscoveredEndpoint{gateway: discovered(text)}}}}
 }
 
-// TestFilter checks which addresses another gateway can have.
+// TestFilter checks which announced endpoints of another cluster's gateway are accepted.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	const port = "gateway a: a port outside 1024 to 65471"

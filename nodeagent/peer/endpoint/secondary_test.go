@@ -90,8 +90,8 @@ func TestIsDown(t *testing.T) {
 	}
 }
 
-// TestSteps checks that no step runs without a deadline, with the link down or up at its second
-// candidate.
+// TestSteps checks that Step is due at most 300 times a minute, with the link down or up at its
+// second candidate.
 func TestSteps(t *testing.T) {
 	for n := range 16 {
 		canProbe, secondary, alive, replies := n&1 > 0, n&2 > 0, n&4 > 0, n&8 > 0
@@ -150,7 +150,7 @@ func TestLooksDownOnSecondary(t *testing.T) {
 	}
 }
 
-// TestSecondaryDies stops the replies of the secondary tunnel's candidate.
+// TestSecondaryDies checks that the secondary tunnel is removed if its candidate no longer replies.
 func TestSecondaryDies(t *testing.T) {
 	m, now := New(map[string]netip.AddrPort{"b/gw": outer}), time.Unix(1000, 0)
 	m.Set([]Remote{{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true, NeedsSecondary: true}}, now)

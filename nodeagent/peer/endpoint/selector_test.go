@@ -36,7 +36,7 @@ type simulation struct {
 	probes  map[netip.AddrPort]int
 	dials   int
 	resolve bool
-	// secondarySince is when the secondary tunnel first had traffic; zero = no tunnel.
+	// secondarySince is the time when the secondary tunnel first had traffic; zero = no tunnel.
 	secondarySince time.Time
 	wentDown       bool // the link went down after it was up
 }
@@ -215,8 +215,8 @@ func TestNameMoves(t *testing.T) {
 	}
 }
 
-// TestReplyWithoutLink checks that a candidate that replies without a link is left for the next
-// one.
+// TestReplyWithoutLink checks that the next candidate is dialled if one replies but its link stays
+// down.
 func TestReplyWithoutLink(t *testing.T) {
 	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[inner], w.replies[outer], w.works[outer] = 10*time.Millisecond, 10*time.Millisecond, true

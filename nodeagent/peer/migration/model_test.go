@@ -17,8 +17,8 @@ import (
 type simEnd struct {
 	pair      *Pair // nil = the agent is down
 	restartAt time.Time
-	fabric    []TunnelID  // wanted later,
-	at        []time.Time // at these times
+	fabric    []TunnelID  // later values of want
+	at        []time.Time // arrival times of fabric
 	want      TunnelID
 	saved     Saved
 	tunnels   []TunnelID // in the kernel
@@ -96,7 +96,7 @@ func (m *model) step(i int) {
 	}
 }
 
-// applyRound is a round.
+// applyRound runs a round of end i: its kernel gets the tunnels of the pair.
 func (m *model) applyRound(i int) {
 	e := m.ends[i]
 	e.round = m.now.Add(time.Duration(m.r.IntN([]int{300, 1500, 20000}[m.r.IntN(3)])) * time.Millisecond)
@@ -254,8 +254,8 @@ func (m *model) checkSettled() error {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	runs := uint64(randtest.Rounds(t, 20))
-	// Restarts between a decision and the kernel; two ends that send over different tunnels,
-	// even while there is no room for the wanted one.
+	// Seeds with restarts between a decision and its write to the kernel, and with two ends
+	// that send over different tunnels, even while there is no room for the wanted one.
 	seeds := []uint64{138, 320, 524, 896}
 	for seed := range runs {
 		seeds = append(seeds, seed)

@@ -124,8 +124,8 @@ func TestUnannounced(t *testing.T) {
 	}
 }
 
-// TestLyingPeer sends random false reports. The end has a bounded number of tunnels and switches to
-// none without a reply over it.
+// TestLyingPeer sends random false reports. The end keeps a bounded number of tunnels. It switches
+// to no tunnel without a reply over it.
 func TestLyingPeer(t *testing.T) {
 	t.Parallel()
 	all := allTunnels()

@@ -24,7 +24,7 @@ func links(n, carrying int) []Link {
 	return out
 }
 
-// TestBudget counts the probes for three thousand links, few of them active.
+// TestBudget counts the probes for three thousand links, few of them in use.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})

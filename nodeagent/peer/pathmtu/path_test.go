@@ -258,7 +258,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestSlowLine delays replies by the transmission time.
+// TestSlowLine uses a round trip of 400 ms.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
 	s := simulate(t, link, passUpTo(1420))

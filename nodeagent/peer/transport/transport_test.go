@@ -62,7 +62,7 @@ func (p *fakeProtocol) Receive(_ time.Time, in Packet) []socket.Datagram {
 }
 
 // TestTransport checks that each protocol receives all packets, and that their packets leave from
-// the one port.
+// the same port.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
