@@ -25,8 +25,8 @@ type Config struct {
 	// with Kubernetes objects in YAML.
 	Kube     kube.Config
 	FactsDir string
-	// LeasesDir is a directory that the nodes of a cluster without an API share. It has the leases
-	// of gateways that labels select. Empty = this node holds no such gateway.
+	// LeasesDir is a directory that the nodes of a cluster without an API share. It has the
+	// leases of gateways that labels select. Empty = this node holds no such gateway.
 	LeasesDir string
 	// HawserNodesDir is a directory that the nodes of a cluster without an API share, to which
 	// their agents write their HawserNodes. Empty = the nodes write and need none.

@@ -10,7 +10,8 @@ import (
 // Deferrer is a Kind that several agents write with the same result. Another agent writes
 // first; this one writes only what is still wrong after a delay.
 type Deferrer interface {
-	// WriteDelay returns how long a change must have been needed before it is made; 0 = at once.
+	// WriteDelay returns how long a change must have been needed before it is made; 0 = at
+	// once.
 	WriteDelay() time.Duration
 }
 

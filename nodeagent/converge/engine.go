@@ -109,8 +109,9 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 		}
 		p.preempt()
 		// After an urgent pass, p's desired state of an urgent stage is outdated. The stage
-		// then uses the urgent source: this pass may have created the object that blocked it. It
-		// reads the kernel, because this pass may also have replaced a device with its routes.
+		// then uses the urgent source: this pass may have created the object that blocked
+		// it. It reads the kernel, because this pass may also have replaced a device with
+		// its routes.
 		if !(e.preempted && s.isUrgent() && e.runUrgentPass(ctx, p.objects, false)) {
 			s.forward(ctx, p)
 		}

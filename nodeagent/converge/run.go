@@ -82,8 +82,8 @@ func drain(tokens <-chan struct{}) {
 	}
 }
 
-// period returns the time between full passes, up to 10 % shorter or longer, so that the nodes
-// of a cluster do not act at the same time.
+// period returns the time between full passes, up to 10 % shorter or longer. So the nodes of a
+// cluster do not act at the same time.
 func (e *Engine[D]) period() time.Duration {
 	period := e.Resync
 	if period == 0 {

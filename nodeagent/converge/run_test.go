@@ -101,8 +101,8 @@ func TestRunRests(t *testing.T) {
 	}
 }
 
-// TestRunDelaysDriftAfterOwnChanges checks that the drift events of own changes lead to one pass later,
-// and an event of another writer to a pass at once.
+// TestRunDelaysDriftAfterOwnChanges checks that the drift events of own changes lead to one delayed
+// pass. An event of another writer leads to a pass at once.
 func TestRunDelaysDriftAfterOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -163,8 +163,8 @@ type pass[D any] struct {
 	digest     string
 	planOnly   bool
 	verifyOnly bool // the desired state has not changed since the last clean pass
-	// trustWritten compares urgent stages with the objects that this engine wrote, without reading
-	// them. The full pass that follows reads them.
+	// trustWritten compares urgent stages with the objects that this engine wrote, without
+	// reading them. The full pass that follows reads them.
 	trustWritten bool
 	now          time.Time
 	preempt      func() // runs a pending urgent pass, between stages and batches

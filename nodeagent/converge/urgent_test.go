@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/converge/convergetest"
 )
 
-// urgentEngine is an engine with two stages. The first needs a second for each change, the second is
-// urgent.
+// urgentEngine is an engine with two stages. The first needs a second for each change, the second
+// is urgent.
 type urgentEngine struct {
 	lower, upper *convergetest.World[item]
 	engine       *converge.Engine[state]
@@ -83,8 +83,8 @@ func TestUrgentRunsFirst(t *testing.T) {
 		defer cancel()
 		go r.run(ctx)
 
-		// The full pass that writes a is preempted, and continues. Its own outdated u is never
-		// written.
+		// The full pass that writes a is preempted, and continues. Its own outdated u is
+		// never written.
 		time.Sleep(500 * time.Millisecond)
 		r.now.Store(&state{Lower: items("a", "b"), Upper: items("v")})
 		r.urgent <- struct{}{}
@@ -138,8 +138,8 @@ func TestUrgentWaitsForFirstFullPass(t *testing.T) {
 	})
 }
 
-// TestUrgentFailureDuringFullPass checks that the report of a full pass has the blocked changes of an
-// urgent pass that preempted it.
+// TestUrgentFailureDuringFullPass checks that the report of a full pass has the blocked changes of
+// an urgent pass that preempted it.
 func TestUrgentFailureDuringFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestUrgentFailureDuringFullPass(t *testing.T) {
 }
 
 // TestUrgentDelaysFullPass checks that one full pass follows several urgent passes and their drift
-// events, and that a trigger does not wait for it.
+// events. A trigger does not wait for it.
 func TestUrgentDelaysFullPass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -271,8 +271,8 @@ func (singleBatches) Batches(changes []diff.Change[item]) [][]diff.Change[item] 
 	return slices.Collect(slices.Chunk(changes, 1))
 }
 
-// TestUrgentBetweenBatches checks that an urgent pass runs after the current batch of a stage, before
-// the other batches.
+// TestUrgentBetweenBatches checks that an urgent pass runs after the current batch of a stage,
+// before the other batches.
 func TestUrgentBetweenBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -293,8 +293,8 @@ func TestUrgentBetweenBatches(t *testing.T) {
 	})
 }
 
-// TestUrgentWithoutStateNeedsNoFullPass checks that no full pass follows an urgent token whose source
-// has no state.
+// TestUrgentWithoutStateNeedsNoFullPass checks that no full pass follows an urgent token whose
+// source has no state.
 func TestUrgentWithoutStateNeedsNoFullPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -359,8 +359,8 @@ func TestUrgentPassReadsNothing(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 
-		// Another writer removes an object. The full pass restores it, also if an urgent pass runs
-		// during it.
+		// Another writer removes an object. The full pass restores it, also if an urgent
+		// pass runs during it.
 		r.upper.Remove("u")
 		urgent("[a b c w]", 0, "a", "b", "c", "u", "w")
 		r.now.Store(&state{Lower: items("z"), Upper: items("a", "b", "c", "u", "w")})

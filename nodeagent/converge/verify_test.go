@@ -21,8 +21,8 @@ func (k slow) Observe(ctx context.Context) ([]item, error) {
 	return k.Kind.Observe(ctx)
 }
 
-// TestVerifyOnlyPassStopsEarly checks that a trigger stops a verify-only pass, and that this happens a
-// limited number of times in a row.
+// TestVerifyOnlyPassStopsEarly checks that a trigger stops a verify-only pass, and that this
+// happens a limited number of times in a row.
 func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{false, true} {
@@ -33,7 +33,8 @@ func TestVerifyOnlyPassStopsEarly(t *testing.T) {
 	}
 }
 
-// TestRepairCountsAsDrift checks that a repair counts as drift although its own events trigger a pass.
+// TestRepairCountsAsDrift checks that a repair counts as drift although its own events trigger a
+// pass.
 func TestRepairCountsAsDrift(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

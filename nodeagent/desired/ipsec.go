@@ -21,8 +21,8 @@ const (
 	// IPsecOverlay is the name prefix of the VXLAN devices inside ESP. The outer IP family and
 	// -port follow.
 	IPsecOverlay = "hw-ip"
-	// IPsecEvenOverlay and IPsecAltVNI are the name prefix and VNI of the VXLAN devices in
-	// connections of even key epochs, and in alternate connections of odd epochs.
+	// IPsecEvenOverlay is the name prefix of the VXLAN devices in connections of even key
+	// epochs, and in alternate connections of odd epochs. IPsecAltVNI is their VNI.
 	IPsecEvenOverlay = "hw-iq"
 	IPsecAltVNI      = 76
 	// IPsecIfID is the if_id of the xfrm interface and of its policies.

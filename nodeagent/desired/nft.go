@@ -221,8 +221,8 @@ const (
 // SharedSlots is the number of slots of SetShared.
 const SharedSlots = 64
 
-// PickChain returns the name of the chain, without the family digit, that picks a slot by the
-// client's address and port, or by its address alone (session affinity).
+// PickChain returns the name of the chain that picks a slot, without the family digit. The chain
+// hashes the client's address and port, or its address alone (session affinity).
 func PickChain(slots int, affinity bool) string {
 	switch {
 	case slots == SlotsOne:

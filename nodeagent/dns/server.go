@@ -165,8 +165,8 @@ func handler(config Config, transport string) dns.Handler {
 	})
 }
 
-// pack encodes a reply. A reply that cannot be encoded becomes SERVFAIL, so that the client does not
-// wait for a timeout.
+// pack encodes a reply. A reply that cannot be encoded becomes SERVFAIL, so that the client does
+// not wait for a timeout.
 func pack(query, r *dns.Msg) ([]byte, *dns.Msg) {
 	raw, err := r.Pack()
 	if err == nil {

@@ -97,7 +97,7 @@ type Remote struct {
 	// Epoch is the epoch of the keys; drivers without keys ignore it.
 	Epoch int
 	// LocalBasePort is the base of this gateway's ports. Alternate is true if both gateways use
-	// the alternate ports above their base ports, because another tunnel of the pair uses the
+	// the alternate ports above their base ports: another tunnel of the pair then uses the
 	// default ports. A driver with FixedPorts uses alternate tunnel addresses instead.
 	LocalBasePort int
 	Alternate     bool
@@ -159,7 +159,8 @@ func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link.Name + "/rp_filter", Value: "2", Origin: origin})
 	}
 	if s.V6 {
-		// Do not depend on the host's defaults for new devices; no router advertises on them.
+		// Do not depend on the host's defaults for new devices; no router advertises on
+		// them.
 		for _, name := range []string{"disable_ipv6", "accept_ra"} {
 			b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv6/conf/" + link.Name + "/" + name, Value: "0", Origin: origin})
 		}

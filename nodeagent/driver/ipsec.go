@@ -23,9 +23,9 @@ import (
 // other parity.
 type ipsec struct{}
 
-// Bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305 (RFC 4303, 3948, 4106,
-// 7634): UDP 8, SPI and sequence number 8, IV 8, padding of at most 3, pad length and next
-// header 2, integrity check value 16.
+// espOver is the number of bytes of ESP in UDP in tunnel mode, with AES-GCM or ChaCha20-Poly1305
+// (RFC 4303, 3948, 4106, 7634): UDP 8, SPI and sequence number 8, IV 8, padding of at most 3, pad
+// length and next header 2, integrity check value 16.
 const espOver = 8 + 8 + 8 + 3 + 2 + 16
 
 // maxUserspace is the largest inner packet if charon itself encrypts: its device accepts at most
@@ -73,9 +73,9 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		}
 	}
 	if len(b.IPsecs) > 0 {
-		// Packets enter and leave ESP through this device. It has an address only because the
-		// reverse path filter, even in loose mode, drops packets from a device without an
-		// address if the reverse route uses another device.
+		// Packets enter and leave ESP through this device. It has an address only because
+		// the reverse path filter, even in loose mode, drops packets from a device without
+		// an address if the reverse route uses another device.
 		origin := site.path()
 		b.Links = append(b.Links, desired.Device{
 			Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,

@@ -106,7 +106,7 @@ func TestStartWithoutTheAPI(t *testing.T) {
 }
 
 // TestSetHolders checks that a cluster with gateways selected by labels has no inputs until their
-// holders are known, and that the holders are their nodes.
+// holders are known. The holders are then the gateways' nodes.
 func TestSetHolders(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Clusters: []fabric.Cluster{

@@ -38,8 +38,8 @@ func fabricDocument(config Config, s *signers) cachedDocument[compiled] {
 	}
 }
 
-// FabricWatcher reads only the fabric, as an agent does: it accepts documents of pinned signers, and
-// keeps the last good one. It is safe for concurrent use.
+// FabricWatcher reads only the fabric, as an agent does: it accepts documents of pinned signers,
+// and keeps the last good one. It is safe for concurrent use.
 type FabricWatcher struct {
 	config Config
 

@@ -60,8 +60,8 @@ func TestNftDirectSender(t *testing.T) {
 	l.expectDropCount(desired.DropUnknownSource, 3)
 }
 
-// TestNftNextHop: packets leave for a gateway without VXLAN only over the next hop that the set
-// has, and only packets of pods and processes of this node.
+// TestNftNextHop: packets leave for a gateway without VXLAN only over the next hop in the set. Only
+// packets of pods and processes of this node leave.
 func TestNftNextHop(t *testing.T) {
 	t.Parallel()
 	const stranger = "198.51.100.9"

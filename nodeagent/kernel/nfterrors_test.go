@@ -13,7 +13,7 @@ import (
 
 // TestNftErrors: an ICMP error is accepted if it comes from the cluster at the remote end of its
 // flow, or from a cluster on the path there. A cluster behind another tunnel cannot lower the path
-// MTU or end a connection, in either direction of the flow and in either family.
+// MTU or end a connection. Both directions and both families are checked.
 func TestNftErrors(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -101,8 +101,8 @@ func TestNftErrors(t *testing.T) {
 					flow := open(i == 1)
 					got := l.pod.receivesError(i == 1, func() {
 						tt.from.sendError(netip.MustParseAddr(tt.at[i]), kind, flow)
-						// The second error always arrives, because it comes from the remote
-						// end.
+						// The second error always arrives, because it comes
+						// from the remote end.
 						l.remote.sendError(netip.MustParseAddr([2]string{nftRemote, nftRemote6}[i]), [2]byte{nftLastError, nftLastCode}, flow)
 					}, kind)
 					if got != tt.want {

@@ -32,22 +32,23 @@ func nftFilterChains(t desired.Table) []nftChain {
 	}
 	for _, f := range nftFamilies() {
 		outgoing.rules = append(outgoing.rules,
-			// This host sends no redirects into tunnels: transit packets may leave by the
-			// device they came from, and the topology decides their path.
+			// This host sends no redirects into tunnels: transit packets may leave by
+			// the device they came from, and the topology decides their path.
 			newRule().icmpType(f, f.redirect).ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).drop(),
 			// VXLAN to other clusters is counted.
 			newRule().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.regAfter(0)).
 				add(&expr.Lookup{SourceRegister: nftReg, SetName: desired.SetSent + f.digit}),
 		)
 		input.rules = append(input.rules,
-			// Packets from the previous endpoint of a WireGuard peer, for nftOldEndpointTime.
+			// Packets from the previous endpoint of a WireGuard peer, for
+			// nftOldEndpointTime.
 			newRule().family(f).l4proto(unix.IPPROTO_UDP).saddr(f).transport(0, 2, f.regAfter(0)).
 				in(desired.SetOldEndpoints, f).dropAs(desired.DropOldEndpoint),
 			newRule().family(f).l4proto(unix.IPPROTO_UDP).transport(2, 2, nftReg).in(desired.SetOverlays, f).jump("overlay"+f.digit),
 			nftFromConnected(f).dropAs(desired.DropConnected),
-			// Packets from a remote gateway through ESP that are not VXLAN: all other filters
-			// apply to the VXLAN device. If the host itself has a device of that name, its
-			// other packets are not affected.
+			// Packets from a remote gateway through ESP that are not VXLAN: all other
+			// filters apply to the VXLAN device. If the host itself has a device of
+			// that name, its other packets are not affected.
 			newRule().ifname(expr.MetaKeyIIFNAME, nftESPLink).family(f).daddr(f).in(desired.SetTunnels, f).drop(),
 		)
 	}
@@ -164,8 +165,8 @@ func nftForwardChains() []nftChain {
 	toHawser := nftChain{name: "to_hawser", rules: []*nftRule{
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("check_source"),
-		// Packets that conntrack cannot assign to a flow bypass NAT. They would leave with an
-		// address that has another meaning in the remote cluster.
+		// Packets that conntrack cannot assign to a flow bypass NAT. They would leave with
+		// an address that has another meaning in the remote cluster.
 		newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
 			bits(nftHostOrder(expr.CtStateBitINVALID), expr.CmpOpNeq).drop(),
 		newRule().jump("check_pool"),
@@ -176,8 +177,8 @@ func nftForwardChains() []nftChain {
 	revoked := nftChain{name: "revoked"}
 	for _, f := range nftFamilies() {
 		// Pods, and hosts that route through this node, must not send VXLAN to peers that
-		// identify this node by its address: the pod network may translate their source to it.
-		// Packets for a load balancer pass here if kube-proxy has not translated them.
+		// identify this node by its address: the pod network may translate their source to
+		// it. Packets for a load balancer pass here if kube-proxy has not translated them.
 		forward.rules = append(forward.rules, nftUnsolicited(f).drop(),
 			newRule().family(f).l4proto(unix.IPPROTO_UDP).daddr(f).transport(2, 2, f.regAfter(0)).
 				in(desired.SetVXLAN, f).dropAs(desired.DropVXLAN),
@@ -185,15 +186,16 @@ func nftForwardChains() []nftChain {
 			// Packets to a gateway without VXLAN get the checks of packets to a node in
 			// VXLAN.
 			newRule().loadNextHop(f).in(desired.SetGatewayHops, f).family(f).daddr(f).in(desired.SetRemote, f).goTo("check_source"))
-		// The rules of other nodes decide about packets to their pods, with VXLAN and without it.
+		// The rules of other nodes decide about packets to their pods, with VXLAN and
+		// without it.
 		fromTunnel.rules = append(fromTunnel.rules, nftUnsolicited(f).loadNextHop(f).notIn(desired.SetNodeHops, f).drop(),
 			nftFromConnected(f).loadNextHop(f).notIn(desired.SetNodeHops, f).dropAs(desired.DropConnected))
-		// Packets that another gateway translated to its own egress address before it handed
-		// them over. No node sends from those addresses. A conntrack entry for one would use
-		// the address and port that the same flow is about to get here.
+		// Packets that another gateway translated to its own egress address before it
+		// handed them over. No node sends from those addresses. A conntrack entry for one
+		// would use the address and port that the same flow is about to get here.
 		toHawser.rules = append(toHawser.rules, newRule().family(f).saddr(f).in(desired.SetBlocks, f).drop())
-		// Replies to a client that was removed from an allow list are dropped: a server that
-		// only sends needs no packet from its client.
+		// Replies to a client that was removed from an allow list are dropped: a server
+		// that only sends needs no packet from its client.
 		revoked.rules = append(revoked.rules, nftOriginalDst(f, desired.SetRestricted).family(f).daddr(f).
 			ctOriginalDst(f, f.regAfter(0)).notIn(desired.SetAllowed, f).dropAs(desired.DropNotAllowed))
 		checkSource.rules = append(checkSource.rules, newRule().family(f).saddr(f).in(desired.SetPods, f).goTo("check_pool"))
@@ -288,8 +290,8 @@ func nftLocalChains() []nftChain {
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules, newRule().family(f).saddr(f).in(desired.SetPeers, f).
 			daddr(f).in(desired.SetTunnels, f).jump("gateways"))
-		// Packets of another cluster's gateway beyond its rate are dropped before the sockets,
-		// which all gateways share.
+		// Packets of another cluster's gateway beyond its rate are dropped before the
+		// sockets, which all gateways share.
 		r := newRule().load(expr.MetaKeyL4PROTO, nftReg).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: []byte{unix.IPPROTO_TCP}}).family(f).saddr(f)
 		gateways.rules = append(gateways.rules, r.add(&expr.Dynset{
@@ -319,8 +321,8 @@ func nftErrorJumps() []*nftRule {
 }
 
 // nftErrorsChain accepts an ICMP error from the cluster at the remote end of its flow, or from a
-// cluster on the path there. The remote end is the source of the flow's packets in the
-// direction of the error. No router of a tunnel sends redirects.
+// cluster on the path. The remote end is the source of the flow's packets in the direction of the
+// error. No router of a tunnel sends redirects.
 func nftErrorsChain() nftChain {
 	c := nftChain{name: "errors"}
 	for _, f := range nftFamilies() {
@@ -351,8 +353,8 @@ func nftInboundChain() nftChain {
 			nftOriginalDst(f, desired.SetRestricted).dropAs(desired.DropNotAllowed),
 			nftOriginalDst(f, desired.SetPodBlocks).goTo("return_only"),
 			nftOriginalDst(f, desired.SetDirect).accept(),
-			// Other programs also translate: kube-proxy has ClusterIPs and node ports, which
-			// are not exports.
+			// Other programs also translate: kube-proxy has ClusterIPs and node ports,
+			// which are not exports.
 			nftOriginalDst(f, desired.SetBlocks).add(&expr.Ct{Key: expr.CtKeySTATUS, Register: nftReg}).
 				bits(nftHostOrder(nftCtDNATted), expr.CmpOpNeq).accept(),
 		)

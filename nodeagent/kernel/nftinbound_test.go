@@ -125,8 +125,8 @@ func TestNftAllowListsEnd(t *testing.T) {
 		l.remote.must(err, "ask")
 		_, from, err := server.ReadFrom(packet)
 		l.node.must(err, "receive from the client at "+backend.at)
-		// Packets sent while the list lacks the client must not arrive before those sent after
-		// it is listed again.
+		// Packets sent while the list lacks the client must not arrive before those sent
+		// after it is listed again.
 		for _, step := range []struct {
 			text  string
 			lines []string
@@ -346,8 +346,8 @@ func TestNftVXLANOfOthers(t *testing.T) {
 	l.expectDropCount("vxlan", 3)
 }
 
-// TestNftUnknownHosts: a host that is neither a pod nor a node reaches no clusterset IP, no
-// export of this cluster and no other cluster. Pods do not reach gateways inside the tunnels.
+// TestNftUnknownHosts: a host that is neither pod nor node reaches no clusterset IP, no export and
+// no other cluster. Pods do not reach gateways inside the tunnels.
 func TestNftUnknownHosts(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

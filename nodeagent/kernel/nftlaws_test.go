@@ -31,7 +31,8 @@ table ip hawser {
 func nftCreateForeign(ns *nftNS) func() error {
 	ns.nft(nftForeign)
 	list := func() string {
-		// One command per call: nft 1.0.6 reads only the objects that the last command needs.
+		// One command per call: nft 1.0.6 reads only the objects that the last command
+		// needs.
 		return ns.nft("list table ip foo") + ns.nft("list table inet hawser2") + ns.nft("list table ip hawser")
 	}
 	before := list()

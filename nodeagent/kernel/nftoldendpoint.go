@@ -15,10 +15,9 @@ import (
 // It exceeds a round trip.
 const nftOldEndpointTime = time.Second
 
-// dropFromEndpoints drops packets from some endpoints for nftOldEndpointTime. WireGuard sends
-// to the source of the latest packet. A packet in flight while a peer is redialled would move
-// it back, and on a busy link some packet always is in flight. Without the table it does
-// nothing.
+// dropFromEndpoints drops packets from some endpoints for nftOldEndpointTime. WireGuard sends to
+// the source of the latest packet. A packet in flight while a peer is redialled would move the
+// endpoint back. On a busy link some packet is always in flight. Without the table it does nothing.
 func (ns *Namespace) dropFromEndpoints(endpoints []netip.AddrPort) error {
 	if len(endpoints) == 0 {
 		return nil

@@ -184,8 +184,8 @@ func TestNftHairpin(t *testing.T) {
 	}
 }
 
-// TestNftMachines: a machine that is not a pod sees the gateway's address as source of packets
-// from other clusters, and only at the ports of the export. Pods see the caller.
+// TestNftMachines: a machine that is not a pod sees the gateway's address as source of packets from
+// other clusters. At other ports, and in pods, the server sees the caller.
 func TestNftMachines(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -259,8 +259,8 @@ func TestNftPoolsAreRefused(t *testing.T) {
 	l.expectDropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
 }
 
-// TestNftNoLeak: packets for the other side of a tunnel never use another path, such as the
-// default route after the tunnel's device and its routes are gone.
+// TestNftNoLeak: packets for the other side of a tunnel never use another path. An example is the
+// default route after the tunnel's device and routes are gone.
 func TestNftNoLeak(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

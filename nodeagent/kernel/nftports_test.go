@@ -28,8 +28,8 @@ func TestNftPortsStay(t *testing.T) {
 		from     *nftNS
 		heard    <-chan int
 		src, dst func(n int) netip.AddrPort
-		// The addresses of the conflicting entry: left by a flow that was handed over, or by a
-		// flow in the other direction.
+		// The addresses of the conflicting entry: left by a flow that was handed over, or
+		// by a flow in the other direction.
 		taken func(n int) (from, to, back netip.AddrPort)
 	}{
 		{

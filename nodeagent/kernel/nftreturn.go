@@ -22,10 +22,11 @@ const (
 	nftFrameIDSize = 4
 )
 
-// nftReturnChains lead packets from a tunnel, or from a gateway to which this one handed over the
-// flow, back to the node that handed the flow to this gateway (docs/adr/0013). The conntrack mark
-// identifies that node by the last four bytes of its hardware address on NodeDevice. Routing rules
-// select the node by the packet's mark, which the first forward chain clears.
+// nftReturnChains lead packets back to the node that handed their flow to this gateway
+// (docs/adr/0013). Such packets come from a tunnel, or from a gateway to which this one handed the
+// flow. The conntrack mark identifies that node by the last four bytes of its hardware address on
+// NodeDevice. Routing rules select the node by the packet's mark, which the first forward chain
+// clears.
 func nftReturnChains() []nftChain {
 	setCtMark := func(r *nftRule) *nftRule {
 		return r.add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftReg})
@@ -40,7 +41,8 @@ func nftReturnChains() []nftChain {
 	}}
 	nonTunnel, markNode := nftChain{name: "non_tunnel"}, nftChain{name: "mark_node"}
 	for _, f := range nftFamilies() {
-		// A node handed over the packet without VXLAN. The mark is the same as in mark_node.
+		// A node handed over the packet without VXLAN. The mark is the same as in
+		// mark_node.
 		nonTunnel.rules = append(nonTunnel.rules, newRule().loadSender(f).family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftRegSpare}).accept())
 		markNode.rules = append(markNode.rules, setCtMark(newRule().family(f).daddr(f).in(desired.SetRemote, f).
@@ -86,11 +88,11 @@ const nftMetaIIFKind = 26
 const nftMasqueradeMark = 0x68770001
 
 // nftBypassChains match flows to clusterset IPs whose backend is a pod of this cluster, if the
-// replies would go from pod to pod and bypass this node and its translation. Such a pod network has
-// a device here that leads to the backend. Either the caller's packet came in by that device, or
-// that device leads to the caller although its packet came in by another. These flows get this
-// node's address as source, as in kube-proxy. Bridges are excluded: Kubernetes requires that
-// bridged packets pass the node's rules (br_netfilter).
+// replies would go directly from pod to pod. Such replies bypass this node and its translation. A
+// pod network of this kind has a device here that leads to the backend. Either the caller's packet
+// came in by that device, or that device leads to the caller although its packet came in by
+// another. These flows get this node's address as source, as in kube-proxy. Bridges are excluded:
+// Kubernetes requires that bridged packets pass the node's rules (br_netfilter).
 func nftBypassChains() []nftChain {
 	backends, masquerade := nftChain{name: "backends"}, nftChain{name: "mark_masquerade"}
 	for _, f := range nftFamilies() {

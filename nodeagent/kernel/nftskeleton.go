@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// The seed of the hash from client to slot. It is the same on every gateway, so all gateways
-// choose the same slot.
+// nftHashSeed is the seed of the hash from client to slot. It is the same on every gateway, so all
+// gateways choose the same slot.
 const nftHashSeed = 0x6861
 
 // Priorities of the hooks: NAT before kube-proxy's (-100, 100), filters before the filters of
@@ -113,8 +113,8 @@ func nftNATChains(t desired.Table) []nftChain {
 	services, inverse := nftChain{name: "services"}, nftChain{name: "inverse"}
 	egress, serverFirst, sharedEgress := nftChain{name: "egress"}, nftChain{name: "server_first"}, nftChain{name: "shared_egress"}
 	var countChains []nftChain
-	// Clusterset IPs and exports are for packets from our own devices and from pods. Other hosts
-	// of the nodes' network cannot use them.
+	// Clusterset IPs and exports are for packets from our own devices and from pods. Other
+	// hosts of the nodes' network cannot use them.
 	prerouting := nftChain{name: "prerouting", base: nftHook("nat", unix.NF_INET_PRE_ROUTING, nftPriorityDNAT), rules: []*nftRule{
 		newRule().ifname(expr.MetaKeyIIFNAME, desired.DevicePrefix).goTo("arriving"),
 	}}
@@ -130,7 +130,8 @@ func nftNATChains(t desired.Table) []nftChain {
 		},
 	}
 	for _, f := range nftFamilies() {
-		// Test packets for direct paths keep their source, as packets to and from other clusters do.
+		// Test packets for direct paths keep their source, as packets to and from other
+		// clusters do.
 		postrouting.rules = append(postrouting.rules, newRule().ifname(expr.MetaKeyIIFNAME, desired.NodeDevice).
 			dport(unix.IPPROTO_UDP, desired.ProbePort).family(f).saddr(f).nat(expr.NATTypeSourceNAT, f, 0))
 	}

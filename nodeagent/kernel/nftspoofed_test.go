@@ -15,9 +15,9 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftSpoofed: a node sends VXLAN only with plain IPv4 and IPv6 inside, and never with
-// another node's address, for all families outside and inside. The kernel would remove a VLAN
-// tag, or two, and deliver the packet behind it.
+// TestNftSpoofed: a node sends VXLAN only with plain IPv4 and IPv6 inside, and never with another
+// node's address. All families outside and inside are checked. The kernel would remove a VLAN tag,
+// or two, and deliver the packet behind it.
 func TestNftSpoofed(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -136,7 +136,8 @@ func (l *nftLab) isAccepted(from, to, port string, payload []byte) bool {
 	var server net.PacketConn
 	l.node.inside(func() {
 		conn, err := net.ListenPacket("udp", net.JoinHostPort(to, port))
-		// If another test forks, the child has a copy of the last listener until it calls exec.
+		// If another test forks, the child has a copy of the last listener until it calls
+		// exec.
 		for end := time.Now().Add(nftTimeout); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
 			<-time.After(time.Millisecond)
 			conn, err = net.ListenPacket("udp", net.JoinHostPort(to, port))

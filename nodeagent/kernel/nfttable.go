@@ -48,8 +48,8 @@ func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
 	return want
 }
 
-// Version returns the generation of the ruleset in this network namespace that last changed our
-// table, except the changes by the kind of the elements.
+// Version returns the latest generation of the ruleset that changed our table, except the changes
+// by Elements.
 func (k *Tables) Version(context.Context) (string, error) {
 	_, touched, err := k.conn.poll(k.tracker)
 	return nftVersion(touched, err)
@@ -114,8 +114,8 @@ func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
 		return err
 	}
 	if exists && have.setsMatch() {
-		// A foreign chain that an element refers to cannot be deleted. If the refresh fails,
-		// the table is recreated.
+		// A foreign chain that an element refers to cannot be deleted. If the refresh
+		// fails, the table is recreated.
 		if conn.Commit(nftReplaceRules(t, have)) == nil {
 			return nil
 		}

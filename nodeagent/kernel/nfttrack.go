@@ -49,8 +49,8 @@ func (t *nftChangeTracker) poll(conn *nftables.Conn) (current, touched uint32, e
 	if lostErr == nil {
 		lostErr = t.drain()
 	}
-	// If events up to current are missing, our table may have changed. lastGeneration may be newer
-	// than current: other transactions may have completed since.
+	// If events up to current are missing, our table may have changed. lastGeneration may be
+	// newer than current: other transactions may have completed since.
 	if lostErr != nil || int32(t.lastGeneration-current) < 0 {
 		return current, current, nil
 	}

@@ -33,7 +33,8 @@ func loadBPF(t *testing.T, program, returns uint32) int {
 	return int(fd)
 }
 
-// linkBPF attaches a program to a device of the current namespace until the returned file is closed.
+// linkBPF attaches a program to a device of the current namespace until the returned file is
+// closed.
 func linkBPF(program, device int, attach uint32) (int, error) {
 	link := struct { // the member link_create of union bpf_attr
 		program, target, attach, flags uint32

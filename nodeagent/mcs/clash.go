@@ -114,8 +114,8 @@ func conflictCondition(r *ResolvedExport) Condition {
 	return Condition{Conflict, isTrue, strings.Join(reasons, ","), strings.Join(messages, " ")}
 }
 
-// declaredPortConflict returns the message about clusters whose Service lacks a port that the topology
-// exports.
+// declaredPortConflict returns the message about clusters whose Service lacks a port that the
+// topology exports.
 func declaredPortConflict(r *ResolvedExport) string {
 	const most = 3
 	var clusters []string

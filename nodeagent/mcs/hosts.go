@@ -13,12 +13,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// MaxHosts limits the pods of one cluster's headless export: pods with their own addresses, and pods
-// that other clusters resolve.
+// MaxHosts limits the pods of one cluster's headless export: pods with their own addresses, and
+// pods that other clusters resolve.
 const MaxHosts = 256
 
-// ParseAddresses returns the addresses of an export from the text of AddressesAnnotation, at
-// most one per family, and the addresses of the pods of a headless export, as in
+// ParseAddresses parses the text of AddressesAnnotation. It returns the addresses of the export, at
+// most one per family. For a headless export it returns its pods with their addresses, as in
 // db-0=242.0.0.1, sorted by name. It skips invalid items.
 func ParseAddresses(text string) (addrs []netip.Addr, hosts []fabric.Host) {
 	byName := map[string][]netip.Addr{}
@@ -118,8 +118,8 @@ func hostsOf(e *Export, present []string) []string {
 	return out[:min(len(out), MaxHosts)]
 }
 
-// hostRequests returns a request for each pod of a headless export, in the families in which other
-// clusters cannot reach the pods at their own addresses.
+// hostRequests returns a request for each pod of a headless export. Its families are those in which
+// other clusters cannot reach the pods at their own addresses.
 func hostRequests(v *ExportResult, own *fabric.Cluster, present map[string][]string) (asks []AllocationRequest, names []string) {
 	if present == nil {
 		return nil, nil

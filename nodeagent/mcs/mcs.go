@@ -12,8 +12,8 @@ import (
 )
 
 // AddressesAnnotation of a ServiceExport has the addresses, joined by commas, that its cluster
-// allocated in the global block. A headless export has the addresses of its pods, as in
-// db-0=242.0.0.1, if other clusters cannot reach the pods at their own addresses.
+// allocated in the global block. A headless export has an address for each pod, as in
+// db-0=242.0.0.1, if other clusters cannot reach pods at their own addresses.
 const AddressesAnnotation = "hawser.dev/addresses"
 
 // Export is one ServiceExport of this cluster with its Service.
@@ -134,8 +134,8 @@ type Status struct {
 
 // DesiredObjects are the desired objects of this cluster's API.
 type DesiredObjects struct {
-	// PeersSynced reports that every other cluster has sent its state, or has been silent for so
-	// long that it counts as gone. Until then no missing object may be deleted.
+	// PeersSynced reports that every other cluster has sent its state, or has been silent for
+	// so long that it counts as gone. Until then no missing object may be deleted.
 	PeersSynced bool
 	Imports     []Import          // sorted by namespace/name
 	Slices      []Slice           // sorted by namespace/name

@@ -23,7 +23,8 @@ type ClusterView struct {
 	// Hostnames has the endpoints' hostnames of this cluster's headless Services, by
 	// namespace/name; nil if pods need no allocated addresses here.
 	Hostnames map[string][]string
-	// Unsupported describes the unsupported parts of this cluster's Services, by namespace/name.
+	// Unsupported describes the unsupported parts of this cluster's Services, by
+	// namespace/name.
 	Unsupported map[string][]string
 	Offers      map[string][]NamedOffer // by other cluster
 }
@@ -106,8 +107,8 @@ func (w *ClusterView) exists(namespace string) bool {
 	return found
 }
 
-// familiesIn returns the families that the cluster has, in the given order, without duplicates.
-// Empty families mean both.
+// familiesIn returns the families that the cluster has, in the given order, without duplicates. If
+// families is empty, it returns all families of the cluster.
 func familiesIn(c *fabric.Cluster, families []int) []int {
 	if len(families) == 0 {
 		families = []int{4, 6}

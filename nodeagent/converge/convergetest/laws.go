@@ -24,14 +24,14 @@ type Samples[S diff.Spec] struct {
 	// Vary returns copies of an object with the same key, each with another field changed to a
 	// value that the world accepts.
 	Vary func(S) []S
-	// Tamper has foreign changes of the objects of Want, by name. The kind must detect and revert
-	// each of them.
+	// Tamper has foreign changes of the objects of Want, by name. The kind must detect and
+	// revert each of them.
 	Tamper map[string]func(t *testing.T)
-	// Foreign creates foreign objects that resemble ours. The returned function checks that they
-	// are unharmed.
+	// Foreign creates foreign objects that resemble ours. The returned function checks that
+	// they are unharmed.
 	Foreign func(t *testing.T) (unharmed func() error)
-	// Conflict creates a foreign object. It returns one of ours that would have to replace it, and
-	// a function that checks that it is unharmed.
+	// Conflict creates a foreign object. It returns one of ours that would have to replace it,
+	// and a function that checks that it is unharmed.
 	Conflict func(t *testing.T) (want S, unharmed func() error)
 	// Silent names struct fields, in addition to Origin, that Key and Fields may omit.
 	Silent []string

@@ -109,8 +109,8 @@ func (p *packet) fragment() bool {
 	return p.proto == unix.IPPROTO_FRAGMENT
 }
 
-// spare returns the bytes of a packet that the driver reserves for UDP encapsulation of ESP (RFC
-// 3948) and that native ESP does not use.
+// spare returns the bytes that the driver reserves for UDP encapsulation of ESP (RFC 3948) and that
+// native ESP does not use.
 func (p *packet) spare() int {
 	if p.proto == unix.IPPROTO_ESP {
 		return 8

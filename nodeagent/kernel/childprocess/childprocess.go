@@ -34,13 +34,13 @@ type Command struct {
 	Cmd  *exec.Cmd
 	// Exec starts Cmd; nil: Cmd.Start.
 	Exec func(*exec.Cmd) error
-	// Log is the file for the output of the process; empty: the output is discarded. A file that
-	// cannot be written does not prevent the start.
+	// Log is the file for the output of the process; empty: the output is discarded. A file
+	// that cannot be written does not prevent the start.
 	Log string
 	// MoreLogs are log files that the process itself writes. Errors quote them, too.
 	MoreLogs []string
-	// Ready returns nil when the process serves, and an error when ctx is done. It is called in the
-	// goroutine of Start.
+	// Ready returns nil when the process serves, and an error when ctx is done. It is called in
+	// the goroutine of Start.
 	Ready func(ctx context.Context) error
 	// Timeout bounds Ready.
 	Timeout time.Duration

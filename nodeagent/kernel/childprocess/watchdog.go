@@ -21,8 +21,8 @@ func UsageOf(pid int) Usage {
 	var u Usage
 	dir := "/proc/" + strconv.Itoa(pid)
 	if raw, err := os.ReadFile(dir + "/stat"); err == nil {
-		// proc_pid_stat(5): after the name, which may contain anything, the 12th and 13th fields
-		// are the ticks in user and kernel mode.
+		// proc_pid_stat(5): after the name, which may contain anything, the 12th and 13th
+		// fields are the ticks in user and kernel mode.
 		if fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:]); len(fields) >= 13 {
 			user, _ := strconv.ParseInt(string(fields[11]), 10, 64)
 			system, _ := strconv.ParseInt(string(fields[12]), 10, 64)

@@ -29,8 +29,8 @@ var ErrNoAnswer = errors.New("no answer")
 // Control reads and configures WireGuard devices, in the kernel or in userspace processes. Its
 // calls have short timeouts. It is safe for concurrent use.
 type Control struct {
-	// TimeoutFactor multiplies all timeouts, for slow machines; values below 1 count as 1. It must
-	// be set before the first use.
+	// TimeoutFactor multiplies all timeouts, for slow machines; values below 1 count as 1. It
+	// must be set before the first use.
 	TimeoutFactor int
 
 	client *wgctrl.Client

@@ -23,7 +23,8 @@ func startWithPriority(cmd *exec.Cmd) error {
 	defer runtime.UnlockOSThread()
 	value, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
 	if err == nil && unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceValue) == nil {
-		// The system call returns 20 less the value. Lowering a priority needs no capability.
+		// The system call returns 20 less the value. Lowering a priority needs no
+		// capability.
 		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 20-value) }()
 	}
 	return cmd.Start()

@@ -22,8 +22,8 @@ const startTimeout = 10 * time.Second
 // Launcher starts the processes: this executable with the arguments "wireguard NAME". Its main
 // function must call Serve.
 type Launcher struct {
-	// LogDir is the directory of NAME.log with the errors of the process. They are discarded if it
-	// is empty or not writable.
+	// LogDir is the directory of NAME.log with the errors of the process. They are discarded if
+	// it is empty or not writable.
 	LogDir string
 }
 

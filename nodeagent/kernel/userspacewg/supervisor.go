@@ -25,8 +25,8 @@ const (
 	// A process that misses hangMinMisses replies within hangTimeout is replaced.
 	hangTimeout   = 3 * time.Second
 	hangMinMisses = 3
-	// maxHangTimeout is the timeout of a process that waits for a processor: a new process would
-	// wait as well.
+	// maxHangTimeout is the timeout of a process that waits for a processor: a new process
+	// would wait as well.
 	maxHangTimeout = 30 * time.Second
 )
 

@@ -31,8 +31,8 @@ func TestHangTimeout(t *testing.T) {
 			s.init()
 			start, name := time.Now(), randomName()
 			for second := range 60 {
-				// The reply names this process, which is not a tunnel process and so is not
-				// killed.
+				// The reply names this process, which is not a tunnel process and
+				// so is not killed.
 				a := pingReply{pid: os.Getpid(), usage: childprocess.Usage{Waited: time.Duration(second) * tt.waits}, err: os.ErrDeadlineExceeded}
 				if second < tt.replies {
 					a.err = nil

@@ -358,7 +358,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartInChangedNetwork: test packets and reports end the restored state within the usual time.
+// TestRestartInChangedNetwork: test packets and reports end the restored state within the usual
+// time.
 func TestRestartInChangedNetwork(t *testing.T) {
 	t.Parallel()
 	w := newIdleSimulation(t)

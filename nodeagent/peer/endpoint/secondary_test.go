@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// TestImproves: a gateway that replies only while the link is up is probed then, and the
-// link moves in place or over a secondary tunnel.
+// TestImproves: a gateway that replies only while the link is up is probed then. The link moves in
+// place or over a secondary tunnel.
 func TestImproves(t *testing.T) {
 	for _, secondary := range []bool{false, true} {
 		t.Run(fmt.Sprintf("secondary %t", secondary), func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestSecondaryWithoutTraffic(t *testing.T) {
 	}
 }
 
-// TestLooksDown checks that a link that looks down stays at its candidate for minStayTime if that
-// still replies and a move would interrupt the link.
+// TestLooksDown checks a link that looks down while its candidate still replies. It stays there for
+// minStayTime if a move would interrupt the link.
 func TestLooksDown(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true, NeedsSecondary: true}
 	for _, improves := range []bool{false, true} {

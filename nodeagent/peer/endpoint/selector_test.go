@@ -261,7 +261,7 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// TestUpWithoutObservedAddr checks that a link that comes up while the peer's address is unknown is
+// TestUpWithoutObservedAddr checks a link that comes up while the peer's address is unknown. It is
 // at the dialled candidate, not at the previous one.
 func TestUpWithoutObservedAddr(t *testing.T) {
 	t.Parallel()

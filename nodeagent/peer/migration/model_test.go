@@ -254,8 +254,8 @@ func (m *model) checkSettled() error {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	runs := uint64(randtest.Rounds(t, 20))
-	// Seeds with restarts between a decision and its write to the kernel, and with two ends
-	// that send over different tunnels, even while there is no room for the wanted one.
+	// In these seeds an agent restarts between a decision and its write to the kernel. Or the
+	// ends send over different tunnels, even without room for the wanted one.
 	seeds := []uint64{138, 320, 524, 896}
 	for seed := range runs {
 		seeds = append(seeds, seed)
