@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/internal/diff"
 )
 
-// Deferrer is a Kind that several agents write with the same result. Another agent writes
-// first; this one writes only what is still wrong after a delay.
+// Deferrer is a Kind that several agents write with the same result. Another agent writes first.
+// This agent makes only the changes that are still needed after a delay.
 type Deferrer interface {
 	// WriteDelay returns how long a change must have been needed before it is made; 0 = at
 	// once.

@@ -75,7 +75,7 @@ func (m *FabricWatcher) reread() {
 	}
 }
 
-// Current returns the last good fabric and its digest; the fabric is nil if there is none yet. err
+// Current returns the last good fabric and its digest; the fabric is nil before the first one. err
 // is the error of the mounted fabric, nil if that is the last good one. The pointer changes only
 // with the fabric.
 func (m *FabricWatcher) Current() (f *fabric.Fabric, digest string, err error) {

@@ -134,8 +134,8 @@ type Status struct {
 
 // DesiredObjects are the desired objects of this cluster's API.
 type DesiredObjects struct {
-	// PeersSynced reports that every other cluster has sent its state, or has been silent for
-	// so long that it counts as gone. Until then no missing object may be deleted.
+	// PeersSynced reports that every other cluster has sent its state, or counts as gone after
+	// a long silence. Until then no missing object may be deleted.
 	PeersSynced bool
 	Imports     []Import          // sorted by namespace/name
 	Slices      []Slice           // sorted by namespace/name

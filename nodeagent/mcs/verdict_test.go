@@ -158,8 +158,8 @@ func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]stri
 }
 
 // TestAddressInUseIsNotTaken: a user writes another export's address into the annotation of an
-// older export. The older export does not get the address while the other one uses it, and the
-// other one keeps it.
+// older export. The older export does not get the address while the younger one uses it. The
+// younger one keeps it.
 func TestAddressInUseIsNotTaken(t *testing.T) {
 	t.Parallel()
 	headless := service(tcp("http", 80))

@@ -33,7 +33,7 @@ func (h *Host) RoutesWritten(in projection.Input) {
 // not safe for concurrent use.
 type pathTracker struct {
 	syncer   flowSyncer
-	carriers map[string]string // node whose gateway carries the traffic, by remote cluster; nil before the first update
+	carriers map[string]string // node whose gateway has the active path, by remote cluster; nil before the first update
 	hasLink  map[string]bool   // remote clusters to which this gateway has a link
 }
 

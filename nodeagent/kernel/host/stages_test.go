@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPeersComeLast: a tunnel carries no packets before their rules and routes exist. An agent
+// TestPeersComeLast: no packets pass through a tunnel before their rules and routes exist. An agent
 // may be killed between any two stages.
 func TestPeersComeLast(t *testing.T) {
 	t.Parallel()

@@ -320,7 +320,7 @@ func TestMissingIPv4(t *testing.T) {
 	}
 }
 
-// restart replaces the agent of an end by one that has not completed a pass. The kernel is
+// restart replaces the agent of an end by an agent without a completed pass. The kernel is
 // unchanged.
 func (s *simulation) restart(of *end) *end {
 	next := s.end(of.node, of.addr.String(), of.source.String(), of.Saved()...)
