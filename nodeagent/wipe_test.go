@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestWipeStateDir: an agent empties the state directory only after a complete decommission. Files
-// of other programs stay in it.
+// TestWipeStateDir checks that an agent empties the state directory only after a complete
+// decommission. Files of other programs stay in it.
 func TestWipeStateDir(t *testing.T) {
 	t.Parallel()
 	member := []fabric.Cluster{{Name: "g1"}}

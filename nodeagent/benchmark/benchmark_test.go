@@ -38,7 +38,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasureWaits: a client waits for a missing server, and then returns an error.
+// TestMeasureWaits checks that a client waits for a missing server, and then returns an error.
 func TestMeasureWaits(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func TestMeasureWaits(t *testing.T) {
 	}
 }
 
-// TestWrongKey: a client without the key gets no reply, not even an echo.
+// TestWrongKey checks that a client without the key gets no reply, not even an echo.
 func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	conn, err := net.Dial("tcp", server(t, key('k')))

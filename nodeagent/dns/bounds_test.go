@@ -42,8 +42,8 @@ func bigStore(t testing.TB, hosts int) *Store {
 	return s
 }
 
-// TestAnswersCostWhatFits: a reply is built from the records that fit, not from all hosts of a
-// name. The test counts allocations, which do not depend on the machine.
+// TestAnswersCostWhatFits checks that a reply is built from the records that fit, not from all
+// hosts of a name. The test counts allocations, which do not depend on the machine.
 func TestAnswersCostWhatFits(t *testing.T) {
 	few, many := bigStore(t, 5_000), bigStore(t, 50_000)
 	for _, name := range []string{"big.sample.svc.clusterset.local. A", "big.sample.svc.clusterset.local. SRV",
@@ -69,7 +69,8 @@ func TestAnswersCostWhatFits(t *testing.T) {
 	}
 }
 
-// TestReverseIsBounded: the PTR reply is bounded, although many services have the same address.
+// TestReverseIsBounded checks that the PTR reply is bounded, although many services have the same
+// address.
 func TestReverseIsBounded(t *testing.T) {
 	s := bigStore(t, 1)
 	for i := range 5000 {
@@ -84,8 +85,8 @@ func TestReverseIsBounded(t *testing.T) {
 	}
 }
 
-// TestAllHostsGetUsed: each truncated reply starts at a different host, so all hosts are in
-// equally many replies.
+// TestAllHostsGetUsed checks that each truncated reply starts at a different host, so all hosts are
+// in equally many replies.
 func TestAllHostsGetUsed(t *testing.T) {
 	const hosts = 1000
 	s := bigStore(t, hosts)
@@ -116,8 +117,8 @@ func TestAllHostsGetUsed(t *testing.T) {
 	}
 }
 
-// TestConnectionEndsGracefully: a client that sends more queries than one connection accepts
-// gets all replies before the end, and no reset.
+// TestConnectionEndsGracefully checks that a client that sends more queries than one connection
+// accepts gets all replies before the end, and no reset.
 func TestConnectionEndsGracefully(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

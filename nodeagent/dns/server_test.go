@@ -182,7 +182,7 @@ func (w *writer) WriteMsg(m *dns.Msg) error {
 	return err
 }
 
-// TestUnpackableNames: names of one cluster that no packet can contain do not affect the
+// TestUnpackableNames checks that names of one cluster that no packet can contain do not affect the
 // records of other clusters in a shared service.
 func TestUnpackableNames(t *testing.T) {
 	t.Parallel()
@@ -226,8 +226,8 @@ func TestUnpackableNames(t *testing.T) {
 	}
 }
 
-// TestUnpackableReply: a reply that cannot be encoded is SERVFAIL at once, so the client does
-// not wait.
+// TestUnpackableReply checks that a reply that cannot be encoded is SERVFAIL at once, so the client
+// does not wait.
 func TestUnpackableReply(t *testing.T) {
 	t.Parallel()
 	query := question(t, cs+" A")

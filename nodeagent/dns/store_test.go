@@ -53,8 +53,8 @@ func randomServices(r *rand.Rand) []desired.Service {
 	return out
 }
 
-// TestApplyEqualsAFreshStore: after any history the store equals a new store with only the last
-// state.
+// TestApplyEqualsAFreshStore checks that after any history the store equals a new store with only
+// the last state.
 func TestApplyEqualsAFreshStore(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/internal/dirwatch"
 )
 
-// TestFolders: each directory is watched once. In directories with other files, only the named
-// files count.
+// TestFolders checks that each directory is watched once. In directories with other files, only the
+// named files count.
 func TestFolders(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

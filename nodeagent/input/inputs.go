@@ -200,7 +200,7 @@ type holderView struct {
 }
 
 // SetHolders sets the nodes that hold the gateways selected by labels, by gateway. Until the first
-// call Current is not ok if the cluster has such gateways. Call Refresh afterwards: a node that
+// call Current returns false if the cluster has such gateways. Call Refresh afterwards: a node that
 // became a gateway needs keys.
 func (in *Inputs) SetHolders(holders map[string]string) {
 	in.mu.Lock()
@@ -269,7 +269,7 @@ type Current struct {
 	Facts  model.Facts
 }
 
-// Current returns the last good inputs. ok is false while a required input was never good.
+// Current returns the last good inputs, and false while a required input was never good.
 func (in *Inputs) Current() (Current, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

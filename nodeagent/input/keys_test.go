@@ -115,8 +115,8 @@ func TestOpenKeys(t *testing.T) {
 	}
 }
 
-// FuzzOpenKeys: a file that was not sealed never opens. A sealed file is decoded or refused,
-// and no error contains the identity.
+// FuzzOpenKeys checks that a file that was not sealed never opens. A sealed file is decoded or
+// refused, and no error contains the identity.
 func FuzzOpenKeys(f *testing.F) {
 	mine, err := age.GenerateX25519Identity()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestIdentityComesLate: a running gateway with sealed keys uses the identity when it appears,
-// such as a Secret that is created after the agents.
+// TestIdentityComesLate checks that a running gateway with sealed keys uses the identity when it
+// appears, such as a Secret that is created after the agents.
 func TestIdentityComesLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

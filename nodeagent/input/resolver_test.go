@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestResolver: names are looked up when they are set, on request and at each
+// TestResolver checks that names are looked up when they are set, on request and at each
 // resolveInterval. A failed lookup keeps the last addresses.
 func TestResolver(t *testing.T) {
 	t.Parallel()

@@ -174,8 +174,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestTrustRotation: signers change by a chain that the old signers signed, and the agent
-// stores its trusted signers over a restart.
+// TestTrustRotation checks that signers change by a chain that the old signers signed, and the
+// agent stores its trusted signers over a restart.
 func TestTrustRotation(t *testing.T) {
 	t.Parallel()
 	one, two := signerOf(t, "1"), signerOf(t, "2")
@@ -200,8 +200,8 @@ func TestTrustRotation(t *testing.T) {
 	n.expect("the first signer again", "c", "unknown-signer")
 }
 
-// TestNewNodeReports: a node whose state directory is empty lists the HawserNodes of its cluster
-// before it acts on its first fabric. It refuses a fabric older than their proofs.
+// TestNewNodeReports checks that a node whose state directory is empty lists the HawserNodes of its
+// cluster before it acts on its first fabric. It refuses a fabric older than their proofs.
 func TestNewNodeReports(t *testing.T) {
 	t.Parallel()
 	own, evil := signerOf(t, "o"), signerOf(t, "e")
@@ -270,7 +270,7 @@ func TestNewNodeReports(t *testing.T) {
 	n.expect("with other pins", "current", "older")
 }
 
-// TestNewNodeListsOnce: a new node that only plans also lists HawserNodes.
+// TestNewNodeListsOnce checks that a new node that only plans also lists HawserNodes.
 func TestNewNodeListsOnce(t *testing.T) {
 	t.Parallel()
 	own := signerOf(t, "o")
@@ -294,7 +294,7 @@ func TestNewNodeListsOnce(t *testing.T) {
 	}
 }
 
-// TestNewNodeListsInRun: Run lists again until it succeeds.
+// TestNewNodeListsInRun checks that Run lists again until it succeeds.
 func TestNewNodeListsInRun(t *testing.T) {
 	t.Parallel()
 	own := signerOf(t, "o")
@@ -333,8 +333,8 @@ func TestNewNodeListsInRun(t *testing.T) {
 	}
 }
 
-// TestNewNodeFloor: a node with an empty state directory, such as a replaced gateway, starts at
-// the revision of its pins.
+// TestNewNodeFloor checks that a node with an empty state directory, such as a replaced gateway,
+// starts at the revision of its pins.
 func TestNewNodeFloor(t *testing.T) {
 	t.Parallel()
 	own := signerOf(t, "o")

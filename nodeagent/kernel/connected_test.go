@@ -69,9 +69,9 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestNetworksOfAdvertisements: a host in the node's network advertises the addresses of
-// another cluster as on-link, and the node configures itself. That is no network of the node.
-// Otherwise that host would get the packets for the cluster in the clear.
+// TestNetworksOfAdvertisements checks that an advertised on-link prefix is no network of the node.
+// A host in the node's network advertises the addresses of another cluster, and the node configures
+// itself. Otherwise that host would get the packets for the cluster in the clear.
 func TestNetworksOfAdvertisements(t *testing.T) {
 	t.Parallel()
 	node, attacker := nftNewNS(t), nftNewNS(t)
@@ -134,9 +134,9 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 	}
 }
 
-// TestNftConnected: the node has a second card in a network with addresses of another cluster.
-// It reaches the hosts there, except with packets for the cluster. Packets of other senders
-// never leave by that card.
+// TestNftConnected uses a node with a second card in a network with addresses of another cluster.
+// It reaches the hosts there, except with packets for the cluster. Packets of other senders never
+// leave by that card.
 func TestNftConnected(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

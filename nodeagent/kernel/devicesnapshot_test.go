@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestSnapshotIsUsedOnce: one Observe may use the peers that were read with the devices. A
-// change, or snapshotAge, invalidates them.
+// TestSnapshotIsUsedOnce checks that one Observe may use the peers that were read with the devices.
+// A change, or snapshotAge, invalidates them.
 func TestSnapshotIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)

@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestDial: a higher DialCount overrides the endpoint that the kernel learned, even if the peer
-// responds there. Later the learned endpoint counts again.
+// TestDial checks that a higher DialCount overrides the endpoint that the kernel learned, even if
+// the peer responds there. Later the learned endpoint counts again.
 func TestDial(t *testing.T) {
 	here, there := netip.MustParseAddrPort("192.0.2.1:51820"), netip.MustParseAddrPort("192.0.2.2:51820")
 	key := "pvEyxtqUtWp3QI3u+7nYqBPRMtNzZ7JHOGGUKHXsZUE="

@@ -148,7 +148,7 @@ func TestUnderlay(t *testing.T) {
 	}
 }
 
-// TestWaitsForLink: objects on a missing device are blocked, not failed.
+// TestWaitsForLink checks that objects on a missing device are blocked, not failed.
 func TestWaitsForLink(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)

@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestFence: packets to and from a gateway's port pass while the fence is open. They are
-// dropped after its deadline, even if the agent does not close it. Packets of other programs
-// always pass. A deadline in the past opens nothing, as an agent may hang before it writes.
+// TestFence checks that packets to and from a gateway's port pass while the fence is open. They are
+// dropped after its deadline, even if the agent does not close it. Packets of other programs always
+// pass. A deadline in the past opens nothing, as an agent may hang before it writes.
 func TestFence(t *testing.T) {
 	ns := newTestNode(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}, {500, 500}} })
@@ -87,9 +87,9 @@ func TestFence(t *testing.T) {
 	check("removed", true)
 }
 
-// TestFenceClocks: each of the two clocks closes the fence. The wall clock does if the element
-// expires too late, because the agent hung while it wrote. The element does if the wall clock
-// was set back.
+// TestFenceClocks checks that each of the two clocks closes the fence. The wall clock does if the
+// element expires too late, because the agent hung while it wrote. The element does if the wall
+// clock was set back.
 func TestFenceClocks(t *testing.T) {
 	ns := newTestNode(t).ns
 	fence := ns.NewFence(func() []PortRange { return []PortRange{{51820, 51885}} })

@@ -92,8 +92,8 @@ func TestForwardLaws(t *testing.T) {
 		})
 }
 
-// TestTunnelNeighbourLaws: on devices to other clusters a neighbour has no forwarding entry.
-// Forwards owns these entries.
+// TestTunnelNeighbourLaws checks that on devices to other clusters a neighbour has no forwarding
+// entry. Forwards owns these entries.
 func TestTunnelNeighbourLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
@@ -125,7 +125,7 @@ func TestTunnelNeighbourLaws(t *testing.T) {
 		})
 }
 
-// TestTunnelRuleLaws: rules that share a priority are distinguished by their devices.
+// TestTunnelRuleLaws checks that rules that share a priority are distinguished by their devices.
 func TestTunnelRuleLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)

@@ -22,7 +22,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestInventory: the inventory has objects of Hawser and of other programs, and no secret key.
+// TestInventory checks that the inventory has objects of Hawser and of other programs, and no
+// secret key.
 func TestInventory(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
@@ -106,7 +107,8 @@ func (p wgKeys) checkAbsent(t *testing.T, k inventory.Kernel) {
 	}
 }
 
-// TestInventoryOfOurTable: the digests of our rules and all elements are in the inventory.
+// TestInventoryOfOurTable checks that the digests of our rules and all elements are in the
+// inventory.
 func TestInventoryOfOurTable(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
@@ -157,8 +159,8 @@ func nftInventory(t *testing.T, ns *nftNS) []inventory.NFTObject {
 	return out
 }
 
-// TestInventoryAsNft: tables, chains, rules, sets and elements have the form of `nft -j list
-// ruleset`, except for the expressions of rules.
+// TestInventoryAsNft checks that tables, chains, rules, sets and elements have the form of `nft -j
+// list ruleset`, except for the expressions of rules.
 func TestInventoryAsNft(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)
@@ -227,8 +229,8 @@ func nftComparable(t *testing.T, raw []byte) map[string]any {
 	return out
 }
 
-// TestInventoryAsIP: links, rules, routes, neighbours and forwarding entries have the form of
-// ip(8) and bridge(8). The inventory lacks some of their fields.
+// TestInventoryAsIP checks that links, rules, routes, neighbours and forwarding entries have the
+// form of ip(8) and bridge(8). The inventory lacks some of their fields.
 func TestInventoryAsIP(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)

@@ -95,8 +95,8 @@ func TestAddressLaws(t *testing.T) {
 		})
 }
 
-// TestAddressIsNoSource: the kernel never chooses an IPv6 address that every node has as the
-// source of a packet.
+// TestAddressIsNoSource checks that the kernel never chooses an IPv6 address that every node has as
+// the source of a packet.
 func TestAddressIsNoSource(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)

@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// TestNftDirectSender: a worker hands over packets without VXLAN. Replies return to it as for
+// TestNftDirectSender hands over packets of a worker without VXLAN. Replies return to it as for
 // packets in VXLAN. The node treats frames of another hardware address, or on another device, like
 // frames of any host.
 func TestNftDirectSender(t *testing.T) {
@@ -60,8 +60,8 @@ func TestNftDirectSender(t *testing.T) {
 	l.expectDropCount(desired.DropUnknownSource, 3)
 }
 
-// TestNftNextHop: packets leave for a gateway without VXLAN only over the next hop in the set. Only
-// packets of pods and processes of this node leave.
+// TestNftNextHop checks that packets leave for a gateway without VXLAN only over the next hop in
+// the set. Only packets of pods and processes of this node leave.
 func TestNftNextHop(t *testing.T) {
 	t.Parallel()
 	const stranger = "198.51.100.9"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNftEgressPrecedence: the most specific rule for a source address wins.
+// TestNftEgressPrecedence checks that the most specific rule for a source address wins.
 func TestNftEgressPrecedence(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -92,8 +92,8 @@ func TestNftEgress6(t *testing.T) {
 	}
 }
 
-// TestNftTunnelAddressIsKept: packets from the gateway's own tunnel address keep it in the
-// tunnel.
+// TestNftTunnelAddressIsKept checks that packets from the gateway's own tunnel address keep it in
+// the tunnel.
 func TestNftTunnelAddressIsKept(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -109,8 +109,8 @@ func TestNftTunnelAddressIsKept(t *testing.T) {
 	}
 }
 
-// TestNftForeignMasquerade: a later masquerade rule of another program does not change a kept
-// source, in both directions.
+// TestNftForeignMasquerade checks that a later masquerade rule of another program does not change a
+// kept source, in both directions.
 func TestNftForeignMasquerade(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

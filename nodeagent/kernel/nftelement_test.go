@@ -75,8 +75,8 @@ func TestNftElementsAreReadAsWritten(t *testing.T) {
 	nftMustConverge(t, ns, nil)
 }
 
-// TestNftElementsAreListedAsWritten: nft(8) lists our elements like elements that it wrote from
-// the same text.
+// TestNftElementsAreListedAsWritten checks that nft(8) lists our elements like elements that it
+// wrote from the same text.
 func TestNftElementsAreListedAsWritten(t *testing.T) {
 	t.Parallel()
 	ours, theirs := nftNewNS(t), nftNewNS(t)
@@ -259,8 +259,8 @@ func TestNftElementsWaitForTheTable(t *testing.T) {
 	}
 }
 
-// TestElementBatches: elements other than slots are in the first batch. No service uses missing
-// slots, or the first slot while its backend is wrong.
+// TestElementBatches checks that elements other than slots are in the first batch. No service uses
+// missing slots, or the first slot while its backend is wrong.
 func TestElementBatches(t *testing.T) {
 	t.Parallel()
 	change := func(op diff.Op, set, id, value string) diff.Change[desired.Element] {

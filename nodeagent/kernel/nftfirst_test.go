@@ -20,8 +20,8 @@ const (
 	flagAck = 0x10
 )
 
-// TestNftServerFirst: a server sends through a gateway that does not know its connection. The
-// packet leaves with the address that its client knows. If there are several such addresses, or
+// TestNftServerFirst sends packets of a server through a gateway that does not know its connection.
+// The packet leaves with the address that its client knows. If there are several such addresses, or
 // if conntrack cannot assign the packet, it does not leave.
 func TestNftServerFirst(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestNftServerFirst(t *testing.T) {
 	}
 }
 
-// TestNftUnsolicited: a pod on a gateway's own node receives no packets of an unknown
+// TestNftUnsolicited checks that a pod on a gateway's own node receives no packets of an unknown
 // connection from an address that it never called.
 func TestNftUnsolicited(t *testing.T) {
 	t.Parallel()
@@ -124,8 +124,9 @@ func TestNftServerFirstUDP(t *testing.T) {
 	}
 }
 
-// TestNftAmbiguousWaitsForItsClient: after the client sends, the gateway knows the connection.
-// Then packets of an ambiguous backend reach the client from the address that it called.
+// TestNftAmbiguousWaitsForItsClient checks that after the client sends, the gateway knows the
+// connection. Then packets of an ambiguous backend reach the client from the address that it
+// called.
 func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -152,7 +153,7 @@ func TestNftAmbiguousWaitsForItsClient(t *testing.T) {
 	}
 }
 
-// TestNftWindowMoved: a connection returns to a gateway after another gateway forwarded it. Its
+// TestNftWindowMoved returns a connection to a gateway after another gateway forwarded it. Its
 // sequence numbers are outside the window that this gateway saw.
 func TestNftWindowMoved(t *testing.T) {
 	t.Parallel()
@@ -186,7 +187,7 @@ func TestNftWindowMoved(t *testing.T) {
 	}
 }
 
-// TestNftSegmentsFitTheRoute: the MTU of a route counts if it is below the tunnel's MTU.
+// TestNftSegmentsFitTheRoute checks that the MTU of a route counts if it is below the tunnel's MTU.
 func TestNftSegmentsFitTheRoute(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

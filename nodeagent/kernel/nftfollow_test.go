@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftElementsVersion: the version does not change while no other program changes our table.
-// It changes in every other case.
+// TestNftElementsVersion checks that the version does not change while no other program changes our
+// table. It changes in every other case.
 func TestNftElementsVersion(t *testing.T) {
 	t.Parallel()
 	backend := func(id, value string) desired.Element {
@@ -92,7 +92,8 @@ func TestNftElementsVersion(t *testing.T) {
 	}
 }
 
-// TestNftTrackOverrun: the version changes after more events than the socket buffer holds.
+// TestNftTrackOverrun checks that the version changes after more events than the socket buffer
+// holds.
 func TestNftTrackOverrun(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// FuzzNftElement: every accepted text survives a round trip through the kernel's form.
+// FuzzNftElement checks that every accepted text survives a round trip through the kernel's form.
 func FuzzNftElement(f *testing.F) {
 	for i, e := range nftSampleElements() {
 		f.Add(uint8(i), e.ID, e.Value)
@@ -27,8 +27,8 @@ func FuzzNftElement(f *testing.F) {
 	})
 }
 
-// FuzzNftElementText: the decoders do not panic for any element, even if another program wrote
-// it.
+// FuzzNftElementText checks that the decoders do not panic for any element, even if another program
+// wrote it.
 func FuzzNftElementText(f *testing.F) {
 	for _, e := range nftSampleElements()[:12] {
 		s := NewElements(NFTOptions{}).sets[e.Set+string(rune('0'+e.Family))]

@@ -17,8 +17,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestNftPrefixBothWays: a pod with a global address in a mapped block uses it as source.
-// Replies reach the pod at that address, other packets do not.
+// TestNftPrefixBothWays checks that a pod with a global address in a mapped block uses it as
+// source. Replies reach the pod at that address, other packets do not.
 func TestNftPrefixBothWays(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -93,9 +93,9 @@ func TestNftAllowLists(t *testing.T) {
 	}
 }
 
-// TestNftAllowListsEnd: a client that is removed from an allow list receives no more packets of
-// its connections. Otherwise a server that only sends would never stop. The backend is in a
-// pod, or on the gateway itself.
+// TestNftAllowListsEnd checks that a client that is removed from an allow list receives no more
+// packets of its connections. Otherwise a server that only sends would never stop. The backend is
+// in a pod, or on the gateway itself.
 func TestNftAllowListsEnd(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -145,8 +145,8 @@ func TestNftAllowListsEnd(t *testing.T) {
 	}
 }
 
-// TestNftInbound: only declared destinations are reachable: the cluster's own prefixes if it is
-// flat, but not the node, and not other routed addresses.
+// TestNftInbound checks that only declared destinations are reachable: the cluster's own prefixes
+// if it is flat, but not the node, and not other routed addresses.
 func TestNftInbound(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -166,8 +166,8 @@ func TestNftInbound(t *testing.T) {
 	l.expectDropped(l.remote, "udp", nftPeer+":0", nftTunAddr+":4804")
 }
 
-// TestNftForeignTranslation: addresses that other programs translate, such as a ClusterIP or a
-// node port, are no exports.
+// TestNftForeignTranslation checks that addresses that other programs translate, such as a
+// ClusterIP or a node port, are no exports.
 func TestNftForeignTranslation(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -230,8 +230,8 @@ func (l *nftLab) ping(from *nftNS, to string, want bool) {
 	}
 }
 
-// TestNftTransitIsDropped: other clusters cannot use this cluster for transit: no packet from a
-// tunnel enters a tunnel.
+// TestNftTransitIsDropped checks that other clusters cannot use this cluster for transit: no packet
+// from a tunnel enters a tunnel.
 func TestNftTransitIsDropped(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -253,7 +253,8 @@ func TestNftTransitIsDropped(t *testing.T) {
 	l.mustReply(l.remote, "udp", nftFlat+":0", "10.11.0.9:9000")
 }
 
-// TestNftVXLANGuard: VXLAN has no authentication, so only nodes of the cluster may send it.
+// TestNftVXLANGuard checks that only nodes of the cluster can send VXLAN, which has no
+// authentication.
 func TestNftVXLANGuard(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -272,8 +273,8 @@ func TestNftVXLANGuard(t *testing.T) {
 	l.mustReply(l.pod, "udp", nftPod+":0", nftPodGW+":4802")
 }
 
-// TestNftVXLANUntracked: VXLAN between nodes is not tracked. Packets of other hosts to that
-// port are, because they may be translated.
+// TestNftVXLANUntracked checks that VXLAN between nodes is not tracked. Packets of other hosts to
+// that port are, because they may be translated.
 func TestNftVXLANUntracked(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -312,9 +313,9 @@ func TestNftVXLANUntracked(t *testing.T) {
 	}
 }
 
-// TestNftVXLANOfOthers: packets that NAT translated to the nodes' VXLAN port are dropped, as they
-// were sent to another address. Packets of other hosts to nodes and gateways that accept VXLAN are
-// never forwarded.
+// TestNftVXLANOfOthers checks that packets that NAT translated to the nodes' VXLAN port are
+// dropped, as they were sent to another address. Packets of other hosts to nodes and gateways that
+// accept VXLAN are never forwarded.
 func TestNftVXLANOfOthers(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -346,8 +347,8 @@ func TestNftVXLANOfOthers(t *testing.T) {
 	l.expectDropCount("vxlan", 3)
 }
 
-// TestNftUnknownHosts: a host that is neither pod nor node reaches no clusterset IP, no export and
-// no other cluster. Pods do not reach gateways inside the tunnels.
+// TestNftUnknownHosts checks that a host that is neither pod nor node reaches no clusterset IP, no
+// export and no other cluster. Pods do not reach gateways inside the tunnels.
 func TestNftUnknownHosts(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -387,8 +388,8 @@ func TestNftUnknownHosts(t *testing.T) {
 	l.expectDropCount("tunnel", 4)
 }
 
-// TestNftResolver: the DNS server replies to pods, nodes and the host itself. It does not reply
-// to other hosts of the node's network and to other clusters.
+// TestNftResolver checks that the DNS server replies to pods, nodes and the host itself. It does
+// not reply to other hosts of the node's network and to other clusters.
 func TestNftResolver(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

@@ -110,7 +110,8 @@ func nftVariants(e desired.Element) []desired.Element {
 	return []desired.Element{e}
 }
 
-// TestNftSampleIsComplete: the sample has elements in every set, so the laws cover every set.
+// TestNftSampleIsComplete checks that the sample has elements in every set, so the laws cover every
+// set.
 func TestNftSampleIsComplete(t *testing.T) {
 	t.Parallel()
 	var missing []error

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// TestOldEndpoint: a redialled peer stays at the new endpoint, although the remote end still
-// sends from the previous one.
+// TestOldEndpoint checks that a redialled peer stays at the new endpoint, although the remote end
+// still sends from the previous one.
 func TestOldEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, left, right, elsewhere, length string }{

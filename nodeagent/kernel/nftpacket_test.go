@@ -73,8 +73,8 @@ func TestNftServices(t *testing.T) {
 	}
 }
 
-// TestNftSameCallerSameBackend: the backend is a function of the caller. So a gateway that does
-// not know the connection chooses the same backend.
+// TestNftSameCallerSameBackend checks that the backend is a function of the caller. So a gateway
+// that does not know the connection chooses the same backend.
 func TestNftSameCallerSameBackend(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -116,8 +116,8 @@ func TestNftSameCallerSameBackend(t *testing.T) {
 	}
 }
 
-// TestNftChangesLoseNothing: every new connection reaches a service while backends, verdicts
-// and even all rules are replaced. None reaches the rule that refuses pool addresses.
+// TestNftChangesLoseNothing checks that every new connection reaches a service while backends,
+// verdicts and even all rules are replaced. None reaches the rule that refuses pool addresses.
 func TestNftChangesLoseNothing(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -159,8 +159,8 @@ func TestNftChangesLoseNothing(t *testing.T) {
 	}
 }
 
-// TestNftServiceFromTheNode: processes of the node reach a service too, and an update changes
-// the backend of new connections.
+// TestNftServiceFromTheNode checks that processes of the node reach a service too, and an update
+// changes the backend of new connections.
 func TestNftServiceFromTheNode(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -184,8 +184,8 @@ func TestNftHairpin(t *testing.T) {
 	}
 }
 
-// TestNftMachines: a machine that is not a pod sees the gateway's address as source of packets from
-// other clusters. At other ports, and in pods, the server sees the caller.
+// TestNftMachines checks that a machine that is not a pod sees the gateway's address as source of
+// packets from other clusters. At other ports, and in pods, the server sees the caller.
 func TestNftMachines(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -209,8 +209,8 @@ func TestNftMachines(t *testing.T) {
 	}
 }
 
-// TestNftMarksAreKept: marks belong to other programs (kube-proxy, policy routing), and slots
-// do not change them.
+// TestNftMarksAreKept checks that slots do not change marks, which belong to other programs
+// (kube-proxy, policy routing).
 func TestNftMarksAreKept(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -243,8 +243,8 @@ func nftSharedLines(addresses ...string) []string {
 	return lines
 }
 
-// TestNftPoolsAreRefused: a VIP without a backend is rejected at once. Other addresses are not
-// affected.
+// TestNftPoolsAreRefused checks that a VIP without a backend is rejected at once. Other addresses
+// are not affected.
 func TestNftPoolsAreRefused(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -259,8 +259,8 @@ func TestNftPoolsAreRefused(t *testing.T) {
 	l.expectDropped(l.pod, "udp", nftPod+":0", "243.1.0.1:80")
 }
 
-// TestNftNoLeak: packets for the other side of a tunnel never use another path. An example is the
-// default route after the tunnel's device and routes are gone.
+// TestNftNoLeak checks that packets for the other side of a tunnel never use another path. An
+// example is the default route after the tunnel's device and routes are gone.
 func TestNftNoLeak(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -288,8 +288,8 @@ func TestNftNoLeak(t *testing.T) {
 	}
 }
 
-// TestNftTranslatedTwice: packets that arrive with an egress address were already translated by
-// another gateway.
+// TestNftTranslatedTwice checks that packets with an egress address as source are dropped: another
+// gateway has translated them.
 func TestNftTranslatedTwice(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

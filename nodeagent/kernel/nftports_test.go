@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNftPortsStay: the port of a TCP connection never changes in its middle. If another
-// conntrack entry has the packet's addresses and ports, the packet is lost. With a different
-// port the pod would reply with a reset.
+// TestNftPortsStay checks that the port of a TCP connection never changes in its middle. If another
+// conntrack entry has the packet's addresses and ports, the packet is lost. With a different port
+// the pod would reply with a reset.
 func TestNftPortsStay(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

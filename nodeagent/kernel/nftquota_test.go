@@ -107,8 +107,8 @@ func (l *nftLab) expectPassed(pod string, first, count int) {
 	}
 }
 
-// TestNftQuota: a pod at its quota cannot start a connection, not even in the middle of a
-// stream. Its existing connections work, and other pods are not affected.
+// TestNftQuota checks that a pod at its quota cannot start a connection, not even in the middle of
+// a stream. Its existing connections work, and other pods are not affected.
 func TestNftQuota(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 6)
@@ -141,7 +141,7 @@ func TestNftQuota6(t *testing.T) {
 	l.mustReply(l.pod, "udp", "["+nftPod6+"]:7000", to)
 }
 
-// TestNftQuotaIsReleased: connections that ended no longer count.
+// TestNftQuotaIsReleased checks that connections that ended no longer count.
 func TestNftQuotaIsReleased(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 4)
@@ -157,8 +157,8 @@ func TestNftQuotaIsReleased(t *testing.T) {
 	}
 }
 
-// TestNftQuotaIsSampled: with a large quota, only a random fraction of the connections is
-// counted. A pod gets about its quota. Retries do not get it more connections, and each
+// TestNftQuotaIsSampled checks that with a large quota, only a random fraction of the connections
+// is counted. A pod gets about its quota. Retries do not get it more connections, and each
 // connection that ends frees one.
 func TestNftQuotaIsSampled(t *testing.T) {
 	t.Parallel()
@@ -203,7 +203,8 @@ func (p nftPorts) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return p.from <= f.Forward.SrcPort && f.Forward.SrcPort < p.to
 }
 
-// TestNftQuotaChanges: a changed quota recounts, because elements keep their initial limit.
+// TestNftQuotaChanges checks that a changed quota recounts, because elements keep their initial
+// limit.
 func TestNftQuotaChanges(t *testing.T) {
 	t.Parallel()
 	l := nftQuotaLab(t, 2)
@@ -225,7 +226,8 @@ func TestNftQuotaChanges(t *testing.T) {
 	}
 }
 
-// TestNftCountsConnections: the test of the kernel's support changes nothing in the ruleset.
+// TestNftCountsConnections checks that the test of the kernel's support changes nothing in the
+// ruleset.
 func TestNftCountsConnections(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

@@ -47,9 +47,9 @@ func (n *nftNS) returnTo(number int, device, via, via6 string) {
 	n.ip(lines...)
 }
 
-// TestNftReturn: replies to a flow that a worker handed over return to that worker, although
-// the main table routes its pods elsewhere. Replies to a pod of the node return to that pod,
-// although the table of pod prefixes routes them to the worker.
+// TestNftReturn checks that replies to a flow that a worker handed over return to that worker,
+// although the main table routes its pods elsewhere. Replies to a pod of the node return to that
+// pod, although the table of pod prefixes routes them to the worker.
 func TestNftReturn(t *testing.T) {
 	t.Parallel()
 	const client, client6 = "10.7.5.5", "fd00:7:5::5"
@@ -89,8 +89,8 @@ func TestNftReturn(t *testing.T) {
 	l.expectDropped(worker, "tcp", client+":0", nftRemote+":9000")
 }
 
-// TestNftReturnThroughTwo: a gateway without tunnels hands a worker's flow over to its sibling.
-// The sibling identifies the flow by this gateway's frames, so the replies come to this
+// TestNftReturnThroughTwo uses a gateway without tunnels that hands a worker's flow over to its
+// sibling. The sibling identifies the flow by this gateway's frames, so the replies come to this
 // gateway. They must go to the worker, and not by the main table to another node.
 func TestNftReturnThroughTwo(t *testing.T) {
 	t.Parallel()
@@ -125,8 +125,8 @@ func TestNftReturnThroughTwo(t *testing.T) {
 	l.mustReply(worker, "tcp", "["+client6+"]:0", "["+server6+"]:9000")
 }
 
-// TestNftShortcut: a backend whose replies would bypass the node sees the node's address. Flows
-// that other programs translate do not change.
+// TestNftShortcut checks that a backend whose replies would bypass the node sees the node's
+// address. Flows that other programs translate do not change.
 func TestNftShortcut(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

@@ -15,9 +15,9 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// TestNftSpoofed: a node sends VXLAN only with plain IPv4 and IPv6 inside, and never with another
-// node's address. All families outside and inside are checked. The kernel would remove a VLAN tag,
-// or two, and deliver the packet behind it.
+// TestNftSpoofed checks that a node can send VXLAN only with plain IPv4 and IPv6 inside, and never
+// with another node's address. All families outside and inside are checked. The kernel would remove
+// a VLAN tag, or two, and deliver the packet behind it.
 func TestNftSpoofed(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -26,8 +26,8 @@ func TestNftSpoofed(t *testing.T) {
 	l.expectDropCount("vxlan", 4)
 }
 
-// TestNftTransitSource: VXLAN with transit traffic is accepted from the other gateways of the
-// cluster only, with any address inside. Other nodes send VXLAN between nodes.
+// TestNftTransitSource checks that VXLAN with transit traffic is accepted from the other gateways
+// of the cluster only, with any address inside. Other nodes send VXLAN between nodes.
 func TestNftTransitSource(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
@@ -58,8 +58,8 @@ func nftNodesBandC() []string {
 	return lines
 }
 
-// TestNftOverlayShapes: VXLAN of another cluster has only plain IPv4 or IPv6 inside, with a
-// source of that cluster.
+// TestNftOverlayShapes checks that VXLAN of another cluster has only plain IPv4 or IPv6 inside,
+// with a source of that cluster.
 func TestNftOverlayShapes(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

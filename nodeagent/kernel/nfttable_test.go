@@ -133,8 +133,8 @@ func TestNftTableFixedPoint(t *testing.T) {
 	}
 }
 
-// TestNftTableTampered: each manual change is detected and repaired. Elements survive unless
-// the case says otherwise.
+// TestNftTableTampered checks that each manual change is detected and repaired. Elements survive
+// unless the case says otherwise.
 func TestNftTableTampered(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -157,8 +157,8 @@ func awaitRepair(t *testing.T, name string, reports chan converge.Report) {
 	}
 }
 
-// TestSysctlNotSaved: if the previous value cannot be saved, the setting is written anyway and
-// the error reported. The kind keeps the previous value until it can be saved.
+// TestSysctlNotSaved checks that if the previous value cannot be saved, the setting is written
+// anyway and the error reported. The kind keeps the previous value until it can be saved.
 func TestSysctlNotSaved(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
@@ -207,8 +207,8 @@ func TestSysctlName(t *testing.T) {
 	}
 }
 
-// TestSysctlsWithRoot: the kind reads and writes settings in the directory that a container has
-// mounted elsewhere.
+// TestSysctlsWithRoot checks that the kind reads and writes settings in the directory that a
+// container has mounted elsewhere.
 func TestSysctlsWithRoot(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

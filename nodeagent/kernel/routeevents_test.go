@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestRouteEvents: every change of routes changes the stamp before the command that made the change
-// returns.
+// TestRouteEvents checks that every change of routes changes the stamp before the command that made
+// the change returns.
 func TestRouteEvents(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)

@@ -46,8 +46,9 @@ func linkBPF(program, device int, attach uint32) (int, error) {
 	return int(fd), nil
 }
 
-// TestUnderlayProgram: a BPF program on the node's device, or on one below it, may translate
-// packets of pods. So the device is unsuitable for direct packets until the program is detached.
+// TestUnderlayProgram attaches a BPF program to the node's device, or to one below it. The program
+// may translate packets of pods. So the device is unsuitable for direct packets until the program
+// is detached.
 func TestUnderlayProgram(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

@@ -77,7 +77,8 @@ func TestWireguardLaws(t *testing.T) {
 		})
 }
 
-// TestPortsExchanged: devices exchange ports in one pass, in pairs and in a ring of three.
+// TestPortsExchanged checks that devices exchange ports in one pass, in pairs and in a ring of
+// three.
 func TestPortsExchanged(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
@@ -191,8 +192,8 @@ func peerEngine(w *testNode) *converge.Engine[[]desired.Peer] {
 	}}
 }
 
-// TestRoaming: one of two gateways sends from another address than configured. The learned
-// endpoint stays while the gateway responds.
+// TestRoaming uses two gateways, one of which sends from another address than configured. The
+// learned endpoint stays while the gateway responds.
 func TestRoaming(t *testing.T) {
 	t.Parallel()
 	left, right := newTestNode(t), newTestNode(t)

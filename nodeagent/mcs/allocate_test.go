@@ -11,8 +11,8 @@ import (
 
 func sameAddr(a, b netip.Addr) bool { return a == b }
 
-// TestAllocateLaws: for any requests, addresses are in their pools and unique. A rightful
-// holder keeps its address, and the order of the requests has no effect.
+// TestAllocateLaws checks that for any requests, addresses are in their pools and unique. A
+// rightful holder keeps its address, and the order of the requests has no effect.
 func TestAllocateLaws(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 7))
@@ -87,7 +87,7 @@ func checkGrants(t *testing.T, round int, pools []netip.Prefix, declared netip.A
 	}
 }
 
-// TestAllocateIsStable: a new request moves no holder of an address.
+// TestAllocateIsStable checks that a new request moves no holder of an address.
 func TestAllocateIsStable(t *testing.T) {
 	t.Parallel()
 	pools := prefixes("242.1.192.0/24")

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestAddresses: formatted addresses can be parsed again, and invalid items are skipped.
+// TestAddresses checks that formatted addresses can be parsed again, and invalid items are skipped.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
@@ -76,8 +76,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsBound: with too many pods, present pods with an address come first. The condition
-// reports a lack of addresses.
+// TestHostsBound checks that with too many pods, present pods with an address come first. The
+// condition reports a lack of addresses.
 func TestHostsBound(t *testing.T) {
 	t.Parallel()
 	var present []string

@@ -178,7 +178,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestTheTopologyHasItsWay: a declared export has the declared type, ports and affinity,
+// TestTheTopologyHasItsWay checks that a declared export has the declared type, ports and affinity,
 // regardless of the oldest export.
 func TestTheTopologyHasItsWay(t *testing.T) {
 	t.Parallel()
@@ -207,8 +207,8 @@ func TestTheTopologyHasItsWay(t *testing.T) {
 	}
 }
 
-// TestAnotherWritesTheImport: the clusterset IP stays in use, and the condition of the export
-// reports the foreign import.
+// TestAnotherWritesTheImport checks that the clusterset IP stays in use, and the condition of the
+// export reports the foreign import.
 func TestAnotherWritesTheImport(t *testing.T) {
 	t.Parallel()
 	w := seenFrom(sample(), "g1", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})
@@ -243,8 +243,8 @@ func TestAnotherWritesTheImport(t *testing.T) {
 	}
 }
 
-// TestDeclaredBecomesDynamic: an export that becomes dynamic keeps all its addresses in use, in any
-// order in which the clusters read the change.
+// TestDeclaredBecomesDynamic checks that an export that becomes dynamic keeps all its addresses in
+// use, in any order in which the clusters read the change.
 func TestDeclaredBecomesDynamic(t *testing.T) {
 	t.Parallel()
 	before := sample()
@@ -284,8 +284,8 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	}
 }
 
-// TestAllClustersAgree: all clusters get the same result in any order, except for their own
-// clusterset IPs.
+// TestAllClustersAgree checks that all clusters get the same result in any order, except for their
+// own clusterset IPs.
 func TestAllClustersAgree(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 9))
@@ -319,8 +319,8 @@ func TestAllClustersAgree(t *testing.T) {
 	}
 }
 
-// TestForeignAddressesAreIgnored: announced addresses outside the cluster's blocks are ignored, and
-// names that the topology does not permit.
+// TestForeignAddressesAreIgnored checks that announced addresses outside the cluster's blocks are
+// ignored, and names that the topology does not permit.
 func TestForeignAddressesAreIgnored(t *testing.T) {
 	t.Parallel()
 	offer := func(minute int, ips ...string) *mcs.Offer {
@@ -355,8 +355,8 @@ func TestForeignAddressesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestClaimsOutsideOfTheTopology: exports in a namespace that the topology reserves for other
-// clusters are reported. They do not affect the exports of these clusters.
+// TestClaimsOutsideOfTheTopology checks that exports in a namespace that the topology reserves for
+// other clusters are reported. They do not affect the exports of these clusters.
 func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	t.Parallel()
 	f := sample()
@@ -396,8 +396,8 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	}
 }
 
-// TestManyRefusals: the number of reported refusals is limited for any number of announced
-// exports.
+// TestManyRefusals checks that the number of reported refusals is limited for any number of
+// announced exports.
 func TestManyRefusals(t *testing.T) {
 	t.Parallel()
 	f := sample()
@@ -411,8 +411,8 @@ func TestManyRefusals(t *testing.T) {
 	}
 }
 
-// TestReservedLabels: no cluster sets labels on which controllers of other programs act. All
-// clusters get the same result, so it is no conflict.
+// TestReservedLabels checks that no cluster sets labels on which controllers of other programs act.
+// All clusters get the same result, so it is no conflict.
 func TestReservedLabels(t *testing.T) {
 	t.Parallel()
 	marks := map[string]string{
@@ -439,8 +439,8 @@ func TestReservedLabels(t *testing.T) {
 	}
 }
 
-// TestNamespaceMissingHere: a cluster without the namespace of a dynamic export reaches it like
-// a declared one. Its address does not change when the namespace is created.
+// TestNamespaceMissingHere checks that a cluster without the namespace of a dynamic export reaches
+// it like a declared one. Its address does not change when the namespace is created.
 func TestNamespaceMissingHere(t *testing.T) {
 	t.Parallel()
 	w := seenFrom(sample(), "g2", map[string][]mcs.Export{"g1": {export("team-a", "db", 1, service(tcp("sql", 5432)))}})

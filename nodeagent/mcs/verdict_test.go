@@ -95,8 +95,8 @@ func TestWhichExportsCount(t *testing.T) {
 	}
 }
 
-// TestAddressesAreUsedOnceRecorded: with an API, an address is not announced before it is
-// recorded.
+// TestAddressesAreUsedOnceRecorded checks that with an API, an address is not announced before it
+// is recorded.
 func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	t.Parallel()
 	e := export("team-a", "api", 1, service(tcp("http", 80)))
@@ -120,8 +120,8 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	}
 }
 
-// TestPoolThatIsFull: the condition names the export without an address, and the required
-// change.
+// TestPoolThatIsFull checks that the condition names the export without an address, and the
+// required change.
 func TestPoolThatIsFull(t *testing.T) {
 	t.Parallel()
 	f := sample()
@@ -157,9 +157,9 @@ func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]stri
 	return w.Exports
 }
 
-// TestAddressInUseIsNotTaken: a user writes another export's address into the annotation of an
-// older export. The older export does not get the address while the younger one uses it. The
-// younger one keeps it.
+// TestAddressInUseIsNotTaken writes another export's address into the annotation of an older
+// export. The older export does not get the address while the younger one uses it. The younger one
+// keeps it.
 func TestAddressInUseIsNotTaken(t *testing.T) {
 	t.Parallel()
 	headless := service(tcp("http", 80))

@@ -99,8 +99,8 @@ func TestWant(t *testing.T) {
 	}
 }
 
-// TestDesiredFollowsDecision: Desired accepts a decision of another copy of the fabric, and does
-// not change it.
+// TestDesiredFollowsDecision checks that Desired accepts a decision of another copy of the fabric,
+// and does not change it.
 func TestDesiredFollowsDecision(t *testing.T) {
 	t.Parallel()
 	earlier, sources := scene()
@@ -115,7 +115,8 @@ func TestDesiredFollowsDecision(t *testing.T) {
 	}
 }
 
-// TestNothingIsWantedOfALeavingCluster: a cluster that left the fabric has no desired objects.
+// TestNothingIsWantedOfALeavingCluster checks that a cluster that left the fabric has no desired
+// objects.
 func TestNothingIsWantedOfALeavingCluster(t *testing.T) {
 	t.Parallel()
 	w, sources := scene()
@@ -125,8 +126,8 @@ func TestNothingIsWantedOfALeavingCluster(t *testing.T) {
 	}
 }
 
-// TestImportOutlivesItsOldest: an import keeps its name and addresses if the older of two
-// exports is removed. It is removed with the last one.
+// TestImportOutlivesItsOldest checks that an import keeps its name and addresses if the older of
+// two exports is removed. It is removed with the last one.
 func TestImportOutlivesItsOldest(t *testing.T) {
 	t.Parallel()
 	s := service(tcp("http", 80))
@@ -167,7 +168,7 @@ func TestManyEndpoints(t *testing.T) {
 	}
 }
 
-// TestTooManyOffers: the exporter and the importer both ignore the youngest exports.
+// TestTooManyOffers checks that the exporter and the importer both ignore the youngest exports.
 func TestTooManyOffers(t *testing.T) {
 	t.Parallel()
 	f := sample()

@@ -43,8 +43,8 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestCheck: two gateways get replies from each other, in either order of start, as does one
-// that only dials out. A client without the key gets none.
+// TestCheck checks that two gateways get replies from each other, in either order of start, as does
+// one that only dials out. A client without the key gets none.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	a, b := free(t), free(t)
@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestErrors: a port in use and an unknown name are reported.
+// TestErrors checks that a port in use and an unknown name are reported.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	port := free(t)

@@ -33,8 +33,8 @@ func (t *callRecorder) LinkAvailable(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "available "+cluster)
 }
 
-// TestPathTracker: the syncer is notified if another node forwards the traffic, even if the gateway
-// keeps its name. It is notified of no other change.
+// TestPathTracker checks that the syncer is notified if another node forwards the traffic, even if
+// the gateway keeps its name. It is notified of no other change.
 func TestPathTracker(t *testing.T) {
 	t.Parallel()
 	at := func(gateways ...fabric.Gateway) []fabric.Gateway { return gateways }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPeersComeLast: no packets pass through a tunnel before their rules and routes exist. An agent
-// may be killed between any two stages.
+// TestPeersComeLast checks that no packets pass through a tunnel before their rules and routes
+// exist. An agent may be killed between any two stages.
 func TestPeersComeLast(t *testing.T) {
 	t.Parallel()
 	h, err := Open(Config{StateDir: t.TempDir(), Cluster: "g1", Node: "g1-a", Log: slog.New(slog.DiscardHandler)})

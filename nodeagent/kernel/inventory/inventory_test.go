@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNoPlaceForKeys: no field can contain a secret. A field of bytes, or of a type of
+// TestNoPlaceForKeys checks that no field can contain a secret. A field of bytes, or of a type of
 // another package, could print anything.
 func TestNoPlaceForKeys(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func TestStartOfAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// TestStartWhileServed: Start fails while another process serves the socket.
+// TestStartWhileServed checks that Start fails while another process serves the socket.
 func TestStartWhileServed(t *testing.T) {
 	t.Parallel()
 	name := randomName()

@@ -167,7 +167,7 @@ func TestOneDirectionFails(t *testing.T) {
 	}
 }
 
-// TestHoldGrows: a pair that fails again and again stays on VXLAN longer each time.
+// TestHoldGrows checks that a pair that fails again and again stays on VXLAN longer each time.
 func TestHoldGrows(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -189,8 +189,8 @@ func TestHoldGrows(t *testing.T) {
 	}
 }
 
-// TestChangedPackets: a pair whose test packets arrive changed does not become direct. The network
-// would change packets of pods, too.
+// TestChangedPackets checks that a pair whose test packets arrive changed does not become direct.
+// The network would change packets of pods, too.
 func TestChangedPackets(t *testing.T) {
 	t.Parallel()
 	for name, alter := range map[string]func(*transport.Packet){
@@ -211,8 +211,8 @@ func TestChangedPackets(t *testing.T) {
 	}
 }
 
-// TestReplayedTest: a test packet counts once, so a host that records one cannot keep a pair
-// direct.
+// TestReplayedTest checks that a test packet counts once, so a host that records one cannot keep a
+// pair direct.
 func TestReplayedTest(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -234,7 +234,8 @@ func TestReplayedTest(t *testing.T) {
 	w.expectSends(false, true)
 }
 
-// TestForeignReports: only the other node's agent reports, over VXLAN from its own address.
+// TestForeignReports checks that only the other node's agent reports, over VXLAN from its own
+// address.
 func TestForeignReports(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -262,7 +263,7 @@ func TestForeignReports(t *testing.T) {
 	w.expectSends(true, false)
 }
 
-// TestReportsStop: without reports of the other node this node uses VXLAN.
+// TestReportsStop checks that without reports of the other node this node uses VXLAN.
 func TestReportsStop(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -274,7 +275,8 @@ func TestReportsStop(t *testing.T) {
 	w.expectSends(false, false)
 }
 
-// TestNotAccepted: a node sends directly only after the rules of the gateway accept its packets.
+// TestNotAccepted checks that a node sends directly only after the rules of the gateway accept its
+// packets.
 func TestNotAccepted(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -286,7 +288,7 @@ func TestNotAccepted(t *testing.T) {
 	w.expectSends(true, true)
 }
 
-// TestSetKeepsState: an unchanged pair keeps its state, and a removed one sends nothing.
+// TestSetKeepsState checks that an unchanged pair keeps its state, and a removed one sends nothing.
 func TestSetKeepsState(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -305,7 +307,7 @@ func TestSetKeepsState(t *testing.T) {
 	}
 }
 
-// TestMissingIPv4: only test packets that the network drops count.
+// TestMissingIPv4 checks that only test packets that the network drops count.
 func TestMissingIPv4(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -333,7 +335,8 @@ func (s *simulation) restart(of *end) *end {
 	return next
 }
 
-// TestRestart: the pairs of an agent that starts stay direct, at both ends, without a change.
+// TestRestart checks that the pairs of an agent that starts stay direct, at both ends, without a
+// change.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, node := range []string{"w1", "gw"} {
@@ -358,8 +361,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartInChangedNetwork: test packets and reports end the restored state within the usual
-// time.
+// TestRestartInChangedNetwork checks that test packets and reports end the restored state within
+// the usual time.
 func TestRestartInChangedNetwork(t *testing.T) {
 	t.Parallel()
 	w := newIdleSimulation(t)
@@ -376,7 +379,7 @@ func TestRestartInChangedNetwork(t *testing.T) {
 	w.expectSends(false, false)
 }
 
-// TestRestartWithOtherPairs: only the first Spec restores pairs, and only equal ones.
+// TestRestartWithOtherPairs checks that only the first Spec restores pairs, and only equal pairs.
 func TestRestartWithOtherPairs(t *testing.T) {
 	t.Parallel()
 	w := newIdleSimulation(t)
@@ -409,8 +412,8 @@ func (s *simulation) packets(d time.Duration) int {
 	return s.worker.sent + s.gateway.sent - before
 }
 
-// TestIdlePair: a pair without traffic sends fewer packets. If the network drops them, it uses
-// VXLAN within idleInterval and the time of the lost packets.
+// TestIdlePair checks that a pair without traffic sends fewer packets. If the network drops them,
+// it uses VXLAN within idleInterval and the time of the lost packets.
 func TestIdlePair(t *testing.T) {
 	t.Parallel()
 	w := newIdleSimulation(t)
@@ -437,7 +440,7 @@ func TestIdlePair(t *testing.T) {
 	w.expectSends(true, true)
 }
 
-// TestTrafficBegins: both directions of a pair are tested at once when traffic begins.
+// TestTrafficBegins checks that both directions of a pair are tested at once when traffic begins.
 func TestTrafficBegins(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []string{"worker", "gateway"} {
@@ -457,8 +460,8 @@ func TestTrafficBegins(t *testing.T) {
 	}
 }
 
-// TestTrafficEnds: after traffic both ends return to the longer interval, and the pair stays direct
-// even if the report about it is lost.
+// TestTrafficEnds checks that after traffic both ends return to the longer interval, and the pair
+// stays direct even if the report about it is lost.
 func TestTrafficEnds(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -481,7 +484,8 @@ func TestTrafficEnds(t *testing.T) {
 	}
 }
 
-// TestOtherEndSilent: with traffic, a node that gets no report from an agent uses VXLAN soon.
+// TestOtherEndSilent checks that with traffic, a node that gets no report from an agent uses VXLAN
+// soon.
 func TestOtherEndSilent(t *testing.T) {
 	t.Parallel()
 	w := newIdleSimulation(t)
@@ -494,7 +498,7 @@ func TestOtherEndSilent(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsShared: the states are built again only after a change.
+// TestSnapshotIsShared checks that the states are built again only after a change.
 func TestSnapshotIsShared(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)
@@ -556,8 +560,9 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// TestManyIdlePairs: a gateway of 500 idle nodes sends two packets per node and idleInterval. Each
-// Tick handles only pairs that are due: there are not more ticks than packets and returned packets.
+// TestManyIdlePairs checks that a gateway of 500 idle nodes sends two packets per node and
+// idleInterval. Each Tick handles only pairs that are due: there are not more ticks than packets
+// and returned packets.
 func TestManyIdlePairs(t *testing.T) {
 	t.Parallel()
 	const count = 500

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// TestImproves: a gateway that replies only while the link is up is probed then. The link moves in
-// place or over a secondary tunnel.
+// TestImproves checks that a gateway that replies only while the link is up is probed then. The
+// link moves in place or over a secondary tunnel.
 func TestImproves(t *testing.T) {
 	for _, secondary := range []bool{false, true} {
 		t.Run(fmt.Sprintf("secondary %t", secondary), func(t *testing.T) {

@@ -127,7 +127,7 @@ func TestFirstDead(t *testing.T) {
 	}
 }
 
-// TestPreferredWins: the first candidate wins although the second one replies earlier.
+// TestPreferredWins checks that the first candidate wins although the second one replies earlier.
 func TestPreferredWins(t *testing.T) {
 	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}, nil)
 	w.replies[inner], w.works[inner] = 200*time.Millisecond, true
@@ -161,7 +161,8 @@ func TestBetterLater(t *testing.T) {
 	}
 }
 
-// TestFollowerStays: the end that does not improve the link stays where the peer moved it.
+// TestFollowerStays checks that the end that does not improve the link stays where the peer moved
+// it.
 func TestFollowerStays(t *testing.T) {
 	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	for _, a := range []netip.AddrPort{inner, outer} {
@@ -183,7 +184,7 @@ func TestFollowerStays(t *testing.T) {
 	}
 }
 
-// TestDialsIn: a peer that dials in from another address is not dialled.
+// TestDialsIn checks that a peer that dials in from another address is not dialled.
 func TestDialsIn(t *testing.T) {
 	w := newSimulation(Remote{Name: "b/gw", Candidates: candidates(inner, outer), CanProbe: true}, nil)
 	w.alive, w.at = true, otherPort
@@ -244,7 +245,7 @@ func TestNoReplies(t *testing.T) {
 	}
 }
 
-// TestSaved: the candidate that worked in the previous agent is dialled at once.
+// TestSaved checks that the candidate that worked in the previous agent is dialled at once.
 func TestSaved(t *testing.T) {
 	r := Remote{Name: "b/gw", Candidates: candidates(inner, outer), Improves: true, CanProbe: true}
 	w := newSimulation(r, map[string]netip.AddrPort{"b/gw": outer})
