@@ -120,8 +120,8 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}, nil
 }
 
-// newElector returns the Elector of this node. It passes its decisions to the inputs, so that
-// all readers of the fabric find the holder of a gateway as its node.
+// newElector returns the Elector of this node. It passes its decisions to the inputs: in the fabric
+// of all readers, a gateway's holder is its node.
 func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sharedState, drain *control.Drain, wake triggers, log *slog.Logger) *election.Elector {
 	view := func() (election.ClusterView, bool) {
 		v, ok := inputs.ElectionView()

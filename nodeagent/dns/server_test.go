@@ -182,8 +182,8 @@ func (w *writer) WriteMsg(m *dns.Msg) error {
 	return err
 }
 
-// TestUnpackableNames checks that names of one cluster that no packet can contain do not affect the
-// records of other clusters in a shared service.
+// TestUnpackableNames checks that invalid names of one cluster do not affect the records of other
+// clusters in a shared service. No packet can contain such names.
 func TestUnpackableNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 63)

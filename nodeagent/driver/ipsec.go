@@ -73,9 +73,9 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		}
 	}
 	if len(b.IPsecs) > 0 {
-		// Packets enter and leave ESP through this device. It has an address only because
-		// the reverse path filter, even in loose mode, drops packets from a device without
-		// an address if the reverse route uses another device.
+		// Packets enter and leave ESP through this device. It has an address because of the
+		// reverse path filter. Even in loose mode the filter drops packets from a device
+		// without an address if the reverse route uses another device.
 		origin := site.path()
 		b.Links = append(b.Links, desired.Device{
 			Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,

@@ -34,7 +34,7 @@ const (
 	keysFile   = "keys.age"
 	keysSig    = "keys.sig"
 	factsFile  = "facts.json"
-	// saveRetry is the time until the next attempt to write a copy, and the minimum time
+	// saveRetry is the time until the next attempt to write a copy. It is also the minimum time
 	// between two copies of an input that changes often.
 	saveRetry = 2 * time.Second
 )

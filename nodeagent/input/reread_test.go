@@ -18,7 +18,7 @@ import (
 )
 
 // TestIdentityComesLate checks that a running gateway with sealed keys uses the identity when it
-// appears, such as a Secret that is created after the agents.
+// appears. An example is a Secret that is created after the agents.
 func TestIdentityComesLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

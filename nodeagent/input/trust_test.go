@@ -174,8 +174,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestTrustRotation checks that signers change by a chain that the old signers signed, and the
-// agent stores its trusted signers over a restart.
+// TestTrustRotation checks that signers change by a chain that the old signers signed. The agent
+// stores its trusted signers over a restart.
 func TestTrustRotation(t *testing.T) {
 	t.Parallel()
 	one, two := signerOf(t, "1"), signerOf(t, "2")
@@ -200,8 +200,8 @@ func TestTrustRotation(t *testing.T) {
 	n.expect("the first signer again", "c", "unknown-signer")
 }
 
-// TestNewNodeReports checks that a node whose state directory is empty lists the HawserNodes of its
-// cluster before it acts on its first fabric. It refuses a fabric older than their proofs.
+// TestNewNodeReports checks that a node with an empty state directory lists the HawserNodes before
+// it acts on its first fabric. It refuses a fabric older than their proofs.
 func TestNewNodeReports(t *testing.T) {
 	t.Parallel()
 	own, evil := signerOf(t, "o"), signerOf(t, "e")

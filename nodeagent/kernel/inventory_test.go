@@ -160,7 +160,7 @@ func nftInventory(t *testing.T, ns *nftNS) []inventory.NFTObject {
 }
 
 // TestInventoryAsNft checks that tables, chains, rules, sets and elements have the form of `nft -j
-// list ruleset`, except for the expressions of rules.
+// list ruleset`. Expressions of rules are excepted.
 func TestInventoryAsNft(t *testing.T) {
 	t.Parallel()
 	ns := nftNewNS(t)

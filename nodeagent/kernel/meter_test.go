@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestRemotePackets checks that packets into a tunnel count for the prefix of their destination, in
-// both directions of a flow and in both families. Packets of the gateway to the remote gateway
-// count for no cluster.
+// TestRemotePackets checks that packets into a tunnel count for the prefix of their destination.
+// This includes both directions of a flow and both families. Packets of the gateway to the remote
+// gateway count for no cluster.
 func TestRemotePackets(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNftErrors checks that an ICMP error is accepted if it comes from the cluster at the remote
-// end of its flow, or from a cluster on the path there. A cluster behind another tunnel cannot
-// lower the path MTU or end a connection. Both directions and both families are checked.
+// TestNftErrors checks that ICMP errors are accepted from the cluster at the remote end of the
+// flow, and from clusters on the path. A cluster behind another tunnel cannot lower the path MTU or
+// end a connection. Both directions and both families are checked.
 func TestNftErrors(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

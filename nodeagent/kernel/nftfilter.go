@@ -389,8 +389,8 @@ func nftMSSChain() nftChain {
 	return c
 }
 
-// nftClampChain lowers a TCP segment size that exceeds the MTU of a tunnel, or of the path behind
-// it according to its route. It never raises it: the kernel ignores a larger value.
+// nftClampChain lowers a TCP segment size that exceeds the MTU of a tunnel, or the MTU of its
+// route. It never raises it: the kernel ignores a larger value.
 func nftClampChain(t desired.Table) nftChain {
 	c := nftChain{name: "clamp"}
 	for _, f := range nftFamilies() {

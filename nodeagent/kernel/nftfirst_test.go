@@ -54,7 +54,7 @@ func TestNftServerFirst(t *testing.T) {
 }
 
 // TestNftUnsolicited checks that a pod on a gateway's own node receives no packets of an unknown
-// connection from an address that it never called.
+// connection. The pod never called their source address.
 func TestNftUnsolicited(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)

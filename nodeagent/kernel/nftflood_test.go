@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// TestNftFlood checks that a gateway of another cluster that floods the probe port does not block
-// the socket or its reader for other gateways. The rules drop packets beyond its rate. TCP is not
-// limited, because it controls its own rate.
+// TestNftFlood lets a gateway of another cluster flood the probe port. It must not block the socket
+// or its reader for other gateways. The rules drop packets beyond its rate. TCP is not limited,
+// because it controls its own rate.
 func TestNftFlood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, own, honest, hostile string }{

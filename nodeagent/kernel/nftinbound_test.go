@@ -33,7 +33,7 @@ func TestNftPrefixBothWays(t *testing.T) {
 			t.Errorf("%s: seen as %q, want 242.4.1.2", network, got.client)
 		}
 	}
-	// A datagram from the address and port of an export may be a reply, but not to a pod that
+	// A datagram from the address and port of an export may be a reply. It is none if the pod
 	// serves an export on that port. A connection from there is no reply.
 	if got := l.mustReply(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9000"); got.server != nftPod+":9000" {
 		t.Errorf("reached %q, want the pod", got.server)

@@ -47,9 +47,9 @@ func (n *nftNS) returnTo(number int, device, via, via6 string) {
 	n.ip(lines...)
 }
 
-// TestNftReturn checks that replies to a flow that a worker handed over return to that worker,
-// although the main table routes its pods elsewhere. Replies to a pod of the node return to that
-// pod, although the table of pod prefixes routes them to the worker.
+// TestNftReturn checks that replies to a worker's flow return to that worker, although the main
+// table routes its pods elsewhere. Replies to a pod of the node return to that pod, although the
+// table of pod prefixes routes them to the worker.
 func TestNftReturn(t *testing.T) {
 	t.Parallel()
 	const client, client6 = "10.7.5.5", "fd00:7:5::5"

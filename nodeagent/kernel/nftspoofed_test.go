@@ -107,8 +107,8 @@ func nftVXLANShapes() []nftVXLANShape {
 	}
 }
 
-// expectPlainOnly sends frames of each shape from node B to a VXLAN port, over both families and
-// with addresses of two nodes inside. Only shapes that may pass, with an address of B, are
+// expectPlainOnly sends frames of each shape from node B to a VXLAN port. It uses both families
+// outside, and addresses of two nodes inside. Only shapes that may pass, with an address of B, are
 // accepted.
 func (l *nftLab) expectPlainOnly(t *testing.T, port string, shapes []nftVXLANShape) {
 	t.Helper()
@@ -127,8 +127,8 @@ func (l *nftLab) expectPlainOnly(t *testing.T, port string, shapes []nftVXLANSha
 	}
 }
 
-// isAccepted sends a payload from an address of the pod to a VXLAN port of the node, and a plain
-// frame after it. It reports whether the payload passes the rules.
+// isAccepted sends a payload, and then a plain frame, from an address of the pod to a VXLAN port of
+// the node. It reports whether the payload passes the rules.
 func (l *nftLab) isAccepted(from, to, port string, payload []byte) bool {
 	l.t.Helper()
 	address := netip.MustParseAddr(from)

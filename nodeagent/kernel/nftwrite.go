@@ -21,8 +21,8 @@ const (
 	nftUserQuota userdata.Type = 0x71
 )
 
-// The name pattern that nf_tables requires for the anonymous set of protocols, and its ID
-// within a transaction, above the IDs of the named sets.
+// The name pattern that nf_tables requires for the anonymous set of protocols, and the ID of the
+// set within a transaction. The ID is above the IDs of the named sets.
 const (
 	nftAnonymous   = "__set%d"
 	nftAnonymousID = 1000

@@ -244,7 +244,7 @@ func TestAnotherWritesTheImport(t *testing.T) {
 }
 
 // TestDeclaredBecomesDynamic checks that an export that becomes dynamic keeps all its addresses in
-// use, in any order in which the clusters read the change.
+// use. The clusters may read the change in any order.
 func TestDeclaredBecomesDynamic(t *testing.T) {
 	t.Parallel()
 	before := sample()

@@ -46,8 +46,8 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// Start starts the process in a session of its own in the current network namespace, and returns
-// its id when it is ready. It kills a process that does not become ready.
+// Start starts the process in its own session, in the current network namespace. It returns the
+// process id when the process is ready. It kills a process that does not become ready.
 func (c Command) Start(ctx context.Context) (pid int, err error) {
 	c.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if log, err := openLog(c.Log); err == nil {

@@ -460,8 +460,8 @@ func TestTrafficBegins(t *testing.T) {
 	}
 }
 
-// TestTrafficEnds checks that after traffic both ends return to the longer interval, and the pair
-// stays direct even if the report about it is lost.
+// TestTrafficEnds checks that after traffic both ends return to the longer interval. The pair stays
+// direct even if the report about that is lost.
 func TestTrafficEnds(t *testing.T) {
 	t.Parallel()
 	w := newSimulation(t)

@@ -85,8 +85,8 @@ func TestSetKeeps(t *testing.T) {
 	}
 }
 
-// TestSetTraffic checks that a link in use is tried at once, and after that as often as others,
-// until its cluster has traffic.
+// TestSetTraffic checks that a link in use is tried at once. After that it is tried as often as
+// others, until its cluster has traffic.
 func TestSetTraffic(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Log: slog.New(slog.DiscardHandler)})
