@@ -35,7 +35,7 @@ type Engine[D any] struct {
 	blocked           map[string]blockedChange // by kind and key
 	completedOnce     bool                     // a full pass reached its end
 	interruptedPasses int                      // verify-only passes in a row that stopped early
-	preempted         bool                     // an urgent pass has newer state than the current pass
+	preempted         bool                     // an urgent pass has newer state than this pass
 	urgentResult      Report                   // of the latest urgent pass, with all changes since the last full pass
 }
 

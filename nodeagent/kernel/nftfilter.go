@@ -103,8 +103,8 @@ func nftResolverChain() nftChain {
 
 // nftNodesChain accepts VXLAN from nodes of the cluster, with transit traffic from gateways only,
 // and only plain IPv4 and IPv6 inside. The kernel removes VLAN tags after this chain, so the
-// address behind a tag would not be checked. VXLAN between two node addresses is untracked, so a
-// tracked packet was translated.
+// address behind a tag would not be checked. VXLAN between two node addresses is untracked. So a
+// tracked packet was translated, or is not from a node.
 func nftNodesChain() nftChain {
 	c := nftChain{name: "nodes", rules: []*nftRule{
 		newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).

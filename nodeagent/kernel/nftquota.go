@@ -29,9 +29,9 @@ const (
 	nftDynamicSize = 1 << 20
 )
 
-// nftQuotaRules counts a random fraction of a pod's new flows, and all of them while the pod is at
-// its quota. The rules are in a NAT chain: later packets of an accepted flow do not pass them
-// again.
+// nftQuotaRules counts a pod's new flows: with a large quota a random fraction, and all of them
+// while the pod is at its quota. The rules are in a NAT chain: later packets of an accepted flow do
+// not pass them again.
 func nftQuotaRules(f nftFamily, connections int) []*nftRule {
 	rate := nftQuotaSamplingRate(connections)
 	if rate == 1 {

@@ -53,8 +53,8 @@ type Port struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// Offer is a valid export as its cluster sends it to other clusters in the feed. Check limits its
-// size.
+// Offer is a valid export, as its cluster sends it to other clusters in the feed. Check limits the
+// size of an offer.
 type Offer struct {
 	Created               time.Time         `json:"created"`
 	Headless              bool              `json:"headless,omitempty"`
