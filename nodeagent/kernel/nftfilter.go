@@ -390,7 +390,7 @@ func nftMSSChain() nftChain {
 }
 
 // nftClampChain lowers a TCP segment size that exceeds the MTU of a tunnel, or the MTU of its
-// route. It never raises it: the kernel ignores a larger value.
+// route. It never raises the size: the kernel ignores a larger value.
 func nftClampChain(t desired.Table) nftChain {
 	c := nftChain{name: "clamp"}
 	for _, f := range nftFamilies() {

@@ -47,8 +47,8 @@ func nftReturnChains() []nftChain {
 			add(&expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: nftRegSpare}).accept())
 		markNode.rules = append(markNode.rules, setCtMark(newRule().family(f).daddr(f).in(desired.SetRemote, f).
 			add(&expr.Payload{DestRegister: nftReg, Base: expr.PayloadBaseLLHeader, Offset: nftFrameID, Len: nftFrameIDSize})).accept())
-		// Clear the mark of a local pod whose address belonged to a pod of another node
-		// before.
+		// Clear the mark of a local pod's flow: the pod's address may have belonged to a
+		// pod of another node.
 		nonTunnel.rules = append(nonTunnel.rules, setCtMark(newRule().
 			add(&expr.Ct{Key: expr.CtKeyMARK, Register: nftReg}).
 			add(&expr.Cmp{Op: expr.CmpOpNeq, Register: nftReg, Data: nftHostOrder(0)}).

@@ -48,8 +48,8 @@ func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
 	return want
 }
 
-// Version returns the latest generation of the ruleset that changed our table, except the changes
-// by Elements.
+// Version returns the latest generation that changed our table, except the changes by Elements. It
+// is a generation of the ruleset in this network namespace.
 func (k *Tables) Version(context.Context) (string, error) {
 	_, touched, err := k.conn.poll(k.tracker)
 	return nftVersion(touched, err)

@@ -30,8 +30,8 @@ type Samples[S diff.Spec] struct {
 	// Foreign creates foreign objects that resemble ours. The returned function checks that
 	// they are unharmed.
 	Foreign func(t *testing.T) (unharmed func() error)
-	// Conflict creates a foreign object. It returns one of ours that would have to replace it,
-	// and a function that checks that it is unharmed.
+	// Conflict creates a foreign object. It returns an object of ours that would have to
+	// replace it, and a function that checks that the foreign object is unharmed.
 	Conflict func(t *testing.T) (want S, unharmed func() error)
 	// Silent names struct fields, in addition to Origin, that Key and Fields may omit.
 	Silent []string

@@ -35,7 +35,7 @@ type NFTChain struct {
 	Name   string `json:"name"`
 	Handle uint64 `json:"handle"`
 	Dev    string `json:"dev,omitempty"`
-	Type   string `json:"type,omitempty"` // base chains, as the next fields
+	Type   string `json:"type,omitempty"` // set in base chains, like the next three
 	Hook   string `json:"hook,omitempty"`
 	Prio   *int   `json:"prio,omitempty"`
 	Policy string `json:"policy,omitempty"` // accept or drop

@@ -23,7 +23,7 @@ func startWithPriority(cmd *exec.Cmd) error {
 	defer runtime.UnlockOSThread()
 	value, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
 	if err == nil && unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), niceValue) == nil {
-		// The system call returns 20 less the value. Lowering a priority needs no
+		// The system call returns 20 minus the value. Lowering a priority needs no
 		// capability.
 		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 20-value) }()
 	}
