@@ -68,7 +68,7 @@ func (s *clusterset) logCost(t *testing.T, what string, do func(time.Duration) i
 	start := time.Now()
 	changes := do(measureTime)
 	if left := measureTime - time.Since(start); left > 0 {
-		time.Sleep(left) // a measurement: nothing is waited for
+		time.Sleep(left) // the duration of the measurement; no condition to wait for
 	}
 	long := time.Since(start)
 	for node, now := range s.agentTime(t, "c2") {

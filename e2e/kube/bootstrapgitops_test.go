@@ -40,7 +40,7 @@ func TestBootstrapArgo(t *testing.T) {
 	}
 	gitops.StartArgo(t, d.access(t, "c1"))
 	d.bootstrap(t, "Argo CD")
-	d.export(t, func() { // it looks every three minutes by itself
+	d.export(t, func() { // Argo CD polls only every three minutes
 		d.kubectl(t, "c1", "-n", gitops.ArgoNamespace, "annotate", "applications", "--all", "--overwrite", "argocd.argoproj.io/refresh=normal")
 	})
 	out := d.kubectl(t, "c1", "-n", gitops.ArgoNamespace, "get", "applications", "-o", "name")
@@ -56,7 +56,7 @@ type gitOpsBootstrap struct {
 	*clusterPair
 	userShell
 	net string // work tree
-	url string // where Flux and Argo CD find it
+	url string // URL for Flux and Argo CD
 }
 
 // newGitOpsBootstrap creates the topology, without applying it to a cluster.

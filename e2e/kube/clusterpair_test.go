@@ -70,8 +70,8 @@ type labOptions struct {
 	settings string // settings of the network, separated by commas
 }
 
-// fromEnv returns the options with the network of the environment. A proxy other than nftables is
-// required by a test, and stays.
+// fromEnv returns the options with the network of the environment. It keeps a proxy other than
+// nftables, because the test requires it.
 func (opts labOptions) fromEnv() labOptions {
 	opts.cni, opts.settings = os.Getenv(cniEnv), os.Getenv(cniSettingsEnv)
 	if opts.proxy == "nftables" {

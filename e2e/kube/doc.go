@@ -1,3 +1,3 @@
-// Package kube holds the tests on real Kubernetes clusters (build tag kube; make
-// e2e-kube); lab makes the clusters.
+// Package kube contains the tests on real Kubernetes clusters (build tag kube; make e2e-kube). The
+// command in lab starts the clusters.
 package kube

@@ -15,7 +15,7 @@ func TestFailover(t *testing.T) {
 	machine := strings.TrimSpace(s.kubelab(t, "add", "c1"))
 	off := ""
 	t.Cleanup(func() {
-		if off == "c1n2" { // a failure left it so, and other tests need it
+		if off == "c1n2" { // still off after a failure; other tests need the node
 			s.kubelab(t, "start", off)
 		}
 		s.reset(t)

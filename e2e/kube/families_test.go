@@ -15,13 +15,13 @@ import (
 // addressFamily is an IP family with the prefixes of the test clusters.
 type addressFamily struct {
 	name   string // as the Kubernetes API calls it
-	record string // of DNS
-	curl   string // its option
-	pods   int    // length of the cluster's prefix of pods
-	global string // begins every global address
+	record string // type of its DNS records
+	curl   string // option of curl
+	pods   int    // length of the cluster's pod prefix
+	global string // prefix of every global address
 	shared string // prefix of the shared addresses of c2
-	vip    string // begins every clusterset IP
-	node   string // begins the addresses of c2's nodes
+	vip    string // prefix of every clusterset IP
+	node   string // prefix of the addresses of c2's nodes
 }
 
 func (opts labOptions) addressFamilies() []addressFamily {
@@ -170,7 +170,8 @@ func (l addressedSlices) problems(opts labOptions, endpoints int) string {
 	return ""
 }
 
-// c1 exports too; pods of c2 go out as their rules say, and as what the cluster shares.
+// familiesEgress exports the service from c1 too, and tests the source addresses of c2's pods: the
+// addresses of their egress rules, and the cluster's shared addresses.
 func familiesEgress(t *testing.T, s *clusterset) {
 	s.change(t, "name: whereami-cs\n    namespace: sample\n    clusters: [c2]", "name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]")
 	lock := s.must(t, "", "cat", s.path("tree/clusterset.lock.yaml"))
@@ -193,7 +194,7 @@ func familiesEgress(t *testing.T, s *clusterset) {
 	}
 }
 
-// The node that is served has another address of each family.
+// familiesAddress changes the address of a server's node in each family.
 func familiesAddress(t *testing.T, s *clusterset) {
 	if network := s.shape.network(); !network.Routed {
 		t.Skip("the network does not follow a node that changes its address")
@@ -208,7 +209,7 @@ func familiesAddress(t *testing.T, s *clusterset) {
 	}
 }
 
-// Dynamic exports behave like exports of the topology.
+// familiesDynamic tests that dynamic exports behave like declared exports.
 func familiesDynamic(t *testing.T, s *clusterset) {
 	d := s.createExport(t)
 	for _, f := range s.shape.addressFamilies() {
@@ -224,7 +225,7 @@ func familiesDynamic(t *testing.T, s *clusterset) {
 type dynamicExport struct {
 	*clusterset
 	namespace     string
-	service, name string // of the one with clusterset IPs, and of the headless one
+	service, name string // names of the Service with clusterset IPs, and of the headless Service
 }
 
 // createExport copies the workloads of namespace sample into a new namespace, and exports them from c2

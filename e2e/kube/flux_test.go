@@ -30,7 +30,7 @@ func TestGitOps(t *testing.T) {
 	start := time.Now()
 	s.edit(t, "  - name: whereami-cs\n    namespace: sample\n    clusters: [c2]\n", "  - name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]\n")
 	s.release(t)
-	s.awaitAnswer(t, "c1", "client", serviceName, fromCluster("c1")) // the nearer one is preferred
+	s.awaitAnswer(t, "c1", "client", serviceName, fromCluster("c1")) // the local cluster is preferred
 	t.Logf("figure: from a commit to another answer by way of Flux: %.1f s", time.Since(start).Seconds())
 	for _, c := range s.clusters {
 		s.awaitRevision(t, c)
@@ -53,8 +53,8 @@ func (s *clusterset) release(t *testing.T) {
 	}
 }
 
-// startFlux makes Flux apply the branch in a cluster, with the objects of the documentation, for the
-// time of the test. Applied objects stay.
+// startFlux makes Flux apply the branch in a cluster until the test ends, with the objects of the
+// documentation. Applied objects stay.
 func (s *clusterset) startFlux(t *testing.T, cluster, url string) {
 	t.Helper()
 	s.flux(t, cluster)

@@ -50,7 +50,7 @@ func (c *conformance) applyYounger(manifests ...string) {
 	c.applyIn(c.second, manifests...)
 }
 
-// await repeats a check until it returns no problem, at most for the time that the suite waits.
+// await repeats a check until it returns no problem, for at most the suite's time limit.
 func (c *conformance) await(limit time.Duration, check func() string) {
 	c.t.Helper()
 	end := time.Now().Add(limit * c.slow)

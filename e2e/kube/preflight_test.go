@@ -70,7 +70,7 @@ func TestPreflightPods(t *testing.T) {
 		t.Errorf("all is well: %q, %q", codes, ways)
 	}
 
-	// A firewall of c2 lets nothing new in, and to c1 only small packets pass.
+	// A firewall of c2 drops new connections. Only small packets pass to c1.
 	wide("nft", "add table inet cut; add chain inet cut f { type filter hook forward priority 0; }; "+
 		"add rule inet cut f ip daddr 172.31.2.11 meta l4proto udp ct state new drop")
 	t.Cleanup(func() { wide("nft", "delete table inet cut") })
@@ -82,7 +82,7 @@ func TestPreflightPods(t *testing.T) {
 		t.Errorf("one direction: %q, want %q (%q)", codes, want, ways)
 	}
 
-	// The other direction too: then there is no way at all.
+	// The firewall drops the other direction too, so no path is left.
 	wide("nft", "add rule inet cut f ip daddr 172.31.1.11 meta l4proto udp ct state new drop")
 	codes, _ = preflight(t, "hawser.dev/hawser-agent:lab")
 	if want := []string{"clusters[c1].gateways[c1-a] port-closed error", "clusters[c2].gateways[c2-a] port-closed error"}; !slices.Equal(codes, want) {

@@ -173,7 +173,7 @@ func (s *clusterset) startRequests(t *testing.T, cluster, pod, addr string) *req
 func answeringPod(addr string) string {
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
-		time.Sleep(time.Millisecond) // not as fast as refusals come
+		time.Sleep(time.Millisecond) // a refused connection returns at once: limit the rate
 		return ""
 	}
 	defer conn.Close()

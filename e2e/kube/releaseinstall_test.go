@@ -133,7 +133,7 @@ func (in *releaseInstall) onAllNodes(t *testing.T, lines string) (out []string) 
 	return out
 }
 
-// ctr is containerd's command line for what the kubelet uses.
+// ctr is the command of containerd's client, for the images of the kubelet.
 const ctr = "ctr -a /run/containerd/containerd.sock -n k8s.io "
 
 // serveGit serves the repository hub.git outside of the clusters, by HTTPS and to clients with
@@ -172,7 +172,7 @@ func (in *releaseInstall) serveGit(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// selfSigned returns a certificate for an address, which is its own authority.
+// selfSigned returns a self-signed certificate for an address.
 func selfSigned(address net.IP) (tls.Certificate, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -276,7 +276,7 @@ func reconcilerByChart(t *testing.T, in *releaseInstall) {
 		" || { kubectl -n hawser-reconciler describe pods; kubectl -n hawser-reconciler logs deploy/hawser-reconciler; exit 1; }")
 	in.awaitPublished(t, "clusterset")
 	in.checkPulled(t, "hawser", 1)
-	// The command of its notes.
+	// The chart's notes contain the command that forwards the port.
 	notes := in.onCluster(t, "c1", "helm get notes hawser -n hawser-reconciler")
 	forward := regexp.MustCompile(`kubectl .* port-forward [^#\n]*`).FindString(notes)
 	out := in.status(t, "c1", forward)
@@ -344,8 +344,8 @@ func clustersInstalled(t *testing.T, in *releaseInstall) {
 	in.checkPulled(t, "hawser-agent", 4)
 }
 
-// applyBase applies the rendered objects in c2, as the base's comment describes. It applies twice, as
-// new definitions need a moment.
+// applyBase applies the rendered objects in c2, as the base's comment describes. It applies twice,
+// because the API server needs a moment to serve new definitions.
 func (in *releaseInstall) applyBase(t *testing.T) {
 	t.Helper()
 	in.run(t, in.work, "", "rm -rf kustomize/cluster/rendered && cp -r rendered kustomize/cluster/")
@@ -363,8 +363,8 @@ func (in *releaseInstall) checkConnected(t *testing.T) {
 	}
 }
 
-// sameAsRendered checks that hawser apply would add its annotation to what the chart and the
-// base made, and floors to the pins, and change nothing else.
+// sameAsRendered checks the objects that the chart and the base created. hawser apply would add
+// only its annotation to them, and floors to the pins.
 func sameAsRendered(t *testing.T, in *releaseInstall) {
 	out := in.run(t, in.work, "", "hawser apply --tree rendered --dry-run -o json || [ $? -eq 1 ]")
 	var result struct {
@@ -395,8 +395,8 @@ func sameAsRendered(t *testing.T, in *releaseInstall) {
 	}
 }
 
-// reconcilerByBase moves the reconciler to c2, with the kustomize base and the overlay of its
-// comment. From here on this reconciler publishes.
+// reconcilerByBase moves the reconciler to c2, with the kustomize base and the overlay in the
+// base's comment. Afterwards this reconciler publishes.
 func reconcilerByBase(t *testing.T, in *releaseInstall) {
 	in.onCluster(t, "c1", "kubectl -n hawser-reconciler scale deploy/hawser-reconciler --replicas=0 && kubectl -n hawser-reconciler wait --for=delete pod --all --timeout="+conditionTimeout.String())
 	base, err := os.ReadFile(filepath.Join(in.work, "kustomize/reconciler/kustomization.yaml"))

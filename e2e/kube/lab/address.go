@@ -7,9 +7,9 @@ import (
 	"hawser.dev/hawser/internal/humanize"
 )
 
-// Addresses. Each cluster's machines are in a network of their own behind the
-// internet; pods and Services have the same prefixes everywhere unless flat. With both
-// families IPv4 comes first, as clusters of kubeadm have it.
+// The machines of each cluster are in their own network behind the internet namespace. Unless the
+// lab is flat, all clusters have the same prefixes of pods and Services. With both families IPv4 is
+// first, as in clusters of kubeadm.
 
 // ofFamilies returns the prefixes of the lab's families.
 func (l *Lab) ofFamilies(four, six string) []netip.Prefix {
@@ -59,8 +59,8 @@ func (l *Lab) services(index int) []netip.Prefix {
 	return l.ofFamilies(fmt.Sprintf("10.%d.0.0/16", own), fmt.Sprintf("fd00:10:%d::/112", own))
 }
 
-// own is the number of prefixes that all clusters have, or with a flat lab of a
-// cluster's own.
+// own returns all, the number in the prefixes of every cluster, or in a flat lab the cluster's own
+// number.
 func (l *Lab) own(all, cluster int) int {
 	if l.Flat {
 		return cluster
@@ -68,10 +68,11 @@ func (l *Lab) own(all, cluster int) int {
 	return all
 }
 
-// apiAddr is the Service kubernetes.default, the first address of the prefix.
+// apiAddr returns the address of the Service kubernetes.default: the first address of the Services'
+// prefix.
 func (l *Lab) apiAddr(index int) netip.Addr { return l.services(index)[0].Addr().Next() }
 
-// dnsAddr is the Service of the cluster's DNS, the tenth.
+// dnsAddr returns the address of the DNS Service: the tenth address of the Services' prefix.
 func (l *Lab) dnsAddr(index int) netip.Addr {
 	addr := l.services(index)[0].Addr()
 	for range 10 {
@@ -80,7 +81,7 @@ func (l *Lab) dnsAddr(index int) netip.Addr {
 	return addr
 }
 
-// server returns the address of a cluster's API.
+// server returns the URL of a cluster's API server.
 func (l *Lab) server(index int) string {
 	return "https://" + netip.AddrPortFrom(l.control(index).Addrs[0], 6443).String()
 }

@@ -25,24 +25,24 @@ const networkProxy = "network"
 
 // Lab holds the options of `up`. The other commands read it from the directory.
 type Lab struct {
-	Dir      string         // everything of the lab
-	Bin      string         // hack/setup-kube.sh built it
+	Dir      string         // directory of the lab
+	Bin      string         // directory of the programs that hack/setup-kube.sh built
 	Clusters []string       // names; contexts of the kubeconfig
-	Families string         // of addresses: ipv4, ipv6 or dual
-	Nodes    int            // in each cluster at first: <cluster>n1, ...
+	Families string         // address families: ipv4, ipv6 or dual
+	Nodes    int            // initial nodes of each cluster: <cluster>n1, ...
 	Machines []Node         // control planes first
-	Flat     bool           // each cluster has prefixes of its own
-	Pods     []netip.Prefix // of IPv4, one for each cluster, if they were chosen
+	Flat     bool           // each cluster has its own prefixes
+	Pods     []netip.Prefix // IPv4 prefixes of --pods, one for each cluster; or nil
 	Proxy    string         // implementation of Services: nftables, iptables, network or none
-	Images   []string       // archives of the images that every node has; only a loaded agent's exists
+	Images   []string       // archives of the images; only the archive of a loaded agent still exists
 	CNI      Network
 }
 
 // Network holds the options of `up` about the pod network.
 type Network struct {
-	Name     string // of e2e/kube/cni, or a file with a script
-	Script   string // of a node, in the lab's directory
-	Bin      string // what the script starts
+	Name     string // a network of e2e/kube/cni, or the path of a script
+	Script   string // path of the script for nodes, in the lab's directory
+	Bin      string // directory of the programs that the script starts
 	Settings map[string]string
 	PodCIDRs bool // Node objects have the node's prefixes
 	Routed   bool // the lab routes the pods of a node to it
@@ -52,10 +52,10 @@ type Network struct {
 type Node struct {
 	Name    string
 	Cluster string
-	Index   int // of the cluster, from 1
+	Index   int // number of the cluster, from 1
 	Number  int
-	As      string       // the name that the node has in its cluster
-	Addrs   []netip.Addr // in the cluster's network, one of each family
+	As      string       // name of the Node object
+	Addrs   []netip.Addr // addresses in the cluster's network, one of each family
 }
 
 func load(dir string) (*Lab, error) {
@@ -85,10 +85,11 @@ func (l *Lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.Dir}, parts...)...)
 }
 
-// kubeconfig has a context for each cluster, reached through a port of the loopback.
+// kubeconfig returns the path of the kubeconfig. It has a context for each cluster, through a
+// loopback port.
 func (l *Lab) kubeconfig() string { return l.path("kubeconfig") }
 
-// space pins a machine's network namespace.
+// space returns the path of the file that pins a machine's network namespace.
 func (l *Lab) space(name string) string { return l.path("net", name) }
 
 // plan returns the machines of new clusters.

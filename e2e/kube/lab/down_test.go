@@ -16,7 +16,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// needMachine skips, by name, what a lab's machines need and this one lacks.
+// needMachine returns the cgroup hierarchies. It skips the test if this machine lacks a requirement
+// of a lab.
 func needMachine(t *testing.T) []hierarchy {
 	t.Helper()
 	missing := errors.New("needs root")
@@ -231,7 +232,7 @@ func thread(t *testing.T) int {
 	return 0
 }
 
-// overwrite leaves an empty file.
+// overwrite truncates a file.
 func overwrite(t *testing.T, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

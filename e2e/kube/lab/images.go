@@ -17,10 +17,10 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/ipsec"
 )
 
-// AgentImage is the name of the agent's image in the lab; `hawser render --image` wants it.
+// AgentImage is the name of the agent's image in the lab, for `hawser render --image`.
 const AgentImage = "hawser.dev/hawser-agent:lab"
 
-// build compiles programs (paths below the repository) into a directory, static ones.
+// build compiles static programs into a directory. programs are paths below the repository.
 func build(dir string, programs ...string) error {
 	for _, program := range programs {
 		name := path.Base(program)
@@ -33,8 +33,8 @@ func build(dir string, programs ...string) error {
 	return nil
 }
 
-// writeImages writes the archives of all images and returns their paths. agent is a built program;
-// empty builds the tree's.
+// writeImages writes the archives of all images and returns their paths. agent is the path of a
+// built program. If it is empty, writeImages builds the agent of the tree.
 func (l *Lab) writeImages(agent string) ([]string, error) {
 	dir := l.path("images", "programs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -97,8 +97,8 @@ func (l *Lab) fillStore(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// writeAgent writes the image of the agent as make image IPSEC=1 does, and returns its path. agent is
-// a built program; empty builds the tree's.
+// writeAgent writes the image of the agent like make image IPSEC=1, and returns its path. agent is
+// the path of a built program. If it is empty, writeAgent builds the agent of the tree.
 func (l *Lab) writeAgent(agent string) (string, error) {
 	if agent == "" {
 		agent = l.path("images", "hawser-agent")
@@ -136,8 +136,8 @@ func (l *Lab) writeImage(name string, img ociimage.Image) (string, error) {
 	return path, nil
 }
 
-// toolFiles gathers a small Linux from this machine's own programs: a shell,
-// busybox, and what asks questions over the network, each with its libraries.
+// toolFiles returns the files of a small Linux system: a shell, busybox and network clients of this
+// machine, each with its libraries.
 func toolFiles() ([]ociimage.File, error) {
 	files := []ociimage.File{
 		{Path: "etc/passwd", Mode: 0o644, Data: []byte("root:x:0:0:root:/root:/bin/sh\n")},

@@ -119,7 +119,7 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 		r.Cgroups, names = append(r.Cgroups, filepath.Join(h.dir, l.tag()+n.Name)), append(names, h.name)
 	}
 	r.Cgroups = append(r.Cgroups, unified(l.tag()+n.Name)...)
-	if err := l.saveRecord(n.Name, r); err != nil { // from here on halt knows what to remove
+	if err := l.saveRecord(n.Name, r); err != nil { // from here on halt can remove the machine
 		return err
 	}
 	for _, h := range all {
@@ -142,7 +142,8 @@ func (l *Lab) tag() string {
 // record by it.
 func (l *Lab) mark() string { return "KUBELAB=" + l.Dir }
 
-// start starts the first process from a thread that is in the machine's cgroups meanwhile.
+// start starts the first process of a machine. This thread enters the machine's cgroups before, so
+// the process starts in them, and leaves them afterwards.
 func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy, r record) error {
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(file), "init.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

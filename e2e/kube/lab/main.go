@@ -38,7 +38,7 @@ func main() {
 	}
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		os.Exit(failed.ExitCode()) // a command of the user, which has printed the reason
+		os.Exit(failed.ExitCode()) // a command of the user, which has printed its error
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kubelab:", err)
@@ -94,7 +94,8 @@ func run(ctx context.Context, args []string) error {
 	return l.use(ctx, command, args)
 }
 
-// directory parses --dir before other arguments, and returns its absolute path and the other arguments.
+// folder parses --dir before other arguments, and returns its absolute path and the other
+// arguments.
 func folder(dir string, args []string) (string, []string, error) {
 	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -113,7 +114,8 @@ func folder(dir string, args []string) (string, []string, error) {
 	return dir, flags.Args(), nil
 }
 
-// wanted reads what `up` is asked for, and which agent, if it is built already.
+// wanted parses the arguments of `up`. It returns the lab and the path of a built agent, which is
+// empty without --agent.
 func wanted(dir string, args []string) (*Lab, string, error) {
 	l := &Lab{}
 	flags := flag.NewFlagSet("kubelab up", flag.ContinueOnError)
@@ -166,7 +168,8 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	return l, *agent, nil
 }
 
-// chosen reads the prefixes of pods, one for each cluster; none if there is no text.
+// chosen parses the IPv4 prefixes of pods, one /16 for each cluster. It returns nil for an empty
+// text.
 func chosen(text string, clusters int) ([]netip.Prefix, error) {
 	if text == "" {
 		return nil, nil
@@ -188,7 +191,7 @@ func chosen(text string, clusters int) ([]netip.Prefix, error) {
 // choose completes the options of the clusters' network.
 func (l *Lab) choose(settings []string) error {
 	n := &l.CNI
-	if strings.Contains(n.Name, "/") { // what its script can do is its own affair
+	if strings.Contains(n.Name, "/") { // a user's script is not checked for families and Services
 		at, err := filepath.Abs(n.Name)
 		if err != nil {
 			return fmt.Errorf("find network: %w", err)
@@ -255,7 +258,7 @@ func runUp(ctx context.Context, dir string, args []string) error {
 	return nil
 }
 
-// setUp runs a script that installs and builds, and returns the directory of the programs.
+// setUp runs a script of hack, which installs and builds programs. It returns their directory.
 func setUp(ctx context.Context, script string, args ...string) (string, error) {
 	setup := exec.CommandContext(ctx, script, args...)
 	setup.Stderr = os.Stderr
@@ -266,7 +269,7 @@ func setUp(ctx context.Context, script string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// use runs what needs clusters that are up.
+// use runs a command that needs running clusters.
 func (l *Lab) use(ctx context.Context, command string, args []string) error {
 	switch {
 	case command == "gate" && len(args) == 0:
@@ -304,7 +307,7 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 	return errors.New(usage)
 }
 
-// change does something to a machine.
+// change runs a command that changes a machine.
 func (l *Lab) change(ctx context.Context, m Node, command string, args []string) error {
 	switch {
 	case command == "stop" && len(args) == 0:
@@ -337,14 +340,15 @@ func (l *Lab) change(ctx context.Context, m Node, command string, args []string)
 	return fmt.Errorf("kubelab %s %s: wrong number of arguments", command, m.Name)
 }
 
-// through runs a command with our own streams.
+// through runs a command with the standard streams of this process.
 func through(ctx context.Context, argv []string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()
 }
 
-// load loads an agent on all nodes; empty builds the tree's. Pods use it from their next start.
+// load imports the image of an agent on all nodes. If agent is empty, load builds it from the tree.
+// Pods use the image from their next start.
 func (l *Lab) load(ctx context.Context, agent string) error {
 	archive, err := l.writeAgent(agent)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// internet is the namespace between the clusters. It routes between the machines'
-// networks, and has no routes to pods.
+// internet is the network namespace between the clusters. It routes between the machines' networks,
+// and has no routes to pods.
 const internet = "internet"
 
 // run runs a command in a machine's network namespace.
@@ -61,7 +61,8 @@ func (l *Lab) newSpace(name string) error {
 	return netnsexec.Do(l.space(name), func() error { return netnsexec.Sysctls(settings) })
 }
 
-// atOnce returns the end of a line that adds an address: no duplicate address detection.
+// atOnce returns the option for ip(8) that disables duplicate address detection, or an empty string
+// for IPv4.
 func atOnce(addr netip.Addr) string {
 	if addr.Is6() {
 		return " nodad"
@@ -128,7 +129,7 @@ func (l *Lab) peers(n Node) []Node {
 func (l *Lab) updateRoutes(n Node) error {
 	for _, other := range l.peers(n) {
 		if _, err := l.record(other.Name); err != nil {
-			continue // it gets the routes at its start
+			continue // a stopped machine gets the routes at its start
 		}
 		if err := l.run(other.Name, l.podRoutes(n), "ip", "-batch", "-"); err != nil {
 			return err
@@ -137,7 +138,8 @@ func (l *Lab) updateRoutes(n Node) error {
 	return nil
 }
 
-// pair adds eth0 to the namespace; its other end is in the internet.
+// pair creates a veth pair: eth0 in the machine's namespace, and its other end in the internet
+// namespace.
 func (l *Lab) pair(name string) error {
 	peer, err := os.Open(l.space(internet))
 	if err != nil {

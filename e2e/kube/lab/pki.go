@@ -25,7 +25,7 @@ type pair struct {
 	keyPEM  []byte
 }
 
-// authority signs everything of one cluster.
+// authority is the certificate authority of one cluster.
 type authority struct {
 	ca  pair
 	dir string
@@ -47,7 +47,8 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.write("ca", ca)
 }
 
-// sign completes a certificate; the first one signs itself.
+// sign issues a certificate for a new key. The first certificate, of the authority itself, is
+// self-signed.
 func (a *authority) sign(template *x509.Certificate) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -92,7 +93,7 @@ func (a *authority) write(name string, p pair) error {
 	return nil
 }
 
-// issue makes a certificate for a name in groups, good for both ends of TLS.
+// issue issues a certificate for a user name with groups. It is valid for TLS servers and clients.
 func (a *authority) issue(name string, addrs []net.IP, hosts []string, groups ...string) (pair, error) {
 	return a.sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name, Organization: groups}, IPAddresses: addrs, DNSNames: hosts,
@@ -101,7 +102,7 @@ func (a *authority) issue(name string, addrs []net.IP, hosts []string, groups ..
 	})
 }
 
-// save issues a certificate into two files.
+// save issues a certificate, and writes it and its key to two files.
 func (a *authority) save(file, name string, addrs []net.IP, hosts []string, groups ...string) error {
 	p, err := a.issue(name, addrs, hosts, groups...)
 	if err != nil {
@@ -110,7 +111,7 @@ func (a *authority) save(file, name string, addrs []net.IP, hosts []string, grou
 	return a.write(file, p)
 }
 
-// kubeconfig issues a certificate into a file that clients of the API read.
+// kubeconfig issues a client certificate and writes a kubeconfig with it.
 func (a *authority) kubeconfig(file, server, name string, groups ...string) error {
 	p, err := a.issue(name, nil, nil, groups...)
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *authority) kubeconfig(file, server, name string, groups ...string) erro
 func (p pair) encoded() string { return base64.StdEncoding.EncodeToString(p.certPEM) }
 func (p pair) secret() string  { return base64.StdEncoding.EncodeToString(p.keyPEM) }
 
-// certify makes everything that a cluster's programs show and check.
+// certify creates the authority of a cluster, and all certificates and kubeconfigs of its programs.
 func (l *Lab) certify(control Node) (*authority, error) {
 	a, err := newAuthority(l.path("pki", control.Cluster))
 	if err != nil {
@@ -155,7 +156,7 @@ func (l *Lab) certify(control Node) (*authority, error) {
 	return a, errors.Join(errs...)
 }
 
-// member issues what a node shows its cluster.
+// member writes the kubeconfig of a node's kubelet.
 func (a *authority) member(l *Lab, n Node) error {
 	return a.kubeconfig(n.As, l.server(n.Index), "system:node:"+n.As, "system:nodes")
 }

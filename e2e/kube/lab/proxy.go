@@ -13,10 +13,11 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// The API servers are inside the lab's namespaces. The gate is a process outside
-// that takes connections on the loopback, one port a cluster, and passes them in.
+// The API servers are inside the lab's network namespaces. The gate is a process on the host. It
+// accepts connections on one loopback port per cluster, and forwards them to the API server.
 
-// startProxy starts the gate, which lives until down ends it, and writes the kubeconfig that goes through it.
+// startProxy starts the gate, which runs until down kills it. It writes a kubeconfig with the
+// gate's addresses.
 func (l *Lab) startProxy(authorities map[string]*authority) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -58,8 +59,8 @@ func (l *Lab) startProxy(authorities map[string]*authority) error {
 	return cmd.Process.Release()
 }
 
-// gate is the process itself: listeners are its files from number 3, in the order
-// of the clusters.
+// gate runs the gate in its own process. It inherits the listeners as files from number 3, in the
+// order of the clusters.
 func (l *Lab) gate() error {
 	var all sync.WaitGroup
 	for i, m := range l.Machines[:len(l.Clusters)] {
@@ -91,7 +92,7 @@ func (l *Lab) pass(m Node, outside *net.TCPConn) {
 		return err
 	})
 	if err != nil {
-		return // as if the API server were not there: it is not
+		return // the client sees a closed connection
 	}
 	defer inside.Close()
 	done := make(chan bool, 2)
@@ -106,7 +107,7 @@ func (l *Lab) pass(m Node, outside *net.TCPConn) {
 	<-done
 }
 
-// kubeconfig gathers clusters, users and contexts.
+// kubeconfig collects the clusters, users and contexts of a kubeconfig file.
 type kubeconfig struct {
 	current                   string
 	clusters, users, contexts strings.Builder

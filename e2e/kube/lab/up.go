@@ -33,7 +33,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	if err := l.save(); err != nil { // from here on down knows what to remove
+	if err := l.save(); err != nil { // from here on down can remove the lab
 		return err
 	}
 	if err := os.MkdirAll(l.path("machines"), 0o755); err != nil {
@@ -201,7 +201,7 @@ func (l *Lab) kubectl(ctx context.Context, cluster, input string, args ...string
 	return string(out), nil
 }
 
-// until runs kubectl until it succeeds.
+// until repeats a kubectl command until it succeeds.
 func (l *Lab) until(ctx context.Context, cluster string, args ...string) error {
 	for {
 		_, err := l.kubectl(ctx, cluster, "", args...)
@@ -235,7 +235,7 @@ func down(dir string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, entry := range entries { // the file by which the directory is known as a lab goes last
+	for _, entry := range entries { // lab.json, which marks the directory as a lab, is removed last
 		if !ours(entry) {
 			errs = append(errs, os.RemoveAll(l.path(entry.Name())))
 		}
@@ -271,7 +271,7 @@ func (l *Lab) cgroups() ([]string, error) {
 	}
 	var out []string
 	for _, file := range records {
-		// A crash may have left an empty file, and with that no cgroup.
+		// A crash may have left an empty file, which has no cgroups.
 		if r, err := l.record(strings.TrimSuffix(filepath.Base(file), ".json")); err == nil {
 			out = append(out, r.Cgroups...)
 		}
@@ -294,9 +294,9 @@ func (l *Lab) cgroups() ([]string, error) {
 	return out, nil
 }
 
-// A node's programs watch more files than a kernel allows a user by default, and
-// the limit is of the whole machine (inotify(7)). Labs that are up share a directory: the
-// first one raises the limit and the last one puts the former number back.
+// The programs of the nodes need more inotify instances than the kernel allows a user by default.
+// The limit applies to the whole machine (inotify(7)). Running labs share the directory
+// watchFolder: the first lab raises the limit, and the last lab restores it.
 const (
 	watchLimit  = "/proc/sys/fs/inotify/max_user_instances"
 	watchFolder = "/run/hawser-kube-watches"
