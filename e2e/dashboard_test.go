@@ -23,12 +23,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// watchedKey finds what a scenario knows of its Prometheus.
+// watchedKey is the key of a scenario's watched.
 type watchedKey struct{}
 
 // watched is a scenario with a Prometheus.
 type watched struct {
-	address  string          // of the Prometheus
+	address  string          // address of the Prometheus
 	answered map[string]bool // queries that answered
 }
 
@@ -40,8 +40,8 @@ const (
 	rateOver    = 30 * time.Second
 )
 
-// prometheus starts a Prometheus that scrapes the agents and the reconciler of the lab,
-// through a server of this test, as they answer in namespaces of their own.
+// prometheus starts a Prometheus that scrapes the agents and the reconciler of the lab. They listen
+// in their own namespaces, so Prometheus scrapes a server of this test, which queries them.
 func prometheus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: prometheus")
@@ -125,12 +125,12 @@ func prometheus(ts *testscript.TestScript, neg bool, args []string) {
 // panel is one query of the dashboard.
 type panel struct{ title, expr, legend string }
 
-// dashboard asks the queries of the dashboard as Grafana would:
+// dashboard runs the queries of the dashboard as Grafana does:
 //
-//	dashboard data LIMIT [--but] TITLE...      each answers with data within the time
-//	dashboard positive LIMIT TITLE...          one of what each answers is more than 0;
-//	                                           --userspace: where tunnels have processes
-//	dashboard complete                         each query of the dashboard has answered once
+//	dashboard data LIMIT [--but] TITLE...      each query has data within LIMIT
+//	dashboard positive LIMIT TITLE...          each query has a value above 0 within LIMIT;
+//	                                           --userspace: if tunnels are processes
+//	dashboard complete                         every query of the dashboard has had an answer
 func dashboard(ts *testscript.TestScript, neg bool, args []string) {
 	all := panels(ts)
 	answered := watchedOf(ts).answered
@@ -216,7 +216,7 @@ func (p panel) runQueries(address string, positive bool) string {
 	return ""
 }
 
-// panels reads the queries of the dashboard.
+// panels returns the queries of the dashboard.
 func panels(ts *testscript.TestScript) []panel {
 	type row struct {
 		Title   string `json:"title"`
@@ -252,7 +252,7 @@ type sampleOf struct {
 	value  float64
 }
 
-// query asks a Prometheus for a vector.
+// query runs a query on a Prometheus and returns the samples.
 func query(address, expr string) ([]sampleOf, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	answer, err := client.Get("http://" + address + "/api/v1/query?" + url.Values{"query": {expr}}.Encode())

@@ -24,15 +24,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite expected output in the scripts")
 
-// binariesEnv names a directory with the programs to test; without it the tests
-// build them from the tree.
+// binariesEnv names a directory with the programs to test. Without it, the tests build the programs
+// of the tree.
 const binariesEnv = "HAWSER_E2E_BIN"
 
-// binaries is where hawser and hawser-agent are.
+// binaries returns the directory of hawser and hawser-agent.
 func binaries() string { return os.Getenv(binariesEnv) }
 
-// TestMain builds the binaries under test, so that `go test ./e2e` alone runs
-// what the tree says.
+// TestMain builds the programs of the tree before the tests, unless binariesEnv is set.
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -55,7 +54,7 @@ func run(m *testing.M) int {
 	for _, what := range built {
 		source, name, _ := strings.Cut(what, ":")
 		if _, err := os.Stat(filepath.Join(under, name)); err == nil {
-			continue // among the programs that are built already
+			continue // already built
 		}
 		build := exec.Command("go", "build", "-o", filepath.Join(dir, name), source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -64,7 +63,7 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	// Also for what the lab starts: the programs of its pods.
+	// PATH is also for programs that the lab starts in pods.
 	path := under + ":" + dir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"
 	if err := errors.Join(os.Setenv(binariesEnv, under), os.Setenv("PATH", path)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -98,8 +97,7 @@ func params(dir string) testscript.Params {
 	}
 }
 
-// needs skips, by name, what this machine cannot do; REQUIRE_KERNEL=1 makes the
-// skip a failure.
+// needs skips the test if this machine lacks a requirement, or fails it with REQUIRE_KERNEL=1.
 func needs(t *testing.T) {
 	t.Helper()
 	missing := ""
@@ -144,7 +142,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("GIT_COMMITTER_NAME", "test")
 	env.Setenv("GIT_COMMITTER_EMAIL", "test@example.org")
 	env.Defer(func() {
-		labs, _ := filepath.Glob(filepath.Join(dir, "lab*")) // a good pattern never fails
+		labs, _ := filepath.Glob(filepath.Join(dir, "lab*")) // only a malformed pattern fails
 		for _, lab := range labs {
 			if out, err := exec.Command(hawser, "lab", "down", "--dir", lab).CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "lab down: %v\n%s", err, out)
@@ -157,7 +155,7 @@ func setup(env *testscript.Env) error {
 
 const poll = 50 * time.Millisecond
 
-// patience is by how much every limit is longer, for machines that are emulated.
+// patience returns the factor for all time limits, which is higher for emulated machines.
 func patience() time.Duration {
 	if n, err := strconv.Atoi(os.Getenv("HAWSER_E2E_PATIENCE")); err == nil && n > 1 {
 		return time.Duration(n)
@@ -165,8 +163,8 @@ func patience() time.Duration {
 	return 1
 }
 
-// eventually DURATION REGEXP CMD ARGS... runs a command until it succeeds and
-// its output matches, or the time is over. With ! the command must fail.
+// eventually DURATION REGEXP CMD ARGS... repeats a command until it succeeds and its output
+// matches. It fails after the duration. With ! the command must fail.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	limit, pattern, argv := parse(ts, "eventually", args)
 	limit *= patience()
@@ -180,13 +178,13 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("not within %s: %s\n%s%v", limit, strings.Join(argv, " "), out, err)
 		}
-		// Leave the processor to what the command waits for.
+		// Leave the processor to the programs under test.
 		time.Sleep(min(max(poll, time.Since(start)), 10*poll))
 	}
 }
 
-// never DURATION REGEXP CMD ARGS... runs a command for the whole time; it must
-// always succeed and never match. With ! it may fail.
+// never DURATION REGEXP CMD ARGS... repeats a command for the whole duration. The command must
+// always succeed, and its output must never match. With ! it may fail.
 func never(ts *testscript.TestScript, neg bool, args []string) {
 	limit, pattern, argv := parse(ts, "never", args)
 	deadline := time.Now().Add(limit)
@@ -241,7 +239,7 @@ func commit(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// replace FILE REGEXP TEXT changes a file in place; no match is an error.
+// replace FILE REGEXP TEXT replaces the matches in a file. It fails without a match.
 func replace(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: replace FILE REGEXP TEXT")

@@ -10,12 +10,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// formerEnv names the commit or tag that TestFormer takes for the former release; without it
-// that is the newest release before the commit that is checked out.
+// formerEnv names the commit or tag of the former release. Without it, TestFormer uses the newest
+// release before the checked-out commit.
 const formerEnv = "HAWSER_FORMER"
 
-// TestFormer runs the programs of the former release together with this tree's, in the scenarios of
-// testdata/former. It skips releases that this clone lacks.
+// TestFormer runs the programs of the former release together with the programs of this tree, in
+// the scenarios of testdata/former. It is skipped if the clone has no former release.
 func TestFormer(t *testing.T) {
 	needs(t)
 	commit := os.Getenv(formerEnv)

@@ -15,9 +15,8 @@ import (
 // attempts is the number of measurements that may be disturbed by other load of the machine.
 const attempts = 3
 
-// TestQuiet runs the scenarios that measure milliseconds, one after another and
-// after all others. Each has a few attempts; what went wrong in those that failed
-// is printed in any case.
+// TestQuiet runs the scenarios that measure milliseconds, one after another. Each has a few
+// attempts. TestQuiet logs the output of failed attempts, also if a later one succeeds.
 func TestQuiet(t *testing.T) {
 	if os.Getenv("QUIET") == "" {
 		t.Skip("measures losses, which needs an idle machine: make quiet")
@@ -47,7 +46,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// only is one script, which finds the program to upgrade an agent to in NEXT_AGENT.
+// only returns the parameters of one script. The script finds the program for an upgrade of an
+// agent in NEXT_AGENT.
 func only(file, next string) testscript.Params {
 	p := params("")
 	p.Files = []string{file}
@@ -58,8 +58,7 @@ func only(file, next string) testscript.Params {
 	return p
 }
 
-// nextAgent builds an agent that is another binary than the one under test, to
-// upgrade to.
+// nextAgent builds an agent for an upgrade, whose binary differs from the tested one.
 func nextAgent(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hawser-next-")
@@ -82,7 +81,7 @@ type attempt struct {
 	failed, skipped bool
 }
 
-// Run waits for f, which may end its goroutine.
+// Run runs f in a goroutine, which FailNow or Skip may end, and waits for its end.
 func (a *attempt) Run(_ string, f func(testscript.T)) {
 	done := make(chan struct{})
 	go func() {
@@ -92,20 +91,20 @@ func (a *attempt) Run(_ string, f func(testscript.T)) {
 	<-done
 }
 
-// Skip ends the attempt; it neither failed nor succeeded.
+// Skip ends the attempt as skipped.
 func (a *attempt) Skip(args ...any) {
 	a.skipped = true
 	a.Log(args...)
 	runtime.Goexit()
 }
 
-// Fatal ends the attempt.
+// Fatal logs and ends the attempt as failed.
 func (a *attempt) Fatal(args ...any) {
 	a.Log(args...)
 	a.FailNow()
 }
 
-// FailNow ends the attempt.
+// FailNow ends the attempt as failed.
 func (a *attempt) FailNow() {
 	a.failed = true
 	runtime.Goexit()
@@ -114,8 +113,8 @@ func (a *attempt) FailNow() {
 // Parallel does nothing: attempts run alone.
 func (a *attempt) Parallel() {}
 
-// Log keeps the text until the attempt has failed.
+// Log appends to the log, which TestQuiet prints if the attempt fails.
 func (a *attempt) Log(args ...any) { fmt.Fprintln(&a.log, args...) }
 
-// Verbose reports that what succeeded is of no interest.
+// Verbose reports false: the output of successful attempts is not needed.
 func (a *attempt) Verbose() bool { return false }

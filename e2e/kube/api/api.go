@@ -26,14 +26,13 @@ const (
 // Server is one API server.
 type Server struct {
 	URL        string
-	Kubeconfig string // of an administrator; its one context has the server's name
+	Kubeconfig string // path of an administrator's kubeconfig; its only context has the server's name
 	Kubectl    string // path of the program
 	dir        string
 }
 
-// Start starts an API server, and the controllers that are named (such as
-// namespace), until the test ends. It builds the programs of the kube tier when
-// they are not there yet.
+// Start starts an API server and the named controllers (such as namespace-controller) until the
+// test ends. hack/setup-kube.sh builds missing programs.
 func Start(t testing.TB, name string, controllers ...string) *Server {
 	t.Helper()
 	bin := Programs(t, "setup-kube.sh")
@@ -52,7 +51,7 @@ func Start(t testing.TB, name string, controllers ...string) *Server {
 	s.run(t, bin, "kube-apiserver", "--etcd-servers="+store, "--secure-port="+ports[2], "--bind-address=127.0.0.1",
 		"--cert-dir="+filepath.Join(s.dir, "certs"), "--token-auth-file="+filepath.Join(s.dir, "tokens"),
 		"--service-cluster-ip-range=10.199.0.0/16", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false",
-		"--disable-admission-plugins=ServiceAccount", // it waits for a controller that is not there
+		"--disable-admission-plugins=ServiceAccount", // needs a controller that does not run
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
 	s.until(t, "get", "--raw", "/readyz")
 	if len(controllers) > 0 {
@@ -130,8 +129,8 @@ func (s *Server) run(t testing.TB, bin, name string, args ...string) {
 	Run(t, cmd)
 }
 
-// Run starts a program that ends with the test. What it said last is shown when the
-// test failed.
+// Run starts a program and kills it at the end of the test. If the test failed, Run logs the end of
+// the program's output.
 func Run(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	log := &bytes.Buffer{}
@@ -141,7 +140,7 @@ func Run(t testing.TB, cmd *exec.Cmd) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // an error after Kill
 		if text := log.Bytes(); t.Failed() {
 			t.Logf("%s: ...%s", filepath.Base(cmd.Path), text[max(0, len(text)-1500):])
 		}

@@ -26,15 +26,15 @@ func (o *output) Write(raw []byte) (int, error) {
 	return o.text.Write(raw)
 }
 
-// String returns all of it.
+// String returns the whole output.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// CoreDNS starts a CoreDNS with a Corefile, as each of its pods does, and returns whether it
-// serves, and its output.
+// CoreDNS starts a CoreDNS with a Corefile, like a pod of the cluster's DNS. It reports whether
+// CoreDNS serves, and returns its output.
 func CoreDNS(t testing.TB, corefile string) (bool, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Corefile")
@@ -48,7 +48,7 @@ func CoreDNS(t testing.TB, corefile string) (bool, string) {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }() // it was killed, or says why in its output
+	go func() { _ = cmd.Wait(); close(ended) }() // CoreDNS was killed, or its output has the error
 	defer func() { _ = cmd.Process.Kill(); <-ended }()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		select {

@@ -21,7 +21,7 @@ type agent struct {
 	cluster    string
 	node, role string
 	mu         sync.Mutex
-	stuck      bool // it does not get ready with a fabric that takes it down
+	stuck      bool // the agent does not become ready with a fabric that removes its cluster
 }
 
 const podOf = `apiVersion: v1
@@ -30,7 +30,7 @@ metadata: {name: agent-%[1]s, namespace: hawser-system, labels: {app.kubernetes.
 spec: {nodeName: %[1]s, containers: [{name: agent, image: none}]}
 `
 
-// startAgent runs one until the test ends, or the DaemonSets are gone.
+// startAgent runs an agent until the test ends or the DaemonSets are deleted.
 func startAgent(t *testing.T, server *api.Server, cluster, node, role string) *agent {
 	t.Helper()
 	a := &agent{server: server, cluster: cluster, node: node, role: role}

@@ -113,7 +113,7 @@ func TestFiveCommands(t *testing.T) {
 		return out
 	}
 
-	// Nothing is done without consent, and a context of another cluster is refused.
+	// Without consent bootstrap changes nothing. It refuses a context of another cluster.
 	const bootstrap = "hawser bootstrap --image registry.example.org/hawser-agent:v1 --context fra --context ams"
 	empty := versions(t, r.servers["fra"])
 	r.mustFail(t, dir, "", bootstrap+" --dry-run", 1, "to be published", "+ Secret hawser-system/hawser-age-identity", "+ Secret hawser-system/hawser-trust",

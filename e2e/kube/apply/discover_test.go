@@ -112,7 +112,7 @@ func TestDiscover(t *testing.T) {
 	r.must("apply", "--root-key", root, set)
 	r.expect(0, "apply", "--dry-run", "--root-key", root, set)
 
-	// The Secret that is there now is in the way of another identity.
+	// The existing Secret has another identity, so init refuses to replace it.
 	again := r.expect(2, "init", "--context", "fra", "--secrets", filepath.Join(r.dir, "again"))
 	if !strings.Contains(again.err, "has the Secret hawser-system/hawser-age-identity already") {
 		t.Error(again.err)

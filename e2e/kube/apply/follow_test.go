@@ -84,7 +84,8 @@ func TestBootstrapFollow(t *testing.T) {
 	}
 	r.mustFail(t, dir, "", bootstrap+" --dry-run --follow "+url, 1, "spec.url: ssh://git@git.example.org/net.git -> "+url)
 
-	// Argo CD in one of the clusters is for both, if it knows them, and where to look.
+	// Argo CD in one cluster serves both clusters, if both are registered with it and its
+	// ApplicationSet names the repository.
 	ams.Apply(t, defined("argoproj.io", "Application", "applications")+defined("argoproj.io", "ApplicationSet", "applicationsets")+
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: argocd}\n")
 	ams.Defined(t)

@@ -28,8 +28,8 @@ type testClusterset struct {
 	t       testing.TB
 	dir     string
 	servers map[string]*api.Server
-	config  string // kubeconfigs, joined as KUBECONFIG has them
-	in      string // what commands read from stdin
+	config  string // list of kubeconfigs, as in KUBECONFIG
+	in      string // standard input of the commands
 }
 
 func newTestClusterset(t *testing.T, clusters ...string) *testClusterset {

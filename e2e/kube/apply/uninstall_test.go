@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// foreign are objects that are not Hawser's, or only in part.
+// foreign contains foreign objects, and objects with some fields of Hawser.
 const foreign = `apiVersion: v1
 kind: Namespace
 metadata: {name: shop}
@@ -106,7 +106,8 @@ func TestUninstall(t *testing.T) {
 	if changes(dry.out) != changes(done) {
 		t.Errorf("the dry run says\n%s\nand the uninstall\n%s", dry.out, done)
 	}
-	// The import that agents made before is gone too, which the rest was there with.
+	// The uninstall also deletes the import of the agents and its slice. Everything else is as
+	// before.
 	want := strings.NewReplacer("serviceimport.multicluster.x-k8s.io/ours\n", "", "endpointslice.discovery.k8s.io/ours\n", "").Replace(before)
 	if got := r.allObjects("g1"); got != want {
 		t.Errorf("before there was\n%s\nand now\n%s", want, got)

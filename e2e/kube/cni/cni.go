@@ -21,16 +21,16 @@ import (
 //go:embed */node.sh
 var scripts embed.FS
 
-// Recipe is how a node starts the network of its cluster.
+// Recipe describes how a node starts the network of its cluster.
 type Recipe struct {
-	Folder   string            // of node.sh
+	Folder   string            // directory of node.sh
 	Settings map[string]string // the script's settings with their defaults
 	PodCIDRs bool              // Node objects have the node's prefixes
-	Routed   bool              // the lab leads the pods of a node to it
-	IPv6     bool              // it can do more than IPv4
-	Policies bool              // it keeps NetworkPolicies
-	Services bool              // it can do without kube-proxy: PROXY is network
-	Setup    bool              // needs what hack/setup-cni.sh installs and builds
+	Routed   bool              // the lab routes the pods of a node to it
+	IPv6     bool              // supports IPv6
+	Policies bool              // enforces NetworkPolicies
+	Services bool              // can replace kube-proxy (PROXY=network)
+	Setup    bool              // needs the programs of hack/setup-cni.sh
 }
 
 func recipes() map[string]Recipe {

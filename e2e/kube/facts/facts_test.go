@@ -1,7 +1,7 @@
 //go:build kube
 
-// Package facts holds tests of what agents read from a Kubernetes API and write
-// into it, against a real API server.
+// Package facts tests the objects that agents read from and write to a Kubernetes API, with a real
+// API server.
 package facts
 
 import (
@@ -163,8 +163,7 @@ func TestDenied(t *testing.T) {
 	await(t, s, "no complaint", func(s facts.State) bool { return s.Err == nil })
 }
 
-// TestManyObjects watches a cluster of which nearly nothing matters: what the
-// agent holds does not grow with it.
+// TestManyObjects tests that the agent's memory does not grow with objects that it does not need.
 func TestManyObjects(t *testing.T) {
 	server := api.Start(t, "g1")
 	server.Define(t)
@@ -201,7 +200,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestHawserNode writes a HawserNode that the CRD takes, and its columns show.
+// TestHawserNode tests that the CRD accepts a HawserNode, and that its columns show the values.
 func TestHawserNode(t *testing.T) {
 	server := api.Start(t, "g1")
 	server.Define(t)

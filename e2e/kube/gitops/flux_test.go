@@ -231,7 +231,7 @@ func (r fluxCluster) deleted(t *testing.T) {
 // kustomizations returns the names of all Kustomizations.
 func (r fluxCluster) kustomizations(t testing.TB) []string { return r.names(t, "kustomizations") }
 
-// reconcile makes Flux reconcile at once, as flux reconcile does, and waits for the result.
+// fluxReconcile makes Flux reconcile at once, as flux reconcile does, and waits for the result.
 func (r fluxCluster) fluxReconcile(t testing.TB, name string) {
 	t.Helper()
 	at := time.Now().Format(time.RFC3339Nano)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ordered are the agents' kind and the kinds that they need.
+// ordered contains the kind of the agents and the kinds that they need.
 var ordered = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "namespaces"},
 	{Version: "v1", Resource: "serviceaccounts"},
@@ -32,10 +32,10 @@ var ordered = []schema.GroupVersionResource{
 // creations records the creation of Hawser's objects.
 type creations struct {
 	mu    sync.Mutex
-	kinds map[int]string // by the API server's count of all changes
+	kinds map[int]string // kind by resource version
 }
 
-// watchCreations starts to watch them.
+// watchCreations starts watching the creation of the ordered kinds.
 func (r *testCluster) watchCreations(t testing.TB) *creations {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)

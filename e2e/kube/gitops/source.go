@@ -35,7 +35,7 @@ var gitRepositories = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.
 type source struct {
 	client dynamic.ResourceInterface
 	dir    string // a bare repository, and archives
-	url    string // of the archives
+	url    string // URL of the archives
 }
 
 func startSource(t testing.TB, kubeconfig, name string) {

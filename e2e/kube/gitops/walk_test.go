@@ -27,7 +27,7 @@ func (r *testCluster) runSteps(t *testing.T, steps []step, logState func(testing
 		if logState != nil {
 			logState(t)
 		}
-		t.FailNow() // here, so that what programs said is shown
+		t.FailNow() // each step depends on the previous one
 	}
 }
 

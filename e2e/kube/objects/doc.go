@@ -1,3 +1,2 @@
-// Package objects holds the test of what gateways write, against a real API server
-// (build tag kube).
+// Package objects tests the objects that gateways write, with a real API server (build tag kube).
 package objects

@@ -28,7 +28,7 @@ import (
 // limit bounds the wait for a condition on a slow machine.
 const limit = 3 * time.Minute
 
-// gateway is one publisher with its own watches.
+// gateway is the writer of one gateway, with its own watches.
 type gateway struct {
 	*apiobjects.Writer
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ func start(t *testing.T, s *api.Server, want apiobjects.Desired) *gateway {
 	return startAs(t, s.Kubeconfig, want)
 }
 
-// startAs is start with the rights of a kubeconfig.
+// startAs is start with another kubeconfig, for tests of its rights.
 func startAs(t *testing.T, kubeconfig string, want apiobjects.Desired) *gateway {
 	t.Helper()
 	client, err := kube.Open(kube.Config{Kubeconfig: kubeconfig})
@@ -88,7 +88,7 @@ func (g *gateway) wants(change func(*apiobjects.Desired)) {
 	g.Trigger()
 }
 
-// settled waits for a clean report of now.
+// settled waits for a report without errors that is newer than the call.
 func (g *gateway) settled(t *testing.T) {
 	t.Helper()
 	from := time.Now()
@@ -163,7 +163,7 @@ func versions(t *testing.T, s *api.Server) string {
 		s.K(t, "get", "configmap", "coredns", "-n", "kube-system", "-o", "jsonpath={.metadata.resourceVersion}")
 }
 
-// TestGatewaysWrite has two gateways write at once, then each trouble in turn.
+// TestGatewaysWrite tests two gateways that write at the same time, and then each fault in turn.
 func TestGatewaysWrite(t *testing.T) {
 	s, want := prepare(t)
 	later := want
@@ -202,7 +202,7 @@ func TestGatewaysWrite(t *testing.T) {
 			s.K(t, "-n", "sample", "get", "serviceexport", "web", "-o", `jsonpath={.metadata.annotations.hawser\.dev/addresses}`) == "242.1.0.7"
 	})
 
-	// Another controller writes an import of ours as if it were its own.
+	// Another controller overwrites an import of Hawser.
 	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--field-manager=lighthouse", "--type=json", "-p",
 		`[{"op":"remove","path":"/spec/ips"},{"op":"remove","path":"/metadata/labels/app.kubernetes.io~1managed-by"},{"op":"replace","path":"/spec/ports","value":[{"port":81,"protocol":"TCP"}]}]`)
 	eventually(t, "the import is not taken back", func() bool {
@@ -210,7 +210,8 @@ func TestGatewaysWrite(t *testing.T) {
 			`jsonpath={.spec.ips[*]} {.spec.ports[0].port} {.metadata.labels.app\.kubernetes\.io/managed-by}`) == "243.0.0.7 fd24::7 80 hawser"
 	})
 
-	// The first is gone: the second does it, some seconds later. Labels that are no longer exported go.
+	// After the first gateway stops, the second one writes the changes some seconds later. It
+	// removes labels that are no longer exported.
 	first.stop()
 	second.wants(func(w *apiobjects.Desired) {
 		changed := w.State.Imports[0]

@@ -11,7 +11,7 @@ import (
 	"hawser.dev/hawser/nodeagent/mcs"
 )
 
-// serviceGateway is a cluster whose gateway is found by a Service.
+// serviceGateway is a topology with a gateway behind a Service.
 const serviceGateway = `apiVersion: hawser.dev/v1alpha1
 kind: ClusterSet
 metadata: {name: demo}
@@ -30,8 +30,8 @@ spec:
     gateways: [{name: b, node: n9, endpoints: [203.0.113.9]}]
 `
 
-// TestGatewayHasItsRights: a gateway writes, changes and removes all of its objects with the
-// rendered rights and admission policies, and no more.
+// TestGatewayHasItsRights tests that a gateway can write, change and remove all of its objects with
+// the rendered rights and admission policies.
 func TestGatewayHasItsRights(t *testing.T) {
 	s, want := prepare(t)
 	s.Install(t, serviceGateway)
@@ -60,7 +60,8 @@ func TestGatewayHasItsRights(t *testing.T) {
 			t.Errorf("%s is not in\n%s", name, all)
 		}
 	}
-	// An import that another controller takes is taken back, and changes are made.
+	// The gateway takes back an import that another controller has taken over, and writes
+	// changes.
 	s.K(t, "-n", "sample", "patch", "serviceimport", "web", "--field-manager=lighthouse", "--type=json", "-p",
 		`[{"op":"remove","path":"/metadata/labels/app.kubernetes.io~1managed-by"}]`)
 	g.wants(func(w *apiobjects.Desired) {

@@ -1,5 +1,5 @@
-// Command pause is what keeps a pod's namespaces: it waits to be ended, and takes
-// in the children that other processes of the pod leave behind.
+// Command pause keeps a pod's namespaces. It reaps orphaned processes of the pod, and exits on
+// SIGTERM or SIGINT.
 package main
 
 import (

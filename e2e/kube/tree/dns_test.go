@@ -19,12 +19,12 @@ import (
 	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 )
 
-// forward is what agents of the tests' clusters forward.
+// forward is the configuration that agents of the tests' clusters write.
 var forward = corefile.Forward{
 	Zones: []string{"clusterset.local", "0.243.in-addr.arpa"}, Servers: []netip.Addr{netip.MustParseAddr("169.254.73.53")},
 }
 
-// set stores a key of a ConfigMap of the cluster's DNS, as an administrator.
+// set stores a ConfigMap of the cluster's DNS with one key, as an administrator.
 func (c caller) set(name, key, text string) *unstructured.Unstructured {
 	c.t.Helper()
 	o := object(c.t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+", namespace: kube-system, labels: {a: b}}\n")
@@ -42,12 +42,12 @@ func (c caller) set(name, key, text string) *unstructured.Unstructured {
 	return stored
 }
 
-// write asks whether the caller may set one key to a text.
+// write returns the error of a request of the caller to set one key.
 func (c caller) write(o *unstructured.Unstructured, key, text string) error {
 	return c.update(o, configMaps, func(o map[string]any) { o["data"].(map[string]any)[key] = text })
 }
 
-// hostileLines are inserted in every place of a Corefile.
+// hostileLines returns lines that mutations inserts at every place of a Corefile.
 func hostileLines(port string) []string {
 	return []string{
 		"import /etc/passwd", "    bind 192.0.2.9", "    bind nosuchdev0", "    bind 127.0.0.1", "    loadbalance", "}", "{", "\"", "# hawser: begin", "# hawser: end", "\t",
@@ -55,7 +55,7 @@ func hostileLines(port string) []string {
 	}
 }
 
-// mutations returns texts that differ from what an agent writes.
+// mutations returns variants of the text that an agent writes.
 func mutations(text, bare, port string, random *rand.Rand) []string {
 	var out []string
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
@@ -103,9 +103,9 @@ func mutations(text, bare, port string, random *rand.Rand) []string {
 	return out
 }
 
-// TestDNSPolicy: of all that an agent of gateways may write into the cluster's DNS after its
-// node was taken over, CoreDNS starts with every text, and all text outside of Hawser's part
-// stays.
+// TestDNSPolicy tests the admission policy for the cluster's DNS, after an attack on a gateway's
+// node. With every text that the policy accepts, CoreDNS starts, and the text outside of Hawser's
+// block is unchanged.
 func TestDNSPolicy(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
@@ -143,7 +143,7 @@ func TestDNSPolicy(t *testing.T) {
 			allowed(t, true, fmt.Sprintf("the agent's text %q", text), gateway.write(o, "Corefile", text))
 			allowed(t, true, fmt.Sprintf("the text without Hawser's part %q", bare), gateway.write(o, "Corefile", bare))
 			list := mutations(text, bare, port, random)
-			if i > 1 { // the other Corefiles differ outside of the block only
+			if i > 1 { // these Corefiles differ only outside of the block
 				list = list[len(list)-240:]
 			}
 			accepted := make([]bool, len(list))
@@ -177,7 +177,7 @@ func TestDNSPolicy(t *testing.T) {
 	}
 	t.Logf("figure: %d mutations of Corefiles, %d different ones accepted, CoreDNS starts with each", requests, len(seen))
 
-	// Forms in which agents do not write either, or which they cannot judge.
+	// Agents write no block with these Corefiles either, or cannot parse them.
 	block, _, _ := corefile.SplitBlock(func() string { text, _ := corefile.Insert(".:"+port+" {\n}\n", forward); return text }())
 	for what, bare := range map[string]string{
 		"both zones are served": "clusterset.local:" + port + " 0.243.in-addr.arpa:" + port + " {\n}\n.:" + port + " {\n}\n", "by quoted keys": "\"clusterset.local:" + port + "\" {\n}\n.:" + port + " {\n}\n",
@@ -194,7 +194,7 @@ func TestDNSPolicy(t *testing.T) {
 		allowed(t, true, "no part "+what, gateway.write(o, "Corefile", strings.Replace(bare, "# hawser: begin\n# hawser: end\n", "", 1)))
 	}
 
-	// Everything else of the object.
+	// The policy rejects changes of all other fields.
 	o = admin.set("coredns", "Corefile", ".:"+port+" {\n}\n")
 	good := block + ".:" + port + " {\n}\n"
 	for what, change := range map[string]func(map[string]any){
@@ -224,7 +224,8 @@ func TestDNSPolicy(t *testing.T) {
 	}
 	allowed(t, false, "a gateway deletes the cluster's DNS", gateway.remove(configMaps, "kube-system", "coredns"))
 
-	// A file of its own, and both at once where one imports the other.
+	// Hawser may write its own file, but not both the file and the block if the Corefile
+	// imports the file.
 	importing := ".:53 {\n    errors\n}\nimport custom/*.server\n"
 	file, err := forward.File()
 	if err != nil {
@@ -236,7 +237,7 @@ func TestDNSPolicy(t *testing.T) {
 	}
 	admin.set("coredns", "Corefile", importing)
 	custom := admin.set("coredns-custom", "hawser.server", "")
-	eventually := func(want bool, what string, request func() error) { // a policy hears of the other object by a watch
+	eventually := func(want bool, what string, request func() error) { // the policy watches the other object
 		t.Helper()
 		for end := time.Now().Add(time.Minute); time.Now().Before(end) && (request() == nil) != want; time.Sleep(50 * time.Millisecond) {
 		}
@@ -262,7 +263,7 @@ func TestDNSPolicy(t *testing.T) {
 	partly, _ := forward.File(corefile.OtherFile{Name: "their.server", Text: "clusterset.local:53 {\n}\n"})
 	eventually(true, "a file of its own without that zone", func() error { return gateway.write(o, "hawser.server", partly) })
 
-	// The size that the cost limits of the API server allow.
+	// The Corefile has the largest size that the API server's cost limits allow.
 	large := ".:" + port + " {\n    errors\n}\n"
 	for n := 0; len(large) < 32<<10; n++ {
 		large += fmt.Sprintf("zone-%d.example:%s {\n    forward . 192.0.2.1 192.0.2.2 {\n        max_concurrent 1000\n    }\n    cache 30\n}\n", n, port)
@@ -278,8 +279,8 @@ func TestDNSPolicy(t *testing.T) {
 	allowed(t, false, "another Corefile of 32 KiB", gateway.write(admin.set("coredns", "Corefile", large), "Corefile", text+"x"))
 }
 
-// TestDNSPolicyModes: gateways write what `clusters[].dns` of the topology says, and no
-// other configuration of the cluster's DNS.
+// TestDNSPolicyModes tests that gateways may write the configuration that `clusters[].dns` selects,
+// and no other configuration of the cluster's DNS.
 func TestDNSPolicyModes(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")

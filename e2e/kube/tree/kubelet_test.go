@@ -12,9 +12,9 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestKubelet: a kubelet of a worker node, with the Node authorizer and NodeRestriction,
-// cannot make its node a gateway, so it cannot read the keys. `hawser validate` accepts
-// exactly the labels that the API server keeps from kubelets.
+// TestKubelet tests that a kubelet of a worker node cannot make its node a gateway, so it cannot
+// read the keys. The API server uses the Node authorizer and NodeRestriction. `hawser validate`
+// accepts exactly the labels that kubelets may not set.
 func TestKubelet(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
@@ -59,7 +59,8 @@ func TestKubelet(t *testing.T) {
 		}
 	}
 
-	// The label of an administrator counts: a pod of gateways on the node opens the Secret.
+	// An administrator's label is accepted. A gateway's pod on the node then permits its
+	// kubelet to read the Secret.
 	apply(t, s, `apiVersion: v1
 kind: Pod
 metadata: {name: hawser-gateway-x, namespace: hawser-system}
@@ -68,7 +69,7 @@ spec:
   containers: [{name: agent, image: a, volumeMounts: [{name: identity, mountPath: /i}]}]
   volumes: [{name: identity, secret: {secretName: hawser-age-identity}}]
 `)
-	for end := 0; ; end++ { // the authorizer hears of the pod by a watch
+	for end := 0; ; end++ { // the authorizer reads the pod through a watch
 		out, err := s.Try(secret...)
 		if err == nil {
 			break

@@ -67,7 +67,7 @@ var (
 	nodesOf    = schema.GroupVersionResource{Group: "hawser.dev", Version: "v1alpha1", Resource: "hawsernodes"}
 )
 
-// object reads a manifest.
+// object parses a manifest.
 func object(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	out := &unstructured.Unstructured{}
@@ -77,7 +77,8 @@ func object(t *testing.T, manifest string) *unstructured.Unstructured {
 	return out
 }
 
-// in returns the client of a resource in a namespace; an empty one for cluster-scoped objects.
+// in returns the client of a resource in a namespace. The namespace is empty for cluster-scoped
+// objects.
 func (c caller) in(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return c.client.Resource(resource)
@@ -87,15 +88,14 @@ func (c caller) in(resource schema.GroupVersionResource, namespace string) dynam
 
 var dryRun = []string{metav1.DryRunAll}
 
-// create asks whether the caller may create an object.
+// create returns the error of a request of the caller to create an object.
 func (c caller) create(resource schema.GroupVersionResource, manifest string) error {
 	o := object(c.t, manifest)
 	_, err := c.in(resource, o.GetNamespace()).Create(context.Background(), o, metav1.CreateOptions{DryRun: dryRun})
 	return err
 }
 
-// change asks whether the caller may change an object so, with a merge patch if the right
-// is patch, as JSON or YAML.
+// change returns the error of a merge patch of the caller. patch is JSON or YAML.
 func (c caller) change(resource schema.GroupVersionResource, name, patch string, subresources ...string) error {
 	namespace, name, found := strings.Cut(name, "/")
 	if !found {
@@ -109,7 +109,7 @@ func (c caller) change(resource schema.GroupVersionResource, name, patch string,
 	return err
 }
 
-// update asks whether the caller may replace an object with a changed one.
+// update returns the error of a request of the caller to replace an object with a changed one.
 func (c caller) update(o *unstructured.Unstructured, resource schema.GroupVersionResource, change func(map[string]any)) error {
 	changed := o.DeepCopy()
 	change(changed.Object)
@@ -117,12 +117,12 @@ func (c caller) update(o *unstructured.Unstructured, resource schema.GroupVersio
 	return err
 }
 
-// remove asks whether the caller may delete an object.
+// remove returns the error of a request of the caller to delete an object.
 func (c caller) remove(resource schema.GroupVersionResource, namespace, name string) error {
 	return c.in(resource, namespace).Delete(context.Background(), name, metav1.DeleteOptions{DryRun: dryRun})
 }
 
-// allowed checks the answer to a request: nil, or forbidden by rights or a policy.
+// allowed checks the error of a request. It must be nil, or Forbidden if want is false.
 func allowed(t *testing.T, want bool, what string, err error) {
 	t.Helper()
 	switch {
@@ -147,8 +147,8 @@ func enforced(t *testing.T, what string, request func() error) {
 	t.Fatalf("the policy of %s is not enforced: %v", what, err)
 }
 
-// services is a cluster with gateways that are found by a Service: one on a node by name,
-// one whose node labels pick. Another cluster dials them.
+// services is a topology whose gateways have Services: a gateway on a named node, and a gateway
+// selected by labels. Another cluster dials them.
 var services = strings.NewReplacer("gateways: [{name: a, node: n1, endpoints: [203.0.113.1]}]",
 	`gateways: [{name: a, node: n1, endpoints: [203.0.113.1, "service:LoadBalancer"]}, `+
 		`{name: edge, nodeSelector: {node-restriction.kubernetes.io/hawser-gateway: "true"}, endpoints: [203.0.113.2, "service:LoadBalancer"]}]`,
@@ -160,8 +160,8 @@ var services = strings.NewReplacer("gateways: [{name: a, node: n1, endpoints: [2
   exports:
 `).Replace(topology)
 
-// TestPolicies: what the agents of a node that was taken over may write, field by field,
-// and that others may still write all of it.
+// TestPolicies tests, field by field, what an attacker may write with the agents of a node, and
+// that others may still write all of it.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
@@ -280,7 +280,7 @@ func TestPolicies(t *testing.T) {
 		}
 		edge := strings.Fields(s.K(t, "-n", "hawser-system", "get", "service", "hawser-gateway-edge-1", "-o", "jsonpath={.spec.ports[*].port}"))
 		var err error
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // the policy hears of the holder by a watch
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // the policy watches the Lease
 			if err = gateway.create(slicesOf, slice("hawser-gateway-edge-1", "n1", "172.31.1.11", edge[0], "UDP", "")); err == nil {
 				break
 			}
@@ -316,7 +316,7 @@ func TestPolicies(t *testing.T) {
 		allowed(t, false, "a gateway takes over an import of others", gateway.change(importsOf, "default/i", "{metadata: {labels: {"+ours+"}}}"))
 		allowed(t, false, "a gateway deletes an import of others", gateway.remove(importsOf, "default", "i"))
 		allowed(t, true, "an administrator deletes it", admin.remove(importsOf, "default", "i"))
-		// An import that Hawser wrote, whose label others took off.
+		// Another user removed the label of an import that Hawser wrote.
 		mine := strings.Replace(text(ours, ""), "name: i,", "name: mine,", 1)
 		raw, err := json.Marshal(object(t, mine).Object)
 		if err != nil {
@@ -352,11 +352,11 @@ func TestPolicies(t *testing.T) {
 		allowed(t, false, "an Event of the core API", worker.create(core, "apiVersion: v1\nkind: Event\nmetadata: {name: e, namespace: default}\ninvolvedObject: {namespace: default}\n"))
 	})
 
-	// Every other right of the agents: none on these.
+	// The agents have no other rights on these resources.
 	for _, c := range []caller{gateway, worker} {
 		for _, resource := range []string{"secrets", "pods", "configmaps", "serviceaccounts"} {
 			_, err := c.in(schema.GroupVersionResource{Version: "v1", Resource: resource}, "hawser-system").List(t.Context(), metav1.ListOptions{})
-			if resource == "pods" { // gateways read pods where there are egress rules, as here
+			if resource == "pods" { // gateways may read pods, because this topology has egress rules
 				continue
 			}
 			allowed(t, false, "lists "+resource, err)

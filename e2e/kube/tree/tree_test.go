@@ -32,7 +32,7 @@ spec:
   - {name: web, namespace: missing, clusters: [c1], ports: [{port: 80}]}
 `
 
-// who is an agent, with a token of its pod like the kubelet's.
+// who is an agent with a token of its pod, like the kubelet's token for it.
 type who struct {
 	t     *testing.T
 	s     *api.Server
@@ -58,7 +58,7 @@ func apply(t *testing.T, s *api.Server, manifest string) {
 	s.K(t, "apply", "--server-side", "--force-conflicts", "--field-manager=others", "-f", file)
 }
 
-// try runs kubectl as the agent, a manifest on its standard input.
+// try runs kubectl as the agent, with a manifest on standard input.
 func (w who) try(manifest string, args ...string) error {
 	w.t.Helper()
 	cmd := exec.Command(w.s.Kubectl, append([]string{"--kubeconfig=/dev/null", "--server=" + w.s.URL, "--insecure-skip-tls-verify", "--token=" + w.token}, args...)...)
@@ -69,7 +69,7 @@ func (w who) try(manifest string, args ...string) error {
 	return nil
 }
 
-// sure runs kubectl as the agent and wants it to be allowed, or forbidden.
+// sure runs kubectl as the agent, and checks that the API server allows or forbids the request.
 func (w who) sure(allowed bool, manifest string, args ...string) {
 	w.t.Helper()
 	err := w.try(manifest, args...)
@@ -81,7 +81,7 @@ func (w who) sure(allowed bool, manifest string, args ...string) {
 	}
 }
 
-// write applies a manifest as the agent.
+// write applies a manifest as the agent, which must be allowed or forbidden.
 func (w who) write(allowed bool, manifest string) {
 	w.t.Helper()
 	w.sure(allowed, manifest, "apply", "--server-side", "--force-conflicts", "--field-manager=hawser", "-f", "-")
@@ -100,7 +100,7 @@ func lease(node string) string {
 	return "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: hawser-gateway-edge-1, namespace: hawser-system}\n" + spec
 }
 
-// leaseRights are as a cluster has them whose gateways labels pick.
+// leaseRights contains the rights of a cluster whose gateways are selected by labels.
 const leaseRights = `apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: leases, namespace: hawser-system}
@@ -138,7 +138,7 @@ func configMap(name string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: kube-system}\ndata: {hawser.server: x}\n"
 }
 
-// TestRights: what each agent may do to a real API server, and what not.
+// TestRights tests which requests of each agent a real API server allows and forbids.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	s := api.Start(t, "c1")
@@ -165,7 +165,7 @@ func TestRights(t *testing.T) {
 		t.Errorf("columns\n%s", out)
 	}
 
-	// Who holds a gateway that labels pick: each node writes itself.
+	// A node may write only itself as the holder of a gateway selected by labels.
 	apply(t, s, leaseRights)
 	apply(t, s, lease("n2"))
 	for end := 0; gateway.try(lease("n3"), "replace", "-f", "-") == nil; end++ {
@@ -195,7 +195,8 @@ func TestRights(t *testing.T) {
 	gateway.sure(false, "", "delete", "endpointslice", "foreign")
 	gateway.sure(true, "", "delete", "endpointslice", "own")
 
-	// Of the cluster's own DNS only Hawser's part, and that only forwards to the agents.
+	// Of the cluster's DNS, gateways may write only Hawser's block, and the block may forward
+	// only to the agents.
 	theirs := ".:53 {\n    forward . /etc/resolv.conf\n}\n"
 	s.K(t, "-n", "kube-system", "create", "configmap", "coredns", "--from-literal=Corefile="+theirs)
 	s.K(t, "-n", "kube-system", "create", "configmap", "coredns-custom", "--from-literal=theirs.server=x")
@@ -258,7 +259,7 @@ func TestRights(t *testing.T) {
 	worker.sure(false, "", "annotate", "serviceexport", "web", "x=y")
 }
 
-// other is a definition as an older implementation brings it.
+// other is the definition of an older implementation.
 const other = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: serviceexports.multicluster.x-k8s.io}

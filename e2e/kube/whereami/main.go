@@ -1,6 +1,6 @@
-// Command whereami is the lab's server of that name as the program of a container:
-// whereami [PORT|PORT/udp]... serves HTTP, or UDP, on each port; port 80 without any.
-// POD, NAMESPACE, NODE, CLUSTER and POD_IP say what it answers.
+// Command whereami runs the lab's server package whereami in a container. whereami
+// [PORT|PORT/udp]... serves HTTP, or UDP, on each port, by default on port 80. POD, NAMESPACE,
+// NODE, CLUSTER and POD_IP are the identity in its answers.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command record keeps what the tests of e2e/kube found on a network of the lab. It reads
-// what `go test -json` prints, passes the tests' own output on, and writes a file of
-// e2e/kube/cni/results and the table of docs/compatibility.md. It is run in the root of
-// the repository, and fails if the tests did.
+// Command record records the test results of e2e/kube on a network of the lab. It reads the output
+// of `go test -json` and prints the output of the tests. It writes a file of e2e/kube/cni/results
+// and the table of docs/compatibility.md. It must run in the root of the repository. It fails if a
+// test failed.
 package main
 
 import (
@@ -34,17 +34,17 @@ type Record struct {
 	Version  string            `json:"version,omitempty"`
 	Settings string            `json:"settings,omitempty"` // NAME=VALUE, separated by commas
 	Proxy    string            `json:"proxy"`              // kube-proxy's mode
-	Tests    map[string]Result `json:"tests"`              // the last run of each
+	Tests    map[string]Result `json:"tests"`              // result of each test's last run
 }
 
-// Result is how a test ended.
+// Result is the result of a test.
 type Result struct {
 	Result string `json:"result"` // pass, fail or skip
 	Date   string `json:"date"`
 	Commit string `json:"commit"` // tested commit
 }
 
-// run keeps a run of tests in the repository whose root is given.
+// run records a run of tests. root is the root of the repository.
 func run(root string, args []string, events io.Reader, out io.Writer) error {
 	r := Record{Tests: map[string]Result{}}
 	var commit string
@@ -91,7 +91,7 @@ func version(module string) string {
 	return string(found[1])
 }
 
-// directory of the records, and the document with the table of them.
+// The directory of the records, and the document with their table.
 const (
 	folder   = "e2e/kube/cni/results"
 	document = "docs/compatibility.md"
@@ -127,7 +127,7 @@ func (r *Record) readTests(events io.Reader, out io.Writer, commit string) error
 		switch {
 		case e.Action == "output" || e.Action == "build-output":
 			_, _ = io.WriteString(out, e.Output) // the record has the result if the output fails
-		case strings.Contains(e.Test, "/"): // counts in the test that it belongs to
+		case strings.Contains(e.Test, "/"): // a subtest counts in its parent
 		case e.Action == "run":
 			result.Result = "fail" // until it ends
 			r.Tests[e.Test] = result

@@ -1,6 +1,6 @@
-// Command argocd is Argo CD without its server and its user interface, together with
-// the programs that it runs: Kustomize, and a store in memory that speaks Redis's
-// protocol. The name by which it is called chooses.
+// Command argocd contains Argo CD without its server and user interface, and the programs that it
+// runs: Kustomize, and an in-memory store with Redis's protocol. The name of the executable selects
+// the program.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(name string) error {
 	return command.Execute()
 }
 
-// redis lets entries run out as time goes by, which the store does not do by itself.
+// redis runs the in-memory store. It advances the store's clock, so that entries expire.
 func redis() error {
 	address := flag.String("address", "", "address to listen on")
 	flag.Parse()
