@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestExamples: every command has examples, and each names a command and flags that there are.
+// TestExamples checks that every command has examples, and that each example uses an existing
+// command and existing flags.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	root := newRoot()

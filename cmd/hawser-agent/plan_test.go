@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCleanupFlags: help shows those that matter, and the others of run are taken.
+// TestCleanupFlags checks that help shows only the relevant flags, and that cleanup accepts the
+// other flags of run.
 func TestCleanupFlags(t *testing.T) {
 	t.Parallel()
 	cmd := cleanupCommand()

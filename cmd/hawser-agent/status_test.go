@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestNonePinned: an agent that checks no signatures says so.
+// TestNonePinned checks the report of an agent that verifies no signatures.
 func TestNonePinned(t *testing.T) {
 	t.Parallel()
 	for want, trust := range map[string]*status.Trust{"signers: none pinned": nil, "signers: somebody;": {Signers: []string{"somebody"}}} {

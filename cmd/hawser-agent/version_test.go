@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestVersion: --version prints what version prints.
+// TestVersion checks that --version prints the output of the command version.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	var texts []string

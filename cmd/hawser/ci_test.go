@@ -60,7 +60,7 @@ func steps(t *testing.T) []step {
 	return action.Runs.Steps
 }
 
-// action runs the steps one after the other, the comment always, until one fails.
+// action runs the steps in order until one fails. It always runs the comment step.
 func action(c *clitest.Repo) (string, error) {
 	c.T.Helper()
 	var all strings.Builder
@@ -82,7 +82,7 @@ func action(c *clitest.Repo) (string, error) {
 	return all.String(), failed
 }
 
-// fakeGH replaces GitHub's program: it stores one comment.
+// fakeGH replaces gh, the GitHub CLI. It stores one comment.
 const fakeGH = `#!/bin/bash
 set -e
 printf '%s\n' "$*" >>"$RUNNER_TEMP/calls"
@@ -171,8 +171,8 @@ func TestActionFails(t *testing.T) {
 	}
 }
 
-// TestUnsignedBaseline: an unsigned commit hides a change of the topology, and the pull
-// request trusts another root key. The signers of the base branch count.
+// TestUnsignedBaseline tests an unsigned commit that hides a change of the topology, in a pull
+// request that trusts another root key. Only the signers of the base branch count.
 func TestUnsignedBaseline(t *testing.T) {
 	t.Parallel()
 	c := clitest.New(t, true, strings.Replace(clitest.Topology, "203.0.113.1", "203.0.113.9", 1))
@@ -191,7 +191,7 @@ func TestUnsignedBaseline(t *testing.T) {
 	}
 }
 
-// TestActionBeforePublishing: in a repository from which nothing was published all is new.
+// TestActionBeforePublishing tests that everything is new in a repository without a publication.
 func TestActionBeforePublishing(t *testing.T) {
 	t.Parallel()
 	c := clitest.New(t, false, clitest.Topology)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNsexecEndsWithSIGTERM sends SIGTERM to a program that is not in its namespace yet: it must
-// not be caught and forgotten.
+// TestNsexecEndsWithSIGTERM tests that SIGTERM ends a program that has not entered its namespace
+// yet.
 func TestNsexecEndsWithSIGTERM(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "net") // opening it blocks until a writer opens it
@@ -42,7 +42,7 @@ func TestNsexecEndsWithSIGTERM(t *testing.T) {
 	}
 }
 
-// opens says that a thread of a process waits for the other end of a FIFO.
+// opens reports whether a thread of a process waits for the other end of a FIFO.
 func opens(t *testing.T, pid int) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "wchan"))

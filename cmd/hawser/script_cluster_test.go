@@ -28,10 +28,9 @@ func (t scriptTB) Helper()           {}
 func (t scriptTB) Cleanup(f func())  { t.ts.Defer(f) }
 func (t scriptTB) Fatal(args ...any) { t.ts.Fatalf("%s", fmt.Sprint(args...)) }
 
-// clusterAPI CONTEXT FILE [DENIED...] serves the objects of a file as the API of a
-// cluster until the script ends, without those that are denied, and adds the context to
-// $WORK/kubeconfig. It refuses every address of a Service as an API server with the
-// range 10.96.0.0/16 does.
+// clusterAPI CONTEXT FILE [DENIED...] serves the objects of a file as the API of a cluster until
+// the script ends, without the denied resources. It adds the context to $WORK/kubeconfig. Like an
+// API server with the range 10.96.0.0/16, it refuses every address of a Service.
 func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: cluster CONTEXT FILE [DENIED...]")
@@ -40,7 +39,7 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 	tb := scriptTB{ts: ts}
 	server := kubetest.New(tb)
 	text := ts.ReadFile(args[1])
-	agents := strings.Contains(text, "kind: HawserNode")  // else it does not know the kind
+	agents := strings.Contains(text, "kind: HawserNode")  // otherwise the API lacks the kind
 	services := strings.Contains(text, "kind: Service\n") // discovery lists them
 	if strings.TrimSpace(text) != "" {
 		server.Put(tb, text)
@@ -104,8 +103,8 @@ func putObjects(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(clustersKey{}).(map[string]*kubetest.Server)[args[0]].Put(scriptTB{ts: ts}, ts.ReadFile(args[1]))
 }
 
-// written CONTEXT FILE writes a cluster's write requests to a file: methods, paths and objects, one
-// line each.
+// writtenTo implements the command written CONTEXT FILE. It writes the write requests to a cluster
+// to a file: method, path and object, one request per line.
 func writtenTo(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: written CONTEXT FILE")

@@ -16,8 +16,8 @@ import (
 )
 
 // gitProxy DIRECTORY LOG serves the bare repositories of a directory at https://example.com, which
-// is reached through the proxy of HTTPS_PROXY alone. The proxy writes what it was asked for
-// to a file. Both end with the script.
+// is reachable only through the proxy in HTTPS_PROXY. The proxy writes its requests to LOG. Both
+// end with the script.
 func gitProxy(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: gitproxy DIRECTORY LOG")

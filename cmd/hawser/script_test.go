@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"hawser": main})
 }
 
-// TestScripts drives the real commands.
+// TestScripts runs the scripts of testdata with the real commands.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// setup keeps the user's own git configuration and keys out.
+// setup hides the user's git configuration and keys from the script.
 func setup(env *testscript.Env) error {
 	for _, name := range []string{"AUTHOR", "COMMITTER"} {
 		env.Setenv("GIT_"+name+"_NAME", "t")
@@ -53,16 +53,16 @@ func setup(env *testscript.Env) error {
 	return nil
 }
 
-// agent SOCKET FILE answers GET /status on a unix socket with a file, as an
-// agent does, until the script ends.
+// agent SOCKET FILE answers GET /status on a unix socket with the content of a file, like an agent,
+// until the script ends.
 func agent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: agent SOCKET FILE")
 	}
 	socket, body := ts.MkAbs(args[0]), ts.ReadFile(args[1])
 	ts.Check(os.MkdirAll(filepath.Dir(socket), 0o755))
-	// Listening by a relative name would need the process's own directory; the
-	// socket is made under a short name and moved.
+	// A relative socket path would depend on the working directory of the process. So the
+	// socket is created at a short path and moved.
 	dir, err := os.MkdirTemp("", "hw")
 	ts.Check(err)
 	listener, err := net.Listen("unix", filepath.Join(dir, "s"))

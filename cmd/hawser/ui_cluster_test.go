@@ -24,8 +24,8 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// podOfPage is hawser ui as the rendered Deployment starts it, with a cluster's API and what
-// is mounted.
+// podOfPage runs hawser ui with the arguments of the rendered Deployment, a cluster's API and the
+// mounted files.
 type podOfPage struct {
 	t             *testing.T
 	c             *clitest.Repo
@@ -37,7 +37,7 @@ type podOfPage struct {
 
 const pageToken = "0123456789abcdef0123456789abcdef"
 
-// mount writes the rendered fabric as kubelet mounts the ConfigMap.
+// mount writes the rendered fabric like the kubelet mounts the ConfigMap.
 func (p *podOfPage) mount(topology string) {
 	p.t.Helper()
 	p.c.Write(filepath.Join(p.c.Dir, "work", "clusterset.yaml"), topology)
@@ -74,7 +74,7 @@ func newPodOfPage(t *testing.T) *podOfPage {
 	return p
 }
 
-// begin starts the page, and reads where it is.
+// start starts hawser ui and reads its address.
 func (p *podOfPage) start(args ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,7 +91,7 @@ func (p *podOfPage) start(args ...string) {
 	}
 	p.t.Cleanup(func() { cancel(); _ = cmd.Wait() })
 	lines := bufio.NewReader(out)
-	for range 3 { // what it is, and two URLs
+	for range 3 { // a title, and two URLs
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			p.t.Fatalf("the page did not start: %v\n%s", err, p.c.Read("errors"))
@@ -125,7 +125,7 @@ func (p *podOfPage) get(path string) (int, string) {
 	return answer.StatusCode, string(raw)
 }
 
-// drawn is what the page shows.
+// drawn is the state that the page shows.
 type drawn struct {
 	Clusterset, LiveCluster, Error string
 	Unreachable                    []struct{ Agent, Error string }
@@ -133,7 +133,7 @@ type drawn struct {
 	Links                          []clustermap.Link
 }
 
-// await waits until the drawn page is wanted.
+// await waits until want accepts the state of the page.
 func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
@@ -166,14 +166,14 @@ func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
 
 func (d drawn) link(state string) bool { return len(d.Links) == 1 && d.Links[0].State == state }
 
-// node is the HawserNode of g1's gateway.
+// nodeOfPage returns the HawserNode of g1's gateway.
 func nodeOfPage(state string) string {
 	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {cluster: g1, role: gateway, version: \"<script>alert(1)</script>\", " +
 		"problems: [{code: changes-failed, severity: error, text: \"<img src=x onerror=alert(1)>\"}], conditions: [{type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}], " +
 		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", active: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
 }
 
-// podOfAgent is the pod of the agent on g1's gateway.
+// podOfAgent returns the pod of the agent on g1's gateway.
 func podOfAgent(ready string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: hawser-gateway-x, namespace: hawser-system, " +
 		"ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: hawser-gateway, uid: u1, controller: true}]}\nspec: {nodeName: n1}\n" +
@@ -184,8 +184,8 @@ var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n 
 	"    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp\n    gateways: [{name: a, node: n2, endpoints: [203.0.113.2]}]\n" +
 	"  exports:\n  - {name: web, namespace: shop, clusters: [g2], ports: [{port: 80}]}\n"
 
-// TestPageInCluster runs the program: the page shows the signed fabric and the HawserNodes of agents
-// that work, and no state that it cannot know.
+// TestPageInCluster runs the program. The page shows the signed fabric and the HawserNodes of
+// working agents, and no unknown state.
 func TestPageInCluster(t *testing.T) {
 	t.Parallel()
 	p := newPodOfPage(t)
@@ -248,8 +248,8 @@ func TestPageInCluster(t *testing.T) {
 	}
 }
 
-// TestPageTrusts: a fabric that the pinned signers did not sign is not shown, and the last good
-// one stays.
+// TestPageTrusts tests that the page rejects a fabric without a signature of the pinned signers,
+// and keeps the last valid one.
 func TestPageTrusts(t *testing.T) {
 	t.Parallel()
 	p := newPodOfPage(t)
@@ -266,7 +266,7 @@ func TestPageTrusts(t *testing.T) {
 	}
 	p.c.Write(filepath.Join(p.fabric, "fabric.sig"), good)
 	p.await("the fabric", func(d drawn) bool { return len(d.Clusters) == 2 })
-	other := newPodOfPage(t) // of another root key
+	other := newPodOfPage(t) // signed with another root key
 	other.mount(strings.Replace(twoOfPage, "name: demo", "name: evil", 1))
 	for _, name := range []string{"fabric.sig", "fabric.json.gz"} {
 		p.c.Write(filepath.Join(p.fabric, name), other.c.Read(filepath.Join("mounted", name)))
@@ -280,7 +280,7 @@ func TestPageTrusts(t *testing.T) {
 	}
 }
 
-// TestPageFlags: what does not go together is refused with what to do.
+// TestPageFlags tests that conflicting flags are refused with the next step.
 func TestPageFlags(t *testing.T) {
 	t.Parallel()
 	c := &clitest.Repo{T: t, Dir: t.TempDir()}

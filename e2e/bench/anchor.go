@@ -181,7 +181,8 @@ func (a *activePassive) prepare(ctx context.Context, e *anchorEnd, gateway strin
 }
 
 // translate returns the NAT rules of a gateway. Incoming connections go to a random backend;
-// outgoing ones get one of the cluster's addresses. Only connection tracking has the choice.
+// outgoing ones get one of the cluster's addresses. Only the gateway's connection tracking stores
+// the selection.
 func (e *anchorEnd) translate(remote *anchorEnd) string {
 	var in, out strings.Builder
 	for number, pod := range map[byte]string{globalOne: "one", globalHead: "head-0", globalHead + 1: "head-1", globalHead + 2: "head-2"} {

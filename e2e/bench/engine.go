@@ -130,7 +130,7 @@ func gatewayState() (desired.State, error) {
 	return s, nil
 }
 
-// fill adds what there are many of.
+// fill adds the peers, routes and elements.
 func fill(s *desired.State, wg string) error {
 	for i := range enginePeers {
 		private, err := wgtypes.GeneratePrivateKey()

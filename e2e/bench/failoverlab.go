@@ -155,7 +155,7 @@ func (t *flows) close() error {
 	return errors.Join(t.packets.Close(), t.requests.Close(), t.dials.Close())
 }
 
-// awaitComplete waits until no packet of the last while is lost.
+// awaitComplete waits until no packet is lost for the duration while.
 func (t *flows) awaitComplete(ctx context.Context, while, limit time.Duration) error {
 	return within(ctx, limit, func() error { return t.packets.CheckComplete(while) })
 }

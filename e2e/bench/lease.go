@@ -24,7 +24,7 @@ type lease struct {
 	dead    map[string]bool // stopped candidates
 }
 
-// elector is one candidate's view.
+// elector is one candidate of a lease.
 type elector struct {
 	lease    *lease
 	name     string

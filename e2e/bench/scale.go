@@ -159,7 +159,7 @@ func startStandIns(ctx context.Context, at *space, fakes scaleFakes) (*standIns,
 
 // rest measures the agent while nothing changes.
 func (r *scaleRun) rest(ctx context.Context, a *scaleAgent) error {
-	// A new link costs more than an old one: wait until the probes have their final rates.
+	// A new link costs more than an older one until its probes reach their final rate.
 	if err := pauseFor(ctx, scaleMeasure/2); err != nil {
 		return err
 	}

@@ -39,8 +39,8 @@ type options struct {
 }
 
 func main() {
-	// On power loss the lab kills processes by the namespace of their first thread: keep that
-	// of this process in its own namespace.
+	// On power loss the lab kills the processes whose first thread is in the node's namespace.
+	// The lock keeps the first thread of this process in its own namespace.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout)

@@ -200,8 +200,8 @@ func over(target string, family int) string {
 	return target
 }
 
-// wide calls an export with a backend on a worker that may lose power. No long-lived connection
-// uses it.
+// wide creates a flow of calls to an export with a backend on a worker that may lose power. No
+// long-lived connection uses the export.
 func (s *trafficSet) wide(caller pod, family int) error {
 	to, err := s.at("exports[shop/wide].vips", tcpPort, family)
 	s.flows = append(s.flows, &calls{from: caller, to: to, target: over("wide", family), web: true, saw: s.saw})

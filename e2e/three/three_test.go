@@ -1,5 +1,5 @@
-// Package three tests the clusterset that scenarios, chaos and people have in common: g1 and g2
-// with three gateways each, g3 with one, all with the same ranges.
+// Package three tests the clusterset that the scenarios and chaos share: g1 and g2 with three
+// gateways each, and g3 with one. All clusters have the same prefixes.
 package three
 
 import (
@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestValid: with mapped egress and with shared, as scenarios have it, it is a valid topology,
-// and the workloads are manifests.
+// TestValid tests that the topology is valid with mapped and with shared egress, and that the
+// workloads are valid manifests.
 func TestValid(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("clusterset.yaml")

@@ -220,8 +220,8 @@ func (t TCP) exercise(ctx context.Context, c *Connection) (stall time.Duration, 
 		<-ended
 		return c.counted()
 	}
-	// Messages sent before ctx was done prove nothing. The server sends number n no earlier
-	// than n intervals after it answered.
+	// Only messages sent after ctx was done prove that the connection works. The server sends
+	// number n no earlier than n intervals after it answered.
 	patient(0)
 	last := time.Now()
 	for enough := -1; enough < 0 || int(c.received) <= enough; last = time.Now() {

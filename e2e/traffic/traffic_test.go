@@ -173,7 +173,8 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// TestTCP tests that all kinds survive without a fault, and none survives the server's end.
+// TestTCP tests that all kinds survive without a fault, and that none survives the end of the
+// server.
 func TestTCP(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
@@ -354,8 +355,7 @@ func TestGapAndLost(t *testing.T) {
 	}
 }
 
-// TestConnections tests over two addresses that every kind survives, and none whose server
-// stopped.
+// TestConnections tests connections to two addresses. Every kind survives, unless the server stops.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -19,7 +19,8 @@ import (
 
 const drawn = `document.querySelectorAll('.canvas g[tabindex]').length`
 
-// TestFiles: the map of a topology alone, in all sizes and colours, by keyboard too.
+// TestFiles tests the map of a topology without live agents, in all sizes and colours, also with
+// the keyboard.
 func TestFiles(t *testing.T) {
 	url := serve(t, nil, filepath.Join(root, "docs/clusterset.full.yaml"))
 	ctx := browser(t)
@@ -41,7 +42,8 @@ func TestFiles(t *testing.T) {
 		t.Error("the page is wider than a narrow screen")
 	}
 	size(ctx, t, 1280, 800, false)
-	// By keyboard: to the next cluster, and into its details. A map that is drawn again keeps the focus.
+	// Select the next cluster with the keyboard, and move into its details. A redrawn map keeps
+	// the focus.
 	run(ctx, t, chromedp.Evaluate(`document.querySelector('.canvas g[tabindex="0"]').focus(); dispatchEvent(new Event('resize'))`, nil), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
 	until(ctx, t, patience, `document.querySelector('.details h2')?.textContent === 'Cluster g2' && location.hash.includes('cluster%3Ag2')`)
 	until(ctx, t, patience, `document.querySelector('.details').textContent.includes('g2/g2-a-g3/g3-a')`)
@@ -99,7 +101,7 @@ func TestSession(t *testing.T) {
 	run(ctx, t, chromedp.Reload())
 	until(ctx, t, patience, drawn+" === 3")
 
-	second, stop := chromedp.NewContext(ctx) // a tab that was opened without the token
+	second, stop := chromedp.NewContext(ctx) // a tab opened without the token
 	defer stop()
 	visit(second, t, origin+"/#/matrix")
 	until(second, t, patience, `document.querySelectorAll('.matrix td button').length > 2`)
@@ -122,20 +124,20 @@ func TestSession(t *testing.T) {
 		t.Errorf("another port received %q, its script read %q", heard, stolen)
 	}
 
-	// A server of the same address has another token: the page names the way out.
+	// Another server at the same address has another token. The page then shows how to open it.
 	visit(second, t, origin+"/?#token=another")
 	until(second, t, patience, `document.getElementById('trouble').textContent.includes('open the URL that hawser ui printed')`)
 	visit(second, t, address)
 	until(second, t, patience, drawn+" === 3")
 }
 
-// TestThousand: a thousand clusters are on the screen within a second.
+// TestThousand tests that the page draws a thousand clusters within a second.
 func TestThousand(t *testing.T) {
 	url := serve(t, nil, many(t, 1000))
 	ctx := browser(t)
 	visit(ctx, t, url)
 	until(ctx, t, patience, drawn+" > 9")
-	// From the navigation to the picture, as the browser counts it.
+	// took is the time from the navigation to the picture, measured by the browser.
 	took := eval[float64](ctx, t, `new Promise((done) => requestAnimationFrame(() => done(performance.now())))`)
 	first := eval[float64](ctx, t, `performance.getEntriesByName('first picture')[0]?.startTime ?? -1`)
 	t.Logf("first picture after %.0f ms (asked at %.0f ms)", first, took)
@@ -198,7 +200,7 @@ func TestTwoPublications(t *testing.T) {
 	until(ctx, t, patience, shown+`.startsWith('Commit ') && `+shown+`.includes('cluster cdg-002') && !`+shown+`.includes('cluster dub-003')`)
 }
 
-// TestThreeHundred: groups first, then one of them, then one cluster.
+// TestThreeHundred tests that the map shows first groups, then one group, then one cluster.
 func TestThreeHundred(t *testing.T) {
 	url := serve(t, nil, many(t, 300))
 	ctx := browser(t)

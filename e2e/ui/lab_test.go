@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestLab: every view of a clusterset that runs, a gateway that dies, a link that moves, and
-// a commit whose text is HTML.
+// TestLab tests every view of a running clusterset: a gateway that fails, a link that traffic
+// leaves, and a commit whose text is HTML.
 func TestLab(t *testing.T) {
 	env := labEnv(t)
 	repo := strings.TrimSpace(hawser(t, env, "lab", "repo"))
@@ -48,14 +48,14 @@ func TestLab(t *testing.T) {
 	hawser(t, env, "lab", "fault", "start-agent", node)
 	until(ctx, t, patience, `document.querySelectorAll('.canvas .dot.down').length === 0 && document.querySelectorAll('.canvas .box.up').length === 3`)
 
-	// Which clusters reach which exports.
+	// The matrix shows which clusters reach which exports.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/matrix?sel=sample/whereami-cs@g3'`, nil))
 	until(ctx, t, patience, `document.querySelectorAll('.matrix td button.yes').length === 2 && document.querySelectorAll('.matrix td button.no').length === 1`)
 	until(ctx, t, patience, `document.querySelector('.side').textContent.includes('allow') && document.querySelector('.side').textContent.includes('clusterset.yaml:')`)
 	shot(ctx, t, "lab-matrix")
 	accessible(ctx, t, "live matrix")
 
-	// One agent.
+	// The page of one agent.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/node?cluster=g1&node=g1-gw'`, nil))
 	until(ctx, t, patience, `document.body.textContent.includes('last pass') && document.querySelectorAll('table').length >= 2`)
 	shot(ctx, t, "lab-node")
@@ -78,7 +78,7 @@ func TestLab(t *testing.T) {
 	until(ctx, t, patience, `document.querySelector('h2 .bad') && document.querySelector('.lanes .bad.box')`)
 	shot(ctx, t, "lab-trace-no")
 
-	// A commit with HTML in its subject is text; the plan names what it changes.
+	// The page shows HTML in a commit's subject as text. The plan lists the changes.
 	file := filepath.Join(repo, "clusterset.yaml")
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -28,7 +28,7 @@ func report(t *testing.T, topology string) (file, text string) {
 	return file, string(raw)
 }
 
-// requests records what a tab requests.
+// requests records the requests of a tab.
 func requests(ctx context.Context, t *testing.T) func() []string {
 	t.Helper()
 	var urls []string
@@ -41,14 +41,14 @@ func requests(ctx context.Context, t *testing.T) func() []string {
 	return func() []string { return urls }
 }
 
-// TestReport: the file shows every view without a request, in all sizes and colors, and the name
-// of its topology is text in it.
+// TestReport tests that the file shows every view without a request, in all sizes and colours, and
+// shows the name of its topology as text.
 func TestReport(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(root, "docs/clusterset.full.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The path of the file has </script><!-- and U+2028 in it.
+	// The path of the file contains </script><!-- and U+2028.
 	dir := filepath.Join(t.TempDir(), "<", "script><!--<img src=x onerror=document.title=1>\u2028")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestReport(t *testing.T) {
 		t.Error("the report is wider than a narrow screen")
 	}
 
-	// On paper are all views.
+	// A printed page has all views.
 	size(ctx, t, 1000, 1400, false)
 	run(ctx, t, chromedp.Evaluate(`dispatchEvent(new Event('beforeprint'))`, nil))
 	const paper = `document.getElementById('paper')`
@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 
-	// A script that the policy does not name is refused.
+	// The browser refuses a script that the content security policy does not list.
 	evil := strings.Replace(text, "</body>", "<script>document.title = 'owned'</script></body>", 1)
 	other := filepath.Join(t.TempDir(), "evil.html")
 	if err := os.WriteFile(other, []byte(evil), 0o644); err != nil {
@@ -140,8 +140,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLabels: no label of a link lies over the card of a cluster or over another label, no line
-// strikes a label through, and the cards fill the canvas.
+// TestLabels tests that no label of a link overlaps a cluster's card or another label, that no line
+// crosses a label, and that the cards fill the canvas.
 func TestLabels(t *testing.T) {
 	ctx := browser(t)
 	link := regexp.MustCompile(`"driver":"wireguard"`)
@@ -166,7 +166,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestTracesFile: a file with traces alone shows where packets ended, also on paper.
+// TestTracesFile tests that a file with only traces shows where packets ended, also in print.
 func TestTracesFile(t *testing.T) {
 	file, text := report(t, filepath.Join(root, "docs/clusterset.full.yaml"))
 	const hidden = `"hiddenViews":["change","trace","explain","follow"]`
@@ -195,8 +195,8 @@ func TestTracesFile(t *testing.T) {
 	until(ctx, t, patience, `document.querySelector('#paper rect.bad.box')`)
 }
 
-// TestHostileHeadline: names of nodes and texts of agents are text in the headline, in the title and
-// in links.
+// TestHostileHeadline tests that names of nodes and texts of agents are text in the headline, in
+// the title and in links.
 func TestHostileHeadline(t *testing.T) {
 	file, text := report(t, filepath.Join(root, "docs/clusterset.full.yaml"))
 	const none = `"problems":[]`

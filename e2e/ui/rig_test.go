@@ -200,7 +200,7 @@ func shot(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// overlaps are the boxes of a map that overlap or do not fit.
+// overlaps counts the boxes of a map that overlap or do not fit.
 type overlaps struct {
 	Labels, OverCards, OverLabels, StruckThrough int
 	Filled                                       float64 // the part of the canvas that the cards span, of its longer side

@@ -19,7 +19,7 @@ func labEnv(t *testing.T) []string {
 	if os.Geteuid() != 0 {
 		t.Skip("a lab needs root")
 	}
-	dir, err := os.MkdirTemp("", "ui") // sockets have short paths
+	dir, err := os.MkdirTemp("", "ui") // the path of a unix socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func labEnv(t *testing.T) []string {
 	return env
 }
 
-// headline is the text of the headline in the page.
+// headline is the script that returns the text of the headline.
 const headline = `document.getElementById('headline').textContent`
 
-// gallery takes a picture of every view in a state, in three widths, light and dark, if UI_GALLERY
-// is set: for people to look at.
+// gallery saves a screenshot of every view in a state, in three widths, light and dark, if
+// UI_GALLERY is set. People review the screenshots.
 func gallery(ctx context.Context, t *testing.T, state string) {
 	t.Helper()
 	if os.Getenv("UI_GALLERY") == "" {
@@ -68,7 +68,7 @@ func gallery(ctx context.Context, t *testing.T, state string) {
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/map'`, nil))
 }
 
-// soon is the time in which the page shows a new state.
+// soon returns the time limit for the page to show a new state.
 func soon() time.Duration { return time.Duration(2 * slow() * float64(time.Second)) }
 
 // within waits for a condition, and fails the test if that takes longer than soon.
@@ -81,8 +81,8 @@ func within(ctx context.Context, t *testing.T, what, condition string) {
 	}
 }
 
-// TestStates: color marks the cause alone, the headline names it, and silent agents are named within
-// two seconds while others are silent.
+// TestStates tests that only the cause has a colour and that the headline names it. The headline
+// also names silent agents within two seconds, while others are silent.
 func TestStates(t *testing.T) {
 	env := labEnv(t)
 	url, process := serveProcess(t, env, "--live")
@@ -91,13 +91,13 @@ func TestStates(t *testing.T) {
 	const well = `document.querySelectorAll('.canvas .box.up').length === 3 && document.querySelectorAll('.canvas line.link.up').length === 3 &&
 		` + headline + `.includes('No problem reported: 7 of 7 agents answer, 3 of 3 links are up')`
 	until(ctx, t, patience, well)
-	// Probes are no traffic.
+	// The map does not count probes as traffic.
 	until(ctx, t, patience, `document.querySelector('.canvas g.label')?.textContent.includes('ms') && ![...document.querySelectorAll('.canvas g.label')].some((e) => e.textContent.includes('B/s'))`)
 	mapOverlaps(ctx, t).check(t, "all well")
 	accessible(ctx, t, "all well")
 	gallery(ctx, t, "well")
 
-	// The only gateway of a cluster is dead: its card is red, the others are as before.
+	// The only gateway of a cluster fails: its card is red, and other cards do not change.
 	hawser(t, env, "lab", "fault", "kill-gateway", "g3/g3-gw")
 	within(ctx, t, "a dead gateway is red", `[...document.querySelectorAll('.canvas .box.down')].map((e) => e.parentNode.dataset.key).join() === 'g3' && document.querySelectorAll('.canvas .box.up').length === 2`)
 	until(ctx, t, patience, `/^g3\/g3-gw does not answer since \d\d:\d\d:\d\dZ \(\d+ s ago\): gateway a is down/.test(`+headline+`) && `+headline+`.includes('no agent listens at')`)
@@ -111,7 +111,7 @@ func TestStates(t *testing.T) {
 	hawser(t, env, "lab", "fault", "start-agent", "g3/g3-gw")
 	until(ctx, t, patience, well)
 
-	// One of two gateways.
+	// One of two gateways fails.
 	hawser(t, env, "lab", "fault", "kill-gateway", "g2/g2-gw2")
 	within(ctx, t, "one of two gateways is red", `[...document.querySelectorAll('.canvas .box.down')].map((e) => e.parentNode.dataset.key).join() === 'g2' && document.querySelectorAll('.canvas .dot.down').length === 1`)
 	until(ctx, t, patience, `document.querySelector('.canvas g[data-key=g2]').textContent.includes('1 of 2 gateways') && document.querySelectorAll('.canvas line.link.worn').length === 2`)
@@ -125,7 +125,7 @@ func TestStates(t *testing.T) {
 	hawser(t, env, "lab", "fault", "start-agent", "g2/g2-gw2")
 	until(ctx, t, patience, well)
 
-	// A silent agent, and a second one while the first is silent.
+	// An agent is silent, then a second one too.
 	hawser(t, env, "lab", "fault", "freeze-agent", "g1/g1-w1")
 	within(ctx, t, "the first silent agent is named", `/^g1\/g1-w1 does not answer since [\d:]{8}Z \(\d+ s ago\)no answer within/.test(`+headline+`)`)
 	until(ctx, t, patience, `document.querySelectorAll('.canvas .box.silent').length === 1 && document.querySelector('.canvas g[data-key=g1]').textContent.includes('1 agent silent')`)
@@ -137,7 +137,7 @@ func TestStates(t *testing.T) {
 	within(ctx, t, "a gateway is red while two agents are silent", `document.querySelectorAll('.canvas .box.down').length === 1 && `+headline+`.includes('g3/g3-gw does not answer since')`)
 	hawser(t, env, "lab", "fault", "start-agent", "g3/g3-gw")
 
-	// All are silent.
+	// All agents are silent.
 	for _, node := range []string{"g1/g1-gw", "g2/g2-gw", "g2/g2-gw2", "g3/g3-gw", "g3/g3-w1"} {
 		until(ctx, t, patience, fmt.Sprintf(`!%s.includes('%s')`, headline, node))
 		hawser(t, env, "lab", "fault", "freeze-agent", node)
@@ -146,7 +146,7 @@ func TestStates(t *testing.T) {
 	accessible(ctx, t, "all agents are silent")
 	gallery(ctx, t, "all-silent")
 
-	// A page that is opened then shows no state as if it were known.
+	// A page that is opened now shows no state as known.
 	late, stop := chromedp.NewContext(ctx)
 	defer stop()
 	visit(late, t, url)
@@ -156,7 +156,7 @@ func TestStates(t *testing.T) {
 	}
 	until(ctx, t, patience, well)
 
-	// The page itself is cut off.
+	// The server of the page does not respond.
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ var initScript []byte
 //go:embed begin.sh
 var beginScript []byte
 
-// initramfs makes the first file system: a busybox, the script that begins, the
-// modules that it loads and the job.
+// initramfs returns the initial file system: busybox, the scripts init and begin, the kernel
+// modules that they load, and the job.
 func (m Machine) initramfs(script string) ([]byte, error) {
 	var a archive
 	for _, dir := range []string{"bin", "sbin", "modules", "proc", "sys", "dev"} {
@@ -49,7 +49,7 @@ func (m Machine) initramfs(script string) ([]byte, error) {
 	return a.end(), nil
 }
 
-// order returns the files of the modules, each after its dependencies.
+// order returns the files of the initial modules, each after its dependencies.
 func (m Machine) order() ([]string, error) {
 	version := strings.TrimPrefix(filepath.Base(m.Kernel), "vmlinuz-")
 	root := filepath.Dir(filepath.Dir(m.Modules))
@@ -88,7 +88,7 @@ func (a *archive) add(name string, mode uint32, content []byte) {
 	a.pad()
 }
 
-// pad fills up to the next four bytes.
+// pad pads the archive with zeros to a multiple of four bytes.
 func (a *archive) pad() { a.out.Write(make([]byte, (4-a.out.Len()%4)%4)) }
 
 func (a *archive) end() []byte {

@@ -17,10 +17,11 @@ import (
 // limit is the maximum duration of a job. TCG needs most of it.
 var limit = flag.Duration("limit", 60*time.Minute, "how long each job may take")
 
-// inside chooses among the tests that a job runs.
+// inside selects the tests that a job runs, like -run.
 var inside = flag.String("inside", ".", "tests to run inside the machine, as -run has them")
 
-// machine skips, or fails where everything must be there.
+// machine returns the machine of hack/setup-vm.sh. It skips the test if a part is missing, or fails
+// it with REQUIRE_KERNEL=1.
 func machine(t *testing.T) Machine {
 	t.Helper()
 	m, err := Find(Folder(), exec.LookPath)
@@ -42,9 +43,9 @@ const modules = "tun veth bridge vxlan wireguard vrf macvlan " +
 	"nf_tables nft_chain_nat nft_ct nft_nat nft_masq nft_redir nft_reject_inet nft_hash nft_limit nft_log nft_fib_inet nft_numgen nf_conntrack_netlink " +
 	"esp4 esp6 xfrm_user xfrm_interface seqiv gcm ghash_generic chacha20poly1305 sch_netem sch_tbf"
 
-// job runs a script in the machine, at the root of the repository; $bin holds what
-// was built. It fails the test when the script does; all that the machine printed
-// is in a file then.
+// job runs a script in the machine, in the root of the repository, and returns its output. $bin is
+// the directory of the built programs. The test fails if the script fails. The console's output is
+// in the file m.Console.
 func job(t *testing.T, m Machine, bin, script string) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -64,8 +65,8 @@ func job(t *testing.T, m Machine, bin, script string) string {
 	return out
 }
 
-// build puts programs and test programs ("TARGET.test=PACKAGE") into a directory that the machine
-// sees.
+// build builds programs and test programs ("TARGET.test=PACKAGE") into a directory that the machine
+// can read.
 func build(t *testing.T, what ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +87,7 @@ func build(t *testing.T, what ...string) string {
 
 var programs = []string{"hawser=cmd/hawser", "hawser-agent=cmd/hawser-agent", "hawser-traffic=e2e/traffic/hawser-traffic"}
 
-// TestModules: the kernel has the modules that the other jobs need.
+// TestModules tests that the kernel has the modules of the other jobs.
 func TestModules(t *testing.T) {
 	job(t, machine(t), "", `
 uname -r
@@ -104,14 +105,14 @@ ip xfrm state count
 `)
 }
 
-// TestKinds runs the laws of every kind of the agent's objects with a kernel that has WireGuard.
+// TestKinds runs the tests of every kind of the agent's objects on a kernel with WireGuard.
 func TestKinds(t *testing.T) {
 	m := machine(t)
 	bin := build(t, "kernel.test=nodeagent/kernel", "hawser-agent=cmd/hawser-agent")
 	job(t, m, bin, `cd nodeagent/kernel && kernel.test -test.run Laws -test.timeout 10m`)
 }
 
-// TestTunnels runs the suite of every driver: WireGuard is the kernel's, and so is ESP.
+// TestTunnels runs the tests of every driver with the kernel's WireGuard and ESP.
 func TestTunnels(t *testing.T) {
 	m := machine(t)
 	bin := build(t, "drivertest.test=nodeagent/driver/drivertest", "hawser-agent=cmd/hawser-agent")
@@ -124,7 +125,7 @@ cd nodeagent/driver/drivertest && drivertest.test -test.v -test.run "$inside" -t
 	}
 }
 
-// TestIPsec runs what the agent does with strongSwan, with the kernel's ESP.
+// TestIPsec runs the agent's strongSwan tests with the kernel's ESP.
 func TestIPsec(t *testing.T) {
 	m := machine(t)
 	bin := build(t, "ipsec.test=nodeagent/kernel/ipsec")
@@ -166,7 +167,7 @@ done
 kill %1 %2
 `
 
-// TestTour is the tour of the README over WireGuard in the kernel.
+// TestTour runs the tour of the README over WireGuard in the kernel.
 func TestTour(t *testing.T) {
 	m := machine(t)
 	bin := build(t, append(programs, "e2e.test=e2e")...)
@@ -183,8 +184,8 @@ hawser lab down
 	}
 }
 
-// patient is the example's topology with links that die later: an agent that is
-// emulated does not come to answer four probes a second of each.
+// patient writes the complete topology with a longer probe interval. An emulated agent cannot
+// answer four probes a second on each link.
 const patient = `export HAWSER_E2E_TOPOLOGY=/tmp/patient.yaml
 sed 's/^    interval: 250ms/    interval: 5s/' docs/clusterset.full.yaml >$HAWSER_E2E_TOPOLOGY
 grep -q 'interval: 5s' $HAWSER_E2E_TOPOLOGY
@@ -192,8 +193,8 @@ grep -q 'interval: 5s' $HAWSER_E2E_TOPOLOGY
 
 const tour = `cd e2e && e2e.test -test.v -test.run 'TestScripts/tour$' -test.timeout 50m`
 
-// TestNoIPv6 has the flat example run with a kernel that has no IPv6 at all: neither
-// addresses nor sockets nor settings of it.
+// TestNoIPv6 runs the flat example on a kernel without IPv6: no addresses, sockets or sysctls of it
+// exist.
 func TestNoIPv6(t *testing.T) {
 	m := machine(t)
 	m.Options = "ipv6.disable=1"

@@ -1,6 +1,6 @@
-// Package vm boots a Debian kernel in QEMU and runs a shell script in it, over the
-// root of this machine, which it sees but cannot change. What a kernel without
-// WireGuard, ESP or VRF cannot run is tested in there.
+// Package vm boots a Debian kernel in QEMU and runs a shell script in it. The script has read-only
+// access to the root file system of the host. The jobs test what a host kernel without WireGuard,
+// ESP or VRF cannot run.
 package vm
 
 import (
@@ -19,19 +19,19 @@ import (
 	"syscall"
 )
 
-// Machine is a kernel and what boots it; see hack/setup-vm.sh.
+// Machine is a kernel with the programs and options that boot it; see hack/setup-vm.sh.
 type Machine struct {
 	Kernel  string // vmlinuz
 	Modules string // lib/modules of that kernel
-	Busybox string // static
+	Busybox string // path of a static busybox
 	QEMU    string
 	Memory  int    // MiB
-	Accel   string // tcg, which works everywhere, or kvm, which is ten times as fast
-	Options string // more for the kernel's command line
-	Console string // file for all that it prints, as it comes; empty = none
+	Accel   string // tcg, which works on every host, or kvm, which is ten times as fast
+	Options string // additional kernel parameters
+	Console string // file for the console's output; empty: none
 }
 
-// Directory is where hack/setup-vm.sh keeps the kernel.
+// Folder returns the directory of hack/setup-vm.sh with the kernel.
 func Folder() string {
 	if dir := os.Getenv("HAWSER_VM_DIR"); dir != "" {
 		return dir
@@ -54,7 +54,7 @@ func Find(dir string, look func(program string) (string, error)) (Machine, error
 		}
 		*into = path
 	}
-	kernels, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*")) // a good pattern never fails
+	kernels, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*")) // only a malformed pattern fails
 	if len(kernels) != 1 {
 		return m, fmt.Errorf("needs one kernel in %s (hack/setup-vm.sh)", dir)
 	}
@@ -65,7 +65,7 @@ func Find(dir string, look func(program string) (string, error)) (Machine, error
 	return m, nil
 }
 
-// Failure is a script that did not end well.
+// Failure is the error of a script with a nonzero exit code.
 type Failure struct {
 	Code   int
 	Output string
@@ -76,8 +76,8 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("the script in the virtual machine ended with %d:\n%s", f.Code, f.Output)
 }
 
-// Run boots, runs a bash script as root and returns its output. It stops the machine
-// before it returns, at the latest when ctx is done.
+// Run boots the machine, runs a bash script as root, and returns its output. It stops the machine
+// before it returns, also when ctx is done.
 func (m Machine) Run(ctx context.Context, script string) (string, error) {
 	dir, err := os.MkdirTemp("", "hwvm-")
 	if err != nil {
@@ -97,7 +97,7 @@ func (m Machine) Run(ctx context.Context, script string) (string, error) {
 		"-kernel", m.Kernel, "-initrd", first, "-append", strings.TrimSpace("console=ttyS0 quiet loglevel=1 panic=-1 random.trust_cpu=on "+m.Options),
 		"-device", "virtio-rng-pci",
 		"-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // never longer than who started it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // QEMU ends with this process
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if m.Console != "" {
@@ -124,7 +124,7 @@ func (m Machine) Run(ctx context.Context, script string) (string, error) {
 
 var exit = regexp.MustCompile(`(?m)^hawser-vm: exit (\d+)\s*$`)
 
-// result takes the script's output and exit code from what the console printed.
+// result returns the script's output and exit code from the output of the console.
 func result(console string) (text string, code int, err error) {
 	console = strings.ReplaceAll(console, "\r\n", "\n")
 	_, text, begun := strings.Cut(console, "hawser-vm: begin\n")
@@ -139,7 +139,7 @@ func result(console string) (text string, code int, err error) {
 	return text[:at[0]], code, err
 }
 
-// tail is the end of a text, where errors are.
+// tail returns the end of a text, which contains the errors.
 func tail(text string) string {
 	const most = 16 << 10
 	return text[max(0, len(text)-most):]

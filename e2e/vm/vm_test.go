@@ -33,7 +33,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestFind: the error names the missing files and their source.
+// TestFind tests that the error names the missing files and the script that installs them.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestArchive lets cpio's own format be read by what writes it everywhere else.
+// TestArchive tests that cpio(1) extracts an archive.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("cpio"); err != nil {
@@ -73,8 +73,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestMissing: without what setup-vm.sh brings, jobs are skipped by name, and fail
-// where everything must be there.
+// TestMissing tests that jobs are skipped without the files of setup-vm.sh, and fail with
+// REQUIRE_KERNEL=1.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for require, want := range map[string]string{"": "--- SKIP: TestModules", "1": "--- FAIL: TestModules"} {
