@@ -61,8 +61,8 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	socket, body := ts.MkAbs(args[0]), ts.ReadFile(args[1])
 	ts.Check(os.MkdirAll(filepath.Dir(socket), 0o755))
-	// A relative socket path would depend on the working directory of the process. So the
-	// socket is created at a short path and moved.
+	// The absolute path may be too long for a unix socket, and a relative path needs the
+	// process's working directory. So the socket is created at a short path and moved.
 	dir, err := os.MkdirTemp("", "hw")
 	ts.Check(err)
 	listener, err := net.Listen("unix", filepath.Join(dir, "s"))

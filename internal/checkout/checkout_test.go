@@ -17,7 +17,7 @@ import (
 
 const secret = "machine git.example.org login bot password hunter2-SECRET"
 
-// tree makes the files and links of a test in a new directory and returns it. A value that begins
+// tree creates files and links in a new directory and returns the directory. A value that begins
 // with "-> " is the target of a link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
@@ -138,7 +138,8 @@ func TestRead(t *testing.T) {
 			}
 		})
 	}
-	// A file that the user names by its absolute path may be anything, but what Hawser derives may not.
+	// ReadNamed reads any file that the user names by an absolute path. ReadFile refuses a link
+	// out of its directory.
 	for _, path := range []string{dir + "/outside/link.yaml", dir + "/secret"} {
 		if raw, err := checkout.ReadNamed(path); string(raw) != secret {
 			t.Errorf("ReadNamed %s: %s %v", path, raw, err)
@@ -246,7 +247,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestText: line ends change as git changes them with text=auto.
+// TestText checks that line ends change like in git with text=auto.
 func TestText(t *testing.T) {
 	t.Parallel()
 	for have, want := range map[string]string{

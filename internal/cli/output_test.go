@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestProgress: a command prints what it does after two seconds, and nothing if it ends before.
+// TestProgress checks that a command prints its current step after two seconds, and prints nothing
+// if it ends before.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]string{

@@ -2,7 +2,7 @@ package diag
 
 import "testing"
 
-// TestOverflowIsOrdered: errors come before warnings in each run.
+// TestOverflowIsOrdered checks that errors precede warnings in each run.
 func TestOverflowIsOrdered(t *testing.T) {
 	t.Parallel()
 	for range 50 { // the order of a map is random

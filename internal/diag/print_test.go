@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSecretsAreHidden checks that no form of a finding holds a secret that is known by its form.
+// TestSecretsAreHidden checks that no output format of a finding contains a text in the format of a
+// secret.
 func TestSecretsAreHidden(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"AGE-SECRET-KEY-1QQQQ", "ghp_0123456789abcdefghijABCDEFGHIJ012345", "github_pat_11ABCDEFG0123456789_x", "glpat-abcdefghij0123456789",

@@ -15,7 +15,8 @@ import (
 	"hawser.dev/hawser/internal/inotifytest"
 )
 
-// watched starts Directory on dir and returns the channel on which changes show.
+// watched starts Watch on a directory and returns the channel that receives a token for each
+// change.
 func watched(t *testing.T, dir string) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -38,7 +39,7 @@ func token(tokens chan<- struct{}) {
 	}
 }
 
-// expect repeats an action until a change shows: the watch may still be on its way.
+// expect repeats an action until the channel receives a token, because the watch may start later.
 func expect(t *testing.T, tokens <-chan struct{}, what string, do func()) {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
@@ -72,8 +73,8 @@ func swap(t *testing.T, link, target string) {
 	}
 }
 
-// TestFolderBegins: a change that was made before the directory was watched, and
-// after its reader looked, is not missed.
+// TestFolderBegins checks that Watch calls Changed when the watch starts, so no earlier change is
+// missed.
 func TestFolderBegins(t *testing.T) {
 	t.Parallel()
 	select {
@@ -117,7 +118,7 @@ func TestFolderSeesTheSwapOfAConfigMap(t *testing.T) {
 	expect(t, tokens, "the swap of ..data", func() { swap(t, filepath.Join(dir, "..data"), "..2") })
 }
 
-// TestFolderSeesItsFilesOnly writes two files again and again, of which one counts.
+// TestFolderSeesItsFilesOnly checks that only changes of the listed files count.
 func TestFolderSeesItsFilesOnly(t *testing.T) {
 	t.Parallel()
 	for _, watches := range []bool{true, false} {
@@ -225,7 +226,7 @@ func TestFoldersShareAParent(t *testing.T) {
 	expect(t, ones, "a write in the new one", func() { write(t, filepath.Join(one, "f"), "2") })
 }
 
-// TestPolling has no instance of inotify at first.
+// TestPolling checks that Watch polls while no inotify instance is available.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	if !inotifytest.RunIsolated(t) {

@@ -45,8 +45,8 @@ func entries(t *testing.T, archive []byte) (names []string, files map[string][]b
 	}
 }
 
-// TestWrite: both layouts of the archive lead to the same layer, which has the files
-// in order with the directories that they need.
+// TestWrite checks that both layouts of the archive have the same layer. It contains the files in
+// order, with their directories.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	var archive bytes.Buffer
@@ -101,8 +101,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestWriteIndex: the archive of several architectures names one index, which leads to a
-// manifest for each of them, and every blob has the digest and the size that it is named by.
+// TestWriteIndex checks that the archive of several architectures has one index with a manifest for
+// each. Every blob has the digest and size of its descriptor.
 func TestWriteIndex(t *testing.T) {
 	t.Parallel()
 	other := example()

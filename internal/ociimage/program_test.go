@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPrograms: a program comes with its loader and libraries, each once, and an
-// unpacked copy of them needs nothing else.
+// TestPrograms checks that Programs returns a program with its loader and libraries, each once. The
+// unpacked copy runs without other files.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// evil is a name that attacks a page or a terminal.
+// evil is a name with markup, control characters and terminal escapes.
 const evil = "</text><script>alert(1)</script>\"'&\x1b[31m\x00\u202eabc\u200b\xff]]>"
 
-// hostile has it wherever a drawing takes a text.
+// hostile returns a drawing with evil in every text.
 func hostile() *Drawing {
 	return &Drawing{Width: 10, Height: 10, Title: evil, Bands: []Box{{Title: evil}}, Lines: []Line{{Arrow: true, Title: evil, Tone: Bad}},
 		Boxes: []Box{{Title: evil, Tone: Good}}, Dots: []Dot{{Title: evil, Tone: Fair}}, Texts: []Text{{Text: evil, Anchor: "start", Mono: true, Faint: true, Tone: Dim}}}
 }
 
-// TestHostileTexts: what a drawing is given stays text in a document.
+// TestHostileTexts checks that the texts of a drawing stay text in a document.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"document": hostile().String()} {

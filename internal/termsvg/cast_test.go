@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDemo: the picture at the beginning of the README is of the script that make demo runs.
+// TestDemo checks that the picture in the README shows the steps of hack/demo.sh, the script of
+// make demo.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	picture, err := os.ReadFile("../../docs/demo.svg")

@@ -13,7 +13,7 @@ type thing struct {
 	name int
 }
 
-// TestQueue holds a queue to a map in which the first is searched.
+// TestQueue compares a queue with a map, in which the test searches the first entry.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -13,7 +13,8 @@ import (
 	"hawser.dev/hawser/internal/unixsocket"
 )
 
-// TestClient asks a server behind a short path, and one whose path no address holds.
+// TestClient checks requests to a server with a short socket path, and with a path that is longer
+// than a socket address.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"s", strings.Repeat("deep/", 40) + "s"} {

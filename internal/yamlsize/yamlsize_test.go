@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/internal/yamlsize"
 )
 
-// nodes counts the values of all documents of a text that parses.
+// nodes returns the largest number of values in a document of a valid text.
 func nodes(raw []byte) int {
 	var count func(n *yaml.Node) int
 	count = func(n *yaml.Node) int {
@@ -30,7 +30,7 @@ func nodes(raw []byte) int {
 	}
 }
 
-// FuzzValues: no text has more values in a document than Values allows for.
+// FuzzValues checks that no document has more than 2*Values+3 values.
 func FuzzValues(f *testing.F) {
 	for _, text := range []string{
 		"[a,a,a]", "{a,b,c}", "{a: ,b: }", `{"a":b,'c':d}`, "- - - a", "- a\n- b\r- c\u0085- d\u2028- e", "a:\nb:\n", "? a\n? b\n", "? - a\n: - b", "[[[[[]]]]]", "{{{a}}}",

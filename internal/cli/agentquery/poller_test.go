@@ -14,7 +14,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// fakeAgent answers at the socket of a node in the directory of a lab.
+// fakeAgent answers requests on the agent's socket of a node in a lab's directory.
 type fakeAgent struct {
 	mode   atomic.Int32 // answers, hangs or fails
 	passes atomic.Int32 // answers so far
@@ -55,11 +55,11 @@ func newFakeAgent(t *testing.T, lab, node string) *fakeAgent {
 	return a
 }
 
-// TestPoller: a silent agent is named within two seconds with the time of its last answer, the
-// reports of the others stay fresh meanwhile, and an agent that answers again is no longer silent.
+// TestPoller checks that Poll reports a silent agent within two seconds, with the time of its last
+// answer. The reports of other agents stay fresh. An agent that answers again is no longer silent.
 func TestPoller(t *testing.T) {
 	t.Parallel()
-	lab, err := os.MkdirTemp("", "poll") // sockets have short paths
+	lab, err := os.MkdirTemp("", "poll") // the path of a unix socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestPoller(t *testing.T) {
 	if named := time.Since(frozen); named > 2*time.Second || last.After(frozen) {
 		t.Errorf("named after %s, with a last answer %s after it began", named, last.Sub(frozen))
 	}
-	for range 5 { // nothing waits for n1
+	for range 5 { // no poll waits for n1
 		before, begun := two.passes.Load(), time.Now()
 		if got := poll("n2, n1 silent").Silent[0].LastAnswer; !got.Equal(last) {
 			t.Errorf("the last answer moved from %s to %s", last, got)
@@ -126,13 +126,13 @@ func TestPoller(t *testing.T) {
 			t.Fatalf("silent still: %+v", got.Silent)
 		}
 	}
-	// An agent that ended has no socket, and is not forgotten.
+	// A stopped agent has no socket, and stays in the list.
 	two.close()
 	if err := os.Remove(filepath.Join(lab, "nodes", "n2", "run", "agent.sock")); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 	poll("n1, n2 silent")
-	// A node that was removed is.
+	// A removed node leaves the list.
 	if err := os.RemoveAll(filepath.Join(lab, "nodes", "n2")); err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestAgreement: only a yes is consent, and a question comes only where there is
-// something to do.
+// TestAgreement checks that only "y" or "yes" is consent, and that confirm asks only if there are
+// changes.
 func TestAgreement(t *testing.T) {
 	t.Parallel()
 	changes := &apply.Plan{Changes: []apply.Change{{Op: "+"}}}
@@ -56,7 +56,7 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// TestAgreementEnds: an interrupt ends the question, and is no consent.
+// TestAgreementEnds checks that an interrupt ends the question without consent.
 func TestAgreementEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/view/swimlane"
 )
 
-// TestExplainWays: a way ends in red where the packets do: at the gateway that refuses them,
-// before a link that is down, at a service without backends, or where they begin.
+// TestExplainWays checks that a path ends in red where its packets end: at the gateway that refuses
+// them, before a link that is down, at a service without backends, or at the source.
 func TestExplainWays(t *testing.T) {
 	t.Parallel()
 	links := []access.Link{{From: "g1/a", To: "hub/a", Driver: "wireguard"}, {From: "hub/a", To: "g2/a", Driver: "ipsec"}}

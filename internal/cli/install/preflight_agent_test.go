@@ -9,7 +9,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestPortsInUse: a port that the node's own agent uses is not another program's.
+// TestPortsInUse checks that a port of the node's own agent does not count as used by another
+// program.
 func TestPortsInUse(t *testing.T) {
 	t.Parallel()
 	agent := func(node string) []unstructured.Unstructured {

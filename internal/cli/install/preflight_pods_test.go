@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestConnectedNetworksOfPreflight: a network of a gateway's node is reported if it has
-// addresses by which another cluster is reached from there.
+// TestConnectedNetworksOfPreflight checks that preflight reports a network of a gateway's node if
+// it overlaps addresses of another cluster.
 func TestConnectedNetworksOfPreflight(t *testing.T) {
 	t.Parallel()
 	prefixes := func(texts ...string) []netip.Prefix {
@@ -32,7 +32,7 @@ func TestConnectedNetworksOfPreflight(t *testing.T) {
 		"10.99.0.0/16": "node n is connected to 10.99.0.0/16 on eth1, which overlaps 10.99.0.0/16 of cluster b: it sends nothing for these addresses to the cluster",
 		"242.0.0.0/8":  "node n is connected to 242.0.0.0/8 on eth1, which overlaps 242.3.0.0/24 of cluster c: it sends nothing for these addresses to the cluster",
 		"10.8.1.0/24":  "", // its own pods
-		"10.10.1.0/24": "", // hidden
+		"10.10.1.0/24": "", // behind global addresses
 		"192.0.2.0/24": "",
 	} {
 		p := &probePod{gateway: &fabric.Gateway{Name: "g", Node: "n"}, cluster: "a",

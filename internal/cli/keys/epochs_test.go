@@ -7,14 +7,14 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// end is a gateway with one link.
+// end returns the status of a gateway with one link.
 func end(cluster, remote string, epoch int, inForce ...int) status.Status {
 	return status.Status{Cluster: cluster, Node: "n", Gateway: "a", Epochs: inForce, Connections: []status.Connection{
 		{Gateway: "a", RemoteCluster: remote, RemoteGateway: "a", Driver: "wireguard (kernel)", Epoch: epoch},
 	}}
 }
 
-// TestRotation: the old epoch is dropped only when everybody is known not to use it.
+// TestRotation checks that the old epoch is removed only when all agents are known not to use it.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	worker := status.Status{Cluster: "g1", Node: "w"}

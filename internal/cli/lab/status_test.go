@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// TestReconcilerLines: the error of a refused commit is printed once.
+// TestReconcilerLines checks that the error of a refused commit is printed once.
 func TestReconcilerLines(t *testing.T) {
 	t.Parallel()
 	d := diag.Diagnostic{Severity: diag.Error, Code: "bad-prefix", Summary: "10.7.0.1/16 is no prefix"}

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/view/packettrace"
 )
 
-// TestDiagnosisPage: the page has the traces with a drawing of each, and no other view.
+// TestDiagnosisPage checks that the page has each trace with its drawing, and no other view.
 func TestDiagnosisPage(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -8,7 +8,7 @@ import (
 	"hawser.dev/hawser/nodeagent/converge"
 )
 
-// TestUnderstand: what a reader should know first is taken out of answers.
+// TestUnderstand checks the summary of the collected answers.
 func TestUnderstand(t *testing.T) {
 	t.Parallel()
 	g := &collector{}

@@ -46,7 +46,7 @@ func realistic(cluster, node string) status.Status {
 	return s
 }
 
-// TestTablesFit: without -o wide, no line of a table has more than 120 characters.
+// TestTablesFit checks that without -o wide no line of a table has more than 120 characters.
 func TestTablesFit(t *testing.T) {
 	t.Parallel()
 	agents := []status.Status{realistic("frankfurt", "gateway-a"), realistic("singapore", "gateway-a")}
@@ -70,7 +70,8 @@ func TestTablesFit(t *testing.T) {
 	}
 }
 
-// TestEqualTablesOnce: a table that is equal in several clusters is printed once, with the clusters in its title.
+// TestEqualTablesOnce checks that equal tables of several clusters are printed once, with the
+// clusters in the title.
 func TestEqualTablesOnce(t *testing.T) {
 	t.Parallel()
 	a, b, c := realistic("a", "gw"), realistic("b", "gw"), realistic("c", "gw")

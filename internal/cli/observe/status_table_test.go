@@ -10,7 +10,7 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestStatusTablesFit: without -o wide, no line of a table has more than 120 characters.
+// TestStatusTablesFit checks that without -o wide no line of a table has more than 120 characters.
 func TestStatusTablesFit(t *testing.T) {
 	t.Parallel()
 	const cluster, node = "frankfurt-edge", "ip-10-128-14-201.eu-central-1.compute.internal"

@@ -68,7 +68,8 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-// TestLaggingAgents checks what --wait waits for, and who has to act.
+// TestLaggingAgents checks which lagging agents --wait waits for, and the next step that status
+// prints.
 func TestLaggingAgents(t *testing.T) {
 	t.Parallel()
 	g := waitTarget{digest: "f2", image: "agent:v2"}

@@ -14,7 +14,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// TestFindGateway: a gateway is drilled only if traffic can use another gateway of its cluster.
+// TestFindGateway checks that a gateway is drained for the drill only if traffic can use another
+// gateway of its cluster.
 func TestFindGateway(t *testing.T) {
 	t.Parallel()
 	up := []status.Connection{{Status: status.Connected}}
@@ -59,7 +60,8 @@ func TestFindGateway(t *testing.T) {
 	}
 }
 
-// TestDrillAddresses: connections of other clusters lead to the gateway's cluster, its own ones out of it.
+// TestDrillAddresses checks the targets of the drill: connections of other clusters go to the
+// gateway's cluster, and connections of its own cluster leave it.
 func TestDrillAddresses(t *testing.T) {
 	t.Parallel()
 	result := func(cluster string, reached ...string) status.Verified {
@@ -83,8 +85,8 @@ func TestDrillAddresses(t *testing.T) {
 	}
 }
 
-// TestDrillReport: lost requests, broken connections, users to the end and a failed undrain are exit
-// code 1, in each form.
+// TestDrillReport checks exit code 1 in each output format, after lost requests, broken
+// connections, remaining users or a failed undrain.
 func TestDrillReport(t *testing.T) {
 	t.Parallel()
 	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, Late: drillMoves, LongestGap: 112_345, KeptOpen: 2, ClosedByServer: 1}

@@ -112,8 +112,8 @@ func TestVerifyPolicies(t *testing.T) {
 	}
 }
 
-// TestVerifyExit: nothing to verify, silence and agents that do not answer are not exit code 0, and
-// a failure is exit code 1 even if other results are unknown.
+// TestVerifyExit checks that the exit code is not 0 if there is nothing to verify or an agent does
+// not answer. A failure is exit code 1 even if other results are unknown.
 func TestVerifyExit(t *testing.T) {
 	t.Parallel()
 	good, bad, silent, skipped, unready := verified("web", ""), verified("web", "refused"), verified("web", ""), verified("web", ""), verified("web", "")
@@ -161,7 +161,7 @@ func TestVerifyExit(t *testing.T) {
 	}
 }
 
-// TestJUnit: a suite for each client, a case for each name.
+// TestJUnit checks that the report has a suite for each client and a case for each name.
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	v := verifiedSample()
@@ -207,8 +207,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestVerifyHostileNames: texts of clusters cannot end elements of the XML, begin lines of the
-// output or move the terminal's cursor.
+// TestVerifyHostileNames checks that texts of clusters cannot end XML elements, begin output lines
+// or move the terminal's cursor.
 func TestVerifyHostileNames(t *testing.T) {
 	t.Parallel()
 	const evil = "x\"/></testcase></testsuites><!--]]>&\x00\x1b[2J\u202e\xff\n::error::y"
@@ -242,8 +242,8 @@ func TestVerifyHostileNames(t *testing.T) {
 	}
 }
 
-// TestPodVerification: results count only if the pod was asked for them, and missing ones make
-// the verification unknown.
+// TestPodVerification checks that only requested results of a pod count, and that the verification
+// is unknown if a result is missing.
 func TestPodVerification(t *testing.T) {
 	t.Parallel()
 	skipped := verified("db", "")

@@ -11,8 +11,7 @@ import (
 	"hawser.dev/hawser/internal/cli"
 )
 
-// TestEveryFlagCompletes: a flag with a value completes something else than files, unless
-// the value is a file.
+// TestEveryFlagCompletes checks that flags complete file names only if their value is a file.
 func TestEveryFlagCompletes(t *testing.T) {
 	t.Parallel()
 	files := []string{

@@ -7,7 +7,7 @@ import (
 	"hawser.dev/hawser/internal/doccheck"
 )
 
-// TestDocuments: what they cite of this program is there.
+// TestDocuments checks that the commands and flags of this program in the documents exist.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	wrong, err := doccheck.CheckAllDocs(newRoot(&cli.Env{Version: "dev"}), "../../..")

@@ -9,8 +9,8 @@ import (
 	"hawser.dev/hawser/internal/cli"
 )
 
-// TestExamples: every command that does something has examples, and each names a command
-// and flags that there are.
+// TestExamples checks that every command without subcommands has examples, and that each example
+// uses an existing command and existing flags.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	seen := 0

@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/map.svg and docs/commands.md")
 
-// TestMapOfTheReadme: the picture is the output of hawser graph for the topology next to it.
+// TestMapOfTheReadme checks that the README's map is the output of hawser graph for the topology
+// next to it.
 func TestMapOfTheReadme(t *testing.T) {
 	t.Parallel()
 	const file = "../../../docs/map.svg"

@@ -8,7 +8,8 @@ import (
 	"hawser.dev/hawser/internal/cli"
 )
 
-// TestPluginName: as a plugin of kubectl, help and errors name the command as users call it.
+// TestPluginName checks that help and errors of the kubectl plugin name the command as users call
+// it.
 func TestPluginName(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// TestStatusOf: a HawserNode converts to an agent's status, also with missing fields.
+// TestStatusOf checks that a HawserNode converts to an agent's status, also with missing fields.
 func TestStatusOf(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "edge-1"}}}
@@ -52,8 +52,8 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// TestReportsOf: the page ignores a report if the pod of its agent does not work, as hawser status
-// does, and says why.
+// TestReportsOf checks that the page ignores a report if the agent's pod does not work, like hawser
+// status, and shows the reason.
 func TestReportsOf(t *testing.T) {
 	t.Parallel()
 	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}}}

@@ -9,7 +9,7 @@ import (
 	"hawser.dev/hawser/internal/cli/root"
 )
 
-// TestMain makes hawser a program for the tests that publish with it.
+// TestMain provides the program hawser in PATH, with which the tests publish.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"hawser": func() { os.Exit(root.Run("dev", os.Args[1:])) }})
 }

@@ -20,8 +20,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// publishedThrice is a repository with three publications: one cluster, another address of its
-// gateway, and two clusters; and with a branch that was never published.
+// publishedThrice returns a repository with three publications: one cluster, then another address
+// of its gateway, then two clusters. It also has a branch that was never published.
 func publishedThrice(t *testing.T) (*uiSource, []baseline.Publication) {
 	t.Helper()
 	c := &clitest.Repo{T: t, Dir: t.TempDir()}
@@ -47,7 +47,8 @@ func publishedThrice(t *testing.T) (*uiSource, []baseline.Publication) {
 	return s, list
 }
 
-// TestPlanOfTwo: any two publications are compared, in both directions, and the answer is kept.
+// TestPlanOfTwo checks that any two publications can be compared, in both directions, and that the
+// plan is cached.
 func TestPlanOfTwo(t *testing.T) {
 	t.Parallel()
 	s, list := publishedThrice(t)
@@ -105,7 +106,7 @@ func TestPlanOfTwo(t *testing.T) {
 	}
 }
 
-// TestPlanOfOthers: a page reads only the publications of a repository.
+// TestPlanOfOthers checks that the page reads only publications, and no other commits or files.
 func TestPlanOfOthers(t *testing.T) {
 	t.Parallel()
 	s, list := publishedThrice(t)
@@ -128,7 +129,8 @@ func TestPlanOfOthers(t *testing.T) {
 	}
 }
 
-// TestMissingGateways: a gateway without an agent is named where the pods of its cluster are known.
+// TestMissingGateways checks that a gateway without an agent is listed if the pods of its cluster
+// are known.
 func TestMissingGateways(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{Clusters: []fabric.Cluster{
