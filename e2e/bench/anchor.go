@@ -14,10 +14,10 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// The anchor is the reference of measureSurvive: one active and one passive gateway per cluster,
-// on the same nodes and pods, without agents. It is set up by hand, like systems with a lease.
-// After the lease expires it has almost nothing to do: tunnels, keys and NAT rules of the passive
-// gateway exist already.
+// The anchor is the reference of measureSurvive: one active and one passive gateway per cluster, on
+// the same nodes and pods, without agents. It imitates systems with a lease. Tunnels, keys and NAT
+// rules of the passive gateway exist in advance. After the lease expires, it only changes routes
+// and the allowed IPs of peers.
 const (
 	anchorLink = "wgap0"
 	anchorPort = 51998

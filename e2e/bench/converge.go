@@ -48,7 +48,8 @@ func (g *gateway) pass(ctx context.Context, changes int) (time.Duration, error) 
 	return r.Took, nil
 }
 
-// disturbed changes the ruleset from outside first: the engine must read everything again.
+// disturbed converges once after another program changed the ruleset: the engine must read
+// everything again.
 func (g *gateway) disturbed(ctx context.Context) (time.Duration, error) {
 	if err := g.space.run("add table inet foreign; delete table inet foreign", "nft", "-f", "-"); err != nil {
 		return 0, err

@@ -32,7 +32,7 @@ type failoverLab struct {
 	newest  map[string]*atomic.Int64   // by pod: start of the newest dial that arrived there, by the client's clock, UnixNano
 }
 
-// newFailoverLab starts the lab with some words of the topology replaced.
+// newFailoverLab starts the lab. It first replaces the words of other in the topology.
 func newFailoverLab(ctx context.Context, c config, other map[string]string, more ...string) (*failoverLab, error) {
 	files := filepath.Join(c.root, "e2e/bench/testdata/three")
 	topology, err := withReplacements(filepath.Join(files, "clusterset.yaml"), other)

@@ -156,7 +156,7 @@ func (p *hopPath) measure(ctx context.Context) error {
 	return err
 }
 
-// connect returns how many connections a second a pod opens, one after the other.
+// connect returns the number of connections a second that a pod opens, one after the other.
 func (p *hopPath) connect(ctx context.Context) (rate float64, err error) {
 	me, err := self()
 	if err != nil {
@@ -203,8 +203,8 @@ of the reference's throughput and %.2f of its new connections. The rest is proba
 	return s
 }
 
-// oneHop returns how much faster the reference, which has two VXLAN hops, would be with one. One
-// hop costs half of the time between direct, which has one, and tunnel, which has three.
+// oneHop estimates the time per bit of one VXLAN hop. It returns the factor by which the reference,
+// which has two hops, would be faster with one hop.
 func oneHop(direct, tunnel, reference float64) float64 {
 	hop := (1/tunnel - 1/direct) / 2
 	return 1 / (1 - reference*hop)
@@ -227,8 +227,8 @@ func acceptAll(port string) error {
 	}
 }
 
-// connectAll opens connections one after the other and resets each, so that no port waits. It
-// prints the time for all of them, in nanoseconds.
+// connectAll opens connections one after the other. It resets each, so no port stays in TIME_WAIT.
+// It prints the total time in nanoseconds.
 func connectAll(address, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {

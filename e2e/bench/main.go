@@ -55,8 +55,8 @@ func main() {
 	}
 }
 
-// run runs a benchmark, or a part: some measurements start this program again for one part, as
-// the agent starts itself for a tunnel.
+// run runs a benchmark, or one part of a measurement. Some measurements start this program again
+// for a part, as the agent does for a tunnel.
 func run(args []string) error {
 	ctx := context.Background()
 	if part, ok := parts()[first(args)]; ok {
@@ -69,7 +69,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	// A signal ends the measurement, not the program: it first removes everything.
+	// After a signal the program first removes everything that the measurement created.
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	if os.Geteuid() != 0 {

@@ -18,8 +18,7 @@ import (
 
 const moveRounds = 50
 
-// moveBench is a gateway whose routes are written by the agent's engine, as after the failure of
-// a link.
+// moveBench is a gateway. The agent's engine writes its routes, as after the failure of a link.
 type moveBench struct {
 	space *space
 	ns    *kernel.Namespace

@@ -183,8 +183,8 @@ func (s *trafficSet) awaitUnchanged(ctx context.Context, want answers) {
 	}
 }
 
-// differing sends all queries at once. It returns those whose answer differs, and the error of
-// the first.
+// differing sends all queries at once. It returns the questions with a different answer, and the
+// first error.
 func (s *trafficSet) differing(questions []question, want answers) (out []question, first error) {
 	wrong := make([]error, len(questions))
 	var group sync.WaitGroup

@@ -210,8 +210,8 @@ func (pair *clusterPair) takeDown() {
 	}
 }
 
-// removeAtEnd starts a process that removes the clusters after a call of the returned function, or at
-// the end of this process, also by a signal or the time limit of go test.
+// removeAtEnd starts a process that removes the clusters. It does so when remove is called or this
+// process ends, even by a signal or the time limit of go test.
 func removeAtEnd(dir string) (remove func() ([]byte, error), err error) {
 	log, err := os.CreateTemp("", "kubelab-down-")
 	if err != nil {

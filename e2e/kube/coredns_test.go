@@ -35,7 +35,7 @@ func TestClusterDNS(t *testing.T) {
 	d.awaitBlock()
 	d.awaitResolution()
 
-	// A mark is missing: the agents change nothing, and report what to do.
+	// The end mark is missing: the agents change nothing and report the next step.
 	damaged := strings.Replace(d.corefile(), "# hawser: end\n", "", 1)
 	d.write(damaged)
 	s.eventually(t, contains("the begin mark has no end mark after it"), "kubectl", "--context", "c1", "get", "hawsernode", "c1n1", "-o", "jsonpath={.status.problems[?(@.code==\"dns-not-configured\")].text}")

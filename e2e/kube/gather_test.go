@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/inventory"
 )
 
-// TestGather tests that one command writes the state of both clusters, with each node's kernel state
-// as the agent reads it, without nft and ip, and without secrets.
+// TestGather tests that one command writes the state of both clusters, without secrets. It includes
+// each node's kernel state, which the agent reads without nft and ip.
 func TestGather(t *testing.T) {
 	s := needClusterset(t, samePrefixes)
 	dir := t.TempDir()

@@ -43,7 +43,7 @@ func TestPreflightPods(t *testing.T) {
 		}
 		for _, c := range got.Clusters {
 			for _, f := range c.Findings {
-				if !slices.Contains([]string{"identity-missing", "node-cidrs-unused", "mcs-crds-exist"}, f.Code) { // what other tests left
+				if !slices.Contains([]string{"identity-missing", "node-cidrs-unused", "mcs-crds-exist"}, f.Code) { // left by other tests
 					codes = append(codes, f.Path+" "+f.Code+" "+f.Severity)
 					t.Log(f.Path, f.Code, f.Summary)
 				}

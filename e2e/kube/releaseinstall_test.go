@@ -239,8 +239,8 @@ func (in *releaseInstall) digest(t *testing.T, name string) string {
 	return digest
 }
 
-// checkPulled checks that a number of nodes have an image of the mirror, with the digest of images.txt,
-// and that they requested its blobs from the mirror.
+// checkPulled checks the number of nodes with an image of the mirror and the digest of images.txt.
+// The mirror's log must have requests for the image's blobs.
 func (in *releaseInstall) checkPulled(t *testing.T, name string, nodes int) {
 	t.Helper()
 	have := 0

@@ -86,7 +86,7 @@ func TestStatusFaults(t *testing.T) {
 			d.awaitBlock()
 			d.awaitResolution()
 		}, "the begin mark has no end mark after it", 1},
-		// The last report says ready and is old: the API server refuses the new one.
+		// The API server refuses new reports, so the last one is old and reports ready.
 		{"report refused", func(t *testing.T) {
 			s.apply(t, "c2", refuseReport)
 			s.change(t, "policy: local-first", "policy: spread")
@@ -184,9 +184,9 @@ func TestVerifyNetworkPolicy(t *testing.T) {
 	s.awaitCode(t, "names answered", 0, verify)
 }
 
-// denyIngress creates a NetworkPolicy that denies ingress to the pods of an app, and returns a function
-// that deletes it. On a network without policies, such as the lab's bridge, nft(8) drops new connections
-// to the pods on the nodes, like a network that enforces the policy.
+// denyIngress creates a NetworkPolicy that denies ingress to the pods of an app, and returns a
+// function that deletes it. Some networks, such as the lab's bridge, enforce no policies. There
+// nft(8) drops new connections to the pods on the nodes.
 func (s *clusterset) denyIngress(t *testing.T, cluster, namespace, app string) (repair func()) {
 	t.Helper()
 	s.apply(t, cluster, fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny, namespace: %s}\n"+

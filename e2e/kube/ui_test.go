@@ -160,7 +160,7 @@ func TestPageInCluster(t *testing.T) {
 	resume()
 	page.awaitLinkState(t, "up")
 
-	// The last report of a frozen agent says ready.
+	// The last report of a frozen agent still reports ready.
 	start = time.Now()
 	resume = s.freezeAgent(t, "c1n2")
 	page.awaitHead(t, func(p ui.Problem) bool {
@@ -226,7 +226,8 @@ func (p clusterPage) awaitLinkState(t *testing.T, state string) {
 	})
 }
 
-// awaitHead waits until a problem of the headline matches; with nil until there is no problem.
+// awaitHead waits until match accepts a problem of the headline. If match is nil, it waits until
+// there is no problem.
 func (p clusterPage) awaitHead(t *testing.T, match func(ui.Problem) bool) {
 	t.Helper()
 	p.await(t, func(event pageEvent) bool {

@@ -36,9 +36,9 @@ type world struct {
 
 const own = "a"
 
-// newWorld draws a topology: clusters with equal or different prefixes, of one or two families,
-// with mapped or shared egress, with or without direct packets between nodes, and exports of both types,
-// for all or some clusters.
+// newWorld draws a topology. The clusters have equal or different prefixes of one or two families.
+// Egress is mapped or shared, with or without direct packets between nodes. Exports of both types
+// are for all or some clusters.
 func newWorld(t *testing.T, rng *rand.Rand) *world {
 	t.Helper()
 	w := &world{}

@@ -22,7 +22,7 @@ type PairedReport struct {
 	Changed UDPReport `json:"changed"`
 	Control UDPReport `json:"control"`
 	Margin  int       `json:"margin"`
-	Excess  int       `json:"excess"` // what the changed flow lost beyond the control flow; negative if it lost less
+	Excess  int       `json:"excess"` // loss of the changed flow minus loss of the control flow
 }
 
 // Run runs both flows until ctx ends.
@@ -54,8 +54,8 @@ func (b Paired) Run(ctx context.Context) (PairedReport, error) {
 	return report, errors.Join(errs[:]...)
 }
 
-// Err returns an error if the changed flow lost more than the margin beyond the control flow,
-// or if the control flow lost too much for a comparison.
+// Err returns an error if the changed flow lost more than the margin beyond the control flow. It
+// also returns an error if the control flow lost too much for a comparison.
 func (r PairedReport) Err() error {
 	switch {
 	case r.Control.Received*2 < r.Control.Sent || r.Control.Received == 0:

@@ -8,10 +8,10 @@ import (
 // autogroup is the file with the nice value of this session (sched(7)).
 const autogroup = "/proc/self/autogroup"
 
-// RaisePriority raises the scheduling priority of this session until undo is called. Clients
-// and servers represent hosts of their own: a sender that waits for a processor behind the
-// measured programs measures itself. The lab's programs run in other sessions. RaisePriority
-// does nothing on kernels without autogroups.
+// RaisePriority raises the scheduling priority of this session until undo is called. Clients and
+// servers represent separate hosts. A sender that waits for a processor behind the measured
+// programs would measure itself. The lab's programs run in other sessions. RaisePriority does
+// nothing on kernels without autogroups.
 func RaisePriority() (undo func() error) {
 	before, err := os.ReadFile(autogroup)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Server answers all traffic. It echoes datagrams; the first message of a TCP connection
-// selects what the server does there. Other input is echoed as well, for nc and similar tools.
+// Server answers all traffic. It echoes datagrams. The first message of a TCP connection selects
+// the server's mode. Server echoes other input too, for nc and similar tools.
 type Server struct {
 	name    string
 	socket  Socket

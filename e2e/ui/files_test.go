@@ -75,8 +75,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestSession: the session survives a reload and reaches other tabs of the page, and no other port
-// of this machine.
+// TestSession tests that the session survives a reload and reaches other tabs of the page, but no
+// other port of this machine.
 func TestSession(t *testing.T) {
 	address := serve(t, nil, filepath.Join(root, "docs/clusterset.full.yaml"))
 	start, err := url.Parse(address)

@@ -140,8 +140,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLabels tests that no label of a link overlaps a cluster's card or another label, that no line
-// crosses a label, and that the cards fill the canvas.
+// TestLabels tests that no label of a link overlaps a cluster's card or another label. No line
+// crosses a label, and the cards fill the canvas.
 func TestLabels(t *testing.T) {
 	ctx := browser(t)
 	link := regexp.MustCompile(`"driver":"wireguard"`)

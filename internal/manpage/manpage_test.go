@@ -21,8 +21,8 @@ func example() *cobra.Command {
 	return root
 }
 
-// TestPages checks that Markdown and roff lose no character of a description, that a release has
-// the same pages every time, and that hidden commands have none.
+// TestPages checks that Markdown and roff lose no character of a description. A release has the
+// same pages every time. Hidden commands have no pages.
 func TestPages(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1795000000")
 	pages := func() map[string]string {

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/internal/metricdoc"
 )
 
-// documentedLabels returns the labels of each metric in the document, under each name that
-// Prometheus stores it by.
+// documentedLabels returns the documented labels of each metric, by each name under which
+// Prometheus stores it.
 func documentedLabels(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}

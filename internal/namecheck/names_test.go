@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// vague are words that say too little as a whole name: the name needs an object
-// (tellSilent: warnUnreachable), or the word of the field (take: apply, decode, acquire).
+// vague lists words that are too vague as a whole name. The name needs an object (tellSilent:
+// warnUnreachable), or the word of the field (take: apply, decode, acquire).
 const vague = `take look ask asked tell tells told say says said follow settle note keep kept
 	begin give gives see hear heard hold turn place word found back away mate lane sight goal
 	trouble beside ours hurry knock front carry anew somebody nobody whoever`

@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/internal/trigger"
 )
 
-// TestReplacedDevice: a device that appears, or that is replaced by another one with its name, gets a
-// socket as soon as its Set is updated after Changed.
+// TestReplacedDevice checks that a new device, or a replaced device with the same name, gets a
+// socket. It is opened at the first Update after Changed.
 func TestReplacedDevice(t *testing.T) {
 	t.Parallel()
 	ns := netnstest.New(t)
@@ -23,7 +23,7 @@ func TestReplacedDevice(t *testing.T) {
 		Read: func(Arrival, []byte) []Datagram { return nil },
 	})
 	defer set.Close()
-	// The time never passes, so that only Changed leads to a check.
+	// The time does not advance, so only Changed makes Update check the device.
 	now := time.Now()
 	update := func() (device, bound int) {
 		ns.Inside(func() {

@@ -137,8 +137,9 @@ func (r Rules) ports(p packet) bool {
 	if len(p.rest) < 4 {
 		return false
 	}
-	// One of the two ports is enough. A tunnel process that was frozen before the agent set its
-	// port may process the agent's commands in another order after the thaw, with a peer first.
+	// One of the two ports is enough. A tunnel process may be frozen before the agent sets its
+	// port. After the thaw it may process the agent's commands in another order, with a peer
+	// first.
 	return r.port(binary.BigEndian.Uint16(p.rest)) || r.port(binary.BigEndian.Uint16(p.rest[2:]))
 }
 
@@ -171,8 +172,8 @@ func (r Rules) LAN(frame []byte) string {
 }
 
 // direct reports whether a frame is a direct packet between a gateway and another node of its
-// cluster: from a pod to another cluster, from another cluster to a pod, or an ICMP error of such a
-// flow, which may have the address of a node or of a gateway inside the tunnels.
+// cluster. The packet is from a pod to another cluster or back, or an ICMP error of such a flow.
+// The error's source may be a node or a gateway's tunnel address.
 func (r Rules) direct(frame []byte, p packet) bool {
 	to, known := r.Direct[HardwareAddr(frame[:6])]
 	from, ok := r.Direct[HardwareAddr(frame[6:12])]

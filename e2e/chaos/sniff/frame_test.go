@@ -32,7 +32,7 @@ func rules() Rules {
 	}
 }
 
-// ipv4 builds a frame; body is what follows the IP header.
+// ipv4 returns a frame; body follows the IP header.
 func ipv4(src, dst string, proto byte, body []byte) []byte {
 	out := make([]byte, 34)
 	binary.BigEndian.PutUint16(out[12:], etherIPv4)
@@ -71,7 +71,7 @@ const (
 	sealed       = "\x04\x00\x00\x00 ciphertext"
 )
 
-// ip6 builds a frame; body is what follows the IP header.
+// ip6 returns a frame; body follows the IP header.
 func ip6(src, dst string, proto byte, body []byte) []byte {
 	header := make([]byte, 40)
 	header[0], header[6] = 0x60, proto

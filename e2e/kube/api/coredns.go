@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// output collects what a program prints.
+// output collects the output of a program.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// clusterGoes adds a second cluster, uninstalls it as documented, adds it again, and prunes it.
+// clusterGoes adds a second cluster and uninstalls it as documented. Then it adds the cluster
+// again, and prunes it.
 func (r argoCluster) clusterGoes(t *testing.T) {
 	one := topology([]string{"n1"}, "shop/web")
 	two := strings.Replace(one, "  exports:\n", fmt.Sprintf(secondCluster, r.recipient)+"  exports:\n", 1)

@@ -16,8 +16,8 @@ import (
 // fluxCluster is a cluster with Flux, which applies the publish branch.
 type fluxCluster struct{ *testCluster }
 
-// TestFlux goes through the life of a cluster, from an empty one. Each step depends on the previous
-// ones.
+// TestFlux tests Flux from an empty cluster to the removal of Hawser. Each step depends on the
+// previous steps.
 func TestFlux(t *testing.T) {
 	r := fluxCluster{newTestCluster(t)}
 	r.prepare(t, "flux", FluxNamespace)
