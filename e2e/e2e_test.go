@@ -142,7 +142,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("GIT_COMMITTER_NAME", "test")
 	env.Setenv("GIT_COMMITTER_EMAIL", "test@example.org")
 	env.Defer(func() {
-		labs, _ := filepath.Glob(filepath.Join(dir, "lab*")) // only a malformed pattern fails
+		labs, _ := filepath.Glob(filepath.Join(dir, "lab*")) // the pattern is valid
 		for _, lab := range labs {
 			if out, err := exec.Command(hawser, "lab", "down", "--dir", lab).CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "lab down: %v\n%s", err, out)

@@ -16,7 +16,7 @@ func TestTour(t *testing.T) {
 	t.Parallel()
 	tours := []struct {
 		driver string
-		tunnel string // port and driver after the remote address in `hawser show connections`
+		tunnel string // port and driver in the output of `hawser show connections`
 	}{
 		{"vxlan", `51884 +vxlan \(clear\)`},
 		{"ipsec", `4500 +ipsec \((kernel|userspace)\)`},

@@ -41,7 +41,7 @@ type chaos struct {
 	captures   captures
 	foreign    *foreign
 	answers    answers
-	first      map[netnsexec.Process]usage // usage of the unkilled processes after the first round
+	first      map[netnsexec.Process]usage // of the unkilled processes after the first round
 	sum        summary
 }
 

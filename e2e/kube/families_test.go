@@ -225,7 +225,7 @@ func familiesDynamic(t *testing.T, s *clusterset) {
 type dynamicExport struct {
 	*clusterset
 	namespace     string
-	service, name string // names of the Service with clusterset IPs, and of the headless Service
+	service, name string // of the Service with clusterset IPs, and of the headless Service
 }
 
 // createExport copies the workloads of namespace sample into a new namespace, and exports them from c2

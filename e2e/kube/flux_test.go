@@ -30,7 +30,7 @@ func TestGitOps(t *testing.T) {
 	start := time.Now()
 	s.edit(t, "  - name: whereami-cs\n    namespace: sample\n    clusters: [c2]\n", "  - name: whereami-cs\n    namespace: sample\n    clusters: [c1, c2]\n")
 	s.release(t)
-	s.awaitAnswer(t, "c1", "client", serviceName, fromCluster("c1")) // the local cluster is preferred
+	s.awaitAnswer(t, "c1", "client", serviceName, fromCluster("c1")) // the local cluster wins
 	t.Logf("figure: from a commit to another answer by way of Flux: %.1f s", time.Since(start).Seconds())
 	for _, c := range s.clusters {
 		s.awaitRevision(t, c)

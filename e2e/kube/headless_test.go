@@ -36,7 +36,7 @@ func headlessDynamic(t *testing.T, opts labOptions) {
 	s.eventually(t, contains("NXDOMAIN"), inPod("c1", "client", "dig", "whereami-2.c2."+d.name)...)
 	scale("3")
 	again := s.awaitAddresses(t, "c1", "client", d.name, 3)
-	if !opts.flat && !slices.Equal(again, all) { // in a flat cluster the new pod has a new address
+	if !opts.flat && !slices.Equal(again, all) { // flat: the new pod has a new address
 		t.Errorf("addresses were %v, are %v", all, again)
 	}
 	s.awaitAnswer(t, "c1", "client", "whereami-2.c2."+d.name, func(a answer) bool { return a.Pod == "whereami-2" })

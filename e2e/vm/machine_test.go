@@ -54,7 +54,7 @@ func Find(dir string, look func(program string) (string, error)) (Machine, error
 		}
 		*into = path
 	}
-	kernels, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*")) // only a malformed pattern fails
+	kernels, _ := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*")) // the pattern is valid
 	if len(kernels) != 1 {
 		return m, fmt.Errorf("needs one kernel in %s (hack/setup-vm.sh)", dir)
 	}
@@ -97,7 +97,7 @@ func (m Machine) Run(ctx context.Context, script string) (string, error) {
 		"-kernel", m.Kernel, "-initrd", first, "-append", strings.TrimSpace("console=ttyS0 quiet loglevel=1 panic=-1 random.trust_cpu=on "+m.Options),
 		"-device", "virtio-rng-pci",
 		"-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // QEMU ends with this process
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // end with this process
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if m.Console != "" {

@@ -26,7 +26,7 @@ const (
 // Server is one API server.
 type Server struct {
 	URL        string
-	Kubeconfig string // path of an administrator's kubeconfig; its only context has the server's name
+	Kubeconfig string // path, for an administrator; its only context has the server's name
 	Kubectl    string // path of the program
 	dir        string
 }
@@ -51,7 +51,7 @@ func Start(t testing.TB, name string, controllers ...string) *Server {
 	s.run(t, bin, "kube-apiserver", "--etcd-servers="+store, "--secure-port="+ports[2], "--bind-address=127.0.0.1",
 		"--cert-dir="+filepath.Join(s.dir, "certs"), "--token-auth-file="+filepath.Join(s.dir, "tokens"),
 		"--service-cluster-ip-range=10.199.0.0/16", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false",
-		"--disable-admission-plugins=ServiceAccount", // needs a controller that does not run
+		"--disable-admission-plugins=ServiceAccount", // its controller does not run
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
 	s.until(t, "get", "--raw", "/readyz")
 	if len(controllers) > 0 {

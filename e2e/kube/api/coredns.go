@@ -48,7 +48,7 @@ func CoreDNS(t testing.TB, corefile string) (bool, string) {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }() // CoreDNS was killed, or its output has the error
+	go func() { _ = cmd.Wait(); close(ended) }() // killed, or the output has the error
 	defer func() { _ = cmd.Process.Kill(); <-ended }()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		select {

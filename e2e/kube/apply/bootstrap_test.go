@@ -150,7 +150,7 @@ func TestFiveCommands(t *testing.T) {
 	}
 
 	out = r.mustShell(t, dir, "", "hawser status --wait --timeout 2m")
-	published := r.mustShell(t, hub, "", "git show rendered:fabric.json | grep -c .") // must exist
+	published := r.mustShell(t, hub, "", "git show rendered:fabric.json | grep -c .") // exists
 	if !strings.Contains(out, "fra-1") || !strings.Contains(out, "no problems: ") || published == "0\n" {
 		t.Errorf("status:\n%s", out)
 	}

@@ -34,7 +34,7 @@ type Lab struct {
 	Flat     bool           // each cluster has its own prefixes
 	Pods     []netip.Prefix // IPv4 prefixes of --pods, one for each cluster; or nil
 	Proxy    string         // implementation of Services: nftables, iptables, network or none
-	Images   []string       // archives of the images; only the archive of a loaded agent still exists
+	Images   []string       // archives of images; only a loaded agent's archive still exists
 	CNI      Network
 }
 

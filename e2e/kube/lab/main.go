@@ -191,7 +191,7 @@ func chosen(text string, clusters int) ([]netip.Prefix, error) {
 // choose completes the options of the clusters' network.
 func (l *Lab) choose(settings []string) error {
 	n := &l.CNI
-	if strings.Contains(n.Name, "/") { // a user's script is not checked for families and Services
+	if strings.Contains(n.Name, "/") { // the features of a user's script are unknown
 		at, err := filepath.Abs(n.Name)
 		if err != nil {
 			return fmt.Errorf("find network: %w", err)

@@ -235,7 +235,7 @@ func down(dir string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, entry := range entries { // lab.json, which marks the directory as a lab, is removed last
+	for _, entry := range entries { // last lab.json, which marks the directory as a lab
 		if !ours(entry) {
 			errs = append(errs, os.RemoveAll(l.path(entry.Name())))
 		}

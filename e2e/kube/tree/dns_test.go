@@ -237,7 +237,7 @@ func TestDNSPolicy(t *testing.T) {
 	}
 	admin.set("coredns", "Corefile", importing)
 	custom := admin.set("coredns-custom", "hawser.server", "")
-	eventually := func(want bool, what string, request func() error) { // the policy watches the other object
+	eventually := func(want bool, what string, request func() error) { // policies read objects by a watch
 		t.Helper()
 		for end := time.Now().Add(time.Minute); time.Now().Before(end) && (request() == nil) != want; time.Sleep(50 * time.Millisecond) {
 		}

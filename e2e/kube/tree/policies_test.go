@@ -280,7 +280,7 @@ func TestPolicies(t *testing.T) {
 		}
 		edge := strings.Fields(s.K(t, "-n", "hawser-system", "get", "service", "hawser-gateway-edge-1", "-o", "jsonpath={.spec.ports[*].port}"))
 		var err error
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // the policy watches the Lease
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // policies read Leases by a watch
 			if err = gateway.create(slicesOf, slice("hawser-gateway-edge-1", "n1", "172.31.1.11", edge[0], "UDP", "")); err == nil {
 				break
 			}
@@ -356,7 +356,7 @@ func TestPolicies(t *testing.T) {
 	for _, c := range []caller{gateway, worker} {
 		for _, resource := range []string{"secrets", "pods", "configmaps", "serviceaccounts"} {
 			_, err := c.in(schema.GroupVersionResource{Version: "v1", Resource: resource}, "hawser-system").List(t.Context(), metav1.ListOptions{})
-			if resource == "pods" { // gateways may read pods, because this topology has egress rules
+			if resource == "pods" { // gateways read pods if there are egress rules
 				continue
 			}
 			allowed(t, false, "lists "+resource, err)
