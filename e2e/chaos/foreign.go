@@ -50,8 +50,8 @@ echo 1 > /proc/sys/net/ipv4/conf/foreign0/log_martians
 echo 66 > /proc/sys/net/ipv4/ip_default_ttl
 `
 
-// showScript prints these objects. It leaves out rules of protocol 74: Hawser creates them for
-// milliseconds.
+// showScript prints the objects of plantScript. It omits rules of protocol 74, which Hawser creates
+// for milliseconds.
 const showScript = `
 ip -d -o link show foreign0 | grep -o 'foreign0.*mtu [0-9]*'
 ip -o addr show dev foreign0 to 192.0.2.0/24 | cut -d ' ' -f 2-

@@ -215,8 +215,8 @@ func (r argoCluster) exportsLeave(t *testing.T) {
 	r.awaitHealthy(t)
 }
 
-// untracked objects stay: Argo CD does not mark definitions, so it deletes none with an
-// Application.
+// untracked is a definition that stays. Argo CD does not mark definitions as its own, so it deletes
+// none with an Application.
 const untracked = "CustomResourceDefinition/hawsernodes.hawser.dev"
 
 // deleted removes Hawser; definitions stay.

@@ -237,7 +237,8 @@ func endCgroups(dirs []string) error {
 	return errors.Join(errs...)
 }
 
-// removeCgroup removes a cgroup and those below it; it is busy while processes end.
+// removeCgroup removes a cgroup and its child cgroups. It fails with EBUSY while processes run in
+// them.
 func removeCgroup(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
