@@ -163,12 +163,12 @@ func TestPageInCluster(t *testing.T) {
 	// The last report of a frozen agent still reports ready.
 	start = time.Now()
 	resume = s.freezeAgent(t, "c1n2")
-	page.awaitHead(t, func(p ui.Problem) bool {
+	page.awaitProblem(t, true, func(p ui.Problem) bool {
 		return p.Node == "c1n2" && p.Text == "does not answer" && strings.Contains(p.Consequence, "readiness probe")
 	})
 	t.Logf("figure: from a frozen agent to the headline of its cluster's page: %.1f s", time.Since(start).Seconds())
 	resume()
-	page.awaitHead(t, nil)
+	page.awaitProblem(t, false, func(p ui.Problem) bool { return p.Node == "c1n2" })
 }
 
 // pageImage writes the image of the tree's hawser, as a release has it.
@@ -226,16 +226,11 @@ func (p clusterPage) awaitLinkState(t *testing.T, state string) {
 	})
 }
 
-// awaitHead waits until match accepts a problem of the headline. If match is nil, it waits until
-// there is no problem.
-func (p clusterPage) awaitHead(t *testing.T, match func(ui.Problem) bool) {
+// awaitProblem waits until a problem of the headline matches, or until none does. Other tests of these
+// clusters may have left problems.
+func (p clusterPage) awaitProblem(t *testing.T, exists bool, match func(ui.Problem) bool) {
 	t.Helper()
-	p.await(t, func(event pageEvent) bool {
-		if match == nil {
-			return len(event.Problems) == 0
-		}
-		return slices.ContainsFunc(event.Problems, match)
-	})
+	p.await(t, func(event pageEvent) bool { return slices.ContainsFunc(event.Problems, match) == exists })
 }
 
 // pageEvent is the whole state in an event of the page.
