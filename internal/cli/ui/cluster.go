@@ -177,8 +177,8 @@ func (s *clusterSource) Agents(ctx context.Context) (ui.Reports, error) {
 func (s *clusterSource) from() string { return "HawserNodes of " + s.cluster }
 
 // reportsOf returns the reports of a cluster's agents. A report is old if the pod of its agent is
-// missing, stopped or silent (health.State). With an error nodes and pods may be incomplete, so
-// missing ones are no problem.
+// missing, stopped or unresponsive (health.State.Unresponsive). If err is not nil, nodes and pods may
+// be incomplete, so a missing pod does not make a report old.
 func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[string]kube.NodeStatus, pods []clusterstatus.AgentPod, err error) ui.Reports {
 	out := ui.Reports{HasAgents: true, From: from}
 	byNode := map[string]clusterstatus.AgentPod{}

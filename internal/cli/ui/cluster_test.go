@@ -83,7 +83,7 @@ func TestReportsOf(t *testing.T) {
 		{"does not run", ready("n1", "True"), []clusterstatus.AgentPod{pod("n1", "CrashLoopBackOff", stopped)}, nil,
 			"old n1; g1/n1: pod agent-n1 does not run; agent-stopped"},
 		{"no pod", ready("n1", "True"), nil, nil, "old n1; g1/n1: no pod of the agent is on this node"},
-		{"a new pod beside one that stopped", ready("n1", "True"), []clusterstatus.AgentPod{pod("n1", "", nil), pod("n1", "Evicted", stopped)}, nil, "current n1"},
+		{"a ready pod and a stopped pod", ready("n1", "True"), []clusterstatus.AgentPod{pod("n1", "", nil), pod("n1", "Evicted", stopped)}, nil, "current n1"},
 		{"pods cannot be read", ready("n1", "True"), nil, errors.New("forbidden"), "current n1"},
 		{"no report", nil, []clusterstatus.AgentPod{pod("n1", "since 10:41", notReady)}, nil,
 			"g1/a: no HawserNode reports this gateway; agent-unresponsive; no-reports"},

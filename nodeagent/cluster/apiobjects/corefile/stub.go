@@ -39,7 +39,7 @@ func quote(text string) string {
 
 // InsertStub returns the stubDomains of kube-dns with Hawser's entries at the front. stubDomains is
 // a JSON object that maps domains to the addresses of their servers; empty text means no entries.
-// All other bytes stay. Errors are like those of Insert.
+// All other bytes stay. It returns the same errors as Insert.
 func InsertStub(text string, f Forward) (string, error) {
 	bare, _, err := withoutStub(text, f)
 	if err != nil {
