@@ -145,8 +145,16 @@ func TestProber(t *testing.T) {
 // server that sends forever can only fill a small buffer.
 func TestHeldConnections(t *testing.T) {
 	t.Parallel()
-	reset, _ := server(t, func(conn *net.TCPConn) { _ = conn.SetLinger(0); _ = conn.Close() })
-	if r := until(t, run(t, reset), func(r status.Probed) bool { return r.Broken > 0 }); r.LastError != "connection reset by peer" {
+	reset, _ := server(t, func(conn *net.TCPConn) {
+		// A reset before the prober sees the connection as established is a failed attempt.
+		// So the server resets only the connection that stays open.
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = conn.SetLinger(0)
+		}
+		_ = conn.Close()
+	})
+	if r := until(t, run(t, reset), func(r status.Probed) bool { return r.Broken > 0 }); r.LastError != "connection reset by peer" || r.Failed != 0 {
 		t.Errorf("%+v", r)
 	}
 	closed, _ := server(t, func(conn *net.TCPConn) { _ = conn.Close() })
