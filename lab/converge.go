@@ -154,7 +154,7 @@ func (d *daemon) files(w *desiredLab) error {
 		}
 		for _, n := range w.nodesOf(c.name) {
 			dir := d.nodeDir(&n)
-			errs = append(errs, folders(dir))
+			errs = append(errs, makeNodeDirs(dir))
 			for name, raw := range content {
 				_, err := writeFile(filepath.Join(dir, "facts", name), raw, 0o644)
 				errs = append(errs, err)
@@ -164,9 +164,9 @@ func (d *daemon) files(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// directories creates the directories of a node's agent. Programs on the node also find the agent's
-// socket at its usual path.
-func folders(dir string) error {
+// makeNodeDirs creates the directories of a node's agent. Programs on the node also find the
+// agent's socket at its usual path.
+func makeNodeDirs(dir string) error {
 	var errs []error
 	for _, sub := range []string{"fabric", "keys", "facts", "state", "run/hawser"} {
 		errs = append(errs, os.MkdirAll(filepath.Join(dir, sub), 0o755))
@@ -193,7 +193,9 @@ func overwrite(path string, content []byte) error {
 	return nil
 }
 
-func (d *daemon) nodeDir(n *node) string { return d.layout.Node(d.state.folder(n.cluster, n.name)) }
+func (d *daemon) nodeDir(n *node) string {
+	return d.layout.Node(d.state.nodeDir(n.cluster, n.name))
+}
 
 // runPods starts the missing pods.
 func (d *daemon) runPods(w *desiredLab) error {

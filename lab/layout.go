@@ -69,7 +69,7 @@ func (l Layout) RootKey() string { return l.path("keys", "root") }
 // Node returns the directory of a node: fabric, keys, facts, state, run (its /run, with agent.sock)
 // and agent.log. Its name is the node's name, or <cluster>.<node> if another cluster had a node
 // with that name first.
-func (l Layout) Node(folder string) string { return l.path("nodes", folder) }
+func (l Layout) Node(name string) string { return l.path("nodes", name) }
 
 func (l Layout) config() string                 { return l.path("lab.json") }
 func (l Layout) underlay() string               { return l.path("underlay.yaml") }

@@ -45,8 +45,8 @@ type reader struct {
 
 // known is the delivery of a cluster with the hashes of its source directories.
 type known struct {
-	base, folder plumbing.Hash
-	built        *delivery
+	base, dir plumbing.Hash
+	built     *delivery
 }
 
 // read builds every cluster's directory, and reads the topology from which the commit was made.
@@ -85,11 +85,11 @@ func (r *reader) read(repo *git.Repository, hash plumbing.Hash) (published, topo
 // cluster builds a directory, unless its sources are unchanged.
 func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	dir := path.Join("clusters", name)
-	k := known{base: folderHash(tree, "base"), folder: folderHash(tree, dir)}
-	if have := r.clusters[name]; have.built != nil && have.base == k.base && have.folder == k.folder {
+	k := known{base: dirHash(tree, "base"), dir: dirHash(tree, dir)}
+	if have := r.clusters[name]; have.built != nil && have.base == k.base && have.dir == k.dir {
 		return have, nil
 	}
-	plain, err := plainFolder(tree, dir)
+	plain, err := plainDir(tree, dir)
 	if err != nil {
 		return k, fmt.Errorf("read %s: %w", dir, err)
 	}
@@ -112,8 +112,8 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	return k, nil
 }
 
-// folderHash returns the hash of a directory, or zero if it does not exist.
-func folderHash(tree *object.Tree, dir string) plumbing.Hash {
+// dirHash returns the hash of a directory, or zero if it does not exist.
+func dirHash(tree *object.Tree, dir string) plumbing.Hash {
 	entry, err := tree.FindEntry(dir)
 	if err != nil || entry.Mode != filemode.Dir {
 		return plumbing.ZeroHash
@@ -121,10 +121,10 @@ func folderHash(tree *object.Tree, dir string) plumbing.Hash {
 	return entry.Hash
 }
 
-// plainFolder returns the objects of a cluster's directory if kustomize would only append them to
+// plainDir returns the objects of a cluster's directory if kustomize would only append them to
 // the objects of base. The reconciler writes such directories unless the user has patches. It
 // returns nil if the directory requires kustomize.
-func plainFolder(tree *object.Tree, dir string) ([][]byte, error) {
+func plainDir(tree *object.Tree, dir string) ([][]byte, error) {
 	sub, err := tree.Tree(dir)
 	if err != nil {
 		return nil, nil // kustomize reports the problem

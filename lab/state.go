@@ -15,16 +15,16 @@ import (
 // state is the saved state of the lab: the assigned numbers and addresses, and the current faults.
 // Only the daemon uses it.
 type state struct {
-	LAN      netip.Prefix            `json:"lan"`
-	Numbers  map[string]int          `json:"numbers"`     // CLUSTER or CLUSTER/NODE: number in the names of underlay links
-	Slots    map[string]int          `json:"slots"`       // CLUSTER/NODE: position within the cluster, from 0
-	Folders  map[string]string       `json:"directories"` // CLUSTER/NODE: name of its directory
-	Pods     map[string]podSlot      `json:"pods"`        // CLUSTER/NAMESPACE/NAME, while the pod exists
-	Before   map[string][]netip.Addr `json:"before"`      // last addresses of a deleted pod that may be recreated
-	Services map[string][]netip.Addr `json:"services"`    // CLUSTER/NAMESPACE/NAME
-	WAN      map[string]netip.Addr   `json:"wan"`         // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
-	Cursor   map[string]int          `json:"cursor"`      // by cluster: next worker of the round robin
-	Ready    map[string]bool         `json:"ready"`       // CLUSTER/NAMESPACE/NAME: readiness that the user set
+	LAN         netip.Prefix            `json:"lan"`
+	Numbers     map[string]int          `json:"numbers"`     // CLUSTER or CLUSTER/NODE: number in the names of underlay links
+	Slots       map[string]int          `json:"slots"`       // CLUSTER/NODE: position within the cluster, from 0
+	Directories map[string]string       `json:"directories"` // CLUSTER/NODE: name of its directory
+	Pods        map[string]podSlot      `json:"pods"`        // CLUSTER/NAMESPACE/NAME, while the pod exists
+	Before      map[string][]netip.Addr `json:"before"`      // last addresses of a deleted pod that may be recreated
+	Services    map[string][]netip.Addr `json:"services"`    // CLUSTER/NAMESPACE/NAME
+	WAN         map[string]netip.Addr   `json:"wan"`         // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
+	Cursor      map[string]int          `json:"cursor"`      // by cluster: next worker of the round robin
+	Ready       map[string]bool         `json:"ready"`       // CLUSTER/NAMESPACE/NAME: readiness that the user set
 
 	Off         map[string]bool      `json:"off"`     // CLUSTER/NODE: powered off
 	Stopped     map[string]bool      `json:"stopped"` // CLUSTER/NODE: its agent was stopped
@@ -65,7 +65,7 @@ type linkFault struct {
 
 func newState() *state {
 	return &state{
-		Numbers: map[string]int{}, Slots: map[string]int{}, Folders: map[string]string{},
+		Numbers: map[string]int{}, Slots: map[string]int{}, Directories: map[string]string{},
 		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
 		Off: map[string]bool{}, Stopped: map[string]bool{}, SyncStopped: map[string]bool{}, Links: map[string]linkFault{},
@@ -130,18 +130,18 @@ func (s *state) nodesOf(cluster string) []string {
 	return out
 }
 
-// directory returns the name of a node's directory.
-func (s *state) folder(cluster, node string) string {
+// nodeDir returns the name of a node's directory.
+func (s *state) nodeDir(cluster, node string) string {
 	id := cluster + "/" + node
-	if name, known := s.Folders[id]; known {
+	if name, known := s.Directories[id]; known {
 		return name
 	}
 	name := node
-	for _, taken := range s.Folders {
+	for _, taken := range s.Directories {
 		if taken == node {
 			name = cluster + "." + node
 		}
 	}
-	s.Folders[id] = name
+	s.Directories[id] = name
 	return name
 }

@@ -285,10 +285,10 @@ func TestPodsComeBack(t *testing.T) {
 	}
 }
 
-func TestFolders(t *testing.T) {
+func TestNodeDirs(t *testing.T) {
 	t.Parallel()
 	s := newState()
-	have := []string{s.folder("a", "worker"), s.folder("b", "worker"), s.folder("a", "worker"), s.folder("b", "gw")}
+	have := []string{s.nodeDir("a", "worker"), s.nodeDir("b", "worker"), s.nodeDir("a", "worker"), s.nodeDir("b", "gw")}
 	if diff := cmp.Diff([]string{"worker", "b.worker", "worker", "gw"}, have); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

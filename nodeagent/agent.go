@@ -133,7 +133,7 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sh
 	if _, client := inputs.API(); client != nil {
 		store = kube.NewLeaseStore(client, func() bool { return len(gateways()) > 0 })
 	} else if config.LeasesDir != "" {
-		store = election.NewFolder(config.LeasesDir, gateways)
+		store = election.NewDirStore(config.LeasesDir, gateways)
 	}
 	return election.New(election.Config{
 		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log, Trigger: wake.election,

@@ -10,10 +10,10 @@ func TestConfigOfTheAPI(t *testing.T) {
 	t.Parallel()
 	whole := Config{Cluster: "g1", Node: "n", FabricDir: "f", StateDir: "s", Socket: "x"}
 	tests := []struct {
-		name   string
-		kube   kube.Config
-		folder string
-		want   string
+		name     string
+		kube     kube.Config
+		factsDir string
+		want     string
 	}{
 		{"directory", kube.Config{}, "facts", ""},
 		{"neither", kube.Config{}, "", "--facts is required: see hawser-agent run --help"},
@@ -26,7 +26,7 @@ func TestConfigOfTheAPI(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			config := whole
-			config.Kube, config.FactsDir = tt.kube, tt.folder
+			config.Kube, config.FactsDir = tt.kube, tt.factsDir
 			have := ""
 			if err := config.Validate(); err != nil {
 				have = err.Error()

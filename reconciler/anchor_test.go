@@ -464,13 +464,13 @@ func TestStateFile(t *testing.T) {
 	// The reconciler publishes nothing if it cannot write the state file.
 	g.pull()
 	g.commit(TopologyFile, topologyOf("g1", "g2", "g3"))
-	folder := filepath.Dir(g.cfg.StateFile)
-	g.cfg.StateFile = filepath.Join(folder, "none", "state.json")
+	dir := filepath.Dir(g.cfg.StateFile)
+	g.cfg.StateFile = filepath.Join(dir, "none", "state.json")
 	g.Reconciler = g.newReconciler()
 	if message := g.mustRefuse(ReasonState); !strings.Contains(message, "(--state)") {
 		t.Error(message)
 	}
-	if err := os.Mkdir(filepath.Join(folder, "none"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "none"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	g.mustPass()

@@ -55,18 +55,18 @@ func publishKinds(t *testing.T, g *testEnv) {
 		if out := g.mustPass(); out.Changed != changed {
 			t.Errorf("%s: published %v, want %v", what, out.Changed, changed)
 		}
-		folders := slices.Compact([]string{g.repo, g.to})
-		for _, from := range folders {
+		repos := slices.Compact([]string{g.repo, g.to})
+		for _, from := range repos {
 			clone := filepath.Join(t.TempDir(), "clone")
 			git(t, t.TempDir(), "-c", "transfer.fsckObjects=true", "clone", "-q", "--mirror", "file://"+from, clone)
-			folders = append(folders, clone)
+			repos = append(repos, clone)
 		}
 		for _, c := range []gitrepo.Config{g.cfg.Source, g.cfg.Publish} {
 			if c.Cache != "" && c.URL != "" {
-				folders = append(folders, c.Cache)
+				repos = append(repos, c.Cache)
 			}
 		}
-		for _, dir := range folders {
+		for _, dir := range repos {
 			text := git(t, dir, "fsck", "--strict", "--full", "--no-dangling")
 			if text != "" && !strings.HasPrefix(text, "notice: HEAD points to an unborn branch") { // as in a mirror
 				t.Errorf("%s: git fsck in %s:\n%s", what, dir, text)

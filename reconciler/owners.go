@@ -24,7 +24,7 @@ import (
 // ownerCheck finds the owners of the changes of each commit in the history of a topology.
 type ownerCheck struct {
 	source    *gitrepo.Store
-	folder    string       // directory of the topology
+	dir       string       // directory of the topology
 	signers   string       // path of the allowed_signers file of the checked commits
 	published []byte       // published lock
 	tip       gitrepo.Hash // newest commit; its topology has no commit in its name
@@ -35,8 +35,8 @@ type ownerCheck struct {
 }
 
 // newOwnerCheck returns an ownerCheck of the commits after start.
-func newOwnerCheck(source *gitrepo.Store, folder, signers string, start gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerCheck, error) {
-	out := &ownerCheck{source: source, folder: folder, signers: signers, published: published,
+func newOwnerCheck(source *gitrepo.Store, dir, signers string, start gitrepo.Hash, published []byte, tip gitrepo.Hash) (*ownerCheck, error) {
+	out := &ownerCheck{source: source, dir: dir, signers: signers, published: published,
 		tip: tip, texts: map[string][]byte{}}
 	v, list, err := out.version(start)
 	if err == nil {
@@ -70,7 +70,7 @@ func (r *ownerCheck) version(at gitrepo.Hash) (ownership.Version, diag.List, err
 	return ownership.Version{Set: set, Source: src}, list, nil
 }
 
-func (r *ownerCheck) path(name string) string { return path.Join(r.folder, name) }
+func (r *ownerCheck) path(name string) string { return path.Join(r.dir, name) }
 
 // next returns the changes of a commit that require an owner, and advances to the commit.
 func (r *ownerCheck) next(parent, commit gitrepo.Hash) ([]ownership.Change, error) {

@@ -200,8 +200,8 @@ func TestOwnersSay(t *testing.T) {
 	}
 }
 
-// TestOwnersInFolder checks the owners of a topology in a directory.
-func TestOwnersInFolder(t *testing.T) {
+// TestOwnersInDir checks the owners of a topology in a directory.
+func TestOwnersInDir(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	g := newTestEnv(t, true, func(c *Config) { c.Path = "net" })

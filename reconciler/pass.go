@@ -300,7 +300,7 @@ func (r *Reconciler) buildCommit(in inputs) (*buildState, *Failure) {
 	if err != nil && !errors.Is(err, gitrepo.ErrNoFile) {
 		return nil, fail(ReasonFetch, revision, err)
 	}
-	patches, err := r.source.Folder(in.source, path.Join(r.cfg.Path, render.PatchesDir))
+	patches, err := r.source.DirFiles(in.source, path.Join(r.cfg.Path, render.PatchesDir))
 	if err != nil {
 		return nil, fail(ReasonFetch, revision, err)
 	}

@@ -143,7 +143,7 @@ func userCommit(g *testEnv, name string) {
 	git(g.t, clone, "push", "-q")
 }
 
-func TestOtherRepositoryAndFolder(t *testing.T) {
+func TestOtherRepositoryAndDir(t *testing.T) {
 	t.Parallel()
 	target := t.TempDir()
 	git(t, target, "init", "-q", "--bare", "-b", "main")

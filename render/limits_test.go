@@ -126,7 +126,7 @@ func TestReadableIsNotApplied(t *testing.T) {
 			func(own string) bool { return strings.Contains(string(raw), own) }) {
 			t.Errorf("%s refers to a file that clusters must not receive", name)
 		}
-		if top, _, folder := strings.Cut(name, "/"); folder && top == "base" && len(raw) > 1300<<10 {
+		if top, _, hasDir := strings.Cut(name, "/"); hasDir && top == "base" && len(raw) > 1300<<10 {
 			t.Errorf("%s has %d bytes", name, len(raw))
 		}
 	}

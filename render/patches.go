@@ -24,8 +24,8 @@ const (
 	sourceDir  = "patches/source"
 )
 
-// patchableFolders returns the directories that patches may change.
-func patchableFolders(top *schema.ClusterSet) []string {
+// patchableDirs returns the directories that patches may change.
+func patchableDirs(top *schema.ClusterSet) []string {
 	out := []string{"base", "argocd"}
 	for _, c := range top.Spec.Clusters {
 		out = append(out, ClusterDir(c.Name))
@@ -35,23 +35,23 @@ func patchableFolders(top *schema.ClusterSet) []string {
 }
 
 func addPatches(tree Tree, in Input) diag.List {
-	folders := map[string]bool{}
-	for _, dir := range patchableFolders(in.Topology) {
-		folders[dir] = true
+	patchable := map[string]bool{}
+	for _, dir := range patchableDirs(in.Topology) {
+		patchable[dir] = true
 	}
 	var list diag.List
 	for _, name := range in.Previous.Paths() {
 		dir, file, ok := strings.Cut(name, "/"+PatchesDir+"/")
-		if ok && folders[dir] && !strings.HasPrefix(file, "source/") {
+		if ok && patchable[dir] && !strings.HasPrefix(file, "source/") {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "published-patch", Path: name,
 				Summary: "is on the publish branch and not used: it is removed",
 				Hint:    "to use it, commit it next to the topology as " + path.Join(PatchesDir, dir, file)})
 		}
 	}
 	for _, name := range in.Patches.Paths() {
-		dir := folderOf(name)
+		dir := dirOf(name)
 		file, ok := strings.CutPrefix(name, dir+"/")
-		if !ok || !folders[dir] {
+		if !ok || !patchable[dir] {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "unused-patch", Path: path.Join(PatchesDir, name),
 				Summary: "is not used", Hint: "patches are in patches/base, patches/argocd or patches/clusters/<a cluster of the topology>"})
 			continue
@@ -66,29 +66,29 @@ func addPatches(tree Tree, in Input) diag.List {
 func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	byDir := map[string][]string{}
 	for name := range tree {
-		dir := folderOf(name)
+		dir := dirOf(name)
 		byDir[dir] = append(byDir[dir], strings.TrimPrefix(name, dir+"/"))
 	}
-	for _, dir := range patchableFolders(top) {
+	for _, dir := range patchableDirs(top) {
 		files := slices.DeleteFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, exportsDir+"/") })
 		slices.Sort(files)
 		tree[path.Join(dir, "kustomization.yaml")] = kustomization(dir, files)
 		byDir[dir] = append(files, "kustomization.yaml")
 	}
 	var list diag.List
-	for _, dir := range patchableFolders(top) {
+	for _, dir := range patchableDirs(top) {
 		if !slices.ContainsFunc(byDir[dir], func(f string) bool { return strings.HasPrefix(f, sourceDir+"/") }) {
 			continue
 		}
 		// Pass only the files of the two directories: the whole tree is slow with a
 		// thousand clusters.
-		folderFiles := map[string][]byte{}
+		checked := map[string][]byte{}
 		for _, from := range []string{dir, "base"} {
 			for _, f := range byDir[from] {
-				folderFiles[path.Join(from, f)] = tree[path.Join(from, f)]
+				checked[path.Join(from, f)] = tree[path.Join(from, f)]
 			}
 		}
-		for _, d := range kustomize.Check(folderFiles, dir) {
+		for _, d := range kustomize.Check(checked, dir) {
 			if from, f, ok := strings.Cut(d.Pos.File, "/"+sourceDir+"/"); ok {
 				d.Pos.File = path.Join(PatchesDir, from, f)
 			}
@@ -100,9 +100,9 @@ func addKustomizations(tree Tree, top *schema.ClusterSet) diag.List {
 	return list
 }
 
-// folderOf returns the directory of the tree that contains a file: clusters/<name> or the first
+// dirOf returns the directory of the tree that contains a file: clusters/<name> or the first
 // element.
-func folderOf(name string) string {
+func dirOf(name string) string {
 	first, rest, _ := strings.Cut(name, "/")
 	if first != "clusters" {
 		return first
@@ -123,13 +123,13 @@ func kustomization(dir string, files []string) []byte {
 			resources = append(resources, f)
 		}
 	}
-	for _, folder := range []string{crdPatchesDir, placementDir, PatchesDir, sourceDir} {
-		if slices.Contains(files, folder+"/kustomization.yaml") {
-			components = append(components, folder)
+	for _, sub := range []string{crdPatchesDir, placementDir, PatchesDir, sourceDir} {
+		if slices.Contains(files, sub+"/kustomization.yaml") {
+			components = append(components, sub)
 			continue
 		}
 		for _, f := range files {
-			if path.Dir(f) == folder && isYAML(f) {
+			if path.Dir(f) == sub && isYAML(f) {
 				patches = append(patches, f)
 			}
 		}

@@ -64,11 +64,11 @@ func uiImage(ui *schema.UI, agent string) (string, diag.List) {
 	}
 	tag := Tag(agent)
 	repository := strings.TrimSuffix(agent, ":"+tag)
-	folder, name := path.Split(repository)
+	prefix, name := path.Split(repository)
 	if program := strings.TrimSuffix(name, ipsecVariant); tag == "" || program != agentProgram {
 		return "", diag.List{{Severity: diag.Error, Code: "no-image", Path: "ui.image",
 			Summary: "is missing: which image has hawser does not follow from the agents' image " + agent,
 			Hint:    "name it, as images.txt of the release does: registry.example.org/hawser:v1.2.3"}}
 	}
-	return folder + uiProgram + ":" + strings.TrimSuffix(tag, ipsecVariant), nil
+	return prefix + uiProgram + ":" + strings.TrimSuffix(tag, ipsecVariant), nil
 }

@@ -296,8 +296,8 @@ curl -sS --retry 30 --retry-delay 1 --retry-connrefused http://localhost:8473/st
 // createVolume creates a volume for the claim of a reconciler's state, like a storage class.
 func (in *releaseInstall) createVolume(t *testing.T, cluster string) {
 	t.Helper()
-	const folder = "/var/lib/hawser-reconciler-state"
-	in.onAllNodes(t, "mkdir -p "+folder+" && chmod 777 "+folder)
+	const stateDir = "/var/lib/hawser-reconciler-state"
+	in.onAllNodes(t, "mkdir -p "+stateDir+" && chmod 777 "+stateDir)
 	in.onCluster(t, cluster, `kubectl apply -f - <<'END'
 apiVersion: v1
 kind: PersistentVolume
@@ -305,7 +305,7 @@ metadata: {name: reconciler-state}
 spec:
   capacity: {storage: 64Mi}
   accessModes: [ReadWriteOnce]
-  hostPath: {path: `+folder+`}
+  hostPath: {path: `+stateDir+`}
 END`)
 }
 

@@ -24,7 +24,7 @@ var inside = flag.String("inside", ".", "tests to run inside the machine, as -ru
 // it with REQUIRE_KERNEL=1.
 func machine(t *testing.T) Machine {
 	t.Helper()
-	m, err := Find(Folder(), exec.LookPath)
+	m, err := Find(KernelDir(), exec.LookPath)
 	switch {
 	case err == nil:
 	case os.Getenv("REQUIRE_KERNEL") == "1":

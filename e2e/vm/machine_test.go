@@ -31,8 +31,8 @@ type Machine struct {
 	Console string // file for the console's output; empty: none
 }
 
-// Folder returns the directory of hack/setup-vm.sh with the kernel.
-func Folder() string {
+// KernelDir returns the directory of hack/setup-vm.sh with the kernel.
+func KernelDir() string {
 	if dir := os.Getenv("HAWSER_VM_DIR"); dir != "" {
 		return dir
 	}

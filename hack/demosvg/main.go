@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// directory is the demo's own, which has another name each time.
-var folder = regexp.MustCompile(`/tmp/hwdemo-[A-Za-z0-9]+`)
+// demoDir matches the directory of the demo, which has another name in each run.
+var demoDir = regexp.MustCompile(`/tmp/hwdemo-[A-Za-z0-9]+`)
 
 func record() error {
 	text, err := os.ReadFile(script)
@@ -53,7 +53,7 @@ func record() error {
 	scanner := bufio.NewScanner(read)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
-		line := folder.ReplaceAllString(scanner.Text(), "/tmp/hwdemo")
+		line := demoDir.ReplaceAllString(scanner.Text(), "/tmp/hwdemo")
 		fmt.Println(line)
 		lines = append(lines, termsvg.Line{At: time.Since(startedAt), Text: line})
 	}

@@ -88,9 +88,9 @@ func ReadFile(path string) ([]byte, error) {
 	return loc.read()
 }
 
-// ReadFolder returns all files below a directory, by slash-separated path relative to the
+// ReadTree returns all files below a directory, by slash-separated path relative to the
 // directory. A directory that does not exist is empty.
-func ReadFolder(dir string, limits Limits) (map[string][]byte, error) {
+func ReadTree(dir string, limits Limits) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	entries, total := 0, 0
 	var walk func(name string) error
@@ -139,7 +139,7 @@ func ReadDir(dir string) ([]fs.DirEntry, error) {
 
 // readDir returns up to limit+1 entries of a directory, sorted by name.
 func readDir(dir string, limit int) ([]fs.DirEntry, error) {
-	root, name, err := openFolder(dir)
+	root, name, err := openDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +198,10 @@ func Rewrite(path string, content []byte) error {
 	return atomicfile.Rewrite(path, content)
 }
 
-// MakeFolder creates a directory and its parents. It fails if the path contains a link in a
+// MkdirAll creates a directory and its parents. It fails if the path contains a link in a
 // repository.
-func MakeFolder(dir string, mode fs.FileMode) error {
-	root, _, err := openFolder(dir)
+func MkdirAll(dir string, mode fs.FileMode) error {
+	root, _, err := openDir(dir)
 	if err == nil {
 		return root.Close()
 	}
@@ -214,9 +214,9 @@ func MakeFolder(dir string, mode fs.FileMode) error {
 	return nil
 }
 
-// openFolder opens the top of a directory's location, and returns the directory's path relative to
+// openDir opens the top of a directory's location, and returns the directory's path relative to
 // the top.
-func openFolder(dir string) (*os.Root, string, error) {
+func openDir(dir string) (*os.Root, string, error) {
 	loc, err := locate(filepath.Join(dir, "x")) // the directory can be the top itself
 	if err != nil {
 		return nil, "", err

@@ -160,8 +160,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadFolder checks that a directory is read as a whole, or refused.
-func TestReadFolder(t *testing.T) {
+// TestReadTree checks that a directory is read as a whole, or refused.
+func TestReadTree(t *testing.T) {
 	dir := tree(t, map[string]string{
 		".git/HEAD":            "ref: refs/heads/main",
 		"patches/one.yaml":     "1",
@@ -173,7 +173,7 @@ func TestReadFolder(t *testing.T) {
 	})
 	t.Chdir(dir)
 	limits := checkout.Limits{Bytes: 1 << 20, Entries: 100}
-	got, err := checkout.ReadFolder("patches", limits)
+	got, err := checkout.ReadTree("patches", limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestReadFolder(t *testing.T) {
 		"none": "", "links": "links/one.yaml is a symbolic link", "below": "below/a is a symbolic link", "whole": "whole is a symbolic link",
 		"file": "file is not a directory",
 	} {
-		got, err := checkout.ReadFolder(name, limits)
+		got, err := checkout.ReadTree(name, limits)
 		if want == "" && (err != nil || len(got) > 0) || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("%s: %v %v, want %s", name, got, err, want)
 		}
@@ -193,7 +193,7 @@ func TestReadFolder(t *testing.T) {
 	if err := os.WriteFile("patches/big", []byte(big), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := checkout.ReadFolder("patches", limits); err == nil || err.Error() != "patches has more than 1 MiB of files" {
+	if _, err := checkout.ReadTree("patches", limits); err == nil || err.Error() != "patches has more than 1 MiB of files" {
 		t.Error(err)
 	}
 	for i := range limits.Entries {
@@ -201,7 +201,7 @@ func TestReadFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := checkout.ReadFolder("many", limits); err == nil || err.Error() != "many has more than 100 files and directories" {
+	if _, err := checkout.ReadTree("many", limits); err == nil || err.Error() != "many has more than 100 files and directories" {
 		t.Error(err)
 	}
 }
@@ -222,7 +222,7 @@ func TestWrite(t *testing.T) {
 		"out.yaml": "out.yaml is a symbolic link", "away/new": "away is a symbolic link", "away/x": "away is a symbolic link",
 		".git": ".git is in the directory .git", "new/directory/file": "", "a.yaml": "",
 	} {
-		err := errors.Join(checkout.MakeFolder(filepath.Dir(path), 0o755), checkout.Replace(path, []byte("new"), 0o644))
+		err := errors.Join(checkout.MkdirAll(filepath.Dir(path), 0o755), checkout.Replace(path, []byte("new"), 0o644))
 		again := checkout.Rewrite(path, []byte("newer"))
 		for _, err := range []error{err, again} {
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -230,7 +230,7 @@ func TestWrite(t *testing.T) {
 			}
 		}
 	}
-	if err := checkout.MakeFolder("away/directory/below", 0o755); err == nil {
+	if err := checkout.MkdirAll("away/directory/below", 0o755); err == nil {
 		t.Error("made a directory outside of the repository")
 	}
 	if raw, err := os.ReadFile("a.yaml"); string(raw) != "newer" {

@@ -59,7 +59,7 @@ func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// Directories completes directories.
-func Folders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// CompleteDirs completes directories.
+func CompleteDirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }

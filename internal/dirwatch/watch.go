@@ -46,14 +46,14 @@ func Watch(ctx context.Context, onPolling func(error), dirs ...Dir) {
 	w := &watcher{onPolling: onPolling, newWatcher: fsnotify.NewWatcher, ids: map[string]fileID{}}
 	defer w.close()
 	for _, d := range dirs {
-		w.folders = append(w.folders, &folder{dir: filepath.Clean(d.Path), files: d.Files, changed: d.Changed})
+		w.dirs = append(w.dirs, &watchedDir{dir: filepath.Clean(d.Path), files: d.Files, changed: d.Changed})
 	}
 	w.start()
 	w.loop(ctx)
 }
 
 type watcher struct {
-	folders         []*folder
+	dirs            []*watchedDir
 	onPolling       func(error)
 	newWatcher      func() (*fsnotify.Watcher, error)
 	events          *fsnotify.Watcher // nil without inotify
@@ -61,7 +61,7 @@ type watcher struct {
 	pollingReported bool              // onPolling was called
 }
 
-type folder struct {
+type watchedDir struct {
 	dir         string
 	files       []string // watched names; all if empty
 	changed     func()
@@ -87,14 +87,14 @@ func statID(path string) fileID {
 }
 
 func (w *watcher) start() {
-	for _, f := range w.folders {
+	for _, f := range w.dirs {
 		w.attach(f)
 		f.fingerprint, f.dirty = f.computeFingerprint(), true
 	}
 }
 
 // attach watches a directory and its parent.
-func (w *watcher) attach(f *folder) {
+func (w *watcher) attach(f *watchedDir) {
 	f.attached, f.refused = false, false
 	if w.events == nil {
 		events, err := w.newWatcher()
@@ -127,7 +127,7 @@ func (w *watcher) add(path string) error {
 }
 
 // fallBackToPolling records that the kernel refused a watch, and calls onPolling once.
-func (w *watcher) fallBackToPolling(f *folder, err error) {
+func (w *watcher) fallBackToPolling(f *watchedDir, err error) {
 	f.refused = true
 	if !w.pollingReported && w.onPolling != nil {
 		w.onPolling(fmt.Errorf("watch directory %s: %w", f.dir, err))
@@ -148,7 +148,7 @@ func (w *watcher) loop(ctx context.Context) {
 	for {
 		events, errs := w.channels()
 		var retries <-chan time.Time // nil if all directories are watched: an idle process must not wake up
-		if slices.ContainsFunc(w.folders, func(f *folder) bool { return !f.attached }) {
+		if slices.ContainsFunc(w.dirs, func(f *watchedDir) bool { return !f.attached }) {
 			retries = retryTicker.C
 		}
 		select {
@@ -186,13 +186,13 @@ func (w *watcher) channels() (<-chan fsnotify.Event, <-chan error) {
 // markAllDirty records that any directory may have changed. If attached is false, it also records
 // that the watches are lost.
 func (w *watcher) markAllDirty(attached bool) {
-	for _, f := range w.folders {
+	for _, f := range w.dirs {
 		f.dirty, f.attached = true, f.attached && attached
 	}
 }
 
 func (w *watcher) notify() {
-	for _, f := range w.folders {
+	for _, f := range w.dirs {
 		if f.dirty {
 			f.dirty = false
 			f.changed()
@@ -204,7 +204,7 @@ func (w *watcher) notify() {
 // since the previous call.
 func (w *watcher) reattach() bool {
 	changed, refused := false, false
-	for _, f := range w.folders {
+	for _, f := range w.dirs {
 		if f.attached {
 			continue
 		}
@@ -217,7 +217,7 @@ func (w *watcher) reattach() bool {
 }
 
 // pollChanged reads the directory, and reports whether it changed since the last poll.
-func (f *folder) pollChanged() bool {
+func (f *watchedDir) pollChanged() bool {
 	current := f.computeFingerprint()
 	changed := current != f.fingerprint
 	f.fingerprint = current
@@ -225,7 +225,7 @@ func (f *folder) pollChanged() bool {
 }
 
 // computeFingerprint returns a text that differs after any change in the directory.
-func (f *folder) computeFingerprint() string {
+func (f *watchedDir) computeFingerprint() string {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return "" // missing or unreadable
@@ -246,7 +246,7 @@ func (f *folder) computeFingerprint() string {
 	return out.String()
 }
 
-func (f *folder) watches(name string) bool {
+func (f *watchedDir) watches(name string) bool {
 	return len(f.files) == 0 || slices.Contains(f.files, name) || strings.HasPrefix(name, "..")
 }
 
@@ -254,7 +254,7 @@ func (f *folder) watches(name string) bool {
 // again.
 func (w *watcher) handleEvent(event fsnotify.Event) bool {
 	relevant := false
-	for _, f := range w.folders {
+	for _, f := range w.dirs {
 		replaced := event.Name == f.dir && event.Op&(fsnotify.Create|fsnotify.Rename|fsnotify.Remove) != 0
 		if replaced {
 			delete(w.ids, f.dir) // the new directory may reuse the inode number

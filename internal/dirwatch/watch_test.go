@@ -73,9 +73,9 @@ func swap(t *testing.T, link, target string) {
 	}
 }
 
-// TestFolderBegins checks that Watch calls Changed when the watch starts, so no earlier change is
+// TestChangedAtStart checks that Watch calls Changed when the watch starts, so no earlier change is
 // missed.
-func TestFolderBegins(t *testing.T) {
+func TestChangedAtStart(t *testing.T) {
 	t.Parallel()
 	select {
 	case <-watched(t, t.TempDir()):
@@ -84,7 +84,7 @@ func TestFolderBegins(t *testing.T) {
 	}
 }
 
-func TestFolderSeesEdits(t *testing.T) {
+func TestEdits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tokens := watched(t, dir)
@@ -104,7 +104,7 @@ func TestFolderSeesEdits(t *testing.T) {
 	})
 }
 
-func TestFolderSeesTheSwapOfAConfigMap(t *testing.T) {
+func TestConfigMapSwap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, version := range []string{"..1", "..2"} {
@@ -118,14 +118,14 @@ func TestFolderSeesTheSwapOfAConfigMap(t *testing.T) {
 	expect(t, tokens, "the swap of ..data", func() { swap(t, filepath.Join(dir, "..data"), "..2") })
 }
 
-// TestFolderSeesItsFilesOnly checks that only changes of the listed files count.
-func TestFolderSeesItsFilesOnly(t *testing.T) {
+// TestUnlistedFilesAreIgnored checks that only changes of the listed files count.
+func TestUnlistedFilesAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, watches := range []bool{true, false} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "counts"), "1")
-		f := &folder{dir: dir, files: []string{"counts"}}
-		w := &watcher{folders: []*folder{f}, newWatcher: fsnotify.NewWatcher,
+		f := &watchedDir{dir: dir, files: []string{"counts"}}
+		w := &watcher{dirs: []*watchedDir{f}, newWatcher: fsnotify.NewWatcher,
 			ids: map[string]fileID{}}
 		defer w.close()
 		w.start()
@@ -157,7 +157,7 @@ func TestFolderSeesItsFilesOnly(t *testing.T) {
 	}
 }
 
-func TestFolderFollowsItself(t *testing.T) {
+func TestDirIsRecreated(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "later")
@@ -177,7 +177,7 @@ func TestFolderFollowsItself(t *testing.T) {
 	expect(t, tokens, "a write in the new directory", func() { write(t, filepath.Join(dir, "f"), "2") })
 }
 
-func TestFolderFollowsALinkToAFolder(t *testing.T) {
+func TestSymlinkTargetChanges(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	one, two, link := filepath.Join(parent, "one"), filepath.Join(parent, "two"), filepath.Join(parent, "link")
@@ -193,9 +193,9 @@ func TestFolderFollowsALinkToAFolder(t *testing.T) {
 	expect(t, tokens, "a write behind the swapped link", func() { write(t, filepath.Join(two, "f"), "2") })
 }
 
-// TestFoldersShareAParent creates two directories at different times. Each is notified of its
+// TestDirsInOneParent creates two directories at different times. Each is notified of its
 // own changes only.
-func TestFoldersShareAParent(t *testing.T) {
+func TestDirsInOneParent(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")

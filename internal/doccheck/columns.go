@@ -14,13 +14,13 @@ import (
 // CheckColumns returns the lines over 100 characters in the Markdown files below a directory, each
 // with file and line. It skips rows of tables, because Markdown cannot break them, and generated
 // files.
-func CheckColumns(folder string) ([]string, error) {
+func CheckColumns(dir string) ([]string, error) {
 	var out []string
-	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(name) != ".md" {
 			return err
 		}
-		text, err := os.ReadFile(filepath.Join(folder, name))
+		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func CheckColumns(folder string) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the documents of %s: %w", folder, err)
+		return nil, fmt.Errorf("read the documents of %s: %w", dir, err)
 	}
 	return out, nil
 }

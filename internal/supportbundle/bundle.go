@@ -92,7 +92,7 @@ func (b *Bundle) Len() int {
 
 // Write writes the archive, with all texts in one directory. Summary and Errors come first. Equal
 // texts and times result in equal bytes.
-func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
+func (b *Bundle) Write(w io.Writer, top string, at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.writeErr != nil {
@@ -105,7 +105,7 @@ func (b *Bundle) Write(w io.Writer, folder string, at time.Time) error {
 		return cmp.Or(slices.Index(first, b)-slices.Index(first, a), strings.Compare(a, b))
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(b.files), inOrder) {
-		if err := writeEntry(archive, folder+"/"+name, b.files[name], at); err != nil {
+		if err := writeEntry(archive, top+"/"+name, b.files[name], at); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}

@@ -76,9 +76,9 @@ func TestDocument(t *testing.T) {
 // writes the copy when it can.
 func TestDocumentWithoutDisk(t *testing.T) {
 	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "missing")
+	dir := filepath.Join(t.TempDir(), "missing")
 	d := cachedDocument[string]{
-		name: "fabric", backup: filepath.Join(folder, "copy"),
+		name: "fabric", backup: filepath.Join(dir, "copy"),
 		read:   func() ([]byte, []byte, error) { return []byte("one"), nil, nil },
 		admit:  func(_, _ []byte) error { return nil },
 		decode: func(raw []byte) (string, error) { return string(raw), nil },
@@ -90,7 +90,7 @@ func TestDocumentWithoutDisk(t *testing.T) {
 	if changed, problem = d.refresh(); changed || problem == nil {
 		t.Errorf("still without a directory: changed %t, problem %v", changed, problem)
 	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if changed, problem = d.refresh(); changed || problem != nil {

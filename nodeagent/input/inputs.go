@@ -70,9 +70,9 @@ type Inputs struct {
 	copy    *statefile.File[*model.Facts]
 	unsaved trigger.Trigger // facts of the API changed
 
-	folder *facts.Folder // directory or api is nil
-	api    *kube.Source
-	client *kube.Client // of api
+	dirSource *facts.DirSource // dirSource or api is nil
+	api       *kube.Source
+	client    *kube.Client // of api
 
 	mu          sync.Mutex
 	signers     signers
@@ -104,7 +104,7 @@ func Open(config Config) (*Inputs, error) {
 		in.signers.list = in.client.Proofs
 	case config.HawserNodesDir != "":
 		in.signers.list = func(_ context.Context, kind trust.Kind) ([]string, error) {
-			return proofsOf(in.folder.HawserNodes(), kind), in.folder.Current().Err
+			return proofsOf(in.dirSource.HawserNodes(), kind), in.dirSource.Current().Err
 		}
 	}
 	in.fabric = fabricDocument(config, &in.signers)
@@ -125,7 +125,7 @@ func Open(config Config) (*Inputs, error) {
 
 func (in *Inputs) openFacts() error {
 	if !in.config.Kube.IsSet() {
-		in.folder = facts.Open(in.config.FactsDir, in.config.HawserNodesDir)
+		in.dirSource = facts.Open(in.config.FactsDir, in.config.HawserNodesDir)
 		return nil
 	}
 	client, err := kube.Open(in.config.Kube)
@@ -146,7 +146,7 @@ func (in *Inputs) factsSnapshot() facts.State {
 	if in.api != nil {
 		return in.api.Current()
 	}
-	return in.folder.Current()
+	return in.dirSource.Current()
 }
 
 func (in *Inputs) decodeKeys(sealed []byte) (*fabric.Keys, error) {
@@ -252,7 +252,7 @@ func (in *Inputs) saveFacts() error {
 	if in.api != nil {
 		return in.copy.Err()
 	}
-	state := in.folder.Current()
+	state := in.dirSource.Current()
 	if !state.Loaded {
 		in.saved, _ = in.copy.Load() // an unreadable copy counts as missing
 		return nil

@@ -112,7 +112,7 @@ func TestSetHolders(t *testing.T) {
 	f := &fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Clusters: []fabric.Cluster{
 		{Name: "g1", Gateways: []fabric.Gateway{{Name: "edge-1", NodeSelector: map[string]string{"role": "edge"}}}},
 	}}
-	in := &Inputs{config: Config{Cluster: "g1", Node: "w1"}, folder: facts.Open("", "")}
+	in := &Inputs{config: Config{Cluster: "g1", Node: "w1"}, dirSource: facts.Open("", "")}
 	in.fabric.have, in.fabric.value.Fabric = true, f
 	if view, ok := in.ElectionView(); !ok || len(view.Gateways) != 1 {
 		t.Errorf("election view %+v, %t", view, ok)

@@ -59,7 +59,7 @@ func OpenMounted(config Config) *FabricWatcher {
 // Run reads the fabric again whenever it changes, until ctx is done.
 func (m *FabricWatcher) Run(ctx context.Context) {
 	m.reread()
-	dirwatch.Watch(ctx, func(err error) { m.config.Log.Warn("directories are polled", "err", err) }, folders(m.config, m.reread)...)
+	dirwatch.Watch(ctx, func(err error) { m.config.Log.Warn("directories are polled", "err", err) }, watchedDirs(m.config, m.reread)...)
 }
 
 func (m *FabricWatcher) reread() {

@@ -17,9 +17,9 @@ func (in *Inputs) Run(ctx context.Context) error {
 		in.changed()
 	}
 	reread()
-	dirs := folders(in.config, reread)
-	if in.folder != nil {
-		dirs = append(dirs, in.folder.WatchDir(reread)...)
+	dirs := watchedDirs(in.config, reread)
+	if in.dirSource != nil {
+		dirs = append(dirs, in.dirSource.WatchDir(reread)...)
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() { dirwatch.Watch(ctx, in.logPolling, dirs...) })
@@ -65,22 +65,23 @@ func (in *Inputs) Run(ctx context.Context) error {
 	return nil
 }
 
-// folders returns the directories with the files of a config; changed is called after each change.
-// Other files next to Trust and Identity are ignored: they may be logs, which change all the time.
-func folders(config Config, changed func()) (dirs []dirwatch.Dir) {
-	add := func(folder string, files ...string) {
-		folder = filepath.Clean(folder)
-		at := slices.IndexFunc(dirs, func(d dirwatch.Dir) bool { return d.Path == folder })
+// watchedDirs returns the directories with the files of a config; changed is called after each
+// change. Other files next to Trust and Identity are ignored: they may be logs, which change all
+// the time.
+func watchedDirs(config Config, changed func()) (dirs []dirwatch.Dir) {
+	add := func(dir string, files ...string) {
+		dir = filepath.Clean(dir)
+		at := slices.IndexFunc(dirs, func(d dirwatch.Dir) bool { return d.Path == dir })
 		switch {
 		case at < 0:
-			dirs = append(dirs, dirwatch.Dir{Path: folder, Files: files, Changed: changed})
+			dirs = append(dirs, dirwatch.Dir{Path: dir, Files: files, Changed: changed})
 		case len(dirs[at].Files) > 0: // otherwise all files count
 			dirs[at].Files = append(dirs[at].Files, files...)
 		}
 	}
-	for _, folder := range []string{config.FabricDir, config.KeysDir} {
-		if folder != "" {
-			add(folder)
+	for _, dir := range []string{config.FabricDir, config.KeysDir} {
+		if dir != "" {
+			add(dir)
 		}
 	}
 	for _, file := range []string{config.Trust, config.Identity} {

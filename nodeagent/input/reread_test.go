@@ -22,8 +22,8 @@ import (
 func TestIdentityComesLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, folder := range []string{"fabric", "keys", "identity", "state", "facts"} {
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+	for _, name := range []string{"fabric", "keys", "identity", "state", "facts"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,9 +83,9 @@ func TestIdentityComesLate(t *testing.T) {
 
 // watched reports whether this process has an inotify watch on a directory, as proc_pid_fdinfo(5)
 // lists them.
-func watched(t *testing.T, folder string) bool {
+func watched(t *testing.T, dir string) bool {
 	t.Helper()
-	info, err := os.Stat(folder)
+	info, err := os.Stat(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

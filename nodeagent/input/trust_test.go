@@ -30,8 +30,8 @@ type signedNode struct {
 func newSignedNode(t *testing.T) *signedNode {
 	t.Helper()
 	n := &signedNode{t: t, dir: t.TempDir()}
-	for _, folder := range []string{"fabric", "state", "trust", "facts"} {
-		if err := os.Mkdir(filepath.Join(n.dir, folder), 0o700); err != nil {
+	for _, name := range []string{"fabric", "state", "trust", "facts"} {
+		if err := os.Mkdir(filepath.Join(n.dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

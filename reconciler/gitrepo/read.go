@@ -212,10 +212,10 @@ func (s *Store) Tree(commit Hash) (map[string][]byte, error) {
 	return s.readDir(commit, "", treeWalk{store: s, entryCount: maxEntries, bytesLeft: maxTreeBytes})
 }
 
-// Folder returns all files below a directory of a commit, by path relative to the directory. The
+// DirFiles returns all files below a directory of a commit, by path relative to the directory. The
 // limits are checkout.Patches and yamlsize.MaxValues. A missing directory is empty. It returns
 // ErrUnusable for a symbolic link or a submodule in the directory or on its path.
-func (s *Store) Folder(commit Hash, dir string) (map[string][]byte, error) {
+func (s *Store) DirFiles(commit Hash, dir string) (map[string][]byte, error) {
 	return s.readDir(commit, dir, treeWalk{store: s, entryCount: checkout.Patches().Entries, bytesLeft: int64(checkout.Patches().Bytes), strict: true})
 }
 

@@ -337,8 +337,8 @@ func TestBranchInTheWay(t *testing.T) {
 	})
 }
 
-// TestFoldersOfDeletedBranches checks that empty ref directories do not block a new branch.
-func TestFoldersOfDeletedBranches(t *testing.T) {
+// TestDirsOfDeletedBranches checks that empty ref directories do not block a new branch.
+func TestDirsOfDeletedBranches(t *testing.T) {
 	t.Parallel()
 	work := workTree(t)
 	commitFile(t, work, "f", "one")

@@ -17,7 +17,7 @@ import (
 // Limits of one build. kustomize rebuilds a directory for each entry that refers to it. It matches
 // every object against every patch with a target, which takes about 1 ms per match.
 const (
-	maxFolderBuilds  = 256      // a directory counts once per build
+	maxDirBuilds     = 256      // a directory counts once per build
 	maxDepth         = 32       // levels of nested directories
 	maxReadBytes     = 64 << 20 // a file counts once per read
 	maxPatches       = 2_000
@@ -27,11 +27,11 @@ const (
 )
 
 // buildCost is the cost of a build.
-type buildCost struct{ folderBuilds, bytes, values, objects, patches, targetedPatches int }
+type buildCost struct{ dirBuilds, bytes, values, objects, patches, targetedPatches int }
 
 func (w buildCost) add(o buildCost) buildCost {
 	return buildCost{
-		folderBuilds: saturate(w.folderBuilds + o.folderBuilds), bytes: saturate(w.bytes + o.bytes), values: saturate(w.values + o.values), objects: saturate(w.objects + o.objects),
+		dirBuilds: saturate(w.dirBuilds + o.dirBuilds), bytes: saturate(w.bytes + o.bytes), values: saturate(w.values + o.values), objects: saturate(w.objects + o.objects),
 		patches:         saturate(w.patches + o.patches),
 		targetedPatches: saturate(w.targetedPatches + o.targetedPatches),
 	}
@@ -43,9 +43,9 @@ func saturate(n int) int { return min(n, math.MaxInt32) }
 
 // exceededLimit returns a message about the first limit that the build exceeds, or "".
 func (w buildCost) exceededLimit() string {
-	switch matches := w.objects * (w.folderBuilds + w.targetedPatches); {
-	case w.folderBuilds > maxFolderBuilds:
-		return fmt.Sprintf("it builds more than %d directories", maxFolderBuilds)
+	switch matches := w.objects * (w.dirBuilds + w.targetedPatches); {
+	case w.dirBuilds > maxDirBuilds:
+		return fmt.Sprintf("it builds more than %d directories", maxDirBuilds)
 	case w.bytes > maxReadBytes:
 		return fmt.Sprintf("it reads more than %d MiB", maxReadBytes>>20)
 	case w.values > maxValues:
@@ -53,7 +53,7 @@ func (w buildCost) exceededLimit() string {
 	case w.patches > maxPatches:
 		return fmt.Sprintf("it has more than %d patches", maxPatches)
 	case matches > maxMatches:
-		return fmt.Sprintf("%d objects, %d directories and %d patches with a target", w.objects, w.folderBuilds, w.targetedPatches)
+		return fmt.Sprintf("%d objects, %d directories and %d patches with a target", w.objects, w.dirBuilds, w.targetedPatches)
 	}
 	return ""
 }

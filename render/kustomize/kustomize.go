@@ -66,13 +66,13 @@ const (
 // Check checks the kustomization of a directory and all files to which it refers. Each finding is
 // an error with its position in the tree.
 func Check(tree map[string][]byte, dir string) diag.List {
-	c := checker{tree: tree, folders: map[string]bool{}, costs: map[string]buildCost{}, files: map[string]fileStats{}}
+	c := checker{tree: tree, dirs: map[string]bool{}, costs: map[string]buildCost{}, files: map[string]fileStats{}}
 	for name := range tree {
-		for at := path.Dir(name); at != "." && !c.folders[at]; at = path.Dir(at) {
-			c.folders[at] = true
+		for at := path.Dir(name); at != "." && !c.dirs[at]; at = path.Dir(at) {
+			c.dirs[at] = true
 		}
 	}
-	c.checkFolder(path.Clean("./"+dir), 1)
+	c.checkDir(path.Clean("./"+dir), 1)
 	c.list = append(c.list, c.tally.Overflow()...)
 	c.list.Sort()
 	return c.list
@@ -80,7 +80,7 @@ func Check(tree map[string][]byte, dir string) diag.List {
 
 type checker struct {
 	tree          map[string][]byte
-	folders       map[string]bool
+	dirs          map[string]bool
 	costs         map[string]buildCost // by directory
 	files         map[string]fileStats
 	list          diag.List
@@ -88,14 +88,14 @@ type checker struct {
 	boundReported bool // the first exceeded limit was reported
 }
 
-// checkFolder checks a directory once, and returns the cost of one build of it. depth is the number
+// checkDir checks a directory once, and returns the cost of one build of it. depth is the number
 // of nested directories from the first directory to this one, including both.
-func (c *checker) checkFolder(dir string, depth int) buildCost {
+func (c *checker) checkDir(dir string, depth int) buildCost {
 	if cached, ok := c.costs[dir]; ok {
 		return cached
 	}
 	c.costs[dir] = buildCost{} // kustomize rejects a directory that refers to itself
-	total := buildCost{folderBuilds: 1}
+	total := buildCost{dirBuilds: 1}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		raw, ok := c.tree[path.Join(dir, name)]
 		switch {
@@ -133,7 +133,7 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 	k.FixKustomization()
 	position := positions(name, raw)
 
-	checkEntry := func(field, value string, folders bool) {
+	checkEntry := func(field, value string, allowDirs bool) {
 		clean := path.Join(dir, value)
 		switch {
 		case !allowedPath.MatchString(value) || strings.Contains(value, "//") || path.IsAbs(value) ||
@@ -143,8 +143,8 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 		case clean == ".." || strings.HasPrefix(clean, "../"):
 			c.add(position(value), CodeRemote, fmt.Sprintf("%s: %s is outside of this tree", field, diag.Quote(value)),
 				"copy the file into the directory of this kustomization")
-		case folders && c.folders[clean] && c.tree[clean] == nil:
-			total = total.add(c.checkFolder(clean, depth+1))
+		case allowDirs && c.dirs[clean] && c.tree[clean] == nil:
+			total = total.add(c.checkDir(clean, depth+1))
 		case c.tree[clean] == nil:
 			summary := fmt.Sprintf("%s: %s does not exist", field, diag.Clip(clean))
 			c.add(position(value), CodeMissing, summary, "")
@@ -164,9 +164,9 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 		total.values = saturate(total.values + stats.values)
 		c.checkStats(position(value), stats, true)
 	}
-	checkEntries := func(field string, values []string, folders bool) {
+	checkEntries := func(field string, values []string, allowDirs bool) {
 		for _, value := range values {
-			checkEntry(field, value, folders)
+			checkEntry(field, value, allowDirs)
 		}
 	}
 	checkOptional := func(field, value string) {
@@ -236,7 +236,7 @@ func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCo
 				"patches, components and resources of this tree do the same; put what a chart makes into a file")
 		}
 	}
-	if limit := (buildCost{folderBuilds: 1}).add(total).exceededLimit(); limit != "" {
+	if limit := (buildCost{dirBuilds: 1}).add(total).exceededLimit(); limit != "" {
 		c.addBound(name, "is too large to build: "+limit, "a component that several others name is built once for each of them: name it once")
 	}
 	return total

@@ -66,7 +66,7 @@ type explainedFiles struct {
 	keys            map[string]bool // clusters whose keys change
 	nodes           map[string]bool // clusters whose gateways have other nodes
 	rbac            bool            // the rules of agents change, for dynamic exports or egress rules
-	folders         map[string]bool // directories with added or removed files
+	dirs            map[string]bool // directories with added or removed files
 	agents          bool            // the agents' DaemonSets
 	fabric          bool            // base/fabric.yaml changes
 	edits           bool            // the topology
@@ -75,7 +75,7 @@ type explainedFiles struct {
 
 func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 	c := explainedFiles{clusters: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
-		nodes: map[string]bool{}, folders: map[string]bool{}}
+		nodes: map[string]bool{}, dirs: map[string]bool{}}
 	for _, e := range entries {
 		addedOrRemoved := e.Op == diff.Create || e.Op == diff.Delete
 		switch {
@@ -102,7 +102,7 @@ func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 	for _, pair := range [2][2]render.Tree{{want, have}, {have, want}} {
 		for name := range pair[0] {
 			if _, common := pair[1][name]; !common && path.Base(name) != "kustomization.yaml" {
-				c.folders[folder(name)] = true
+				c.dirs[kustomizationDir(name)] = true
 			}
 		}
 	}
@@ -114,8 +114,8 @@ func (e *Entry) changes(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f Field) bool { return f.Name == field })
 }
 
-// folder returns the directory with the kustomization.yaml that lists a file.
-func folder(name string) string {
+// kustomizationDir returns the directory with the kustomization.yaml that lists a file.
+func kustomizationDir(name string) string {
 	if cluster := clusterOf(name); cluster != "" {
 		return render.ClusterDir(cluster)
 	}
@@ -152,7 +152,7 @@ func (c explainedFiles) explains(name string) bool {
 	case name == "base/rbac.yaml":
 		return c.rbac
 	case base == "kustomization.yaml":
-		return c.folders[folder(name)] || c.clusters[cluster]
+		return c.dirs[kustomizationDir(name)] || c.clusters[cluster]
 	case strings.HasPrefix(name, "flux/"):
 		cluster := path.Base(path.Dir(name))
 		return c.clusters[cluster] || base == "exports.yaml" && c.exports[cluster]

@@ -23,7 +23,7 @@ var scripts embed.FS
 
 // Recipe describes how a node starts the network of its cluster.
 type Recipe struct {
-	Folder   string            // directory of node.sh
+	Dir      string            // directory of node.sh
 	Settings map[string]string // the script's settings with their defaults
 	PodCIDRs bool              // Node objects have the node's prefixes
 	Routed   bool              // the lab routes the pods of a node to it
@@ -35,12 +35,12 @@ type Recipe struct {
 
 func recipes() map[string]Recipe {
 	return map[string]Recipe{
-		"bridge":      {Folder: "bridge", PodCIDRs: true, Routed: true, IPv6: true},
-		"no-podcidrs": {Folder: "bridge", Routed: true, IPv6: true},
-		"calico-like": {Folder: "calico-like", Routed: true, Setup: true, Settings: map[string]string{"RP_FILTER": "0"}},
-		"flannel":     {Folder: "flannel", PodCIDRs: true, IPv6: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
-		"kube-ovn":    {Folder: "kube-ovn", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"LB": "true"}},
-		"cilium": {Folder: "cilium", PodCIDRs: true, Policies: true, Services: true, Setup: true,
+		"bridge":      {Dir: "bridge", PodCIDRs: true, Routed: true, IPv6: true},
+		"no-podcidrs": {Dir: "bridge", Routed: true, IPv6: true},
+		"calico-like": {Dir: "calico-like", Routed: true, Setup: true, Settings: map[string]string{"RP_FILTER": "0"}},
+		"flannel":     {Dir: "flannel", PodCIDRs: true, IPv6: true, Setup: true, Settings: map[string]string{"BACKEND": "vxlan", "NFTABLES": "false"}},
+		"kube-ovn":    {Dir: "kube-ovn", PodCIDRs: true, Policies: true, Setup: true, Settings: map[string]string{"LB": "true"}},
+		"cilium": {Dir: "cilium", PodCIDRs: true, Policies: true, Services: true, Setup: true,
 			Settings: map[string]string{"IPAM": "cluster-pool", "ROUTING": "tunnel", "MASQUERADE": "iptables", "DEVICES": "", "MORE": ""}},
 	}
 }
@@ -59,7 +59,7 @@ func Find(name string) (Recipe, error) {
 
 // Script returns the text of node.sh.
 func (r Recipe) Script() ([]byte, error) {
-	text, err := scripts.ReadFile(r.Folder + "/node.sh")
+	text, err := scripts.ReadFile(r.Dir + "/node.sh")
 	if err != nil {
 		return nil, fmt.Errorf("read script of a network: %w", err)
 	}

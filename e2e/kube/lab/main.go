@@ -65,7 +65,7 @@ import ARCHIVE...         import images on all nodes
 kubeconfig                print the path of the kubeconfig`
 
 func run(ctx context.Context, args []string) error {
-	dir, args, err := folder(cmp.Or(os.Getenv(DirEnv), DefaultDir), args)
+	dir, args, err := parseDir(cmp.Or(os.Getenv(DirEnv), DefaultDir), args)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string) error {
 	case "up":
 		return runUp(ctx, dir, args[1:])
 	}
-	dir, args, err = folder(dir, args[1:])
+	dir, args, err = parseDir(dir, args[1:])
 	if err != nil {
 		return err
 	}
@@ -94,9 +94,9 @@ func run(ctx context.Context, args []string) error {
 	return l.use(ctx, command, args)
 }
 
-// folder parses --dir before other arguments, and returns its absolute path and the other
+// parseDir parses --dir before other arguments, and returns its absolute path and the other
 // arguments.
-func folder(dir string, args []string) (string, []string, error) {
+func parseDir(dir string, args []string) (string, []string, error) {
 	flags := flag.NewFlagSet("kubelab", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&dir, "dir", dir, "")

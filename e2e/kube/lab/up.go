@@ -296,11 +296,11 @@ func (l *Lab) cgroups() ([]string, error) {
 
 // The programs of the nodes need more inotify instances than the kernel allows a user by default.
 // The limit applies to the whole machine (inotify(7)). Running labs share the directory
-// watchFolder: the first lab raises the limit, and the last lab restores it.
+// watchDir: the first lab raises the limit, and the last lab restores it.
 const (
-	watchLimit  = "/proc/sys/fs/inotify/max_user_instances"
-	watchFolder = "/run/hawser-kube-watches"
-	watchWant   = 2048
+	watchLimit = "/proc/sys/fs/inotify/max_user_instances"
+	watchDir   = "/run/hawser-kube-watches"
+	watchWant  = 2048
 )
 
 func moreWatches(dir string) (err error) {
@@ -309,7 +309,7 @@ func moreWatches(dir string) (err error) {
 			err = fmt.Errorf("raise limit of watches: %w", err)
 		}
 	}()
-	if err := os.MkdirAll(watchFolder, 0o755); err != nil {
+	if err := os.MkdirAll(watchDir, 0o755); err != nil {
 		return err
 	}
 	raw, err := os.ReadFile(watchLimit)
@@ -321,7 +321,7 @@ func moreWatches(dir string) (err error) {
 		return err
 	}
 	if have < watchWant {
-		former := filepath.Join(watchFolder, "former")
+		former := filepath.Join(watchDir, "former")
 		if _, err := os.Stat(former); errors.Is(err, fs.ErrNotExist) {
 			if err := os.WriteFile(former, raw, 0o644); err != nil {
 				return err
@@ -331,22 +331,22 @@ func moreWatches(dir string) (err error) {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(watchFolder, "of"+strings.ReplaceAll(dir, "/", "-")), nil, 0o644)
+	return os.WriteFile(filepath.Join(watchDir, "of"+strings.ReplaceAll(dir, "/", "-")), nil, 0o644)
 }
 
 func formerWatches(dir string) error {
-	if err := os.Remove(filepath.Join(watchFolder, "of"+strings.ReplaceAll(dir, "/", "-"))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(watchDir, "of"+strings.ReplaceAll(dir, "/", "-"))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("restore limit of watches: %w", err)
 	}
-	if others, err := filepath.Glob(filepath.Join(watchFolder, "of-*")); err != nil || len(others) > 0 {
+	if others, err := filepath.Glob(filepath.Join(watchDir, "of-*")); err != nil || len(others) > 0 {
 		return err
 	}
-	former, err := os.ReadFile(filepath.Join(watchFolder, "former"))
+	former, err := os.ReadFile(filepath.Join(watchDir, "former"))
 	if err == nil {
 		err = os.WriteFile(watchLimit, former, 0o644)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("restore limit of watches: %w", err)
 	}
-	return os.RemoveAll(watchFolder)
+	return os.RemoveAll(watchDir)
 }

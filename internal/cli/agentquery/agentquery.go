@@ -49,7 +49,7 @@ func Sockets(named []string, labDir string) ([]string, error) {
 		slices.Sort(out)
 		return slices.Compact(out), nil
 	}
-	dir, err := LabFolder(labDir)
+	dir, err := LabDir(labDir)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (f Targets) Text() string {
 	if sockets, err := Sockets(nil, f.Lab); err == nil && len(sockets) == 1 && sockets[0] == HostSocket {
 		return "the agent of this host"
 	}
-	dir, err := LabFolder(f.Lab)
+	dir, err := LabDir(f.Lab)
 	if err != nil {
 		return "agents of the lab"
 	}

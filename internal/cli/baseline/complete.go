@@ -59,8 +59,8 @@ func references(cmd *cobra.Command, args []string) (*gitrepo.Store, []string) {
 	return s, out
 }
 
-// CompleteRefOrFolder completes a branch or a directory for a comparison.
-func CompleteRefOrFolder(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// CompleteRefOrDir completes a branch or a directory for a comparison.
+func CompleteRefOrDir(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	_, out := references(cmd, args)
 	return append(out, None+"\tcompare with nothing"), cobra.ShellCompDirectiveDefault
 }

@@ -57,7 +57,7 @@ Exit codes: 0 done, 1 marked lines have to be completed, 2 error.`,
 		Example: `  hawser init --clusters fra,sin
   hawser init infra/ --clusters fra,sin --with-keys keys/
   hawser init --schema=false`,
-		ValidArgsFunction: cli.FirstArgument(cli.Folders),
+		ValidArgsFunction: cli.FirstArgument(cli.CompleteDirs),
 		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
@@ -89,7 +89,7 @@ func writeScaffold(env *cli.Env, dir string, f initFlags) error {
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("%s exists already: edit it, or choose another directory", path)
 	}
-	if err := checkout.MakeFolder(dir, 0o755); err != nil {
+	if err := checkout.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	recipients := map[string]string{}
@@ -111,7 +111,7 @@ func writeScaffold(env *cli.Env, dir string, f initFlags) error {
 
 // initialKeys writes a root key and one identity per cluster, and returns the recipients.
 func initialKeys(env *cli.Env, f initFlags) (map[string]string, error) {
-	if err := checkout.MakeFolder(f.keys, 0o700); err != nil {
+	if err := checkout.MkdirAll(f.keys, 0o700); err != nil {
 		return nil, err
 	}
 	root := filepath.Join(f.keys, "root.key")

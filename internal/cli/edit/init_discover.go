@@ -56,7 +56,7 @@ func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) 
 	for _, c := range clusters {
 		f.clusters = append(f.clusters, c.Name)
 	}
-	if err := checkout.MakeFolder(dir, 0o755); err != nil {
+	if err := checkout.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	recipients, err := initialKeys(env, f)

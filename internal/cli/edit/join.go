@@ -402,7 +402,7 @@ func insert(ctx context.Context, env *cli.Env, set *schema.ClusterSet, j *joinin
 // writeIdentity writes a new identity into the directory keys, and adds the directory to
 // .gitignore.
 func writeIdentity(keys, dir, cluster, identity string) error {
-	if err := checkout.MakeFolder(keys, 0o700); err != nil {
+	if err := checkout.MkdirAll(keys, 0o700); err != nil {
 		return err
 	}
 	if err := cli.WriteNew(filepath.Join(keys, cluster+".identity"), []byte(identity), 0o600); err != nil {

@@ -127,8 +127,8 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 		}
 	}
 	file, dir := "", ""
-	if folder := filepath.Dir(t.Path); folder != "." {
-		file, dir = " -f "+cli.ShellQuote(t.Path), " "+cli.ShellQuote(folder)
+	if parent := filepath.Dir(t.Path); parent != "." {
+		file, dir = " -f "+cli.ShellQuote(t.Path), " "+cli.ShellQuote(parent)
 	}
 	out.Next = []string{
 		"hawser diff" + file,

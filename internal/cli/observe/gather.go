@@ -81,8 +81,8 @@ type collector struct {
 
 func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 	at := time.Now().UTC()
-	folder := "hawser-gather-" + at.Format("20060102T150405Z")
-	out := cmp.Or(f.out, folder+".tar.gz")
+	name := "hawser-gather-" + at.Format("20060102T150405Z")
+	out := cmp.Or(f.out, name+".tar.gz")
 	if f.since < 0 {
 		return fmt.Errorf("--since %s: a time of the past is written without a sign, such as 1h", f.since)
 	}
@@ -107,11 +107,11 @@ func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return finish(env, g, what, folder, out)
+	return finish(env, g, what, name, out)
 }
 
 // finish writes the bundle, and prints its summary and the missing data.
-func finish(env *cli.Env, g *collector, what, folder, out string) error {
+func finish(env *cli.Env, g *collector, what, name, out string) error {
 	missing := g.Failures()
 	for _, text := range missing {
 		_, _ = fmt.Fprintf(env.Err, "warning: %s\n", text)
@@ -133,7 +133,7 @@ func finish(env *cli.Env, g *collector, what, folder, out string) error {
 	if err := g.addReport(); err != nil {
 		_, _ = fmt.Fprintf(env.Err, "warning: there is no report.html: %s\n", diag.Line(err.Error()))
 	}
-	write := func(w io.Writer) error { return g.Write(w, folder, g.at) }
+	write := func(w io.Writer) error { return g.Write(w, name, g.at) }
 	told := env.Out
 	if out == "-" {
 		told = env.Err
@@ -163,7 +163,7 @@ func (f gatherFlags) sources() (work func(context.Context, *collector), what str
 		return nil, "", err
 	}
 	if len(sockets) > 0 {
-		at, err := agentquery.LabFolder(f.Lab)
+		at, err := agentquery.LabDir(f.Lab)
 		if len(f.Sockets) > 0 || slices.Equal(sockets, []string{agentquery.HostSocket}) {
 			at = "" // the sockets belong to no lab
 		}
@@ -207,7 +207,7 @@ func (g *collector) addNote(format string, args ...any) {
 
 // topic is a request to every agent, and the file of its response.
 type topic struct {
-	folder, ext string
+	dir, ext string
 	agentquery.Request
 }
 

@@ -31,7 +31,7 @@ const gatherTimeout = 30 * time.Second
 // clusters collects from the APIs of clusters and from the agents in their pods.
 func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client, since time.Duration) {
 	kubeclient.ForEach(clusters, func(_ int, c *kubeclient.Client) {
-		folder := path.Join("clusters", safeFileName(c.Name))
+		dir := path.Join("clusters", safeFileName(c.Name))
 		put := func(file string, text []byte, err error) {
 			if file == "version.json" {
 				g.noteAPI(c.Name, text)
@@ -39,10 +39,10 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 			if file == "fabric.json" && err == nil {
 				g.keepFabric(text)
 			}
-			g.put(path.Join(folder, file), text, err)
+			g.put(path.Join(dir, file), text, err)
 		}
 		if err := c.Ping(ctx); err != nil { // further requests would fail too
-			g.put(folder, nil, err)
+			g.put(dir, nil, err)
 			g.keepState(health.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
 			return
 		}
@@ -53,10 +53,10 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 			group.Go(func() {
 				answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: t.Args})
 				if err != nil {
-					put(t.folder, nil, err)
+					put(t.dir, nil, err)
 				}
 				for _, answer := range answers {
-					file := path.Join(t.folder, safeFileName(answer.Pod)+t.ext)
+					file := path.Join(t.dir, safeFileName(answer.Pod)+t.ext)
 					put(file, answer.Text, answer.Err)
 					if answer.Err == nil {
 						g.recordSummary(t, c.Name+"/"+answer.Pod, answer.Text)
@@ -71,7 +71,7 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 
 // recordSummary adds the relevant fields of a response to the summary.
 func (g *collector) recordSummary(t topic, who string, text []byte) {
-	switch t.folder {
+	switch t.dir {
 	case "status":
 		var s status.Status
 		if json.Unmarshal(text, &s) == nil {
@@ -129,13 +129,13 @@ func (g *collector) host(ctx context.Context, sockets []string, at string) {
 	}
 	var group sync.WaitGroup
 	for _, socket := range sockets {
-		group.Go(func() { g.agent(ctx, socket, nodes[nodeFolder(socket)], at != "") })
+		group.Go(func() { g.agent(ctx, socket, nodes[nodeDir(socket)], at != "") })
 	}
 	group.Wait()
 }
 
-// nodeFolder returns the directory of a lab's node; the socket is run/agent.sock in it.
-func nodeFolder(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
+// nodeDir returns the directory of a lab's node; the socket is run/agent.sock in it.
+func nodeDir(socket string) string { return filepath.Dir(filepath.Dir(socket)) }
 
 // agent collects from one agent. The agent's name comes from its lab or from its status.
 func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLab bool) {
@@ -148,19 +148,19 @@ func (g *collector) agent(ctx context.Context, socket string, node labNode, ofLa
 		cluster, name = s.Cluster, s.Node
 	}
 	if name == "" {
-		cluster, name = "unknown", filepath.Base(nodeFolder(socket))
+		cluster, name = "unknown", filepath.Base(nodeDir(socket))
 	}
-	folder := path.Join("clusters", safeFileName(cluster))
+	dir := path.Join("clusters", safeFileName(cluster))
 	if ofLab {
-		g.file(path.Join(folder, "logs", safeFileName(name)+".log"), filepath.Join(nodeFolder(socket), "agent.log"))
+		g.file(path.Join(dir, "logs", safeFileName(name)+".log"), filepath.Join(nodeDir(socket), "agent.log"))
 	}
 	if err != nil {
-		g.put(path.Join(folder, "status", safeFileName(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
+		g.put(path.Join(dir, "status", safeFileName(name)+".json"), nil, fmt.Errorf("%s: %w", socket, err))
 		return // further requests would fail too
 	}
 	for _, t := range topics() {
 		text, err := agentquery.Fetch(ctx, socket, t.Path)
-		g.put(path.Join(folder, t.folder, safeFileName(name)+t.ext), text, err)
+		g.put(path.Join(dir, t.dir, safeFileName(name)+t.ext), text, err)
 		if err == nil {
 			g.recordSummary(t, cluster+"/"+name, text)
 		}

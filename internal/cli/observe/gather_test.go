@@ -13,8 +13,8 @@ func TestUnderstand(t *testing.T) {
 	t.Parallel()
 	g := &collector{}
 	all := topics()
-	at := func(folder string) topic {
-		return all[slices.IndexFunc(all, func(t topic) bool { return t.folder == folder })]
+	at := func(dir string) topic {
+		return all[slices.IndexFunc(all, func(t topic) bool { return t.dir == dir })]
 	}
 	g.recordSummary(at("plan"), "g1/a", []byte(converge.NoChanges+"\n"))
 	g.recordSummary(at("plan"), "g1/b", []byte("~ link hw-vx0 mtu: 1 -> 2\nPlan: 0 to create, 1 to update, 0 to replace, 0 to delete.\n"))

@@ -39,7 +39,7 @@ func startLabPods(ctx context.Context, f verifyFlags, nodes []agentquery.Respons
 	if len(f.Sockets) > 0 {
 		return nil, errNoPods
 	}
-	dir, err := agentquery.LabFolder(f.Lab)
+	dir, err := agentquery.LabDir(f.Lab)
 	if err != nil {
 		return nil, err
 	}

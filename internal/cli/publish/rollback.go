@@ -187,7 +187,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 			}
 			continue
 		}
-		if err := checkout.MakeFolder(filepath.Dir(file), 0o755); err != nil {
+		if err := checkout.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return fmt.Errorf("restore %s: %w", name, err)
 		}
 		if cli.IsMissing(file) {
@@ -272,7 +272,7 @@ func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map
 		return nil, err
 	}
 	out := map[string][]byte{name: raw}
-	patches, err := store.Folder(commit, path.Join(dir, render.PatchesDir))
+	patches, err := store.DirFiles(commit, path.Join(dir, render.PatchesDir))
 	if err != nil {
 		return nil, err
 	}

@@ -19,15 +19,15 @@ func valueCompletions() map[string]cobra.CompletionFunc {
 		"color":      cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp),
 		"log-format": cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp),
 
-		"against":        baseline.CompleteRefOrFolder,
-		"diff":           baseline.CompleteRefOrFolder,
+		"against":        baseline.CompleteRefOrDir,
+		"diff":           baseline.CompleteRefOrDir,
 		"focus":          cli.Complete(clusterselect.CompletionNames),
 		"branch":         cli.Complete(baseline.BranchNames),
 		"ref":            cli.Complete(baseline.BranchNames),
 		"publish-branch": cli.Complete(baseline.BranchNames),
 	}
 	for _, name := range []string{"repo", "publish-repo", "tree", "out", "with-keys", "cache", "lab", "dir", "workloads", "fabric", "state"} {
-		out[name] = cli.Folders
+		out[name] = cli.CompleteDirs
 	}
 	for _, flag := range []string{"join from", "join out"} {
 		out[flag] = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)

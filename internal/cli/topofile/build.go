@@ -115,7 +115,7 @@ func BuildInput(env *cli.Env, t File, published render.Tree, f BuildFlags) (reco
 // readInto adds all files below dir, by slash-separated path under prefix. A missing directory is
 // empty.
 func readInto(tree render.Tree, dir, prefix string, limits checkout.Limits) error {
-	files, err := checkout.ReadFolder(dir, limits)
+	files, err := checkout.ReadTree(dir, limits)
 	if err != nil {
 		return fmt.Errorf("read directory: %w", err)
 	}

@@ -71,7 +71,7 @@ func (r RenderDir) Write(want render.Tree) (written, error) {
 			continue
 		}
 		path := filepath.Join(r.dir, filepath.FromSlash(name))
-		if err := checkout.MakeFolder(filepath.Dir(path), 0o755); err != nil {
+		if err := checkout.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return done, err
 		}
 		if err := checkout.Replace(path, want[name], 0o644); err != nil {
@@ -115,7 +115,7 @@ func (r RenderDir) writeInventory(want render.Tree) error {
 			out.WriteString(name + "\n")
 		}
 	}
-	if err := checkout.MakeFolder(r.dir, 0o755); err != nil {
+	if err := checkout.MkdirAll(r.dir, 0o755); err != nil {
 		return err
 	}
 	return checkout.Replace(filepath.Join(r.dir, inventoryFile), []byte(out.String()), 0o644)

@@ -106,7 +106,7 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 		return errors.New("the page reads the topology again when it changes: name a file, not -")
 	}
 	if len(args) == 0 && (f.Lab != "" || f.live && cli.IsMissing(reconciler.TopologyFile)) {
-		dir, err := agentquery.LabFolder(f.Lab)
+		dir, err := agentquery.LabDir(f.Lab)
 		if err != nil {
 			return err
 		}

@@ -80,11 +80,11 @@ func TestElector(t *testing.T) {
 		},
 		"directory": func(t *testing.T) func() election.LeaseStore {
 			dir := t.TempDir()
-			first := election.NewFolder(dir, gateways)
+			first := election.NewDirStore(dir, gateways)
 			if _, err := first.Write(t.Context(), election.Lease{Gateway: "edge-1", Released: true, Transitions: 4, Version: "0"}); err != nil {
 				t.Fatal(err)
 			}
-			return func() election.LeaseStore { return election.NewFolder(dir, gateways) }
+			return func() election.LeaseStore { return election.NewDirStore(dir, gateways) }
 		},
 	}
 	for name, store := range stores {

@@ -1,5 +1,5 @@
 // Package facts converts Kubernetes objects to the facts of this cluster: its nodes, pods,
-// Services, endpoints and exports. The conversion is pure. A Folder reads the objects from YAML
+// Services, endpoints and exports. The conversion is pure. A DirSource reads the objects from YAML
 // files. Package kube reads them from the Kubernetes API.
 package facts
 
@@ -12,8 +12,8 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// Folder reads Kubernetes objects from the files of a directory. It is safe for concurrent use.
-type Folder struct {
+// DirSource reads Kubernetes objects from the files of a directory. It is safe for concurrent use.
+type DirSource struct {
 	dir     string
 	reports string // directory of HawserNodes; empty = no node reports
 
@@ -41,28 +41,28 @@ type State struct {
 // Open reads the objects in dir, and the HawserNodes that the agents of the cluster write to the
 // directory reports. If reports is empty and dir has no HawserNodes, all nodes count as protected.
 // If a directory cannot be read, the state has an error.
-func Open(dir, reports string) *Folder {
-	s := &Folder{dir: dir, reports: reports, files: map[string]Objects{}}
+func Open(dir, reports string) *DirSource {
+	s := &DirSource{dir: dir, reports: reports, files: map[string]Objects{}}
 	s.Reload()
 	return s
 }
 
 // Current returns the current state. It is shared and must not be changed.
-func (s *Folder) Current() State {
+func (s *DirSource) Current() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
 }
 
 // HawserNodes returns the HawserNodes of the directories.
-func (s *Folder) HawserNodes() []HawserNode {
+func (s *DirSource) HawserNodes() []HawserNode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hawserNodes
 }
 
 // Reload reads the directory again and reports whether the state differs.
-func (s *Folder) Reload() bool {
+func (s *DirSource) Reload() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.state
@@ -72,7 +72,7 @@ func (s *Folder) Reload() bool {
 
 // WatchDir returns the directories to watch. After a change they are read again, and changed runs
 // if the state differs. changed must not block.
-func (s *Folder) WatchDir(changed func()) []dirwatch.Dir {
+func (s *DirSource) WatchDir(changed func()) []dirwatch.Dir {
 	reload := func() {
 		if s.Reload() {
 			changed()

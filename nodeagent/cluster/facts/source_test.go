@@ -75,7 +75,7 @@ func TestBrokenFile(t *testing.T) {
 	}
 }
 
-func TestMissingFolderIsNotLoaded(t *testing.T) {
+func TestMissingDirIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	if have := Open(filepath.Join(t.TempDir(), "none"), "").Current(); have.Loaded || have.Err == nil {
 		t.Errorf("got %+v", have)

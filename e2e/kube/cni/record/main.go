@@ -60,13 +60,13 @@ func run(root string, args []string, events io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(root, folder, r.file())
+	file := filepath.Join(root, resultsDir, r.file())
 	if raw, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
 	}
-	r.Version = version(filepath.Join(root, "e2e/kube/cni", network.Folder, "programs/go.mod"))
+	r.Version = version(filepath.Join(root, "e2e/kube/cni", network.Dir, "programs/go.mod"))
 	failed := r.readTests(events, out, commit)
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
@@ -93,8 +93,8 @@ func version(module string) string {
 
 // The directory of the records, and the document with their table.
 const (
-	folder   = "e2e/kube/cni/results"
-	document = "docs/compatibility.md"
+	resultsDir = "e2e/kube/cni/results"
+	document   = "docs/compatibility.md"
 )
 
 // file is the name of the record's file.
@@ -165,9 +165,9 @@ func writeTable(root string) error {
 
 // read returns the records of a repository, sorted by network, settings and mode of kube-proxy.
 func read(root string) ([]Record, error) {
-	files, err := filepath.Glob(filepath.Join(root, folder, "*.json"))
+	files, err := filepath.Glob(filepath.Join(root, resultsDir, "*.json"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("find records in %s: none there (%v)", filepath.Join(root, folder), err)
+		return nil, fmt.Errorf("find records in %s: none there (%v)", filepath.Join(root, resultsDir), err)
 	}
 	var out []Record
 	for _, file := range files {

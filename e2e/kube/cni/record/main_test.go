@@ -43,7 +43,7 @@ func TestCurrent(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for _, dir := range []string{folder, filepath.Dir(document)} {
+	for _, dir := range []string{resultsDir, filepath.Dir(document)} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"hawser.dev/hawser/internal/dirwatch"
 )
 
-// TestFolders checks that each directory is watched once. In directories with other files, only the
-// named files count.
-func TestFolders(t *testing.T) {
+// TestWatchedDirs checks that each directory is watched once. In directories with other files, only
+// the named files count.
+func TestWatchedDirs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -24,7 +24,7 @@ func TestFolders(t *testing.T) {
 		{"all in one directory", Config{FabricDir: "/n", KeysDir: "/n", Trust: "/n/signers", Identity: "/n/identity"}, []dirwatch.Dir{{Path: "/n"}}},
 		{"the fabric alone", Config{FabricDir: "/n/fabric"}, []dirwatch.Dir{{Path: "/n/fabric"}}},
 	} {
-		if d := cmp.Diff(tt.want, folders(tt.config, nil)); d != "" {
+		if d := cmp.Diff(tt.want, watchedDirs(tt.config, nil)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
 	}

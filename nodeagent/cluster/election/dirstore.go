@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// folderPollInterval is the time between two reads of a Folder.
-	folderPollInterval = 250 * time.Millisecond
+	// dirPollInterval is the time between two reads of a DirStore.
+	dirPollInterval = 250 * time.Millisecond
 	// lockPollInterval is the wait between two attempts to lock the directory.
 	lockPollInterval = 5 * time.Millisecond
 )
 
-// Folder is a LeaseStore without a Kubernetes API: files in a directory that all nodes of a
+// DirStore is a LeaseStore without a Kubernetes API: files in a directory that all nodes of a
 // cluster share. A missing file is a Lease that no node ever held.
-type Folder struct {
+type DirStore struct {
 	dir      string
 	gateways func() []Gateway
 
@@ -36,14 +36,14 @@ type Folder struct {
 	leases map[string]Lease // nil = not read yet
 }
 
-// NewFolder returns a store of the Leases of gateways in a directory.
-func NewFolder(dir string, gateways func() []Gateway) *Folder {
-	return &Folder{dir: dir, gateways: gateways}
+// NewDirStore returns a store of the Leases of gateways in a directory.
+func NewDirStore(dir string, gateways func() []Gateway) *DirStore {
+	return &DirStore{dir: dir, gateways: gateways}
 }
 
 // Watch implements LeaseStore.
-func (f *Folder) Watch(ctx context.Context, changed trigger.Trigger) {
-	tick := time.NewTicker(folderPollInterval)
+func (f *DirStore) Watch(ctx context.Context, changed trigger.Trigger) {
+	tick := time.NewTicker(dirPollInterval)
 	defer tick.Stop()
 	for {
 		if f.readAll() {
@@ -57,7 +57,7 @@ func (f *Folder) Watch(ctx context.Context, changed trigger.Trigger) {
 	}
 }
 
-func (f *Folder) readAll() (changed bool) {
+func (f *DirStore) readAll() (changed bool) {
 	now := map[string]Lease{}
 	for _, g := range f.gateways() {
 		l, err := f.read(g.Name)
@@ -77,16 +77,16 @@ func (f *Folder) readAll() (changed bool) {
 }
 
 // Leases implements LeaseStore.
-func (f *Folder) Leases() (map[string]Lease, bool) {
+func (f *DirStore) Leases() (map[string]Lease, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.leases, f.leases != nil
 }
 
 // Read implements LeaseStore.
-func (f *Folder) Read(_ context.Context, gateway string) (Lease, error) { return f.read(gateway) }
+func (f *DirStore) Read(_ context.Context, gateway string) (Lease, error) { return f.read(gateway) }
 
-func (f *Folder) read(gateway string) (Lease, error) {
+func (f *DirStore) read(gateway string) (Lease, error) {
 	l, err := statefile.New[Lease](f.dir, gateway+".json").Load()
 	if err != nil {
 		return Lease{}, fmt.Errorf("read Lease: %w", err)
@@ -96,7 +96,7 @@ func (f *Folder) read(gateway string) (Lease, error) {
 }
 
 // Write implements LeaseStore. It waits for the lock of the directory until ctx is done.
-func (f *Folder) Write(ctx context.Context, l Lease) (Lease, error) {
+func (f *DirStore) Write(ctx context.Context, l Lease) (Lease, error) {
 	if strings.Contains(l.Gateway, "/") {
 		return Lease{}, fmt.Errorf("write Lease: %q is not a gateway's name", l.Gateway)
 	}

@@ -13,7 +13,7 @@ const maxFile = 64 << 20
 
 // read reads each file of the directories, and uses the last good content of broken files. If a
 // directory cannot be listed, the facts do not change.
-func (s *Folder) read() State {
+func (s *DirSource) read() State {
 	state := State{Facts: s.state.Facts, Loaded: s.state.Loaded, Source: "files"}
 	paths, err := list(s.dir)
 	if err == nil && s.reports != "" {
