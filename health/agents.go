@@ -26,7 +26,7 @@ func StatesOf(agents []status.Status) []State {
 // nodeOf returns the Node of one agent's report.
 func nodeOf(s *status.Status) Node {
 	n := Node{Name: s.Node, Cluster: s.Cluster, Role: "worker", Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Links: int64(len(s.Connections)),
-		Ready: "False", Reason: strings.Join(slices.Concat(s.LastPass.Failed, s.LastPass.Blocked), "; "), Drained: s.Drained, Problems: s.Problems,
+		Ready: "False", Reason: strings.Join(slices.Concat(s.LastRound.Failed, s.LastRound.Blocked), "; "), Drained: s.Drained, Problems: s.Problems,
 		Endpoints: map[string][]netip.Addr{}}
 	if s.Gateway != "" {
 		n.Role = "gateway"

@@ -21,7 +21,7 @@ func TestAssessAgents(t *testing.T) {
 			gateway.Connections[0].Status, gateway.Connections[0].Reason = status.Disconnected, "no answer"
 		}, []string{"links-down c1/n1: 0 of 1 links are up, not to c2/a (no answer); next: hawser show connections --cluster c1"}},
 		{"not ready without a problem", func(_, worker, _ *status.Status) {
-			worker.Ready, worker.LastPass.Blocked = false, []string{"route waits"}
+			worker.Ready, worker.LastRound.Blocked = false, []string{"route waits"}
 		},
 			[]string{"agent-not-ready c1/n2: the agent is not ready: route waits; next: hawser show all --cluster c1"}},
 		{"a problem of one agent", func(_, worker, _ *status.Status) {

@@ -51,11 +51,11 @@ func problem(s *status.Status) string {
 			return in.Name + ": " + in.Error
 		}
 	}
-	if len(s.LastPass.Failed) > 0 {
-		return s.LastPass.Failed[0]
+	if len(s.LastRound.Failed) > 0 {
+		return s.LastRound.Failed[0]
 	}
-	if len(s.LastPass.Blocked) > 0 {
-		return "blocked: " + s.LastPass.Blocked[0]
+	if len(s.LastRound.Blocked) > 0 {
+		return "blocked: " + s.LastRound.Blocked[0]
 	}
 	return "not ready"
 }

@@ -69,7 +69,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	peers := peer.New(peer.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
 		TriggerRound: triggers.trigger.Fire, Urgent: triggers.urgent.Fire, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
-		RemotePackets: machine.RemotePackets, NodeLinkExists: host.NodeLinkExists(),
+		RemotePackets: machine.RemotePackets, NodeDeviceExists: host.NodeDeviceExists(),
 	})
 	api, client := inputs.API()
 	publication, err := publisher.New(config.Kube, api, config.Node, func() publisher.Observed {

@@ -34,7 +34,7 @@ func Fabric(top *schema.ClusterSet, lock *lockfile.Lock, public KeySource) (*fab
 		Tunnel: fabric.TunnelDefaults{Driver: s.Tunnel.Driver, MTU: s.Tunnel.MTU, Keepalive: *s.Tunnel.Keepalive,
 			IPsec: fabric.IPsec{Encapsulation: s.Tunnel.IPsec.Encapsulation, IKEPort: s.Tunnel.IPsec.IKEPort, NATPort: s.Tunnel.IPsec.NATPort,
 				Proposals: s.Tunnel.IPsec.Proposals, Rekey: s.Tunnel.IPsec.Rekey}},
-		Links:          b.links.NonDefault(),
+		Links:          b.links.Overrides(),
 		Shape:          linkconfig.Shape(top),
 		Health:         fabric.Health{Interval: s.Health.Interval, Misses: s.Health.Misses},
 		Limits:         fabric.Limits{Connections: *s.Limits.Connections},
@@ -79,7 +79,7 @@ type builder struct {
 	keySource         KeySource
 	globalnet         map[string]bool             // clusters with globalnet
 	globalnetFamilies map[string]overlap.Families // clusters with globalnet, by family
-	links             *linkconfig.Set
+	links             *linkconfig.Settings
 	blocks            map[string][]netip.Prefix // of the families with a pool, by cluster
 	list              diag.List
 }

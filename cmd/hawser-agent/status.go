@@ -83,8 +83,8 @@ func printStatus(w io.Writer, s status.Status) error {
 	if s.Drained {
 		p.line("drained: other gateways are used as long as there are any (hawser-agent undrain takes it back)")
 	}
-	p.line("last pass %s, took %s, changed %d, drift repaired since start %d",
-		s.LastPass.At.Format(time.RFC3339), s.LastPass.Took, s.LastPass.Changed, s.LastPass.Drift)
+	p.line("last round %s, took %s, changed %d, drift repaired since start %d",
+		s.LastRound.At.Format(time.RFC3339), s.LastRound.Took, s.LastRound.Changed, s.LastRound.Drift)
 	if s.Trust == nil {
 		p.line("signers: none pinned: the agent accepts every delivered fabric (hawser keys signers)")
 	} else {

@@ -55,7 +55,7 @@ func newGateway() (*gateway, error) {
 		return nil, errors.Join(err, g.close())
 	}
 	g.engine = &converge.Engine[desired.State]{
-		Stages: g.stages(), Decommission: func(s desired.State) bool { return len(s.Links) == 0 },
+		Stages: g.stages(), Decommission: func(s desired.State) bool { return len(s.Devices) == 0 },
 	}
 	return g, nil
 }
@@ -84,11 +84,11 @@ func (g *gateway) stages() []converge.Stage[desired.State] {
 	return []converge.Stage[d]{
 		converge.NewStage(tables, func(s d) []desired.Table { return s.Tables }, nil),
 		converge.NewStage(elements, func(s d) []desired.Element { return s.Elements }, nil),
-		converge.NewStage(kernel.NewLinks(g.ns, userspacewg.Launcher{LogDir: g.dir}), func(s d) []desired.Device { return s.Links }, nil),
+		converge.NewStage(kernel.NewDevices(g.ns, userspacewg.Launcher{LogDir: g.dir}), func(s d) []desired.Device { return s.Devices }, nil),
 		converge.NewStage(kernel.NewSysctls(g.ns, filepath.Join(g.dir, "sysctls.json")), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
 		converge.NewStage(kernel.NewWireguards(g.ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),
 		converge.NewStage(kernel.NewAddresses(g.ns), func(s d) []desired.Address { return s.Addresses }, nil),
-		converge.NewStage(kernel.NewNeighbours(g.ns), func(s d) []desired.Neighbour { return s.Neighbours }, nil),
+		converge.NewStage(kernel.NewNeighbors(g.ns), func(s d) []desired.Neighbor { return s.Neighbors }, nil),
 		converge.NewStage(kernel.NewPeers(g.ns), func(s d) []desired.Peer { return s.Peers }, nil),
 		converge.NewStage(kernel.NewRoutes(g.ns), func(s d) []desired.Route { return s.Routes }, nil),
 		converge.NewStage(kernel.NewRules(g.ns), func(s d) []desired.Rule { return s.Rules }, nil),
@@ -102,27 +102,27 @@ func (g *gateway) stages() []converge.Stage[desired.State] {
 func gatewayState() (desired.State, error) {
 	prefix := netip.MustParsePrefix
 	// The sockets of userspace devices share one directory, so the name is unique.
-	wg := desired.TunnelPrefix + strconv.FormatInt(int64(os.Getpid()), 36)
+	wg := desired.TunnelDevicePrefix + strconv.FormatInt(int64(os.Getpid()), 36)
 	key, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
 		return desired.State{}, err
 	}
 	s := desired.State{
 		Sysctls: []desired.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}, {Name: "net/ipv4/conf/hw-vx0/rp_filter", Value: "2"}},
-		Links: []desired.Device{
-			{Name: desired.NodeDevice, Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55",
+		Devices: []desired.Device{
+			{Name: desired.NodeDevice, Type: desired.DeviceVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55",
 				VNI: desired.VXLANID, Port: desired.VXLANPort, Local: netip.MustParseAddr("192.0.2.1")},
-			{Name: wg, Type: desired.LinkWireguard, MTU: 1380, Up: true},
+			{Name: wg, Type: desired.DeviceWireguard, MTU: 1380, Up: true},
 		},
-		Wireguards: []desired.Wireguard{{Link: wg, PrivateKey: fabric.Secret(key), ListenPort: 51820}},
+		Wireguards: []desired.Wireguard{{Device: wg, PrivateKey: fabric.Secret(key), ListenPort: 51820}},
 		Addresses: []desired.Address{
-			{Link: desired.NodeDevice, Prefix: prefix("169.254.73.53/32"), Scope: "link"},
-			{Link: wg, Prefix: prefix("241.0.0.1/32"), Scope: "global"},
+			{Device: desired.NodeDevice, Prefix: prefix("169.254.73.53/32"), Scope: "link"},
+			{Device: wg, Prefix: prefix("241.0.0.1/32"), Scope: "global"},
 		},
-		Neighbours: []desired.Neighbour{{Link: desired.NodeDevice, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
-		Rules:      []desired.Rule{{Priority: 7300, Table: desired.TableOut}, {Priority: 7301, Table: desired.TableIn, IIF: wg}},
-		Tables:     []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}},
-		Zones:      []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},
+		Neighbors: []desired.Neighbor{{Device: desired.NodeDevice, Addr: netip.MustParseAddr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
+		Rules:     []desired.Rule{{Priority: 7300, Table: desired.TableOut}, {Priority: 7301, Table: desired.TableIn, IIF: wg}},
+		Tables:    []desired.Table{{Name: desired.TableName, MSS4: 1380, MSS6: 1360, Connections: 32768}},
+		Zones:     []desired.Zone{{Domain: "clusterset.local", ClusterNames: true, TTL: fabric.Duration(5 * time.Second), Serial: 1}},
 	}
 	if err := fill(&s, wg); err != nil {
 		return desired.State{}, err
@@ -139,11 +139,11 @@ func fill(s *desired.State, wg string) error {
 		}
 		block, inner := netip.PrefixFrom(nth("242.0.0.0/8", i<<12), 20), netip.PrefixFrom(nth("241.0.0.2/32", i), 32)
 		s.Peers = append(s.Peers, desired.Peer{
-			Link: wg, PublicKey: private.PublicKey().String(), PSK: fabric.Secret{1, byte(i)}, Keepalive: 25,
+			Device: wg, PublicKey: private.PublicKey().String(), PSK: fabric.Secret{1, byte(i)}, Keepalive: 25,
 			Endpoint: netip.AddrPortFrom(nth("198.18.0.0/15", i+1), 51820), AllowedIPs: []netip.Prefix{inner, block},
 		})
-		s.Routes = append(s.Routes, desired.Route{Table: desired.TableOut, Dst: block, Type: desired.RouteUnicast, Link: wg, MTU: 1380},
-			desired.Route{Table: desired.TableOut, Dst: inner, Type: desired.RouteUnicast, Link: wg, MTU: 1380})
+		s.Routes = append(s.Routes, desired.Route{Table: desired.TableOut, Dst: block, Type: desired.RouteUnicast, Device: wg, MTU: 1380},
+			desired.Route{Table: desired.TableOut, Dst: inner, Type: desired.RouteUnicast, Device: wg, MTU: 1380})
 	}
 	s.Elements = elements((engineElements - len(elements(0))) / 4)
 	for i := range engineElements - len(s.Elements) {

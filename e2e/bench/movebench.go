@@ -108,15 +108,15 @@ func (b *moveBench) links(routes []desired.Route) error {
 	b.space.atEnd = append(b.space.atEnd, other.close)
 	made := map[string]bool{"": true}
 	for _, r := range routes {
-		if made[r.Link] {
+		if made[r.Device] {
 			continue
 		}
-		made[r.Link] = true
-		if err := join(b.space, r.Link, other, r.Link); err != nil {
+		made[r.Device] = true
+		if err := join(b.space, r.Device, other, r.Device); err != nil {
 			return err
 		}
 		number := byte(len(made))
-		if err := b.space.address(r.Link, netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, number, 1}), 24).String()); err != nil {
+		if err := b.space.address(r.Device, netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, number, 1}), 24).String()); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func (s *space) tun(name string) int {
 	req.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
 	s.must(unix.IoctlIfreq(fd, unix.TUNSETIFF, req), "create "+name)
 	link := s.up(name)
-	s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "set alias of "+name)
+	s.must(netlink.LinkSetAlias(link, desired.DeviceAlias), "set alias of "+name)
 	s.must(netlink.LinkSetMTU(link, 1400), "mtu of "+name)
 	return fd
 }
@@ -138,36 +138,36 @@ func (s *space) apply(state desired.State, node []netip.Addr, pods []netip.Prefi
 		s.must(err, p)
 		s.must(netlink.RouteReplace(&netlink.Route{LinkIndex: uplink.Attrs().Index, Dst: dst}), "default route")
 	}
-	s.createOverlays(state.Links)
+	s.createOverlays(state.Devices)
 	ours := func(link string) bool {
-		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.TransitPrefix)
+		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.TransitDevicePrefix)
 	}
-	var neighbours []desired.Neighbour
-	for _, n := range state.Neighbours {
-		if strings.HasPrefix(n.Link, desired.TransitPrefix) {
+	var neighbours []desired.Neighbor
+	for _, n := range state.Neighbors {
+		if strings.HasPrefix(n.Device, desired.TransitDevicePrefix) {
 			neighbours = append(neighbours, n)
 		}
 	}
 	var forwards []desired.Forward
 	for _, f := range state.Forwards {
-		if strings.HasPrefix(f.Link, desired.TransitPrefix) {
+		if strings.HasPrefix(f.Device, desired.TransitDevicePrefix) {
 			forwards = append(forwards, f)
 		}
 	}
 	var addresses []desired.Address
 	for _, a := range state.Addresses {
-		if ours(a.Link) {
+		if ours(a.Device) {
 			addresses = append(addresses, a)
 		}
 	}
 	var routes []desired.Route
 	for _, r := range state.Routes {
-		if ours(r.Link) {
+		if ours(r.Device) {
 			routes = append(routes, r)
 		}
 	}
 	converged(s, kernel.NewAddresses(s.ns), addresses)
-	converged(s, kernel.NewNeighbours(s.ns), neighbours)
+	converged(s, kernel.NewNeighbors(s.ns), neighbours)
 	converged(s, kernel.NewForwards(s.ns), forwards)
 	converged(s, kernel.NewRules(s.ns), state.Rules)
 	converged(s, kernel.NewRoutes(s.ns), routes)
@@ -190,7 +190,7 @@ func (s *space) createOverlays(links []desired.Device) {
 	}
 	s.overlays = nil
 	for _, l := range links {
-		if !strings.HasPrefix(l.Name, desired.TransitPrefix) {
+		if !strings.HasPrefix(l.Name, desired.TransitDevicePrefix) {
 			continue
 		}
 		mac, err := net.ParseMAC(l.MAC)
@@ -199,7 +199,7 @@ func (s *space) createOverlays(links []desired.Device) {
 			LinkAttrs: netlink.LinkAttrs{Name: l.Name, MTU: l.MTU, HardwareAddr: mac}, VxlanId: l.VNI, Port: l.Port, SrcAddr: l.Local.AsSlice(),
 		}), "create "+l.Name)
 		link := s.up(l.Name)
-		s.must(netlink.LinkSetAlias(link, desired.LinkAlias), "set alias of "+l.Name)
+		s.must(netlink.LinkSetAlias(link, desired.DeviceAlias), "set alias of "+l.Name)
 		s.overlays, s.mac = append(s.overlays, link), mac
 	}
 }

@@ -57,7 +57,7 @@ func TestLab(t *testing.T) {
 
 	// The page of one agent.
 	run(ctx, t, chromedp.Evaluate(`location.hash = '#/node?cluster=g1&node=g1-gw'`, nil))
-	until(ctx, t, patience, `document.body.textContent.includes('last pass') && document.querySelectorAll('table').length >= 2`)
+	until(ctx, t, patience, `document.body.textContent.includes('last round') && document.querySelectorAll('table').length >= 2`)
 	shot(ctx, t, "lab-node")
 	accessible(ctx, t, "node")
 

@@ -26,7 +26,7 @@ func bigState() big {
 	for i := range 1_000 {
 		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{242, byte(i >> 8), byte(i), 0}), 24)
 		b.Peers = append(b.Peers, desired.Peer{
-			Link: "hw-wg1", PublicKey: fmt.Sprintf("key%040d=", i), AllowedIPs: []netip.Prefix{prefix}, Keepalive: 25,
+			Device: "hw-wg1", PublicKey: fmt.Sprintf("key%040d=", i), AllowedIPs: []netip.Prefix{prefix}, Keepalive: 25,
 			Endpoint: netip.AddrPortFrom(prefix.Addr(), 51820),
 		})
 	}

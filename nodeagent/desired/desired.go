@@ -17,14 +17,14 @@ import (
 
 // Names, numbers and marks by which Hawser recognizes its own objects.
 const (
-	DevicePrefix  = "hw-"    // prefix of every device of ours
-	LinkAlias     = "hawser" // alias of every device of ours
-	TunnelPrefix  = "hw-wg"  // WireGuard devices; followed by the key epoch, then by -ordinal unless that is 0, or by -p and the port
-	VXLANPrefix   = "hw-vt"  // VXLAN to other clusters; followed by the outer family and -port
-	NodePrefix    = "hw-vx"  // devices inside the cluster; all other devices of ours are tunnels
-	NodeDevice    = "hw-vx0" // VXLAN between the nodes of one cluster
-	TransitPrefix = "hw-tr"  // VXLAN inside the tunnels, for transit traffic; followed by the outer family and -port
-	SiblingDevice = "hw-vx1" // VXLAN between the gateways of one cluster, for transit traffic
+	DevicePrefix        = "hw-"    // prefix of every device of ours
+	DeviceAlias         = "hawser" // alias of every device of ours
+	TunnelDevicePrefix  = "hw-wg"  // WireGuard devices; followed by the key epoch, then by -ordinal unless that is 0, or by -p and the port
+	VXLANDevicePrefix   = "hw-vt"  // VXLAN to other clusters; followed by the outer family and -port
+	NodeDevicePrefix    = "hw-vx"  // devices inside the cluster; all other devices of ours are tunnels
+	NodeDevice          = "hw-vx0" // VXLAN between the nodes of one cluster
+	TransitDevicePrefix = "hw-tr"  // VXLAN inside the tunnels, for transit traffic; followed by the outer family and -port
+	SiblingDevice       = "hw-vx1" // VXLAN between the gateways of one cluster, for transit traffic
 
 	RouteProtocol     = 73   // routes and rules
 	TableOut          = 7300 // routes to remote clusters
@@ -34,7 +34,7 @@ const (
 	RuleIPsec         = 7297 // priority of the rule of TableIPsec
 	TableBound        = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeDevice
 	RuleBound         = 7296 // priority of the rule of TableBound
-	TableTransit      = 7305 // routes of packets from TransitPrefix devices: forwarded, or handed to a sibling
+	TableTransit      = 7305 // routes of packets from TransitDevicePrefix devices: forwarded, or handed to a sibling
 	TableSibling      = 7306 // routes of packets from SiblingDevice: forwarded
 	TableFeed         = 7307 // feeds of neighbouring clusters that are reached in transit
 	RuleFeed          = 7290 // priority of the rule of TableFeed for packets to FeedPort; the next one is for packets from it
@@ -68,12 +68,12 @@ const (
 // State is the desired state of one node.
 type State struct {
 	Sysctls    []Sysctl
-	Links      []Device
+	Devices    []Device
 	Wireguards []Wireguard
 	Peers      []Peer
 	IPsecs     []IPsec
 	Addresses  []Address
-	Neighbours []Neighbour
+	Neighbors  []Neighbor
 	Forwards   []Forward
 	Rules      []Rule
 	Routes     []Route
@@ -100,9 +100,9 @@ func (s Sysctl) Fields() []diff.Field { return []diff.Field{{Name: "value", Valu
 
 // Values of Device.Type.
 const (
-	LinkVXLAN     = "vxlan"
-	LinkWireguard = "wireguard" // in the kernel, or a TUN device of our own WireGuard process
-	LinkIPsec     = "ipsec"     // an xfrm interface, or the TUN device of our own charon; always IPsecLink
+	DeviceVXLAN     = "vxlan"
+	DeviceWireguard = "wireguard" // in the kernel, or a TUN device of our own WireGuard process
+	DeviceIPsec     = "ipsec"     // an xfrm interface, or the TUN device of our own charon; always IPsecDevice
 )
 
 // Device is one network device.
@@ -146,35 +146,35 @@ func (l Device) Fields() []diff.Field {
 
 // Address is one address on a device of ours.
 type Address struct {
-	Link   string
+	Device string
 	Prefix netip.Prefix
 	Scope  string // global, link or host; link: the kernel selects it as a source only on request
 	Origin string
 }
 
-// Key is link/prefix.
-func (a Address) Key() string { return a.Link + "/" + a.Prefix.String() }
+// Key is device/prefix.
+func (a Address) Key() string { return a.Device + "/" + a.Prefix.String() }
 
 // Fields returns the scope, which cannot change in place.
 func (a Address) Fields() []diff.Field {
 	return []diff.Field{{Name: "scope", Value: a.Scope, Immutable: true}}
 }
 
-// Neighbour maps a next hop on a VXLAN to its hardware address, so that the device neither
+// Neighbor maps a next hop on a VXLAN to its hardware address, so that the device neither
 // floods nor learns. It is a permanent neighbour entry (Addr to MAC). For a node's own address
 // on NodeDevice it is a forwarding entry (MAC to Addr), too.
-type Neighbour struct {
-	Link   string
+type Neighbor struct {
+	Device string
 	Addr   netip.Addr // a node's own address, or an address inside the tunnels
 	MAC    string
 	Origin string
 }
 
-// Key is link/address.
-func (n Neighbour) Key() string { return n.Link + "/" + n.Addr.String() }
+// Key is device/address.
+func (n Neighbor) Key() string { return n.Device + "/" + n.Addr.String() }
 
 // Fields returns the hardware address.
-func (n Neighbour) Fields() []diff.Field { return []diff.Field{{Name: "mac", Value: n.MAC}} }
+func (n Neighbor) Fields() []diff.Field { return []diff.Field{{Name: "mac", Value: n.MAC}} }
 
 func family(ipv6 bool) string {
 	if ipv6 {

@@ -15,9 +15,9 @@ import (
 const (
 	// IPsecPrefix is the name prefix of all connections that the agent manages.
 	IPsecPrefix = "hawser-"
-	// IPsecLink is the device where packets enter and leave ESP. It is an xfrm interface, or
+	// IPsecDevice is the device where packets enter and leave ESP. It is an xfrm interface, or
 	// the TUN device of Hawser's own charon. charon always chooses this name.
-	IPsecLink = "ipsec0"
+	IPsecDevice = "ipsec0"
 	// IPsecOverlay is the name prefix of the VXLAN devices inside ESP. The outer IP family and
 	// -port follow.
 	IPsecOverlay = "hw-ip"

@@ -69,13 +69,13 @@ const (
 
 // Route is one route of protocol RouteProtocol in a table of Hawser.
 type Route struct {
-	Table int
-	Dst   netip.Prefix
-	Type  string
-	Link  string     // unicast
-	Via   netip.Addr // unicast: next hop on Link, always treated as on-link; invalid if absent
-	Src   netip.Addr // preferred source of the host's own packets; invalid = the kernel selects it
-	MTU   int        // 0 = MTU of the device
+	Table  int
+	Dst    netip.Prefix
+	Type   string
+	Device string     // unicast
+	Via    netip.Addr // unicast: next hop on Device, always treated as on-link; invalid if absent
+	Src    netip.Addr // preferred source of the host's own packets; invalid = the kernel selects it
+	MTU    int        // 0 = MTU of the device
 	// Metric is set for an additional route to the same destination. Only sockets bound to its
 	// device use it. 0 = the kernel's default.
 	Metric int
@@ -98,7 +98,7 @@ func (r Route) Equal(other Route) bool { return r == other }
 func (r Route) Fields() []diff.Field {
 	return []diff.Field{
 		{Name: "type", Value: r.Type},
-		{Name: "dev", Value: r.Link},
+		{Name: "dev", Value: r.Device},
 		{Name: "via", Value: addr(r.Via)},
 		{Name: "src", Value: addr(r.Src)},
 		{Name: "mtu", Value: number(r.MTU)},

@@ -17,10 +17,10 @@ type Tunnel struct {
 	Gateway    string
 	Preference int
 	Driver     string
-	Epoch      int        // of its keys; 0 if the driver has no keys
-	Alternate  bool       // it is the alternate tunnel of its driver
-	Port       int        // UDP port where this gateway receives it
-	Link       string     // the device
+	Epoch      int  // of its keys; 0 if the driver has no keys
+	Alternate  bool // it is the alternate tunnel of its driver
+	Port       int  // UDP port where this gateway receives it
+	Device     string
 	Via4       netip.Addr // next hop of IPv4 packets on the device; invalid if not needed
 	Via6       netip.Addr
 	MTU        int  // largest packet inside, bytes
@@ -45,21 +45,21 @@ func (c *Tunnel) Via(family int) netip.Addr {
 func (c *Tunnel) Connection() string { return IPsecName(c.Cluster, c.Gateway, c.Epoch, c.Alternate) }
 
 // IsTunnel reports whether a device of ours leads to gateways of other clusters.
-func IsTunnel(link string) bool {
-	return strings.HasPrefix(link, DevicePrefix) && !strings.HasPrefix(link, NodePrefix)
+func IsTunnel(device string) bool {
+	return strings.HasPrefix(device, DevicePrefix) && !strings.HasPrefix(device, NodeDevicePrefix)
 }
 
 // Forward is one forwarding entry of a VXLAN device between gateways: it sends frames for MAC
 // to To. The device neither forwards other frames, nor learns, nor floods.
 type Forward struct {
-	Link   string
+	Device string
 	MAC    string
 	To     netip.AddrPort
 	Origin string
 }
 
-// Key is link/hardware address.
-func (f Forward) Key() string { return f.Link + "/" + f.MAC }
+// Key is device/hardware address.
+func (f Forward) Key() string { return f.Device + "/" + f.MAC }
 
 // Fields returns the destination of the frames.
 func (f Forward) Fields() []diff.Field {

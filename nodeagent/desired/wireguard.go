@@ -11,14 +11,14 @@ import (
 
 // Wireguard is the configuration of a WireGuard device.
 type Wireguard struct {
-	Link       string
+	Device     string
 	PrivateKey fabric.Secret
 	ListenPort int
 	Origin     string
 }
 
 // Key is the device's name.
-func (w Wireguard) Key() string { return w.Link }
+func (w Wireguard) Key() string { return w.Device }
 
 // Fields returns the configuration; the private key is never printed.
 func (w Wireguard) Fields() []diff.Field {
@@ -30,7 +30,7 @@ func (w Wireguard) Fields() []diff.Field {
 
 // Peer is one peer of a WireGuard device.
 type Peer struct {
-	Link      string
+	Device    string
 	PublicKey string // base64
 	PSK       fabric.Secret
 	// Endpoint is the first address of the peer to dial. While the peer replies, the address
@@ -44,8 +44,8 @@ type Peer struct {
 	Origin    string
 }
 
-// Key is link/public key.
-func (p Peer) Key() string { return p.Link + "/" + p.PublicKey }
+// Key is device/public key.
+func (p Peer) Key() string { return p.Device + "/" + p.PublicKey }
 
 // Fields returns the configuration; the pre-shared key is never printed.
 func (p Peer) Fields() []diff.Field {

@@ -148,12 +148,12 @@ func gatewayPath(cluster, gateway string) string {
 func (b *Result) device(s *LocalGateway, link desired.Device, priority int) {
 	origin := s.path()
 	link.Up, link.Origin = true, origin
-	b.Links = append(b.Links, link)
+	b.Devices = append(b.Devices, link)
 	for _, a := range s.Gateway.Addresses {
 		if a.Is6() && !s.V6 {
 			continue
 		}
-		b.Addresses = append(b.Addresses, desired.Address{Link: link.Name, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
+		b.Addresses = append(b.Addresses, desired.Address{Device: link.Name, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
 	}
 	if s.V4 {
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{Name: "net/ipv4/conf/" + link.Name + "/rp_filter", Value: "2", Origin: origin})
@@ -187,11 +187,11 @@ func Build(site LocalGateway, remotes []Remote) Result {
 		if len(mine) > 0 {
 			other := d.Build(site, mine)
 			all.Sysctls = append(all.Sysctls, other.Sysctls...)
-			all.Links = append(all.Links, other.Links...)
+			all.Devices = append(all.Devices, other.Devices...)
 			all.Wireguards = append(all.Wireguards, other.Wireguards...)
 			all.Peers = append(all.Peers, other.Peers...)
 			all.Addresses = append(all.Addresses, other.Addresses...)
-			all.Neighbours = append(all.Neighbours, other.Neighbours...)
+			all.Neighbors = append(all.Neighbors, other.Neighbors...)
 			all.Forwards = append(all.Forwards, other.Forwards...)
 			all.Rules = append(all.Rules, other.Rules...)
 			all.Routes = append(all.Routes, other.Routes...)

@@ -68,19 +68,19 @@ func objects(b Result) []string {
 		out = append(out, line)
 	}
 	addLines(add, "sysctl", b.Sysctls)
-	addLines(add, "link", b.Links)
+	addLines(add, "link", b.Devices)
 	addLines(add, "wireguard", b.Wireguards)
 	addLines(add, "ipsec", b.IPsecs)
 	addLines(add, "peer", b.Peers)
 	addLines(add, "address", b.Addresses)
-	addLines(add, "neighbour", b.Neighbours)
+	addLines(add, "neighbour", b.Neighbors)
 	addLines(add, "forward", b.Forwards)
 	addLines(add, "rule", b.Rules)
 	addLines(add, "route", b.Routes)
 	addLines(add, "element", b.Elements)
 	for _, c := range b.Tunnels {
 		out = append(out, fmt.Sprintf("tunnel %s/%s %s %d via %v %v mtu %d clear %v at %v sent %q received %q",
-			c.Cluster, c.Gateway, c.Link, c.Port, c.Via4, c.Via6, c.MTU, c.Clear, c.Endpoint, c.Sent, c.Received))
+			c.Cluster, c.Gateway, c.Device, c.Port, c.Via4, c.Via6, c.MTU, c.Clear, c.Endpoint, c.Sent, c.Received))
 	}
 	for _, p := range b.Problems {
 		out = append(out, "problem "+p.Path+" "+p.Code+": "+p.Text)
@@ -135,7 +135,7 @@ func TestDeviceNames(t *testing.T) {
 		r.Link.Port = 65000
 		s := site()
 		s.Gateway.Port = 65000
-		for _, l := range d.Build(s, []Remote{r}).Links {
+		for _, l := range d.Build(s, []Remote{r}).Devices {
 			if len(l.Name) > 15 {
 				t.Errorf("driver %s: link %q", d.Traits().Name, l.Name)
 			}

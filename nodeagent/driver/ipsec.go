@@ -77,11 +77,11 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		// reverse path filter. Even in loose mode the filter drops packets from a device
 		// without an address if the reverse route uses another device.
 		origin := site.path()
-		b.Links = append(b.Links, desired.Device{
-			Name: desired.IPsecLink, Type: desired.LinkIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
+		b.Devices = append(b.Devices, desired.Device{
+			Name: desired.IPsecDevice, Type: desired.DeviceIPsec, Up: true, Port: site.IPsec.NATPort, IKEPort: site.IPsec.IKEPort, Origin: origin,
 		})
 		b.Sysctls = append(b.Sysctls, desired.Sysctl{
-			Name: "net/ipv4/conf/" + desired.IPsecLink + "/rp_filter", Value: "2", Origin: origin,
+			Name: "net/ipv4/conf/" + desired.IPsecDevice + "/rp_filter", Value: "2", Origin: origin,
 		})
 		held := slices.Clone(site.Gateway.Addresses)
 		for _, c := range b.IPsecs {
@@ -93,7 +93,7 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 			}
 		}
 		for _, a := range held {
-			b.Addresses = append(b.Addresses, desired.Address{Link: desired.IPsecLink, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
+			b.Addresses = append(b.Addresses, desired.Address{Device: desired.IPsecDevice, Prefix: cidr.Single(a), Scope: "global", Origin: origin})
 		}
 		for _, six := range []bool{false, true} {
 			if six && site.V6 || !six && site.V4 {
@@ -154,7 +154,7 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 	}
 	b.IPsecs = append(b.IPsecs, c)
 	b.Routes = append(b.Routes, desired.Route{
-		Table: desired.TableIPsec, Dst: cidr.Single(inner), Type: desired.RouteUnicast, Link: desired.IPsecLink, Src: own, Origin: r.path(),
+		Table: desired.TableIPsec, Dst: cidr.Single(inner), Type: desired.RouteUnicast, Device: desired.IPsecDevice, Src: own, Origin: r.path(),
 	})
 	return inner, true
 }

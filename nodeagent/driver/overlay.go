@@ -76,7 +76,7 @@ func (o *overlay) build(b *Result, site *LocalGateway, remotes []overlayPeer) {
 			local, family = netip.IPv6Unspecified(), 6
 		}
 		b.device(site, desired.Device{
-			Name: o.name(d), Type: desired.LinkVXLAN, MTU: devices[d], MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
+			Name: o.name(d), Type: desired.DeviceVXLAN, MTU: devices[d], MAC: OverlayMAC(site.Cluster, site.Gateway.Name),
 			VNI: o.vni, Port: d.port, Local: local,
 		}, desired.RuleTunnel)
 		e := desired.Element{Set: desired.SetOverlays, Family: family, ID: strconv.Itoa(d.port), Origin: site.path()}
@@ -96,7 +96,7 @@ func OverlayMAC(cluster, gateway string) string {
 func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d overlayDevice) {
 	link, mac, origin := o.name(d), OverlayMAC(r.Cluster, r.Gateway.Name), r.path()
 	c := desired.Tunnel{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: o.driver, Epoch: r.Epoch, Alternate: r.Alternate, Port: d.port, Link: link,
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: o.driver, Epoch: r.Epoch, Alternate: r.Alternate, Port: d.port, Device: link,
 		MTU: r.MTU, Clear: o.clear, Endpoint: netip.AddrPortFrom(r.to, uint16(o.port(r.base, r.Alternate))),
 	}
 	hops := slices.Clone(r.Gateway.Addresses)
@@ -113,9 +113,9 @@ func (o *overlay) remote(b *Result, site *LocalGateway, r *overlayPeer, d overla
 		b.problem(origin, status.FamilyMissing, "it has no IPv4 address inside the tunnels, so IPv4 has no next hop")
 	}
 	for _, a := range hops {
-		b.Neighbours = append(b.Neighbours, desired.Neighbour{Link: link, Addr: a, MAC: mac, Origin: origin})
+		b.Neighbors = append(b.Neighbors, desired.Neighbor{Device: link, Addr: a, MAC: mac, Origin: origin})
 	}
-	b.Forwards = append(b.Forwards, desired.Forward{Link: link, MAC: mac, To: c.Endpoint, Origin: origin})
+	b.Forwards = append(b.Forwards, desired.Forward{Device: link, MAC: mac, To: c.Endpoint, Origin: origin})
 	c.Sent = o.count(b, desired.Element{
 		Set: desired.SetSent, Family: fabric.Family(r.to), ID: r.to.String() + " . " + strconv.Itoa(int(c.Endpoint.Port())), Origin: origin,
 	})

@@ -56,11 +56,11 @@ func TestPortsOfFirewalls(t *testing.T) {
 		listens := map[string]bool{}
 		for name, list := range remotes {
 			b := ByName(name).Build(s, list)
-			for _, l := range b.Links {
+			for _, l := range b.Devices {
 				switch {
-				case l.Type == desired.LinkIPsec:
+				case l.Type == desired.DeviceIPsec:
 					listens[fmt.Sprint(name, l.Port)], listens[fmt.Sprint(name, l.IKEPort)] = true, true
-				case l.Type == desired.LinkVXLAN && name == fabric.DriverVXLAN:
+				case l.Type == desired.DeviceVXLAN && name == fabric.DriverVXLAN:
 					listens[fmt.Sprint(name, l.Port)] = true
 				}
 			}

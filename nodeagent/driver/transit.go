@@ -13,7 +13,7 @@ import (
 func Transit(site LocalGateway, remotes []Remote) Result {
 	var b Result
 	o := overlay{
-		driver: "transit", prefix: desired.TransitPrefix, vni: desired.TransitVNI,
+		driver: "transit", prefix: desired.TransitDevicePrefix, vni: desired.TransitVNI,
 		port: func(int, bool) int { return desired.TransitPort },
 	}
 	var all []overlayPeer

@@ -66,7 +66,7 @@ func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 		d := wgDevice{epoch: r.Epoch, ordinal: r.Gateway.Ordinal, base: r.LocalBasePort, alt: r.Alternate, keys: site.Keys.Epoch(r.Epoch), private: private}
 		// The name has only the epoch for ordinal 0, and the port unless it is the default
 		// port. It depends on nothing that may change while the device exists.
-		name := desired.TunnelPrefix + strconv.Itoa(d.epoch)
+		name := desired.TunnelDevicePrefix + strconv.Itoa(d.epoch)
 		switch {
 		case !d.isDefaultPort():
 			name += "-p" + strconv.Itoa(d.port())
@@ -91,9 +91,9 @@ func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 		if d.isDefaultPort() {
 			priority = desired.RulePriority + 1 + PortOffset(d.epoch, d.ordinal)
 		}
-		b.device(&site, desired.Device{Name: d.link, Type: desired.LinkWireguard, MTU: mtu}, priority)
+		b.device(&site, desired.Device{Name: d.link, Type: desired.DeviceWireguard, MTU: mtu}, priority)
 		b.Wireguards = append(b.Wireguards, desired.Wireguard{
-			Link: d.link, PrivateKey: d.private, ListenPort: d.port(), Origin: site.path(),
+			Device: d.link, PrivateKey: d.private, ListenPort: d.port(), Origin: site.path(),
 		})
 	}
 	for i := range devices {
@@ -126,12 +126,12 @@ func (b *Result) peer(site *LocalGateway, d *wgDevice, r *Remote) {
 		endpoint = netip.AddrPortFrom(r.Addr, uint16(fabric.WireguardPort(r.RemoteBasePort, d.epoch, site.Gateway.Ordinal, d.alt)))
 	}
 	peer := desired.Peer{
-		Link: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),
+		Device: d.link, PublicKey: public, PSK: psk, Endpoint: endpoint, AllowedIPs: r.ownPrefixes(),
 		Keepalive: int(time.Duration(r.Link.Keepalive) / time.Second), DialCount: r.DialCount, Origin: r.path(),
 	}
 	b.Peers = append(b.Peers, peer)
 	b.Tunnels = append(b.Tunnels, desired.Tunnel{
-		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: fabric.DriverWireguard, Epoch: d.epoch, Alternate: d.alt, Port: d.port(), Link: d.link,
+		Cluster: r.Cluster, Gateway: r.Gateway.Name, Preference: r.Preference, Driver: fabric.DriverWireguard, Epoch: d.epoch, Alternate: d.alt, Port: d.port(), Device: d.link,
 		MTU: r.MTU, Endpoint: endpoint, Sent: []string{peer.Key()}, Received: []string{peer.Key()},
 	})
 }

@@ -71,7 +71,7 @@ type Inputs struct {
 	unsaved trigger.Trigger // facts of the API changed
 
 	dirSource *facts.DirSource // dirSource or api is nil
-	api       *kube.Source
+	api       *kube.FactsReader
 	client    *kube.Client // of api
 
 	mu          sync.Mutex
@@ -134,7 +134,7 @@ func (in *Inputs) openFacts() error {
 	}
 	in.client = client
 	saved, _ := in.copy.Load() // an unreadable copy counts as missing
-	in.api = kube.NewSource(client, in.config.Cluster, in.config.Node, saved, in.log, func() {
+	in.api = kube.NewFactsReader(client, in.config.Cluster, in.config.Node, saved, in.log, func() {
 		in.unsaved.Fire()
 		in.changed()
 	})
@@ -295,7 +295,7 @@ func (in *Inputs) ResolveNames(names []string) { in.resolver.setNames(names) }
 func (in *Inputs) Resolve() { in.resolver.resolveNow() }
 
 // API returns the Kubernetes API that facts come from, and its client; both are nil without an API.
-func (in *Inputs) API() (*kube.Source, *kube.Client) { return in.api, in.client }
+func (in *Inputs) API() (*kube.FactsReader, *kube.Client) { return in.api, in.client }
 
 // StateFiles returns the files of the state directory that belong to one cluster.
 func StateFiles() []string { return []string{fabricFile, keysFile, factsFile} }

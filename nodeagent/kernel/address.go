@@ -54,7 +54,7 @@ func (k *Addresses) Observe(ctx context.Context) ([]desired.Address, error) {
 				scope = scopeLink
 			}
 		}
-		out = append(out, desired.Address{Link: name, Prefix: prefix, Scope: scope})
+		out = append(out, desired.Address{Device: name, Prefix: prefix, Scope: scope})
 	}
 	return out, nil
 }
@@ -81,7 +81,7 @@ func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Add
 		if err != nil {
 			return err
 		}
-		l, err := k.ns.link(c.Want.Link)
+		l, err := k.ns.link(c.Want.Device)
 		if err != nil {
 			return err
 		}
@@ -96,14 +96,14 @@ func (k *Addresses) Apply(ctx context.Context, changes []diff.Change[desired.Add
 		}
 		if err := k.ns.route.AddrAdd(l, addr); err != nil {
 			err = asConflict(err)
-			return fmt.Errorf("add address %s to %s: %w", c.Want.Prefix, c.Want.Link, err)
+			return fmt.Errorf("add address %s to %s: %w", c.Want.Prefix, c.Want.Device, err)
 		}
 		return nil
 	})
 }
 
 func (k *Addresses) remove(have desired.Address) error {
-	l, err := k.ns.link(have.Link)
+	l, err := k.ns.link(have.Device)
 	if errors.As(err, new(converge.ErrBlocked)) {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (k *Addresses) remove(have desired.Address) error {
 		return err
 	}
 	if err := k.ns.route.AddrDel(l, &netlink.Addr{IPNet: cidr.IPNet(have.Prefix)}); err != nil && !isGone(err) {
-		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Link, err)
+		return fmt.Errorf("delete address %s of %s: %w", have.Prefix, have.Device, err)
 	}
 	return nil
 }

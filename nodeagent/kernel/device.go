@@ -32,9 +32,9 @@ type Devices struct {
 	esp       ESP
 }
 
-// NewLinks returns the kind. userspace runs WireGuard devices if the kernel has no WireGuard;
+// NewDevices returns the kind. userspace runs WireGuard devices if the kernel has no WireGuard;
 // if nil, creating them fails.
-func NewLinks(ns *Namespace, userspace Userspace) *Devices {
+func NewDevices(ns *Namespace, userspace Userspace) *Devices {
 	return &Devices{ns: ns, userspace: userspace}
 }
 
@@ -66,14 +66,14 @@ func (k *Devices) Observe(ctx context.Context) ([]desired.Device, error) {
 func (k *Devices) read(l netlink.Link) desired.Device {
 	a := l.Attrs()
 	out := desired.Device{Name: a.Name, Type: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
-	if a.Name == desired.IPsecLink {
+	if a.Name == desired.IPsecDevice {
 		// A device without its daemon, or of the wrong implementation for this kernel, gets a
 		// type that is never desired. So it is replaced.
 		out.Type = "ipsec without daemon"
 		if k.esp != nil {
 			ike, nat, ok := k.esp.Ports()
 			if _, tun := l.(*netlink.Tuntap); ok && tun != k.esp.InKernel() {
-				out.Type, out.IKEPort, out.Port = desired.LinkIPsec, ike, nat
+				out.Type, out.IKEPort, out.Port = desired.DeviceIPsec, ike, nat
 			}
 		}
 		return out
@@ -86,7 +86,7 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 			out.Type = "vxlan with learning"
 		}
 	case *netlink.Tuntap:
-		out.Type = desired.LinkWireguard
+		out.Type = desired.DeviceWireguard
 		if k.userspace == nil || !k.userspace.Alive(a.Name) {
 			out.Type = "tun without process"
 		}
@@ -97,7 +97,7 @@ func (k *Devices) read(l netlink.Link) desired.Device {
 // Normalize ignores hardware address and MTU if none is desired, and the ports of a daemon that
 // another program manages.
 func (k *Devices) Normalize(want, have desired.Device) desired.Device {
-	if want.Type == desired.LinkIPsec && k.esp != nil && !k.esp.Managed() {
+	if want.Type == desired.DeviceIPsec && k.esp != nil && !k.esp.Managed() {
 		want.Port, want.IKEPort = have.Port, have.IKEPort
 	}
 	if want.MAC == "" || strings.EqualFold(want.MAC, have.MAC) {
@@ -137,11 +137,11 @@ func (k *Devices) create(ctx context.Context, want desired.Device) error {
 		return fmt.Errorf("find device %s: %w", want.Name, err)
 	}
 	switch want.Type {
-	case desired.LinkVXLAN:
+	case desired.DeviceVXLAN:
 		err = k.createVXLAN(want)
-	case desired.LinkWireguard:
+	case desired.DeviceWireguard:
 		err = k.createWireguard(ctx, want)
-	case desired.LinkIPsec:
+	case desired.DeviceIPsec:
 		err = k.createIPsec(ctx, want)
 	default:
 		return fmt.Errorf("device %s: unknown type %q", want.Name, want.Type)
@@ -215,8 +215,8 @@ func (k *Devices) update(want desired.Device) error {
 		return err
 	}
 	a := l.Attrs()
-	if a.Alias != desired.LinkAlias {
-		if err := k.ns.route.LinkSetAlias(l, desired.LinkAlias); err != nil {
+	if a.Alias != desired.DeviceAlias {
+		if err := k.ns.route.LinkSetAlias(l, desired.DeviceAlias); err != nil {
 			return fmt.Errorf("set alias of %s: %w", want.Name, err)
 		}
 	}
@@ -251,7 +251,7 @@ func (k *Devices) update(want desired.Device) error {
 }
 
 func (k *Devices) remove(ctx context.Context, name string) error {
-	if name == desired.IPsecLink {
+	if name == desired.IPsecDevice {
 		if mustDelete, err := k.releaseIPsec(ctx, name); err != nil || !mustDelete {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 func TestDial(t *testing.T) {
 	here, there := netip.MustParseAddrPort("192.0.2.1:51820"), netip.MustParseAddrPort("192.0.2.2:51820")
 	key := "pvEyxtqUtWp3QI3u+7nYqBPRMtNzZ7JHOGGUKHXsZUE="
-	want := desired.Peer{Link: "hw-wg1", PublicKey: key, Endpoint: there, DialCount: 2}
-	have := desired.Peer{Link: "hw-wg1", PublicKey: key, Endpoint: here}
+	want := desired.Peer{Device: "hw-wg1", PublicKey: key, Endpoint: there, DialCount: 2}
+	have := desired.Peer{Device: "hw-wg1", PublicKey: key, Endpoint: here}
 	k := NewPeers(nil)
 	for _, answering := range []bool{true, false} {
 		k.answering = map[string]bool{have.Key(): answering}

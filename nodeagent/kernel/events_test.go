@@ -156,20 +156,20 @@ func TestWaitsForLink(t *testing.T) {
 	addr := netip.MustParseAddr("192.0.2.2")
 	apply := map[string]func() error{
 		"address": func() error {
-			return NewAddresses(w.ns).Apply(t.Context(), creations(desired.Address{Link: "hw-no", Prefix: netip.PrefixFrom(addr, 32)}))
+			return NewAddresses(w.ns).Apply(t.Context(), creations(desired.Address{Device: "hw-no", Prefix: netip.PrefixFrom(addr, 32)}))
 		},
 		"neighbour": func() error {
-			return NewNeighbours(w.ns).Apply(t.Context(), creations(desired.Neighbour{Link: "hw-no", Addr: addr, MAC: "02:00:00:00:00:01"}))
+			return NewNeighbors(w.ns).Apply(t.Context(), creations(desired.Neighbor{Device: "hw-no", Addr: addr, MAC: "02:00:00:00:00:01"}))
 		},
 		"route": func() error {
-			r := desired.Route{Table: 7300, Dst: netip.PrefixFrom(addr, 32), Type: desired.RouteUnicast, Link: "hw-no"}
+			r := desired.Route{Table: 7300, Dst: netip.PrefixFrom(addr, 32), Type: desired.RouteUnicast, Device: "hw-no"}
 			return NewRoutes(w.ns).Apply(t.Context(), creations(r))
 		},
 		"wireguard": func() error {
-			return NewWireguards(w.ns).Apply(t.Context(), creations(desired.Wireguard{Link: "hw-no", PrivateKey: private}))
+			return NewWireguards(w.ns).Apply(t.Context(), creations(desired.Wireguard{Device: "hw-no", PrivateKey: private}))
 		},
 		"peer": func() error {
-			return NewPeers(w.ns).Apply(t.Context(), creations(desired.Peer{Link: "hw-no", PublicKey: public}))
+			return NewPeers(w.ns).Apply(t.Context(), creations(desired.Peer{Device: "hw-no", PublicKey: public}))
 		},
 		"sysctl": func() error {
 			kind := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))

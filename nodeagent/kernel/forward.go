@@ -20,7 +20,7 @@ import (
 )
 
 // Forwards is the kind of the forwarding entries on our VXLAN devices to other clusters. Every
-// entry there is ours. The entries of NodeLink belong to Neighbours.
+// entry there is ours. The entries of NodeDevice belong to Neighbors.
 type Forwards struct{ ns *Namespace }
 
 // NewForwards returns the kind.
@@ -99,7 +99,7 @@ func (k *Forwards) Apply(ctx context.Context, changes []diff.Change[desired.Forw
 // set writes the entry. The kernel replaces only one of an entry's destinations, so a changed
 // entry is deleted first.
 func (k *Forwards) set(want, have desired.Forward) error {
-	link, err := k.ns.vxlan(want.Link)
+	link, err := k.ns.vxlan(want.Device)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (k *Forwards) set(want, have desired.Forward) error {
 
 // remove deletes an entry with all its destinations.
 func (k *Forwards) remove(have desired.Forward) error {
-	link, err := k.ns.vxlan(have.Link)
+	link, err := k.ns.vxlan(have.Device)
 	if errors.As(err, new(converge.ErrBlocked)) {
 		return nil
 	}
@@ -180,7 +180,7 @@ func readForward(link *netlink.Vxlan, m []byte) (f desired.Forward, ours bool, e
 			plain = false
 		}
 	}
-	f.Link = link.Name
+	f.Device = link.Name
 	if plain {
 		f.To = netip.AddrPortFrom(to, port)
 	}

@@ -9,11 +9,11 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// tunnelLinks are VXLAN devices to other clusters, one for each outer family. Both
+// tunnelDevices are VXLAN devices to other clusters, one for each outer family. Both
 // have the same VNI and port.
-func tunnelLinks() (four, six desired.Device) {
+func tunnelDevices() (four, six desired.Device) {
 	four = desired.Device{
-		Name: "hw-vt4-51884", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:01", VNI: 74, Port: 51884,
+		Name: "hw-vt4-51884", Type: desired.DeviceVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:01", VNI: 74, Port: 51884,
 		Local: netip.IPv4Unspecified(),
 	}
 	six = four
@@ -24,8 +24,8 @@ func tunnelLinks() (four, six desired.Device) {
 func TestTunnelLinkLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
-	four, six := tunnelLinks()
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), nil) },
+	four, six := tunnelDevices()
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewDevices(w.open(t), nil) },
 		convergetest.Samples[desired.Device]{
 			Want: []desired.Device{four, six},
 			Vary: func(l desired.Device) []desired.Device {
@@ -47,10 +47,10 @@ func TestTunnelLinkLaws(t *testing.T) {
 func TestForwardLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
-	four, six := tunnelLinks()
+	four, six := tunnelDevices()
 	w.createDevices(t, nodeLink(), four, six)
 	forward := func(link desired.Device, mac, to string) desired.Forward {
-		return desired.Forward{Link: link.Name, MAC: mac, To: netip.MustParseAddrPort(to)}
+		return desired.Forward{Device: link.Name, MAC: mac, To: netip.MustParseAddrPort(to)}
 	}
 	fdb := func(commands ...string) func(*testing.T) {
 		return func(t *testing.T) {
@@ -97,21 +97,21 @@ func TestForwardLaws(t *testing.T) {
 func TestTunnelNeighbourLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
-	four, _ := tunnelLinks()
+	four, _ := tunnelDevices()
 	w.createDevices(t, nodeLink(), four)
-	neighbour := func(addr, mac string) desired.Neighbour {
-		return desired.Neighbour{Link: four.Name, Addr: netip.MustParseAddr(addr), MAC: mac}
+	neighbour := func(addr, mac string) desired.Neighbor {
+		return desired.Neighbor{Device: four.Name, Addr: netip.MustParseAddr(addr), MAC: mac}
 	}
 	const mac = "02:00:00:00:00:02"
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbour] { return NewNeighbours(w.open(t)) },
-		convergetest.Samples[desired.Neighbour]{
-			Want: []desired.Neighbour{
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbor] { return NewNeighbors(w.open(t)) },
+		convergetest.Samples[desired.Neighbor]{
+			Want: []desired.Neighbor{
 				neighbour("241.0.0.2", mac), neighbour("fe80::ff:fe00:2", mac), neighbour("fd00:41::2", mac),
-				{Link: "hw-vx0", Addr: netip.MustParseAddr("fe80::ff:fe00:7"), MAC: "02:00:00:00:00:07"},
+				{Device: "hw-vx0", Addr: netip.MustParseAddr("fe80::ff:fe00:7"), MAC: "02:00:00:00:00:07"},
 			},
-			Vary: func(n desired.Neighbour) []desired.Neighbour {
+			Vary: func(n desired.Neighbor) []desired.Neighbor {
 				n.MAC = "02:00:00:00:00:09"
-				return []desired.Neighbour{n}
+				return []desired.Neighbor{n}
 			},
 			Tamper: map[string]func(*testing.T){
 				"deleted":  w.foreign("neigh del 241.0.0.2 dev hw-vt4-51884"),

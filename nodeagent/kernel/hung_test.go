@@ -22,7 +22,7 @@ func TestHungTunnel(t *testing.T) {
 	w := newTestNode(t)
 	hung, fine := tunnelLink(), tunnelLink()
 	w.createDevices(t, hung, fine)
-	if mustLink(t, w, hung.Name).Type() == desired.LinkWireguard {
+	if mustLink(t, w, hung.Name).Type() == desired.DeviceWireguard {
 		t.Skip("needs a kernel without WireGuard")
 	}
 	pid := pidOf(t, hung.Name)

@@ -73,12 +73,12 @@ func peerWithKeys(t *testing.T, w *testNode, link string) (keys wgKeys) {
 	keys.psk, _ = newKey(t)
 	_, keys.remote = newKey(t)
 	peer := desired.Peer{
-		Link: link, PublicKey: keys.remote, PSK: keys.psk, Endpoint: netip.MustParseAddrPort("192.0.2.9:51820"), Keepalive: 25,
+		Device: link, PublicKey: keys.remote, PSK: keys.psk, Endpoint: netip.MustParseAddrPort("192.0.2.9:51820"), Keepalive: 25,
 		AllowedIPs: []netip.Prefix{netip.MustParsePrefix("10.8.0.0/16")},
 	}
 	made := converge.Engine[struct{}]{Stages: []converge.Stage[struct{}]{
 		converge.NewStage(NewWireguards(w.ns), func(struct{}) []desired.Wireguard {
-			return []desired.Wireguard{{Link: link, PrivateKey: keys.private, ListenPort: 51820}}
+			return []desired.Wireguard{{Device: link, PrivateKey: keys.private, ListenPort: 51820}}
 		}, nil),
 		converge.NewStage(NewPeers(w.ns), func(struct{}) []desired.Peer { return []desired.Peer{peer} }, nil),
 	}, Decommission: func(struct{}) bool { return false }}

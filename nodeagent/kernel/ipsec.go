@@ -16,7 +16,7 @@ import (
 type ESP interface {
 	// Start starts the daemon in the current network namespace, on the UDP ports of IKE and of
 	// IKE behind NAT, and returns when it responds. If the kernel lacks ESP, the daemon creates
-	// the TUN device desired.IPsecLink.
+	// the TUN device desired.IPsecDevice.
 	Start(ctx context.Context, ike, nat int) error
 	// Stop stops the daemon, unless another program manages it.
 	Stop(ctx context.Context) error
@@ -61,7 +61,7 @@ const ipsecQueue = 5000
 
 // blocksCreation reports whether an existing device prevents the creation of want.
 func (k *Devices) blocksCreation(want desired.Device) bool {
-	return want.Type != desired.LinkIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
+	return want.Type != desired.DeviceIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
 // releaseIPsec stops the daemon; its TUN device disappears with it. If another program manages

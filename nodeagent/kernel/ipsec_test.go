@@ -35,25 +35,25 @@ func newCharon(t *testing.T, w *testNode) *ipsec.Charon {
 	return c
 }
 
-func ipsecLink() desired.Device {
-	return desired.Device{Name: desired.IPsecLink, Type: desired.LinkIPsec, MTU: 1400, Up: true, Port: 14500, IKEPort: 1500}
+func ipsecDevice() desired.Device {
+	return desired.Device{Name: desired.IPsecDevice, Type: desired.DeviceIPsec, MTU: 1400, Up: true, Port: 14500, IKEPort: 1500}
 }
 
 func TestIPsecLinkLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
 	charon := newCharon(t, w)
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), nil).WithESP(charon) },
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewDevices(w.open(t), nil).WithESP(charon) },
 		convergetest.Samples[desired.Device]{
-			Want: []desired.Device{ipsecLink()},
+			Want: []desired.Device{ipsecDevice()},
 			Vary: func(l desired.Device) []desired.Device {
 				mtu, down, port, ike := l, l, l, l
 				mtu.MTU, down.Up, port.Port, ike.IKEPort = 1300, false, 14501, 1501
 				return []desired.Device{mtu, down, port, ike}
 			},
 			Tamper: map[string]func(*testing.T){
-				"deleted": w.foreign("link del " + desired.IPsecLink),
-				"down":    w.foreign("link set " + desired.IPsecLink + " down"),
+				"deleted": w.foreign("link del " + desired.IPsecDevice),
+				"down":    w.foreign("link set " + desired.IPsecDevice + " down"),
 				"ended": func(t *testing.T) {
 					if err := charon.Stop(t.Context()); err != nil {
 						t.Fatal(err)
@@ -61,8 +61,8 @@ func TestIPsecLinkLaws(t *testing.T) {
 				},
 			},
 			Conflict: func(t *testing.T) (desired.Device, func() error) {
-				w.ip(t, "link add "+desired.IPsecLink+" type vxlan id 7 dstport 7007")
-				return ipsecLink(), w.expectIP("-d link show "+desired.IPsecLink, "vxlan id 7 ")
+				w.ip(t, "link add "+desired.IPsecDevice+" type vxlan id 7 dstport 7007")
+				return ipsecDevice(), w.expectIP("-d link show "+desired.IPsecDevice, "vxlan id 7 ")
 			},
 		})
 }
@@ -76,13 +76,13 @@ func TestExternalCharon(t *testing.T) {
 		t.Fatal(err)
 	}
 	external := &ipsec.Charon{ExternalSocket: foreign.Socket(), Kernel: foreign.Kernel}
-	kind := NewLinks(w.ns, nil).WithESP(external)
+	kind := NewDevices(w.ns, nil).WithESP(external)
 	e := converge.Engine[[]desired.Device]{
 		Stages: []converge.Stage[[]desired.Device]{converge.NewStage(kind, func(l []desired.Device) []desired.Device { return l }, nil)},
 		// Permit an empty desired state.
 		Decommission: func([]desired.Device) bool { return true },
 	}
-	want := []desired.Device{ipsecLink()}
+	want := []desired.Device{ipsecDevice()}
 	for i, changes := range []int{1, 0} {
 		if r := e.Once(t.Context(), want, ""); !r.Clean() || len(r.Changed) != changes {
 			t.Errorf("pass %d: failed %v, changed %v", i, r.Failed, r.Changed)
@@ -92,7 +92,7 @@ func TestExternalCharon(t *testing.T) {
 		t.Errorf("failed %v, charon lives: %t", r.Failed, foreign.Alive())
 	}
 	if !foreign.InKernel() { // the TUN device of the other charon stays, without Hawser's group
-		if err := w.expectIP("link show "+desired.IPsecLink, "group default")(); err != nil {
+		if err := w.expectIP("link show "+desired.IPsecDevice, "group default")(); err != nil {
 			t.Error(err)
 		}
 	}

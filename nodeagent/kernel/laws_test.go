@@ -17,11 +17,11 @@ func TestLinkLaws(t *testing.T) {
 	w := newTestNode(t)
 	processes := launcher(t)
 	six := desired.Device{
-		Name: "hw-vx6", Type: desired.LinkVXLAN, MTU: 1400, Up: true, MAC: "02:11:22:33:44:66", VNI: 74, Port: 4804,
+		Name: "hw-vx6", Type: desired.DeviceVXLAN, MTU: 1400, Up: true, MAC: "02:11:22:33:44:66", VNI: 74, Port: 4804,
 		Local: netip.MustParseAddr("2001:db8::1"),
 	}
 	wg := tunnelLink()
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewLinks(w.open(t), processes) },
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Device] { return NewDevices(w.open(t), processes) },
 		convergetest.Samples[desired.Device]{
 			Want: []desired.Device{nodeLink(), six, wg},
 			Vary: deviceVariants,
@@ -53,7 +53,7 @@ func TestLinkLaws(t *testing.T) {
 func deviceVariants(l desired.Device) []desired.Device {
 	mtu, down := l, l
 	mtu.MTU, down.Up = 1280, false
-	if l.Type == desired.LinkWireguard {
+	if l.Type == desired.DeviceWireguard {
 		return []desired.Device{mtu, down}
 	}
 	mac, vni, port, local := l, l, l, l
@@ -67,7 +67,7 @@ func TestAddressLaws(t *testing.T) {
 	wg := tunnelLink()
 	w.createDevices(t, nodeLink(), wg)
 	address := func(link, prefix, scope string) desired.Address {
-		return desired.Address{Link: link, Prefix: netip.MustParsePrefix(prefix), Scope: scope}
+		return desired.Address{Device: link, Prefix: netip.MustParsePrefix(prefix), Scope: scope}
 	}
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Address] { return NewAddresses(w.open(t)) },
 		convergetest.Samples[desired.Address]{
@@ -101,7 +101,7 @@ func TestAddressIsNoSource(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
 	w.createDevices(t, nodeLink())
-	everywhere := desired.Address{Link: "hw-vx0", Prefix: netip.MustParsePrefix("fd68:73::53/128"), Scope: "link"}
+	everywhere := desired.Address{Device: "hw-vx0", Prefix: netip.MustParsePrefix("fd68:73::53/128"), Scope: "link"}
 	if err := NewAddresses(w.open(t)).Apply(t.Context(), creations(everywhere)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +116,8 @@ func TestNeighbourLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
 	w.createDevices(t, nodeLink())
-	neighbour := func(addr, mac string) desired.Neighbour {
-		return desired.Neighbour{Link: "hw-vx0", Addr: netip.MustParseAddr(addr), MAC: mac}
+	neighbour := func(addr, mac string) desired.Neighbor {
+		return desired.Neighbor{Device: "hw-vx0", Addr: netip.MustParseAddr(addr), MAC: mac}
 	}
 	fdb := func(commands ...string) func(*testing.T) {
 		return func(t *testing.T) {
@@ -127,15 +127,15 @@ func TestNeighbourLaws(t *testing.T) {
 		}
 	}
 	const mac, other = "02:00:00:00:00:02", "02:00:00:00:00:09"
-	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbour] { return NewNeighbours(w.open(t)) },
-		convergetest.Samples[desired.Neighbour]{
-			Want: []desired.Neighbour{
+	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbor] { return NewNeighbors(w.open(t)) },
+		convergetest.Samples[desired.Neighbor]{
+			Want: []desired.Neighbor{
 				neighbour("192.0.2.2", mac), neighbour("192.0.2.3", "02:00:00:00:00:03"), neighbour("2001:db8::2", mac),
 				neighbour("fe80::ff:fe00:2", mac),
 			},
-			Vary: func(n desired.Neighbour) []desired.Neighbour {
+			Vary: func(n desired.Neighbor) []desired.Neighbor {
 				n.MAC = other
-				return []desired.Neighbour{n}
+				return []desired.Neighbor{n}
 			},
 			Tamper: map[string]func(*testing.T){
 				"entry deleted":     w.foreign("neigh del 192.0.2.2 dev hw-vx0"),
@@ -205,34 +205,34 @@ func TestRuleLaws(t *testing.T) {
 func routeSamples(wg string) []desired.Route {
 	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
 	return []desired.Route{
-		{Table: 7300, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.2"), Src: addr("10.1.0.1"), MTU: 1380},
-		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: wg},
-		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: "hw-vx0", Metric: 2001},
+		{Table: 7300, Dst: prefix("242.1.0.0/24"), Type: "unicast", Device: "hw-vx0", Via: addr("192.0.2.2"), Src: addr("10.1.0.1"), MTU: 1380},
+		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Device: wg},
+		{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Device: "hw-vx0", Metric: 2001},
 		{Table: 7300, Dst: prefix("242.3.0.0/16"), Type: "blackhole"},
 		{Table: 7301, Dst: prefix("10.7.0.9/32"), Type: "throw"}, {Table: 7301, Dst: prefix("fd00:7::9/128"), Type: "throw"},
-		{Table: 7401, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.2")},
-		{Table: 7401, Dst: prefix("::/0"), Type: "unicast", Link: "hw-vx0", Via: addr("fe80::2")},
-		{Table: 7301, Dst: prefix("242.1.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.3")},
-		{Table: 7300, Dst: prefix("0.0.0.0/0"), Type: "unicast", Link: wg},
-		{Table: 7300, Dst: prefix("fd00:1::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("2001:db8::2"), Src: addr("fd00:9::1"), MTU: 1380},
-		{Table: 7300, Dst: prefix("fd00:4::/48"), Type: "unicast", Link: "hw-vx0", Via: addr("fe80::2"), MTU: 1216},
-		{Table: 7304, Dst: prefix("2001:db8::9/128"), Type: "unicast", Link: "hw-vx0"},
-		{Table: 7300, Dst: prefix("242.4.0.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("fe80::2")},
+		{Table: 7401, Dst: prefix("0.0.0.0/0"), Type: "unicast", Device: "hw-vx0", Via: addr("192.0.2.2")},
+		{Table: 7401, Dst: prefix("::/0"), Type: "unicast", Device: "hw-vx0", Via: addr("fe80::2")},
+		{Table: 7301, Dst: prefix("242.1.0.0/24"), Type: "unicast", Device: "hw-vx0", Via: addr("192.0.2.3")},
+		{Table: 7300, Dst: prefix("0.0.0.0/0"), Type: "unicast", Device: wg},
+		{Table: 7300, Dst: prefix("fd00:1::/48"), Type: "unicast", Device: "hw-vx0", Via: addr("2001:db8::2"), Src: addr("fd00:9::1"), MTU: 1380},
+		{Table: 7300, Dst: prefix("fd00:4::/48"), Type: "unicast", Device: "hw-vx0", Via: addr("fe80::2"), MTU: 1216},
+		{Table: 7304, Dst: prefix("2001:db8::9/128"), Type: "unicast", Device: "hw-vx0"},
+		{Table: 7300, Dst: prefix("242.4.0.0/24"), Type: "unicast", Device: "hw-vx0", Via: addr("fe80::2")},
 		{Table: 7300, Dst: prefix("fd00:2::/48"), Type: "blackhole"},
-		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: wg},
-		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Link: "hw-vx0", Metric: 2001},
-		{Table: 7300, Dst: prefix("::/0"), Type: "unicast", Link: wg},
+		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Device: wg},
+		{Table: 7301, Dst: prefix("fd00:3::/48"), Type: "unicast", Device: "hw-vx0", Metric: 2001},
+		{Table: 7300, Dst: prefix("::/0"), Type: "unicast", Device: wg},
 	}
 }
 
 func routeVariants(r desired.Route) []desired.Route {
 	if r.Type == desired.RouteBlackhole || r.Type == desired.RouteThrow {
-		r.Type, r.Link = desired.RouteUnicast, "hw-vx0"
+		r.Type, r.Device = desired.RouteUnicast, "hw-vx0"
 		return []desired.Route{r}
 	}
 	hole, link, mtu, out := r, r, r, []desired.Route{}
-	hole.Type, hole.Link, hole.Via, hole.Src, hole.MTU = desired.RouteBlackhole, "", netip.Addr{}, netip.Addr{}, 0
-	link.Link = "hw-vx1"
+	hole.Type, hole.Device, hole.Via, hole.Src, hole.MTU = desired.RouteBlackhole, "", netip.Addr{}, netip.Addr{}, 0
+	link.Device = "hw-vx1"
 	mtu.MTU = 1300
 	out = append(out, hole, link, mtu)
 	if r.Via.IsValid() {

@@ -122,7 +122,7 @@ func allChecks(checks ...func() error) func() error {
 // would keep the namespace alive.
 func (w *testNode) createDevices(t testing.TB, links ...desired.Device) {
 	t.Helper()
-	kind := NewLinks(w.ns, launcher(t))
+	kind := NewDevices(w.ns, launcher(t))
 	e := converge.Engine[[]desired.Device]{
 		Stages: []converge.Stage[[]desired.Device]{
 			converge.NewStage(kind, func(l []desired.Device) []desired.Device { return l }, nil),
@@ -148,7 +148,7 @@ func launcher(t testing.TB) userspacewg.Launcher {
 
 func nodeLink() desired.Device {
 	return desired.Device{
-		Name: "hw-vx0", Type: desired.LinkVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55", VNI: 73, Port: 4803,
+		Name: "hw-vx0", Type: desired.DeviceVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55", VNI: 73, Port: 4803,
 		Local: netip.MustParseAddr("192.0.2.1"),
 	}
 }
@@ -156,7 +156,7 @@ func nodeLink() desired.Device {
 // tunnelLink returns a device with a unique name: the sockets of userspace devices are in one
 // directory for all namespaces.
 func tunnelLink() desired.Device {
-	return desired.Device{Name: "hw-wg" + randomSuffix(), Type: desired.LinkWireguard, MTU: 1380, Up: true}
+	return desired.Device{Name: "hw-wg" + randomSuffix(), Type: desired.DeviceWireguard, MTU: 1380, Up: true}
 }
 
 func randomSuffix() string {

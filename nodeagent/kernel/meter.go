@@ -32,11 +32,11 @@ func (ns *Namespace) TunnelCounters(ctx context.Context, tunnels []desired.Tunne
 	read := map[string]bool{}
 	elements := false
 	for _, tunnel := range tunnels {
-		if !strings.HasPrefix(tunnel.Link, desired.TunnelPrefix) {
+		if !strings.HasPrefix(tunnel.Device, desired.TunnelDevicePrefix) {
 			elements = true
-		} else if !read[tunnel.Link] {
-			read[tunnel.Link] = true
-			errs = append(errs, ns.readPeerCounters(ctx, tunnel.Link, counts))
+		} else if !read[tunnel.Device] {
+			read[tunnel.Device] = true
+			errs = append(errs, ns.readPeerCounters(ctx, tunnel.Device, counts))
 		}
 	}
 	if elements {
@@ -91,7 +91,7 @@ func (ns *Namespace) readPeerCounters(ctx context.Context, link string, counts m
 		if p.Endpoint != nil {
 			m.Endpoint = p.Endpoint.String()
 		}
-		counts[desired.Peer{Link: link, PublicKey: p.PublicKey.String()}.Key()] = m
+		counts[desired.Peer{Device: link, PublicKey: p.PublicKey.String()}.Key()] = m
 	}
 	return nil
 }

@@ -117,10 +117,10 @@ func (ns *Namespace) links() ([]netlink.Link, error) {
 
 func isOurs(l netlink.Link) bool {
 	a := l.Attrs()
-	if !strings.HasPrefix(a.Name, desired.DevicePrefix) && a.Name != desired.IPsecLink {
+	if !strings.HasPrefix(a.Name, desired.DevicePrefix) && a.Name != desired.IPsecDevice {
 		return false
 	}
-	return a.Alias == desired.LinkAlias || a.Alias == "" && a.Group == linkGroup
+	return a.Alias == desired.DeviceAlias || a.Alias == "" && a.Group == linkGroup
 }
 
 // linkNames maps the indices of devices to their names.
@@ -147,7 +147,7 @@ func (ns *Namespace) link(name string) (netlink.Link, error) {
 // routeDevice returns the device of a route: ours, or the device of the node's network for direct
 // packets.
 func (ns *Namespace) routeDevice(name string) (netlink.Link, error) {
-	if strings.HasPrefix(name, desired.DevicePrefix) || name == desired.IPsecLink {
+	if strings.HasPrefix(name, desired.DevicePrefix) || name == desired.IPsecDevice {
 		return ns.link(name)
 	}
 	l, err := ns.route.LinkByName(name)

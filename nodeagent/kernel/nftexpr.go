@@ -162,7 +162,9 @@ func (r *nftRule) notIfname(key expr.MetaKey, prefix string) *nftRule {
 }
 
 // tunnel matches devices to other clusters: all our devices except those between nodes.
-func (r *nftRule) tunnel(key expr.MetaKey) *nftRule { return r.ownDevice(key, desired.NodePrefix) }
+func (r *nftRule) tunnel(key expr.MetaKey) *nftRule {
+	return r.ownDevice(key, desired.NodeDevicePrefix)
+}
 
 // ownDevice matches our devices whose names do not begin with exceptPrefix. It loads the name once,
 // because that is the most expensive step of a rule.

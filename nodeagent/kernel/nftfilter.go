@@ -27,7 +27,7 @@ func nftFilterChains(t desired.Table) []nftChain {
 	port := func() *nftRule { return newRule().dport(unix.IPPROTO_UDP, desired.TransitPort) }
 	input.rules = []*nftRule{
 		port().notIfname(expr.MetaKeyIIFNAME, desired.DevicePrefix).drop(),
-		port().ifname(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+		port().ifname(expr.MetaKeyIIFNAME, desired.NodeDevicePrefix).drop(),
 		nftRequireESP(expr.MetaKeyIIFNAME),
 	}
 	for _, f := range nftFamilies() {
@@ -158,13 +158,13 @@ func nftForwardChains() []nftChain {
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("to_hawser"),
 	}}
 	fromTunnel := nftChain{name: "from_tunnel", rules: []*nftRule{
-		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodeDevice).notIfname(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inbound"),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodeDevice).notIfname(expr.MetaKeyIIFNAME, desired.NodeDevicePrefix).goTo("inbound"),
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("transit"),
-		newRule().ifname(expr.MetaKeyIIFNAME, desired.NodePrefix).drop(),
+		newRule().ifname(expr.MetaKeyIIFNAME, desired.NodeDevicePrefix).drop(),
 	}}
 	toHawser := nftChain{name: "to_hawser", rules: []*nftRule{
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.SiblingDevice).drop(),
-		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodePrefix).goTo("check_source"),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodeDevicePrefix).goTo("check_source"),
 		// Packets that conntrack cannot assign to a flow bypass NAT. They would leave with
 		// an address that has another meaning in the remote cluster.
 		newRule().add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).
@@ -239,7 +239,7 @@ func nftOriginalDst(f nftFamily, set string) *nftRule {
 // or for a clusterset IP, are always for another cluster.
 func nftLeakChains() []nftChain {
 	leaving := nftChain{name: "leaving", base: nftHook("filter", unix.NF_INET_POST_ROUTING, nftPriorityFilter), rules: []*nftRule{
-		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodePrefix).accept(),
+		newRule().ifname(expr.MetaKeyOIFNAME, desired.NodeDevicePrefix).accept(),
 		newRule().ifname(expr.MetaKeyOIFNAME, desired.DevicePrefix).goTo("count_tunnel"),
 	}}
 	// The lookup counts the packets that enter a tunnel, per prefix of another cluster. The
@@ -416,7 +416,7 @@ func nftClampChain(t desired.Table) nftChain {
 
 // nftESPLink is the name of the device with its NUL terminator: it matches the whole name, not a
 // prefix.
-const nftESPLink = desired.IPsecLink + "\x00"
+const nftESPLink = desired.IPsecDevice + "\x00"
 
 // nftRtXFRM is the key of "rt ipsec" (NFT_RT_XFRM): one byte, 1 if the packet will be encrypted.
 const nftRtXFRM expr.RtKey = 4

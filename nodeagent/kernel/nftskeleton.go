@@ -120,7 +120,7 @@ func nftNATChains(t desired.Table) []nftChain {
 	}}
 	arriving := nftChain{name: "arriving", rules: []*nftRule{
 		newRule().jump("services"),
-		newRule().notIfname(expr.MetaKeyIIFNAME, desired.NodePrefix).goTo("inverse"),
+		newRule().notIfname(expr.MetaKeyIIFNAME, desired.NodeDevicePrefix).goTo("inverse"),
 	}}
 	postrouting := nftChain{
 		name: "postrouting", base: nftHook("nat", unix.NF_INET_POST_ROUTING, nftPrioritySNAT),

@@ -36,7 +36,7 @@ func nftTransitNoTrackChains() []nftChain {
 	fromTunnels := nftChain{name: "raw_tunnel", rules: []*nftRule{transitVXLAN(expr.MetaKeyIIFNAME)}}
 	for _, f := range nftFamilies() {
 		fromTunnels.rules = append(fromTunnels.rules,
-			untracked(newRule().family(f).ifname(expr.MetaKeyIIFNAME, desired.TransitPrefix).daddr(f).in(desired.SetTransit, f)),
+			untracked(newRule().family(f).ifname(expr.MetaKeyIIFNAME, desired.TransitDevicePrefix).daddr(f).in(desired.SetTransit, f)),
 			untracked(newRule().family(f).ifname(expr.MetaKeyIIFNAME, desired.SiblingDevice).daddr(f).notIn(desired.SetTunnels, f)),
 		)
 	}
@@ -52,9 +52,9 @@ func nftTransitForward() nftChain {
 			add(&expr.Ct{Key: expr.CtKeySTATE, Register: nftReg}).bits(nftHostOrder(expr.CtStateBitUNTRACKED), expr.CmpOpNeq).accept()
 	}
 	return nftChain{name: "transit", rules: []*nftRule{
-		acceptUntracked(desired.TransitPrefix, desired.TransitPrefix),
-		acceptUntracked(desired.TransitPrefix, desired.SiblingDevice),
-		acceptUntracked(desired.SiblingDevice, desired.TransitPrefix),
+		acceptUntracked(desired.TransitDevicePrefix, desired.TransitDevicePrefix),
+		acceptUntracked(desired.TransitDevicePrefix, desired.SiblingDevice),
+		acceptUntracked(desired.SiblingDevice, desired.TransitDevicePrefix),
 		newRule().dropAs(desired.DropTransit),
 	}}
 }

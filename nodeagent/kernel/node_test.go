@@ -22,21 +22,21 @@ func nodeState(t testing.TB) desired.State {
 	_, public := newKey(t)
 	return desired.State{
 		Sysctls:    []desired.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}, {Name: "net/ipv4/conf/hw-vx0/rp_filter", Value: "2"}},
-		Links:      []desired.Device{nodeLink(), wg},
-		Wireguards: []desired.Wireguard{{Link: wg.Name, PrivateKey: private, ListenPort: 51820}},
+		Devices:    []desired.Device{nodeLink(), wg},
+		Wireguards: []desired.Wireguard{{Device: wg.Name, PrivateKey: private, ListenPort: 51820}},
 		Peers: []desired.Peer{{
-			Link: wg.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.9:51820"), Keepalive: 25,
+			Device: wg.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.9:51820"), Keepalive: 25,
 			AllowedIPs: []netip.Prefix{prefix("241.0.0.2/32"), prefix("242.2.0.0/24")},
 		}},
 		Addresses: []desired.Address{
-			{Link: "hw-vx0", Prefix: prefix("169.254.73.53/32"), Scope: "link"}, {Link: wg.Name, Prefix: prefix("241.0.0.1/32"), Scope: "global"},
+			{Device: "hw-vx0", Prefix: prefix("169.254.73.53/32"), Scope: "link"}, {Device: wg.Name, Prefix: prefix("241.0.0.1/32"), Scope: "global"},
 		},
-		Neighbours: []desired.Neighbour{{Link: "hw-vx0", Addr: addr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
-		Rules:      []desired.Rule{{Priority: 7300, Table: 7300}, {Priority: 7301, Table: 7301, IIF: wg.Name}},
+		Neighbors: []desired.Neighbor{{Device: "hw-vx0", Addr: addr("192.0.2.2"), MAC: "02:00:00:00:00:02"}},
+		Rules:     []desired.Rule{{Priority: 7300, Table: 7300}, {Priority: 7301, Table: 7301, IIF: wg.Name}},
 		Routes: []desired.Route{
-			{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Link: wg.Name, MTU: 1380},
+			{Table: 7300, Dst: prefix("242.2.0.0/24"), Type: "unicast", Device: wg.Name, MTU: 1380},
 			{Table: 7300, Dst: prefix("242.1.0.0/24"), Type: "blackhole"},
-			{Table: 7301, Dst: prefix("10.7.1.0/24"), Type: "unicast", Link: "hw-vx0", Via: addr("192.0.2.2")},
+			{Table: 7301, Dst: prefix("10.7.1.0/24"), Type: "unicast", Device: "hw-vx0", Via: addr("192.0.2.2")},
 		},
 	}
 }
@@ -46,15 +46,15 @@ func nodeEngine(t testing.TB, ns *Namespace, found string) *converge.Engine[desi
 	return &converge.Engine[d]{
 		Stages: []converge.Stage[d]{
 			converge.NewStage(NewSysctls(ns, found), func(s d) []desired.Sysctl { return s.Sysctls }, nil),
-			converge.NewStage(NewLinks(ns, launcher(t)), func(s d) []desired.Device { return s.Links }, nil),
+			converge.NewStage(NewDevices(ns, launcher(t)), func(s d) []desired.Device { return s.Devices }, nil),
 			converge.NewStage(NewWireguards(ns), func(s d) []desired.Wireguard { return s.Wireguards }, nil),
 			converge.NewStage(NewPeers(ns), func(s d) []desired.Peer { return s.Peers }, nil),
 			converge.NewStage(NewAddresses(ns), func(s d) []desired.Address { return s.Addresses }, nil),
-			converge.NewStage(NewNeighbours(ns), func(s d) []desired.Neighbour { return s.Neighbours }, nil),
+			converge.NewStage(NewNeighbors(ns), func(s d) []desired.Neighbor { return s.Neighbors }, nil),
 			converge.NewStage(NewRules(ns), func(s d) []desired.Rule { return s.Rules }, nil),
 			converge.NewStage(NewRoutes(ns), func(s d) []desired.Route { return s.Routes }, nil),
 		},
-		Decommission: func(s d) bool { return len(s.Links) == 0 },
+		Decommission: func(s d) bool { return len(s.Devices) == 0 },
 	}
 }
 
@@ -72,7 +72,7 @@ func TestNode(t *testing.T) {
 	w := newTestNode(t)
 	found := filepath.Join(t.TempDir(), "found.json")
 	want := nodeState(t)
-	wg := want.Links[1].Name
+	wg := want.Devices[1].Name
 	before := w.ip(t, "-o addr") + w.ip(t, "rule") + w.ip(t, "route show table all")
 	e := nodeEngine(t, w.ns, found)
 	t.Cleanup(func() { nodeEngine(t, w.ns, found).Once(context.Background(), desired.State{}, "") })

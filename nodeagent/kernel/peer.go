@@ -67,7 +67,7 @@ func (k *Peers) Observe(ctx context.Context) ([]desired.Peer, error) {
 
 func readPeer(link string, p wgtypes.Peer) desired.Peer {
 	peer := desired.Peer{
-		Link: link, PublicKey: p.PublicKey.String(), PSK: fabric.Secret(p.PresharedKey),
+		Device: link, PublicKey: p.PublicKey.String(), PSK: fabric.Secret(p.PresharedKey),
 		AllowedIPs: make([]netip.Prefix, len(p.AllowedIPs)), Keepalive: int(p.PersistentKeepaliveInterval / time.Second),
 	}
 	if p.Endpoint != nil {
@@ -111,9 +111,9 @@ func (k *Peers) Apply(ctx context.Context, changes []diff.Change[desired.Peer]) 
 			errs = append(errs, converge.KeyError{Key: c.Key, Err: err})
 			continue
 		}
-		link := c.Want.Link
+		link := c.Want.Device
 		if c.Op == diff.Delete {
-			link = c.Have.Link
+			link = c.Have.Device
 		}
 		batches[link] = append(batches[link], c)
 		configs[link] = append(configs[link], k.resetForRedial(c, config)...)

@@ -100,7 +100,7 @@ func readRoute(r netlink.Route, names map[int]string) desired.Route {
 	case len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0:
 		route.Type = foreignAttributes
 	case r.Type == unix.RTN_UNICAST:
-		route.Type, route.Link, route.Via = desired.RouteUnicast, names[r.LinkIndex], nextHop(r)
+		route.Type, route.Device, route.Via = desired.RouteUnicast, names[r.LinkIndex], nextHop(r)
 	case r.Type == unix.RTN_BLACKHOLE:
 		route.Type = desired.RouteBlackhole // IPv6 reports lo here, which has no meaning
 	case r.Type == unix.RTN_THROW:
@@ -161,9 +161,9 @@ func routeError(want desired.Route, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENETDOWN), errors.Is(err, unix.ENODEV):
-		return converge.ErrBlocked{On: "link " + want.Link + " to be up"}
+		return converge.ErrBlocked{On: "link " + want.Device + " to be up"}
 	}
-	return fmt.Errorf("write route %s dev %q via %s: %w", want.Key(), want.Link, want.Via, asConflict(err))
+	return fmt.Errorf("write route %s dev %q via %s: %w", want.Key(), want.Device, want.Via, asConflict(err))
 }
 
 func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Route, error) {
@@ -183,14 +183,14 @@ func (k *Routes) route(want desired.Route, indices map[string]int) (*netlink.Rou
 	if want.Type != desired.RouteUnicast {
 		return nil, fmt.Errorf("route %s: unknown type %q", want.Key(), want.Type)
 	}
-	index, known := indices[want.Link]
+	index, known := indices[want.Device]
 	if !known {
-		l, err := k.ns.routeDevice(want.Link)
+		l, err := k.ns.routeDevice(want.Device)
 		if err != nil {
 			return nil, err
 		}
 		index = l.Attrs().Index
-		indices[want.Link] = index
+		indices[want.Device] = index
 	}
 	r.Type, r.LinkIndex = unix.RTN_UNICAST, index
 	if want.Via.IsValid() && want.Via.Is6() && want.Dst.Addr().Is4() {

@@ -37,7 +37,7 @@ func TestTunnelProcess(t *testing.T) {
 	link := tunnelLink()
 	socket := "/var/run/wireguard/" + link.Name + ".sock"
 	w.createDevices(t, link)
-	if mustLink(t, w, link.Name).Type() == desired.LinkWireguard {
+	if mustLink(t, w, link.Name).Type() == desired.DeviceWireguard {
 		t.Skip("needs a kernel without WireGuard")
 	}
 	ended := func(pid int) func() bool {

@@ -36,7 +36,7 @@ func (k *Wireguards) Observe(ctx context.Context) ([]desired.Wireguard, error) {
 	var out []desired.Wireguard
 	for _, d := range devices {
 		if d.PrivateKey != (wgtypes.Key{}) {
-			out = append(out, desired.Wireguard{Link: d.Name, PrivateKey: fabric.Secret(d.PrivateKey), ListenPort: d.ListenPort})
+			out = append(out, desired.Wireguard{Device: d.Name, PrivateKey: fabric.Secret(d.PrivateKey), ListenPort: d.ListenPort})
 		}
 	}
 	return out, nil

@@ -63,7 +63,7 @@ func TestWireguardLaws(t *testing.T) {
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Wireguard] { return NewWireguards(w.open(t)) },
 		convergetest.Samples[desired.Wireguard]{
 			Want: []desired.Wireguard{
-				{Link: one.Name, PrivateKey: first, ListenPort: 51820}, {Link: two.Name, PrivateKey: second, ListenPort: 51821},
+				{Device: one.Name, PrivateKey: first, ListenPort: 51820}, {Device: two.Name, PrivateKey: second, ListenPort: 51821},
 			},
 			Vary: func(d desired.Wireguard) []desired.Wireguard {
 				key, port := d, d
@@ -93,7 +93,7 @@ func TestPortsExchanged(t *testing.T) {
 		t.Helper()
 		var want []desired.Wireguard
 		for i, port := range ports {
-			want = append(want, desired.Wireguard{Link: links[i].Name, PrivateKey: private, ListenPort: port})
+			want = append(want, desired.Wireguard{Device: links[i].Name, PrivateKey: private, ListenPort: port})
 		}
 		for pass := range 2 {
 			have, err := kind.Observe(t.Context())
@@ -141,11 +141,11 @@ func TestPeerLaws(t *testing.T) {
 		convergetest.Samples[desired.Peer]{
 			Want: []desired.Peer{
 				{
-					Link: link.Name, PublicKey: a, PSK: psk, Endpoint: netip.MustParseAddrPort("192.0.2.7:51820"),
+					Device: link.Name, PublicKey: a, PSK: psk, Endpoint: netip.MustParseAddrPort("192.0.2.7:51820"),
 					AllowedIPs: prefixes("10.0.0.0/8", "242.1.0.0/24", "fd00:1::/48"), Keepalive: 25,
 				},
-				{Link: link.Name, PublicKey: b, PSK: psk, Endpoint: netip.MustParseAddrPort("[2001:db8::7]:51820"), Keepalive: 5},
-				{Link: link.Name, PublicKey: c, AllowedIPs: prefixes("242.3.0.0/24", "242.2.0.0/24")},
+				{Device: link.Name, PublicKey: b, PSK: psk, Endpoint: netip.MustParseAddrPort("[2001:db8::7]:51820"), Keepalive: 5},
+				{Device: link.Name, PublicKey: c, AllowedIPs: prefixes("242.3.0.0/24", "242.2.0.0/24")},
 			},
 			Vary: func(p desired.Peer) []desired.Peer {
 				secret, ips, alive := p, p, p
@@ -177,7 +177,7 @@ func TestPeerWithoutEndpointAdoptsWhatIsLearned(t *testing.T) {
 	link := tunnelLink()
 	w.createDevices(t, link)
 	_, public := newKey(t)
-	want := desired.Peer{Link: link.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.7:9")}
+	want := desired.Peer{Device: link.Name, PublicKey: public, Endpoint: netip.MustParseAddrPort("192.0.2.7:9")}
 	e := peerEngine(w)
 	e.Once(t.Context(), []desired.Peer{want}, "")
 	want.Endpoint = netip.AddrPort{}
@@ -244,7 +244,7 @@ func gatewayOf(t *testing.T, w *testNode, key fabric.Secret, p desired.Peer, add
 		t.Fatal(err)
 	}
 	w.foreign("addr add "+address+"/32 dev "+link.Name, "route add 241.0.0.0/24 dev "+link.Name)(t)
-	p.Link = link.Name
+	p.Device = link.Name
 	e := peerEngine(w)
 	if r := e.Once(t.Context(), []desired.Peer{p}, ""); !r.Clean() {
 		t.Fatal(r.Failed)
@@ -295,7 +295,7 @@ func manyPeers(t testing.TB, link string, n int) []desired.Peer {
 		_, public := newKey(t)
 		addr := netip.AddrFrom4([4]byte{242, byte(i >> 8), byte(i), 0})
 		out = append(out, desired.Peer{
-			Link: link, PublicKey: public, PSK: fabric.Secret{1}, AllowedIPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}, Keepalive: 25,
+			Device: link, PublicKey: public, PSK: fabric.Secret{1}, AllowedIPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}, Keepalive: 25,
 			Endpoint: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(20000+i)),
 		})
 	}

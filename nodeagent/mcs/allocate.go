@@ -27,33 +27,33 @@ type AllocationRequest struct {
 
 // AllocationResult is the result of one AllocationRequest.
 type AllocationResult struct {
-	Addrs []netip.Addr // in the order of its families, without families that have no pool
-	Held  []netip.Addr // the part of Addrs that was recorded
-	Full  []int        // families without a free address
+	Addrs    []netip.Addr // in the order of its families, without families that have no pool
+	Recorded []netip.Addr // the part of Addrs that was recorded
+	Full     []int        // families without a free address
 }
 
-// Allocate allocates addresses from the first pool of each family. Results have the order of asks.
-// A request keeps its current address. If several requests have the same one, requests in use come
-// first, then the oldest. Other requests start at the hash of their key and get the next free
-// address. given reports addresses that are allocated elsewhere. The order of asks does not affect
-// the addresses.
-func Allocate(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) []AllocationResult {
-	a := newAllocation(pools, given)
-	order := byPriority(asks)
-	kept := a.keepAll(asks, order)
-	out := make([]AllocationResult, len(asks))
+// Allocate allocates addresses from the first pool of each family. Results have the order of
+// requests, which does not affect the addresses. A request keeps its current address. If several
+// requests have the same one, requests in use come first, then the oldest. Other requests start at
+// the hash of their key and get the next free address. isAllocated reports addresses that are
+// allocated elsewhere.
+func Allocate(pools []netip.Prefix, isAllocated func(netip.Addr) bool, requests []AllocationRequest) []AllocationResult {
+	a := newAllocator(pools, isAllocated)
+	order := byPriority(requests)
+	kept := a.keepAll(requests, order)
+	out := make([]AllocationResult, len(requests))
 	for _, i := range order {
-		out[i] = a.grant(&asks[i], kept[i])
+		out[i] = a.allocate(&requests[i], kept[i])
 	}
 	return out
 }
 
-// holders returns the current addresses that each request keeps, in the order of asks.
-func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []AllocationRequest) [][]netip.Addr {
-	kept := newAllocation(pools, given).keepAll(asks, byPriority(asks))
-	out := make([][]netip.Addr, len(asks))
-	for i := range asks {
-		for _, fam := range asks[i].Families {
+// keptAddrs returns the current addresses that each request keeps, in the order of requests.
+func keptAddrs(pools []netip.Prefix, isAllocated func(netip.Addr) bool, requests []AllocationRequest) [][]netip.Addr {
+	kept := newAllocator(pools, isAllocated).keepAll(requests, byPriority(requests))
+	out := make([][]netip.Addr, len(requests))
+	for i := range requests {
+		for _, fam := range requests[i].Families {
 			if addr, has := kept[i][fam]; has {
 				out[i] = append(out[i], addr)
 			}
@@ -63,25 +63,25 @@ func holders(pools []netip.Prefix, given func(netip.Addr) bool, asks []Allocatio
 }
 
 // byPriority returns the indexes of the requests: requests in use first, then the oldest.
-func byPriority(asks []AllocationRequest) []int {
-	order := make([]int, len(asks))
-	for i := range asks {
+func byPriority(requests []AllocationRequest) []int {
+	order := make([]int, len(requests))
+	for i := range requests {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(x, y int) int {
-		if asks[x].InUse != asks[y].InUse {
-			if asks[x].InUse {
+		if requests[x].InUse != requests[y].InUse {
+			if requests[x].InUse {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(asks[x].Created.Compare(asks[y].Created), cmp.Compare(asks[x].Key, asks[y].Key))
+		return cmp.Or(requests[x].Created.Compare(requests[y].Created), cmp.Compare(requests[x].Key, requests[y].Key))
 	})
 	return order
 }
 
-func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocator {
-	a := &allocator{given: given, used: map[netip.Addr]bool{}, full: map[int]bool{}, pools: map[int]netip.Prefix{}}
+func newAllocator(pools []netip.Prefix, isAllocated func(netip.Addr) bool) *allocator {
+	a := &allocator{isAllocated: isAllocated, used: map[netip.Addr]bool{}, full: map[int]bool{}, pools: map[int]netip.Prefix{}}
 	for _, p := range pools {
 		if fam := fabric.Family(p.Addr()); !a.pools[fam].IsValid() {
 			a.pools[fam] = p.Masked()
@@ -91,10 +91,10 @@ func newAllocation(pools []netip.Prefix, given func(netip.Addr) bool) *allocator
 }
 
 type allocator struct {
-	pools map[int]netip.Prefix
-	full  map[int]bool // families without a free address
-	given func(netip.Addr) bool
-	used  map[netip.Addr]bool
+	pools       map[int]netip.Prefix
+	full        map[int]bool // families without a free address
+	isAllocated func(netip.Addr) bool
+	used        map[netip.Addr]bool
 }
 
 func (a *allocator) usable(addr netip.Addr) bool {
@@ -102,25 +102,25 @@ func (a *allocator) usable(addr netip.Addr) bool {
 	return p.IsValid() && p.Contains(addr) && !edge(p, addr) && a.free(addr)
 }
 
-// outside reports whether an address outside the pools may be kept.
-func (a *allocator) outside(addr netip.Addr, within []netip.Prefix) bool {
+// mayKeepOutside reports whether an address outside the pools may be kept.
+func (a *allocator) mayKeepOutside(addr netip.Addr, within []netip.Prefix) bool {
 	return !a.pools[fabric.Family(addr)].Contains(addr) && a.free(addr) &&
 		slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(addr) && !edge(p, addr) })
 }
 
-func (a *allocator) free(addr netip.Addr) bool { return !a.used[addr] && !a.given(addr) }
+func (a *allocator) free(addr netip.Addr) bool { return !a.used[addr] && !a.isAllocated(addr) }
 
 // keepAll returns the current addresses that each request keeps, by family.
-func (a *allocator) keepAll(asks []AllocationRequest, order []int) []map[int]netip.Addr {
-	kept := make([]map[int]netip.Addr, len(asks))
+func (a *allocator) keepAll(requests []AllocationRequest, order []int) []map[int]netip.Addr {
+	kept := make([]map[int]netip.Addr, len(requests))
 	for _, i := range order {
-		ask := &asks[i]
+		request := &requests[i]
 		out := map[int]netip.Addr{}
-		for _, fam := range ask.Families {
-			i := slices.IndexFunc(ask.Current, func(h netip.Addr) bool { return fabric.Family(h) == fam })
-			if i >= 0 && (a.usable(ask.Current[i]) || a.outside(ask.Current[i], ask.AlsoAllowed)) {
-				a.used[ask.Current[i]] = true
-				out[fam] = ask.Current[i]
+		for _, fam := range request.Families {
+			i := slices.IndexFunc(request.Current, func(h netip.Addr) bool { return fabric.Family(h) == fam })
+			if i >= 0 && (a.usable(request.Current[i]) || a.mayKeepOutside(request.Current[i], request.AlsoAllowed)) {
+				a.used[request.Current[i]] = true
+				out[fam] = request.Current[i]
 			}
 		}
 		kept[i] = out
@@ -128,15 +128,15 @@ func (a *allocator) keepAll(asks []AllocationRequest, order []int) []map[int]net
 	return kept
 }
 
-func (a *allocator) grant(ask *AllocationRequest, kept map[int]netip.Addr) AllocationResult {
+func (a *allocator) allocate(request *AllocationRequest, kept map[int]netip.Addr) AllocationResult {
 	var g AllocationResult
-	for _, fam := range ask.Families {
+	for _, fam := range request.Families {
 		pool := a.pools[fam]
 		if held, has := kept[fam]; has {
-			g.Addrs, g.Held = append(g.Addrs, held), append(g.Held, held)
+			g.Addrs, g.Recorded = append(g.Addrs, held), append(g.Recorded, held)
 		} else if !pool.IsValid() {
 			continue
-		} else if addr, ok := a.find(ask.Key, pool); ok {
+		} else if addr, ok := a.find(request.Key, pool); ok {
 			g.Addrs = append(g.Addrs, addr)
 		} else {
 			g.Full = append(g.Full, fam)

@@ -35,7 +35,7 @@ func TestAllocateLaws(t *testing.T) {
 			asks[i].Current = have[i].Addrs
 		}
 		for i, g := range mcs.Allocate(pools, given, asks) {
-			if fmt.Sprint(g.Addrs) != fmt.Sprint(have[i].Addrs) || fmt.Sprint(g.Held) != fmt.Sprint(g.Addrs) {
+			if fmt.Sprint(g.Addrs) != fmt.Sprint(have[i].Addrs) || fmt.Sprint(g.Recorded) != fmt.Sprint(g.Addrs) {
 				t.Fatalf("round %d: %s had %v and has %v", round, asks[i].Key, have[i].Addrs, g)
 			}
 		}

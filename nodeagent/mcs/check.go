@@ -15,16 +15,16 @@ import (
 // Limits of an offer. They are far above the limits of a Service. They prevent a cluster from
 // exhausting the memory of agents in other clusters.
 const (
-	maxPorts  = 256
-	maxLabels = 64 << 10 // bytes of all keys and values; labels and annotations each
+	maxPorts      = 256
+	maxLabelBytes = 64 << 10 // bytes of all keys and values; labels and annotations each
 )
 
 // MaxOffers limits the dynamic exports of one cluster; only the oldest are valid.
 const MaxOffers = 8192
 
-// excess returns the indexes of the youngest exports if a cluster has more than MaxOffers. age
-// returns the creation time of export i, and its key, which breaks ties.
-func excess(count int, age func(i int) (time.Time, string)) []int {
+// youngestBeyondMax returns the indexes of the youngest exports if a cluster has more than
+// MaxOffers. createdAndKey returns the creation time of export i, and its key, which breaks ties.
+func youngestBeyondMax(count int, createdAndKey func(i int) (time.Time, string)) []int {
 	if count <= MaxOffers {
 		return nil
 	}
@@ -33,8 +33,8 @@ func excess(count int, age func(i int) (time.Time, string)) []int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		createdA, keyA := age(a)
-		createdB, keyB := age(b)
+		createdA, keyA := createdAndKey(a)
+		createdB, keyB := createdAndKey(b)
 		return cmp.Or(createdA.Compare(createdB), cmp.Compare(keyA, keyB))
 	})
 	return order[MaxOffers:]
@@ -83,8 +83,8 @@ func (o *Offer) Check() error {
 		for key, value := range all {
 			size += len(key) + len(value)
 		}
-		if size > maxLabels {
-			return fmt.Errorf("its labels or annotations have %d bytes, which is more than %d", size, maxLabels)
+		if size > maxLabelBytes {
+			return fmt.Errorf("its labels or annotations have %d bytes, which is more than %d", size, maxLabelBytes)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func shared(recorded bool, present ...string) mcs.ClusterView {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := shared(true, "db-0", "db-1")
-	first := mcs.Decide(w).Verdicts[0]
+	first := mcs.Decide(w).Exports[0]
 	if len(first.Hosts) != 2 || len(first.RecordedHosts) != 0 || first.Ready.Reason != "Pending" {
 		t.Fatalf("before the record: %+v", first)
 	}
@@ -56,7 +56,7 @@ func TestHosts(t *testing.T) {
 	// With the record, without db-1 and with db-2: pods with an address keep it.
 	w.Exports[0].Hosts = first.Hosts
 	w.Hostnames["team-a/db"] = []string{"db-0", "db-2"}
-	second := mcs.Decide(w).Verdicts[0]
+	second := mcs.Decide(w).Exports[0]
 	text := mcs.FormatAddresses(nil, second.Hosts)
 	if len(second.Hosts) != 3 || len(second.RecordedHosts) != 2 || !strings.HasPrefix(text, mcs.FormatAddresses(nil, first.Hosts)+",db-2=") {
 		t.Errorf("with the record %v: %+v", first.Hosts, second)
@@ -67,11 +67,11 @@ func TestHosts(t *testing.T) {
 	}
 	// Without an API the addresses are used without a record. Without Hostnames the pods need
 	// none.
-	if v := mcs.Decide(shared(false, "db-0")).Verdicts[0]; len(v.RecordedHosts) != 1 || v.Ready.Status != "True" {
+	if v := mcs.Decide(shared(false, "db-0")).Exports[0]; len(v.RecordedHosts) != 1 || v.Ready.Status != "True" {
 		t.Errorf("without a record: %+v", v)
 	}
 	w.Hostnames = nil
-	if v := mcs.Decide(w).Verdicts[0]; len(v.Hosts)+len(v.RecordedHosts) > 0 || v.Ready.Status != "True" {
+	if v := mcs.Decide(w).Exports[0]; len(v.Hosts)+len(v.RecordedHosts) > 0 || v.Ready.Status != "True" {
 		t.Errorf("where pods need none: %+v", v)
 	}
 }
@@ -86,13 +86,13 @@ func TestHostsBound(t *testing.T) {
 	}
 	w := shared(true, present...)
 	w.Exports[0].Hosts = []fabric.Host{{Name: "away", IPs: addrs("242.1.200.1")}, {Name: "db-399", IPs: addrs("242.1.200.2")}}
-	v := mcs.Decide(w).Verdicts[0]
+	v := mcs.Decide(w).Exports[0]
 	text := mcs.FormatAddresses(nil, v.Hosts)
 	if len(v.Hosts) != 256 || strings.Contains(text, "away") || !strings.Contains(text, "db-399=242.1.200.2") {
 		t.Errorf("%d hosts: %s", len(v.Hosts), text)
 	}
 	w.Fabric.Clusters[0].Dynamic = prefixes("242.1.0.0/29") // the topology uses one of the six
-	v = mcs.Decide(w).Verdicts[0]
+	v = mcs.Decide(w).Exports[0]
 	if len(v.Hosts) != 5 || v.Ready.Reason != "Failed" || !strings.Contains(v.Ready.Message, "for some of its pods") {
 		t.Errorf("%d hosts, %+v", len(v.Hosts), v.Ready)
 	}

@@ -27,9 +27,9 @@ type ResolvedExport struct {
 	Labels                map[string]string
 	Annotations           map[string]string
 	Parts                 []ClusterOffer // the oldest first
-	Clash                 Condition
-	Wanted                []netip.Addr // desired clusterset IPs in this cluster, in the order of Families; none for Headless
-	VIPs                  []netip.Addr // the recorded part of Wanted
+	Conflict              Condition
+	DesiredVIPs           []netip.Addr // desired clusterset IPs in this cluster, in the order of Families; none for Headless
+	VIPs                  []netip.Addr // the recorded part of DesiredVIPs
 	Full                  bool         // no clusterset IP is left
 	Absent                bool         // the namespace does not exist in this cluster
 	ForeignImport         bool         // another controller has an import of that name in this cluster
@@ -49,7 +49,7 @@ func (r *ResolvedExport) ID() string { return r.Namespace + "/" + r.Name }
 
 // Decision is the result of Decide.
 type Decision struct {
-	Verdicts []ExportResult   // of this cluster's ServiceExports
+	Exports  []ExportResult   // of this cluster's ServiceExports
 	Services []ResolvedExport // dynamic exports, and declared exports with an offer; sorted by namespace/name
 	Refused  []Refusal        // exports of other clusters that the topology does not allow; sorted by cluster, namespace and name
 }
@@ -73,17 +73,17 @@ func Decide(w ClusterView) Decision {
 		return Decision{}
 	}
 	t := indexOf(w.Fabric)
-	d := Decision{Verdicts: verdicts(w, own, t)}
+	d := Decision{Exports: exportResults(w, own, t)}
 	parts := map[string][]ClusterOffer{}
-	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Offer != nil {
+	for i := range d.Exports {
+		if v := &d.Exports[i]; v.Offer != nil {
 			parts[v.Export.id()] = append(parts[v.Export.id()], ClusterOffer{Cluster: own.Name, Offer: v.Offer.shared(), Addrs: v.Offer.Addrs, Hosts: v.RecordedHosts})
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(w.Offers)) {
 		if c := w.Fabric.Cluster(cluster); c != nil && cluster != own.Name {
-			t.join(parts, c, w.Offers[cluster])
-			d.Refused = append(d.Refused, t.refused(cluster, w.Offers[cluster])...)
+			t.addOffers(parts, c, w.Offers[cluster])
+			d.Refused = append(d.Refused, t.refusals(cluster, w.Offers[cluster])...)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
@@ -103,27 +103,27 @@ func Decide(w ClusterView) Decision {
 		r := &d.Services[i]
 		r.Absent = !w.exists(r.Namespace)
 		if r.ForeignImport = taken[r.ID()]; r.ForeignImport {
-			r.Clash = r.Clash.withImportConflict(own.Name)
+			r.Conflict = r.Conflict.withImportConflict(own.Name)
 		}
 	}
 	allocateVIPs(w, own, t, d.Services)
 	return d
 }
 
-// join appends the offers of cluster c that the topology allows to parts.
-func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offers []NamedOffer) {
-	var asks []AllocationRequest
-	taken := t.takenOf(c.Name, offers)
-	for _, o := range taken {
-		ask := AllocationRequest{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}, AlsoAllowed: c.GlobalCIDRs}
+// addOffers appends the offers of cluster c that the topology allows to parts.
+func (t *topology) addOffers(parts map[string][]ClusterOffer, c *fabric.Cluster, offers []NamedOffer) {
+	var requests []AllocationRequest
+	accepted := t.acceptedOffers(c.Name, offers)
+	for _, o := range accepted {
+		request := AllocationRequest{Key: o.id(), Created: o.Offer.Created, Families: []int{4, 6}, AlsoAllowed: c.GlobalCIDRs}
 		if t.declared[o.id()] == nil {
-			ask.Current = o.Offer.Addrs
+			request.Current = o.Offer.Addrs
 		}
-		asks = append(asks, ask)
+		requests = append(requests, request)
 	}
 	// Only the exporting cluster allocates; here its recorded addresses are checked.
-	for i, held := range holders(c.Dynamic, t.givenIn(c), asks) {
-		o := taken[i]
+	for i, held := range keptAddrs(c.Dynamic, t.allocatedIn(c), requests) {
+		o := accepted[i]
 		part := ClusterOffer{Cluster: c.Name, Offer: o.Offer.shared()}
 		for _, a := range o.Offer.Addrs {
 			if slices.Contains(held, a) {
@@ -134,8 +134,8 @@ func (t *topology) join(parts map[string][]ClusterOffer, c *fabric.Cluster, offe
 	}
 }
 
-// takenOf returns the accepted offers of a cluster.
-func (t *topology) takenOf(cluster string, offers []NamedOffer) []*NamedOffer {
+// acceptedOffers returns the accepted offers of a cluster.
+func (t *topology) acceptedOffers(cluster string, offers []NamedOffer) []*NamedOffer {
 	var declared, dynamic []*NamedOffer
 	for i := range offers {
 		o := &offers[i]
@@ -148,14 +148,14 @@ func (t *topology) takenOf(cluster string, offers []NamedOffer) []*NamedOffer {
 			dynamic = append(dynamic, o)
 		}
 	}
-	for _, n := range excess(len(dynamic), func(n int) (time.Time, string) { return dynamic[n].Offer.Created, dynamic[n].id() }) {
+	for _, n := range youngestBeyondMax(len(dynamic), func(n int) (time.Time, string) { return dynamic[n].Offer.Created, dynamic[n].id() }) {
 		dynamic[n] = nil
 	}
 	return append(declared, slices.DeleteFunc(dynamic, func(o *NamedOffer) bool { return o == nil })...)
 }
 
-// refused returns the first MaxRefusals offers in namespaces that are reserved for other clusters.
-func (t *topology) refused(cluster string, offers []NamedOffer) []Refusal {
+// refusals returns the first MaxRefusals offers in namespaces that are reserved for other clusters.
+func (t *topology) refusals(cluster string, offers []NamedOffer) []Refusal {
 	var out []Refusal
 	for i := range offers {
 		o := &offers[i]
@@ -209,7 +209,7 @@ func resolve(namespace, name string, declared *fabric.Export, parts []ClusterOff
 	for i := range r.Parts {
 		r.Parts[i].Ports = r.portsOf(&r.Parts[i])
 	}
-	r.Clash = conflictCondition(&r)
+	r.Conflict = conflictCondition(&r)
 	return r
 }
 
@@ -258,26 +258,26 @@ func allocateVIPs(w ClusterView, own *fabric.Cluster, t *topology, services []Re
 	for i := range w.Imports {
 		held[w.Imports[i].id()] = &w.Imports[i]
 	}
-	var asks []AllocationRequest
-	var at []int
+	var requests []AllocationRequest
+	var serviceIndexes []int
 	for i := range services {
 		r := &services[i]
 		if r.Declared != nil || r.Type == fabric.Headless {
 			continue
 		}
-		ask := AllocationRequest{Key: r.ID(), Families: familiesIn(own, r.Families), Created: r.Parts[0].Offer.Created, AlsoAllowed: w.Fabric.ServicePools}
+		request := AllocationRequest{Key: r.ID(), Families: familiesIn(own, r.Families), Created: r.Parts[0].Offer.Created, AlsoAllowed: w.Fabric.ServicePools}
 		if have := held[r.ID()]; have != nil {
-			ask.Current, ask.Created = have.IPs, have.Created
+			request.Current, request.Created = have.IPs, have.Created
 		}
-		asks, at = append(asks, ask), append(at, i)
+		requests, serviceIndexes = append(requests, request), append(serviceIndexes, i)
 	}
-	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.givenVIPs, asks) {
-		r := &services[at[n]]
-		r.Wanted, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
+	for n, g := range Allocate(w.Fabric.DynamicExports.VIPs, t.isAllocatedVIP, requests) {
+		r := &services[serviceIndexes[n]]
+		r.DesiredVIPs, r.VIPs, r.Full = g.Addrs, g.Addrs, len(g.Full) > 0
 		// Without an import of ours in this cluster the address is not recorded. All
 		// gateways then compute the same address, as without an API.
 		if w.HasAPI && !r.ForeignImport && !r.Absent {
-			r.VIPs = g.Held
+			r.VIPs = g.Recorded
 		}
 	}
 }

@@ -263,14 +263,14 @@ func TestDeclaredBecomesDynamic(t *testing.T) {
 	exporter.Imports = []mcs.Import{{Namespace: "team-a", Name: "web", IPs: vips}}
 	for _, f := range []*fabric.Fabric{before, &after} {
 		exporter.Fabric = f
-		verdicts := mcs.Decide(exporter).Verdicts
-		if have := fmt.Sprint(verdicts[0].Offer.Addrs, verdicts[0].Addrs); have != "[242.1.0.1] [242.1.0.1]" {
+		exportResults := mcs.Decide(exporter).Exports
+		if have := fmt.Sprint(exportResults[0].Offer.Addrs, exportResults[0].Addrs); have != "[242.1.0.1] [242.1.0.1]" {
 			t.Errorf("offered and recorded: %s", have)
 		}
 		importer := mcs.ClusterView{
 			Fabric: &after, Cluster: "g2", HasAPI: true, Namespaces: []string{"team-a"},
 			Imports: []mcs.Import{{Namespace: "team-a", Name: "web", IPs: vips}},
-			Offers:  map[string][]mcs.NamedOffer{"g1": {{Namespace: "team-a", Name: "web", Offer: verdicts[0].Offer}}},
+			Offers:  map[string][]mcs.NamedOffer{"g1": {{Namespace: "team-a", Name: "web", Offer: exportResults[0].Offer}}},
 		}
 		for _, w := range []mcs.ClusterView{exporter, importer} {
 			if w.Fabric == before {
@@ -308,7 +308,7 @@ func TestAllClustersAgree(t *testing.T) {
 			}
 			have := mcs.Decide(w).Services
 			for j := range have {
-				have[j].Wanted, have[j].VIPs = nil, nil
+				have[j].DesiredVIPs, have[j].VIPs = nil, nil
 			}
 			if i == 0 {
 				want = have
@@ -368,7 +368,7 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 
 	// In the exporting cluster the condition has the reason.
 	at3 := mcs.ClusterView{Fabric: f, Cluster: "g3", Exports: []mcs.Export{rogue, free}}
-	list := mcs.Decide(at3).Verdicts
+	list := mcs.Decide(at3).Exports
 	want := mcs.Condition{Type: "Valid", Status: "False", Reason: "NotAllowed",
 		Message: "the topology lets only g1 export from namespace team-pay: add g3 to spec.dynamicExports[].clusters, and wait until the agents have that fabric"}
 	if list[1].Valid != want || list[1].Offer != nil || list[0].Offer == nil {
@@ -378,12 +378,12 @@ func TestClaimsOutsideOfTheTopology(t *testing.T) {
 	// Other clusters ignore the export even if it is announced.
 	g := sample()
 	w := seenFrom(f, "g1", map[string][]mcs.Export{"g1": {honest}})
-	for _, v := range mcs.Decide(mcs.ClusterView{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}).Verdicts {
+	for _, v := range mcs.Decide(mcs.ClusterView{Fabric: g, Cluster: "g3", Exports: []mcs.Export{rogue, free}}).Exports {
 		w.Offers["g3"] = append(w.Offers["g3"], mcs.NamedOffer{Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer})
 	}
 	d := mcs.Decide(w)
 	for _, r := range d.Services {
-		if r.ID() == "team-pay/api" && (len(r.Parts) != 1 || r.Type != fabric.ClusterSetIP || r.Ports[0].Port != 80 || r.Clash.Status == "True") {
+		if r.ID() == "team-pay/api" && (len(r.Parts) != 1 || r.Type != fabric.ClusterSetIP || r.Ports[0].Port != 80 || r.Conflict.Status == "True") {
 			t.Errorf("g3 changes the export of g1: %+v", r)
 		}
 	}
@@ -430,8 +430,8 @@ func TestReservedLabels(t *testing.T) {
 		if !maps.Equal(m.Labels, want) || !maps.Equal(m.Annotations, want) {
 			t.Errorf("import in %s has labels %v, annotations %v", cluster, m.Labels, m.Annotations)
 		}
-		if d := mcs.Decide(w); d.Services[0].Clash.Status == "True" {
-			t.Errorf("%s: %+v", cluster, d.Services[0].Clash)
+		if d := mcs.Decide(w); d.Services[0].Conflict.Status == "True" {
+			t.Errorf("%s: %+v", cluster, d.Services[0].Conflict)
 		}
 	}
 	if len(marks) != 10 {

@@ -69,7 +69,7 @@ func seenFrom(f *fabric.Fabric, cluster string, all map[string][]mcs.Export) mcs
 		if other == cluster {
 			continue
 		}
-		for _, v := range mcs.Decide(mcs.ClusterView{Fabric: f, Cluster: other, Exports: exports}).Verdicts {
+		for _, v := range mcs.Decide(mcs.ClusterView{Fabric: f, Cluster: other, Exports: exports}).Exports {
 			if v.Offer != nil {
 				w.Offers[other] = append(w.Offers[other], mcs.NamedOffer{
 					Namespace: v.Export.Namespace, Name: v.Export.Name, Offer: v.Offer,

@@ -51,9 +51,9 @@ type Config struct {
 	// RemotePackets reads how many packets this node sent to other clusters, by the first
 	// address of each prefix. It may block.
 	RemotePackets func(context.Context) (map[netip.Addr]uint64, error)
-	// NodeLinkExists reports that the previous agent left desired.NodeDevice. Without it, the
+	// NodeDeviceExists reports that the previous agent left desired.NodeDevice. Without it, the
 	// kernel has no rules for direct packets, such as after a reboot.
-	NodeLinkExists bool
+	NodeDeviceExists bool
 }
 
 // saveAgesInterval is the minimum time between two writes of the ages of exports.
@@ -113,7 +113,7 @@ func New(config Config) *Peers {
 		config, p.prober, p.negotiator, wakeTransport, refreshEndpoints)
 	p.traffic = &trafficMeter{read: config.RemotePackets, onChange: p.setTraffic, log: config.Log, wake: trigger.New()}
 	var restored []direct.Saved
-	if config.NodeLinkExists {
+	if config.NodeDeviceExists {
 		restored = p.directFile.LoadOrZero(config.Log)
 	}
 	p.direct = direct.New(direct.Config{

@@ -18,7 +18,7 @@ import (
 func (v *builder) findConnected(r *remoteCluster) {
 	var texts []string
 	for _, n := range v.in.Local.Networks {
-		for _, p := range r.visible {
+		for _, p := range r.destinations {
 			if !p.Overlaps(n.Prefix) {
 				continue
 			}
@@ -61,7 +61,7 @@ func (r *remoteCluster) onNetwork(a netip.Addr) bool {
 }
 
 // reaches reports whether this node routes packets for an address to the remote cluster.
-func (r *remoteCluster) reaches(a netip.Addr) bool { return r.isVisible(a) && !r.onNetwork(a) }
+func (r *remoteCluster) reaches(a netip.Addr) bool { return r.isDestination(a) && !r.onNetwork(a) }
 
 // routeConnected adds throw routes for the networks of this node, so that the main routing table
 // routes their addresses.

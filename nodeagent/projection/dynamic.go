@@ -56,8 +56,8 @@ func MCS(in Input) mcs.DesiredObjects {
 func Conflicts(in Input) map[string]mcs.Condition {
 	out := map[string]mcs.Condition{}
 	for _, r := range in.decision().Services {
-		if r.Clash.Status == "True" {
-			out[r.ID()] = r.Clash
+		if r.Conflict.Status == "True" {
+			out[r.ID()] = r.Conflict
 		}
 	}
 	return out
@@ -65,7 +65,7 @@ func Conflicts(in Input) map[string]mcs.Condition {
 
 // reportInvalidExports reports this cluster's ServiceExports that are not valid.
 func (v *builder) reportInvalidExports() {
-	for _, verdict := range v.in.decision().Verdicts {
+	for _, verdict := range v.in.decision().Exports {
 		path := "serviceexports[" + verdict.Export.Namespace + "/" + verdict.Export.Name + "]"
 		switch {
 		case verdict.Offer == nil:

@@ -146,7 +146,7 @@ func TestAPIObjects(t *testing.T) {
 		return out
 	}
 	own := func(node, id string) string {
-		for _, v := range mcs.Decide(mcs.ClusterView{Fabric: w.fabric, Cluster: w.inputs[node].Cluster, Exports: w.inputs[node].Facts.Exports}).Verdicts {
+		for _, v := range mcs.Decide(mcs.ClusterView{Fabric: w.fabric, Cluster: w.inputs[node].Cluster, Exports: w.inputs[node].Facts.Exports}).Exports {
 			if v.Export.Namespace+"/"+v.Export.Name == id {
 				return v.Addrs[0].String()
 			}

@@ -381,12 +381,12 @@ func TestEpochs(t *testing.T) {
 		state, problems := projection.Desired(in)
 		ports := map[string]int{}
 		for _, d := range state.Wireguards {
-			ports[d.Link] = d.ListenPort
+			ports[d.Device] = d.ListenPort
 		}
 		carrier := ""
 		for _, r := range state.Routes {
 			if r.Dst == netip.MustParsePrefix("242.2.0.0/24") {
-				carrier = r.Link
+				carrier = r.Device
 			}
 		}
 		if diff := cmp.Diff(tt.ports, ports); diff != "" || carrier != tt.carrier {

@@ -301,10 +301,10 @@ func (v *builder) routeTunnelAddrs(r *remoteCluster) {
 		if r.linked {
 			route.Table = desired.TableFeed
 		}
-		if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
-			route.Link, route.Via, route.MTU = c.Link, c.Via(fam), v.transitMTU(c, r.transit)
+		if c, ok := v.transitTunnel(r, r.ownPath); ok && r.hasLink {
+			route.Device, route.Via, route.MTU = c.Device, c.Via(fam), v.transitMTU(c, r.ownPath)
 		} else if via, ok := v.siblingHop(r, fam); ok {
-			route.Link, route.Via = desired.SiblingDevice, via
+			route.Device, route.Via = desired.SiblingDevice, via
 		} else {
 			route.Type, route.Src = desired.RouteBlackhole, netip.Addr{}
 		}

@@ -41,7 +41,7 @@ func TestMinMTU(t *testing.T) {
 		in := w.inputs[name]
 		in.Local.UnderlayMTU = 1200
 		s, problems := projection.Desired(in)
-		for _, l := range s.Links {
+		for _, l := range s.Devices {
 			if l.MTU != least {
 				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, least)
 			}

@@ -90,7 +90,7 @@ func TestFeedsGoAround(t *testing.T) {
 			var have strings.Builder
 			lines(&have, "rule", slices.DeleteFunc(s.Rules, func(r desired.Rule) bool { return r.Table != desired.TableFeed }))
 			probes := slices.ContainsFunc(s.Routes, func(r desired.Route) bool {
-				return r.Key() == "7300/241.0.0.4/32" && strings.HasPrefix(r.Link, desired.TunnelPrefix)
+				return r.Key() == "7300/241.0.0.4/32" && strings.HasPrefix(r.Device, desired.TunnelDevicePrefix)
 			})
 			lines(&have, "route", slices.DeleteFunc(s.Routes, func(r desired.Route) bool { return r.Table != desired.TableFeed }))
 			if have.String() != tt.want || !probes {

@@ -20,7 +20,7 @@ func (v *builder) addEveryNode() {
 		v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, "tunnel.cidr")
 	}
 	for _, r := range v.remotes {
-		for _, p := range r.visible {
+		for _, p := range r.destinations {
 			v.elements.prefix(desired.SetRemote, p, netip.Prefix{}, clusterPath(r.Name))
 		}
 	}
@@ -154,8 +154,8 @@ func (v *builder) addFilter() {
 // addErrors adds the sources whose ICMP errors are accepted for flows with a cluster: its own,
 // and the sources of clusters that may forward between it and this cluster.
 func (v *builder) addErrors(r *remoteCluster) {
-	ends := disjoint(slices.Concat(r.visible, r.tunnelAddrs()))
-	for _, name := range append([]string{r.Name}, v.net.Between(v.self.Name, r.Name)...) {
+	ends := disjoint(slices.Concat(r.destinations, r.tunnelAddrs()))
+	for _, name := range append([]string{r.Name}, v.graph.Between(v.self.Name, r.Name)...) {
 		from := v.byName[name]
 		if from == nil {
 			continue

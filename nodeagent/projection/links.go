@@ -132,9 +132,9 @@ func onlyIPv6(n *model.Node) bool {
 	return six && !four
 }
 
-// addNodeLink adds the VXLAN device for packets between the nodes of the cluster. It has the DNS
+// addNodeDevice adds the VXLAN device for packets between the nodes of the cluster. It has the DNS
 // server's address, and a neighbour entry for every other node.
-func (v *builder) addNodeLink() {
+func (v *builder) addNodeDevice() {
 	if v.node == nil {
 		return
 	}
@@ -149,8 +149,8 @@ func (v *builder) addNodeLink() {
 		over = vxlanOver6
 	}
 	origin := clusterPath(v.self.Name)
-	v.state.Links = append(v.state.Links, desired.Device{
-		Name: desired.NodeDevice, Type: desired.LinkVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
+	v.state.Devices = append(v.state.Devices, desired.Device{
+		Name: desired.NodeDevice, Type: desired.DeviceVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
 		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
 	for _, dns := range v.in.Fabric.DNS.Addresses() {
@@ -158,27 +158,27 @@ func (v *builder) addNodeLink() {
 			continue
 		}
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
-			Link: desired.NodeDevice, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
+			Device: desired.NodeDevice, Prefix: cidr.Single(dns), Scope: "link", Origin: "dns",
 		})
 	}
 	for _, n := range v.nodes {
 		if n.Name == v.node.Name {
 			continue
 		}
-		v.addNeighbours(desired.NodeDevice, n, origin)
+		v.addNeighbors(desired.NodeDevice, n, origin)
 	}
 }
 
-// addNeighbours adds the neighbour entries of a node on a device between nodes: its own
+// addNeighbors adds the neighbour entries of a node on a device between nodes: its own
 // addresses, and a link-local next hop for IPv6 (and for IPv4 if the node has no IPv4 address).
-func (v *builder) addNeighbours(link string, n *model.Node, origin string) {
+func (v *builder) addNeighbors(link string, n *model.Node, origin string) {
 	addrs := slices.DeleteFunc(slices.Clone(n.Addrs), func(a netip.Addr) bool { return !v.usesFamily(fabric.Family(a)) })
 	if v.v6 {
 		addrs = append(addrs, linkLocal(n.Name))
 	}
 	for _, a := range addrs {
-		v.state.Neighbours = append(v.state.Neighbours, desired.Neighbour{
-			Link: link, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
+		v.state.Neighbors = append(v.state.Neighbors, desired.Neighbor{
+			Device: link, Addr: a, MAC: hardwareAddr(n.Name), Origin: origin,
 		})
 	}
 }

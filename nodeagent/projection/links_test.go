@@ -42,18 +42,18 @@ func TestLinksOfSeveralKinds(t *testing.T) {
 			}
 			return s.Routes[i]
 		}
-		if r := find(gateway); r.Link != tt.device || r.MTU != tt.mtu || r.Via.IsValid() != (tt.device == "hw-vt4-51884") {
+		if r := find(gateway); r.Device != tt.device || r.MTU != tt.mtu || r.Via.IsValid() != (tt.device == "hw-vt4-51884") {
 			t.Errorf("gateway's route to %s: %+v", tt.cluster, r)
 		}
-		if r := find(worker); r.Link != desired.NodeDevice || r.MTU != tt.atWorker {
+		if r := find(worker); r.Device != desired.NodeDevice || r.MTU != tt.atWorker {
 			t.Errorf("worker's route to %s: %+v", tt.cluster, r)
 		}
 		i := slices.IndexFunc(gateway.Tunnels, func(c desired.Tunnel) bool { return c.Cluster == tt.cluster })
-		if i < 0 || gateway.Tunnels[i].Port != tt.port || gateway.Tunnels[i].Link != tt.device {
+		if i < 0 || gateway.Tunnels[i].Port != tt.port || gateway.Tunnels[i].Device != tt.device {
 			t.Errorf("tunnel to %s: %+v", tt.cluster, gateway.Tunnels)
 		}
 	}
-	for _, l := range gateway.Links {
+	for _, l := range gateway.Devices {
 		want := map[string]int{"hw-vx0": 1450, "hw-vt4-51884": 1450, "hw-wg1-p54820": 1400}[l.Name]
 		if l.MTU != want {
 			t.Errorf("%s has MTU %d, want %d", l.Name, l.MTU, want)

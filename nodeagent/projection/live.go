@@ -28,7 +28,7 @@ func (v *builder) clusterState() model.ClusterState {
 	in := v.in
 	out := model.ClusterState{Cluster: in.Cluster}
 	offers := map[string]*mcs.Offer{}
-	for _, v := range in.decision().Verdicts {
+	for _, v := range in.decision().Exports {
 		if v.Offer != nil {
 			offers[v.Export.Namespace+"/"+v.Export.Name] = v.Offer
 		}

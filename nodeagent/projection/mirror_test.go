@@ -85,7 +85,7 @@ func TestFamiliesMirror(t *testing.T) {
 func essence(s desired.State) []string {
 	var out []string
 	line := func(parts ...any) { out = append(out, fmt.Sprintln(parts...)) }
-	for _, l := range s.Links {
+	for _, l := range s.Devices {
 		line("link", l.Name, l.Type, l.MAC, l.Local)
 	}
 	for _, p := range s.Peers {
@@ -94,7 +94,7 @@ func essence(s desired.State) []string {
 	for _, a := range s.Addresses {
 		line("address", a.Key(), a.Scope)
 	}
-	for _, n := range s.Neighbours {
+	for _, n := range s.Neighbors {
 		if !n.Addr.IsLinkLocalUnicast() {
 			line("neighbour", n.Key(), n.MAC)
 		}
@@ -107,9 +107,9 @@ func essence(s desired.State) []string {
 	for _, r := range s.Routes {
 		// Only IPv6 has a route for the pool of tunnel addresses, see routeTunnels.
 		if r.Table > desired.TableReturnBase { // default route of a return path
-			line("home", r.Table, r.Dst.Bits(), r.Link, r.Via.IsValid())
+			line("home", r.Table, r.Dst.Bits(), r.Device, r.Via.IsValid())
 		} else if r.Table != desired.TableBound && r.Origin != "tunnel.ipv6Cidr" {
-			line("route", r.Table, r.Dst, r.Type, r.Link, r.Via.IsValid(), r.Src, r.MTU)
+			line("route", r.Table, r.Dst, r.Type, r.Device, r.Via.IsValid(), r.Src, r.MTU)
 		}
 	}
 	chosen := []string{desired.SetSlots, desired.SetShared, desired.SetEcho, desired.SetEgress}

@@ -140,7 +140,7 @@ func (v *builder) hostsHere(r *remoteCluster, hosts []desired.ServiceHost) []des
 
 // routed returns the addresses of a remote cluster that this cluster routes to it, sorted.
 func (r *remoteCluster) routed(addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.isVisible(a) })
+	return slices.DeleteFunc(sortedAddrs(addrs), func(a netip.Addr) bool { return !r.isDestination(a) })
 }
 
 // localHosts returns this cluster's ready endpoints, at their pod addresses.

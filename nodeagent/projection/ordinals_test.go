@@ -57,7 +57,7 @@ func TestOneOwnerOfEachPrefix(t *testing.T) {
 			owners := map[string]string{}
 			for _, p := range s.Peers {
 				for _, prefix := range p.AllowedIPs {
-					key := p.Link + " " + prefix.String()
+					key := p.Device + " " + prefix.String()
 					if other, taken := owners[key]; taken {
 						t.Errorf("%s %s: %s belongs to %s and %s", file, name, key, other, p.PublicKey)
 					}
@@ -81,8 +81,8 @@ func TestEqualOrdinals(t *testing.T) {
 	state, problems := projection.Desired(w.inputs["g1/g1-a"])
 	var holders []string
 	for _, p := range state.Peers {
-		if p.Link != "hw-wg1" {
-			t.Errorf("peer on %s", p.Link)
+		if p.Device != "hw-wg1" {
+			t.Errorf("peer on %s", p.Device)
 		}
 		if slices.Contains(p.AllowedIPs, prefixes("242.2.0.0/24")[0]) {
 			holders = append(holders, p.PublicKey)

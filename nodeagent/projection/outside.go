@@ -152,7 +152,7 @@ func (v *builder) refusal(a netip.Addr) string {
 		return "is a ClusterIP, and endpoints are no Services"
 	}
 	for _, r := range v.remotes {
-		if r.isVisible(a) {
+		if r.isDestination(a) {
 			return "belongs to cluster " + r.Name
 		}
 	}

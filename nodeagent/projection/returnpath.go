@@ -67,7 +67,7 @@ func (v *builder) routeReturnPaths() {
 			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
 		v.route(desired.Route{
-			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Link: h.device, Via: h.via, Origin: clusterPath(v.self.Name),
+			Table: h.table(), Dst: all, Type: desired.RouteUnicast, Device: h.device, Via: h.via, Origin: clusterPath(v.self.Name),
 		})
 	}
 }
@@ -147,7 +147,7 @@ func (v *builder) routeEndpoints() {
 					if !ok {
 						continue
 					}
-					route.Type, route.Link, route.Via = desired.RouteUnicast, device, via
+					route.Type, route.Device, route.Via = desired.RouteUnicast, device, via
 				}
 				v.route(route)
 			}

@@ -75,7 +75,7 @@ func (v *builder) source(fam int) netip.Addr {
 func (v *builder) routeRemote(r *remoteCluster) {
 	origin := clusterPath(r.Name)
 	v.routeConnected(r)
-	for _, p := range r.visible {
+	for _, p := range r.destinations {
 		if slices.ContainsFunc(r.connected, func(n model.Network) bool { return n.Prefix == p }) {
 			continue
 		}
@@ -85,7 +85,7 @@ func (v *builder) routeRemote(r *remoteCluster) {
 			continue
 		}
 		v.route(desired.Route{
-			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Link: link, Via: via,
+			Table: desired.TableOut, Dst: p, Type: desired.RouteUnicast, Device: link, Via: via,
 			Src: v.source(fabric.Family(p.Addr())), MTU: v.routeMTU(r, link), Origin: origin,
 		})
 	}
@@ -97,20 +97,20 @@ func (v *builder) routeRemote(r *remoteCluster) {
 // again, that entry conflicts with the entry on the remote gateway. The kernel then changes the
 // source port.
 func (v *builder) routeGateway(r *remoteCluster) {
-	if v.gateway == nil || v.node == nil || !r.ownLink && v.ownsPath(r) {
+	if v.gateway == nil || v.node == nil || !r.hasLink && v.isPathGateway(r) {
 		return // no rule uses TableGateway, or TableOut has the routes
 	}
 	var c desired.Tunnel
 	ok := false
-	if r.ownLink {
-		c, ok = v.ownTunnelTo(r, r.transit)
+	if r.hasLink {
+		c, ok = v.ownTunnelTo(r, r.ownPath)
 	}
-	for _, p := range r.visible {
+	for _, p := range r.destinations {
 		route := desired.Route{Table: desired.TableGateway, Dst: p, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
 		if ok {
-			route.Type, route.Link, route.Via = desired.RouteUnicast, c.Link, c.Via(fabric.Family(p.Addr()))
-			if route.MTU = v.pathMTUFor(r, c.Link, r.transit); r.transit.Via != "" {
-				route.MTU = v.transitMTU(c, r.transit)
+			route.Type, route.Device, route.Via = desired.RouteUnicast, c.Device, c.Via(fabric.Family(p.Addr()))
+			if route.MTU = v.pathMTUFor(r, c.Device, r.ownPath); r.ownPath.Via != "" {
+				route.MTU = v.transitMTU(c, r.ownPath)
 			}
 		}
 		v.route(route)
@@ -133,7 +133,7 @@ func (v *builder) routeMTU(r *remoteCluster, link string) int {
 	if !strings.HasPrefix(link, desired.DevicePrefix) {
 		return v.largestMTU()
 	}
-	if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
+	if c, ok := v.transitTunnel(r, r.path); ok && v.isPathGateway(r) {
 		return v.transitMTU(c, r.path)
 	}
 	return 0 // the gateway reports the path MTU
@@ -145,9 +145,9 @@ func (v *builder) nextHop(r *remoteCluster, fam int) (link string, via netip.Add
 	if !r.reachable {
 		return "", netip.Addr{}, false
 	}
-	if v.ownsPath(r) {
+	if v.isPathGateway(r) {
 		c, ok := v.ownTunnelTo(r, r.path)
-		return c.Link, c.Via(fam), ok
+		return c.Device, c.Via(fam), ok
 	}
 	node := v.nodeNamed(v.self.Gateway(r.path.Local).Node)
 	if node == nil {
@@ -199,7 +199,7 @@ func (v *builder) routePools() {
 
 func (v *builder) routeHost(dst netip.Prefix, origin string) {
 	v.route(desired.Route{
-		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Link: desired.NodeDevice,
+		Table: desired.TableOut, Dst: dst, Type: desired.RouteUnicast, Device: desired.NodeDevice,
 		Src: v.source(fabric.Family(dst.Addr())), Origin: origin,
 	})
 }
@@ -232,7 +232,7 @@ func (v *builder) routeTunnels() {
 				for _, a := range v.usableAddrs(g.Addresses) {
 					src, _ := ofFamily(v.gateway.Addresses, fabric.Family(a))
 					v.route(desired.Route{
-						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: link, Src: src, Metric: metric,
+						Table: desired.TableOut, Dst: cidr.Single(a), Type: desired.RouteUnicast, Device: link, Src: src, Metric: metric,
 						Origin: clusterPath(r.Name) + ".gateways[" + g.Name + "]",
 					})
 				}
@@ -264,13 +264,13 @@ func (v *builder) routeNodes() {
 				continue
 			}
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Link: device, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: p.Masked(), Type: desired.RouteUnicast, Device: device, Via: via, Origin: origin,
 			})
 		}
 		for _, a := range v.usableAddrs(n.Addrs) {
 			device, via, _ := v.nodeHop(n, fabric.Family(a))
 			v.route(desired.Route{
-				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: device, Via: via, Origin: origin,
+				Table: desired.TableIn, Dst: cidr.Single(a), Type: desired.RouteUnicast, Device: device, Via: via, Origin: origin,
 			})
 		}
 	}
@@ -293,7 +293,7 @@ func (v *builder) routeBound() {
 	for _, n := range v.nodes {
 		if a, ok := ofFamily(n.Addrs, 6); ok && n.Name != v.node.Name {
 			v.route(desired.Route{
-				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.NodeDevice, Origin: origin,
+				Table: desired.TableBound, Dst: cidr.Single(a), Type: desired.RouteUnicast, Device: desired.NodeDevice, Origin: origin,
 			})
 		}
 	}

@@ -33,7 +33,7 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 		v.problem(clusterPath(in.Cluster), status.NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")
 	}
 	v.addSysctls()
-	v.addNodeLink()
+	v.addNodeDevice()
 	v.addTunnels()
 	v.addTransit()
 	v.addTable()
@@ -59,12 +59,12 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	v.reportForeignImports()
 	s := &v.state
 	s.Sysctls = unique(s.Sysctls)
-	s.Links = unique(s.Links)
+	s.Devices = unique(s.Devices)
 	s.Wireguards = unique(s.Wireguards)
 	s.Peers = unique(s.Peers)
 	s.IPsecs = unique(s.IPsecs)
 	s.Addresses = unique(s.Addresses)
-	s.Neighbours = unique(s.Neighbours)
+	s.Neighbors = unique(s.Neighbors)
 	s.Forwards = unique(s.Forwards)
 	s.Rules = unique(s.Rules)
 	s.Routes = unique(s.Routes)
@@ -81,7 +81,7 @@ func Routes(in Input) []desired.Route {
 	if v == nil {
 		return nil
 	}
-	v.addNodeLink()
+	v.addNodeDevice()
 	v.addTunnels()
 	v.addTransit()
 	v.addRoutes()

@@ -150,7 +150,7 @@ func (t *tracer) owner(h *hop, known string) string {
 
 func (t *tracer) state(h *hop) desired.State    { return t.w.states[h.node] }
 func (t *tracer) input(h *hop) projection.Input { return t.w.inputs[h.node] }
-func (t *tracer) tunnel(name string) bool       { return strings.HasPrefix(name, desired.TunnelPrefix) }
+func (t *tracer) tunnel(name string) bool       { return strings.HasPrefix(name, desired.TunnelDevicePrefix) }
 func (h *hop) service(a netip.Addr, p int) string {
 	return fmt.Sprintf("%s . %s . %d", a, h.proto, p)
 }

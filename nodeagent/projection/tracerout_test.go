@@ -60,7 +60,7 @@ func (t *tracer) filter(h *hop, route *desired.Route) string {
 	if !t.tunnel(h.iif) || h.answer {
 		return ""
 	}
-	if route != nil && t.tunnel(route.Link) {
+	if route != nil && t.tunnel(route.Device) {
 		return "from tunnel to tunnel"
 	}
 	for _, e := range t.state(h).Elements {
@@ -112,7 +112,7 @@ func (t *tracer) podNode(h *hop) (string, bool) {
 }
 
 func (t *tracer) postrouting(h *hop, route *desired.Route) string {
-	if route != nil && t.tunnel(route.Link) {
+	if route != nil && t.tunnel(route.Device) {
 		return t.egress(h)
 	}
 	if _, ok := t.get(h, desired.SetHairpin, h.src.String()+" . "+h.dst.String()); ok {
@@ -191,7 +191,7 @@ func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 		}
 		return next, ""
 	}
-	if route.Link == desired.NodeDevice {
+	if route.Device == desired.NodeDevice {
 		for _, n := range t.input(&h).Facts.Nodes {
 			if slices.Contains(n.Addrs, route.Via) {
 				return hop{node: cluster + "/" + n.Name, iif: desired.NodeDevice, packet: h.packet, mid: h.mid, sender: t.input(&h).Node}, ""
@@ -199,19 +199,19 @@ func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 		}
 		return h, "no neighbour " + route.Via.String()
 	}
-	return t.wireguard(h, route.Link)
+	return t.wireguard(h, route.Device)
 }
 
 // wireguard applies the allowed IPs of both gateways.
 func (t *tracer) wireguard(h hop, link string) (hop, string) {
 	for _, peer := range t.state(&h).Peers {
-		if peer.Link != link || !holds(peer.AllowedIPs, h.dst) {
+		if peer.Device != link || !holds(peer.AllowedIPs, h.dst) {
 			continue
 		}
 		at := t.keyHolder(peer.PublicKey)
 		for _, back := range t.w.states[at].Peers {
 			if t.keyHolder(back.PublicKey) == h.node && holds(back.AllowedIPs, h.src) {
-				return hop{node: at, iif: back.Link, packet: h.packet, mid: h.mid}, ""
+				return hop{node: at, iif: back.Device, packet: h.packet, mid: h.mid}, ""
 			}
 		}
 		return h, "source " + h.src.String() + " not allowed by " + at

@@ -16,15 +16,15 @@ import (
 // mesh. VXLAN over the tunnels leads to gateways of neighbouring clusters. SiblingDevice leads to
 // the other gateways of this cluster.
 func (v *builder) addTransit() {
-	if v.gateway == nil || v.net.Mesh() {
+	if v.gateway == nil || v.graph.Mesh() {
 		return
 	}
 	built := driver.Transit(v.localGateway(), v.transitRemotes())
 	v.merge(&built)
-	v.transit = built.Tunnels
-	for _, l := range built.Links {
+	v.transitTunnels = built.Tunnels
+	for _, l := range built.Devices {
 		priority := desired.RuleTransit
-		if l.Name[len(desired.TransitPrefix)] == '6' { // one device per family
+		if l.Name[len(desired.TransitDevicePrefix)] == '6' { // one device per family
 			priority--
 		}
 		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})
@@ -41,7 +41,7 @@ func (v *builder) transitRemotes() []driver.Remote {
 		if !r.linked {
 			continue
 		}
-		prefixes := v.prefixesOf(v.net.Sources(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
+		prefixes := v.prefixesOf(v.graph.Sources(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.sources })
 		for i := range r.Gateways {
 			g := &r.Gateways[i]
 			// The MTU of the link, minus the overhead of transit.
@@ -60,10 +60,10 @@ func (v *builder) transitRemotes() []driver.Remote {
 // addSplitHorizon drops packets from a neighbouring cluster to clusters that are reached only
 // through that neighbour.
 func (v *builder) addSplitHorizon(r *remoteCluster, from []netip.Addr) {
-	if !v.net.ForwardsTransit(v.self.Name) {
+	if !v.graph.ForwardsTransit(v.self.Name) {
 		return
 	}
-	for _, p := range v.prefixesOf(v.net.OnlyVia(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.visible }) {
+	for _, p := range v.prefixesOf(v.graph.OnlyVia(v.self.Name, r.Name), func(r *remoteCluster) []netip.Prefix { return r.destinations }) {
 		set := desired.SetSplitHorizon4
 		if p.Addr().Is6() {
 			set = desired.SetSplitHorizon6
@@ -132,8 +132,8 @@ func (v *builder) addSiblingDevice() {
 	if local.Is6() {
 		over = vxlanOver6
 	}
-	v.state.Links = append(v.state.Links, desired.Device{
-		Name: desired.SiblingDevice, Type: desired.LinkVXLAN, MTU: v.linkMTU(v.underlayMTU() - over), Up: true,
+	v.state.Devices = append(v.state.Devices, desired.Device{
+		Name: desired.SiblingDevice, Type: desired.DeviceVXLAN, MTU: v.linkMTU(v.underlayMTU() - over), Up: true,
 		MAC: hardwareAddr(v.node.Name), VNI: desired.TransitVNI, Port: desired.VXLANPort, Local: local, Origin: v.gatewayPath(),
 	})
 	if v.v4 {
@@ -145,11 +145,11 @@ func (v *builder) addSiblingDevice() {
 	// an address.
 	for _, a := range v.gateway.Addresses {
 		v.state.Addresses = append(v.state.Addresses, desired.Address{
-			Link: desired.SiblingDevice, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
+			Device: desired.SiblingDevice, Prefix: cidr.Single(a), Scope: "global", Origin: v.gatewayPath(),
 		})
 	}
 	for _, m := range siblings {
-		v.addNeighbours(desired.SiblingDevice, m.node, v.gatewayPath())
+		v.addNeighbors(desired.SiblingDevice, m.node, v.gatewayPath())
 		for _, a := range m.node.Addrs {
 			v.elements.addr(desired.SetSiblings, a, netip.Addr{}, v.gatewayPath())
 		}
@@ -168,11 +168,11 @@ func (v *builder) addNoTrack() {
 			add(cidr.Single(a), clusterPath(v.self.Name))
 		}
 	}
-	if !v.net.ForwardsTransit(v.self.Name) {
+	if !v.graph.ForwardsTransit(v.self.Name) {
 		return
 	}
 	for _, r := range v.remotes {
-		for _, p := range append(r.tunnelAddrs(), r.visible...) {
+		for _, p := range append(r.tunnelAddrs(), r.destinations...) {
 			add(p, clusterPath(r.Name))
 		}
 	}
@@ -181,11 +181,11 @@ func (v *builder) addNoTrack() {
 // transitTunnel returns the transit tunnel to the next gateway of a path.
 func (v *builder) transitTunnel(r *remoteCluster, p model.Path) (desired.Tunnel, bool) {
 	next := p.Next(r.Name)
-	i := slices.IndexFunc(v.transit, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
+	i := slices.IndexFunc(v.transitTunnels, func(c desired.Tunnel) bool { return c.Cluster == next && c.Gateway == p.Remote })
 	if i < 0 {
 		return desired.Tunnel{}, false
 	}
-	return v.transit[i], true
+	return v.transitTunnels[i], true
 }
 
 // transitMTU returns the MTU of a transit route over a tunnel: the path's MTU without the overhead
@@ -195,37 +195,37 @@ func (v *builder) transitMTU(c desired.Tunnel, p model.Path) int {
 	if p.MTU > 0 {
 		mtu = v.linkMTU(min(mtu, p.MTU-driver.TransitOverhead(v.gateway.Addresses, []netip.Addr{c.Endpoint.Addr()})))
 	}
-	i := slices.IndexFunc(v.state.Links, func(l desired.Device) bool { return l.Name == c.Link })
-	if i >= 0 && v.state.Links[i].MTU <= mtu {
+	i := slices.IndexFunc(v.state.Devices, func(l desired.Device) bool { return l.Name == c.Device })
+	if i >= 0 && v.state.Devices[i].MTU <= mtu {
 		return 0
 	}
 	return mtu
 }
 
-// routeTransit routes packets from TransitPrefix devices and SiblingDevice. The packets leave over
+// routeTransit routes packets from TransitDevicePrefix devices and SiblingDevice. The packets leave over
 // the active link to the next cluster and thus reach the gateway that sends the replies. If a
 // sibling has that link, this gateway hands the packets over. The sibling sends them over a link or
 // drops them, so packets never loop.
 func (v *builder) routeTransit() {
-	if v.gateway == nil || v.net.Mesh() || v.node == nil {
+	if v.gateway == nil || v.graph.Mesh() || v.node == nil {
 		return
 	}
 	for _, m := range v.siblings() {
 		for _, a := range m.addrs {
 			if via, ok := v.vxlanHop(m.node, fabric.Family(a)); ok {
 				v.route(desired.Route{
-					Table: desired.TableTransit, Dst: cidr.Single(a), Type: desired.RouteUnicast, Link: desired.SiblingDevice, Via: via,
+					Table: desired.TableTransit, Dst: cidr.Single(a), Type: desired.RouteUnicast, Device: desired.SiblingDevice, Via: via,
 					Origin: clusterPath(v.self.Name),
 				})
 			}
 		}
 	}
-	forwards := v.net.ForwardsTransit(v.self.Name)
+	forwards := v.graph.ForwardsTransit(v.self.Name)
 	for _, r := range v.remotes {
 		for _, p := range r.tunnelAddrs() {
 			v.routeTransitTo(r, p, forwards)
 		}
-		for _, p := range r.visible {
+		for _, p := range r.destinations {
 			v.routeTransitTo(r, p, forwards)
 		}
 	}
@@ -234,8 +234,8 @@ func (v *builder) routeTransit() {
 func (v *builder) routeTransitTo(r *remoteCluster, dst netip.Prefix, forwards bool) {
 	fam := fabric.Family(dst.Addr())
 	route := desired.Route{Table: desired.TableSibling, Dst: dst, Type: desired.RouteBlackhole, Origin: clusterPath(r.Name)}
-	if c, ok := v.transitTunnel(r, r.transit); ok && r.ownLink {
-		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.transit)
+	if c, ok := v.transitTunnel(r, r.ownPath); ok && r.hasLink {
+		route.Type, route.Device, route.Via, route.MTU = desired.RouteUnicast, c.Device, c.Via(fam), v.transitMTU(c, r.ownPath)
 	}
 	v.route(route)
 	if !forwards {
@@ -243,9 +243,9 @@ func (v *builder) routeTransitTo(r *remoteCluster, dst netip.Prefix, forwards bo
 	}
 	route.Table = desired.TableTransit
 	if via, ok := v.siblingHop(r, fam); ok {
-		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, desired.SiblingDevice, via, 0
-	} else if c, ok := v.transitTunnel(r, r.path); ok && v.ownsPath(r) {
-		route.Type, route.Link, route.Via, route.MTU = desired.RouteUnicast, c.Link, c.Via(fam), v.transitMTU(c, r.path)
+		route.Type, route.Device, route.Via, route.MTU = desired.RouteUnicast, desired.SiblingDevice, via, 0
+	} else if c, ok := v.transitTunnel(r, r.path); ok && v.isPathGateway(r) {
+		route.Type, route.Device, route.Via, route.MTU = desired.RouteUnicast, c.Device, c.Via(fam), v.transitMTU(c, r.path)
 	}
 	v.route(route)
 }

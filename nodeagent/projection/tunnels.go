@@ -81,8 +81,8 @@ func (v *builder) pathMTUFor(r *remoteCluster, device string, path model.Path) i
 	if path.MTU > 0 {
 		mtu = min(mtu, path.MTU)
 	}
-	i := slices.IndexFunc(v.state.Links, func(l desired.Device) bool { return l.Name == device })
-	if i >= 0 && v.state.Links[i].MTU <= mtu {
+	i := slices.IndexFunc(v.state.Devices, func(l desired.Device) bool { return l.Name == device })
+	if i >= 0 && v.state.Devices[i].MTU <= mtu {
 		return 0
 	}
 	return mtu
@@ -114,11 +114,11 @@ func (v *builder) merge(built *driver.Result) {
 	}
 	s := &v.state
 	s.Sysctls = append(s.Sysctls, built.Sysctls...)
-	s.Links = append(s.Links, built.Links...)
+	s.Devices = append(s.Devices, built.Devices...)
 	s.Wireguards = append(s.Wireguards, built.Wireguards...)
 	s.Peers = append(s.Peers, built.Peers...)
 	s.Addresses = append(s.Addresses, built.Addresses...)
-	s.Neighbours = append(s.Neighbours, built.Neighbours...)
+	s.Neighbors = append(s.Neighbors, built.Neighbors...)
 	s.Forwards = append(s.Forwards, built.Forwards...)
 	s.Rules = append(s.Rules, built.Rules...)
 	s.Routes = append(s.Routes, built.Routes...)
@@ -180,8 +180,8 @@ func (v *builder) tunnelRemote(r *remoteCluster, g *fabric.Gateway, c model.Tunn
 		Cluster: r.Name, Gateway: g, Link: link, Preference: rank, LocalBasePort: c.LocalPort, Alternate: c.Alternate, Epoch: c.Epoch, MTU: v.mtu(r, c.Driver),
 	}
 	v.endpoint(&out, c.RemotePort)
-	if !r.sharesOrdinal(g) || v.ownsPath(r) && r.path.Remote == g.Name {
-		out.Prefixes = r.visible
+	if !r.sharesOrdinal(g) || v.isPathGateway(r) && r.path.Remote == g.Name {
+		out.Prefixes = r.destinations
 	}
 	return out
 }
@@ -248,8 +248,8 @@ func (v *builder) gatewayPath() string {
 	return clusterPath(v.self.Name) + ".gateways[" + v.gateway.Name + "]"
 }
 
-// ownsPath reports whether this node is the gateway of the active link to r.
-func (v *builder) ownsPath(r *remoteCluster) bool {
+// isPathGateway reports whether this node is the gateway of the active link to r.
+func (v *builder) isPathGateway(r *remoteCluster) bool {
 	return r.reachable && v.gateway != nil && v.gateway.Name == r.path.Local
 }
 
@@ -281,9 +281,9 @@ func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
 	var out []string
 	rank := -1
 	for _, c := range v.tunnelsTo(r, gateway) {
-		if c.Preference > rank && !slices.Contains(out, c.Link) {
+		if c.Preference > rank && !slices.Contains(out, c.Device) {
 			rank = c.Preference
-			out = append(out, c.Link)
+			out = append(out, c.Device)
 		}
 	}
 	return out
@@ -291,5 +291,5 @@ func (v *builder) devicesTo(r *remoteCluster, gateway string) []string {
 
 // hasTunnels reports whether this node could receive packets from a tunnel.
 func (v *builder) hasTunnels() bool {
-	return slices.ContainsFunc(v.state.Links, func(l desired.Device) bool { return desired.IsTunnel(l.Name) })
+	return slices.ContainsFunc(v.state.Devices, func(l desired.Device) bool { return desired.IsTunnel(l.Name) })
 }

@@ -26,15 +26,15 @@ type builder struct {
 	byName       map[string]*remoteCluster
 	services     map[string]*model.Service
 	// externalNames has the Services of type ExternalName, which have no endpoints.
-	externalNames map[string]bool
-	activeDirect  map[netip.Addr]*model.DirectNode // by the other node's address
-	unsupported   map[string][]string              // by Service: its unsupported parts
-	nodeAddrs     map[netip.Addr]bool              // reported by nodes
-	v4, v6        bool                             // families that this node uses
-	net           Topology
-	transit       []desired.Tunnel // for transit traffic to gateways of neighbours
-	overIPv6      bool             // a gateway of this cluster may have an IPv6 endpoint
-	maxLinkMTU    int              // largest MTU of a link to another cluster, bytes
+	externalNames  map[string]bool
+	activeDirect   map[netip.Addr]*model.DirectNode // by the other node's address
+	unsupported    map[string][]string              // by Service: its unsupported parts
+	nodeAddrs      map[netip.Addr]bool              // reported by nodes
+	v4, v6         bool                             // families that this node uses
+	graph          Graph
+	transitTunnels []desired.Tunnel // for transit traffic to gateways of neighbours
+	overIPv6       bool             // a gateway of this cluster may have an IPv6 endpoint
+	maxLinkMTU     int              // largest MTU of a link to another cluster, bytes
 
 	state        desired.State
 	elements     elements
@@ -46,19 +46,19 @@ type builder struct {
 // remoteCluster is another cluster from the point of view of this cluster.
 type remoteCluster struct {
 	*fabric.Cluster
-	linked    bool // the two clusters have a link
-	path      model.Path
-	reachable bool                // both gateways of path exist
-	transit   model.Path          // this gateway's own link
-	ownLink   bool                // both gateways of transit exist
-	visible   []netip.Prefix      // prefixes by which this cluster reaches it
-	sources   []netip.Prefix      // source prefixes of its packets
-	connected []model.Network     // parts of visible on networks of this node
-	link      fabric.LinkSettings // settings of its tunnels
-	overIPv6  bool                // the tunnels may use IPv6
-	live      map[string]*model.ExportState
-	hasState  bool                          // live is current
-	restored  map[string]*model.ExportState // saved by the previous agent
+	linked       bool // the two clusters have a link
+	path         model.Path
+	reachable    bool                // both gateways of path exist
+	ownPath      model.Path          // this gateway's own link
+	hasLink      bool                // both gateways of transit exist
+	destinations []netip.Prefix      // prefixes by which this cluster reaches it
+	sources      []netip.Prefix      // source prefixes of its packets
+	connected    []model.Network     // parts of visible on networks of this node
+	link         fabric.LinkSettings // settings of its tunnels
+	overIPv6     bool                // the tunnels may use IPv6
+	live         map[string]*model.ExportState
+	hasState     bool                          // live is current
+	restored     map[string]*model.ExportState // saved by the previous agent
 }
 
 // newBuilder indexes the input. It returns nil if the fabric lacks the cluster.
@@ -90,7 +90,7 @@ func newBuilder(in Input) *builder {
 	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
 		v.refuseNodes(p, func(*model.Node) bool { return true }, "which belongs to the clusterset")
 	}
-	v.net = NewNet(in.Fabric, in.FormerShape)
+	v.graph = NewGraph(in.Fabric, in.FormerShape)
 	v.overIPv6 = reachedOverIPv6(self)
 	v.addRemotes()
 	v.nodeAddrs = map[netip.Addr]bool{}
@@ -198,12 +198,12 @@ func (v *builder) addRemotes() {
 		if c.Name == v.self.Name {
 			continue
 		}
-		r := &remoteCluster{Cluster: c, linked: v.net.Linked(v.self.Name, c.Name)}
+		r := &remoteCluster{Cluster: c, linked: v.graph.Linked(v.self.Name, c.Name)}
 		v.findLink(r)
 		v.findPath(r)
 		path, exists := v.in.GatewayPaths[r.Name]
 		if exists && v.gateway != nil && path.Local == v.gateway.Name && v.gatewayExists(r, path) {
-			r.transit, r.ownLink = path, true
+			r.ownPath, r.hasLink = path, true
 		}
 		v.findPrefixes(r)
 		v.findConnected(r)
@@ -237,32 +237,32 @@ func (v *builder) findPath(r *remoteCluster) {
 // to this one.
 func (v *builder) gatewayExists(r *remoteCluster, p model.Path) bool {
 	next := v.in.Fabric.Cluster(p.Next(r.Name))
-	return next != nil && v.net.Linked(v.self.Name, next.Name) && next.Gateway(p.Remote) != nil
+	return next != nil && v.graph.Linked(v.self.Name, next.Name) && next.Gateway(p.Remote) != nil
 }
 
 // findPrefixes sets the prefixes by which this cluster reaches a cluster: its global block and, if
 // it is flat, its own prefixes that do not overlap addresses of this cluster.
 func (v *builder) findPrefixes(r *remoteCluster) {
 	for _, p := range r.GlobalCIDRs {
-		v.addVisible(r, p, true)
+		v.addDestination(r, p, true)
 	}
 	for i, list := range [][]netip.Prefix{r.PodCIDRs, r.ServiceCIDRs} {
 		for _, p := range list {
 			if !r.IsGlobalnet(fabric.Family(p.Addr())) && !overlapsAny(p, v.self.PodCIDRs) && !overlapsAny(p, v.self.ServiceCIDRs) {
-				v.addVisible(r, p, i == 0)
+				v.addDestination(r, p, i == 0)
 			}
 		}
 	}
-	r.visible, r.sources = disjoint(r.visible), disjoint(r.sources)
+	r.destinations, r.sources = disjoint(r.destinations), disjoint(r.sources)
 	if !(v.self.Has(4) && r.Has(4)) && !(v.self.Has(6) && r.Has(6)) {
 		v.problem(clusterPath(r.Name), status.NoFamily, "it has no address family in common with this cluster")
 	}
 }
 
-// addVisible adds a prefix unless it contains an address of this node: its route would match the
+// addDestination adds a prefix unless it contains an address of this node: its route would match the
 // packets between the nodes, including the outer packets of tunnels. An address of another node
 // does not prevent the route, because a kubelet can report any address.
-func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
+func (v *builder) addDestination(r *remoteCluster, p netip.Prefix, source bool) {
 	if !v.usesFamily(fabric.Family(p.Addr())) {
 		return
 	}
@@ -271,7 +271,7 @@ func (v *builder) addVisible(r *remoteCluster, p netip.Prefix, source bool) {
 		return
 	}
 	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which belongs to cluster "+r.Name)
-	r.visible = append(r.visible, p)
+	r.destinations = append(r.destinations, p)
 	if source {
 		r.sources = append(r.sources, p)
 	}
@@ -313,8 +313,8 @@ func (r *remoteCluster) supportsFamily(id string, fam int) bool {
 	return e == nil || len(e.Families) == 0 || slices.Contains(e.Families, fam)
 }
 
-func (r *remoteCluster) isVisible(addr netip.Addr) bool {
-	return slices.ContainsFunc(r.visible, func(p netip.Prefix) bool { return p.Contains(addr) })
+func (r *remoteCluster) isDestination(addr netip.Addr) bool {
+	return slices.ContainsFunc(r.destinations, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 func clusterPath(name string) string { return "clusters[" + name + "]" }

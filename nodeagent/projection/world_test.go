@@ -119,12 +119,12 @@ func keysOf(c fabric.Cluster) *fabric.Keys {
 func text(s desired.State) string {
 	var out strings.Builder
 	lines(&out, "sysctl", s.Sysctls)
-	lines(&out, "link", s.Links)
+	lines(&out, "link", s.Devices)
 	lines(&out, "wireguard", s.Wireguards)
 	lines(&out, "ipsec", s.IPsecs)
 	lines(&out, "peer", s.Peers)
 	lines(&out, "address", s.Addresses)
-	lines(&out, "neighbour", s.Neighbours)
+	lines(&out, "neighbour", s.Neighbors)
 	lines(&out, "rule", s.Rules)
 	lines(&out, "route", s.Routes)
 	lines(&out, "table", s.Tables)

@@ -61,7 +61,7 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluste
 	}
 	if gateway := own.GatewayOn(node); gateway != nil {
 		p.Gateway = gateway.Name
-		p.tunnels(f, projection.NewNet(f, before), cluster, gateway.Addresses)
+		p.tunnels(f, projection.NewGraph(f, before), cluster, gateway.Addresses)
 	}
 	for _, n := range nodes {
 		if n.Name != node {
@@ -72,7 +72,7 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluste
 	return p
 }
 
-func (p *ProbeSpec) tunnels(f *fabric.Fabric, net projection.Topology, cluster string, own []netip.Addr) {
+func (p *ProbeSpec) tunnels(f *fabric.Fabric, net projection.Graph, cluster string, own []netip.Addr) {
 	for _, a := range own {
 		p.Listen = append(p.Listen, health.Listen{Addr: a})
 	}

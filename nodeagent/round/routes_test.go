@@ -14,7 +14,7 @@ import (
 func TestRoutesUntilApplied(t *testing.T) {
 	t.Parallel()
 	route := func(dst string) desired.Route {
-		return desired.Route{Table: 7301, Dst: netip.MustParsePrefix(dst), Type: "unicast", Link: "hw-vx0"}
+		return desired.Route{Table: 7301, Dst: netip.MustParsePrefix(dst), Type: "unicast", Device: "hw-vx0"}
 	}
 	node := func(routes ...desired.Route) *DesiredNode { return &DesiredNode{State: desired.State{Routes: routes}} }
 	gone, moved := route("10.1.0.0/16"), route("10.2.0.0/16")

@@ -116,7 +116,7 @@ func (p *Projection) InstalledTunnels(r converge.Report) map[string]migration.In
 			out[peer] = migration.Installed{Active: active, Devices: map[migration.TunnelID][]string{}}
 		}
 		if !slices.ContainsFunc(problems, func(p converge.Problem) bool { return affects(p, t) }) {
-			out[peer].Devices[id] = append(out[peer].Devices[id], t.Link)
+			out[peer].Devices[id] = append(out[peer].Devices[id], t.Device)
 		}
 	}
 	return out
@@ -145,5 +145,5 @@ func affects(p converge.Problem, t desired.Tunnel) bool {
 		return t.Driver == fabric.DriverIPsec && (p.Key == "" || p.Key == t.Connection())
 	}
 	device, _, _ := strings.Cut(p.Key, "/")
-	return !desired.IsTunnel(device) || device == t.Link
+	return !desired.IsTunnel(device) || device == t.Device
 }

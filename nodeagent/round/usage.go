@@ -11,7 +11,7 @@ import (
 // of other clusters.
 func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
 	know := transitRanks{choice: c, snapshot: v, live: live}
-	routes := health.ClusterPaths(projection.NewNet(v.fabric, v.before), c.Cluster, health.LinkRanks{Direct: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
+	routes := health.ClusterPaths(projection.NewGraph(v.fabric, v.before), c.Cluster, health.LinkRanks{Direct: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
 		switch c.Cluster {
 		case a:
 			return v.rankWithoutThis(b)

@@ -18,7 +18,7 @@ type Status struct {
 	// DNSUnavailable reports whether the DNS server does not serve names of the clusterset on
 	// this node.
 	DNSUnavailable bool         `json:"dnsUnavailable,omitempty"`
-	LastPass       Pass         `json:"lastPass"`
+	LastRound      Round        `json:"lastRound"`
 	Inputs         []InputState `json:"inputs"`
 	// Trust is nil without pinned signers: the agent then accepts documents of any signer.
 	Trust *Trust `json:"trust,omitempty"`
@@ -41,8 +41,8 @@ type Status struct {
 	Clusters  []Cluster  `json:"clusters,omitempty"`
 }
 
-// Pass is the outcome of one converge round.
-type Pass struct {
+// Round is the outcome of one converge round.
+type Round struct {
 	At      time.Time `json:"at"`
 	Took    string    `json:"took"`
 	Changed int       `json:"changed"`

@@ -40,23 +40,23 @@ func Graph(s *schema.ClusterSet) *fabric.Graph {
 	return fabric.NewGraph(Shape(s), names)
 }
 
-// Set has the settings of all links.
-type Set struct {
-	Graph         *fabric.Graph
-	set           *schema.ClusterSet
-	clusters      map[string]*schema.Cluster
-	Pairs         map[[2]string]*schema.Link // the entries of spec.links, by pair of clusters
-	overrides     []fabric.LinkSettings
-	overrideCount map[string]int      // by cluster: its links in overrides
-	tunnels       map[string][]Tunnel // by cluster: the distinct tunnels of its links in overrides
-	Kinds         []Tunnel            // all distinct tunnels; the default one first
+// Settings has the settings of all links.
+type Settings struct {
+	Graph           *fabric.Graph
+	topology        *schema.ClusterSet
+	clusters        map[string]*schema.Cluster
+	Entries         map[[2]string]*schema.Link // the entries of spec.links, by pair of clusters
+	overrides       []fabric.LinkSettings
+	overrideCount   map[string]int            // by cluster: its links in overrides
+	tunnels         map[string][]TunnelConfig // by cluster: the distinct tunnels of its links in overrides
+	DistinctTunnels []TunnelConfig            // all distinct tunnels; the default one first
 }
 
 // Resolve resolves the settings of spec.tunnel, clusters and links. The topology must have its
 // defaults.
-func Resolve(s *schema.ClusterSet) *Set {
-	l := &Set{Graph: Graph(s), set: s, clusters: map[string]*schema.Cluster{}, Pairs: map[[2]string]*schema.Link{}, overrideCount: map[string]int{},
-		tunnels: map[string][]Tunnel{}}
+func Resolve(s *schema.ClusterSet) *Settings {
+	l := &Settings{Graph: Graph(s), topology: s, clusters: map[string]*schema.Cluster{}, Entries: map[[2]string]*schema.Link{}, overrideCount: map[string]int{},
+		tunnels: map[string][]TunnelConfig{}}
 	for i := range s.Spec.Clusters {
 		c := &s.Spec.Clusters[i]
 		if l.clusters[c.Name] == nil {
@@ -65,34 +65,34 @@ func Resolve(s *schema.ClusterSet) *Set {
 	}
 	for i := range s.Spec.Links {
 		if link := &s.Spec.Links[i]; len(link.Between) == 2 {
-			if p := fabric.SortedPair(link.Between[0], link.Between[1]); l.Pairs[p] == nil {
-				l.Pairs[p] = link
+			if p := fabric.SortedPair(link.Between[0], link.Between[1]); l.Entries[p] == nil {
+				l.Entries[p] = link
 			}
 		}
 	}
 	found, defaults := map[[2]string]bool{}, l.defaultLink([2]string{})
-	l.Kinds = []Tunnel{tunnelOf(&defaults)}
+	l.DistinctTunnels = []TunnelConfig{tunnelConfigOf(&defaults)}
 	addLink := func(a, b string) {
 		p := fabric.SortedPair(a, b)
-		if len(l.overrides) > MaxSpecial || found[p] || !l.Graph.Linked(a, b) {
+		if len(l.overrides) > MaxOverrides || found[p] || !l.Graph.Linked(a, b) {
 			return
 		}
 		found[p] = true
 		if link := l.Of(a, b); link != l.defaultLink(p) {
 			l.overrides = append(l.overrides, link)
-			k := tunnelOf(&link)
+			k := tunnelConfigOf(&link)
 			for _, name := range p {
 				l.overrideCount[name]++
 				l.tunnels[name] = appendUnique(l.tunnels[name], k)
 			}
-			l.Kinds = appendUnique(l.Kinds, k)
+			l.DistinctTunnels = appendUnique(l.DistinctTunnels, k)
 		}
 	}
-	for p := range l.Pairs {
+	for p := range l.Entries {
 		addLink(p[0], p[1])
 	}
 	for name, c := range l.clusters {
-		if len(l.overrides) > MaxSpecial {
+		if len(l.overrides) > MaxOverrides {
 			break
 		}
 		if t := &c.Tunnel; t.Driver != "" || t.MTU != 0 || t.Keepalive != nil {
@@ -105,13 +105,13 @@ func Resolve(s *schema.ClusterSet) *Set {
 	return l
 }
 
-// MaxSpecial bounds the links that differ from spec.tunnel: every link of 1000 clusters.
-const MaxSpecial = 500_000
+// MaxOverrides bounds the links that differ from spec.tunnel: every link of 1000 clusters.
+const MaxOverrides = 500_000
 
-// NonDefault returns the links that differ from spec.tunnel, sorted; at most MaxSpecial.
-func (l *Set) NonDefault() []fabric.LinkSettings { return l.overrides }
+// Overrides returns the links that differ from spec.tunnel, sorted; at most MaxOverrides.
+func (l *Settings) Overrides() []fabric.LinkSettings { return l.overrides }
 
-func appendUnique(list []Tunnel, k Tunnel) []Tunnel {
+func appendUnique(list []TunnelConfig, k TunnelConfig) []TunnelConfig {
 	if slices.Contains(list, k) {
 		return list
 	}
@@ -119,8 +119,8 @@ func appendUnique(list []Tunnel, k Tunnel) []Tunnel {
 }
 
 // defaultLink returns the settings of a link without overrides.
-func (l *Set) defaultLink(pair [2]string) fabric.LinkSettings {
-	t := &l.set.Spec.Tunnel
+func (l *Settings) defaultLink(pair [2]string) fabric.LinkSettings {
+	t := &l.topology.Spec.Tunnel
 	out := fabric.LinkSettings{Between: pair, Driver: t.Driver, MTU: t.MTU}
 	if t.Keepalive != nil {
 		out.Keepalive = *t.Keepalive
@@ -130,9 +130,9 @@ func (l *Set) defaultLink(pair [2]string) fabric.LinkSettings {
 
 // Of returns the settings of the link between two clusters: of spec.links, otherwise of the
 // clusters, otherwise of spec.tunnel.
-func (l *Set) Of(a, b string) fabric.LinkSettings {
+func (l *Settings) Of(a, b string) fabric.LinkSettings {
 	pair := fabric.SortedPair(a, b)
-	out, override := l.defaultLink(pair), l.Pairs[pair]
+	out, entry := l.defaultLink(pair), l.Entries[pair]
 	var first, second schema.TunnelOverride
 	if c := l.clusters[pair[0]]; c != nil {
 		first = c.Tunnel
@@ -143,11 +143,11 @@ func (l *Set) Of(a, b string) fabric.LinkSettings {
 	out.Driver = cmp.Or(first.Driver, second.Driver, out.Driver)
 	out.MTU = minNonZero(cmp.Or(first.MTU, out.MTU), cmp.Or(second.MTU, out.MTU))
 	out.Keepalive = minNonZero(*cmp.Or(first.Keepalive, &out.Keepalive), *cmp.Or(second.Keepalive, &out.Keepalive))
-	if override != nil {
-		out.Driver, out.MTU = cmp.Or(override.Driver, out.Driver), cmp.Or(override.MTU, out.MTU)
-		out.Port = override.Port
-		if override.Keepalive != nil {
-			out.Keepalive = *override.Keepalive
+	if entry != nil {
+		out.Driver, out.MTU = cmp.Or(entry.Driver, out.Driver), cmp.Or(entry.MTU, out.MTU)
+		out.Port = entry.Port
+		if entry.Keepalive != nil {
+			out.Keepalive = *entry.Keepalive
 		}
 	}
 	return out
@@ -162,26 +162,28 @@ func minNonZero[T cmp.Ordered](a, b T) T {
 	return a
 }
 
-// Tunnel is a combination of settings that needs its own device on a gateway.
-type Tunnel struct {
-	Driver string
-	Port   int  // of the link; 0 = the port of the gateway
-	Quiet  bool // without keepalives
+// TunnelConfig is a combination of settings that needs its own device on a gateway.
+type TunnelConfig struct {
+	Driver      string
+	Port        int  // of the link; 0 = the port of the gateway
+	NoKeepalive bool // without keepalives
 }
 
-func tunnelOf(l *fabric.LinkSettings) Tunnel { return Tunnel{l.Driver, l.Port, l.Keepalive == 0} }
+func tunnelConfigOf(l *fabric.LinkSettings) TunnelConfig {
+	return TunnelConfig{l.Driver, l.Port, l.Keepalive == 0}
+}
 
 // Tunnels returns the tunnels that the gateways of a cluster need, unsorted.
-func (l *Set) Tunnels(cluster string) []Tunnel {
+func (l *Settings) Tunnels(cluster string) []TunnelConfig {
 	out := slices.Clone(l.tunnels[cluster])
 	if l.Graph.Degree(cluster) > l.overrideCount[cluster] {
-		out = append(out, l.Kinds[0])
+		out = append(out, l.DistinctTunnels[0])
 	}
 	return out
 }
 
 // Drivers returns the drivers of a cluster's links, sorted.
-func (l *Set) Drivers(cluster string) []string {
+func (l *Settings) Drivers(cluster string) []string {
 	var out []string
 	for _, k := range l.Tunnels(cluster) {
 		out = append(out, k.Driver)
@@ -191,4 +193,6 @@ func (l *Set) Drivers(cluster string) []string {
 }
 
 // Uses reports whether a cluster has a link with the driver.
-func (l *Set) Uses(cluster, driver string) bool { return slices.Contains(l.Drivers(cluster), driver) }
+func (l *Settings) Uses(cluster, driver string) bool {
+	return slices.Contains(l.Drivers(cluster), driver)
+}

@@ -68,10 +68,10 @@ func TestLinksHold(t *testing.T) {
 			slices.Reverse(set.Spec.Links[i].Between)
 		}
 		two := linkconfig.Resolve(set)
-		if d := cmp.Diff(one.NonDefault(), two.NonDefault()); d != "" {
+		if d := cmp.Diff(one.Overrides(), two.Overrides()); d != "" {
 			t.Fatalf("seed %d: order matters\n%s", seed, d)
 		}
-		f := &fabric.Fabric{Links: one.NonDefault(), Shape: linkconfig.Shape(set), Tunnel: fabric.TunnelDefaults{Driver: set.Spec.Tunnel.Driver,
+		f := &fabric.Fabric{Links: one.Overrides(), Shape: linkconfig.Shape(set), Tunnel: fabric.TunnelDefaults{Driver: set.Spec.Tunnel.Driver,
 			MTU: set.Spec.Tunnel.MTU, Keepalive: *set.Spec.Tunnel.Keepalive}}
 		for _, c := range set.Spec.Clusters {
 			f.Clusters = append(f.Clusters, fabric.Cluster{Name: c.Name})

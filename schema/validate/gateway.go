@@ -109,8 +109,8 @@ func (c *checker) checkDialOutOnly(cluster *schema.Cluster, g *schema.Gateway, p
 		return
 	}
 	tunnels := c.links.Tunnels(cluster.Name)
-	anyTunnel := func(is func(linkconfig.Tunnel) bool) bool { return slices.ContainsFunc(tunnels, is) }
-	if anyTunnel(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverVXLAN }) {
+	anyTunnel := func(is func(linkconfig.TunnelConfig) bool) bool { return slices.ContainsFunc(tunnels, is) }
+	if anyTunnel(func(k linkconfig.TunnelConfig) bool { return k.Driver == fabric.DriverVXLAN }) {
 		summary := "the gateway only dials out, which vxlan cannot"
 		if g.HasDiscoveredEndpoint() {
 			summary = "the gateway has no static endpoint, and vxlan cannot authenticate a discovered one"
@@ -121,12 +121,12 @@ func (c *checker) checkDialOutOnly(cluster *schema.Cluster, g *schema.Gateway, p
 	if slices.ContainsFunc(g.Endpoints, func(text string) bool { return text != fabric.SourceObserved }) {
 		return
 	}
-	if anyTunnel(func(k linkconfig.Tunnel) bool { return k.Quiet }) {
+	if anyTunnel(func(k linkconfig.TunnelConfig) bool { return k.NoKeepalive }) {
 		c.Warn("no-keepalive", path,
 			"the gateway only dials out, and keepalive is 0s: it cannot be reached once it is silent",
 			"set tunnel: {keepalive: 25s}")
 	}
-	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && anyTunnel(func(k linkconfig.Tunnel) bool { return k.Driver == fabric.DriverIPsec }) {
+	if c.set.Spec.Tunnel.IPsec.Encapsulation == fabric.EncapsulationNative && anyTunnel(func(k linkconfig.TunnelConfig) bool { return k.Driver == fabric.DriverIPsec }) {
 		c.Warn("no-encapsulation", path, "the gateway only dials out, and native ESP does not pass address translation",
 			"set tunnel: {ipsec: {encapsulation: auto}}", "tunnel.ipsec.encapsulation")
 	}

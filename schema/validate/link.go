@@ -133,8 +133,8 @@ func (c *checker) linkPort(a, b, path string) {
 // tunnels checks drivers, MTUs and the settings of IPsec.
 func (c *checker) tunnels() {
 	t := &c.set.Spec.Tunnel
-	if len(c.links.NonDefault()) > linkconfig.MaxSpecial {
-		c.Fail("too-many", "tunnel", fmt.Sprintf("more than %d links differ from it", linkconfig.MaxSpecial),
+	if len(c.links.Overrides()) > linkconfig.MaxOverrides {
+		c.Fail("too-many", "tunnel", fmt.Sprintf("more than %d links differ from it", linkconfig.MaxOverrides),
 			"say here what most links have, and in clusters and links what the others have")
 	}
 	c.tunnel("tunnel", t.Driver, t.MTU)
@@ -176,7 +176,7 @@ func (c *checker) checkDriverConflict(i int) {
 		if other.Tunnel.Driver == "" || other.Tunnel.Driver == own.Tunnel.Driver || !c.links.Graph.Linked(own.Name, other.Name) {
 			continue
 		}
-		if pair := c.links.Pairs[fabric.SortedPair(own.Name, other.Name)]; pair != nil && pair.Driver != "" {
+		if pair := c.links.Entries[fabric.SortedPair(own.Name, other.Name)]; pair != nil && pair.Driver != "" {
 			continue
 		}
 		c.Fail("driver-clash", c.clusterPaths[i]+".tunnel.driver",

@@ -14,7 +14,7 @@ const maxBasePort = 65535 - fabric.WireguardPorts + 1
 
 // portsPerGateway returns the number of consecutive ports that a gateway may use.
 func (c *checker) portsPerGateway() int {
-	for _, k := range c.links.Kinds {
+	for _, k := range c.links.DistinctTunnels {
 		if k.Driver != fabric.DriverWireguard {
 			return fabric.IPsecOffset + 1
 		}
@@ -44,7 +44,7 @@ func (s portRange) overlaps(o portRange) bool { return s.first <= o.last && o.fi
 func (c *checker) portRanges(cluster *schema.Cluster, g *schema.Gateway) []portRange {
 	tunnels := c.links.Tunnels(cluster.Name)
 	if len(tunnels) == 0 { // it has no link yet
-		tunnels = c.links.Kinds[:1]
+		tunnels = c.links.DistinctTunnels[:1]
 	}
 	var out []portRange
 	for _, k := range tunnels {

@@ -68,7 +68,7 @@ type checker struct {
 	clusters     map[string]int  // index by name
 	groups       []overlap.Group // the clusters' prefixes
 	fields       tags.Cache
-	links        *linkconfig.Set
+	links        *linkconfig.Settings
 }
 
 // rules checks the rules in the struct tags.

@@ -190,14 +190,14 @@ func (j *joiner) behind(s *Hop) []*Hop {
 // same device or any network, between clusters a tunnel.
 func joined(s, next *Hop) bool {
 	out, in := s.Flow.Out, next.Flow.In
-	inside := strings.HasPrefix(out, desired.NodePrefix)
+	inside := strings.HasPrefix(out, desired.NodeDevicePrefix)
 	switch {
 	case !isHawserDevice(out):
 		return s.Cluster == next.Cluster && !isHawserDevice(in)
 	case inside || s.Cluster == next.Cluster:
 		return inside && s.Cluster == next.Cluster && out == in
 	}
-	return isHawserDevice(in) && !strings.HasPrefix(in, desired.NodePrefix)
+	return isHawserDevice(in) && !strings.HasPrefix(in, desired.NodeDevicePrefix)
 }
 
 func (j *joiner) trace(s *Hop) Trace {
@@ -243,7 +243,7 @@ func (j *joiner) end(s *Hop) string {
 // gateways behind its links.
 func (j *joiner) allNodesAnswered(s *Hop) bool {
 	switch {
-	case !strings.HasPrefix(s.Flow.Out, desired.NodePrefix):
+	case !strings.HasPrefix(s.Flow.Out, desired.NodeDevicePrefix):
 		return !slices.ContainsFunc(s.seen.Remotes, func(g string) bool { return !j.gateways[g] })
 	case s.seen.Gateway == "":
 		return !slices.ContainsFunc(s.seen.SiblingGateways, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
@@ -253,7 +253,7 @@ func (j *joiner) allNodesAnswered(s *Hop) bool {
 
 // followed reports whether all nodes to which a hop may have sent packets follow such packets.
 func (j *joiner) followed(s *Hop) bool {
-	inside := strings.HasPrefix(s.Flow.Out, desired.NodePrefix)
+	inside := strings.HasPrefix(s.Flow.Out, desired.NodeDevicePrefix)
 	for _, other := range j.seen {
 		if (other.Cluster == s.Cluster) == inside && !follows(other.Prefixes, s.Flow.Egress) {
 			return false

@@ -145,7 +145,7 @@ func endText(s *Hop) (why, do string) {
 }
 
 func lostBetween(j status.FlowTrace) string {
-	if strings.HasPrefix(j.Out, desired.NodePrefix) {
+	if strings.HasPrefix(j.Out, desired.NodeDevicePrefix) {
 		return fmt.Sprintf("let UDP %d through between the nodes of this cluster, or look for an address that two nodes have", desired.VXLANPort)
 	}
 	return "hawser show connections lists the links between the gateways, with loss and path MTU; a firewall between them may drop the tunnel"

@@ -31,7 +31,7 @@ func hostile(t *testing.T) *Snapshot {
 		t.Fatal(err)
 	}
 	agent := status.Status{Cluster: "g2", Node: evil, Gateway: evil, Version: evil, Digest: evil, Problems: []status.Problem{{Text: evil, Next: evil}, {Severity: status.Error, Text: evil}},
-		LastPass: status.Pass{Failed: []string{evil}, Blocked: []string{evil}}, Inputs: []status.InputState{{Name: evil, Error: evil}},
+		LastRound: status.Round{Failed: []string{evil}, Blocked: []string{evil}}, Inputs: []status.InputState{{Name: evil, Error: evil}},
 		Connections: []status.Connection{{Gateway: evil, RemoteCluster: evil, RemoteGateway: evil, Status: status.Disconnected, Reason: evil}}}
 	hop := &packettrace.Hop{Cluster: evil, Node: evil, Outcome: packettrace.Dropped, Finding: &status.Finding{Location: evil, Text: evil, Next: evil}}
 	return NewSnapshot(Input{Clusterset: source.set, At: time.Unix(3, 0), Version: evil, Verification: verified,

@@ -74,13 +74,13 @@ func theFabric() *fabric.Fabric {
 }
 
 // source runs a source until the test ends.
-func source(t *testing.T, kubeconfig string, before *model.Facts) *kube.Source {
+func source(t *testing.T, kubeconfig string, before *model.Facts) *kube.FactsReader {
 	t.Helper()
 	client, err := kube.Open(kube.Config{Kubeconfig: kubeconfig})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := kube.NewSource(client, "g1", "gateway", before, slog.New(slog.NewTextHandler(os.Stderr, nil)), func() {})
+	s := kube.NewFactsReader(client, "g1", "gateway", before, slog.New(slog.NewTextHandler(os.Stderr, nil)), func() {})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -95,7 +95,7 @@ func source(t *testing.T, kubeconfig string, before *model.Facts) *kube.Source {
 	return s
 }
 
-func await(t *testing.T, s *kube.Source, what string, good func(facts.State) bool) facts.State {
+func await(t *testing.T, s *kube.FactsReader, what string, good func(facts.State) bool) facts.State {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		state := s.Current()

@@ -152,9 +152,9 @@ func agentTable(members []status.Status, wide bool) cli.Table {
 	}
 	for _, s := range members {
 		row := []string{s.Node, s.Gateway, cli.YesNo(s.Ready), s.Digest,
-			fmt.Sprint(len(s.LastPass.Blocked)), fmt.Sprint(len(s.LastPass.Failed)), fmt.Sprint(s.LastPass.Drift)}
+			fmt.Sprint(len(s.LastRound.Blocked)), fmt.Sprint(len(s.LastRound.Failed)), fmt.Sprint(s.LastRound.Drift)}
 		if wide {
-			row = append(row, s.Version, formatTime(s.LastPass.At), s.LastPass.Took, fmt.Sprint(len(s.Problems)))
+			row = append(row, s.Version, formatTime(s.LastRound.At), s.LastRound.Took, fmt.Sprint(len(s.Problems)))
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -14,7 +14,7 @@ import (
 func realistic(cluster, node string) status.Status {
 	at := time.Date(2026, 11, 27, 18, 30, 0, 0, time.UTC)
 	s := status.Status{Cluster: cluster, Node: node, Gateway: node, Version: "v0.2.0", Ready: true,
-		Digest: "b06512f3a9c4", LastPass: status.Pass{At: at, Took: "25ms"}}
+		Digest: "b06512f3a9c4", LastRound: status.Round{At: at, Took: "25ms"}}
 	var twenty []string
 	for _, name := range []string{"frankfurt-1", "singapore-1", "sydney-2", "montreal-1"} {
 		for _, kind := range []string{"", "-dev", "-ci", "-edge", "-lab"} {

@@ -31,9 +31,9 @@ const (
 // created together cause a few restarts instead of one for each export.
 const minRestartInterval = 200 * time.Millisecond
 
-// Source reads facts from the API server. It watches only the objects that the fabric and the
+// FactsReader reads facts from the API server. It watches only the objects that the fabric and the
 // ServiceExports require. It is safe for concurrent use.
-type Source struct {
+type FactsReader struct {
 	client        *Client
 	cluster, node string
 	log           *slog.Logger
@@ -47,24 +47,24 @@ type Source struct {
 	stale            bool // the running watches may differ from the required ones
 	loaded           bool
 	watches          map[scope]*watcher
-	services         map[string]*namespaceServices // by namespace/names of a scope
+	serviceScopes    map[string]*namespaceServices // by namespace/names of a scope
 	exports          sortedmap.Map[*mcsv1.ServiceExport]
 	imports          sortedmap.Map[*mcsv1.ServiceImport]
 	unreachableSince time.Time // zero = the API server is reachable
 }
 
-// NewSource returns a source that starts with before, the facts of the previous agent (nil if
+// NewFactsReader returns a source that starts with before, the facts of the previous agent (nil if
 // absent). The source calls changed after each change of facts. changed must not block.
-func NewSource(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *Source {
-	return &Source{
+func NewFactsReader(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *FactsReader {
+	return &FactsReader{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: trigger.New(),
 		index: facts.NewIndex(before), loaded: before != nil, stale: true, unreachableSince: time.Now(),
-		watches: map[scope]*watcher{}, services: map[string]*namespaceServices{},
+		watches: map[scope]*watcher{}, serviceScopes: map[string]*namespaceServices{},
 	}
 }
 
 // SetFabric starts the watches that f requires and stops the others.
-func (s *Source) SetFabric(f *fabric.Fabric) {
+func (s *FactsReader) SetFabric(f *fabric.Fabric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.needs, s.hasFabric, s.stale = needsOf(f, s.cluster, s.node), true, true
@@ -72,7 +72,7 @@ func (s *Source) SetFabric(f *fabric.Fabric) {
 }
 
 // Run watches until ctx is done.
-func (s *Source) Run(ctx context.Context) {
+func (s *FactsReader) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -100,7 +100,7 @@ func (s *Source) Run(ctx context.Context) {
 }
 
 // updateWatches stops the watches that are no longer needed and starts the missing ones.
-func (s *Source) updateWatches(start func(*watcher)) {
+func (s *FactsReader) updateWatches(start func(*watcher)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.hasFabric || !s.stale {
@@ -111,7 +111,7 @@ func (s *Source) updateWatches(start func(*watcher)) {
 		if !wanted[have] {
 			w.cancel()
 			delete(s.watches, have)
-			delete(s.services, have.namespace+"/"+have.names)
+			delete(s.serviceScopes, have.namespace+"/"+have.names)
 		}
 	}
 	for want := range wanted {
@@ -146,20 +146,20 @@ func (s *Source) updateWatches(start func(*watcher)) {
 }
 
 // servicesOf returns the Services of a scope, which its two watches share.
-func (s *Source) servicesOf(of scope) *namespaceServices {
+func (s *FactsReader) servicesOf(of scope) *namespaceServices {
 	key := of.namespace + "/" + of.names
-	if s.services[key] == nil {
-		s.services[key] = newNamespaceServices(s.index, of)
+	if s.serviceScopes[key] == nil {
+		s.serviceScopes[key] = newNamespaceServices(s.index, of)
 	}
-	return s.services[key]
+	return s.serviceScopes[key]
 }
 
 // isCurrent reports whether w has not been replaced. s.mu is locked.
-func (s *Source) isCurrent(w *watcher) bool { return s.watches[w.scope] == w }
+func (s *FactsReader) isCurrent(w *watcher) bool { return s.watches[w.scope] == w }
 
 // updated handles an event of w: it restarts watches if the ServiceExports require others, and
 // notifies the agent if facts changed. s.mu is locked.
-func (s *Source) updated(w *watcher, factsChanged bool) {
+func (s *FactsReader) updated(w *watcher, factsChanged bool) {
 	if w.resource == serviceExports && s.needs.mcs && !s.watchesComplete() {
 		s.stale = true
 		s.wake.Fire()
@@ -172,7 +172,7 @@ func (s *Source) updated(w *watcher, factsChanged bool) {
 
 // requestDone stores the result of a request of w, and logs when the API server becomes
 // unreachable and reachable.
-func (s *Source) requestDone(w *watcher, err error) {
+func (s *FactsReader) requestDone(w *watcher, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.isCurrent(w) {
@@ -201,14 +201,14 @@ func (s *Source) requestDone(w *watcher, err error) {
 }
 
 // watchesComplete reports whether the running watches are those that the ServiceExports require.
-func (s *Source) watchesComplete() bool {
+func (s *FactsReader) watchesComplete() bool {
 	wanted := s.needs.scopes(s.index.Exports())
 	return len(wanted) == len(s.watches) && maps.EqualFunc(wanted, s.watches, func(bool, *watcher) bool { return true })
 }
 
 // updateSynced reports whether the facts have become complete now: each watch has listed its
 // objects.
-func (s *Source) updateSynced() bool {
+func (s *FactsReader) updateSynced() bool {
 	if s.loaded || s.stale {
 		return false
 	}
@@ -222,7 +222,7 @@ func (s *Source) updateSynced() bool {
 }
 
 // Current returns the current facts. The caller must not modify them.
-func (s *Source) Current() facts.State {
+func (s *FactsReader) Current() facts.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Watches of several namespaces report the same problem once.
@@ -245,16 +245,16 @@ func (s *Source) Current() facts.State {
 // Exports returns the ServiceExports, sorted by namespace and name, and whether they are complete.
 // Their managedFields only show whether the agents wrote the object. The caller must not modify the
 // objects.
-func (s *Source) Exports() ([]*mcsv1.ServiceExport, bool) {
+func (s *FactsReader) Exports() ([]*mcsv1.ServiceExport, bool) {
 	return listAll(s, &s.exports, serviceExports)
 }
 
 // Imports returns the ServiceImports, foreign ones included. See Exports.
-func (s *Source) Imports() ([]*mcsv1.ServiceImport, bool) {
+func (s *FactsReader) Imports() ([]*mcsv1.ServiceImport, bool) {
 	return listAll(s, &s.imports, serviceImports)
 }
 
-func listAll[T any](s *Source, objects *sortedmap.Map[T], r resource) ([]T, bool) {
+func listAll[T any](s *FactsReader, objects *sortedmap.Map[T], r resource) ([]T, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.watches[scope{resource: r}]

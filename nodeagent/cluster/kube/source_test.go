@@ -14,9 +14,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// testSource is a Source with its test server.
+// testSource is a FactsReader with its test server.
 type testSource struct {
-	*Source
+	*FactsReader
 	server  *kubetest.Server
 	changes chan struct{}
 }
@@ -28,7 +28,7 @@ func start(t *testing.T, server *kubetest.Server, before *model.Facts) *testSour
 		t.Fatal(err)
 	}
 	r := &testSource{server: server, changes: make(chan struct{}, 1)}
-	r.Source = NewSource(client, "g1", "gateway", before, slog.New(slog.DiscardHandler), func() {
+	r.FactsReader = NewFactsReader(client, "g1", "gateway", before, slog.New(slog.DiscardHandler), func() {
 		select {
 		case r.changes <- struct{}{}:
 		default:
@@ -175,8 +175,8 @@ func TestSourceFabricChange(t *testing.T) {
 	r.await(t, "no exports and no pods", func(s facts.State) bool { return len(s.Facts.Services) == 0 && len(s.Facts.Pods) == 0 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.watches) != 5 || len(r.Source.services) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
-		t.Errorf("%d watches and %d namespaces remain", len(r.watches), len(r.Source.services))
+	if len(r.watches) != 5 || len(r.FactsReader.serviceScopes) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
+		t.Errorf("%d watches and %d namespaces remain", len(r.watches), len(r.FactsReader.serviceScopes))
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // objects itself.
 type watcher struct {
 	scope
-	source   *Source
+	source   *FactsReader
 	cancel   context.CancelFunc
 	services *namespaceServices // of the watches of Services and EndpointSlices
 	nodeKeys []string           // label keys of nodes
@@ -36,7 +36,7 @@ type watcher struct {
 }
 
 // newWatcher returns the watch of a scope. source.mu is locked.
-func newWatcher(s *Source, of scope) *watcher {
+func newWatcher(s *FactsReader, of scope) *watcher {
 	w := &watcher{scope: of, source: s}
 	switch of.resource {
 	case services, endpointSlices:

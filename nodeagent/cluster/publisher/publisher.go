@@ -41,7 +41,7 @@ type Observed struct {
 type Publisher struct {
 	log    *slog.Logger
 	client *kube.Client
-	source *kube.Source
+	source *kube.FactsReader
 	seen   func() Observed
 	node   string
 	wake   trigger.Trigger // after each round
@@ -60,7 +60,7 @@ type Publisher struct {
 
 // New returns the Publisher of a node, nil without a Kubernetes API. A nil Publisher writes
 // nothing. seen must be safe for concurrent use.
-func New(config kube.Config, source *kube.Source, node string, seen func() Observed, log *slog.Logger) (*Publisher, error) {
+func New(config kube.Config, source *kube.FactsReader, node string, seen func() Observed, log *slog.Logger) (*Publisher, error) {
 	if source == nil {
 		return nil, nil
 	}

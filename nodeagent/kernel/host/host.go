@@ -117,8 +117,8 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 		Devices: func() []string {
 			var names []string
 			if n := h.config.Wanted(); n != nil {
-				for _, l := range n.Links {
-					if l.Type == desired.LinkWireguard {
+				for _, l := range n.Devices {
+					if l.Type == desired.DeviceWireguard {
 						names = append(names, l.Name)
 					}
 				}
@@ -289,16 +289,16 @@ func TunnelsExist() bool {
 	})
 }
 
-// NodeLinkExists reports whether the previous agent left the VXLAN between nodes in the kernel.
-func NodeLinkExists() bool {
+// NodeDeviceExists reports whether the previous agent left the VXLAN between nodes in the kernel.
+func NodeDeviceExists() bool {
 	_, err := net.InterfaceByName(desired.NodeDevice)
 	return err == nil
 }
 
 // AcceptsTransit reports whether a node has the device that receives transit traffic.
 func AcceptsTransit(n *round.DesiredNode) bool {
-	return n != nil && slices.ContainsFunc(n.Links, func(l desired.Device) bool {
-		return strings.HasPrefix(l.Name, desired.TransitPrefix)
+	return n != nil && slices.ContainsFunc(n.Devices, func(l desired.Device) bool {
+		return strings.HasPrefix(l.Name, desired.TransitDevicePrefix)
 	})
 }
 

@@ -108,7 +108,7 @@ func setAlias(name string) error {
 	if err != nil {
 		return fmt.Errorf("find tun device %s: %w", name, err)
 	}
-	if err := netlink.LinkSetAlias(link, desired.LinkAlias); err != nil {
+	if err := netlink.LinkSetAlias(link, desired.DeviceAlias); err != nil {
 		return fmt.Errorf("set alias of %s: %w", name, err)
 	}
 	return nil

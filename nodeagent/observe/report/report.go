@@ -154,7 +154,7 @@ func (r *Reporter) Summary() status.Status {
 	f := v.Input.Fabric
 	s.Digest, s.Clusterset = v.Input.Digest, f.Name
 	s.DNSUnavailable, s.Ready = r.dnsUnavailable(v), len(r.unready(v)) == 0
-	s.LastPass = status.Pass{
+	s.LastRound = status.Round{
 		At: v.Report.At, Took: v.Report.Took.String(), Changed: len(v.Report.Changed), Drift: r.config.Drift(),
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
 	}
@@ -259,7 +259,7 @@ func linkReason(c status.Connection, link health.Link, used status.Path) string 
 
 // Exports returns the state of each export on this node.
 func Exports(in projection.Input) []status.Export {
-	own, clashes := projection.ClusterState(in), projection.Conflicts(in)
+	own, conflicts := projection.ClusterState(in), projection.Conflicts(in)
 	services := make(map[string]*model.Service, len(in.Facts.Services))
 	for i := range in.Facts.Services {
 		services[in.Facts.Services[i].Namespace+"/"+in.Facts.Services[i].Name] = &in.Facts.Services[i]
@@ -270,7 +270,7 @@ func Exports(in projection.Input) []status.Export {
 			Namespace: e.Namespace, Name: e.Name, Type: e.Type, Policy: e.Balance.Policy, Allow: e.Allow, VIPs: humanize.Strings(e.VIPs),
 			Dynamic: e.Dynamic,
 		}
-		if c, differ := clashes[e.ID()]; differ {
+		if c, differ := conflicts[e.ID()]; differ {
 			shown.Conflict = &status.Conflict{Reason: c.Reason, Message: c.Message}
 		}
 		for _, p := range e.Ports {

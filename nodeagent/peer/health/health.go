@@ -32,7 +32,7 @@ type Target struct {
 	Source netip.Addr
 	// Addr is the tunnel address of the peer, or the address of its node.
 	Addr netip.Addr
-	// Device binds the probes to an interface: desired.NodeLink for gateways of
+	// Device binds the probes to an interface: desired.NodeDevice for gateways of
 	// this cluster, empty for tunnels.
 	Device string
 }

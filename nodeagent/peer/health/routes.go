@@ -27,7 +27,7 @@ type LinkRanks struct {
 // links, then the smallest sum of the links' hashes. The sum selects the same path in both
 // directions. A path of the previous topology is used only if the new topology has no path yet. It
 // is pure.
-func ClusterPaths(net projection.Topology, from string, links LinkRanks) map[string]ClusterPath {
+func ClusterPaths(net projection.Graph, from string, links LinkRanks) map[string]ClusterPath {
 	out := map[string]ClusterPath{}
 	for _, g := range []*fabric.Graph{net.Now, net.Before} {
 		if g == nil {

@@ -12,12 +12,12 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) projection.Topology {
+func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) projection.Graph {
 	f := &fabric.Fabric{Shape: shape}
 	for _, c := range clusters {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: c})
 	}
-	return projection.NewNet(f, before)
+	return projection.NewGraph(f, before)
 }
 
 // ranked has the rank of links by "a b"; other links are Good.
@@ -55,7 +55,7 @@ func TestClusterPaths(t *testing.T) {
 	mesh := fabric.Shape{}
 	tests := []struct {
 		name   string
-		net    projection.Topology
+		net    projection.Graph
 		from   string
 		ranks  ranked
 		wanted string
@@ -95,7 +95,7 @@ func TestTransitNeedsBothEnds(t *testing.T) {
 	}
 }
 
-func randomNet(r *rand.Rand) ([]string, projection.Topology, ranked) {
+func randomNet(r *rand.Rand) ([]string, projection.Graph, ranked) {
 	var clusters []string
 	for i := range 3 + r.IntN(7) {
 		clusters = append(clusters, fmt.Sprintf("c%d", i))

@@ -17,7 +17,7 @@ import (
 // has more first choices than its fair share plus a quarter, rounded up. Preferences is immutable.
 type Preferences struct {
 	names    []string // of clusters and gateways in the fabric, for Same
-	net      projection.Topology
+	net      projection.Graph
 	clusters []clusterGateways // by cluster
 	first    []gatewayPair     // of each pair of clusters, see index
 }
@@ -42,7 +42,7 @@ const headroomPercent = 25
 // clusters, or nil. The cost grows with the square of the number of clusters, so reuse the result
 // while Same is true.
 func NewPreferences(f *fabric.Fabric, before *fabric.Shape) *Preferences {
-	t := &Preferences{names: appendNames(nil, f), net: projection.NewNet(f, before)}
+	t := &Preferences{names: appendNames(nil, f), net: projection.NewGraph(f, before)}
 	for i := range f.Clusters {
 		if len(f.Clusters[i].Gateways) > 0 {
 			t.clusters = append(t.clusters, newClusterGateways(&f.Clusters[i]))
@@ -54,7 +54,7 @@ func NewPreferences(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 }
 
 // Net returns the topology of the preferences.
-func (t *Preferences) Net() projection.Topology { return t.net }
+func (t *Preferences) Net() projection.Graph { return t.net }
 
 func newClusterGateways(c *fabric.Cluster) clusterGateways {
 	s := clusterGateways{cluster: c.Name}

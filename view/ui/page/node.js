@@ -42,10 +42,10 @@ export function open(main, query, page) {
     const part = (title, ...content) => h('section', { class: 'panel' }, h('h3', {}, title), content);
     const facts = h('dl', {}, h('dt', {}, 'is'), h('dd', {}, a.gateway ? `gateway ${a.gateway}` : 'worker', a.drained ? ', drained' : '', a.ready ? ', ready' : ', not ready'),
       h('dt', {}, 'version'), h('dd', {}, a.version), h('dt', {}, 'fabric'), h('dd', {}, h('code', {}, a.digest || 'none')),
-      short ? [] : [h('dt', {}, 'last pass'), h('dd', {}, `${time(a.lastPass.at)}, took ${duration(a.lastPass.took)}, ${plural(a.lastPass.changed, 'change')}`),
-        h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastPass.drift, 'repair')} since the start`)]);
-    const problems = [(a.lastPass.failed ?? []).map((p) => h('p', { class: 'bad' }, `failed: ${p}`)), (a.problems ?? []).map((p) => h('p', { class: 'fair' }, `${p.code}: ${p.text}`)),
-      (a.lastPass.blocked ?? []).map((p) => h('p', { class: 'fair' }, `waits: ${p}`))];
+      short ? [] : [h('dt', {}, 'last round'), h('dd', {}, `${time(a.lastRound.at)}, took ${duration(a.lastRound.took)}, ${plural(a.lastRound.changed, 'change')}`),
+        h('dt', {}, 'drift'), h('dd', {}, `${plural(a.lastRound.drift, 'repair')} since the start`)]);
+    const problems = [(a.lastRound.failed ?? []).map((p) => h('p', { class: 'bad' }, `failed: ${p}`)), (a.problems ?? []).map((p) => h('p', { class: 'fair' }, `${p.code}: ${p.text}`)),
+      (a.lastRound.blocked ?? []).map((p) => h('p', { class: 'fair' }, `waits: ${p}`))];
     const inputs = (a.inputs ?? []).map((i) => [state(i.ok ? 'up' : i.error ? 'down' : 'unknown'), i.name, i.from || '', [i.error, i.refused].filter(Boolean).join(' ')]);
     const links = (a.connections ?? []).map((c) => [state({ connected: 'up', error: 'down' }[c.status] ?? 'unknown'), `${c.remoteCluster}/${c.remoteGateway}`, c.driver, millis(c.rtt?.avg), percent(c.loss), c.active ? 'yes' : 'no', c.reason || '']);
     const moves = [...(a.moves ?? [])].reverse().slice(0, 20).map((m) => [time(m.at), m.cluster, m.from || 'none', m.to, m.cause]);
@@ -57,7 +57,7 @@ export function open(main, query, page) {
         inputs.length ? part('Inputs', table('Inputs', ['', 'input', 'from', 'error'], inputs)) : '',
         links.length ? part('Links', table('Links', ['', 'to', 'driver', 'RTT', 'loss', 'in use', 'reason'], links)) : '',
         moves.length ? part('Links that moved', table('Links that moved', ['at', 'to cluster', 'from', 'to', 'cause'], moves)) : ''),
-      short ? h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last pass too.') : '',
+      short ? h('p', { class: 'faint' }, 'From its HawserNode. hawser ui on your machine shows its inputs and its last round too.') : '',
       embedded && !links.length ? h('p', { class: 'faint' }, 'The file has no links of this node.') : ''].filter(Boolean);
   }
 

@@ -12,7 +12,7 @@ import (
 // conflictField is one field in which exports of one name can differ.
 type conflictField struct {
 	reason   string // reason in KEP-1645
-	what     string
+	name     string
 	declared bool // the topology sets it for declared exports
 	// value returns the field of an offer as text.
 	value func(o *Offer) string
@@ -21,49 +21,49 @@ type conflictField struct {
 	used   func(r *ResolvedExport) string
 }
 
-func aspects() []conflictField {
+func conflictFields() []conflictField {
 	return []conflictField{
 		{
-			reason: "PortConflict", what: "ports", declared: true, agrees: agreeOnPorts,
+			reason: "PortConflict", name: "ports", declared: true, agrees: agreeOnPorts,
 			used: func(r *ResolvedExport) string { return portsText(r.Ports) },
 		},
 		{
-			reason: "TypeConflict", what: "type", declared: true, value: typeOf,
+			reason: "TypeConflict", name: "type", declared: true, value: typeOf,
 			used: func(r *ResolvedExport) string { return r.Type },
 		},
 		{
-			reason: "SessionAffinityConflict", what: "session affinity", declared: true,
+			reason: "SessionAffinityConflict", name: "session affinity", declared: true,
 			value: func(o *Offer) string { return cmp.Or(o.Affinity, "None") },
 			used:  func(r *ResolvedExport) string { return cmp.Or(r.Affinity, "None") },
 		},
 		{
-			reason: "SessionAffinityConfigConflict", what: "session affinity config",
+			reason: "SessionAffinityConfigConflict", name: "session affinity config",
 			value:  func(o *Offer) string { return strconv.Itoa(o.AffinitySeconds) + " s" },
 			agrees: agreeOnSeconds,
 			used:   func(r *ResolvedExport) string { return strconv.Itoa(r.AffinitySeconds) + " s" },
 		},
 		{
-			reason: "InternalTrafficPolicyConflict", what: "internal traffic policy",
+			reason: "InternalTrafficPolicyConflict", name: "internal traffic policy",
 			value: func(o *Offer) string { return cmp.Or(o.InternalTrafficPolicy, "Cluster") },
 			used:  func(r *ResolvedExport) string { return cmp.Or(r.InternalTrafficPolicy, "Cluster") },
 		},
 		{
-			reason: "TrafficDistributionConflict", what: "traffic distribution",
+			reason: "TrafficDistributionConflict", name: "traffic distribution",
 			value: func(o *Offer) string { return o.TrafficDistribution },
 			used:  func(r *ResolvedExport) string { return r.TrafficDistribution },
 		},
 		{
-			reason: "LabelsConflict", what: "exported labels",
+			reason: "LabelsConflict", name: "exported labels",
 			value: func(o *Offer) string { return mapText(o.Labels) },
 			used:  func(r *ResolvedExport) string { return mapText(r.Labels) },
 		},
 		{
-			reason: "AnnotationsConflict", what: "exported annotations",
+			reason: "AnnotationsConflict", name: "exported annotations",
 			value: func(o *Offer) string { return mapText(o.Annotations) },
 			used:  func(r *ResolvedExport) string { return mapText(r.Annotations) },
 		},
 		{
-			reason: "IPFamilyConflict", what: "IP families",
+			reason: "IPFamilyConflict", name: "IP families",
 			agrees: func(r *ResolvedExport, p *ClusterOffer) bool { return len(p.Offer.Families) == len(r.Families) },
 			used: func(r *ResolvedExport) string {
 				texts := make([]string, len(r.Families))
@@ -78,12 +78,12 @@ func aspects() []conflictField {
 
 // conflictCondition returns the condition Conflict, which is the same on all exports of a name.
 func conflictCondition(r *ResolvedExport) Condition {
-	none := Condition{Conflict, isFalse, reasonNone, "all service exports of this name agree"}
+	none := Condition{Conflict, isFalse, reasonNoConflicts, "all service exports of this name agree"}
 	if r.Declared == nil && !slices.ContainsFunc(r.Parts[1:], func(p ClusterOffer) bool { return !agree(p.Offer, r.Parts[0].Offer) }) {
 		return none // the usual case
 	}
 	var reasons, messages []string
-	for _, a := range aspects() {
+	for _, a := range conflictFields() {
 		against := 0
 		for i := range r.Parts {
 			if !a.agree(r, &r.Parts[i]) {
@@ -106,7 +106,7 @@ func conflictCondition(r *ResolvedExport) Condition {
 			from = "from all service exports, the oldest first, which is in " + strconv.Quote(r.Parts[0].Cluster)
 		}
 		messages = append(messages, fmt.Sprintf("Conflicting %s. Using %q %s. %d/%d clusters disagree.",
-			a.what, clip(a.used(r)), from, against, len(r.Parts)))
+			a.name, clip(a.used(r)), from, against, len(r.Parts)))
 	}
 	if len(reasons) == 0 {
 		return none
@@ -137,9 +137,9 @@ func declaredPortConflict(r *ResolvedExport) string {
 func (c Condition) withImportConflict(cluster string) Condition {
 	text := "The ServiceImport of this name in cluster " + strconv.Quote(cluster) + " is written by another controller. Traffic is not affected."
 	if c.Status != isTrue {
-		return Condition{Conflict, isTrue, reasonTaken, text}
+		return Condition{Conflict, isTrue, reasonImportConflict, text}
 	}
-	return Condition{Conflict, isTrue, c.Reason + "," + reasonTaken, c.Message + " " + text}
+	return Condition{Conflict, isTrue, c.Reason + "," + reasonImportConflict, c.Message + " " + text}
 }
 
 // agree reports whether two offers have no conflict.

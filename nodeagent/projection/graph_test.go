@@ -45,7 +45,7 @@ func TestNetSourcesAndOnlyVia(t *testing.T) {
 			for _, c := range []string{"a", "b", "h", "i"} {
 				f.Clusters = append(f.Clusters, fabric.Cluster{Name: c})
 			}
-			n := NewNet(f, tt.before)
+			n := NewGraph(f, tt.before)
 			if have := names(n.Sources(tt.cluster, tt.neighbour)); have != tt.sources {
 				t.Errorf("sources: %s, want %s", have, tt.sources)
 			}

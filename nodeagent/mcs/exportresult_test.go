@@ -78,7 +78,7 @@ func TestWhichExportsCount(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		v := mcs.Decide(mcs.ClusterView{Fabric: sample(), Digest: "f1", Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Verdicts[0]
+		v := mcs.Decide(mcs.ClusterView{Fabric: sample(), Digest: "f1", Cluster: tt.cluster, Exports: []mcs.Export{tt.export}}).Exports[0]
 		if v.Valid != tt.valid {
 			t.Errorf("%s: Valid is %+v, want %+v", tt.name, v.Valid, tt.valid)
 		}
@@ -101,12 +101,12 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	t.Parallel()
 	e := export("team-a", "api", 1, service(tcp("http", 80)))
 	w := mcs.ClusterView{Fabric: sample(), Cluster: "g1", Exports: []mcs.Export{e}, HasAPI: true, Namespaces: []string{"team-a"}}
-	before := mcs.Decide(w).Verdicts[0]
+	before := mcs.Decide(w).Exports[0]
 	if len(before.Addrs) != 1 || len(before.Offer.Addrs) != 0 || before.Ready.Reason != "Pending" {
 		t.Fatalf("before the record: %+v, offer %+v", before, before.Offer)
 	}
 	w.Exports[0].Addrs = before.Addrs
-	after := mcs.Decide(w).Verdicts[0]
+	after := mcs.Decide(w).Exports[0]
 	if !cmp.Equal(after.Offer.Addrs, before.Addrs, cmp.Comparer(sameAddr)) || after.Ready.Status != "True" {
 		t.Errorf("after the record: %+v, offer %+v", after, after.Offer)
 	}
@@ -114,7 +114,7 @@ func TestAddressesAreUsedOnceRecorded(t *testing.T) {
 	// this cluster.
 	for _, wrong := range []string{"242.1.0.1", "242.2.200.1", "10.0.0.1", "242.1.192.0"} {
 		w.Exports[0].Addrs = addrs(wrong)
-		if v := mcs.Decide(w).Verdicts[0]; len(v.Offer.Addrs) != 0 || !cmp.Equal(v.Addrs, before.Addrs, cmp.Comparer(sameAddr)) {
+		if v := mcs.Decide(w).Exports[0]; len(v.Offer.Addrs) != 0 || !cmp.Equal(v.Addrs, before.Addrs, cmp.Comparer(sameAddr)) {
 			t.Errorf("with the record %s: %v, offer %v", wrong, v.Addrs, v.Offer.Addrs)
 		}
 	}
@@ -130,7 +130,7 @@ func TestPoolThatIsFull(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		exports = append(exports, export("team-a", name, i, service(tcp("", 80))))
 	}
-	list := mcs.Decide(mcs.ClusterView{Fabric: f, Cluster: "g1", Exports: exports}).Verdicts
+	list := mcs.Decide(mcs.ClusterView{Fabric: f, Cluster: "g1", Exports: exports}).Exports
 	for _, v := range list[:2] {
 		if v.Ready.Status != "True" {
 			t.Errorf("%s: %+v", v.Export.Name, v.Ready)
@@ -148,7 +148,7 @@ func settled(f *fabric.Fabric, exports []mcs.Export, hostnames map[string][]stri
 	w := mcs.ClusterView{Fabric: f, Cluster: "g1", HasAPI: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: hostnames}
 	w.Exports = slices.Clone(exports)
 	for range 3 {
-		for _, v := range mcs.Decide(w).Verdicts {
+		for _, v := range mcs.Decide(w).Exports {
 			i := slices.IndexFunc(w.Exports, func(e mcs.Export) bool { return e.Name == v.Export.Name })
 			w.Exports[i].Addrs, w.Exports[i].Hosts = mcs.ParseAddresses(mcs.FormatAddresses(v.Addrs, v.Hosts))
 			w.Exports[i].AddressesConfirmed = w.Exports[i].ConfirmsAddresses(v.Ready.Message)
@@ -185,7 +185,7 @@ func TestAddressInUseIsNotTaken(t *testing.T) {
 		world := func(list []mcs.Export) mcs.ClusterView {
 			return mcs.ClusterView{Fabric: f, Cluster: "g1", HasAPI: true, Namespaces: []string{"team-a", "team-b"}, Hostnames: pods, Exports: list}
 		}
-		before := mcs.Decide(world(exports)).Verdicts
+		before := mcs.Decide(world(exports)).Exports
 		if !exports[0].AddressesConfirmed || !exports[1].AddressesConfirmed || tt.taken(before[1]) == "[]" {
 			t.Fatalf("%s: nothing is in use: %+v", tt.name, exports)
 		}
@@ -194,7 +194,7 @@ func TestAddressInUseIsNotTaken(t *testing.T) {
 		if exports[0].AddressesConfirmed = exports[0].ConfirmsAddresses(message); exports[0].AddressesConfirmed {
 			t.Fatalf("%s: the status still confirms changed addresses", tt.name)
 		}
-		after := mcs.Decide(world(exports)).Verdicts
+		after := mcs.Decide(world(exports)).Exports
 		if want, have := tt.taken(before[1]), tt.taken(after[1]); want != have {
 			t.Errorf("%s: the other had %s and has %s", tt.name, want, have)
 		}

@@ -11,17 +11,17 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Topology has the links between clusters and the clusters that forward transit traffic. While
+// Graph has the links between clusters and the clusters that forward transit traffic. While
 // clusters change from a former shape, it has the links of both shapes.
-type Topology struct {
+type Graph struct {
 	Now    *fabric.Graph
 	Before *fabric.Graph // of the former shape; nil = no change
 	shapes []fabric.Shape
 }
 
-// NewNet returns the topology of a fabric. before is the former shape; nil = no change.
-func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
-	n := Topology{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
+// NewGraph returns the topology of a fabric. before is the former shape; nil = no change.
+func NewGraph(f *fabric.Fabric, before *fabric.Shape) Graph {
+	n := Graph{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
 	if before == nil {
 		return n
 	}
@@ -31,15 +31,15 @@ func NewNet(f *fabric.Fabric, before *fabric.Shape) Topology {
 }
 
 // Mesh reports whether no cluster forwards transit traffic.
-func (n Topology) Mesh() bool {
+func (n Graph) Mesh() bool {
 	return !slices.ContainsFunc(n.shapes, func(s fabric.Shape) bool { return !IsMesh(s) })
 }
 
 // IsMesh reports whether a shape links all clusters directly.
 func IsMesh(s fabric.Shape) bool { return s.Mode == "" || s.Mode == fabric.ModeMesh }
 
-// Same reports whether NewNet would return the same topology for clusters with the same names.
-func (n Topology) Same(f *fabric.Fabric, before *fabric.Shape) bool {
+// Same reports whether NewGraph would return the same topology for clusters with the same names.
+func (n Graph) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if len(n.shapes) == 0 || !SameShape(n.shapes[0], f.Shape) || (before != nil) != (n.Before != nil) {
 		return false
 	}
@@ -55,17 +55,17 @@ func SameShape(a, b fabric.Shape) bool {
 }
 
 // Linked reports whether two clusters have a link of their own.
-func (n Topology) Linked(a, b string) bool {
+func (n Graph) Linked(a, b string) bool {
 	return n.Now.Linked(a, b) || n.Before != nil && n.Before.Linked(a, b)
 }
 
 // ForwardsTransit reports whether a cluster forwards transit traffic.
-func (n Topology) ForwardsTransit(cluster string) bool {
+func (n Graph) ForwardsTransit(cluster string) bool {
 	return n.Now.ForwardsTransit(cluster) || n.Before != nil && n.Before.ForwardsTransit(cluster)
 }
 
-// Neighbours returns the clusters to which a cluster has a link, sorted.
-func (n Topology) Neighbours(cluster string) []string {
+// Neighbors returns the clusters to which a cluster has a link, sorted.
+func (n Graph) Neighbors(cluster string) []string {
 	out := n.Now.Neighbors(cluster)
 	if n.Before == nil {
 		return out
@@ -89,13 +89,13 @@ func ShapeDigest(s fabric.Shape) string {
 
 // reachableFrom returns from and the clusters that it reaches without the cluster named without.
 // Paths use links of either shape and clusters that forward transit traffic.
-func (n Topology) reachableFrom(from, without string) map[string]bool {
+func (n Graph) reachableFrom(from, without string) map[string]bool {
 	seen := map[string]bool{from: true}
 	for todo := []string{from}; len(todo) > 0; todo = todo[1:] {
 		if todo[0] != from && !n.ForwardsTransit(todo[0]) {
 			continue
 		}
-		for _, next := range n.Neighbours(todo[0]) {
+		for _, next := range n.Neighbors(todo[0]) {
 			if next != without && !seen[next] {
 				seen[next] = true
 				todo = append(todo, next)
@@ -107,7 +107,7 @@ func (n Topology) reachableFrom(from, without string) map[string]bool {
 
 // Between returns the clusters that may forward packets between two clusters over links of either
 // shape, sorted.
-func (n Topology) Between(a, b string) []string {
+func (n Graph) Between(a, b string) []string {
 	if n.Mesh() {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (n Topology) Between(a, b string) []string {
 // Sources returns the clusters whose packets may arrive over the link with a neighbour: the
 // neighbour and, if it forwards transit traffic, all clusters that it reaches without passing
 // cluster.
-func (n Topology) Sources(cluster, neighbour string) map[string]bool {
+func (n Graph) Sources(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
 	}
@@ -132,7 +132,7 @@ func (n Topology) Sources(cluster, neighbour string) map[string]bool {
 
 // OnlyVia returns the clusters that a cluster reaches only over the link with a neighbour. Packets
 // from that link are not forwarded to them.
-func (n Topology) OnlyVia(cluster, neighbour string) map[string]bool {
+func (n Graph) OnlyVia(cluster, neighbour string) map[string]bool {
 	if !n.ForwardsTransit(neighbour) {
 		return map[string]bool{neighbour: true}
 	}

@@ -39,15 +39,15 @@ type Host struct {
 }
 
 // Desired returns the desired objects of the cluster's API. d is the result of Decide for w and is
-// not changed. settled is the value of PeersSynced. sources has the reachable backends by
+// not changed. peersSynced is the value of PeersSynced. sources has the reachable backends by
 // namespace/name.
-func Desired(w ClusterView, d Decision, settled bool, sources map[string][]Backend) DesiredObjects {
+func Desired(w ClusterView, d Decision, peersSynced bool, sources map[string][]Backend) DesiredObjects {
 	own := w.Fabric.Cluster(w.Cluster)
 	if own == nil || w.Fabric.Decommission {
-		return DesiredObjects{PeersSynced: settled}
+		return DesiredObjects{PeersSynced: peersSynced}
 	}
 	s := DesiredObjects{
-		PeersSynced: settled, Exports: statuses(d, w.Unsupported),
+		PeersSynced: peersSynced, Exports: statuses(d, w.Unsupported),
 		Property: map[string]string{PropertyCluster: w.Cluster, PropertyClusterset: w.Fabric.Name},
 	}
 	// Declared exports without an offer, such as the exports of clusters without a Kubernetes
@@ -89,7 +89,7 @@ func importOf(r *ResolvedExport, own *fabric.Cluster) Import {
 		InternalTrafficPolicy: r.InternalTrafficPolicy, TrafficDistribution: r.TrafficDistribution,
 		Labels: r.Labels, Annotations: r.Annotations, Families: familiesIn(own, r.Families),
 	}
-	ips := r.Wanted
+	ips := r.DesiredVIPs
 	if r.Declared != nil {
 		ips = r.Declared.VIPs
 		for i := range r.Declared.Clusters {
@@ -129,23 +129,23 @@ func readyImport(r *ResolvedExport, m *Import) Condition {
 }
 
 func statuses(d Decision, unsupported map[string][]string) []Status {
-	clash := make(map[string]Condition, len(d.Services))
+	conflicts := make(map[string]Condition, len(d.Services))
 	for i := range d.Services {
-		clash[d.Services[i].ID()] = d.Services[i].Clash
+		conflicts[d.Services[i].ID()] = d.Services[i].Conflict
 	}
-	out := make([]Status, 0, len(d.Verdicts))
-	for i := range d.Verdicts {
-		v := &d.Verdicts[i]
+	out := make([]Status, 0, len(d.Exports))
+	for i := range d.Exports {
+		v := &d.Exports[i]
 		e := v.Export
 		s := Status{
 			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Generation: e.Generation, Addrs: v.Addrs, Hosts: v.Hosts,
 			Conditions: []Condition{v.Valid, v.Ready},
 		}
-		if c, has := clash[e.id()]; has && v.Offer != nil {
+		if c, has := conflicts[e.id()]; has && v.Offer != nil {
 			s.Conditions = append(s.Conditions, c)
 		}
 		if texts := unsupported[e.id()]; v.Offer != nil && len(texts) > 0 {
-			s.Conditions = append(s.Conditions, Condition{Supported, isFalse, reasonLimited, limited(texts)})
+			s.Conditions = append(s.Conditions, Condition{Supported, isFalse, reasonUnsupported, joinUnsupported(texts)})
 		}
 		out = append(out, s)
 	}
@@ -155,7 +155,7 @@ func statuses(d Decision, unsupported map[string][]string) []Status {
 // maxUnsupported limits the texts in a condition: its message has at most 32 KiB.
 const maxUnsupported = 8
 
-func limited(texts []string) string {
+func joinUnsupported(texts []string) string {
 	texts = slices.Compact(slices.Sorted(slices.Values(texts)))
 	if more := len(texts) - maxUnsupported; more > 0 {
 		texts = append(texts[:maxUnsupported:maxUnsupported], fmt.Sprintf("and %d more", more))
@@ -186,13 +186,13 @@ func slicesOf(r *ResolvedExport, sources []Backend) []Slice {
 		s.Endpoints = append(s.Endpoints, endpoint)
 	}
 	for _, src := range sources {
-		ports := r.reached(src.Cluster)
+		ports := r.forwardedPorts(src.Cluster)
 		for _, a := range src.Addrs {
 			put(src.Cluster, ports, Endpoint{Addr: a, Terminating: src.Terminating})
 		}
 		for _, h := range src.Hosts {
 			for _, a := range h.Addrs {
-				put(src.Cluster, translated(ports, h.Ports), Endpoint{Addr: a, Hostname: cmp.Or(h.Name, cidr.Label(a))})
+				put(src.Cluster, withNumbers(ports, h.Ports), Endpoint{Addr: a, Hostname: cmp.Or(h.Name, cidr.Label(a))})
 			}
 		}
 	}
@@ -222,8 +222,8 @@ func (s *Slice) split() []Slice {
 	return out
 }
 
-// reached returns the ports that the data path forwards to a cluster's addresses: no SCTP.
-func (r *ResolvedExport) reached(cluster string) []Port {
+// forwardedPorts returns the ports that the data path forwards to a cluster's addresses: no SCTP.
+func (r *ResolvedExport) forwardedPorts(cluster string) []Port {
 	ports := r.Ports
 	if i := slices.IndexFunc(r.Parts, func(p ClusterOffer) bool { return p.Cluster == cluster }); i >= 0 && r.Declared == nil {
 		ports = r.Parts[i].Ports
@@ -231,8 +231,8 @@ func (r *ResolvedExport) reached(cluster string) []Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Protocol == "SCTP" })
 }
 
-// translated returns ports with the numbers of an endpoint.
-func translated(ports []Port, numbers map[string]int) []Port {
+// withNumbers returns ports with the numbers of an endpoint.
+func withNumbers(ports []Port, numbers map[string]int) []Port {
 	if len(numbers) == 0 {
 		return ports
 	}

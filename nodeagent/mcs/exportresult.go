@@ -27,15 +27,15 @@ const (
 	// NotAllowed is a reason of Hawser: KEP-1645 has none for exports that the administrator
 	// refuses.
 	NotAllowed = "NotAllowed"
-	// reasonTaken is a reason of Hawser: KEP-1645 assumes a single implementation.
-	reasonTaken    = "ImportConflict"
-	reasonExported = "Exported"
-	reasonReady    = "Ready"
-	reasonPending  = "Pending"
-	reasonFailed   = "Failed"
-	reasonNoFamily = "IPFamilyNotSupported"
-	reasonNone     = "NoConflicts"
-	reasonLimited  = "Unsupported"
+	// reasonImportConflict is a reason of Hawser: KEP-1645 assumes a single implementation.
+	reasonImportConflict = "ImportConflict"
+	reasonExported       = "Exported"
+	reasonReady          = "Ready"
+	reasonPending        = "Pending"
+	reasonFailed         = "Failed"
+	reasonNoFamily       = "IPFamilyNotSupported"
+	reasonNoConflicts    = "NoConflicts"
+	reasonUnsupported    = "Unsupported"
 )
 
 // ExportResult is the result for one ServiceExport of this cluster.
@@ -51,8 +51,8 @@ type ExportResult struct {
 	Offer         *Offer        // sent to other clusters; nil if not valid
 }
 
-// verdicts returns the results for the ServiceExports of this cluster, sorted by namespace/name.
-func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
+// exportResults returns the results for the ServiceExports of this cluster, sorted by namespace/name.
+func exportResults(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 	out := make([]ExportResult, 0, len(w.Exports))
 	for i := range w.Exports {
 		e := &w.Exports[i]
@@ -70,7 +70,7 @@ func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 			at = append(at, i)
 		}
 	}
-	for _, n := range excess(len(at), func(n int) (time.Time, string) {
+	for _, n := range youngestBeyondMax(len(at), func(n int) (time.Time, string) {
 		return out[at[n]].Export.Created, out[at[n]].Export.id()
 	}) {
 		v := &out[at[n]]
@@ -81,7 +81,7 @@ func verdicts(w ClusterView, own *fabric.Cluster, t *topology) []ExportResult {
 	slices.SortFunc(out, func(a, b ExportResult) int {
 		return cmp.Or(cmp.Compare(a.Export.Namespace, b.Export.Namespace), cmp.Compare(a.Export.Name, b.Export.Name))
 	})
-	address(out, own, t, w)
+	allocateExportAddrs(out, own, t, w)
 	return out
 }
 
@@ -163,11 +163,11 @@ type requester struct {
 	host string // of a headless export; empty = the export itself
 }
 
-// address allocates addresses of dynamic exports and sets their condition Ready.
-func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterView) {
-	asks, of := asksOf(list, own, w)
-	for n, g := range Allocate(own.Dynamic, t.givenIn(own), asks) {
-		v := of[n]
+// allocateExportAddrs allocates addresses of dynamic exports and sets their condition Ready.
+func allocateExportAddrs(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterView) {
+	requests, requesters := allocationRequests(list, own, w)
+	for n, g := range Allocate(own.Dynamic, t.allocatedIn(own), requests) {
+		v := requesters[n]
 		if v.host != "" {
 			v.Full = v.Full || len(g.Full) > 0
 			if len(g.Addrs) > 0 {
@@ -175,7 +175,7 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 			}
 			used := g.Addrs
 			if w.HasAPI {
-				used = g.Held
+				used = g.Recorded
 			}
 			if len(used) > 0 {
 				v.RecordedHosts = append(v.RecordedHosts, fabric.Host{Name: v.host, IPs: used})
@@ -184,7 +184,7 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 		}
 		v.Addrs, v.Offer.Addrs = g.Addrs, g.Addrs
 		if w.HasAPI {
-			v.Offer.Addrs = g.Held
+			v.Offer.Addrs = g.Recorded
 		}
 		v.Ready = readyOf(v.ExportResult, own, g)
 	}
@@ -209,25 +209,25 @@ func address(list []ExportResult, own *fabric.Cluster, t *topology, w ClusterVie
 	}
 }
 
-// asksOf returns the requests for addresses of this cluster.
-func asksOf(list []ExportResult, own *fabric.Cluster, w ClusterView) (asks []AllocationRequest, of []requester) {
+// allocationRequests returns the requests for addresses of this cluster.
+func allocationRequests(list []ExportResult, own *fabric.Cluster, w ClusterView) (requests []AllocationRequest, requesters []requester) {
 	for i := range list {
 		v := &list[i]
 		switch {
 		case v.Offer == nil || v.Declared != nil:
 		case v.Offer.Headless:
 			more, names := hostRequests(v, own, w.Hostnames)
-			asks = append(asks, more...)
+			requests = append(requests, more...)
 			for _, name := range names {
-				of = append(of, requester{v, name})
+				requesters = append(requesters, requester{v, name})
 			}
 		default:
-			asks = append(asks, AllocationRequest{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Current: v.Export.Addrs,
+			requests = append(requests, AllocationRequest{Key: v.Export.id(), Created: v.Export.Created, Families: v.Offer.Families, Current: v.Export.Addrs,
 				InUse: v.Export.AddressesConfirmed, AlsoAllowed: own.GlobalCIDRs})
-			of = append(of, requester{v, ""})
+			requesters = append(requesters, requester{v, ""})
 		}
 	}
-	return asks, of
+	return requests, requesters
 }
 
 func readyOf(v *ExportResult, own *fabric.Cluster, g AllocationResult) Condition {

@@ -42,33 +42,33 @@ func (m *Import) id() string     { return m.Namespace + "/" + m.Name }
 
 // topology is an index of the declared exports and addresses of the fabric.
 type topology struct {
-	fabric   *fabric.Fabric
-	declared map[string]*fabric.Export      // by namespace/name
-	given    map[string]map[netip.Addr]bool // by cluster; vips for clusterset IPs
+	fabric    *fabric.Fabric
+	declared  map[string]*fabric.Export      // by namespace/name
+	allocated map[string]map[netip.Addr]bool // by cluster; vips for clusterset IPs
 }
 
 // vips is the key of the clusterset IPs; no cluster has such a name.
 const vips = "/vips"
 
 func indexOf(f *fabric.Fabric) *topology {
-	t := &topology{fabric: f, declared: make(map[string]*fabric.Export, len(f.Exports)), given: map[string]map[netip.Addr]bool{vips: {}}}
+	t := &topology{fabric: f, declared: make(map[string]*fabric.Export, len(f.Exports)), allocated: map[string]map[netip.Addr]bool{vips: {}}}
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
-		t.given[c.Name] = map[netip.Addr]bool{}
-		t.addGiven(c.Name, c.EgressIPs)
+		t.allocated[c.Name] = map[netip.Addr]bool{}
+		t.addAllocated(c.Name, c.EgressIPs)
 		for j := range c.EgressRules {
-			t.addGiven(c.Name, c.EgressRules[j].IPs)
+			t.addAllocated(c.Name, c.EgressRules[j].IPs)
 		}
 	}
 	for i := range f.Exports {
 		if e := &f.Exports[i]; !e.Dynamic {
 			t.declared[e.ID()] = e
-			t.addGiven(vips, e.VIPs)
+			t.addAllocated(vips, e.VIPs)
 			for i := range e.Clusters {
 				part := &e.Clusters[i]
-				t.addGiven(part.Name, part.IPs)
+				t.addAllocated(part.Name, part.IPs)
 				for j := range part.Hosts {
-					t.addGiven(part.Name, part.Hosts[j].IPs)
+					t.addAllocated(part.Name, part.Hosts[j].IPs)
 				}
 			}
 		}
@@ -76,8 +76,8 @@ func indexOf(f *fabric.Fabric) *topology {
 	return t
 }
 
-func (t *topology) addGiven(cluster string, addrs []netip.Addr) {
-	given := t.given[cluster]
+func (t *topology) addAllocated(cluster string, addrs []netip.Addr) {
+	given := t.allocated[cluster]
 	if given == nil {
 		return // a cluster that is not in the fabric
 	}
@@ -86,17 +86,17 @@ func (t *topology) addGiven(cluster string, addrs []netip.Addr) {
 	}
 }
 
-// givenIn returns a function that reports whether the topology allocated an address of a
+// allocatedIn returns a function that reports whether the topology allocated an address of a
 // cluster's blocks.
-func (t *topology) givenIn(c *fabric.Cluster) func(netip.Addr) bool {
-	given := t.given[c.Name]
+func (t *topology) allocatedIn(c *fabric.Cluster) func(netip.Addr) bool {
+	given := t.allocated[c.Name]
 	return func(a netip.Addr) bool {
 		return given[a] || slices.ContainsFunc(c.Mappings, func(m fabric.Mapping) bool { return m.Global.Contains(a) })
 	}
 }
 
-// givenVIPs reports whether the topology allocated a clusterset IP.
-func (t *topology) givenVIPs(a netip.Addr) bool { return t.given[vips][a] }
+// isAllocatedVIP reports whether the topology allocated a clusterset IP.
+func (t *topology) isAllocatedVIP(a netip.Addr) bool { return t.allocated[vips][a] }
 
 // exists reports whether a namespace exists.
 func (w *ClusterView) exists(namespace string) bool {

@@ -18,18 +18,18 @@ import (
 	"hawser.dev/hawser/nodeagent/desired"
 )
 
-// Neighbours is the kind of the static neighbours on our VXLAN devices. Each is a permanent
-// neighbour entry and, on NodeLink, a forwarding entry; both are compared and written as one
+// Neighbors is the kind of the static neighbours on our VXLAN devices. Each is a permanent
+// neighbour entry and, on NodeDevice, a forwarding entry; both are compared and written as one
 // object. An address has no forwarding entry if it is link-local, or of the family that the
 // VXLAN does not use outside. The forwarding entries of devices to other clusters belong to
 // Forwards.
-type Neighbours struct{ ns *Namespace }
+type Neighbors struct{ ns *Namespace }
 
-// NewNeighbours returns the kind.
-func NewNeighbours(ns *Namespace) *Neighbours { return &Neighbours{ns: ns} }
+// NewNeighbors returns the kind.
+func NewNeighbors(ns *Namespace) *Neighbors { return &Neighbors{ns: ns} }
 
 // Name returns "neighbour".
-func (*Neighbours) Name() string { return "neighbour" }
+func (*Neighbors) Name() string { return "neighbour" }
 
 // neighbourHalves holds the entries of both tables for one address.
 type neighbourHalves struct {
@@ -51,8 +51,8 @@ func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
 
 // spec returns both halves as one object. If they disagree, its MAC differs from every desired
 // one.
-func (n *neighbourHalves) spec() desired.Neighbour {
-	out := desired.Neighbour{Link: n.link.Name, Addr: n.addr, MAC: n.entry}
+func (n *neighbourHalves) spec() desired.Neighbor {
+	out := desired.Neighbor{Device: n.link.Name, Addr: n.addr, MAC: n.entry}
 	agree := len(n.forward) == 0
 	if needsForward(n.link, n.addr) {
 		agree = len(n.forward) == 1 && n.forward[n.entry]
@@ -72,7 +72,7 @@ func orNone(text string) string {
 }
 
 // Observe returns the permanent neighbours on our VXLAN devices.
-func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
+func (k *Neighbors) Observe(ctx context.Context) ([]desired.Neighbor, error) {
 	if err := checkContext(ctx, "list neighbours"); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []desired.Neighbour
+	var out []desired.Neighbor
 	for _, l := range list {
 		vxlan, ok := l.(*netlink.Vxlan)
 		if !ok {
@@ -97,7 +97,7 @@ func (k *Neighbours) Observe(ctx context.Context) ([]desired.Neighbour, error) {
 	return out, nil
 }
 
-func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves, error) {
+func (k *Neighbors) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves, error) {
 	halves := map[netip.Addr]*neighbourHalves{}
 	halvesOf := func(ip net.IP) *neighbourHalves {
 		addr := fromIP(ip)
@@ -129,7 +129,7 @@ func (k *Neighbours) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves,
 }
 
 // Normalize ignores the spelling of a hardware address.
-func (*Neighbours) Normalize(want, have desired.Neighbour) desired.Neighbour {
+func (*Neighbors) Normalize(want, have desired.Neighbor) desired.Neighbor {
 	if strings.EqualFold(want.MAC, have.MAC) {
 		want.MAC = have.MAC
 	}
@@ -137,8 +137,8 @@ func (*Neighbours) Normalize(want, have desired.Neighbour) desired.Neighbour {
 }
 
 // Apply writes and removes both halves.
-func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Neighbour]) error {
-	return converge.Each(ctx, changes, func(c diff.Change[desired.Neighbour]) error {
+func (k *Neighbors) Apply(ctx context.Context, changes []diff.Change[desired.Neighbor]) error {
+	return converge.Each(ctx, changes, func(c diff.Change[desired.Neighbor]) error {
 		if c.Op == diff.Delete {
 			return k.remove(c.Have)
 		}
@@ -146,7 +146,7 @@ func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Ne
 		if err != nil {
 			return fmt.Errorf("neighbour %s: %w", c.Want.Key(), err)
 		}
-		link, err := k.ns.vxlan(c.Want.Link)
+		link, err := k.ns.vxlan(c.Want.Device)
 		if err != nil {
 			return err
 		}
@@ -155,11 +155,11 @@ func (k *Neighbours) Apply(ctx context.Context, changes []diff.Change[desired.Ne
 		}
 		if needsForward(link, c.Want.Addr) {
 			if err := k.ns.route.NeighSet(forwardEntry(link, c.Want.Addr, mac)); err != nil {
-				return fmt.Errorf("set forwarding of %s to %s on %s: %w", c.Want.MAC, c.Want.Addr, c.Want.Link, err)
+				return fmt.Errorf("set forwarding of %s to %s on %s: %w", c.Want.MAC, c.Want.Addr, c.Want.Device, err)
 			}
 		}
 		if err := k.ns.route.NeighSet(neighbourEntry(link, c.Want.Addr, mac)); err != nil {
-			return fmt.Errorf("set neighbour %s of %s: %w", c.Want.Addr, c.Want.Link, err)
+			return fmt.Errorf("set neighbour %s of %s: %w", c.Want.Addr, c.Want.Device, err)
 		}
 		return nil
 	})
@@ -179,7 +179,7 @@ func (ns *Namespace) vxlan(name string) (*netlink.Vxlan, error) {
 }
 
 // clearForward removes the forwarding entries to addr with hardware addresses other than keep.
-func (k *Neighbours) clearForward(link *netlink.Vxlan, addr netip.Addr, keep string) error {
+func (k *Neighbors) clearForward(link *netlink.Vxlan, addr netip.Addr, keep string) error {
 	halves, err := k.read(link)
 	if err != nil || halves[addr] == nil {
 		return err
@@ -199,8 +199,8 @@ func (k *Neighbours) clearForward(link *netlink.Vxlan, addr netip.Addr, keep str
 	return nil
 }
 
-func (k *Neighbours) remove(have desired.Neighbour) error {
-	link, err := k.ns.vxlan(have.Link)
+func (k *Neighbors) remove(have desired.Neighbor) error {
+	link, err := k.ns.vxlan(have.Device)
 	if errors.As(err, new(converge.ErrBlocked)) {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (k *Neighbours) remove(have desired.Neighbour) error {
 		return err
 	}
 	if err := k.ns.route.NeighDel(neighbourEntry(link, have.Addr, nil)); err != nil && !isGone(err) {
-		return fmt.Errorf("delete neighbour %s of %s: %w", have.Addr, have.Link, err)
+		return fmt.Errorf("delete neighbour %s of %s: %w", have.Addr, have.Device, err)
 	}
 	return k.clearForward(link, have.Addr, "")
 }
