@@ -14,17 +14,17 @@ func StatesOf(agents []status.Status) []State {
 	var out []State
 	for i := range agents {
 		s := &agents[i]
-		at := slices.IndexFunc(out, func(o State) bool { return o.Cluster == s.Cluster })
-		if at < 0 {
-			at, out = len(out), append(out, State{Cluster: s.Cluster})
+		j := slices.IndexFunc(out, func(o State) bool { return o.Cluster == s.Cluster })
+		if j < 0 {
+			j, out = len(out), append(out, State{Cluster: s.Cluster})
 		}
-		out[at].Nodes = append(out[at].Nodes, nodeOf(s))
+		out[j].Nodes = append(out[j].Nodes, nodeFromStatus(s))
 	}
 	return out
 }
 
-// nodeOf returns the Node of one agent's report.
-func nodeOf(s *status.Status) Node {
+// nodeFromStatus returns the Node of one agent's report.
+func nodeFromStatus(s *status.Status) Node {
 	n := Node{Name: s.Node, Cluster: s.Cluster, Role: "worker", Gateway: s.Gateway, Version: s.Version, Fabric: s.Digest, Links: int64(len(s.Connections)),
 		Ready: "False", Reason: strings.Join(slices.Concat(s.LastRound.Failed, s.LastRound.Blocked), "; "), Drained: s.Drained, Problems: s.Problems,
 		Endpoints: map[string][]netip.Addr{}}
@@ -36,17 +36,17 @@ func nodeOf(s *status.Status) Node {
 	}
 	for i := range s.Connections {
 		c := &s.Connections[i]
-		end := c.RemoteCluster + "/" + c.RemoteGateway
+		remote := c.RemoteCluster + "/" + c.RemoteGateway
 		if c.Status != status.Connected {
 			if c.Reason != "" {
-				end += " (" + c.Reason + ")"
+				remote += " (" + c.Reason + ")"
 			}
-			n.LinksDown = append(n.LinksDown, end)
+			n.LinksDown = append(n.LinksDown, remote)
 			continue
 		}
-		n.Up++
-		if at, err := netip.ParseAddrPort(c.Endpoint); err == nil {
-			n.Endpoints[end] = append(n.Endpoints[end], at.Addr().Unmap())
+		n.LinksUp++
+		if endpoint, err := netip.ParseAddrPort(c.Endpoint); err == nil {
+			n.Endpoints[remote] = append(n.Endpoints[remote], endpoint.Addr().Unmap())
 		}
 	}
 	return n

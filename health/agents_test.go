@@ -39,11 +39,11 @@ func TestAssessAgents(t *testing.T) {
 			[]string{"fabrics-differ clusters have different fabrics: f1 in c1; f2 in c2; next: wait for Flux or Argo CD, or run hawser apply --repo URL"}},
 		{"drained", func(gateway, _, _ *status.Status) { gateway.Drained = true }, []string{"drained c1/n1: the gateway is drained; next: hawser-agent undrain on n1"}},
 	} {
-		end := func(cluster, node, to string) status.Status {
+		gatewayStatus := func(cluster, node, to string) status.Status {
 			return status.Status{Cluster: cluster, Node: node, Gateway: "a", Digest: "f1", Ready: true,
 				Connections: []status.Connection{{Gateway: "a", RemoteCluster: to, RemoteGateway: "a", Status: status.Connected}}}
 		}
-		agents := []status.Status{end("c1", "n1", "c2"), {Cluster: "c1", Node: "n2", Digest: "f1", Ready: true}, end("c2", "m1", "c1")}
+		agents := []status.Status{gatewayStatus("c1", "n1", "c2"), {Cluster: "c1", Node: "n2", Digest: "f1", Ready: true}, gatewayStatus("c2", "m1", "c1")}
 		tt.change(&agents[0], &agents[1], &agents[2])
 		var have []string
 		for _, p := range health.Assess(health.StatesOf(agents)) {

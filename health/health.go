@@ -106,18 +106,18 @@ func Assess(states []State) []Problem {
 			out = append(out, a.problems...)
 			continue
 		}
-		a.agents()
-		a.nodes()
+		a.checkAgents()
+		a.checkNodes()
 		if s.DNSProblem != "" {
 			a.add(Problem{Severity: Error, Code: CodeDNS, Text: s.DNSProblem, rank: rankDNS})
 		}
-		a.exports()
+		a.checkExports()
 		for _, n := range s.Nodes {
 			if n.NodeNotReady == "" && n.Fabric != "" && !slices.Contains(fabrics[n.Fabric], s.Cluster) {
 				fabrics[n.Fabric] = append(fabrics[n.Fabric], s.Cluster)
 			}
 		}
-		a.endpoints(states)
+		a.checkEndpoints(states)
 		out = append(out, a.problems...)
 	}
 	if len(fabrics) > 1 {
@@ -164,47 +164,47 @@ func (a *assessment) kubectl(format string, args ...any) string {
 	return "kubectl --context " + cmp.Or(a.state.Context, a.state.Cluster) + " " + fmt.Sprintf(format, args...)
 }
 
-// agents finds agents that do not run, hang, or have another version than their DaemonSet. It skips
-// agents that report why they are not ready; see nodes.
-func (a *assessment) agents() {
+// checkAgents finds agents that do not run, hang, or have another version than their DaemonSet. It
+// skips agents that report why they are not ready; see checkNodes.
+func (a *assessment) checkAgents() {
 	s := a.state
-	explained := int64(0)
+	accounted := int64(0)
 	for _, n := range s.Nodes {
 		if n.NodeNotReady == "" {
 			continue
 		}
-		explained++
-		what := "the node is " + n.NodeNotReady
+		accounted++
+		text := "the node is " + n.NodeNotReady
 		if n.Role != "" {
-			what += ", its agent (" + n.Role + ") does not run"
+			text += ", its agent (" + n.Role + ") does not run"
 		}
-		a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: what, Next: a.kubectl("describe node %s", n.Name), rank: rankNode})
+		a.add(Problem{Severity: Error, Code: "node-not-ready", Node: n.Name, Text: text, Next: a.kubectl("describe node %s", n.Name), rank: rankNode})
 	}
 	for _, p := range s.Stopped {
 		if slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node && n.NodeNotReady != "" }) {
 			continue
 		}
-		explained++
+		accounted++
 		a.add(Problem{Severity: Error, Code: "agent-stopped", Node: p.Node, Text: "the agent does not run: " + p.Reason,
 			Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
 	}
 	for _, p := range s.NotReady {
-		at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node })
-		if at >= 0 && s.Nodes[at].NodeNotReady != "" {
+		i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == p.Node })
+		if i >= 0 && s.Nodes[i].NodeNotReady != "" {
 			continue
 		}
-		explained++
+		accounted++
 		text := "the agent has failed the kubelet's readiness probe " + p.Reason
-		if at < 0 {
+		if i < 0 {
 			text += ", and has not reported"
-		} else if _, unresponsive := s.Unresponsive(&s.Nodes[at]); unresponsive {
+		} else if _, unresponsive := s.Unresponsive(&s.Nodes[i]); unresponsive {
 			text += ", but its last report says ready: it hangs, is starting or cannot write its HawserNode"
 		} else {
 			continue
 		}
 		a.add(Problem{Severity: Error, Code: "agent-unresponsive", Node: p.Node, Text: text, Next: a.kubectl("-n hawser-system describe pod %s", p.Name), rank: rankAgent})
 	}
-	if missing := s.Pods - s.Running; missing > explained {
+	if missing := s.Pods - s.Running; missing > accounted {
 		a.add(Problem{Severity: Error, Code: "agents-missing", Text: fmt.Sprintf("%d of %d agents run", s.Running, s.Pods),
 			Next: a.kubectl("-n hawser-system get pods -o wide"), rank: rankAgent})
 	}
@@ -222,15 +222,15 @@ func (a *assessment) agents() {
 	}
 }
 
-// nodes finds problems in the reports of agents. Reports of nodes that are off, and of agents that
-// hang, are old.
-func (a *assessment) nodes() {
+// checkNodes finds problems in the reports of agents. Reports of nodes that are off, and of agents
+// that hang, are old.
+func (a *assessment) checkNodes() {
 	for _, n := range a.state.Nodes {
 		if _, unresponsive := a.state.Unresponsive(&n); unresponsive || n.NodeNotReady != "" {
 			continue
 		}
 		for _, p := range n.Problems {
-			a.ofAgent(n.Name, p)
+			a.addAgentProblem(n.Name, p)
 		}
 		if n.Ready != "True" && !slices.ContainsFunc(n.Problems, func(p status.Problem) bool { return p.Severity == status.Error }) {
 			a.add(Problem{Severity: Error, Code: "agent-not-ready", Node: n.Name, Text: "the agent is not ready: " + cmp.Or(n.Reason, "it reports no reason"),
@@ -239,12 +239,12 @@ func (a *assessment) nodes() {
 		if n.Drained {
 			a.add(Problem{Severity: Info, Code: "drained", Node: n.Name, Text: "the gateway is drained", Next: "hawser-agent undrain on " + n.Name, rank: rankInfo})
 		}
-		if n.Up < n.Links {
-			text := fmt.Sprintf("%d of %d links are up", n.Up, n.Links)
+		if n.LinksUp < n.Links {
+			text := fmt.Sprintf("%d of %d links are up", n.LinksUp, n.Links)
 			if len(n.LinksDown) > 0 {
 				text += ", not to " + strings.Join(n.LinksDown[:min(len(n.LinksDown), 3)], ", ")
-				if more := len(n.LinksDown) - 3; more > 0 {
-					text += fmt.Sprintf(" and %d more", more)
+				if remaining := len(n.LinksDown) - 3; remaining > 0 {
+					text += fmt.Sprintf(" and %d more", remaining)
 				}
 			}
 			a.add(Problem{Severity: Error, Code: CodeLinksDown, Node: n.Name, Text: text,
@@ -253,9 +253,9 @@ func (a *assessment) nodes() {
 	}
 }
 
-// ofAgent adds a problem that an agent reports. It adds a problem of all nodes only once. It skips
-// problems of ServiceExports if the state has their conditions.
-func (a *assessment) ofAgent(node string, p status.Problem) {
+// addAgentProblem adds a problem that an agent reports. It adds a problem of all nodes only once.
+// It skips problems of ServiceExports if the state has their conditions.
+func (a *assessment) addAgentProblem(node string, p status.Problem) {
 	switch p.Code {
 	case status.ExportInvalid, status.ExportNotReady:
 		if len(a.state.Exports) > 0 {
@@ -266,52 +266,52 @@ func (a *assessment) ofAgent(node string, p status.Problem) {
 			return
 		}
 	}
-	made := Problem{Severity: Severity(p.Severity), Code: p.Code, Node: node, Text: p.Text, Next: p.Next, rank: rankInput}
+	problem := Problem{Severity: Severity(p.Severity), Code: p.Code, Node: node, Text: p.Text, Next: p.Next, rank: rankInput}
 	shared := a.catalog.Code(p.Code).Shared
 	if shared {
-		made.Node, made.rank = "", rankAgentExport
+		problem.Node, problem.rank = "", rankAgentExport
 	}
 	switch p.Severity {
 	case status.Warning:
-		made.rank = rankWarning
+		problem.rank = rankWarning
 	case status.Info:
-		made.rank = rankInfo
+		problem.rank = rankInfo
 	}
-	if shared && slices.ContainsFunc(a.problems, func(have Problem) bool { return have.Code == made.Code && have.Text == made.Text }) {
+	if shared && slices.ContainsFunc(a.problems, func(have Problem) bool { return have.Code == problem.Code && have.Text == problem.Text }) {
 		return
 	}
-	a.add(made)
+	a.add(problem)
 }
 
 // inConditions reports whether the conditions of ServiceExports have all texts that
 // status.Catalog.Summarize joined to a problem.
 func (a *assessment) inConditions(text string) bool {
-	for _, part := range strings.Split(text, "; ") {
-		has := func(c Condition) bool { return c.Message == part }
-		if !slices.ContainsFunc(a.state.Exports, func(e Export) bool { return slices.ContainsFunc(e.Conditions, has) }) {
+	for _, message := range strings.Split(text, "; ") {
+		matches := func(c Condition) bool { return c.Message == message }
+		if !slices.ContainsFunc(a.state.Exports, func(e Export) bool { return slices.ContainsFunc(e.Conditions, matches) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// endpoints finds gateways whose static endpoints are all unconfirmed. An endpoint is confirmed if
-// the gateway's node has the address, or if another cluster reaches the gateway there. A link may
-// still be up, because WireGuard follows the source address of packets. It cannot be set up again
-// after a restart of both ends. The result is unknown until a link to the gateway has been up for
-// confirmTime.
-func (a *assessment) endpoints(states []State) {
+// checkEndpoints finds gateways whose static endpoints are all unconfirmed. An endpoint is
+// confirmed if the gateway's node has the address, or if another cluster reaches the gateway there.
+// A link may still be up, because WireGuard follows the source address of packets. It cannot be set
+// up again after a restart of both ends. The result is unknown until a link to the gateway has been
+// up for confirmTime.
+func (a *assessment) checkEndpoints(states []State) {
 	for _, g := range a.state.Gateways {
 		if len(g.Endpoints) == 0 || len(g.NodeAddrs) == 0 || slices.ContainsFunc(g.Endpoints, func(e netip.Addr) bool { return slices.Contains(g.NodeAddrs, e) }) {
 			continue
 		}
-		end, confirmed, severity := a.state.Cluster+"/"+g.Name, false, Unknown
+		remote, confirmed, severity := a.state.Cluster+"/"+g.Name, false, Unknown
 		for i := range states {
 			for _, n := range states[i].Nodes {
-				if since := n.UpSince[end]; n.NodeNotReady == "" && !since.IsZero() && states[i].At.Sub(since) >= confirmTime {
+				if since := n.UpSince[remote]; n.NodeNotReady == "" && !since.IsZero() && states[i].At.Sub(since) >= confirmTime {
 					severity = Warning
 				}
-				confirmed = confirmed || slices.ContainsFunc(n.Endpoints[end], func(at netip.Addr) bool { return slices.Contains(g.Endpoints, at) })
+				confirmed = confirmed || slices.ContainsFunc(n.Endpoints[remote], func(addr netip.Addr) bool { return slices.Contains(g.Endpoints, addr) })
 			}
 		}
 		if !confirmed {
@@ -323,8 +323,8 @@ func (a *assessment) endpoints(states []State) {
 	}
 }
 
-// exports finds ServiceExports with conditions that need attention.
-func (a *assessment) exports() {
+// checkExports finds ServiceExports with conditions that need attention.
+func (a *assessment) checkExports() {
 	for _, e := range a.state.Exports {
 		id := e.Namespace + "/" + e.Name
 		invalid := slices.ContainsFunc(e.Conditions, func(c Condition) bool { return c.Code() == status.ExportInvalid })

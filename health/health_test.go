@@ -12,10 +12,10 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// good returns the state of a healthy cluster with a gateway and a worker.
-func good(name string) health.State {
+// healthyState returns the state of a healthy cluster with a gateway and a worker.
+func healthyState(name string) health.State {
 	return health.State{Cluster: name, Context: name + "-admin", Pods: 2, Running: 2, Nodes: []health.Node{
-		{Name: name + "n1", Cluster: name, Role: "gateway", Fabric: "f1", Ready: "True", Up: 2, Links: 2},
+		{Name: name + "n1", Cluster: name, Role: "gateway", Fabric: "f1", Ready: "True", LinksUp: 2, Links: 2},
 		{Name: name + "n2", Cluster: name, Role: "worker", Fabric: "f1", Ready: "True"},
 	}, Exports: []health.Export{{Namespace: "shop", Name: "web", Exported: true, Conditions: []health.Condition{
 		{Type: "Conflict", Status: "False"}, {Type: "Ready", Status: "True"}, {Type: "Valid", Status: "True"},
@@ -65,7 +65,7 @@ func TestAssess(t *testing.T) {
 		{"no fault", func(_, _ *health.State) {}, true, true, nil},
 		{"gateway node off", func(c1, c2 *health.State) {
 			c2.Nodes[0].NodeNotReady, c2.Running = "NotReady since 2026-11-27T10:41:12Z", 1
-			c1.Nodes[0].Up, c1.Nodes[0].LinksDown = 0, []string{"c2/a", "c2/b"}
+			c1.Nodes[0].LinksUp, c1.Nodes[0].LinksDown = 0, []string{"c2/a", "c2/b"}
 		}, false, true, []string{
 			"c2/c2n1: the node is NotReady since 2026-11-27T10:41:12Z, its agent (gateway) does not run; next: kubectl --context c2-admin describe node c2n1",
 			"c1/c1n1: 0 of 2 links are up, not to c2/a, c2/b; next: hawser show connections --cluster c1",
@@ -87,7 +87,7 @@ func TestAssess(t *testing.T) {
 				"next: kubectl --context c1-admin -n hawser-system describe pod hawser-agent-x",
 		}},
 		{"frozen agent with problems in its old report", func(c1, _ *health.State) {
-			c1.Running, c1.Nodes[0].Up = 1, 0
+			c1.Running, c1.Nodes[0].LinksUp = 1, 0
 			c1.Nodes[0].Problems = []status.Problem{{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
 			c1.NotReady = []health.Pod{{Name: "hawser-agent-x", Node: "c1n1", Reason: "since 2026-11-28T07:00:00Z"}}
 		}, false, true, []string{
@@ -208,13 +208,13 @@ func TestAssess(t *testing.T) {
 		}},
 		{"API away and a fault", func(c1, c2 *health.State) {
 			*c1 = health.State{Cluster: "c1", Error: "connection refused"}
-			c2.Nodes[0].Up = 0
+			c2.Nodes[0].LinksUp = 0
 		}, false, true, []string{
 			"c1: connection refused",
 			"c2/c2n1: 0 of 2 links are up; next: hawser show connections --cluster c2",
 		}},
 	} {
-		c1, c2 := good("c1"), good("c2")
+		c1, c2 := healthyState("c1"), healthyState("c2")
 		tt.change(&c1, &c2)
 		problems := health.Assess([]health.State{c1, c2})
 		var have []string

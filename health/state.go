@@ -53,7 +53,7 @@ type Node struct {
 	Gateway string `json:"gateway,omitempty"` // whose holder it is, if labels select the node
 	Version string `json:"version,omitempty"`
 	Fabric  string `json:"fabric,omitempty"` // digest
-	Up      int64  `json:"linksUp"`
+	LinksUp int64  `json:"linksUp"`
 	Links   int64  `json:"links"`
 	Ready   string `json:"ready"` // True | False | Unknown
 	Reason  string `json:"reason,omitempty"`

@@ -89,14 +89,14 @@ func (c *Client) Resource(kind schema.GroupVersionKind, namespace string) (dynam
 
 // Get returns one object; nil if the object or its kind does not exist.
 func (c *Client) Get(ctx context.Context, id ID) (*unstructured.Unstructured, error) {
-	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	resource, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if errors.Is(err, ErrNoKind) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", id, err)
 	}
-	o, err := at.Get(ctx, id.Name, metav1.GetOptions{})
+	o, err := resource.Get(ctx, id.Name, metav1.GetOptions{})
 	if kerrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -109,14 +109,14 @@ func (c *Client) Get(ctx context.Context, id ID) (*unstructured.Unstructured, er
 // List returns all objects of a kind. An empty namespace means all namespaces. If the cluster has
 // no such kind, List returns none.
 func (c *Client) List(ctx context.Context, kind schema.GroupVersionKind, namespace, selector string) ([]unstructured.Unstructured, error) {
-	at, err := c.Resource(kind, namespace)
+	resource, err := c.Resource(kind, namespace)
 	if errors.Is(err, ErrNoKind) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
-	found, err := at.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	found, err := resource.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if kerrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -128,17 +128,17 @@ func (c *Client) List(ctx context.Context, kind schema.GroupVersionKind, namespa
 
 // Apply applies an object, or makes a dry run. It forces conflicts with other field
 // managers; the plan names them.
-func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	id := IDOf(o)
-	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	resource, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("apply %s: %w", id, err)
 	}
 	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
-	if dry {
+	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	out, err := at.Apply(ctx, id.Name, o, options)
+	out, err := resource.Apply(ctx, id.Name, o, options)
 	if err != nil {
 		return nil, fmt.Errorf("apply %s: %w", id, err)
 	}
@@ -147,7 +147,7 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, dry bo
 
 // Delete deletes an object if it still has this UID (empty: any). A missing object is no error.
 func (c *Client) Delete(ctx context.Context, id ID, uid types.UID) error {
-	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	resource, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if errors.Is(err, ErrNoKind) {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (c *Client) Delete(ctx context.Context, id ID, uid types.UID) error {
 	if uid != "" {
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 	}
-	if err := at.Delete(ctx, id.Name, options); err != nil && !kerrors.IsNotFound(err) {
+	if err := resource.Delete(ctx, id.Name, options); err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("delete %s: %w", id, err)
 	}
 	return nil
@@ -201,9 +201,9 @@ func (c *Client) Mapping(kind schema.GroupKind) (*meta.RESTMapping, error) {
 // create creates an object.
 func (c *Client) create(ctx context.Context, o *unstructured.Unstructured) error {
 	id := IDOf(o)
-	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	resource, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if err == nil {
-		_, err = at.Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager})
+		_, err = resource.Create(ctx, o, metav1.CreateOptions{FieldManager: FieldManager})
 	}
 	if err != nil {
 		return fmt.Errorf("create %s: %w", id, err)
@@ -211,13 +211,13 @@ func (c *Client) create(ctx context.Context, o *unstructured.Unstructured) error
 	return nil
 }
 
-// clustersAtOnce is the maximum number of clusters that ForEach handles concurrently.
-const clustersAtOnce = 8
+// maxConcurrentClusters is the maximum number of clusters that ForEach handles concurrently.
+const maxConcurrentClusters = 8
 
 // ForEach calls do for all clusters, several concurrently.
 func ForEach(clusters []*Client, do func(i int, c *Client)) {
 	var group errgroup.Group
-	group.SetLimit(clustersAtOnce)
+	group.SetLimit(maxConcurrentClusters)
 	for i, c := range clusters {
 		group.Go(func() error { do(i, c); return nil })
 	}
@@ -237,7 +237,7 @@ func ErrorText(err error) string {
 // IsUnreachable reports whether the connection to the API server failed.
 func IsUnreachable(err error) bool {
 	return slices.ContainsFunc([]string{"connection refused", "no such host", "i/o timeout", "no route to host", "context deadline exceeded", "Client.Timeout"},
-		func(sign string) bool { return strings.Contains(err.Error(), sign) })
+		func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
 // MergePatch applies a JSON merge patch. A missing object is no error.
@@ -247,9 +247,9 @@ func (c *Client) MergePatch(ctx context.Context, o *unstructured.Unstructured, p
 	if err != nil {
 		return err
 	}
-	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	resource, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if err == nil {
-		_, err = at.Patch(ctx, id.Name, types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
+		_, err = resource.Patch(ctx, id.Name, types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
 	}
 	if err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("clean %s: %w", id, err)

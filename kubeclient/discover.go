@@ -42,16 +42,16 @@ func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List,
 		return nil, err
 	}
 	list := discover.Preflight(c.Context, o, w)
-	if has, err := c.HasIdentity(ctx); err == nil && !has {
+	if hasIdentity, err := c.HasIdentity(ctx); err == nil && !hasIdentity {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "identity-missing",
 			Path: "clusters[" + c.Name + "].recipient",
 			Summary: fmt.Sprintf("the cluster has no Secret %s/%s: its gateways cannot open their keys", render.Namespace,
 				IdentitySecret),
 			Hint: "create it with the key " + IdentityKey + " from the cluster's identity file (hawser keys identity)"})
 	}
-	if ahead, err := c.clock(ctx); err == nil && ahead.Abs() > maxSkew {
+	if skew, err := c.clockSkew(ctx); err == nil && skew.Abs() > maxSkew {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "clock-skew", Path: "clusters[" + c.Name + "]",
-			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", ahead.Abs().Round(time.Second), direction(ahead)),
+			Summary: fmt.Sprintf("the clock of the API server is %s %s this machine's", skew.Abs().Round(time.Second), direction(skew)),
 			Hint:    "synchronize clocks (NTP): certificates, logs and revisions of the fabric are dated by them"})
 	}
 	return list, nil
@@ -61,16 +61,16 @@ func (c *Client) Preflight(ctx context.Context, w discover.Expected) (diag.List,
 // resolution of the Date header, one second, and for a slow response.
 const maxSkew = 5 * time.Second
 
-func direction(ahead time.Duration) string {
-	if ahead > 0 {
+func direction(skew time.Duration) string {
+	if skew > 0 {
 		return "ahead of"
 	}
 	return "behind"
 }
 
-// clock returns how far the clock of the API server is ahead of this machine's clock. It reads the
-// Date header of a response (RFC 9110, section 6.6.1).
-func (c *Client) clock(ctx context.Context) (time.Duration, error) {
+// clockSkew returns how far the clock of the API server is ahead of this machine's clock. It reads
+// the Date header of a response (RFC 9110, section 6.6.1).
+func (c *Client) clockSkew(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
 		return 0, err
@@ -83,21 +83,21 @@ func (c *Client) clock(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	asked := time.Now()
-	answer, err := client.Do(request)
+	requestedAt := time.Now()
+	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	took := time.Since(asked)
+	defer func() { _ = response.Body.Close() }()
+	took := time.Since(requestedAt)
 	if took > maxSkew {
 		return 0, fmt.Errorf("no clock skew: the API server took %s to respond", took)
 	}
-	theirs, err := http.ParseTime(answer.Header.Get("Date"))
+	serverTime, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
 		return 0, err
 	}
-	return theirs.Sub(asked.Add(took / 2)), nil
+	return serverTime.Sub(requestedAt.Add(took / 2)), nil
 }
 
 // objects runs the queries against a cluster.
@@ -169,9 +169,9 @@ func (c *Client) groups(ctx context.Context) []string {
 
 // query returns the objects of a query; none if the cluster has no such kind.
 func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Unstructured, error) {
-	at := c.client.Resource(q.Resource).Namespace(q.Namespace)
+	resource := c.client.Resource(q.Resource).Namespace(q.Namespace)
 	if q.Name == "" {
-		list, err := at.List(ctx, metav1.ListOptions{LabelSelector: q.Selector})
+		list, err := resource.List(ctx, metav1.ListOptions{LabelSelector: q.Selector})
 		if kerrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -180,7 +180,7 @@ func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Un
 		}
 		return list.Items, nil
 	}
-	o, err := at.Get(ctx, q.Name, metav1.GetOptions{})
+	o, err := resource.Get(ctx, q.Name, metav1.GetOptions{})
 	if kerrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -196,12 +196,12 @@ func (c *Client) query(ctx context.Context, q discover.Query) ([]unstructured.Un
 func (c *Client) serviceRanges(ctx context.Context) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	var last error
-	for _, try := range []struct{ family, address string }{{"IPv4", "192.0.2.1"}, {"IPv6", "2001:db8::1"}} {
+	for _, probe := range []struct{ family, address string }{{"IPv4", "192.0.2.1"}, {"IPv6", "2001:db8::1"}} {
 		_, err := c.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace("default").
 			Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "hawser-discover"},
 				"spec": map[string]any{
-					"clusterIP": try.address, "ipFamilies": []any{try.family}, "ports": []any{map[string]any{"port": int64(80)}},
+					"clusterIP": probe.address, "ipFamilies": []any{probe.family}, "ports": []any{map[string]any{"port": int64(80)}},
 				},
 			}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {

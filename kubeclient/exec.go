@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	askTimeout = 20 * time.Second // for the response of one agent
-	askedAt    = 8
+	agentTimeout        = 20 * time.Second // for the response of one agent
+	maxConcurrentAgents = 8
 	// AgentContainer and agentProgram match the rendered DaemonSets and the image.
 	AgentContainer = "agent"
 	agentProgram   = "/hawser-agent"
@@ -73,12 +73,12 @@ func (c *Client) ExecAgents(ctx context.Context, q AgentCommand) ([]AgentOutput,
 	out := make([]AgentOutput, len(list))
 	var group errgroup.Group
 	if q.Duration == 0 {
-		group.SetLimit(askedAt)
+		group.SetLimit(maxConcurrentAgents)
 	}
 	for i := range list {
 		group.Go(func() error {
 			out[i] = AgentOutput{Pod: list[i].GetName()}
-			ctx, cancel := context.WithTimeout(ctx, q.Duration+askTimeout)
+			ctx, cancel := context.WithTimeout(ctx, q.Duration+agentTimeout)
 			defer cancel()
 			out[i].Text, out[i].Err = c.ExecAgent(ctx, list[i].GetName(), q.Args)
 			out[i].At = time.Now()
@@ -97,14 +97,14 @@ func (c *Client) execute(ctx context.Context, pod string, command []string) ([]b
 	if err != nil {
 		return nil, err
 	}
-	at := base.JoinPath("api/v1/namespaces", render.Namespace, "pods", pod, "exec")
-	at.RawQuery = url.Values{"container": {AgentContainer}, "command": command, "stdout": {"true"}, "stderr": {"true"}}.Encode()
-	run, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, at.String())
+	target := base.JoinPath("api/v1/namespaces", render.Namespace, "pods", pod, "exec")
+	target.RawQuery = url.Values{"container": {AgentContainer}, "command": command, "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	executor, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, target.String())
 	if err != nil {
 		return nil, err
 	}
 	var out, errs bytes.Buffer
-	err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errs})
 	var code exec.CodeExitError
 	if errors.As(err, &code) && out.Len() > 0 && (code.Code == 1 || code.Code == 2 && json.Valid(out.Bytes())) {
 		err = nil

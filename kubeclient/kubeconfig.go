@@ -29,17 +29,17 @@ func (a Kubeconfig) Clusters(names, all []string) ([]*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := a.mapping(names, all, config)
+	contexts, err := a.mapping(names, all, config)
 	if err != nil {
 		return nil, err
 	}
 	var out []*Client
 	for _, name := range names {
-		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, chosen[name], &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+		restConfig, err := clientcmd.NewNonInteractiveClientConfig(*config, contexts[name], &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 		if err != nil {
-			return nil, fmt.Errorf("context %s: %w", chosen[name], err)
+			return nil, fmt.Errorf("context %s: %w", contexts[name], err)
 		}
-		c, err := Open(name, chosen[name], rest)
+		c, err := Open(name, contexts[name], restConfig)
 		if err != nil {
 			return nil, err
 		}
@@ -81,44 +81,44 @@ func (a Kubeconfig) load() (*api.Config, error) {
 // mapping returns the context of each cluster.
 func (a Kubeconfig) mapping(names, all []string, config *api.Config) (map[string]string, error) {
 	known := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
-	chosen := map[string]string{}
-	for _, pair := range a.Contexts {
-		cluster, context := named(pair, config)
+	contexts := map[string]string{}
+	for _, arg := range a.Contexts {
+		cluster, context := parseContext(arg, config)
 		switch {
 		case cluster == "" || context == "":
-			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1, or CONTEXT", pair)
-		case !slices.Contains(all, cluster) && pair == context:
+			return nil, fmt.Errorf("--context %q: it is CLUSTER=CONTEXT, such as g1=admin@g1, or CONTEXT", arg)
+		case !slices.Contains(all, cluster) && arg == context:
 			return nil, fmt.Errorf("--context %s: cluster %s not found (clusters: %s): name the cluster with --context CLUSTER=%s",
-				pair, cluster, strings.Join(all, ", "), context)
+				arg, cluster, strings.Join(all, ", "), context)
 		case !slices.Contains(all, cluster):
-			return nil, fmt.Errorf("--context %s: cluster %s not found (clusters: %s)", pair, cluster, strings.Join(all, ", "))
+			return nil, fmt.Errorf("--context %s: cluster %s not found (clusters: %s)", arg, cluster, strings.Join(all, ", "))
 		}
 		if config.Contexts[context] == nil {
-			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", pair, context, known)
+			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", arg, context, known)
 		}
-		if before := chosen[cluster]; before != "" && before != context {
-			return nil, fmt.Errorf("--context %s: cluster %s has the context %s already", pair, cluster, before)
+		if other := contexts[cluster]; other != "" && other != context {
+			return nil, fmt.Errorf("--context %s: cluster %s has the context %s already", arg, cluster, other)
 		}
-		chosen[cluster] = context
+		contexts[cluster] = context
 	}
 	var missing []string
 	for _, name := range names {
-		if chosen[name] == "" && config.Contexts[name] == nil {
+		if contexts[name] == "" && config.Contexts[name] == nil {
 			missing = append(missing, name)
-		} else if chosen[name] == "" {
-			chosen[name] = name
+		} else if contexts[name] == "" {
+			contexts[name] = name
 		}
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("no context for %s: name it with --context %s=CONTEXT, or choose other clusters with --cluster (contexts: %s)",
 			strings.Join(missing, ", "), missing[0], known)
 	}
-	return chosen, nil
+	return contexts, nil
 }
 
-// named returns cluster and context of a --context value: CLUSTER=CONTEXT, or CONTEXT for the
-// cluster with the name of the context.
-func named(text string, config *api.Config) (cluster, context string) {
+// parseContext returns cluster and context of a --context value: CLUSTER=CONTEXT, or CONTEXT for
+// the cluster with the name of the context.
+func parseContext(text string, config *api.Config) (cluster, context string) {
 	cluster, context, ok := strings.Cut(text, "=")
 	if !ok || config.Contexts[text] != nil { // names of contexts may contain =
 		return discover.NameOf(text), text
@@ -135,7 +135,7 @@ func (a Kubeconfig) FromContexts() ([]*Client, error) {
 	}
 	var out []*Client
 	for _, text := range a.Contexts {
-		name, contextName := named(text, config)
+		name, contextName := parseContext(text, config)
 		switch {
 		case config.Contexts[contextName] == nil:
 			return nil, fmt.Errorf("--context %s: the kubeconfig has no context %s, only %s", text, contextName,
@@ -151,12 +151,12 @@ func (a Kubeconfig) FromContexts() ([]*Client, error) {
 					"NAME=CONTEXT", text, name, before.Context)
 			}
 		}
-		rest, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, &clientcmd.ConfigOverrides{},
+		restConfig, err := clientcmd.NewNonInteractiveClientConfig(*config, contextName, &clientcmd.ConfigOverrides{},
 			nil).ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("context %s: %w", contextName, err)
 		}
-		c, err := Open(name, contextName, rest)
+		c, err := Open(name, contextName, restConfig)
 		if err != nil {
 			return nil, err
 		}

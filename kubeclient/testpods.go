@@ -53,11 +53,11 @@ func RandomName(prefix string) string { return prefix + strings.ToLower(rand.Tex
 // error.
 func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod) (*TestPods, error) {
 	e := &TestPods{cluster: c, namespace: namespace}
-	space := &unstructured.Unstructured{Object: map[string]any{
+	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": KindNamespace,
 		"metadata": map[string]any{"name": e.namespace, "labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}},
 	}}
-	if err := c.create(ctx, space); err != nil {
+	if err := c.create(ctx, object); err != nil {
 		return e, err
 	}
 	return e, e.Add(ctx, list)
@@ -65,10 +65,10 @@ func (c *Client) StartPods(ctx context.Context, namespace string, list []TestPod
 
 // Add starts additional pods.
 func (e *TestPods) Add(ctx context.Context, list []TestPod) error {
-	for _, errand := range list {
-		e.names = append(e.names, errand.Name)
-		pod := errand.pod(e.namespace)
-		err := Poll(ctx, accountWithin, func(ctx context.Context) (bool, error) {
+	for _, testPod := range list {
+		e.names = append(e.names, testPod.Name)
+		pod := testPod.pod(e.namespace)
+		err := Poll(ctx, serviceAccountTimeout, func(ctx context.Context) (bool, error) {
 			err := e.cluster.create(ctx, pod)
 			if kerrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
 				return false, nil // retry: a controller creates it soon
@@ -99,9 +99,9 @@ func (e *TestPods) Export(ctx context.Context, pod string, port int) error {
 	return nil
 }
 
-// accountWithin bounds the wait for the service account of a new namespace, which a controller
-// creates.
-const accountWithin = 20 * time.Second
+// serviceAccountTimeout bounds the wait for the service account of a new namespace, which a
+// controller creates.
+const serviceAccountTimeout = 20 * time.Second
 
 // podUser is the user and group of pods in the pod network.
 const podUser = int64(65534)
@@ -169,13 +169,14 @@ func (e *TestPods) States(ctx context.Context) (map[string]PodState, error) {
 	}
 	for i := range list {
 		name := list[i].GetName()
-		told := stateOf(&list[i])
-		if told.Running {
-			if told.Last, err = e.log(ctx, name, "tailLines", "1"); err != nil && ctx.Err() == nil {
-				told.Reason = err.Error()
+		state := stateOf(&list[i])
+		if state.Running {
+			state.Last, err = e.log(ctx, name, "tailLines", "1")
+			if err != nil && ctx.Err() == nil {
+				state.Reason = err.Error()
 			}
 		}
-		out[name] = told
+		out[name] = state
 	}
 	return out, ctx.Err()
 }
@@ -235,17 +236,17 @@ func stateOf(pod *unstructured.Unstructured) PodState {
 			return PodState{Reason: strings.TrimSpace(reason + ": " + message)}
 		}
 	}
-	why, _, _ := unstructured.NestedString(pod.Object, "status", "message")
-	if reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason"); why == "" {
-		why = reason
+	podReason, _, _ := unstructured.NestedString(pod.Object, "status", "message")
+	if reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason"); podReason == "" {
+		podReason = reason
 	}
 	if phase == "Running" || phase == "Succeeded" || phase == "Failed" {
-		return PodState{Running: true, Reason: why}
+		return PodState{Running: true, Reason: podReason}
 	}
-	if why == "" {
-		why = "it is " + strings.ToLower(phase)
+	if podReason == "" {
+		podReason = "it is " + strings.ToLower(phase)
 	}
-	return PodState{Reason: why}
+	return PodState{Reason: podReason}
 }
 
 // log reads the log of a pod with one API parameter.

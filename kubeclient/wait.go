@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-const pollEvery = 500 * time.Millisecond
+const pollInterval = 500 * time.Millisecond
 
-// establishedWithin bounds the wait for the API server to serve the kinds of new CRDs.
-const establishedWithin = time.Minute
+// establishedTimeout bounds the wait for the API server to serve the kinds of new CRDs.
+const establishedTimeout = time.Minute
 
 // WaitEstablished waits until the API server serves every kind whose CRD is in objects.
 func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Unstructured, changed bool) error {
@@ -25,7 +25,7 @@ func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Un
 			continue
 		}
 		id := IDOf(o)
-		err := Poll(ctx, establishedWithin, func(ctx context.Context) (bool, error) {
+		err := Poll(ctx, establishedTimeout, func(ctx context.Context) (bool, error) {
 			have, err := c.Get(ctx, id)
 			return have != nil && ConditionStatus(have, "Established") == "True", err
 		})
@@ -35,7 +35,7 @@ func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Un
 	}
 	c.mapper.Reset()
 	// Discovery has the kind a moment after the condition Established.
-	return Poll(ctx, establishedWithin, func(context.Context) (bool, error) {
+	return Poll(ctx, establishedTimeout, func(context.Context) (bool, error) {
 		for _, o := range objects {
 			if o.GetKind() != KindCRD {
 				continue
@@ -55,15 +55,15 @@ func (c *Client) WaitEstablished(ctx context.Context, objects []*unstructured.Un
 // ErrTimeout is returned by Poll.
 var ErrTimeout = errors.New("it did not happen in time")
 
-// Poll calls ask until it returns true or an error. After the duration within it returns
+// Poll calls condition until it returns true or an error. After the timeout it returns
 // ErrTimeout.
-func Poll(ctx context.Context, within time.Duration, ask func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, ErrTimeout)
+func Poll(ctx context.Context, timeout time.Duration, condition func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
-	ticker := time.NewTicker(pollEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		done, err := ask(ctx)
+		done, err := condition(ctx)
 		if ctx.Err() != nil && !done {
 			return context.Cause(ctx)
 		}

@@ -63,9 +63,9 @@ type Options struct {
 // rejects an object, does not delay the others.
 func All(ctx context.Context, tree render.Tree, clusters []*kubeclient.Client, o Options) []Result {
 	jobs, out := make([]job, len(clusters)), make([]Result, len(clusters))
-	step := func(i int, do func(context.Context, Options) error) {
+	step := func(i int, run func(context.Context, Options) error) {
 		if out[i].Error == "" {
-			if err := do(ctx, o); err != nil {
+			if err := run(ctx, o); err != nil {
 				out[i].Error, out[i].Unreachable = kubeclient.ErrorText(err), kubeclient.IsUnreachable(err)
 			}
 		}
@@ -97,12 +97,12 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if o.KeepCRDs {
-		j.want.leaveDefinitions()
+		j.want.removeSharedCRDs()
 	}
 	j.want.Pins = trust.PinFile(j.want.Clusterset, j.cluster.Name, o.Signers)
 	j.want.verify = o.Verify
 	if setup, ok := o.Setups[j.cluster.Name]; ok {
-		j.want.setUp(setup)
+		j.want.addSetup(setup)
 	}
 	j.result.Plan, err = NewPlan(ctx, j.cluster, j.want, o.Rules)
 	return err
@@ -110,9 +110,10 @@ func (j *job) plan(ctx context.Context, o Options) (err error) {
 
 func (j *job) execute(ctx context.Context, o Options) (err error) {
 	c, r := j.cluster, j.result
-	if j.want.later || slices.ContainsFunc(j.want.Objects, func(o *unstructured.Unstructured) bool {
+	isPartial := func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kubeclient.KindSecret && o.GetAnnotations()[render.DigestAnnotation] == render.KnownAfterPublish
-	}) {
+	}
+	if j.want.partial || slices.ContainsFunc(j.want.Objects, isPartial) {
 		return errNeedsRootKey
 	}
 	if !r.Empty() {
@@ -155,24 +156,24 @@ func Print(w io.Writer, results []Result, dry bool) error {
 		}
 		for _, change := range r.Changes {
 			line := change.text()
-			in := clusters[line]
-			if len(in) == 1 {
+			members := clusters[line]
+			if len(members) == 1 {
 				text("%s", line)
 				continue
 			}
-			group := strings.Join(in, ", ")
+			group := strings.Join(members, ", ")
 			if _, known := shared[group]; !known {
 				groups = append(groups, group)
 			}
-			if in[0] == r.Cluster {
+			if members[0] == r.Cluster {
 				shared[group] = append(shared[group], line)
 			}
 		}
-		for _, left := range r.Skipped {
-			text("  skipped %s: %s\n", left.ID, left.Reason)
+		for _, skipped := range r.Skipped {
+			text("  skipped %s: %s\n", skipped.ID, skipped.Reason)
 		}
-		for _, left := range r.Retained {
-			text("  kept %s: %s\n", left.ID, left.Reason)
+		for _, skipped := range r.Retained {
+			text("  kept %s: %s\n", skipped.ID, skipped.Reason)
 		}
 	}
 	for _, group := range groups {
@@ -190,11 +191,11 @@ func (c Change) text() string {
 	}
 	fmt.Fprintf(&b, "  %s %s%s\n", c.Op, c.ID, note)
 	for _, f := range c.Fields {
-		by := ""
+		byChange := ""
 		if len(f.Managers) > 0 {
-			by = "  # held by " + strings.Join(f.Managers, ", ")
+			byChange = "  # held by " + strings.Join(f.Managers, ", ")
 		}
-		fmt.Fprintf(&b, "      %s: %s -> %s%s\n", f.Path, cmp.Or(f.Have, "(none)"), cmp.Or(f.Want, "(none)"), by)
+		fmt.Fprintf(&b, "      %s: %s -> %s%s\n", f.Path, cmp.Or(f.Have, "(none)"), cmp.Or(f.Want, "(none)"), byChange)
 	}
 	return b.String()
 }

@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/render"
 )
 
-// workable leaves of a cluster's objects those that the fake can take.
-func workable(t testing.TB, tree render.Tree, cluster string) Desired {
+// desired returns the objects of a cluster whose kinds the fake API supports.
+func desired(t testing.TB, tree render.Tree, cluster string) Desired {
 	t.Helper()
 	want, err := DesiredState(tree, cluster)
 	if err != nil {
@@ -64,11 +64,11 @@ func lines(p *Plan) []string {
 	return out
 }
 
-func TestCarry(t *testing.T) {
+func TestExecuteOrder(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
 	tree := fakeapi.Tree(t, nil, []string{"g1"}, "hawser-system/web", "late/api")
-	p := planAndExecute(t, c, workable(t, tree, "g1"))
+	p := planAndExecute(t, c, desired(t, tree, "g1"))
 	if !slices.Contains(lines(p), "+ ServiceExport hawser-system/web") || len(p.Skipped) != 1 || p.Skipped[0].Name != "api" {
 		t.Errorf("changes %v, skipped %v", lines(p), p.Skipped)
 	}
@@ -84,10 +84,10 @@ func TestCarry(t *testing.T) {
 	}
 
 	// What left the tree is deleted; what could not be stays in the inventory.
-	gone := workable(t, fakeapi.Tree(t, tree, []string{"g1"}, "late/api"), "g1")
+	withoutNamespace := desired(t, fakeapi.Tree(t, tree, []string{"g1"}, "late/api"), "g1")
 	at := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/web"
 	api.Fail = at
-	p = planOf(t, c, gone)
+	p = planOf(t, c, withoutNamespace)
 	if !slices.Contains(lines(p), "- ServiceExport hawser-system/web") {
 		t.Fatalf("changes %v", lines(p))
 	}
@@ -95,36 +95,36 @@ func TestCarry(t *testing.T) {
 		t.Errorf("error of a refused deletion: %v", err)
 	}
 	api.Fail = ""
-	if p = planAndExecute(t, c, gone); !slices.Equal(lines(p), []string{"- ServiceExport hawser-system/web"}) {
+	if p = planAndExecute(t, c, withoutNamespace); !slices.Equal(lines(p), []string{"- ServiceExport hawser-system/web"}) {
 		t.Errorf("the next apply changes %v", lines(p))
 	}
 }
 
-// TestTaken leaves what left the tree and is another's by now.
-func TestTaken(t *testing.T) {
+// TestRetained checks that objects are not deleted after others took them over.
+func TestRetained(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
 	tree := fakeapi.Tree(t, nil, []string{"g1"}, "hawser-system/a", "hawser-system/b")
-	planAndExecute(t, c, workable(t, tree, "g1"))
+	planAndExecute(t, c, desired(t, tree, "g1"))
 	path := "/apis/multicluster.x-k8s.io/v1beta1/namespaces/hawser-system/serviceexports/"
 	api.Edit(path+"a", func(o map[string]any) { delete(o["metadata"].(map[string]any), "managedFields") })
 	api.Edit(path+"b", func(o map[string]any) {
 		o["metadata"].(map[string]any)["labels"] = map[string]any{"kustomize.toolkit.fluxcd.io/prune": "disabled"}
 	})
-	p := planAndExecute(t, c, workable(t, fakeapi.Tree(t, tree, []string{"g1"}), "g1"))
-	var why []string
-	for _, left := range p.Retained {
-		why = append(why, left.Name+": "+left.Reason)
+	p := planAndExecute(t, c, desired(t, fakeapi.Tree(t, tree, []string{"g1"}), "g1"))
+	var reasons []string
+	for _, skipped := range p.Retained {
+		reasons = append(reasons, skipped.Name+": "+skipped.Reason)
 	}
 	want := []string{"b: it says kustomize.toolkit.fluxcd.io/prune: disabled", "a: hawser apply owns no field of it anymore"}
-	if diff := cmp.Diff(want, why); diff != "" {
+	if diff := cmp.Diff(want, reasons); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	four := []string{"g1", "g2", "g3", "g4"}
+	clusters := []string{"g1", "g2", "g3", "g4"}
 	tests := []struct {
 		name     string
 		clusters []string
@@ -137,21 +137,21 @@ func TestRefused(t *testing.T) {
 		{name: "three of four clusters", clusters: []string{"g1"}, exports: []string{"hawser-system/a"}, cluster: "g1",
 			want: "the tree removes 3 of 4 clusters (g2, g3, g4), which looks like a mistake: set spec.decommission: true, or pass --allow-mass-delete, if it is meant"},
 		{name: "three of four clusters that are meant", clusters: []string{"g1"}, cluster: "g1", rules: Rules{AllowMassDelete: true}},
-		{name: "the wrong context", clusters: four, cluster: "g2",
+		{name: "the wrong context", clusters: clusters, cluster: "g2",
 			want: "this is cluster g1 of clusterset demo by its inventory, not g2: is the context right? (hawser uninstall takes the old one out)"},
-		{name: "no such cluster", clusters: four, cluster: "g9",
+		{name: "no such cluster", clusters: clusters, cluster: "g9",
 			want: "the tree has no such cluster: g9 (there is no clusters/g9/kustomization.yaml)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, c := fakeapi.New(t, "g1")
-			first := fakeapi.Tree(t, nil, four, "hawser-system/a")
-			planAndExecute(t, c, workable(t, first, "g1"))
+			first := fakeapi.Tree(t, nil, clusters, "hawser-system/a")
+			planAndExecute(t, c, desired(t, first, "g1"))
 			tree := fakeapi.Tree(t, first, tt.clusters, tt.exports...)
 			_, err := DesiredState(tree, tt.cluster)
 			if err == nil {
-				_, err = NewPlan(t.Context(), c, workable(t, tree, tt.cluster), tt.rules)
+				_, err = NewPlan(t.Context(), c, desired(t, tree, tt.cluster), tt.rules)
 			}
 			if have := fmt.Sprint(err); err != nil && have != tt.want || err == nil && tt.want != "" {
 				t.Errorf("have %v\nwant %s", err, tt.want)
@@ -194,7 +194,7 @@ func TestResembles(t *testing.T) {
 			for path, o := range tt.objects {
 				api.Objects[path] = o
 			}
-			want := workable(t, fakeapi.Tree(t, nil, []string{"g1"}), "g1")
+			want := desired(t, fakeapi.Tree(t, nil, []string{"g1"}), "g1")
 			_, err := NewPlan(t.Context(), c, want, Rules{})
 			if tt.want == "" {
 				if err != nil {
@@ -230,7 +230,7 @@ func TestPublished(t *testing.T) {
 	for _, name := range []string{render.AgentFile, render.GatewayFile} {
 		tree[name] = bytes.ReplaceAll(tree[name], []byte(render.DefaultImage("")), []byte("example.org/agent:v7"))
 	}
-	planAndExecute(t, c, workable(t, tree, "g1"))
+	planAndExecute(t, c, desired(t, tree, "g1"))
 	published, err := clusterstatus.Published(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestPublishedIn(t *testing.T) {
 		_, c := fakeapi.New(t, name)
 		tree := fakeapi.Tree(t, nil, []string{"g1", "g2"})
 		tree[render.GatewayFile] = bytes.ReplaceAll(tree[render.GatewayFile], []byte(render.DefaultImage("")), []byte(image))
-		planAndExecute(t, c, workable(t, tree, name))
+		planAndExecute(t, c, desired(t, tree, name))
 		return c
 	}
 	one, same, other := running("g1", "a/b:v1"), running("g2", "a/b:v1"), running("g2", "a/b:v2")
@@ -273,19 +273,19 @@ func TestKeepCRDs(t *testing.T) {
 	t.Parallel()
 	_, c := fakeapi.New(t, "g1")
 	bare := fakeapi.Tree(t, nil, []string{"g1"})
-	keep := workable(t, bare, "g1")
-	keep.leaveDefinitions()
-	if p := planAndExecute(t, c, keep); slices.ContainsFunc(lines(p), func(l string) bool { return strings.Contains(l, "service") }) {
+	withoutCRDs := desired(t, bare, "g1")
+	withoutCRDs.removeSharedCRDs()
+	if p := planAndExecute(t, c, withoutCRDs); slices.ContainsFunc(lines(p), func(l string) bool { return strings.Contains(l, "service") }) {
 		t.Errorf("changes %v", lines(p))
 	}
 	tree := fakeapi.Tree(t, bare, []string{"g1"}, "hawser-system/web")
-	keep = workable(t, tree, "g1")
-	keep.leaveDefinitions()
-	if p := planAndExecute(t, c, keep); len(p.Skipped) != 1 || p.Skipped[0].Name != "web" {
+	withoutCRDs = desired(t, tree, "g1")
+	withoutCRDs.removeSharedCRDs()
+	if p := planAndExecute(t, c, withoutCRDs); len(p.Skipped) != 1 || p.Skipped[0].Name != "web" {
 		t.Errorf("skipped %v", p.Skipped)
 	}
-	planAndExecute(t, c, workable(t, tree, "g1"))
-	p := planOf(t, c, keep)
+	planAndExecute(t, c, desired(t, tree, "g1"))
+	p := planOf(t, c, withoutCRDs)
 	if len(p.Retained) != 2 || !p.Empty() {
 		t.Errorf("kept %v, changes %v", p.Retained, lines(p))
 	}

@@ -29,8 +29,8 @@ type Desired struct {
 	Objects      []*unstructured.Unstructured
 	member       fabric.Cluster // this cluster in the fabric; zero if it has left
 	Pins         string         // signers to pin if the cluster has none; empty = pin none
-	later        bool           // the fabric lacks keys or its signature
-	packed       []byte         // encoded fabric as delivered
+	partial      bool           // the fabric lacks keys or its signature
+	encoded      []byte         // encoded fabric as delivered
 	proof        []byte
 	sealed       keys.SealedKeys // keys of this cluster; zero if it has left
 	setup        Setup
@@ -47,12 +47,12 @@ func DesiredState(tree render.Tree, cluster string) (Desired, error) {
 	if w.Digest, err = render.FabricDigest(tree); err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
 	}
-	if w.packed, w.proof, err = render.FabricAndProof(tree); err != nil {
+	if w.encoded, w.proof, err = render.FabricAndProof(tree); err != nil {
 		return w, fmt.Errorf("read the tree's fabric: %w", err)
 	}
 	w.sealed = render.SealedOf(tree, cluster)
 	w.Clusterset, w.Decommission = f.Name, f.Decommission
-	w.later = lacksKeys(f) || string(w.proof) == render.KnownAfterPublish
+	w.partial = lacksKeys(f) || string(w.proof) == render.KnownAfterPublish
 	for _, c := range f.Clusters {
 		w.Clusters = append(w.Clusters, c.Name)
 		if c.Name == cluster {
@@ -61,31 +61,31 @@ func DesiredState(tree render.Tree, cluster string) (Desired, error) {
 	}
 	w.Objects, err = Objects(tree, cluster)
 	for _, o := range w.Objects {
-		notes := o.GetAnnotations()
-		if notes == nil {
-			notes = map[string]string{}
+		annotations := o.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
 		}
-		notes[AppliedAnnotation] = w.Clusterset
-		o.SetAnnotations(notes)
+		annotations[AppliedAnnotation] = w.Clusterset
+		o.SetAnnotations(annotations)
 	}
 	return w, err
 }
 
-// leaveDefinitions removes the CRDs that other programs may own.
-func (w *Desired) leaveDefinitions() {
+// removeSharedCRDs removes the CRDs that other programs may own.
+func (w *Desired) removeSharedCRDs() {
 	w.Objects = slices.DeleteFunc(w.Objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == kubeclient.KindCRD && slices.Contains(render.SharedCRDs(), o.GetName())
 	})
 }
 
-// holds reports whether an object is desired.
-func (w Desired) holds(id kubeclient.ID) bool {
+// contains reports whether an object is desired.
+func (w Desired) contains(id kubeclient.ID) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return kubeclient.IDOf(o).Key() == id.Key() })
 }
 
-// inventory returns the inventory after the apply: the desired objects and more.
-func (w Desired) inventory(more []kubeclient.ID) clusterstatus.Inventory {
-	out := clusterstatus.Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(more)}
+// inventory returns the inventory after the apply: the desired objects and extra.
+func (w Desired) inventory(extra []kubeclient.ID) clusterstatus.Inventory {
+	out := clusterstatus.Inventory{Clusterset: w.Clusterset, Cluster: w.Cluster, Digest: w.Digest, Objects: slices.Clone(extra)}
 	for _, o := range w.Objects {
 		out.Objects = append(out.Objects, kubeclient.IDOf(o))
 	}

@@ -18,16 +18,17 @@ import (
 // object and after the last one. So the next apply knows all objects and retries the failed ones.
 func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	upserts, deletes := p.split()
-	spaces, rest := SplitKind(upserts, kubeclient.KindNamespace)
-	if err := applyAll(ctx, c, spaces); err != nil {
+	namespaces, rest := SplitKind(upserts, kubeclient.KindNamespace)
+	if err := applyAll(ctx, c, namespaces); err != nil {
 		return err
 	}
 	// Until the end, the inventory has both the previous and the new objects, in case apply is
 	// interrupted.
-	both := p.want.inventory(p.have.Objects)
-	both.Digest = p.have.Digest
-	if !p.Empty() && !p.want.follows() && (len(p.have.Objects) == 0 || !sameObjects(both, p.have)) {
-		if err := writeInventory(ctx, c, both); err != nil {
+	union := p.want.inventory(p.have.Objects)
+	union.Digest = p.have.Digest
+	if !p.Empty() && !p.want.hasDelivery() &&
+		(len(p.have.Objects) == 0 || !sameObjects(union, p.have)) {
+		if err := writeInventory(ctx, c, union); err != nil {
 			return err
 		}
 	}
@@ -42,8 +43,8 @@ func Execute(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		// Do not delete objects whose replacements may be missing.
 		return err
 	}
-	left, err := DeleteAll(ctx, c, deletes)
-	return errors.Join(err, saveInventory(ctx, c, p, left))
+	remaining, err := DeleteAll(ctx, c, deletes)
+	return errors.Join(err, saveInventory(ctx, c, p, remaining))
 }
 
 func (p *Plan) split() (upserts, deletes []Change) {
@@ -58,26 +59,26 @@ func (p *Plan) split() (upserts, deletes []Change) {
 }
 
 // SplitKind splits changes into changes of one kind and all others.
-func SplitKind(changes []Change, kind string) (taken, rest []Change) {
+func SplitKind(changes []Change, kind string) (matching, rest []Change) {
 	for _, change := range changes {
 		if change.Kind == kind {
-			taken = append(taken, change)
+			matching = append(matching, change)
 		} else {
 			rest = append(rest, change)
 		}
 	}
-	return taken, rest
+	return matching, rest
 }
 
-// saveInventory writes the inventory if it changed. It contains the objects of the tree, and left,
-// the objects that could not be deleted.
-func saveInventory(ctx context.Context, c *kubeclient.Client, p *Plan, left []kubeclient.ID) error {
-	if p.want.follows() {
+// saveInventory writes the inventory if it changed. It contains the objects of the tree, and
+// ids, the objects that could not be deleted.
+func saveInventory(ctx context.Context, c *kubeclient.Client, p *Plan, ids []kubeclient.ID) error {
+	if p.want.hasDelivery() {
 		return nil
 	}
-	now := p.want.inventory(left)
-	for _, kept := range p.Retained {
-		now.Objects = append(now.Objects, kept.ID)
+	now := p.want.inventory(ids)
+	for _, retained := range p.Retained {
+		now.Objects = append(now.Objects, retained.ID)
 	}
 	if sameObjects(now, p.have) && now.Digest == p.have.Digest && now.Cluster == p.have.Cluster {
 		return nil
@@ -113,15 +114,15 @@ func applyAll(ctx context.Context, c *kubeclient.Client, changes []Change) error
 
 // DeleteAll deletes the objects in order, and continues after an error. It returns the objects that
 // remain.
-func DeleteAll(ctx context.Context, c *kubeclient.Client, changes []Change) (left []kubeclient.ID, err error) {
+func DeleteAll(ctx context.Context, c *kubeclient.Client, changes []Change) (remaining []kubeclient.ID, err error) {
 	var errs []error
 	for _, change := range changes {
 		if err := c.Delete(ctx, change.ID, change.UID); err != nil {
-			left = append(left, change.ID)
+			remaining = append(remaining, change.ID)
 			errs = append(errs, err)
 		}
 	}
-	return left, errors.Join(errs...)
+	return remaining, errors.Join(errs...)
 }
 
 // writeInventory writes the inventory.

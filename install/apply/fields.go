@@ -35,20 +35,20 @@ func (v view) Fields() []diff.Field { return v.fields }
 // views returns the two sides of an object. A side may be nil.
 func views(id kubeclient.ID, want, have *unstructured.Unstructured) (w, h view) {
 	wanted, had := leaves(want), leaves(have)
-	either := maps.Clone(wanted)
-	maps.Copy(either, had)
+	all := maps.Clone(wanted)
+	maps.Copy(all, had)
 	w, h = view{key: id.Key()}, view{key: id.Key()}
-	for _, name := range slices.Sorted(maps.Keys(either)) {
-		secret := id.Kind == kubeclient.KindSecret && !public(name)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		secret := id.Kind == kubeclient.KindSecret && !isPublic(name)
 		w.fields = append(w.fields, diff.Field{Name: name, Value: wanted[name], Secret: secret})
 		h.fields = append(h.fields, diff.Field{Name: name, Value: had[name], Secret: secret})
 	}
 	return w, h
 }
 
-// public reports whether a field of a Secret may be printed. The annotation
+// isPublic reports whether a field of a Secret may be printed. The annotation
 // last-applied-configuration of kubectl is a copy of the whole object.
-func public(name string) bool {
+func isPublic(name string) bool {
 	return name == "type" || name == "immutable" ||
 		strings.HasPrefix(name, "metadata.") && !strings.Contains(name, "last-applied-configuration")
 }
@@ -103,12 +103,12 @@ func walk(path []string, v any, out map[string]string) {
 	if len(path) < 2 && path[0] == "metadata" || !isUserField(path) {
 		return
 	}
-	out[joined(path)] = text(v)
+	out[joinPath(path)] = text(v)
 }
 
-// joined formats a path, such as spec.template.containers[0].image. A name that contains a dot is
+// joinPath formats a path, such as spec.template.containers[0].image. A name that contains a dot is
 // quoted.
-func joined(path []string) string {
+func joinPath(path []string) string {
 	var out strings.Builder
 	for i, step := range path {
 		switch {

@@ -35,27 +35,27 @@ func managers(o *unstructured.Unstructured) []string {
 	return out
 }
 
-// claim walks a field set and its value in parallel, and records every leaf of the set in found.
-func claim(set map[string]any, path []string, value any, found map[string]bool) {
+// addOwned walks a field set and its value in parallel, and records every leaf of the set in found.
+func addOwned(set map[string]any, path []string, value any, found map[string]bool) {
 	children := 0
 	for name, sub := range set {
-		below, ok := sub.(map[string]any)
+		subset, ok := sub.(map[string]any)
 		if !ok || name == "." {
 			continue
 		}
 		children++
 		step, item, ok := descend(name, value)
 		if ok {
-			claim(below, append(slices.Clip(path), step), item, found)
+			addOwned(subset, append(slices.Clip(path), step), item, found)
 		}
 	}
 	if children > 0 || len(path) == 0 {
 		return
 	}
 	// A field without children in the set is owned as a whole.
-	whole := map[string]string{}
-	walk(path, value, whole)
-	for name := range whole {
+	nested := map[string]string{}
+	walk(path, value, nested)
+	for name := range nested {
 		found[name] = true
 	}
 }

@@ -111,7 +111,7 @@ func (w Desired) raiseFloors(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if state, err = state.Admit(trust.Fabric, w.Cluster, w.packed, w.proof); err != nil {
+	if state, err = state.Admit(trust.Fabric, w.Cluster, w.encoded, w.proof); err != nil {
 		return nil, err
 	}
 	if next, err := state.Admit(trust.Keys, w.Cluster, []byte(w.sealed.Ciphertext), []byte(w.sealed.Proof)); err == nil {

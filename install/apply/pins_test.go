@@ -45,7 +45,7 @@ func TestPinsRise(t *testing.T) {
 func pinWant(t *testing.T, by ssh.Signer, fabric, sealed int64) Desired {
 	t.Helper()
 	document, ciphertext := []byte("fabric"), "ciphertext"
-	return Desired{Cluster: "g1", packed: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
+	return Desired{Cluster: "g1", encoded: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
 		sealed: keys.SealedKeys{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
 			trust.Statement{Cluster: "g1", Revision: sealed, SHA256: trust.Hash([]byte(ciphertext))}))}}
 }

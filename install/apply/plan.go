@@ -108,13 +108,13 @@ func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rule
 	if err := planIdentity(ctx, c, p); err != nil {
 		return nil, err
 	}
-	if want.follows() {
+	if want.hasDelivery() {
 		return p, nil
 	}
 	var errs []error
 	// Objects that left the tree.
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(p.have.Objects), kubeclient.CompareIDs)) {
-		if p.want.holds(id) {
+		if p.want.contains(id) {
 			continue
 		}
 		have, err := c.Get(ctx, id)
@@ -125,8 +125,8 @@ func NewPlan(ctx context.Context, c *kubeclient.Client, want Desired, rules Rule
 		if have == nil || have.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if why := keeps(have); why != "" {
-			p.Retained = append(p.Retained, SkippedObject{ID: id, Reason: why})
+		if reason := retainReason(have); reason != "" {
+			p.Retained = append(p.Retained, SkippedObject{ID: id, Reason: reason})
 			continue
 		}
 		p.Changes = append(p.Changes, Change{Op: diff.Delete, ID: id, UID: have.GetUID()})
@@ -146,13 +146,13 @@ func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	if err != nil {
 		return err
 	}
-	var before, gone, deleted []string
+	var before, removed, deleted []string
 	if f, err := render.FabricOf(tree); err == nil { // ignore an unreadable fabric, which has nothing to lose
 		before = f.ClusterNames()
 	}
 	for _, name := range before {
 		if !slices.Contains(p.want.Clusters, name) {
-			gone = append(gone, name)
+			removed = append(removed, name)
 		}
 	}
 	for _, change := range p.Changes {
@@ -161,28 +161,28 @@ func guard(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		}
 	}
 	return errors.Join(
-		massdelete.Check("the tree removes", "clusters", len(before), gone),
+		massdelete.Check("the tree removes", "clusters", len(before), removed),
 		massdelete.Check("the tree removes", "objects", len(p.have.Objects), deleted))
 }
 
 // outcome is the planned result for one object of the tree.
 type outcome struct {
-	change *Change
-	left   *SkippedObject
+	change  *Change
+	skipped *SkippedObject
 }
 
 func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
-	spaces := map[string]bool{} // usable namespaces: they exist and are not being deleted
+	namespaces := map[string]bool{} // usable namespaces: they exist and are not being deleted
 	for _, o := range p.want.Objects {
-		space := o.GetNamespace()
-		if _, known := spaces[space]; known || space == "" {
+		namespace := o.GetNamespace()
+		if _, known := namespaces[namespace]; known || namespace == "" {
 			continue
 		}
-		have, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: space})
+		have, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: namespace})
 		if err != nil {
 			return err
 		}
-		spaces[space] = have != nil && have.GetDeletionTimestamp() == nil
+		namespaces[namespace] = have != nil && have.GetDeletionTimestamp() == nil
 	}
 	outcomes := make([]outcome, len(p.want.Objects))
 	errs := make([]error, len(p.want.Objects))
@@ -190,7 +190,7 @@ func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	group.SetLimit(kubeclient.RequestsAtOnce)
 	for i, o := range p.want.Objects {
 		group.Go(func() error {
-			outcomes[i], errs[i] = planObject(ctx, c, p.want, o, spaces)
+			outcomes[i], errs[i] = planObject(ctx, c, p.want, o, namespaces)
 			return nil
 		})
 	}
@@ -199,8 +199,8 @@ func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 		switch {
 		case out.change != nil:
 			p.Changes = append(p.Changes, *out.change)
-		case out.left != nil:
-			p.Skipped = append(p.Skipped, *out.left)
+		case out.skipped != nil:
+			p.Skipped = append(p.Skipped, *out.skipped)
 		default:
 			p.Unchanged++
 		}
@@ -208,19 +208,19 @@ func planObjects(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 	return errors.Join(errs...)
 }
 
-func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unstructured.Unstructured, spaces map[string]bool) (outcome, error) {
+func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unstructured.Unstructured, namespaces map[string]bool) (outcome, error) {
 	id := kubeclient.IDOf(o)
-	if space := id.Namespace; space != "" && !spaces[space] {
-		if want.holds(kubeclient.ID{Kind: kubeclient.KindNamespace, Name: space}) {
+	if namespace := id.Namespace; namespace != "" && !namespaces[namespace] {
+		if want.contains(kubeclient.ID{Kind: kubeclient.KindNamespace, Name: namespace}) {
 			return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
 		}
-		return outcome{left: &SkippedObject{ID: id, Reason: "there is no namespace " + space + " yet: the next apply tries again"}}, nil
+		return outcome{skipped: &SkippedObject{ID: id, Reason: "there is no namespace " + namespace + " yet: the next apply tries again"}}, nil
 	}
 	have, err := c.Get(ctx, id)
 	if err != nil {
 		return outcome{}, err
 	}
-	dry, err := c.Apply(ctx, o, true)
+	dryRun, err := c.Apply(ctx, o, true)
 	if errors.Is(err, kubeclient.ErrNoKind) && slices.ContainsFunc(want.Objects, func(o *unstructured.Unstructured) bool {
 		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
@@ -229,7 +229,7 @@ func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unst
 		return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
 	}
 	if errors.Is(err, kubeclient.ErrNoKind) && id.Kind == kubeclient.KindServiceExport {
-		return outcome{left: &SkippedObject{ID: id, Reason: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
+		return outcome{skipped: &SkippedObject{ID: id, Reason: "the cluster has no such kind, and this leaves it to others: the next apply tries again"}}, nil
 	}
 	if err != nil {
 		return outcome{}, err
@@ -237,13 +237,13 @@ func planObject(ctx context.Context, c *kubeclient.Client, want Desired, o *unst
 	if have == nil {
 		return outcome{change: &Change{Op: diff.Create, ID: id, Object: o}}, nil
 	}
-	return compare(o, dry, have)
+	return compare(o, dryRun, have)
 }
 
 // compare returns the change from have to the dry run's result, if they differ.
-func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
+func compare(o, dryRun, have *unstructured.Unstructured) (outcome, error) {
 	id := kubeclient.IDOf(o)
-	w, h := views(id, dry, have)
+	w, h := views(id, dryRun, have)
 	changes, err := diff.Compute([]view{w}, []view{h})
 	if err != nil {
 		return outcome{}, fmt.Errorf("compare %s: %w", id, err)
@@ -255,14 +255,14 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 	if len(changes) == 0 {
 		// Field ownership may differ while all values are equal: another manager set the
 		// field before, or owns a field that left the tree.
-		if OwnFields(have) == OwnFields(dry) {
+		if OwnFields(have) == OwnFields(dryRun) {
 			return outcome{}, nil
 		}
 		return outcome{change: out}, nil
 	}
 	// Field managers other than Hawser's (managedFields, KEP-555), by field path in the format
 	// of joined.
-	held := map[string][]string{}
+	managersOf := map[string][]string{}
 	for _, entry := range have.GetManagedFields() {
 		if entry.Manager == kubeclient.FieldManager || entry.FieldsV1 == nil || entry.Subresource == "status" {
 			continue
@@ -272,24 +272,24 @@ func compare(o, dry, have *unstructured.Unstructured) (outcome, error) {
 			continue
 		}
 		found := map[string]bool{}
-		claim(set, nil, have.Object, found)
+		addOwned(set, nil, have.Object, found)
 		for path := range found {
-			if !slices.Contains(held[path], entry.Manager) {
-				held[path] = append(held[path], entry.Manager)
+			if !slices.Contains(managersOf[path], entry.Manager) {
+				managersOf[path] = append(managersOf[path], entry.Manager)
 			}
 		}
 	}
-	for _, list := range held {
+	for _, list := range managersOf {
 		slices.Sort(list)
 	}
 	for _, d := range changes[0].Deltas() {
-		out.Fields = append(out.Fields, Field{Path: d.Name, Have: d.Have, Want: d.Want, Managers: held[d.Name]})
+		out.Fields = append(out.Fields, Field{Path: d.Name, Have: d.Have, Want: d.Want, Managers: managersOf[d.Name]})
 	}
 	return outcome{change: out}, nil
 }
 
-// keeps returns why an object that left the tree is not deleted; empty if it is deleted.
-func keeps(o *unstructured.Unstructured) string {
+// retainReason returns why an object that left the tree is not deleted; empty if it is deleted.
+func retainReason(o *unstructured.Unstructured) string {
 	switch o.GetKind() {
 	case kubeclient.KindNamespace:
 		return "a namespace goes with all that is in it: delete it by hand"

@@ -66,7 +66,7 @@ func nodesDiffer(ctx context.Context, c *kubeclient.Client, want Desired) ([]str
 		names = append(names, nodes[i].GetName())
 		pods, _, _ := unstructured.NestedStringSlice(nodes[i].Object, "spec", "podCIDRs")
 		for _, text := range pods {
-			if p, err := netip.ParsePrefix(text); err == nil && !within(p, want.member.PodCIDRs) {
+			if p, err := netip.ParsePrefix(text); err == nil && !overlaps(p, want.member.PodCIDRs) {
 				outside = append(outside, nodes[i].GetName()+" "+text)
 			}
 		}
@@ -78,10 +78,10 @@ func nodesDiffer(ctx context.Context, c *kubeclient.Client, want Desired) ([]str
 	}
 	var out []string
 	if len(missing) > 0 {
-		out = append(out, fmt.Sprintf("gateways' nodes %s are not there, only %s", few(missing), few(names)))
+		out = append(out, fmt.Sprintf("gateways' nodes %s are not there, only %s", firstNames(missing), firstNames(names)))
 	}
 	if len(outside) > 0 {
-		out = append(out, fmt.Sprintf("nodes have pods outside of podCIDRs %v: %s", want.member.PodCIDRs, few(outside)))
+		out = append(out, fmt.Sprintf("nodes have pods outside of podCIDRs %v: %s", want.member.PodCIDRs, firstNames(outside)))
 	}
 	return out, nil
 }
@@ -93,18 +93,18 @@ func servicesDiffer(ctx context.Context, c *kubeclient.Client, want Desired) ([]
 	}
 	text, _, _ := unstructured.NestedString(o.Object, "spec", "clusterIP")
 	a, err := netip.ParseAddr(text)
-	if err != nil || within(cidr.Single(a), want.member.ServiceCIDRs) {
+	if err != nil || overlaps(cidr.Single(a), want.member.ServiceCIDRs) {
 		return nil, nil
 	}
 	return []string{fmt.Sprintf("the Service kubernetes has %s, outside of serviceCIDRs %v", a, want.member.ServiceCIDRs)}, nil
 }
 
-// within reports whether a prefix overlaps any of others.
-func within(p netip.Prefix, others []netip.Prefix) bool {
+// overlaps reports whether a prefix overlaps any other prefix.
+func overlaps(p netip.Prefix, others []netip.Prefix) bool {
 	return slices.ContainsFunc(others, p.Overlaps)
 }
 
-func few(names []string) string {
+func firstNames(names []string) string {
 	slices.Sort(names)
 	return humanize.FirstN(names, maxShown)
 }

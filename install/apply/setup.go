@@ -29,8 +29,8 @@ type Setup struct {
 	Delivery []*unstructured.Unstructured
 }
 
-// setUp reduces the objects to the namespace and the delivery objects, if the setup has any.
-func (w *Desired) setUp(s Setup) {
+// addSetup reduces the objects to the namespace and the delivery objects, if the setup has any.
+func (w *Desired) addSetup(s Setup) {
 	w.setup = s
 	if s.Delivery == nil {
 		return
@@ -44,9 +44,9 @@ func (w *Desired) setUp(s Setup) {
 	})
 }
 
-// follows reports whether Flux or Argo CD apply the tree. Then there is no inventory, because a
+// hasDelivery reports whether Flux or Argo CD apply the tree. Then there is no inventory, because a
 // later hawser apply would delete the objects in it.
-func (w Desired) follows() bool { return w.setup.Delivery != nil }
+func (w Desired) hasDelivery() bool { return w.setup.Delivery != nil }
 
 // planIdentity plans the Secret of the identity if the cluster has none. It returns an error if the
 // identity cannot decrypt the keys that are sealed for the cluster.
@@ -87,9 +87,9 @@ func planIdentity(ctx context.Context, c *kubeclient.Client, p *Plan) error {
 func shortened(recipients []string) []string {
 	out := slices.Clone(recipients)
 	for i, r := range out {
-		const most = 70
-		if len(r) > most {
-			out[i] = r[:most] + "..."
+		const maxLength = 70
+		if len(r) > maxLength {
+			out[i] = r[:maxLength] + "..."
 		}
 	}
 	return out

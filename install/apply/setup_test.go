@@ -15,54 +15,54 @@ import (
 // inventory.
 func TestSetup(t *testing.T) {
 	t.Parallel()
-	made := func() (text, recipient string) {
+	newIdentity := func() (text, recipient string) {
 		i, err := age.GenerateX25519Identity()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return "# public key: " + i.Recipient().String() + "\n" + i.String() + "\n", i.Recipient().String()
 	}
-	first, mine := made()
-	second, other := made()
+	first, recipient := newIdentity()
+	second, other := newIdentity()
 	api, c := fakeapi.New(t, "g1")
 	tree := fakeapi.Tree(t, nil, []string{"g1"})
 	want := func(s Setup) Desired {
-		w := workable(t, tree, "g1")
-		w.setUp(s)
+		w := desired(t, tree, "g1")
+		w.addSetup(s)
 		return w
 	}
 	ctx := t.Context()
-	refused := func(s Setup, text string) {
+	expectError := func(s Setup, text string) {
 		t.Helper()
 		_, err := NewPlan(ctx, c, want(s), Rules{})
 		if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "AGE-SECRET") {
 			t.Errorf("%v, want %q", err, text)
 		}
 	}
-	refused(Setup{Recipient: mine}, "there is no file of its identity here")
-	p := planAndExecute(t, c, want(Setup{Identity: first, Recipient: mine}))
+	expectError(Setup{Recipient: recipient}, "there is no file of its identity here")
+	p := planAndExecute(t, c, want(Setup{Identity: first, Recipient: recipient}))
 	const secret = "/api/v1/namespaces/hawser-system/secrets/hawser-age-identity"
 	if api.Objects[secret] == nil || p.Empty() {
 		t.Fatal("no identity was made")
 	}
-	p, err := NewPlan(ctx, c, want(Setup{Recipient: mine}), Rules{})
+	p, err := NewPlan(ctx, c, want(Setup{Recipient: recipient}), Rules{})
 	if err != nil || !p.Empty() {
 		t.Errorf("again: %+v, %v", p, err)
 	}
-	refused(Setup{Identity: second, Recipient: other}, "is the identity of "+mine+", and the topology has recipient "+other)
+	expectError(Setup{Identity: second, Recipient: other}, "is the identity of "+recipient+", and the topology has recipient "+other)
 	api.Objects[secret]["data"] = map[string]any{kubeclient.IdentityKey: kubeclient.Base64(first + second)}
 	if p, err := NewPlan(ctx, c, want(Setup{Recipient: other}), Rules{}); err != nil || !p.Empty() {
 		t.Errorf("with two identities: %+v, %v", p, err)
 	}
 	api.Objects[secret]["data"] = map[string]any{kubeclient.IdentityKey: "AGE-SECRET-KEY-1QQ"}
-	refused(Setup{Recipient: mine}, "its identity.txt is not base64")
+	expectError(Setup{Recipient: recipient}, "its identity.txt is not base64")
 	api.Objects[secret]["data"] = map[string]any{kubeclient.IdentityKey: kubeclient.Base64("AGE-SECRET-KEY-1QQ")}
-	refused(Setup{Recipient: mine}, "it is no file of age identities")
+	expectError(Setup{Recipient: recipient}, "it is no file of age identities")
 
 	api, c = fakeapi.New(t, "g1")
 	follow := kubeclient.IdentityObject("")
 	follow.SetName("hawser-signers")
-	planAndExecute(t, c, want(Setup{Identity: first, Recipient: mine, Delivery: append(want(Setup{}).Objects[:0:0], follow)}))
+	planAndExecute(t, c, want(Setup{Identity: first, Recipient: recipient, Delivery: append(want(Setup{}).Objects[:0:0], follow)}))
 	for path := range api.Objects {
 		if strings.Contains(path, "inventory") || strings.Contains(path, "daemonsets") {
 			t.Errorf("%s was made", path)

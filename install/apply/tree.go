@@ -60,8 +60,8 @@ func BuildDir(tree render.Tree, dir string) ([]*unstructured.Unstructured, error
 func Clusters(tree render.Tree) []string {
 	var out []string
 	for _, path := range tree.Paths() {
-		rest, inside := strings.CutPrefix(path, "clusters/")
-		if name, file, ok := strings.Cut(rest, "/"); inside && ok && file == "kustomization.yaml" {
+		rest, found := strings.CutPrefix(path, "clusters/")
+		if name, file, ok := strings.Cut(rest, "/"); found && ok && file == "kustomization.yaml" {
 			out = append(out, name)
 		}
 	}

@@ -34,7 +34,7 @@ const (
 const (
 	fluxNamespace = "flux-system"
 	argoNamespace = "argocd"
-	following     = "hawser"         // name of the GitRepository and of the Application
+	objectName    = "hawser"         // name of the GitRepository and of the Application
 	FluxSigners   = "hawser-signers" // name of the Secret with which Flux verifies published commits
 	// FluxSignersKey is the key in the Secret. By its suffix Flux detects SSH keys.
 	FluxSignersKey = "hawser.sshpub"
@@ -62,7 +62,7 @@ func Detect(ctx context.Context, c *kubeclient.Client) ([]string, error) {
 		return nil, fmt.Errorf("cluster %s (context %s): %s", c.Name, c.Context, kubeclient.ErrorText(err))
 	}
 	var out []string
-	for by, kinds := range map[string][]string{
+	for tool, kinds := range map[string][]string{
 		Flux:   {"GitRepository.source.toolkit.fluxcd.io", "Kustomization.kustomize.toolkit.fluxcd.io"},
 		ArgoCD: {"Application.argoproj.io", "ApplicationSet.argoproj.io"},
 	} {
@@ -75,7 +75,7 @@ func Detect(ctx context.Context, c *kubeclient.Client) ([]string, error) {
 			all = all && err == nil
 		}
 		if all {
-			out = append(out, by)
+			out = append(out, tool)
 		}
 	}
 	return out, nil
@@ -88,11 +88,11 @@ const oldestVerifier = 9
 // unless it exists, and the Kustomization of the tree, which includes all others. If Flux can
 // verify SSH signatures, it accepts only commits of the signers.
 func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, from Source, signers []string) ([]*unstructured.Unstructured, error) {
-	space, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: fluxNamespace})
+	namespace, err := c.Get(ctx, kubeclient.ID{Version: "v1", Kind: kubeclient.KindNamespace, Name: fluxNamespace})
 	if err != nil {
 		return nil, err
 	}
-	if space == nil {
+	if namespace == nil {
 		return nil, fmt.Errorf("no namespace %s, although Flux is installed", fluxNamespace)
 	}
 	name := path.Join("flux", c.Name, "sync.yaml")
@@ -107,7 +107,7 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 		return nil, errors.New("there is nothing in " + name)
 	}
 	sync := &unstructured.Unstructured{Object: kubeclient.Normalize(body)}
-	have, err := c.Get(ctx, kubeclient.ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: following})
+	have, err := c.Get(ctx, kubeclient.ID{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository", Namespace: fluxNamespace, Name: objectName})
 	if err != nil || have != nil && !from.UserSet {
 		return []*unstructured.Unstructured{sync}, err
 	}
@@ -116,7 +116,7 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	}
 	spec := map[string]any{"url": from.URL, "interval": "1m0s", "ref": map[string]any{"branch": from.Branch}}
 	var out []*unstructured.Unstructured
-	found := regexp.MustCompile(`^v2\.(\d+)`).FindStringSubmatch(space.GetLabels()["app.kubernetes.io/version"])
+	found := regexp.MustCompile(`^v2\.(\d+)`).FindStringSubmatch(namespace.GetLabels()["app.kubernetes.io/version"])
 	if found != nil && len(signers) > 0 {
 		if minor, err := strconv.Atoi(found[1]); err == nil && minor >= oldestVerifier {
 			spec["verify"] = map[string]any{"mode": "HEAD", "secretRef": map[string]any{"name": FluxSigners}}
@@ -129,7 +129,7 @@ func FluxObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	}
 	out = append(out, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
-		"metadata": map[string]any{"name": following, "namespace": fluxNamespace}, "spec": spec,
+		"metadata": map[string]any{"name": objectName, "namespace": fluxNamespace}, "spec": spec,
 	}})
 	return append(out, sync), nil
 }
@@ -158,12 +158,12 @@ func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 			}
 		}
 	}
-	if err := knownToArgo(ctx, c, apply.Clusters(tree)); err != nil {
+	if err := checkArgoClusters(ctx, c, apply.Clusters(tree)); err != nil {
 		return nil, err
 	}
 	return append(out, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-		"metadata": map[string]any{"name": following, "namespace": argoNamespace},
+		"metadata": map[string]any{"name": objectName, "namespace": argoNamespace},
 		"spec": map[string]any{
 			"project":     project,
 			"source":      map[string]any{"repoURL": from.URL, "targetRevision": from.Branch, "path": "argocd"},
@@ -174,8 +174,8 @@ func ArgoObjects(ctx context.Context, c *kubeclient.Client, tree render.Tree, fr
 	}}), nil
 }
 
-// knownToArgo returns an error if Argo CD lacks a cluster with a name of the topology.
-func knownToArgo(ctx context.Context, c *kubeclient.Client, names []string) error {
+// checkArgoClusters returns an error if Argo CD lacks a cluster with a name of the topology.
+func checkArgoClusters(ctx context.Context, c *kubeclient.Client, names []string) error {
 	list, err := c.List(ctx, schema.GroupVersionKind{Version: "v1", Kind: kubeclient.KindSecret}, argoNamespace, "argocd.argoproj.io/secret-type=cluster")
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	if err != nil {
 		return err
 	}
-	at, err := c.Resource(kubeclient.PodKind(), render.Namespace)
+	resource, err := c.Resource(kubeclient.PodKind(), render.Namespace)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func decommission(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	}
 	for _, p := range list {
 		// This only saves time, so ignore pods that terminated meanwhile.
-		_, _ = at.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kubeclient.FieldManager})
+		_, _ = resource.Patch(ctx, p.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: kubeclient.FieldManager})
 	}
 	return waitDecommissioned(ctx, c, r, digest)
 }
@@ -105,9 +105,9 @@ func publishDecommission(ctx context.Context, c *kubeclient.Client, packed, proo
 	}
 	o.Object["data"] = map[string]any{render.FabricProofKey: string(proof)}
 	o.Object["binaryData"] = map[string]any{render.FabricKey: base64.StdEncoding.EncodeToString(packed)}
-	at, err := c.Resource(id.GroupVersionKind(), id.Namespace)
+	client, err := c.Resource(id.GroupVersionKind(), id.Namespace)
 	if err == nil {
-		_, err = at.Update(ctx, o, metav1.UpdateOptions{FieldManager: kubeclient.FieldManager})
+		_, err = client.Update(ctx, o, metav1.UpdateOptions{FieldManager: kubeclient.FieldManager})
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", id, err)
@@ -119,15 +119,15 @@ func publishDecommission(ctx context.Context, c *kubeclient.Client, packed, proo
 func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, digest string) error {
 	last := ""
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
-		waits, err := unreleased(ctx, c, digest)
+		pending, err := pendingNodes(ctx, c, digest)
 		if err != nil {
 			return false, nil // ignore errors: the API server may restart meanwhile
 		}
-		if text := "waiting for " + strings.Join(waits, "; "); text != last && len(waits) > 0 {
+		if text := "waiting for " + strings.Join(pending, "; "); text != last && len(pending) > 0 {
 			r.log(text)
 			last = text
 		}
-		return len(waits) == 0, nil
+		return len(pending) == 0, nil
 	})
 	if errors.Is(err, kubeclient.ErrTimeout) {
 		return fmt.Errorf("after %s still %s (their objects stay on those nodes: run hawser-agent cleanup there, or continue without them with --force)",
@@ -136,8 +136,8 @@ func waitDecommissioned(ctx context.Context, c *kubeclient.Client, r *Options, d
 	return err
 }
 
-// unreleased returns the nodes whose agents have not removed everything.
-func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]string, error) {
+// pendingNodes returns the nodes whose agents have not removed everything.
+func pendingNodes(ctx context.Context, c *kubeclient.Client, digest string) ([]string, error) {
 	list, err := c.AgentPods(ctx)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 	if err != nil {
 		return nil, err
 	}
-	var waits []string
+	var pending []string
 	for _, p := range list {
 		name, _, _ := unstructured.NestedString(p.Object, "spec", "nodeName")
 		i := slices.IndexFunc(nodes, func(n health.Node) bool { return n.Name == name })
@@ -154,15 +154,15 @@ func unreleased(ctx context.Context, c *kubeclient.Client, digest string) ([]str
 		case name == "":
 			// The agent never ran on a node.
 		case i < 0:
-			waits = append(waits, fmt.Sprintf("node %s, whose agent has not reported", name))
+			pending = append(pending, fmt.Sprintf("node %s, whose agent has not reported", name))
 		case nodes[i].Fabric != digest:
-			waits = append(waits, fmt.Sprintf("node %s, which does not know yet", name))
+			pending = append(pending, fmt.Sprintf("node %s, which does not know yet", name))
 		case nodes[i].Ready != "True":
-			waits = append(waits, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].Reason), ": "))
+			pending = append(pending, strings.TrimSuffix(fmt.Sprintf("node %s: %s", name, nodes[i].Reason), ": "))
 		}
 	}
-	slices.Sort(waits)
-	return slices.Compact(waits), nil
+	slices.Sort(pending)
+	return slices.Compact(pending), nil
 }
 
 // signDecommission signs the decommission fabric with a new key, pins that key as signer, and

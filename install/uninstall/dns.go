@@ -19,9 +19,9 @@ import (
 // Otherwise pods would wait for name servers that no longer exist.
 func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 	forwards := forwards(ctx, c)
-	places := []struct {
+	configMaps := []struct {
 		name, key string
-		without   func(string) (string, error)
+		remove    func(string) (string, error)
 	}{
 		{"coredns", "Corefile", corefile.Remove},
 		{"node-local-dns", "Corefile", corefile.Remove},
@@ -29,8 +29,8 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 		{"kube-dns", "stubDomains", func(text string) (string, error) { return withoutStubs(text, forwards) }},
 	}
 	var errs []error
-	for _, place := range places {
-		id := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: place.name}
+	for _, configMap := range configMaps {
+		id := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: configMap.name}
 		o, err := c.Get(ctx, id)
 		if err != nil {
 			errs = append(errs, err)
@@ -39,8 +39,8 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 		if o == nil {
 			continue
 		}
-		if err := restore(ctx, c, o, place.key, place.without); err != nil {
-			errs = append(errs, fmt.Errorf("%s, %s: %w", id, place.key, err))
+		if err := restore(ctx, c, o, configMap.key, configMap.remove); err != nil {
+			errs = append(errs, fmt.Errorf("%s, %s: %w", id, configMap.key, err))
 		}
 	}
 	err := errors.Join(errs...)
@@ -52,12 +52,12 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 }
 
 // restore writes the text without Hawser's entries, unless the object changed since it was read.
-func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstructured, key string, without func(string) (string, error)) error {
+func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstructured, key string, remove func(string) (string, error)) error {
 	text, _, _ := unstructured.NestedString(o.Object, "data", key)
 	if text == "" {
 		return nil
 	}
-	rest, err := without(text)
+	rest, err := remove(text)
 	if err != nil || rest == text {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestStubs(t *testing.T) {
 		DNS:          fabric.DNS{Address: netip.MustParseAddr("169.254.20.1"), IPv6Address: netip.MustParseAddr("fd00::53")},
 		Clusters:     []fabric.Cluster{{Name: "g1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("fd07::/64")}}},
 	}
-	wrote := corefile.ForwardOf(f, &f.Clusters[0])
+	forward := corefile.ForwardOf(f, &f.Clusters[0])
 	packed, _, err := decommissionFabric(f, "demo")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestStubs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, before := range []string{"", `{"other.example": ["192.0.2.1"]}`} {
-		text, err := corefile.InsertStub(before, wrote)
+		text, err := corefile.InsertStub(before, forward)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/kubeclient"
 )
 
-// ownGroup is the API group of Hawser's own kinds.
-const ownGroup = "hawser.dev"
+// hawserGroup is the API group of Hawser's own kinds.
+const hawserGroup = "hawser.dev"
 
 // finder finds objects of Hawser.
 type finder func(context.Context, *kubeclient.Client) ([]unstructured.Unstructured, error)
@@ -29,7 +29,7 @@ func finders(r Options) []finder {
 	}
 	return []finder{
 		labelled("apps", "v1", kubeclient.KindDaemonSet, kubeclient.LabelRendered),
-		r.inventoried,
+		r.inventoryObjects,
 		labelled("multicluster.x-k8s.io", "v1beta1", kubeclient.KindServiceExport, kubeclient.LabelRendered),
 		labelled("multicluster.x-k8s.io", "v1beta1", "ServiceImport", kubeclient.LabelByAgents),
 		labelled("discovery.k8s.io", "v1", "EndpointSlice", kubeclient.LabelEndpointSlices),
@@ -45,8 +45,8 @@ func finders(r Options) []finder {
 	}
 }
 
-// inventoried returns the objects in the inventory of hawser apply that hawser apply still owns.
-func (r Options) inventoried(ctx context.Context, c *kubeclient.Client) ([]unstructured.Unstructured, error) {
+// inventoryObjects returns the objects in the inventory that hawser apply still owns.
+func (r Options) inventoryObjects(ctx context.Context, c *kubeclient.Client) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
 	for _, id := range slices.Backward(slices.SortedFunc(slices.Values(r.have.Objects), kubeclient.CompareIDs)) {
 		o, err := c.Get(ctx, id)
@@ -74,10 +74,10 @@ func cleanExport(ctx context.Context, c *kubeclient.Client, o *unstructured.Unst
 		c, _ := item.(map[string]any)
 		return c["type"] == "Valid" || c["type"] == "Ready" || c["type"] == "Conflict"
 	})
-	ours := slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+	isOwner := slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == "hawser" && f.Subresource == "status"
 	})
-	if ours && len(kept) != len(conditions) {
+	if isOwner && len(kept) != len(conditions) {
 		errs = append(errs, c.MergePatch(ctx, o, map[string]any{"status": map[string]any{"conditions": kept}}, "status"))
 	}
 	return errors.Join(errs...)

@@ -74,8 +74,8 @@ func planRemoval(ctx context.Context, c *kubeclient.Client, r Options) (*apply.P
 		if change.Kind != kubeclient.KindDaemonSet || r.Foreign {
 			continue
 		}
-		if who := gitopsOwner(change.Object); who != "" {
-			return nil, fmt.Errorf("%w: %s is managed by %s: delete or suspend that first (--yes continues anyway)", ErrManagedByGitOps, change.ID, who)
+		if manager := gitopsOwner(change.Object); manager != "" {
+			return nil, fmt.Errorf("%w: %s is managed by %s: delete or suspend that first (--yes continues anyway)", ErrManagedByGitOps, change.ID, manager)
 		}
 	}
 	return p, nil
@@ -90,7 +90,7 @@ func addObject(p *apply.Plan, o unstructured.Unstructured, r Options) {
 		return
 	}
 	group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-	if o.GetKind() == kubeclient.KindCRD && group != ownGroup && !r.CRDs {
+	if o.GetKind() == kubeclient.KindCRD && group != hawserGroup && !r.CRDs {
 		if !slices.ContainsFunc(p.Retained, func(l apply.SkippedObject) bool { return l.Key() == id.Key() }) {
 			p.Retained = append(p.Retained, apply.SkippedObject{ID: id, Reason: "others may use it (--crds deletes it if no object of its kind is left)"})
 		}
@@ -144,7 +144,7 @@ func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Option
 	if err := errors.Join(append(errs, restoreDNS(ctx, c, r))...); err != nil {
 		return err
 	}
-	spaces, rest := apply.SplitKind(rest, kubeclient.KindNamespace)
+	namespaces, rest := apply.SplitKind(rest, kubeclient.KindNamespace)
 	definitions, rest := apply.SplitKind(rest, kubeclient.KindCRD)
 	if _, err := apply.DeleteAll(ctx, c, rest); err != nil {
 		return err
@@ -152,12 +152,12 @@ func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Option
 	if err := deleteDefinitions(ctx, c, p, definitions); err != nil {
 		return err
 	}
-	if _, err := apply.DeleteAll(ctx, c, spaces); err != nil {
+	if _, err := apply.DeleteAll(ctx, c, namespaces); err != nil {
 		return err
 	}
 	return waitDeleted(ctx, c, *r, "the namespace is gone", func(ctx context.Context) (int, error) {
 		o, err := c.Get(ctx, kubeclient.NamespaceID())
-		if o == nil || len(spaces) == 0 {
+		if o == nil || len(namespaces) == 0 {
 			return 0, err
 		}
 		return 1, err
@@ -168,18 +168,18 @@ func execute(ctx context.Context, c *kubeclient.Client, p *apply.Plan, r *Option
 func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan, list []apply.Change) error {
 	for _, change := range list {
 		group, _, _ := unstructured.NestedString(change.Object.Object, "spec", "group")
-		if group != ownGroup {
+		if group != hawserGroup {
 			kind, _, _ := unstructured.NestedString(change.Object.Object, "spec", "names", "kind")
 			mapping, err := c.Mapping(schema.GroupKind{Group: group, Kind: kind})
 			if err != nil {
 				return fmt.Errorf("look for objects of %s: %w", change.Name, err)
 			}
-			left, err := c.List(ctx, mapping.GroupVersionKind, "", "")
+			remaining, err := c.List(ctx, mapping.GroupVersionKind, "", "")
 			if err != nil {
 				return err
 			}
-			if len(left) > 0 {
-				p.Retained = append(p.Retained, apply.SkippedObject{ID: change.ID, Reason: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(left))})
+			if len(remaining) > 0 {
+				p.Retained = append(p.Retained, apply.SkippedObject{ID: change.ID, Reason: fmt.Sprintf("there are %d objects of its kind, which are not Hawser's", len(remaining))})
 				p.Changes = slices.DeleteFunc(p.Changes, func(o apply.Change) bool { return o.Key() == change.Key() })
 				continue
 			}
@@ -193,14 +193,14 @@ func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan,
 
 // waitDeleted waits until count returns 0. what describes the objects.
 func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, what string, count func(context.Context) (int, error)) error {
-	said := false
+	reported := false
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
-		left, err := count(ctx)
-		if err == nil && left > 0 && !said {
+		remaining, err := count(ctx)
+		if err == nil && remaining > 0 && !reported {
 			r.log("waiting until " + what)
-			said = true
+			reported = true
 		}
-		return err == nil && left == 0, nil
+		return err == nil && remaining == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait until %s: %w", what, err)

@@ -54,7 +54,7 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 	})
 	for _, s := range dumpFiles() {
 		list, err := collect(ctx, c, s)
-		if text := documents(list, s.shown); len(text) > 0 || err != nil {
+		if text := documents(list, s.redact); len(text) > 0 || err != nil {
 			put("objects/"+s.file+".yaml", text, err)
 		}
 	}
@@ -65,8 +65,8 @@ func Gather(ctx context.Context, c *kubeclient.Client, since time.Duration, put 
 type dumpFile struct {
 	file   string
 	kind   schema.GroupVersionKind
-	places []scope
-	shown  func(*unstructured.Unstructured) map[string]any
+	scopes []scope
+	redact func(*unstructured.Unstructured) map[string]any
 }
 
 // scope limits a list of objects to a namespace or a name.
@@ -74,42 +74,43 @@ type scope struct {
 	namespace string // empty = all, or the kind is cluster-scoped
 	selector  string
 	name      string // of the only object; empty = all
-	only      func(*unstructured.Unstructured) bool
+	include   func(*unstructured.Unstructured) bool
 }
 
 // dumpFiles returns the files of objects.
 func dumpFiles() []dumpFile {
 	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
-	system, everywhere := []scope{{namespace: render.Namespace}}, []scope{{}}
+	hawserNamespace, anywhere := []scope{{namespace: render.Namespace}}, []scope{{}}
 	var dns []scope
 	for _, name := range []string{"coredns", "coredns-custom", "kube-dns", "node-local-dns"} {
 		dns = append(dns, scope{namespace: "kube-system", name: name})
 	}
 	return []dumpFile{
-		{"pods", kubeclient.PodKind(), system, workload},
-		{"daemonsets", clusterstatus.DaemonSetKind(), system, workload},
-		{"events", core("Event"), append(system, scope{namespace: "default", only: fromAgents}), whole},
-		{"hawsernodes", clusterstatus.HawserNodeKind(), everywhere, whole},
-		{"nodes", core("Node"), everywhere, machine},
-		{"serviceexports", kubeclient.MCSKind(kubeclient.KindServiceExport), everywhere, whole},
-		{"serviceimports", kubeclient.MCSKind("ServiceImport"), everywhere, whole},
-		{"endpointslices", schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, []scope{{selector: kubeclient.LabelEndpointSlices}}, whole},
-		{"clusterproperties", schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1beta1", Kind: "ClusterProperty"}, everywhere, whole},
-		{"configmaps", core("ConfigMap"), system, settings},
-		{"dns", core("ConfigMap"), dns, nameServer},
+		{"pods", kubeclient.PodKind(), hawserNamespace, redactWorkload},
+		{"daemonsets", clusterstatus.DaemonSetKind(), hawserNamespace, redactWorkload},
+		{"events", core("Event"), append(hawserNamespace, scope{namespace: "default", include: fromAgents}), withoutManagedFields},
+		{"hawsernodes", clusterstatus.HawserNodeKind(), anywhere, withoutManagedFields},
+		{"nodes", core("Node"), anywhere, redactNode},
+		{"serviceexports", kubeclient.MCSKind(kubeclient.KindServiceExport), anywhere,
+			withoutManagedFields},
+		{"serviceimports", kubeclient.MCSKind("ServiceImport"), anywhere, withoutManagedFields},
+		{"endpointslices", schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, []scope{{selector: kubeclient.LabelEndpointSlices}}, withoutManagedFields},
+		{"clusterproperties", schema.GroupVersionKind{Group: "about.k8s.io", Version: "v1beta1", Kind: "ClusterProperty"}, anywhere, withoutManagedFields},
+		{"configmaps", core("ConfigMap"), hawserNamespace, redactConfigMap},
+		{"dns", core("ConfigMap"), dns, redactDNSConfig},
 	}
 }
 
 // fromAgents matches the events that agents write about their HawserNodes. HawserNodes are
 // cluster-scoped, so the events are in the namespace default.
 func fromAgents(o *unstructured.Unstructured) bool {
-	by, _, _ := unstructured.NestedString(o.Object, "reportingComponent")
-	return strings.HasPrefix(by, "hawser.dev/")
+	component, _, _ := unstructured.NestedString(o.Object, "reportingComponent")
+	return strings.HasPrefix(component, "hawser.dev/")
 }
 
 func collect(ctx context.Context, c *kubeclient.Client, s dumpFile) ([]unstructured.Unstructured, error) {
 	var out []unstructured.Unstructured
-	for _, p := range s.places {
+	for _, p := range s.scopes {
 		if p.name != "" {
 			o, err := c.Get(ctx, kubeclient.ID{Group: s.kind.Group, Version: s.kind.Version, Kind: s.kind.Kind, Namespace: p.namespace, Name: p.name})
 			if err != nil {
@@ -125,7 +126,7 @@ func collect(ctx context.Context, c *kubeclient.Client, s dumpFile) ([]unstructu
 			return out, err
 		}
 		for i := range list {
-			if p.only == nil || p.only(&list[i]) {
+			if p.include == nil || p.include(&list[i]) {
 				out = append(out, list[i])
 			}
 		}
@@ -142,10 +143,10 @@ func collect(ctx context.Context, c *kubeclient.Client, s dumpFile) ([]unstructu
 }
 
 // documents encodes objects as a YAML stream.
-func documents(list []unstructured.Unstructured, shown func(*unstructured.Unstructured) map[string]any) []byte {
+func documents(list []unstructured.Unstructured, redact func(*unstructured.Unstructured) map[string]any) []byte {
 	var out bytes.Buffer
 	for i := range list {
-		text, err := yaml.Marshal(shown(&list[i]))
+		text, err := yaml.Marshal(redact(&list[i]))
 		if err != nil {
 			text = fmt.Appendf(nil, "# %s cannot be written: %v\n", kubeclient.IDOf(&list[i]), err)
 		}

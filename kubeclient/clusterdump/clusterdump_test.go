@@ -16,16 +16,16 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// shelfOf collects what Gather puts.
-type shelfOf struct {
+// memorySink records the files of Gather.
+type memorySink struct {
 	mu    sync.Mutex
 	files map[string]string
 	errs  map[string]error
 }
 
-func gatherAll(t *testing.T, c *kubeclient.Client) *shelfOf {
+func gatherAll(t *testing.T, c *kubeclient.Client) *memorySink {
 	t.Helper()
-	s := &shelfOf{files: map[string]string{}, errs: map[string]error{}}
+	s := &memorySink{files: map[string]string{}, errs: map[string]error{}}
 	Gather(t.Context(), c, 90*time.Minute, func(file string, text []byte, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func podSpec() map[string]any {
 	}}
 }
 
-// fill adds objects to a cluster with values to show and values to redact.
-func fill(t *testing.T, f *fakeapi.API) {
+// addObjects adds objects to a cluster with values to show and values to redact.
+func addObjects(t *testing.T, f *fakeapi.API) {
 	t.Helper()
 	f.Kinds["v1"] = append(f.Kinds["v1"], fakeapi.Resource{Name: "nodes", Kind: "Node"}, fakeapi.Resource{Name: "events", Kind: "Event", Namespaced: true})
 	raw, err := fabric.Encode(&fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Domain: "clusterset.local", Clusters: []fabric.Cluster{{Name: "g1"}}})
@@ -93,7 +93,7 @@ func fill(t *testing.T, f *fakeapi.API) {
 func TestGather(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
-	fill(t, api)
+	addObjects(t, api)
 	s := gatherAll(t, c)
 	want := []string{"fabric.json", "logs/hawser-agent-1.log", "logs/hawser-agent-1.previous.log",
 		"objects/configmaps.yaml", "objects/daemonsets.yaml", "objects/dns.yaml", "objects/events.yaml", "objects/nodes.yaml", "objects/pods.yaml", "version.json"}
@@ -136,7 +136,7 @@ func TestGather(t *testing.T) {
 func TestPageIsNoAgent(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
-	fill(t, api)
+	addObjects(t, api)
 	if err := c.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestNewestLog(t *testing.T) {
 	no := errors.New("no")
 	tests := []struct {
 		text, want string
-		left       int64
+		omitted    int64
 		err        error
 	}{
 		{"a\n", "a\n", 0, nil},
@@ -201,8 +201,8 @@ func TestNewestLog(t *testing.T) {
 		{"a\n", "a\n", 0, no},
 	}
 	for _, tt := range tests {
-		if have, err := NewestLog([]byte(tt.text), tt.left, tt.err); string(have) != tt.want || !errors.Is(err, tt.err) {
-			t.Errorf("%q, %d: %q %v", tt.text, tt.left, have, err)
+		if have, err := NewestLog([]byte(tt.text), tt.omitted, tt.err); string(have) != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%q, %d: %q %v", tt.text, tt.omitted, have, err)
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 const (
 	// MaxLog is the maximum size of a log in bytes. Older lines are dropped.
-	MaxLog     = 20 << 20
-	logTimeout = time.Minute // timeout for one log
-	logsAtOnce = 2           // per cluster, because each may use MaxLog of memory
+	MaxLog            = 20 << 20
+	logTimeout        = time.Minute // timeout for one log
+	maxConcurrentLogs = 2           // per cluster, because each may use MaxLog of memory
 )
 
 // gatherLogs reads the logs of the agents' pods, including pods that do not run, and the previous
@@ -31,7 +31,7 @@ func gatherLogs(ctx context.Context, c *kubeclient.Client, since time.Duration, 
 		return
 	}
 	var group errgroup.Group
-	group.SetLimit(logsAtOnce)
+	group.SetLimit(maxConcurrentLogs)
 	for i := range list {
 		// Skip the pod of the web page: its log contains a token, and it is no agent.
 		if !strings.HasPrefix(list[i].GetLabels()["app.kubernetes.io/name"], "hawser-") || kubeclient.IsUIPod(&list[i]) {
@@ -88,9 +88,9 @@ func log(ctx context.Context, c *kubeclient.Client, pod string, since time.Durat
 }
 
 // NewestLog adds a first line to a truncated log with the number of omitted bytes.
-func NewestLog(text []byte, left int64, err error) ([]byte, error) {
-	if left > 0 {
-		text = append(fmt.Appendf(nil, "(hawser gather: %d bytes before this were left out)\n", left), text...)
+func NewestLog(text []byte, omitted int64, err error) ([]byte, error) {
+	if omitted > 0 {
+		text = append(fmt.Appendf(nil, "(hawser gather: %d bytes before this were left out)\n", omitted), text...)
 	}
 	return text, err
 }

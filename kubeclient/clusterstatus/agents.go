@@ -38,22 +38,22 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 	var out []health.Node
 	for i := range items {
 		o := &items[i]
-		word := func(fields ...string) string {
+		stringField := func(fields ...string) string {
 			out, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, fields...)...)
 			return out
 		}
-		number := func(fields ...string) int64 {
+		count := func(fields ...string) int64 {
 			out, _, _ := unstructured.NestedInt64(o.Object, append([]string{"status"}, fields...)...)
 			return out
 		}
 		n := health.Node{
-			Name: o.GetName(), Cluster: word("cluster"), Role: word("role"), Gateway: word("gateway"), Version: word("version"), Fabric: word("fabric"),
-			Up: number("links", "up"), Links: number("links", "total"), Problems: problems(o),
+			Name: o.GetName(), Cluster: stringField("cluster"), Role: stringField("role"), Gateway: stringField("gateway"), Version: stringField("version"), Fabric: stringField("fabric"),
+			LinksUp: count("links", "up"), Links: count("links", "total"), Problems: problems(o),
 			Ready: cmp.Or(kubeclient.ConditionStatus(o, "Ready"), "Unknown"), Drained: kubeclient.ConditionStatus(o, "Drained") == "True",
 		}
 		if _, found, _ := unstructured.NestedMap(o.Object, "status", "nodeNetwork"); found {
 			n.NodeNetwork = &health.NodePaths{
-				Direct: number("nodeNetwork", "direct"), VXLAN: number("nodeNetwork", "vxlan"), Reason: word("nodeNetwork", "reason"),
+				Direct: count("nodeNetwork", "direct"), VXLAN: count("nodeNetwork", "vxlan"), Reason: stringField("nodeNetwork", "reason"),
 			}
 		}
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
@@ -64,8 +64,8 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 			}
 			n.Reason, _ = ready["message"].(string)
 			text, _ := ready["lastTransitionTime"].(string)
-			if at, err := time.Parse(time.RFC3339, text); err == nil {
-				n.Changed = at
+			if value, err := time.Parse(time.RFC3339, text); err == nil {
+				n.Changed = value
 			}
 		}
 		links, _, _ := unstructured.NestedSlice(o.Object, "status", "linkStates")
@@ -73,25 +73,25 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 			link, _ := item.(map[string]any)
 			cluster, _ := link["remoteCluster"].(string)
 			gateway, _ := link["remoteGateway"].(string)
-			end := cluster + "/" + gateway
+			remote := cluster + "/" + gateway
 			if link["state"] != linkUp {
-				if !slices.Contains(n.LinksDown, end) {
-					n.LinksDown = append(n.LinksDown, end)
+				if !slices.Contains(n.LinksDown, remote) {
+					n.LinksDown = append(n.LinksDown, remote)
 				}
 				continue
 			}
-			if since := linkSince(link); !since.IsZero() && (n.UpSince[end].IsZero() || since.Before(n.UpSince[end])) {
+			if since := linkSince(link); !since.IsZero() && (n.UpSince[remote].IsZero() || since.Before(n.UpSince[remote])) {
 				if n.UpSince == nil {
 					n.UpSince = map[string]time.Time{}
 				}
-				n.UpSince[end] = since
+				n.UpSince[remote] = since
 			}
 			text, _ := link["endpoint"].(string)
-			if at, err := netip.ParseAddrPort(text); err == nil {
+			if value, err := netip.ParseAddrPort(text); err == nil {
 				if n.Endpoints == nil {
 					n.Endpoints = map[string][]netip.Addr{}
 				}
-				n.Endpoints[end] = append(n.Endpoints[end], at.Addr().Unmap())
+				n.Endpoints[remote] = append(n.Endpoints[remote], value.Addr().Unmap())
 			}
 		}
 		out = append(out, n)
@@ -106,8 +106,8 @@ func problems(o *unstructured.Unstructured) []status.Problem {
 	var out []status.Problem
 	for _, item := range list {
 		m, _ := item.(map[string]any)
-		word := func(name string) string { text, _ := m[name].(string); return text }
-		out = append(out, status.Problem{Code: word("code"), Severity: status.Severity(word("severity")), Text: word("text"), Next: word("next")})
+		stringField := func(name string) string { text, _ := m[name].(string); return text }
+		out = append(out, status.Problem{Code: stringField("code"), Severity: status.Severity(stringField("severity")), Text: stringField("text"), Next: stringField("next")})
 	}
 	return out
 }
@@ -124,8 +124,8 @@ func linkSince(link map[string]any) time.Time {
 
 // nodeObject has the fields of a Node object that Read needs.
 type nodeObject struct {
-	off   string
-	addrs []netip.Addr
+	notReady string
+	addrs    []netip.Addr
 }
 
 // nodeObjects returns the Node objects by name.
@@ -151,9 +151,9 @@ func nodeObjects(ctx context.Context, c *kubeclient.Client) (map[string]nodeObje
 			if ready["type"] != "Ready" || ready["status"] == "True" {
 				continue
 			}
-			node.off = "NotReady"
+			node.notReady = "NotReady"
 			if since, _ := ready["lastTransitionTime"].(string); since != "" {
-				node.off += " since " + since
+				node.notReady += " since " + since
 			}
 		}
 		out[items[i].GetName()] = node
@@ -163,17 +163,17 @@ func nodeObjects(ctx context.Context, c *kubeclient.Client) (map[string]nodeObje
 
 // gateways returns the gateways of a cluster that have a fixed node.
 func gateways(f *fabric.Fabric, cluster string, nodes map[string]nodeObject) []health.Gateway {
-	own := f.Cluster(cluster)
-	if own == nil {
+	member := f.Cluster(cluster)
+	if member == nil {
 		return nil
 	}
 	var out []health.Gateway
-	for i := range own.Gateways {
-		g := health.Gateway{Name: own.Gateways[i].Name, Node: own.Gateways[i].Node, NodeAddrs: nodes[own.Gateways[i].Node].addrs}
+	for i := range member.Gateways {
+		g := health.Gateway{Name: member.Gateways[i].Name, Node: member.Gateways[i].Node, NodeAddrs: nodes[member.Gateways[i].Node].addrs}
 		if g.Node == "" {
 			continue
 		}
-		for _, text := range own.Gateways[i].Endpoints {
+		for _, text := range member.Gateways[i].Endpoints {
 			e, err := fabric.ParseEndpoint(text)
 			if err != nil || !e.Addr.IsValid() {
 				g.Endpoints = nil
@@ -270,9 +270,9 @@ func stoppedReason(pod *corev1.Pod) string {
 
 // rollout is the rollout progress of a DaemonSet.
 type rollout struct {
-	name                       string
-	wanted, updated, available int64
-	observed                   bool // whether the controller observed the newest version
+	name                        string
+	desired, updated, available int64
+	observed                    bool // whether the controller observed the newest version
 }
 
 func DaemonSetKind() schema.GroupVersionKind {
@@ -287,13 +287,13 @@ func rollouts(ctx context.Context, c *kubeclient.Client) ([]rollout, error) {
 	}
 	var out []rollout
 	for i := range items {
-		number := func(name string) int64 {
+		count := func(name string) int64 {
 			n, _, _ := unstructured.NestedInt64(items[i].Object, "status", name)
 			return n
 		}
 		out = append(out, rollout{
-			name: items[i].GetName(), wanted: number("desiredNumberScheduled"), updated: number("updatedNumberScheduled"),
-			available: number("numberAvailable"), observed: number("observedGeneration") >= items[i].GetGeneration(),
+			name: items[i].GetName(), desired: count("desiredNumberScheduled"), updated: count("updatedNumberScheduled"),
+			available: count("numberAvailable"), observed: count("observedGeneration") >= items[i].GetGeneration(),
 		})
 	}
 	return out, nil
@@ -301,7 +301,7 @@ func rollouts(ctx context.Context, c *kubeclient.Client) ([]rollout, error) {
 
 // WaitReady waits until the agents run and are ready with the fabric of a digest. It returns the
 // last progress, even on an error.
-func WaitReady(ctx context.Context, c *kubeclient.Client, digest string, timeout time.Duration, say func(string)) (string, error) {
+func WaitReady(ctx context.Context, c *kubeclient.Client, digest string, timeout time.Duration, report func(string)) (string, error) {
 	last := ""
 	err := kubeclient.Poll(ctx, timeout, func(ctx context.Context) (bool, error) {
 		now, done, err := progress(ctx, c, digest)
@@ -309,7 +309,7 @@ func WaitReady(ctx context.Context, c *kubeclient.Client, digest string, timeout
 			return false, nil // ignore errors: the API server may restart meanwhile
 		}
 		if now != last && !done {
-			say(now)
+			report(now)
 		}
 		last = now
 		return done, nil
@@ -322,7 +322,7 @@ func WaitReady(ctx context.Context, c *kubeclient.Client, digest string, timeout
 
 // progress returns the progress of a cluster towards a fabric, and whether it is complete.
 func progress(ctx context.Context, c *kubeclient.Client, digest string) (string, bool, error) {
-	sets, err := rollouts(ctx, c)
+	daemonSets, err := rollouts(ctx, c)
 	if err != nil {
 		return "", false, err
 	}
@@ -331,20 +331,20 @@ func progress(ctx context.Context, c *kubeclient.Client, digest string) (string,
 		return "", false, err
 	}
 	var pods, running int64
-	done := len(sets) > 0
-	for _, s := range sets {
-		pods, running = pods+s.wanted, running+min(s.updated, s.available)
-		done = done && s.observed && s.updated >= s.wanted && s.available >= s.wanted
+	done := len(daemonSets) > 0
+	for _, s := range daemonSets {
+		pods, running = pods+s.desired, running+min(s.updated, s.available)
+		done = done && s.observed && s.updated >= s.desired && s.available >= s.desired
 	}
-	follow, ready := int64(0), int64(0)
+	onDigest, ready := int64(0), int64(0)
 	for _, n := range nodes {
 		if n.Fabric == digest {
-			follow++
+			onDigest++
 		}
 		if n.Fabric == digest && n.Ready == "True" {
 			ready++
 		}
 	}
-	text := fmt.Sprintf("%d of %d agents run, %d follow fabric %s, %d are ready", running, pods, follow, digest, ready)
+	text := fmt.Sprintf("%d of %d agents run, %d follow fabric %s, %d are ready", running, pods, onDigest, digest, ready)
 	return text, done && ready >= pods, nil
 }

@@ -28,21 +28,21 @@ func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client, tree render.Tr
 	if err != nil {
 		return "", nil // other checks report it
 	}
-	own := f.Cluster(c.Name)
-	if own == nil || cmp.Or(own.ClusterDNS, fabric.DNSNone) == fabric.DNSNone {
+	member := f.Cluster(c.Name)
+	if member == nil || cmp.Or(member.ClusterDNS, fabric.DNSNone) == fabric.DNSNone {
 		return "", nil
 	}
 	text, _, _ := unstructured.NestedString(cache.Object, "data", "Corefile")
-	forward := corefile.ForwardOf(f, own)
+	forward := corefile.ForwardOf(f, member)
 	if !forward.Valid() || !corefile.BypassesForward(text, f.Domain) {
 		return "", nil
 	}
-	do := fmt.Sprintf("give it a server block for %s with forward . %s and the bind of the others", f.Domain, forward.Servers[0])
+	fix := fmt.Sprintf("give it a server block for %s with forward . %s and the bind of the others", f.Domain, forward.Servers[0])
 	if cache.GetName() == nodeLocal {
-		do = "say clusters[].dns: node-local in the topology, or " + do
+		fix = "say clusters[].dns: node-local in the topology, or " + fix
 	}
 	return fmt.Sprintf("NodeLocal DNSCache does not lead %s to the agents, so pods that ask it do not resolve names of the clusterset: "+
-		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), do), nil
+		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), fix), nil
 }
 
 // cache returns the ConfigMap of NodeLocal DNSCache. It finds it by name, or by the volumes of the
@@ -68,7 +68,7 @@ func cache(ctx context.Context, c *kubeclient.Client) (*unstructured.Unstructure
 			return nil, unlessForbidden(err)
 		}
 		if found != nil {
-			if _, is, _ := unstructured.NestedString(found.Object, "data", "Corefile"); is {
+			if _, exists, _ := unstructured.NestedString(found.Object, "data", "Corefile"); exists {
 				return found, nil
 			}
 		}

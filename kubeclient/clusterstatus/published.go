@@ -74,8 +74,8 @@ func copyImage(ctx context.Context, c *kubeclient.Client, tree render.Tree) erro
 	if err != nil {
 		return fmt.Errorf("read %s: %w", id, err)
 	}
-	plain := map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}}
-	if tree[render.GatewayFile], err = yaml.Marshal(plain); err != nil {
+	minimal := map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}}
+	if tree[render.GatewayFile], err = yaml.Marshal(minimal); err != nil {
 		return fmt.Errorf("read %s: %w", id, err)
 	}
 	return nil
@@ -108,15 +108,15 @@ func copyInto(ctx context.Context, c *kubeclient.Client, tree render.Tree, id ku
 	if err != nil || o == nil {
 		return false, err
 	}
-	plain := map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}
+	minimal := map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}
 	for _, field := range []string{"data", "binaryData"} {
 		if v, ok := o.Object[field]; ok {
-			plain[field] = v
+			minimal[field] = v
 		}
 	}
 	digest := o.GetAnnotations()[render.DigestAnnotation]
-	plain["metadata"] = map[string]any{"name": id.Name, "annotations": map[string]any{render.DigestAnnotation: digest}}
-	if tree[file], err = yaml.Marshal(plain); err != nil {
+	minimal["metadata"] = map[string]any{"name": id.Name, "annotations": map[string]any{render.DigestAnnotation: digest}}
+	if tree[file], err = yaml.Marshal(minimal); err != nil {
 		return false, fmt.Errorf("read %s: %w", id, err)
 	}
 	return true, nil

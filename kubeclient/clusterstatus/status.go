@@ -39,16 +39,16 @@ func read(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 		return err
 	}
 	s.Nodes = append(s.Nodes, nodes...)
-	sets, err := rollouts(ctx, c)
+	daemonSets, err := rollouts(ctx, c)
 	if err != nil {
 		return err
 	}
-	for _, set := range sets {
-		s.Pods, s.Running = s.Pods+set.wanted, s.Running+set.available
+	for _, set := range daemonSets {
+		s.Pods, s.Running = s.Pods+set.desired, s.Running+set.available
 		if !set.observed {
-			s.Outdated += set.wanted
+			s.Outdated += set.desired
 		} else {
-			s.Outdated += max(set.wanted-set.updated, 0)
+			s.Outdated += max(set.desired-set.updated, 0)
 		}
 	}
 	objects, err := nodeObjects(ctx, c)
@@ -56,7 +56,7 @@ func read(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 		return err
 	}
 	for i := range s.Nodes {
-		s.Nodes[i].NodeNotReady = objects[s.Nodes[i].Name].off
+		s.Nodes[i].NodeNotReady = objects[s.Nodes[i].Name].notReady
 	}
 	if s.Running < s.Pods || s.Outdated > 0 {
 		if s.Stopped, s.NotReady, err = agentPods(ctx, c); err != nil {
@@ -84,7 +84,7 @@ func read(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 
 func readExports(ctx context.Context, c *kubeclient.Client, s *health.State) error {
 	byID := map[string]*health.Export{}
-	at := func(o *unstructured.Unstructured) *health.Export {
+	export := func(o *unstructured.Unstructured) *health.Export {
 		id := o.GetNamespace() + "/" + o.GetName()
 		if byID[id] == nil {
 			byID[id] = &health.Export{Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -96,7 +96,7 @@ func readExports(ctx context.Context, c *kubeclient.Client, s *health.State) err
 		return err
 	}
 	for i := range exports {
-		e := at(&exports[i])
+		e := export(&exports[i])
 		e.Exported, e.Conditions = true, conditions(&exports[i])
 	}
 	imports, err := c.List(ctx, kubeclient.MCSKind("ServiceImport"), "", kubeclient.LabelByAgents)
@@ -104,7 +104,7 @@ func readExports(ctx context.Context, c *kubeclient.Client, s *health.State) err
 		return err
 	}
 	for i := range imports {
-		e, o := at(&imports[i]), &imports[i]
+		e, o := export(&imports[i]), &imports[i]
 		// A field that violates the CRD stays empty.
 		e.Type, _, _ = unstructured.NestedString(o.Object, "spec", "type")
 		e.IPs, _, _ = unstructured.NestedStringSlice(o.Object, "spec", "ips")
@@ -133,8 +133,8 @@ func conditions(o *unstructured.Unstructured) []health.Condition {
 		if !ok {
 			continue
 		}
-		word := func(name string) string { text, _ := m[name].(string); return text }
-		out = append(out, health.Condition{Type: word("type"), Status: word("status"), Reason: word("reason"), Message: word("message")})
+		stringField := func(name string) string { text, _ := m[name].(string); return text }
+		out = append(out, health.Condition{Type: stringField("type"), Status: stringField("status"), Reason: stringField("reason"), Message: stringField("message")})
 	}
 	slices.SortFunc(out, func(a, b health.Condition) int { return strings.Compare(a.Type, b.Type) })
 	return out

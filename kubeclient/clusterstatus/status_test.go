@@ -29,7 +29,7 @@ func TestImportsOfOthers(t *testing.T) {
 	t.Parallel()
 	api, c := fakeapi.New(t, "g1")
 	applyTree(t, api, c)
-	put := func(namespace string, labels map[string]any) {
+	addImport := func(namespace string, labels map[string]any) {
 		api.Mu.Lock()
 		defer api.Mu.Unlock()
 		api.Objects["/apis/multicluster.x-k8s.io/v1beta1/serviceimports/"+namespace] = map[string]any{
@@ -37,8 +37,8 @@ func TestImportsOfOthers(t *testing.T) {
 			"metadata": map[string]any{"name": "web", "namespace": namespace, "labels": labels}, "spec": map[string]any{"type": "ClusterSetIP"},
 		}
 	}
-	put("ours", map[string]any{"app.kubernetes.io/managed-by": "hawser"})
-	put("theirs", map[string]any{"app.kubernetes.io/managed-by": "lighthouse"})
+	addImport("ours", map[string]any{"app.kubernetes.io/managed-by": "hawser"})
+	addImport("theirs", map[string]any{"app.kubernetes.io/managed-by": "lighthouse"})
 	s := clusterstatus.Read(t.Context(), c)
 	if len(s.Exports) != 1 || s.Exports[0].Namespace != "ours" || s.Exports[0].Type == "" {
 		t.Errorf("have %+v, error %q", s.Exports, s.Error)
@@ -48,8 +48,8 @@ func TestImportsOfOthers(t *testing.T) {
 // TestNodeLocalCache: a NodeLocal DNSCache that does not forward the domain to the agents is reported.
 func TestNodeLocalCache(t *testing.T) {
 	t.Parallel()
-	const bare, led = ".:53 {\n bind 169.254.20.10\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n", "clusterset.local:53 {\n forward . 169.254.73.53\n}\n"
-	const maps = "/api/v1/namespaces/kube-system/configmaps/"
+	const plain, forwarded = ".:53 {\n bind 169.254.20.10\n forward . __PILLAR__UPSTREAM__SERVERS__\n}\n", "clusterset.local:53 {\n forward . 169.254.73.53\n}\n"
+	const configMaps = "/api/v1/namespaces/kube-system/configmaps/"
 	daemons := fakeapi.Object("DaemonSet", "kube-system", "node-local-dns", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
 		"volumes": []any{map[string]any{"hostPath": map[string]any{}}, map[string]any{"configMap": map[string]any{"name": "cache"}}}}}}})
 	settings := func(name, text string) map[string]any {
@@ -61,10 +61,11 @@ func TestNodeLocalCache(t *testing.T) {
 	}{
 		{"none", "", nil},
 		{"not led", "kube-system/node-local-dns; say clusters[].dns: node-local in the topology, or give it a server block for clusterset.local with forward . 169.254.73.53",
-			map[string]map[string]any{maps + "node-local-dns": settings("node-local-dns", bare)}},
-		{"led", "", map[string]map[string]any{maps + "node-local-dns": settings("node-local-dns", led+bare)}},
+			map[string]map[string]any{
+				configMaps + "node-local-dns": settings("node-local-dns", plain)}},
+		{"led", "", map[string]map[string]any{configMaps + "node-local-dns": settings("node-local-dns", forwarded+plain)}},
 		{"of another name", "kube-system/cache; give it a server block for clusterset.local",
-			map[string]map[string]any{maps + "cache": settings("cache", bare), "/apis/apps/v1/namespaces/kube-system/daemonsets/node-local-dns": daemons}},
+			map[string]map[string]any{configMaps + "cache": settings("cache", plain), "/apis/apps/v1/namespaces/kube-system/daemonsets/node-local-dns": daemons}},
 	} {
 		api, c := fakeapi.New(t, "g1")
 		applyTree(t, api, c)

@@ -25,13 +25,13 @@ import (
 // server-side apply. An apply stores the given fields and the field manager of the object. The kind
 // of a CRD is served from the next request on.
 type API struct {
-	Mu       sync.Mutex
-	Objects  map[string]map[string]any // by path
-	Kinds    map[string][]Resource     // by group/version
-	Log      []string                  // changes
-	Requests []string                  // all requests
-	Fail     string                    // path whose changes are refused
-	Ahead    time.Duration             // how far its clock is ahead
+	Mu        sync.Mutex
+	Objects   map[string]map[string]any // by path
+	Kinds     map[string][]Resource     // by group/version
+	Log       []string                  // changes
+	Requests  []string                  // all requests
+	Fail      string                    // path whose changes are refused
+	ClockSkew time.Duration             // by which its clock is ahead
 }
 
 // ServeTrees makes the API serve every kind of a rendered tree that has no CRD.
@@ -79,7 +79,7 @@ func (f *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Date", time.Now().Add(f.Ahead).UTC().Format(http.TimeFormat))
+	w.Header().Set("Date", time.Now().Add(f.ClockSkew).UTC().Format(http.TimeFormat))
 	path := r.URL.Path
 	f.Requests = append(f.Requests, r.Method+" "+r.URL.String())
 	switch {
@@ -108,15 +108,15 @@ func (f *API) groups() []any {
 	for _, version := range slices.Sorted(maps.Keys(f.Kinds)) {
 		group, v, ok := strings.Cut(version, "/")
 		if ok {
-			at := map[string]any{"groupVersion": version, "version": v}
-			out = append(out, map[string]any{"name": group, "versions": []any{at}, "preferredVersion": at})
+			versionInfo := map[string]any{"groupVersion": version, "version": v}
+			out = append(out, map[string]any{"name": group, "versions": []any{versionInfo}, "preferredVersion": versionInfo})
 		}
 	}
 	return out
 }
 
 func (f *API) read(w http.ResponseWriter, path, selector string) {
-	wanted, err := labels.Parse(selector)
+	selected, err := labels.Parse(selector)
 	if err != nil {
 		status(w, http.StatusBadRequest, "BadRequest", path)
 		return
@@ -126,10 +126,10 @@ func (f *API) read(w http.ResponseWriter, path, selector string) {
 		return
 	}
 	items := []any{}
-	for _, at := range slices.Sorted(maps.Keys(f.Objects)) {
-		o := &unstructured.Unstructured{Object: f.Objects[at]}
-		if strings.HasPrefix(at, path+"/") && !strings.Contains(at[len(path)+1:], "/") && wanted.Matches(labels.Set(o.GetLabels())) {
-			items = append(items, f.Objects[at])
+	for _, key := range slices.Sorted(maps.Keys(f.Objects)) {
+		o := &unstructured.Unstructured{Object: f.Objects[key]}
+		if strings.HasPrefix(key, path+"/") && !strings.Contains(key[len(path)+1:], "/") && selected.Matches(labels.Set(o.GetLabels())) {
+			items = append(items, f.Objects[key])
 		}
 	}
 	if len(items) == 0 {
@@ -141,8 +141,8 @@ func (f *API) read(w http.ResponseWriter, path, selector string) {
 
 func (f *API) apply(w http.ResponseWriter, r *http.Request, path string) {
 	raw, err := io.ReadAll(r.Body)
-	var given map[string]any
-	if err != nil || json.Unmarshal(raw, &given) != nil {
+	var object map[string]any
+	if err != nil || json.Unmarshal(raw, &object) != nil {
 		status(w, http.StatusBadRequest, "BadRequest", path)
 		return
 	}
@@ -150,25 +150,25 @@ func (f *API) apply(w http.ResponseWriter, r *http.Request, path string) {
 		status(w, http.StatusForbidden, "Forbidden", path)
 		return
 	}
-	if at := strings.Index(path, "/namespaces/"); at >= 0 && strings.Count(path[at:], "/") > 2 &&
-		f.Objects["/api/v1/namespaces/"+strings.Split(path[at:], "/")[2]] == nil {
+	if i := strings.Index(path, "/namespaces/"); i >= 0 && strings.Count(path[i:], "/") > 2 &&
+		f.Objects["/api/v1/namespaces/"+strings.Split(path[i:], "/")[2]] == nil {
 		status(w, http.StatusNotFound, "NotFound", "namespace of "+path)
 		return
 	}
-	meta, _ := given["metadata"].(map[string]any)
+	meta, _ := object["metadata"].(map[string]any)
 	meta["uid"] = "uid-" + path
 	meta["managedFields"] = []any{map[string]any{"manager": r.URL.Query().Get("fieldManager"), "operation": "Apply", "apiVersion": "v1",
 		"fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:metadata": map[string]any{}}}}
 	if r.URL.Query().Get("dryRun") == "" {
-		f.Objects[path] = given
+		f.Objects[path] = object
 		f.Log = append(f.Log, "apply "+path)
-		f.define(given)
+		f.addKind(object)
 	}
-	reply(w, given)
+	reply(w, object)
 }
 
-// define serves the kind of a CRD.
-func (f *API) define(o map[string]any) {
+// addKind serves the kind of a CRD.
+func (f *API) addKind(o map[string]any) {
 	spec, _ := o["spec"].(map[string]any)
 	names, _ := spec["names"].(map[string]any)
 	if o["kind"] != "CustomResourceDefinition" || names == nil {

@@ -55,11 +55,12 @@ func hasDirection(p *networkingv1.NetworkPolicy, direction networkingv1.PolicyTy
 // (egress). Each result is a phrase. The results are empty if no pod has the address, or if the
 // user may not list pods or policies.
 func OfAddr(ctx context.Context, c *kubeclient.Client, addr netip.Addr, direction networkingv1.PolicyType) ([]string, error) {
-	at, err := c.Resource(kubeclient.PodKind(), "")
+	client, err := c.Resource(kubeclient.PodKind(), "")
 	if err != nil {
 		return nil, err
 	}
-	found, err := at.List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + addr.String()})
+	options := metav1.ListOptions{FieldSelector: "status.podIP=" + addr.String()}
+	found, err := client.List(ctx, options)
 	if err != nil {
 		return nil, unlessForbidden(err)
 	}

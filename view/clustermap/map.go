@@ -198,13 +198,13 @@ func gateway(g *fabric.Gateway) Gateway {
 
 // count counts the exports of each cluster.
 func (m *Map) count(f *fabric.Fabric) {
-	at := map[string]*Cluster{}
+	byName := map[string]*Cluster{}
 	for i := range m.Clusters {
-		at[m.Clusters[i].Name] = &m.Clusters[i]
+		byName[m.Clusters[i].Name] = &m.Clusters[i]
 	}
 	for i := range f.Exports {
-		for _, part := range f.Exports[i].Clusters {
-			if c := at[part.Name]; c != nil {
+		for _, member := range f.Exports[i].Clusters {
+			if c := byName[member.Name]; c != nil {
 				c.Exports++
 			}
 		}
@@ -221,7 +221,7 @@ func (m *Map) compareClusters(f, before *fabric.Fabric) {
 			c.Change = Added
 			continue
 		}
-		if !reflect.DeepEqual(plain(*was), plain(*f.Cluster(c.Name))) {
+		if !reflect.DeepEqual(withoutKeys(*was), withoutKeys(*f.Cluster(c.Name))) {
 			c.Change = Changed
 		}
 		for j := range c.Gateways {
@@ -242,9 +242,9 @@ func (m *Map) compareClusters(f, before *fabric.Fabric) {
 	graph, count := before.Graph(), len(m.Clusters)
 	for i := range before.Clusters {
 		if c := &before.Clusters[i]; f.Cluster(c.Name) == nil {
-			gone := cluster(before, graph, c)
-			gone.Change = Removed
-			m.Clusters = append(m.Clusters, gone)
+			removed := cluster(before, graph, c)
+			removed.Change = Removed
+			m.Clusters = append(m.Clusters, removed)
 		}
 	}
 	if len(m.Clusters) > count {
@@ -252,9 +252,9 @@ func (m *Map) compareClusters(f, before *fabric.Fabric) {
 	}
 }
 
-// plain returns a cluster without its keys. A preview has no keys, and the map does not show key
-// changes.
-func plain(c fabric.Cluster) fabric.Cluster {
+// withoutKeys returns a cluster without its keys. A preview has no keys, and the map does not show
+// key changes.
+func withoutKeys(c fabric.Cluster) fabric.Cluster {
 	c.Gateways = slices.Clone(c.Gateways)
 	for i := range c.Gateways {
 		c.Gateways[i].Keys = nil

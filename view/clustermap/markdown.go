@@ -32,9 +32,9 @@ func (m *Map) Markdown(picture string) string {
 	out.WriteString("| cluster | pods | others see | gateways | exports |\n|---|---|---|---|---|\n")
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
-		seen := "the same"
+		global := "the same"
 		if len(c.GlobalCIDRs) > 0 {
-			seen = strings.Join(c.GlobalCIDRs, ", ")
+			global = strings.Join(c.GlobalCIDRs, ", ")
 		}
 		names := make([]string, len(c.Gateways))
 		for j := range c.Gateways {
@@ -44,7 +44,7 @@ func (m *Map) Markdown(picture string) string {
 		if c.Hub {
 			title += " (hub)"
 		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %d |\n", title, strings.Join(c.PodCIDRs, ", "), seen, strings.Join(names, ", "), c.Exports)
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %d |\n", title, strings.Join(c.PodCIDRs, ", "), global, strings.Join(names, ", "), c.Exports)
 	}
 	return out.String()
 }

@@ -65,7 +65,7 @@ func (m *Map) Layout() Layout {
 		outerY = max(outerY, innerY+step*0.75)
 	}
 	places := make([]Position, len(m.Clusters))
-	put := func(members []int, rx, ry float64) {
+	place := func(members []int, rx, ry float64) {
 		for k, i := range members {
 			angle := math.Pi + 2*math.Pi*float64(k)/float64(len(members))
 			// The conversion rounds: some processors would otherwise keep more digits
@@ -73,28 +73,28 @@ func (m *Map) Layout() Layout {
 			places[i] = Position{X: float64(rx * math.Cos(angle)), Y: float64(ry * math.Sin(angle)), Angle: angle}
 		}
 	}
-	put(inner, innerX, innerY)
-	put(outer, outerX, outerY)
+	place(inner, innerX, innerY)
+	place(outer, outerX, outerY)
 
 	// Space that a cluster needs around its position.
 	around := Position{X: labelSpace, Y: labelSpace}
 	if cards {
 		around = Position{X: cardWidth / 2, Y: cardHeight / 2}
 	}
-	least, most := Position{}, Position{}
+	low, high := Position{}, Position{}
 	for i, p := range places {
 		if i == 0 {
-			least, most = p, p
+			low, high = p, p
 		}
-		least = Position{X: min(least.X, p.X), Y: min(least.Y, p.Y)}
-		most = Position{X: max(most.X, p.X), Y: max(most.Y, p.Y)}
+		low = Position{X: min(low.X, p.X), Y: min(low.Y, p.Y)}
+		high = Position{X: max(high.X, p.X), Y: max(high.Y, p.Y)}
 	}
 	for i := range places {
-		places[i].X += margin + around.X - least.X
-		places[i].Y += 2*margin + around.Y - least.Y
+		places[i].X += margin + around.X - low.X
+		places[i].Y += 2*margin + around.Y - low.Y
 	}
-	return Layout{Places: places, Cards: cards, Width: max(most.X-least.X+2*(margin+around.X), 520),
-		Height: most.Y - least.Y + 3*margin + 2*around.Y}
+	return Layout{Places: places, Cards: cards, Width: max(high.X-low.X+2*(margin+around.X), 520),
+		Height: high.Y - low.Y + 3*margin + 2*around.Y}
 }
 
 // Drawing draws the map on its layout. Tooltips describe the elements.
@@ -105,18 +105,18 @@ func (m *Map) Drawing() *svg.Drawing {
 	s := &scene{svg.Drawing{Width: l.Width, Height: l.Height, Thin: len(m.Clusters) > maxCards,
 		Title: fmt.Sprintf("%s: %s, %s", title, humanize.Plural(len(m.Clusters), "cluster"), humanize.Plural(len(m.Links), "link"))}}
 	s.Texts = append(s.Texts, svg.Text{X: margin, Y: margin, Size: 18, Bold: true, Anchor: "start", Text: title})
-	at := make(map[string]int, len(m.Clusters))
+	index := make(map[string]int, len(m.Clusters))
 	for i := range m.Clusters {
-		at[m.Clusters[i].Name] = i
+		index[m.Clusters[i].Name] = i
 	}
 	for i := range m.Links {
-		s.link(&m.Links[i], places[at[m.Links[i].Between[0]]], places[at[m.Links[i].Between[1]]], cards)
+		s.link(&m.Links[i], places[index[m.Links[i].Between[0]]], places[index[m.Links[i].Between[1]]], cards)
 	}
 	for i := range m.Clusters {
 		if cards {
 			s.card(&m.Clusters[i], places[i])
 		} else {
-			s.spot(&m.Clusters[i], places[i])
+			s.drawDot(&m.Clusters[i], places[i])
 		}
 	}
 	s.legend(m)
@@ -167,9 +167,9 @@ func (s *scene) card(c *Cluster, at Position) {
 	x, y := at.X-cardWidth/2, at.Y-cardHeight/2
 	s.Boxes = append(s.Boxes, svg.Box{X: x, Y: y, W: cardWidth, H: cardHeight, Tone: tone(c.Change, c.State), Title: c.about()})
 	lines := c.lines()
-	s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22, Size: 14, Bold: true, Anchor: "start", Text: cut(lines[0], 18)})
+	s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22, Size: 14, Bold: true, Anchor: "start", Text: truncate(lines[0], 18)})
 	for i, l := range lines[1:] {
-		s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22 + float64(i+1)*cardLine, Size: 12, Faint: true, Anchor: "start", Text: cut(l, 32)})
+		s.Texts = append(s.Texts, svg.Text{X: x + 12, Y: y + 22 + float64(i+1)*cardLine, Size: 12, Faint: true, Anchor: "start", Text: truncate(l, 32)})
 	}
 	s.Texts = append(s.Texts, svg.Text{X: x + cardWidth - 12, Y: y + 22, Size: 12, Faint: true, Anchor: "end", Text: humanize.Plural(c.Exports, "export")})
 	const pitch = 46.0
@@ -182,51 +182,51 @@ func (s *scene) card(c *Cluster, at Position) {
 		}
 		gx, gy := x+18+float64(i)*pitch, y+cardHeight-14
 		s.Dots = append(s.Dots, svg.Dot{X: gx, Y: gy, R: 5, Tone: tone(g.Change, g.State), Title: g.about()})
-		s.Texts = append(s.Texts, svg.Text{X: gx + 9, Y: gy + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(Identifier(g.Name), 5)})
+		s.Texts = append(s.Texts, svg.Text{X: gx + 9, Y: gy + 4, Size: 11, Faint: true, Anchor: "start", Text: truncate(Identifier(g.Name), 5)})
 	}
 }
 
-// spot draws a cluster as a dot with its name, which reads outwards from the centre.
-func (s *scene) spot(c *Cluster, at Position) {
+// drawDot draws a cluster as a dot with its name, which reads outwards from the centre.
+func (s *scene) drawDot(c *Cluster, at Position) {
 	r := 5.0
 	if c.Hub {
 		r = 9
 	}
 	s.Dots = append(s.Dots, svg.Dot{X: at.X, Y: at.Y, R: r, Tone: tone(c.Change, c.State), Title: c.about()})
 	if c.Hub { // on the inner ellipse, where there is space above
-		s.Texts = append(s.Texts, svg.Text{X: at.X, Y: at.Y - r - 5, Size: 14, Bold: true, Anchor: "middle", Text: cut(Identifier(c.Name), maxName)})
+		s.Texts = append(s.Texts, svg.Text{X: at.X, Y: at.Y - r - 5, Size: 14, Bold: true, Anchor: "middle", Text: truncate(Identifier(c.Name), maxName)})
 		return
 	}
-	turn, anchor := at.Angle*180/math.Pi, "start"
+	rotation, anchor := at.Angle*180/math.Pi, "start"
 	if math.Cos(at.Angle) < 0 {
-		turn, anchor = turn+180, "end"
+		rotation, anchor = rotation+180, "end"
 	}
 	s.Texts = append(s.Texts, svg.Text{X: at.X + float64((r+6)*math.Cos(at.Angle)), Y: at.Y + float64((r+6)*math.Sin(at.Angle)) + 4, Size: 12, Anchor: anchor,
-		Rotation: math.Mod(turn, 360), Text: cut(Identifier(c.Name), maxName)})
+		Rotation: math.Mod(rotation, 360), Text: truncate(Identifier(c.Name), maxName)})
 }
 
 // legend draws the legend of the colours in use.
 func (s *scene) legend(m *Map) {
-	compared, asked := map[svg.Tone]string{}, map[svg.Tone]string{}
-	note := func(change, state string) {
+	changes, states := map[svg.Tone]string{}, map[svg.Tone]string{}
+	record := func(change, state string) {
 		switch {
 		case change != "":
-			compared[tone(change, "")] = change
+			changes[tone(change, "")] = change
 		case state != "":
-			asked[tone("", state)] = state
+			states[tone("", state)] = state
 		}
 	}
 	for i := range m.Clusters {
-		note(m.Clusters[i].Change, m.Clusters[i].State)
+		record(m.Clusters[i].Change, m.Clusters[i].State)
 		for _, g := range m.Clusters[i].Gateways {
-			note(g.Change, g.State)
+			record(g.Change, g.State)
 		}
 	}
 	for i := range m.Links {
-		note(m.Links[i].Change, m.Links[i].State)
+		record(m.Links[i].Change, m.Links[i].State)
 	}
 	for _, t := range []svg.Tone{svg.Good, svg.Fair, svg.Bad, svg.Dim} {
-		for _, names := range []map[svg.Tone]string{compared, asked} {
+		for _, names := range []map[svg.Tone]string{changes, states} {
 			if names[t] == "" {
 				continue
 			}
@@ -271,10 +271,10 @@ func appendSome(to []string, more ...string) []string {
 	return to
 }
 
-// cut shortens a text of single-byte characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
+// truncate shortens a text of single-byte characters.
+func truncate(text string, high int) string {
+	if len(text) <= high {
 		return text
 	}
-	return text[:most-1] + "…"
+	return text[:high-1] + "…"
 }

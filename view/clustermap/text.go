@@ -33,10 +33,10 @@ func mermaidStyle(change, state string) string {
 func (m *Map) Mermaid() string {
 	var out, styles strings.Builder
 	out.WriteString("flowchart LR\n")
-	at := map[string]int{}
+	index := map[string]int{}
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
-		at[c.Name] = i
+		index[c.Name] = i
 		fmt.Fprintf(&out, "  n%d[\"%s\"]\n", i, Identifier(c.Name))
 		if style := mermaidStyle(c.Change, c.State); style != "" {
 			fmt.Fprintf(&styles, "  style n%d %s\n", i, style)
@@ -53,7 +53,7 @@ func (m *Map) Mermaid() string {
 		if label := l.label(); label != "" {
 			line = "-- " + label + " ---"
 		}
-		fmt.Fprintf(&out, "  n%d %s n%d\n", at[l.Between[0]], line, at[l.Between[1]])
+		fmt.Fprintf(&out, "  n%d %s n%d\n", index[l.Between[0]], line, index[l.Between[1]])
 		if style := mermaidStyle(l.Change, l.State); style != "" {
 			fmt.Fprintf(&styles, "  linkStyle %d %s\n", i, style)
 		}
@@ -129,17 +129,17 @@ func (c *Cluster) lines() []string {
 	if c.Hub {
 		title += " (hub)"
 	}
-	lines := []string{title, "pods " + several(c.PodCIDRs)}
+	lines := []string{title, "pods " + summarize(c.PodCIDRs)}
 	if len(c.GlobalCIDRs) > 0 {
-		lines = append(lines, "global "+several(c.GlobalCIDRs))
+		lines = append(lines, "global "+summarize(c.GlobalCIDRs))
 	} else {
 		lines = append(lines, "flat")
 	}
 	return lines
 }
 
-// several returns the first item of a list and the number of the other items.
-func several(list []string) string {
+// summarize returns the first item of a list and the number of the other items.
+func summarize(list []string) string {
 	switch len(list) {
 	case 0:
 		return "none"

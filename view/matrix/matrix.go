@@ -132,7 +132,7 @@ func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 	}
 	b := &builder{Input: in, fabric: f, out: &Matrix{Clusterset: f.Name, Exports: []Export{}},
 		access: access.New(f, access.Options{PreferredLink: in.PreferredLink, Reports: in.Reports})}
-	b.out.Clusters, b.out.MoreClusters = chosen(in.Clusters, slices.Sorted(slices.Values(f.ClusterNames())), MaxClusters)
+	b.out.Clusters, b.out.MoreClusters = selectNames(in.Clusters, slices.Sorted(slices.Values(f.ClusterNames())), MaxClusters)
 	for _, name := range b.out.Clusters {
 		if f.Cluster(name) == nil {
 			return nil, fmt.Errorf("there is no cluster %s in the topology", name)
@@ -144,7 +144,7 @@ func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 		ids[i] = rows[i].ID
 	}
 	var shown []string
-	shown, b.out.MoreExports = chosen(in.Exports, ids, MaxExports)
+	shown, b.out.MoreExports = selectNames(in.Exports, ids, MaxExports)
 	for _, id := range shown {
 		i := slices.Index(ids, id)
 		if i < 0 {
@@ -158,13 +158,13 @@ func New(f *fabric.Fabric, in Input) (*Matrix, error) {
 	return b.out, nil
 }
 
-// chosen returns the named items, or all if none is named, but at most most items. It also returns
-// the number of omitted items.
-func chosen(named, all []string, most int) ([]string, int) {
+// selectNames returns the named items, or all if none is named, but at most maxNames. It also
+// returns the number of omitted items.
+func selectNames(named, all []string, maxNames int) ([]string, int) {
 	if len(named) > 0 {
 		return named, len(all) - len(named)
 	}
-	shown := all[:min(len(all), most)]
+	shown := all[:min(len(all), maxNames)]
 	return shown, len(all) - len(shown)
 }
 
@@ -211,20 +211,20 @@ func (b *builder) reported(rows []Export) []Export {
 		for j := range s.Exports {
 			e := &s.Exports[j]
 			id := e.Namespace + "/" + e.Name
-			at, known := byID[id]
+			index, known := byID[id]
 			if !known {
 				if !e.Dynamic {
 					continue // its fabric differs from the topology's
 				}
-				at = len(rows)
-				byID[id] = at
+				index = len(rows)
+				byID[id] = index
 				rows = append(rows, Export{
 					ID: id, Name: e.Name + "." + e.Namespace + ".svc." + b.fabric.Domain, Type: e.Type, Dynamic: true,
 					Source: b.Position("dynamicExports"), Ports: e.Ports, Policy: e.Policy,
 				})
 			}
 			for k := range e.Clusters {
-				rows[at].mergeReport(s.Cluster, &e.Clusters[k])
+				rows[index].mergeReport(s.Cluster, &e.Clusters[k])
 			}
 		}
 	}
@@ -233,21 +233,21 @@ func (b *builder) reported(rows []Export) []Export {
 
 // mergeReport adds an agent's report about a part. Agents of the exporting cluster take precedence;
 // among others, yes takes precedence over no, and no over unknown.
-func (e *Export) mergeReport(reporter string, said *status.ExportCluster) {
-	i := slices.IndexFunc(e.Parts, func(p Part) bool { return p.Cluster == said.Name })
+func (e *Export) mergeReport(reporter string, report *status.ExportCluster) {
+	i := slices.IndexFunc(e.Parts, func(p Part) bool { return p.Cluster == report.Name })
 	if i < 0 {
 		if !e.Dynamic {
 			return
 		}
 		i = len(e.Parts)
-		e.Parts = append(e.Parts, Part{Cluster: said.Name, Ready: status.Unknown})
+		e.Parts = append(e.Parts, Part{Cluster: report.Name, Ready: status.Unknown})
 	}
 	p := &e.Parts[i]
 	rank := []string{status.Unknown, "no", "yes"}
-	if reporter == said.Name && len(said.Backends) >= len(p.Endpoints) {
-		p.Ready, p.Endpoints = said.Ready, said.Backends
-	} else if len(p.Endpoints) == 0 && slices.Index(rank, said.Ready) > slices.Index(rank, p.Ready) {
-		p.Ready = said.Ready
+	if reporter == report.Name && len(report.Backends) >= len(p.Endpoints) {
+		p.Ready, p.Endpoints = report.Ready, report.Backends
+	} else if len(p.Endpoints) == 0 && slices.Index(rank, report.Ready) > slices.Index(rank, p.Ready) {
+		p.Ready = report.Ready
 	}
 }
 
@@ -283,10 +283,10 @@ func (b *builder) unresolved(cluster, id string) string {
 	if b.Reports == nil {
 		return ""
 	}
-	if why := b.Reports.Unresolved[cluster]; why != "" {
-		return why
+	if reason := b.Reports.Unresolved[cluster]; reason != "" {
+		return reason
 	}
-	agents, mute, known := 0, 0, 0
+	agents, withoutDNS, known := 0, 0, 0
 	for i := range b.Reports.Agents {
 		s := &b.Reports.Agents[i]
 		if s.Cluster != cluster || s.Digest == "" { // it has no fabric yet
@@ -294,14 +294,14 @@ func (b *builder) unresolved(cluster, id string) string {
 		}
 		agents++
 		if s.DNSUnavailable {
-			mute++
+			withoutDNS++
 		}
 		if slices.ContainsFunc(s.Exports, func(e status.Export) bool { return e.Namespace+"/"+e.Name == id }) {
 			known++
 		}
 	}
 	switch {
-	case agents > 0 && mute == agents:
+	case agents > 0 && withoutDNS == agents:
 		return "no agent of " + cluster + " answers names of " + b.fabric.Domain
 	case agents > 0 && known == 0:
 		return "no agent of " + cluster + " knows this export"

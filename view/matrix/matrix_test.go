@@ -72,8 +72,8 @@ func liveReports() *access.AgentReports {
 		Clusters: []status.ExportCluster{{Name: "g2", IPs: []string{"242.2.0.21"}, Ready: "yes"}}}
 	db := status.Export{Namespace: "shop", Name: "db", VIPs: []string{"243.0.0.1"}, Ports: []string{"53/UDP"},
 		Clusters: []status.ExportCluster{{Name: "g1", Ready: "no"}, {Name: "g2", Ready: "no"}}}
-	own := web
-	own.Clusters = []status.ExportCluster{{Name: "g2", IPs: []string{"242.2.0.21"}, Ready: "yes", Backends: []string{"shop/web-0"}}}
+	modified := web
+	modified.Clusters = []status.ExportCluster{{Name: "g2", IPs: []string{"242.2.0.21"}, Ready: "yes", Backends: []string{"shop/web-0"}}}
 	var known []status.Cluster
 	for _, c := range world().Clusters {
 		k := status.Cluster{Name: c.Name, PodCIDRs: []string{"10.7.0.0/16"}, ServiceCIDRs: []string{"10.77.0.0/16"},
@@ -85,7 +85,7 @@ func liveReports() *access.AgentReports {
 	}
 	return &access.AgentReports{Agents: []status.Status{
 		{Cluster: "g1", Node: "g1-gw", Gateway: "a", Digest: "d", Ready: true, Paths: path("g2"), Connections: link("g2"), Exports: exports(web, db), Clusters: known},
-		{Cluster: "g2", Node: "g2-gw", Gateway: "a", Digest: "d", Ready: true, Paths: path("g1"), Connections: link("g1"), Exports: exports(own, db), Clusters: known},
+		{Cluster: "g2", Node: "g2-gw", Gateway: "a", Digest: "d", Ready: true, Paths: path("g1"), Connections: link("g1"), Exports: exports(modified, db), Clusters: known},
 	}}
 }
 
@@ -110,9 +110,9 @@ func TestCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
-		export, from string
-		yes, own     bool
-		path         string
+		export, from         string
+		allowed, sameCluster bool
+		path                 string
 	}{
 		{"shop/db", "g1", true, true, "exports[shop/db].clusters[g1]"},
 		{"shop/db", "g2", true, true, "exports[shop/db].clusters[g2]"},
@@ -123,8 +123,8 @@ func TestCells(t *testing.T) {
 		{"shop/mail", "g1", false, false, "exports[shop/mail]"},
 	} {
 		c := cell(t, m, want.export, want.from)
-		if c.Allowed != want.yes || c.SameCluster != want.own || c.Path != want.path || c.Source != position(want.path) {
-			t.Errorf("%s from %s: yes %v, own %v, %s; want %v, %v, %s", want.export, want.from, c.Allowed, c.SameCluster, c.Source, want.yes, want.own, want.path)
+		if c.Allowed != want.allowed || c.SameCluster != want.sameCluster || c.Path != want.path || c.Source != position(want.path) {
+			t.Errorf("%s from %s: allowed %v, same cluster %v, %s; want %v, %v, %s", want.export, want.from, c.Allowed, c.SameCluster, c.Source, want.allowed, want.sameCluster, want.path)
 		}
 	}
 	c := cell(t, m, "shop/web", "g1")
@@ -263,14 +263,14 @@ func TestUnresolved(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		change func(r *access.AgentReports, own *status.Status) // own is the agent of g1
+		change func(r *access.AgentReports, g1 *status.Status)
 		want   string
 	}{
 		{"the agents know the export", func(*access.AgentReports, *status.Status) {}, ""},
 		{"no agent was asked in the cluster", func(r *access.AgentReports, _ *status.Status) { r.Agents = r.Agents[:0] }, ""},
-		{"an agent without a fabric yet", func(_ *access.AgentReports, own *status.Status) { own.Digest, own.Exports = "", nil }, ""},
-		{"the agents do not know the export", func(_ *access.AgentReports, own *status.Status) { own.Exports = nil }, "no agent of g1 knows this export"},
-		{"the agents answer no names", func(_ *access.AgentReports, own *status.Status) { own.DNSUnavailable = true }, "no agent of g1 answers names of clusterset.local"},
+		{"an agent without a fabric yet", func(_ *access.AgentReports, g1 *status.Status) { g1.Digest, g1.Exports = "", nil }, ""},
+		{"the agents do not know the export", func(_ *access.AgentReports, g1 *status.Status) { g1.Exports = nil }, "no agent of g1 knows this export"},
+		{"the agents answer no names", func(_ *access.AgentReports, g1 *status.Status) { g1.DNSUnavailable = true }, "no agent of g1 answers names of clusterset.local"},
 		{"the DNS of the cluster does not ask", func(r *access.AgentReports, _ *status.Status) { r.Unresolved = map[string]string{"g1": "no block"} }, "no block"},
 	} {
 		r := liveReports()

@@ -46,14 +46,14 @@ func hopPaths(w swimlane.Path, s *Hop, via string) []swimlane.Path {
 	}
 	lane := s.Cluster + "/" + s.Node
 	w.Events = append(slices.Clone(w.Events), swimlane.Event{Swimlane: lane, Via: via, Texts: texts})
-	why, do := endText(s)
-	if why != "" {
-		end := swimlane.Event{Swimlane: lane, Tone: svg.Bad, Texts: []string{why}}
+	reason, advice := endText(s)
+	if reason != "" {
+		end := swimlane.Event{Swimlane: lane, Tone: svg.Bad, Texts: []string{reason}}
 		if s.Outcome == Unclear {
 			end.Tone = svg.Fair
 		}
-		if do != "" {
-			end.Texts = append(end.Texts, "to do: "+do)
+		if advice != "" {
+			end.Texts = append(end.Texts, "to do: "+advice)
 		}
 		w.Events = append(w.Events, end)
 	}

@@ -60,33 +60,33 @@ type Hop struct {
 	// here, if known.
 	Policies []string `json:"policies,omitempty"`
 
-	seen  *NodeTrace
-	later bool // another node observed them before
+	trace       *NodeTrace
+	hasPrevious bool // another node observed them before
 }
 
-// longest is the maximum number of hops of a trace; a longer trace is a loop.
-const longest = 16
+// maxHops is the maximum number of hops of a trace; a longer trace is a loop.
+const maxHops = 16
 
 // maxTransitTime is the maximum time of a packet between two nodes.
 const maxTransitTime = time.Second
 
 // Correlate returns the traces: failed ones first, then those with the most packets.
-func Correlate(seen []NodeTrace) []Trace {
-	j := newJoiner(seen)
+func Correlate(nodeTraces []NodeTrace) []Trace {
+	j := newJoiner(nodeTraces)
 	var traces []Trace
 	for _, s := range j.hops {
-		if !s.later {
+		if !s.hasPrevious {
 			traces = append(traces, j.trace(s))
 		}
 	}
 	for _, s := range j.hops { // packets in a loop have no first hop
-		if !j.taken[s] {
+		if !j.inTrace[s] {
 			traces = append(traces, j.trace(s))
 		}
 	}
 	traces = j.joinReplies(traces)
 	slices.SortStableFunc(traces, func(a, b Trace) int {
-		return cmp.Or(cmp.Compare(badness(a), badness(b)), cmp.Compare(b.First.Flow.Packets, a.First.Flow.Packets))
+		return cmp.Or(cmp.Compare(severity(a), severity(b)), cmp.Compare(b.First.Flow.Packets, a.First.Flow.Packets))
 	})
 	return traces
 }
@@ -95,9 +95,9 @@ func outcomes() []string {
 	return []string{Dropped, Lost, Loop, WrongReturnPath, Unanswered, Unclear, Arrived}
 }
 
-func badness(t Trace) int { return slices.Index(outcomes(), t.Outcome) }
+func severity(t Trace) int { return slices.Index(outcomes(), t.Outcome) }
 
-func worse(a, b string) string {
+func worseOutcome(a, b string) string {
 	all := outcomes()
 	if b == "" || a != "" && slices.Index(all, a) <= slices.Index(all, b) {
 		return a
@@ -106,22 +106,22 @@ func worse(a, b string) string {
 }
 
 type joiner struct {
-	seen     []NodeTrace
-	hops     []*Hop
-	taken    map[*Hop]bool          // hops that are in a trace
-	came     map[status.Ends][]*Hop // hops by their packets that arrived over a link
-	nodes    map[string]int         // number of queried nodes, by cluster
-	gateways map[string]bool        // queried gateways, by cluster/gateway
-	full     bool                   // a node did not follow all packets
-	from, to time.Time              // time in which all nodes observed packets
+	nodeTraces []NodeTrace
+	hops       []*Hop
+	inTrace    map[*Hop]bool          // hops that are in a trace
+	byIngress  map[status.Ends][]*Hop // hops by their packets that arrived over a link
+	nodes      map[string]int         // number of queried nodes, by cluster
+	gateways   map[string]bool        // queried gateways, by cluster/gateway
+	sampled    bool                   // a node did not follow all packets
+	from, to   time.Time              // time in which all nodes observed packets
 }
 
-func newJoiner(seen []NodeTrace) *joiner {
+func newJoiner(nodeTraces []NodeTrace) *joiner {
 	j := &joiner{
-		seen: seen, taken: map[*Hop]bool{}, came: map[status.Ends][]*Hop{}, nodes: map[string]int{}, gateways: map[string]bool{},
+		nodeTraces: nodeTraces, inTrace: map[*Hop]bool{}, byIngress: map[status.Ends][]*Hop{}, nodes: map[string]int{}, gateways: map[string]bool{},
 	}
-	for i := range seen {
-		s := &seen[i]
+	for i := range nodeTraces {
+		s := &nodeTraces[i]
 		ended := s.Start.Add(seconds(s.Seconds))
 		if i == 0 || s.Start.After(j.from) {
 			j.from = s.Start
@@ -129,31 +129,32 @@ func newJoiner(seen []NodeTrace) *joiner {
 		if i == 0 || ended.Before(j.to) {
 			j.to = ended
 		}
-		j.full = j.full || s.Sampled
+		j.sampled = j.sampled || s.Sampled
 		j.nodes[s.Cluster]++
 		if s.Gateway != "" {
 			j.gateways[s.Cluster+"/"+s.Gateway] = true
 		}
 		for _, flow := range s.Flows {
-			hop := &Hop{Cluster: s.Cluster, Node: s.Node, Flow: flow, Finding: findingOf(s.Findings, flow), seen: s}
+			hop := &Hop{Cluster: s.Cluster, Node: s.Node, Flow: flow, Finding: findingOf(s.Findings, flow), trace: s}
 			j.hops = append(j.hops, hop)
 			if flow.In != "" {
-				j.came[flow.Ingress] = append(j.came[flow.Ingress], hop)
+				j.byIngress[flow.Ingress] = append(j.byIngress[flow.Ingress], hop)
 			}
 		}
 	}
 	for _, s := range j.hops {
-		for _, next := range j.after(s) {
-			next.later = true
+		for _, next := range j.nextHops(s) {
+			next.hasPrevious = true
 		}
 	}
 	return j
 }
 
-func findingOf(all []status.Finding, j status.FlowTrace) *status.Finding {
-	for i := range all {
-		if j.Kind != "" && all[i].Kind == j.Kind && all[i].Location == j.Location {
-			return &all[i]
+func findingOf(findings []status.Finding, flow status.FlowTrace) *status.Finding {
+	for i := range findings {
+		f := &findings[i]
+		if flow.Kind != "" && f.Kind == flow.Kind && f.Location == flow.Location {
+			return f
 		}
 	}
 	return nil
@@ -164,38 +165,38 @@ func isHawserDevice(name string) bool { return strings.HasPrefix(name, desired.D
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// after returns the next nodes' observations of the packets that a hop sent. Transit packets reach
-// later clusters unchanged too; those nodes are not next hops.
-func (j *joiner) after(s *Hop) []*Hop {
-	all := j.behind(s)
+// nextHops returns the next nodes' observations of the packets that a hop sent. Transit packets
+// reach later clusters unchanged too; those nodes are not next hops.
+func (j *joiner) nextHops(s *Hop) []*Hop {
+	all := j.observationsAfter(s)
 	if len(all) < 2 {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(far *Hop) bool {
 		return slices.ContainsFunc(all, func(near *Hop) bool {
-			return near != far && slices.Contains(j.behind(near), far) && !slices.Contains(j.behind(far), near)
+			return near != far && slices.Contains(j.observationsAfter(near), far) && !slices.Contains(j.observationsAfter(far), near)
 		})
 	})
 }
 
-// behind returns the other nodes' observations of the packets that a hop sent.
-func (j *joiner) behind(s *Hop) []*Hop {
+// observationsAfter returns the other nodes' observations of the packets that a hop sent.
+func (j *joiner) observationsAfter(s *Hop) []*Hop {
 	if s.Flow.Passed == 0 || s.Flow.Out == "" {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(j.came[s.Flow.Egress]), func(next *Hop) bool { return next.seen == s.seen || !joined(s, next) })
+	return slices.DeleteFunc(slices.Clone(j.byIngress[s.Flow.Egress]), func(next *Hop) bool { return next.trace == s.trace || !isNextHop(s, next) })
 }
 
-// joined reports whether packets of hop s may have reached hop next. Within a cluster they use the
-// same device or any network, between clusters a tunnel.
-func joined(s, next *Hop) bool {
+// isNextHop reports whether packets of hop s may have reached hop next. Within a cluster they use
+// the same device or any network, between clusters a tunnel.
+func isNextHop(s, next *Hop) bool {
 	out, in := s.Flow.Out, next.Flow.In
-	inside := strings.HasPrefix(out, desired.NodeDevicePrefix)
+	nodeNetwork := strings.HasPrefix(out, desired.NodeDevicePrefix)
 	switch {
 	case !isHawserDevice(out):
 		return s.Cluster == next.Cluster && !isHawserDevice(in)
-	case inside || s.Cluster == next.Cluster:
-		return inside && s.Cluster == next.Cluster && out == in
+	case nodeNetwork || s.Cluster == next.Cluster:
+		return nodeNetwork && s.Cluster == next.Cluster && out == in
 	}
 	return isHawserDevice(in) && !strings.HasPrefix(in, desired.NodeDevicePrefix)
 }
@@ -207,32 +208,32 @@ func (j *joiner) trace(s *Hop) Trace {
 
 // walk follows packets from a hop and returns their worst outcome. A hop may be in several traces;
 // each trace has its own copy.
-func (j *joiner) walk(from *Hop, way []*Hop) (*Hop, string) {
-	j.taken[from] = true
-	way = append(slices.Clone(way), from)
+func (j *joiner) walk(from *Hop, visited []*Hop) (*Hop, string) {
+	j.inTrace[from] = true
+	visited = append(slices.Clone(visited), from)
 	s, worst := *from, ""
-	for _, next := range j.after(from) {
-		if slices.Contains(way, next) || len(way) == longest {
+	for _, next := range j.nextHops(from) {
+		if slices.Contains(visited, next) || len(visited) == maxHops {
 			s.Outcome = Loop
 			continue
 		}
-		then, outcome := j.walk(next, way)
-		s.Next, worst = append(s.Next, then), worse(worst, outcome)
+		nextHop, outcome := j.walk(next, visited)
+		s.Next, worst = append(s.Next, nextHop), worseOutcome(worst, outcome)
 	}
 	if len(s.Next) == 0 && s.Outcome == "" {
-		s.Outcome = j.end(from)
+		s.Outcome = j.endOutcome(from)
 	}
-	return &s, worse(worst, s.Outcome)
+	return &s, worseOutcome(worst, s.Outcome)
 }
 
-// end returns the outcome of packets that no other node observed.
-func (j *joiner) end(s *Hop) string {
+// endOutcome returns the outcome of packets that no other node observed.
+func (j *joiner) endOutcome(s *Hop) string {
 	switch {
 	case s.Flow.Passed == 0:
 		return Dropped
 	case !isHawserDevice(s.Flow.Out):
 		return Arrived
-	case j.allNodesAnswered(s) && !j.full && j.followed(s) && j.watched(s):
+	case j.allNodesAnswered(s) && !j.sampled && j.nodesFollow(s) && j.allNodesObserved(s):
 		return Lost
 	}
 	return Unclear
@@ -244,45 +245,45 @@ func (j *joiner) end(s *Hop) string {
 func (j *joiner) allNodesAnswered(s *Hop) bool {
 	switch {
 	case !strings.HasPrefix(s.Flow.Out, desired.NodeDevicePrefix):
-		return !slices.ContainsFunc(s.seen.Remotes, func(g string) bool { return !j.gateways[g] })
-	case s.seen.Gateway == "":
-		return !slices.ContainsFunc(s.seen.SiblingGateways, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
+		return !slices.ContainsFunc(s.trace.Remotes, func(g string) bool { return !j.gateways[g] })
+	case s.trace.Gateway == "":
+		return !slices.ContainsFunc(s.trace.SiblingGateways, func(g string) bool { return !j.gateways[s.Cluster+"/"+g] })
 	}
-	return j.nodes[s.Cluster] >= s.seen.Nodes
+	return j.nodes[s.Cluster] >= s.trace.Nodes
 }
 
-// followed reports whether all nodes to which a hop may have sent packets follow such packets.
-func (j *joiner) followed(s *Hop) bool {
-	inside := strings.HasPrefix(s.Flow.Out, desired.NodeDevicePrefix)
-	for _, other := range j.seen {
-		if (other.Cluster == s.Cluster) == inside && !follows(other.Prefixes, s.Flow.Egress) {
+// nodesFollow reports whether all nodes to which a hop may have sent packets follow such packets.
+func (j *joiner) nodesFollow(s *Hop) bool {
+	nodeNetwork := strings.HasPrefix(s.Flow.Out, desired.NodeDevicePrefix)
+	for _, other := range j.nodeTraces {
+		if (other.Cluster == s.Cluster) == nodeNetwork && !follows(other.Prefixes, s.Flow.Egress) {
 			return false
 		}
 	}
 	return true
 }
 
-func follows(only []netip.Prefix, ends status.Ends) bool {
-	return len(only) == 0 || slices.ContainsFunc([]string{ends.From, ends.To}, func(end string) bool {
+func follows(prefixes []netip.Prefix, ends status.Ends) bool {
+	return len(prefixes) == 0 || slices.ContainsFunc([]string{ends.From, ends.To}, func(end string) bool {
 		addr := address(end)
-		return slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Contains(addr) })
+		return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 	})
 }
 
 // address returns the address of an end; zero if the end is not an address.
 func address(end string) netip.Addr {
-	if both, err := netip.ParseAddrPort(end); err == nil {
-		return both.Addr()
+	if addrPort, err := netip.ParseAddrPort(end); err == nil {
+		return addrPort.Addr()
 	}
 	addr, _ := netip.ParseAddr(end)
 	return addr
 }
 
-// watched reports whether all nodes were observing when a packet arrived at a hop, and for
+// allNodesObserved reports whether all nodes were observing when a packet arrived at a hop, and for
 // maxTransitTime afterwards.
-func (j *joiner) watched(s *Hop) bool {
+func (j *joiner) allNodesObserved(s *Hop) bool {
 	return slices.ContainsFunc([]float64{s.Flow.First, s.Flow.Middle, s.Flow.Last}, func(at float64) bool {
-		when := s.seen.Start.Add(seconds(at))
-		return !when.Before(j.from) && !when.After(j.to.Add(-maxTransitTime))
+		lastSeen := s.trace.Start.Add(seconds(at))
+		return !lastSeen.Before(j.from) && !lastSeen.After(j.to.Add(-maxTransitTime))
 	})
 }

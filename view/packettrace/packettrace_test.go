@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// way returns a hop with five packets that came as "from>to", and left as "from>to".
-func way(in, out, came, left string) status.FlowTrace {
+// flow returns a flow of five packets that arrived as "from>to" and left as "from>to".
+func flow(in, out, came, left string) status.FlowTrace {
 	ends := func(text string) status.Ends {
 		from, to, _ := strings.Cut(text, ">")
 		return status.Ends{Protocol: "tcp", From: from, To: to}
@@ -22,9 +22,9 @@ func way(in, out, came, left string) status.FlowTrace {
 	return status.FlowTrace{Ingress: ends(came), Egress: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Middle: 5, Last: 6}
 }
 
-// ended is a journey that ended at a rule.
-func ended(in, came string) status.FlowTrace {
-	j := way(in, "", came, "")
+// droppedFlow returns a flow that a rule dropped.
+func droppedFlow(in, came string) status.FlowTrace {
+	j := flow(in, "", came, "")
 	j.Passed, j.Kind, j.Location = 0, status.FindingForeign, "rule 1"
 	return j
 }
@@ -77,24 +77,24 @@ func summaryOf(traces []Trace) string {
 }
 
 const (
-	pod       = "10.7.2.5>243.0.0.1:80"
-	tunnel    = "242.1.2.5>242.2.0.9:80"
-	server    = "242.1.2.5>10.7.1.9:8080"
-	answer    = "10.7.1.9:8080>242.1.2.5"
-	repliesTo = "242.2.0.9:80>242.1.2.5"
-	home      = "243.0.0.1:80>10.7.2.5"
+	pod           = "10.7.2.5>243.0.0.1:80"
+	tunnel        = "242.1.2.5>242.2.0.9:80"
+	server        = "242.1.2.5>10.7.1.9:8080"
+	answer        = "10.7.1.9:8080>242.1.2.5"
+	repliesTo     = "242.2.0.9:80>242.1.2.5"
+	replyToClient = "243.0.0.1:80>10.7.2.5"
 )
 
 // request is the way of a request from a worker of g1 to one of g2.
 func request() (client, a, b, last status.FlowTrace) {
-	return way("cni0", "hw-vx0", pod, ""), way("hw-vx0", "hw-wg1", pod, tunnel), way("hw-wg1", "hw-vx0", tunnel, server), way("hw-vx0", "cni0", server, "")
+	return flow("cni0", "hw-vx0", pod, ""), flow("hw-vx0", "hw-wg1", pod, tunnel), flow("hw-wg1", "hw-vx0", tunnel, server), flow("hw-vx0", "cni0", server, "")
 }
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	client, a, b, last := request()
 	reply := []status.FlowTrace{
-		way("cni0", "hw-vx0", answer, ""), way("hw-vx0", "hw-wg1", answer, repliesTo), way("hw-wg1", "hw-vx0", repliesTo, home), way("hw-vx0", "cni0", home, ""),
+		flow("cni0", "hw-vx0", answer, ""), flow("hw-vx0", "hw-wg1", answer, repliesTo), flow("hw-wg1", "hw-vx0", repliesTo, replyToClient), flow("hw-vx0", "cni0", replyToClient, ""),
 	}
 	full := func(s NodeTrace) NodeTrace { s.Sampled = true; return s }
 	only := func(s NodeTrace, prefix string) NodeTrace {
@@ -106,13 +106,13 @@ func TestJoin(t *testing.T) {
 		j.Ingress.Protocol, j.Egress.Protocol = "udp", "udp"
 		return j
 	}
-	asks, handed := way("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), way("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
-	strays := way("hw-wg1", "ovn0", repliesTo, "242.2.0.9:80>10.7.2.5")
+	asks, handed := flow("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), flow("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
+	strays := flow("hw-wg1", "ovn0", repliesTo, "242.2.0.9:80>10.7.2.5")
 	edges := func(j status.FlowTrace, middle float64) status.FlowTrace {
 		j.First, j.Middle, j.Last = 0, middle, 9.5
 		return j
 	}
-	refuses := ended("cni0", "10.7.2.5>242.2.0.9:80")
+	refuses := droppedFlow("cni0", "10.7.2.5>242.2.0.9:80")
 	refuses.Resets = refuses.Packets
 	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
 	for _, tt := range []struct {
@@ -129,13 +129,13 @@ func TestJoin(t *testing.T) {
 			route + "unanswered: g1-w g1-a g2-a g2-w(arrived)"},
 		{"over UDP nothing need come back", []NodeTrace{node("g1-w", udp(client)), node("g1-a", udp(a)), node("g2-a", udp(b)), node("g2-w", udp(last))},
 			"udp 10.7.2.5 -> 243.0.0.1:80 arrived: g1-w g1-a g2-a g2-w(arrived)"},
-		{"in the own cluster the answer is not followed", []NodeTrace{node("g1-w", way("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
+		{"in the own cluster the answer is not followed", []NodeTrace{node("g1-w", flow("cni0", "cni0", pod, "10.7.2.5>10.7.1.3:8080"))},
 			route + "arrived: g1-w(arrived)"},
-		{"dropped on the way", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", ended("hw-wg1", tunnel))},
+		{"dropped on the way", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", droppedFlow("hw-wg1", tunnel))},
 			route + "dropped: g1-w g1-a g2-a!(dropped)"},
-		{"some dropped, some not", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b, ended("hw-wg1", tunnel)), node("g2-w", last)},
+		{"some dropped, some not", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a", b, droppedFlow("hw-wg1", tunnel)), node("g2-w", last)},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived) & g2-a!(dropped)"},
-		{"the answer is dropped", []NodeTrace{node("g1-w", client), node("g1-a", a, ended("hw-wg1", repliesTo)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the answer is dropped", []NodeTrace{node("g1-w", client), node("g1-a", a, droppedFlow("hw-wg1", repliesTo)), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a!(dropped)"},
 		{"the tunnel drops packets", []NodeTrace{node("g1-w", client), node("g1-a", a), node("g2-a"), node("g2-w")},
 			route + "lost: g1-w g1-a(lost)"},
@@ -158,30 +158,30 @@ func TestJoin(t *testing.T) {
 			route + "unclear: g1-w g1-a(unclear)"},
 		{"the next node looked no longer", []NodeTrace{from(node("g1-w", client), 1008), from(node("g1-a", a), 1008), node("g2-a")},
 			route + "unclear: g1-w g1-a(unclear)"},
-		{"two clients behind one address", []NodeTrace{node("g1-w", client, way("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
-			node("g1-a", a, way("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
+		{"two clients behind one address", []NodeTrace{node("g1-w", client, flow("cni0", "hw-vx0", "10.7.2.6>243.0.0.1:80", "")),
+			node("g1-a", a, flow("hw-vx0", "hw-wg1", "10.7.2.6>243.0.0.1:80", tunnel)), node("g2-a", b), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 243.0.0.1:80 lost: g1-w g1-a g2-a g2-w(arrived), answered g2-w(lost)\n" +
 				"tcp 10.7.2.6 -> 243.0.0.1:80 lost: g1-w g1-a g2-a g2-w(arrived), answered g2-w(lost)"},
-		{"forwarded by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", way("hw-wg1", "hw-wg1", tunnel, ""), way("hw-wg1", "hw-wg1", repliesTo, "")),
+		{"forwarded by a hub", []NodeTrace{node("g1-w", client, reply[3]), node("g1-a", a, reply[2]), node("hub-a", flow("hw-wg1", "hw-wg1", tunnel, ""), flow("hw-wg1", "hw-wg1", repliesTo, "")),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a hub-a g2-a g2-w(arrived), answered"},
-		{"round in circles", []NodeTrace{node("g1-w", client), node("g1-a", way("hw-vx0", "hw-wg1", pod, ""), way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+		{"round in circles", []NodeTrace{node("g1-w", client), node("g1-a", flow("hw-vx0", "hw-wg1", pod, ""), flow("hw-wg1", "hw-wg1", pod, "")), node("g2-a", flow("hw-wg1", "hw-wg1", pod, ""))},
 			route + "looped: g1-w g1-a g2-a g1-a(looped)"},
-		{"circles that begin nowhere", []NodeTrace{node("g1-a", way("hw-wg1", "hw-wg1", pod, "")), node("g2-a", way("hw-wg1", "hw-wg1", pod, ""))},
+		{"circles that begin nowhere", []NodeTrace{node("g1-a", flow("hw-wg1", "hw-wg1", pod, "")), node("g2-a", flow("hw-wg1", "hw-wg1", pod, ""))},
 			route + "looped: g1-a g2-a(looped)"},
 		{"the answer goes past the worker", []NodeTrace{node("g1-w", asks), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "asymmetric: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(asymmetric)"},
 		{"and is rejected, at any rule", []NodeTrace{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "asymmetric: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(asymmetric), 5 resets"},
-		{"another question there is no refusal", []NodeTrace{node("g1-w", asks, ended("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
+		{"another question there is no refusal", []NodeTrace{node("g1-w", asks, droppedFlow("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 242.2.0.9:80 dropped: g1-w!(dropped)\n" + route + "asymmetric: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(asymmetric)"},
 		{"the worker may have had the answer unseen", []NodeTrace{full(node("g1-w", asks)), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "unclear: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(unclear)"},
-		{"the worker has the answer over another network", []NodeTrace{node("g1-w", asks, way("eth0", "cni0", "242.2.0.9:80>10.7.2.5", home)), node("g1-a", handed, strays),
+		{"the worker has the answer over another network", []NodeTrace{node("g1-w", asks, flow("eth0", "cni0", "242.2.0.9:80>10.7.2.5", replyToClient)), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"the worker drops the answer from another network", []NodeTrace{node("g1-w", asks, ended("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", handed, strays),
+		{"the worker drops the answer from another network", []NodeTrace{node("g1-w", asks, droppedFlow("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a g1-w!(dropped)"},
-		{"what the client asked for itself may come straight", []NodeTrace{node("g1-w", way("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", handed, strays),
+		{"what the client asked for itself may come straight", []NodeTrace{node("g1-w", flow("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", handed, strays),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, "tcp 10.7.2.5 -> 242.2.0.9:80 arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,9 +196,9 @@ func TestJoin(t *testing.T) {
 // TestOrder: what went wrong comes first, then what had the most packets.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	few, many := way("cni0", "cni0", "10.7.2.1>243.0.0.1:80", ""), way("cni0", "cni0", "10.7.2.2>243.0.0.1:80", "")
+	few, many := flow("cni0", "cni0", "10.7.2.1>243.0.0.1:80", ""), flow("cni0", "cni0", "10.7.2.2>243.0.0.1:80", "")
 	few.Packets, many.Packets = 1, 9
-	have := summaryOf(Correlate([]NodeTrace{node("g1-w", few, many, ended("cni0", pod))}))
+	have := summaryOf(Correlate([]NodeTrace{node("g1-w", few, many, droppedFlow("cni0", pod))}))
 	const want = "tcp 10.7.2.5 -> 243.0.0.1:80 dropped: g1-w!(dropped)\n" +
 		"tcp 10.7.2.2 -> 243.0.0.1:80 arrived: g1-w(arrived)\ntcp 10.7.2.1 -> 243.0.0.1:80 arrived: g1-w(arrived)"
 	if have != want {

@@ -9,10 +9,10 @@ import (
 
 // joinReplies joins the traces of replies to the traces of their requests.
 func (j *joiner) joinReplies(traces []Trace) []Trace {
-	begins := map[status.Ends][]int{}
+	byFirstPacket := map[status.Ends][]int{}
 	for i, t := range traces {
-		if came := t.First.Flow.Ingress; hasPort(came.From) {
-			begins[came] = append(begins[came], i)
+		if ingress := t.First.Flow.Ingress; hasPort(ingress.From) {
+			byFirstPacket[ingress] = append(byFirstPacket[ingress], i)
 		}
 	}
 	answers, refused := map[int]bool{}, map[status.Ends]int{}
@@ -21,18 +21,18 @@ func (j *joiner) joinReplies(traces []Trace) []Trace {
 		if !hasPort(t.First.Flow.Ingress.To) {
 			continue // a reply, or a protocol that does not distinguish requests and replies
 		}
-		back := j.repliesTo(t, begins)
-		t.Answered = len(back) > 0
-		for _, b := range back {
+		replies := j.repliesTo(t, byFirstPacket)
+		t.Answered = len(replies) > 0
+		for _, b := range replies {
 			answers[b] = true
 			outcome := traces[b].Outcome
-			for _, last := range j.past(t.First, traces[b].First) {
-				outcome = worse(outcome, last.Outcome)
+			for _, last := range j.bypassing(t.First, traces[b].First) {
+				outcome = worseOutcome(outcome, last.Outcome)
 				if last.Outcome == WrongReturnPath {
 					refused[reverse(last.Flow.Egress)] = i
 				}
 			}
-			if outcome = worse(t.Outcome, outcome); outcome != t.Outcome {
+			if outcome = worseOutcome(t.Outcome, outcome); outcome != t.Outcome {
 				t.Answer, t.Outcome = traces[b].First, outcome
 			}
 		}
@@ -43,8 +43,8 @@ func (j *joiner) joinReplies(traces []Trace) []Trace {
 	var out []Trace
 	for i, t := range traces {
 		// A drop of these packets is correct, because no node knows the connection.
-		if of, is := refused[t.First.Flow.Ingress]; is && t.First.Flow.Resets == t.First.Flow.Packets {
-			traces[of].Resets += t.First.Flow.Packets
+		if requestTrace, ok := refused[t.First.Flow.Ingress]; ok && t.First.Flow.Resets == t.First.Flow.Packets {
+			traces[requestTrace].Resets += t.First.Flow.Packets
 			answers[i] = true
 		}
 	}
@@ -63,10 +63,10 @@ func hasPort(end string) bool {
 }
 
 // repliesTo returns the indexes of the traces of the replies.
-func (j *joiner) repliesTo(t *Trace, begins map[status.Ends][]int) []int {
+func (j *joiner) repliesTo(t *Trace, byFirstPacket map[status.Ends][]int) []int {
 	var out []int
 	for _, last := range leaves(t.First) {
-		out = append(out, begins[reverse(last.Flow.Egress)]...)
+		out = append(out, byFirstPacket[reverse(last.Flow.Egress)]...)
 	}
 	return out
 }
@@ -75,22 +75,22 @@ func reverse(e status.Ends) status.Ends {
 	return status.Ends{Protocol: e.Protocol, From: e.To, To: e.From}
 }
 
-// past marks and returns the last hops of a reply on nodes other than the translating node. Only
-// that node can reverse the translation; otherwise the client gets a reply from an unknown address.
-// The hops are Unclear if the translating node may have forwarded the reply unobserved.
-func (j *joiner) past(question, answer *Hop) []*Hop {
-	asked := question.Flow
-	if asked.Ingress == asked.Egress {
+// bypassing marks and returns the last hops of a reply on nodes other than the translating node.
+// Only that node can reverse the translation; otherwise the client gets a reply from an unknown
+// address. The hops are Unclear if the translating node may have forwarded the reply unobserved.
+func (j *joiner) bypassing(question, answer *Hop) []*Hop {
+	requestFlow := question.Flow
+	if requestFlow.Ingress == requestFlow.Egress {
 		return nil
 	}
 	var out []*Hop
 	for _, last := range leaves(answer) {
 		if last.Cluster != question.Cluster || last.Node == question.Node || last.Flow.Passed == 0 ||
-			last.Flow.Out == "" || isHawserDevice(last.Flow.Out) || last.Flow.Egress != reverse(asked.Egress) {
+			last.Flow.Out == "" || isHawserDevice(last.Flow.Out) || last.Flow.Egress != reverse(requestFlow.Egress) {
 			continue
 		}
 		last.Outcome, last.Bypassed = Unclear, question.Cluster+"/"+question.Node
-		if by := question.seen; !by.Sampled && follows(by.Prefixes, last.Flow.Egress) && j.watched(last) {
+		if observer := question.trace; !observer.Sampled && follows(observer.Prefixes, last.Flow.Egress) && j.allNodesObserved(last) {
 			last.Outcome = WrongReturnPath
 		}
 		out = append(out, last)
@@ -101,9 +101,9 @@ func (j *joiner) past(question, answer *Hop) []*Hop {
 // noReplySeen reports whether a server of another cluster should have replied, and an observing
 // node would have observed the reply.
 func (j *joiner) noReplySeen(t *Trace) bool {
-	return !j.full && t.First.Flow.Ingress.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Hop) bool {
-		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.seen.Prefixes, last.Flow.Egress) &&
-			j.watched(last)
+	return !j.sampled && t.First.Flow.Ingress.Protocol == "tcp" && slices.ContainsFunc(leaves(t.First), func(last *Hop) bool {
+		return last.Cluster != t.First.Cluster && last.Flow.Out != "" && follows(last.trace.Prefixes, last.Flow.Egress) &&
+			j.allNodesObserved(last)
 	})
 }
 

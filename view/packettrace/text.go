@@ -16,10 +16,10 @@ const maxArrived = 20
 // Text returns the text form of hawser diagnose.
 func (r *Report) Text() string {
 	packets, longest := r.totals()
-	var full []string
+	var sampled []string
 	for i := range r.Nodes {
 		if n := &r.Nodes[i]; n.Sampled {
-			full = append(full, n.Cluster+"/"+n.Node)
+			sampled = append(sampled, n.Cluster+"/"+n.Node)
 		}
 	}
 	var out strings.Builder
@@ -37,8 +37,8 @@ func (r *Report) Text() string {
 		return out.String()
 	}
 	_, _ = fmt.Fprintf(&out, "%s of the clusterset followed on %s in %.0f s\n", humanize.Plural(packets, "packet"), nodes, longest)
-	if len(full) > 0 {
-		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(full, ", "))
+	if len(sampled) > 0 {
+		_, _ = fmt.Fprintf(&out, "more came than are followed on %s: --export or --address leaves out what else there is\n", strings.Join(sampled, ", "))
 	}
 	problems()
 	// If all packets arrived, the trace did not find the problem.
@@ -106,10 +106,10 @@ func writeHop(out *strings.Builder, s *Hop, margin string) {
 		parts = append(parts, "as "+j.Egress.String())
 	}
 	_, _ = fmt.Fprintf(out, "%s%s/%s: %s, %s\n", margin, s.Cluster, s.Node, humanize.Plural(j.Packets, "packet"), strings.Join(parts, ", "))
-	if why, do := endText(s); why != "" {
-		_, _ = fmt.Fprintf(out, "%s  %s\n", margin, why)
-		if do != "" {
-			_, _ = fmt.Fprintf(out, "%s  to do: %s\n", margin, do)
+	if reason, advice := endText(s); reason != "" {
+		_, _ = fmt.Fprintf(out, "%s  %s\n", margin, reason)
+		if advice != "" {
+			_, _ = fmt.Fprintf(out, "%s  to do: %s\n", margin, advice)
 		}
 	}
 	for _, policy := range s.Policies {
@@ -121,7 +121,7 @@ func writeHop(out *strings.Builder, s *Hop, margin string) {
 }
 
 // endText returns why packets were not observed after a hop, and the next step; empty if they were.
-func endText(s *Hop) (why, do string) {
+func endText(s *Hop) (reason, advice string) {
 	switch s.Outcome {
 	case Dropped:
 		if s.Finding == nil {

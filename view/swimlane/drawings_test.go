@@ -105,9 +105,9 @@ func TestParseWrong(t *testing.T) {
 //
 // A line that begins with white space continues the previous line. Errors name the line.
 func parse(text string) (title string, paths []Path, err error) {
-	by, number := "", 0
+	via, number := "", 0
 	var lines []string
-	var at []int
+	var numbers []int
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimRight(line, "\n")
@@ -116,18 +116,18 @@ func parse(text string) (title string, paths []Path, err error) {
 		case len(lines) > 0 && (line[0] == ' ' || line[0] == '\t'):
 			lines[len(lines)-1] += " " + trimmed
 		default:
-			lines, at = append(lines, trimmed), append(at, number)
+			lines, numbers = append(lines, trimmed), append(numbers, number)
 		}
 	}
 	for i, line := range lines {
 		if over, is := strings.CutPrefix(line, "->"); is {
-			by = strings.TrimSpace(over)
+			via = strings.TrimSpace(over)
 			continue
 		}
 		name, rest, found := strings.Cut(line, ": ")
 		switch {
 		case !found:
-			return "", nil, fmt.Errorf("line %d: %q has no colon: write LANE: TEXT, path: TEXT, title: TEXT or -> TEXT", at[i], line)
+			return "", nil, fmt.Errorf("line %d: %q has no colon: write LANE: TEXT, path: TEXT, title: TEXT or -> TEXT", numbers[i], line)
 		case name == "title":
 			title = rest
 		case name == "path":
@@ -136,7 +136,7 @@ func parse(text string) (title string, paths []Path, err error) {
 			if len(paths) == 0 {
 				paths = append(paths, Path{})
 			}
-			s := Event{Via: by}
+			s := Event{Via: via}
 			if s.Swimlane = strings.TrimSuffix(name, "!"); s.Swimlane != name {
 				s.Tone = svg.Bad
 			}
@@ -144,7 +144,7 @@ func parse(text string) (title string, paths []Path, err error) {
 				s.Texts = append(s.Texts, strings.TrimSpace(part))
 			}
 			w := &paths[len(paths)-1]
-			w.Events, by = append(w.Events, s), ""
+			w.Events, via = append(w.Events, s), ""
 		}
 	}
 	if len(paths) == 0 {

@@ -28,16 +28,16 @@ type Path struct {
 
 // Dimensions of a drawing, in pixels.
 const (
-	margin    = 24.0
-	laneGap   = 16.0
-	laneLeast = 190.0
-	laneMost  = 340.0
-	head      = 34.0 // of a lane
-	rowGap    = 30.0 // between two rows, for the arrows
-	lineSpace = 17.0
-	pad       = 10.0
-	charWidth = 6.7 // approximate, of a text of size 12
-	maxLines  = 8   // of an event
+	margin       = 24.0
+	laneGap      = 16.0
+	minLaneWidth = 190.0
+	maxLaneWidth = 340.0
+	laneHeader   = 34.0 // of a lane
+	rowGap       = 30.0 // between two rows, for the arrows
+	lineSpace    = 17.0
+	pad          = 10.0
+	charWidth    = 6.7 // approximate, of a text of size 12
+	maxLines     = 8   // of an event
 )
 
 // Draw draws the paths one below the other.
@@ -92,20 +92,20 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 	for _, name := range names {
 		d.Bands = append(d.Bands, svg.Box{X: left(name), Y: y, W: width})
 		d.Texts = append(d.Texts, svg.Text{X: left(name) + width/2, Y: y + 22, Size: 13, Bold: true, Anchor: "middle",
-			Text: cut(name, int((width-2*pad)/7.6))})
+			Text: clip(name, int((width-2*pad)/7.6))})
 	}
 	top := y
-	y += head
+	y += laneHeader
 	from, bottom := "", 0.0 // lane and bottom of the previous event
 	for i := range w.Events {
 		s := &w.Events[i]
 		lines := s.lines(width)
-		high := 2*pad + float64(len(lines))*lineSpace - 4
+		height := 2*pad + float64(len(lines))*lineSpace - 4
 		x := left(s.Swimlane) + pad/2
 		if from != "" {
 			arrow(d, left(from)+width/2, bottom, left(s.Swimlane)+width/2, y, s)
 		}
-		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: high, Tone: s.Tone, Title: strings.Join(s.Texts, "; ")})
+		d.Boxes = append(d.Boxes, svg.Box{X: x, Y: y, W: width - pad, H: height, Tone: s.Tone, Title: strings.Join(s.Texts, "; ")})
 		tone := svg.Plain
 		if s.Tone == svg.Bad {
 			tone = svg.Bad
@@ -114,7 +114,7 @@ func (w *Path) draw(d *svg.Drawing, y float64) float64 {
 			d.Texts = append(d.Texts, svg.Text{X: x + pad, Y: y + pad + 10 + float64(k)*lineSpace, Size: 12, Bold: l.bold, Faint: !l.bold && s.Tone != svg.Bad,
 				Tone: tone, Anchor: "start", Text: l.text})
 		}
-		from, bottom = s.Swimlane, y+high
+		from, bottom = s.Swimlane, y+height
 		y = bottom + rowGap
 	}
 	y += pad - rowGap
@@ -129,31 +129,31 @@ func arrow(d *svg.Drawing, x1, y1, x2, y2 float64, to *Event) {
 	if x1 == x2 {
 		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, Title: to.Via})
 	} else {
-		half := y1 + (y2-y1)*0.6
-		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: half, Tone: to.Tone, Title: to.Via},
-			svg.Line{X1: x1, Y1: half, X2: x2, Y2: half, Tone: to.Tone, Title: to.Via},
-			svg.Line{X1: x2, Y1: half, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, Title: to.Via})
+		middle := y1 + (y2-y1)*0.6
+		d.Lines = append(d.Lines, svg.Line{X1: x1, Y1: y1, X2: x1, Y2: middle, Tone: to.Tone, Title: to.Via},
+			svg.Line{X1: x1, Y1: middle, X2: x2, Y2: middle, Tone: to.Tone, Title: to.Via},
+			svg.Line{X1: x2, Y1: middle, X2: x2, Y2: y2, Tone: to.Tone, Arrow: true, Title: to.Via})
 	}
 	if to.Via == "" {
 		return
 	}
 	if x1 == x2 {
-		d.Texts = append(d.Texts, svg.Text{X: x1 + 8, Y: y1 + (y2-y1)/2 + 4, Size: 11, Faint: true, Anchor: "start", Text: cut(to.Via, 40)})
+		d.Texts = append(d.Texts, svg.Text{X: x1 + 8, Y: y1 + (y2-y1)/2 + 4, Size: 11, Faint: true, Anchor: "start", Text: clip(to.Via, 40)})
 		return
 	}
-	room := max(x1-x2, x2-x1) / 6.2
-	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: cut(to.Via, int(room))})
+	space := max(x1-x2, x2-x1) / 6.2
+	d.Texts = append(d.Texts, svg.Text{X: (x1 + x2) / 2, Y: y1 + (y2-y1)*0.6 - 5, Size: 11, Faint: true, Anchor: "middle", Text: clip(to.Via, int(space))})
 }
 
 // width returns the width of a path's lanes: the width of the longest text, within limits.
 func (w *Path) width() float64 {
-	widest := laneLeast
+	widest := minLaneWidth
 	for _, s := range w.Events {
 		for _, t := range append([]string{s.Swimlane}, s.Texts...) {
 			widest = max(widest, float64(utf8.RuneCountInString(t))*charWidth+4*pad)
 		}
 	}
-	return min(widest, laneMost)
+	return min(widest, maxLaneWidth)
 }
 
 type line struct {
@@ -168,7 +168,7 @@ func (s *Event) lines(width float64) []line {
 	for i, t := range s.Texts {
 		for _, l := range wrap(t, int((width-4*pad)/charWidth)) {
 			if len(out) == maxLines {
-				out[maxLines-1].text = cut(out[maxLines-1].text+" …", int((width-4*pad)/charWidth))
+				out[maxLines-1].text = clip(out[maxLines-1].text+" …", int((width-4*pad)/charWidth))
 				return out
 			}
 			out = append(out, line{l, i == 0})
@@ -177,23 +177,23 @@ func (s *Event) lines(width float64) []line {
 	return out
 }
 
-// wrap breaks a text into lines of at most most characters, at spaces if possible.
-func wrap(text string, most int) []string {
-	most = max(most, 8)
+// wrap breaks a text into lines of at most maxRunes characters, at spaces if possible.
+func wrap(text string, maxRunes int) []string {
+	maxRunes = max(maxRunes, 8)
 	var out []string
 	now := ""
 	for _, word := range strings.Fields(text) {
-		for utf8.RuneCountInString(word) > most {
+		for utf8.RuneCountInString(word) > maxRunes {
 			if now != "" {
 				out, now = append(out, now), ""
 			}
 			runes := []rune(word)
-			out, word = append(out, string(runes[:most])), string(runes[most:])
+			out, word = append(out, string(runes[:maxRunes])), string(runes[maxRunes:])
 		}
 		switch {
 		case now == "":
 			now = word
-		case utf8.RuneCountInString(now)+1+utf8.RuneCountInString(word) <= most:
+		case utf8.RuneCountInString(now)+1+utf8.RuneCountInString(word) <= maxRunes:
 			now += " " + word
 		default:
 			out, now = append(out, now), word
@@ -205,8 +205,8 @@ func wrap(text string, most int) []string {
 	return out
 }
 
-// cut shortens a text.
-func cut(text string, most int) string {
+// clip shortens a text.
+func clip(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= max(most, 2) {
 		return text

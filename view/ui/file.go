@@ -61,13 +61,13 @@ var (
 func bundle(name string) string {
 	var out strings.Builder
 	out.WriteString("'use strict';\n")
-	done := map[string]bool{}
+	bundled := map[string]bool{}
 	var add func(name string)
 	add = func(name string) {
-		if done[name] {
+		if bundled[name] {
 			return
 		}
-		done[name] = true
+		bundled[name] = true
 		source := pageFile(name + ".js")
 		for _, m := range importPattern.FindAllStringSubmatch(source, -1) {
 			add(m[3])

@@ -16,8 +16,8 @@ import (
 // evil ends elements, comments and lines, and begins handlers.
 const evil = "</script></title><!--<script>alert(1)</script><img src=//x onerror=alert(1)>\" onload=\"x\x1b[31m\u202e\u2028\u2029"
 
-// hostile returns a snapshot in which every text from others is evil.
-func hostile(t *testing.T) *Snapshot {
+// hostileSnapshot returns a snapshot in which every text from others is evil.
+func hostileSnapshot(t *testing.T) *Snapshot {
 	t.Helper()
 	source := newFake(evil, "g2")
 	source.set.Sources, source.set.Findings = []string{evil}, []Finding{{By: "validate", Severity: Warning, Position: evil, Text: evil, Hint: evil}}
@@ -43,15 +43,15 @@ func hostile(t *testing.T) *Snapshot {
 // of the page, and its policy lists each of them.
 func TestFile(t *testing.T) {
 	t.Parallel()
-	snapshot := hostile(t)
+	snapshot := hostileSnapshot(t)
 	raw, err := snapshot.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	for _, never := range []string{"<!--", "<img", "\x1b", "\u2028", "\u2029", "<link", "<script src", " style=", "@import", "url(", `" onload="`, "/title><!"} {
-		if strings.Contains(text, never) {
-			t.Errorf("the file has %q", never)
+	for _, forbidden := range []string{"<!--", "<img", "\x1b", "\u2028", "\u2029", "<link", "<script src", " style=", "@import", "url(", `" onload="`, "/title><!"} {
+		if strings.Contains(text, forbidden) {
+			t.Errorf("the file has %q", forbidden)
 		}
 	}
 	policy := regexp.MustCompile(`http-equiv="Content-Security-Policy" content="([^"]*)"`).FindStringSubmatchIndex(text)
@@ -141,8 +141,8 @@ func TestLargeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := 64 << 20; len(raw) > most {
-		t.Errorf("%d MB, want %d at most", len(raw)>>20, most>>20)
+	if maxBytes := 64 << 20; len(raw) > maxBytes {
+		t.Errorf("%d MB, want %d at most", len(raw)>>20, maxBytes>>20)
 	}
 	t.Logf("%d kB", len(raw)>>10)
 }

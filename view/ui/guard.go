@@ -20,21 +20,21 @@ const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-a
 // of other origins cannot send it. An ingress may use Authorization for itself.
 const tokenHeader = "Hawser-Token"
 
-// LeastToken is the minimum length of a user's token in characters: 128 bits in hexadecimal.
-const LeastToken = 32
+// MinTokenLength is the minimum length of a user's token in characters: 128 bits in hexadecimal.
+const MinTokenLength = 32
 
 // CheckToken returns an error if text is not allowed as a token, which appears in URLs and headers.
 func CheckToken(text string) error {
 	switch {
-	case len(text) < LeastToken:
-		return fmt.Errorf("the token has %d characters, %d are needed (openssl rand -hex 32 makes one)", len(text), LeastToken)
+	case len(text) < MinTokenLength:
+		return fmt.Errorf("the token has %d characters, %d are needed (openssl rand -hex 32 makes one)", len(text), MinTokenLength)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("the token has spaces or characters other than ASCII (openssl rand -hex 32 makes one)")
 	}
 	return nil
 }
 
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // requireAuth refuses requests that other sites cause.
 //
@@ -53,15 +53,15 @@ func (s *Server) requireAuth(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		given := slices.ContainsFunc(s.config.Hosts, func(name string) bool { return strings.EqualFold(name, nameOf(r.Host)) })
+		allowed := slices.ContainsFunc(s.config.Hosts, func(name string) bool { return strings.EqualFold(name, hostName(r.Host)) })
 		switch {
-		case !given && !loopbackName(r.Host):
-			also := " only, such as localhost"
+		case !allowed && !loopbackName(r.Host):
+			suffix := " only, such as localhost"
 			if len(s.config.Hosts) > 0 {
-				also = " and to those that it was given only"
+				suffix = " and to those that it was given only"
 			}
-			http.Error(w, "this page is served to names of the loopback address"+also, http.StatusMisdirectedRequest)
-		case !ownOrigin(r, given):
+			http.Error(w, "this page is served to names of the loopback address"+suffix, http.StatusMisdirectedRequest)
+		case !sameOrigin(r, allowed):
 			http.Error(w, "another site may not ask this one", http.StatusForbidden)
 		case s.config.Probe != nil && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz"):
 			s.probe(w, r)
@@ -85,8 +85,9 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		byIngress := strings.EqualFold(scheme, "Bearer") && same(strings.TrimSpace(bearer), s.token)
-		if !byIngress && !same(r.Header.Get(tokenHeader), s.token) {
+		byIngress := strings.EqualFold(scheme, "Bearer") &&
+			equal(strings.TrimSpace(bearer), s.token)
+		if !byIngress && !equal(r.Header.Get(tokenHeader), s.token) {
 			http.Error(w, "open the URL that hawser ui printed: it has a token in it", http.StatusUnauthorized)
 			return
 		}
@@ -94,13 +95,13 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// endedTLS reports whether the browser uses HTTPS to the ingress that forwarded a request. Other
-// sites cannot make a browser send this header. A client that sends it itself only affects its own
-// requests.
-func endedTLS(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" }
+// forwardedHTTPS reports whether the browser uses HTTPS to the ingress that forwarded a request.
+// Other sites cannot make a browser send this header. A client that sends it itself only affects
+// its own requests.
+func forwardedHTTPS(r *http.Request) bool { return r.Header.Get("X-Forwarded-Proto") == "https" }
 
-// nameOf returns the name of a Host header without its port.
-func nameOf(host string) string {
+// hostName returns the name of a Host header without its port.
+func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
 	}
@@ -109,7 +110,7 @@ func nameOf(host string) string {
 
 // loopbackName reports whether a Host header names this machine's loopback address.
 func loopbackName(host string) bool {
-	name := nameOf(host)
+	name := hostName(host)
 	if strings.EqualFold(name, "localhost") {
 		return true
 	}
@@ -117,15 +118,15 @@ func loopbackName(host string) bool {
 	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
-// ownOrigin reports whether a request comes from this page, or from a user who opens it. A request
-// that changes something must have an Origin. If the page has a configured host name (given), an
+// sameOrigin reports whether a request comes from this page, or from a user who opens it. A request
+// that changes something must have an Origin. If the host name is configured (allowed), an
 // ingress may terminate TLS for it; then http with the same name is another origin.
-func ownOrigin(r *http.Request, given bool) bool {
+func sameOrigin(r *http.Request, allowed bool) bool {
 	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	clear, secure := origin == "http://"+r.Host, origin == "https://"+r.Host
+	plain, secure := origin == "http://"+r.Host, origin == "https://"+r.Host
 	switch {
-	case origin != "" && !(clear && !(given && endedTLS(r))) && !(secure && given):
+	case origin != "" && !(plain && !(allowed && forwardedHTTPS(r))) && !(secure && allowed):
 		return false
 	case !reads && origin == "":
 		return false

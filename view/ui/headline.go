@@ -41,7 +41,7 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 	if !r.HasAgents {
 		return []Problem{}
 	}
-	out := silences(m, r)
+	out := silentProblems(m, r)
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		for j := range c.Gateways {
@@ -59,12 +59,12 @@ func headline(m *clustermap.Map, r Reports, problems []health.Problem) []Problem
 		if len(out) >= maxProblems {
 			break
 		}
-		made := Problem{Severity: Error, Subject: "link " + l.Between[0] + " - " + l.Between[1], Text: "is down", Link: &l.Between}
+		p := Problem{Severity: Error, Subject: "link " + l.Between[0] + " - " + l.Between[1], Text: "is down", Link: &l.Between}
 		if l.State == clustermap.Degraded {
-			made.Severity, made.Text = Warning, "is down between some gateways, traffic uses others"
+			p.Severity, p.Text = Warning, "is down between some gateways, traffic uses others"
 		}
-		made.Detail = brokenReason(l.Between, r.Agents)
-		out = append(out, made)
+		p.Detail = brokenReason(l.Between, r.Agents)
+		out = append(out, p)
 	}
 	seen := map[string]bool{} // several agents may report the same text
 	for _, found := range problems {
@@ -120,8 +120,8 @@ func joinTexts(a, b string) string {
 	return a + "; " + b
 }
 
-// silences returns the problems of agents that do not respond.
-func silences(m *clustermap.Map, r Reports) []Problem {
+// silentProblems returns the problems of agents that do not respond.
+func silentProblems(m *clustermap.Map, r Reports) []Problem {
 	if len(r.Agents) == 0 && len(r.Unreachable) > 0 {
 		all := Problem{Severity: Error, Subject: "No agent answers", Consequence: "the states of clusters and links are unknown", Detail: r.Unreachable[0].Error}
 		for i := range r.Unreachable {
@@ -131,29 +131,29 @@ func silences(m *clustermap.Map, r Reports) []Problem {
 		}
 		return []Problem{all}
 	}
-	whole := map[string]bool{} // clusters without a connection
+	unreachable := map[string]bool{} // clusters without a connection
 	count := map[string]int{}
 	for i := range r.Unreachable {
 		u := &r.Unreachable[i]
-		whole[u.Cluster] = whole[u.Cluster] || u.Cluster != "" && u.Agent == u.Cluster
+		unreachable[u.Cluster] = unreachable[u.Cluster] || u.Cluster != "" && u.Agent == u.Cluster
 		count[u.Cluster]++
 	}
 	out := []Problem{}
 	for i := range r.Unreachable {
 		u := &r.Unreachable[i]
-		made := Problem{Severity: Error, Since: u.LastAnswer, Detail: u.Error, Cluster: u.Cluster, Node: u.Node}
+		p := Problem{Severity: Error, Since: u.LastAnswer, Detail: u.Error, Cluster: u.Cluster, Node: u.Node}
 		switch {
 		case u.Cluster != "" && u.Agent == u.Cluster:
-			made.Subject, made.Text, made.Consequence = "cluster "+u.Cluster, "does not answer", "its API server cannot be reached"
-		case whole[u.Cluster]:
+			p.Subject, p.Text, p.Consequence = "cluster "+u.Cluster, "does not answer", "its API server cannot be reached"
+		case unreachable[u.Cluster]:
 			continue
 		case u.Cluster != "" && count[u.Cluster] > manySilent:
-			made.Subject, made.Text, made.Node = "cluster "+u.Cluster, fmt.Sprintf("%d of its agents do not answer", count[u.Cluster]), ""
-			whole[u.Cluster] = true // only reported once
+			p.Subject, p.Text, p.Node = "cluster "+u.Cluster, fmt.Sprintf("%d of its agents do not answer", count[u.Cluster]), ""
+			unreachable[u.Cluster] = true // only reported once
 		default:
-			made.Subject, made.Text, made.Consequence = agentName(u), "does not answer", gatewayNote(m, r, u)
+			p.Subject, p.Text, p.Consequence = agentName(u), "does not answer", gatewayNote(m, r, u)
 		}
-		out = append(out, made)
+		out = append(out, p)
 	}
 	return out
 }
@@ -189,8 +189,8 @@ func gatewayNote(m *clustermap.Map, r Reports, u *status.Unreachable) string {
 	return ""
 }
 
-// located returns the agents with missing clusters filled in, by the nodes of gateways.
-func located(f *fabric.Fabric, list []status.Unreachable) []status.Unreachable {
+// withCluster returns the agents with missing clusters filled in, by the nodes of gateways.
+func withCluster(f *fabric.Fabric, list []status.Unreachable) []status.Unreachable {
 	out := append([]status.Unreachable{}, list...)
 	for i := range out {
 		for j := 0; out[i].Cluster == "" && out[i].Node != "" && j < len(f.Clusters); j++ {

@@ -37,8 +37,8 @@ func TestHeadline(t *testing.T) {
 	silent := func(cluster, node string) status.Unreachable {
 		return status.Unreachable{Agent: cluster + "/pod-" + node, Cluster: cluster, Node: node, Error: "no answer", LastAnswer: &at}
 	}
-	cut := mesh("", "g1", "g2", "g3")
-	cut[0].Connections[0].Status, cut[1].Connections[0].Status, cut[0].Connections[0].Reason = down, down, "no answer"
+	linkDown := mesh("", "g1", "g2", "g3")
+	linkDown[0].Connections[0].Status, linkDown[1].Connections[0].Status, linkDown[0].Connections[0].Reason = down, down, "no answer"
 	unready := mesh("", "g1", "g2", "g3")
 	unready[1].Ready, unready[1].Problems = false, []status.Problem{{Code: status.ChangesFailed, Severity: status.Error, Text: "nft: no such file"}}
 	reporting := mesh("", "g1", "g2", "g3")
@@ -70,7 +70,7 @@ func TestHeadline(t *testing.T) {
 		{"no agent answers", Reports{HasAgents: true, Unreachable: []status.Unreachable{silent("g1", "g1-gw"), silent("g2", "g2-gw")}},
 			[]string{"error No agent answers||the states of clusters and links are unknown|no answer since 03:04"}},
 		{"a gateway without a link whose agent answers", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2", "g3")}, []string{"error g3/a|no link of this gateway is up||"}},
-		{"a link is down between gateways with other links", Reports{HasAgents: true, Agents: cut}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
+		{"a link is down between gateways with other links", Reports{HasAgents: true, Agents: linkDown}, []string{"error link g1 - g2|is down||g1/a - g2/a: no answer"}},
 		{"the API knows why an agent is silent", Reports{HasAgents: true, Agents: mesh("g3", "g1", "g2"), Unreachable: []status.Unreachable{silent("g3", "g3-gw")},
 			Problems: []health.Problem{{Severity: health.Error, Code: "node-not-ready", Text: "the node is NotReady", Next: "kubectl", Cluster: "g3", Node: "g3-gw"}}},
 			[]string{"error g3/g3-gw|does not answer|the node is NotReady; gateway a is down|no answer; next: kubectl since 03:04"}},
@@ -117,10 +117,10 @@ func TestManyProblems(t *testing.T) {
 		}
 		r.Agents = append(r.Agents, s)
 	}
-	begun := time.Now()
+	startedAt := time.Now()
 	p := NewSnapshot(Input{Clusterset: newFake(names...).set, Reports: r})
 	if got := len(p.head.Problems); got != maxProblems {
 		t.Errorf("%d problems, want %d", got, maxProblems)
 	}
-	t.Logf("took %s", time.Since(begun))
+	t.Logf("took %s", time.Since(startedAt))
 }

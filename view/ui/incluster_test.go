@@ -11,12 +11,12 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-const givenToken = "0123456789abcdef0123456789abcdef"
+const testToken = "0123456789abcdef0123456789abcdef"
 
 // inCluster serves the page as a cluster does, behind an ingress for map.example.com.
-func inCluster(t *testing.T, source Source, probe func() error) *site {
+func inCluster(t *testing.T, source Source, probe func() error) *testSite {
 	t.Helper()
-	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: givenToken,
+	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: testToken,
 		Probe: probe, LiveCluster: "g1", HiddenViews: []string{"change", "follow"}})
 }
 
@@ -25,8 +25,8 @@ func TestAttacksInCluster(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
 	s := inCluster(t, source, func() error { return nil })
-	stranger := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	bearer := "Bearer " + givenToken
+	anonymous := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	bearer := "Bearer " + testToken
 	const host = "map.example.com"
 	for _, tt := range []struct {
 		name, method, path string
@@ -39,14 +39,14 @@ func TestAttacksInCluster(t *testing.T) {
 			"X-Forwarded-Proto": "https", "Origin": "https://" + host, "Sec-Fetch-Site": "same-origin"}, http.StatusOK},
 		{"a name in capitals", "GET", "/api/map", map[string]string{"Host": "MAP.example.com", "Authorization": bearer}, http.StatusOK},
 		{"no token", "GET", "/api/map", map[string]string{"Host": host}, http.StatusUnauthorized},
-		{"the token of the page, and a password for the ingress", "GET", "/api/map", map[string]string{"Host": host, tokenHeader: givenToken, "Authorization": "Basic dTpw"}, http.StatusOK},
+		{"the token of the page, and a password for the ingress", "GET", "/api/map", map[string]string{"Host": host, tokenHeader: testToken, "Authorization": "Basic dTpw"}, http.StatusOK},
 		{"no token, from a pod that says localhost", "GET", "/api/map", map[string]string{"Host": "localhost"}, http.StatusUnauthorized},
 		{"another bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Bearer " + strings.Repeat("0", 32)}, http.StatusUnauthorized},
 		{"an empty bearer", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Bearer "}, http.StatusUnauthorized},
-		{"the token as a password", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Basic " + givenToken}, http.StatusUnauthorized},
-		{"the token in Referer", "GET", "/api/map", map[string]string{"Host": host, "Referer": "https://" + host + "/?token=" + givenToken}, http.StatusUnauthorized},
-		{"the token for facts", "GET", "/api/map?token=" + givenToken, map[string]string{"Host": host}, http.StatusUnauthorized},
-		{"a longer token", "GET", "/api/map", map[string]string{"Host": host, tokenHeader: givenToken + "1"}, http.StatusUnauthorized},
+		{"the token as a password", "GET", "/api/map", map[string]string{"Host": host, "Authorization": "Basic " + testToken}, http.StatusUnauthorized},
+		{"the token in Referer", "GET", "/api/map", map[string]string{"Host": host, "Referer": "https://" + host + "/?token=" + testToken}, http.StatusUnauthorized},
+		{"the token for facts", "GET", "/api/map?token=" + testToken, map[string]string{"Host": host}, http.StatusUnauthorized},
+		{"a longer token", "GET", "/api/map", map[string]string{"Host": host, tokenHeader: testToken + "1"}, http.StatusUnauthorized},
 		{"DNS rebinding with the token", "GET", "/api/map", map[string]string{"Host": "evil.example", "Authorization": bearer}, http.StatusMisdirectedRequest},
 		{"DNS rebinding, and the name in another header", "GET", "/api/map", map[string]string{"Host": "evil.example", "X-Forwarded-Host": host, "Authorization": bearer}, http.StatusMisdirectedRequest},
 		{"a name that begins like the page's", "GET", "/api/map", map[string]string{"Host": host + ".evil.example", "Authorization": bearer}, http.StatusMisdirectedRequest},
@@ -61,9 +61,9 @@ func TestAttacksInCluster(t *testing.T) {
 		{"a probe by another name", "GET", "/healthz", map[string]string{"Host": "evil.example"}, http.StatusMisdirectedRequest},
 		{"a probe", "GET", "/healthz", map[string]string{"Host": "localhost"}, http.StatusOK},
 	} {
-		s.answers(stranger, tt.name, tt.method, tt.path, tt.header, tt.want)
+		s.answers(anonymous, tt.name, tt.method, tt.path, tt.header, tt.want)
 	}
-	source.followedNothing(t)
+	source.checkNoQueries(t)
 }
 
 // TestTokens: a token that is given stays over restarts; New makes a different token each
@@ -76,8 +76,8 @@ func TestTokens(t *testing.T) {
 	if a, b := New(Config{}).token, New(Config{}).token; a == b || len(a) < 26 {
 		t.Errorf("tokens %s and %s", a, b)
 	}
-	for token, good := range map[string]bool{givenToken: true, "short": false, strings.Repeat("a", 31): false, givenToken + " b": false, givenToken + "\n": false, givenToken + "é": false} {
-		if err := CheckToken(token); (err == nil) != good {
+	for token, valid := range map[string]bool{testToken: true, "short": false, strings.Repeat("a", 31): false, testToken + " b": false, testToken + "\n": false, testToken + "é": false} {
+		if err := CheckToken(token); (err == nil) != valid {
 			t.Errorf("%q: %v", token, err)
 		}
 	}
@@ -87,14 +87,14 @@ func TestTokens(t *testing.T) {
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	s := inCluster(t, newFake("g1"), func() error { return errors.New("no fabric of secret-cluster") })
-	stranger := &http.Client{}
+	anonymous := &http.Client{}
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
-		if resp, body := s.do(stranger, http.MethodGet, s.at.URL+path, nil); resp.StatusCode != want || strings.Contains(body, "secret-cluster") {
+		if resp, body := s.do(anonymous, http.MethodGet, s.at.URL+path, nil); resp.StatusCode != want || strings.Contains(body, "secret-cluster") {
 			t.Errorf("%s: %s: %s", path, resp.Status, body)
 		}
 	}
 	local := open(t, newFake("g1"))
-	if resp, _ := local.do(stranger, http.MethodGet, local.at.URL+"/healthz", nil); resp.StatusCode != http.StatusNotFound {
+	if resp, _ := local.do(anonymous, http.MethodGet, local.at.URL+"/healthz", nil); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a page on a machine answers probes: %s", resp.Status)
 	}
 }

@@ -11,17 +11,17 @@ import (
 type publisher struct {
 	config Config
 
-	mu       sync.Mutex
-	now      *Snapshot
-	changed  chan struct{} // closed when now is replaced
-	watchers int
-	wanted   chan struct{} // a client connected
-	looking  sync.Mutex    // one refresh at a time
+	mu         sync.Mutex
+	snapshot   *Snapshot
+	changed    chan struct{} // closed when snapshot is replaced
+	watchers   int
+	joined     chan struct{} // a client connected
+	refreshing sync.Mutex    // one refresh at a time
 }
 
 func newPublisher(config Config) *publisher {
-	config.Every = max(config.Every, 100*time.Millisecond)
-	return &publisher{config: config, changed: make(chan struct{}), wanted: make(chan struct{}, 1)}
+	config.Interval = max(config.Interval, 100*time.Millisecond)
+	return &publisher{config: config, changed: make(chan struct{}), joined: make(chan struct{}, 1)}
 }
 
 // run polls the source while a client watches, until ctx is done.
@@ -34,14 +34,14 @@ func (f *publisher) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-f.wanted:
+			case <-f.joined:
 			}
 			continue
 		}
 		f.refresh(ctx, true)
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.config.Every):
+		case <-time.After(f.config.Interval):
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (f *publisher) watch() func() {
 	f.watchers++
 	f.mu.Unlock()
 	select {
-	case f.wanted <- struct{}{}:
+	case f.joined <- struct{}{}:
 	default:
 	}
 	return func() {
@@ -66,31 +66,31 @@ func (f *publisher) watch() func() {
 // The first snapshot only has the data of files, because agents take longer.
 func (f *publisher) current(ctx context.Context) (*Snapshot, <-chan struct{}) {
 	f.mu.Lock()
-	now, changed := f.now, f.changed
+	now, changed := f.snapshot, f.changed
 	f.mu.Unlock()
 	if now == nil {
 		f.refresh(ctx, false)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.now, f.changed
+		return f.snapshot, f.changed
 	}
 	return now, changed
 }
 
 // refresh creates a new snapshot and publishes it.
-func (f *publisher) refresh(ctx context.Context, ask bool) {
-	f.looking.Lock()
-	defer f.looking.Unlock()
+func (f *publisher) refresh(ctx context.Context, queryAgents bool) {
+	f.refreshing.Lock()
+	defer f.refreshing.Unlock()
 	f.mu.Lock()
-	before := f.now
+	before := f.snapshot
 	f.mu.Unlock()
-	if before != nil && !ask {
+	if before != nil && !queryAgents {
 		return // another goroutine just created one
 	}
-	var trouble []string
+	var failures []string
 	set, err := f.config.Source.Clusterset(ctx)
 	if err != nil {
-		trouble = append(trouble, err.Error())
+		failures = append(failures, err.Error())
 	}
 	if set == nil {
 		if set = emptyClusterset(); before != nil {
@@ -98,12 +98,12 @@ func (f *publisher) refresh(ctx context.Context, ask bool) {
 		}
 	}
 	var reports Reports
-	if ask {
+	if queryAgents {
 		if reports, err = f.config.Source.Agents(ctx); err != nil {
-			trouble = append(trouble, err.Error())
+			failures = append(failures, err.Error())
 		}
 	}
-	text := strings.Join(trouble, "; ")
+	text := strings.Join(failures, "; ")
 	if before != nil && before.set == set && before.head.Error == text && !reports.HasAgents {
 		return // nothing can have changed
 	}
@@ -111,7 +111,7 @@ func (f *publisher) refresh(ctx context.Context, ask bool) {
 	now.head.Error = text
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now = now
+	f.snapshot = now
 	close(f.changed)
 	f.changed = make(chan struct{})
 }

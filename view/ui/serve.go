@@ -15,8 +15,8 @@ func (s *Server) serveMap(w http.ResponseWriter, r *http.Request) {
 	s.send(w, p.full(), nil)
 }
 
-// beat is the maximum time between events, by which a page detects a lost connection.
-const beat = time.Second
+// heartbeatInterval is the maximum time between events, by which a page detects a lost connection.
+const heartbeatInterval = time.Second
 
 // serveEvents sends changes to a page as server-sent events. The first event, and each event after
 // the set of clusters changed, is whole; other events are change. A slow page receives several
@@ -25,18 +25,18 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer s.publisher.watch()()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
-	var told *Snapshot
-	tick := time.NewTicker(beat)
+	var sent *Snapshot
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		now, changed := s.publisher.current(r.Context())
 		var name string
 		var value any
 		switch {
-		case told == nil || told.head.Digest != now.head.Digest:
+		case sent == nil || sent.head.Digest != now.head.Digest:
 			name, value = "whole", now.full()
-		case told != now:
-			name, value = "change", now.since(told)
+		case sent != now:
+			name, value = "change", now.since(sent)
 		default:
 			name, value = "beat", map[string]time.Time{"at": now.head.At}
 		}
@@ -50,7 +50,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if err := out.Flush(); err != nil {
 			return
 		}
-		told = now
+		sent = now
 		select {
 		case <-r.Context().Done():
 			return
@@ -76,11 +76,11 @@ func (s *Server) serveCluster(w http.ResponseWriter, r *http.Request) {
 // cluster=g1 and export=shop/web select clusters and exports.
 func (s *Server) serveMatrix(w http.ResponseWriter, r *http.Request) {
 	p, _ := s.publisher.current(r.Context())
-	made, err := p.matrix(r.URL.Query()["cluster"], r.URL.Query()["export"])
+	table, err := p.matrix(r.URL.Query()["cluster"], r.URL.Query()["export"])
 	if err != nil {
 		err = userError{err.Error()}
 	}
-	s.send(w, made, err)
+	s.send(w, table, err)
 }
 
 // serveFindings handles GET /api/findings, problems and versions.
@@ -114,20 +114,20 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 
 // Limits of the time in which the page can follow packets.
 const (
-	leastTrace = 2 * time.Second
-	mostTrace  = time.Minute
+	minTrace = 2 * time.Second
+	maxTrace = time.Minute
 )
 
 // serveDiagnosis handles POST /api/diagnose?for=5s&export=shop/web: agents follow packets.
 func (s *Server) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	long, err := time.ParseDuration(q.Get("for"))
-	if err != nil || long < leastTrace || long > mostTrace {
-		s.send(w, nil, userError{fmt.Sprintf("for: a time from %s to %s", leastTrace, mostTrace)})
+	duration, err := time.ParseDuration(q.Get("for"))
+	if err != nil || duration < minTrace || duration > maxTrace {
+		s.send(w, nil, userError{fmt.Sprintf("for: a time from %s to %s", minTrace, maxTrace)})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), long+answerTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), duration+answerTimeout)
 	defer cancel()
-	value, err := s.config.Source.Diagnose(ctx, long, q["address"], q["export"])
+	value, err := s.config.Source.Diagnose(ctx, duration, q["address"], q["export"])
 	s.send(w, drawTraces(value), err)
 }

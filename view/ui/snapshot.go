@@ -129,7 +129,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 	if set == nil {
 		set = emptyClusterset()
 	}
-	r.Unreachable = located(set.Fabric, r.Unreachable)
+	r.Unreachable = withCluster(set.Fabric, r.Unreachable)
 	var drawn *clustermap.Map
 	var layout clustermap.Layout
 	if before != nil && before.set == set {
@@ -180,7 +180,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		c := &m.Clusters[i]
 		at := layout.Places[i]
 		fmt.Fprintf(&names, "%s %.0f %.0f ", c.Name, at.X, at.Y)
-		p.piece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.PositionOf("clusters[" + c.Name + "]"), nodes[c.Name], errorCount[c.Name]})
+		p.addPiece("cluster/"+c.Name, cluster{*c, at.X, at.Y, at.Angle, set.PositionOf("clusters[" + c.Name + "]"), nodes[c.Name], errorCount[c.Name]})
 	}
 	p.head.Digest = names.String() + m.Shape
 	pairs := p.pairs(m.Links, r.Agents, before, at)
@@ -190,7 +190,7 @@ func newSnapshot(in Input, before *Snapshot) *Snapshot {
 		for _, one := range out.Pairs {
 			out.Rate += one.Rate
 		}
-		p.piece("link/"+l.Between[0]+"/"+l.Between[1], out)
+		p.addPiece("link/"+l.Between[0]+"/"+l.Between[1], out)
 	}
 	p.problems = health.Merge(r.Problems, health.Assess(health.StatesOf(r.Agents)))
 	p.head.Problems, p.head.Summary = headline(m, r, p.problems), summary(m, r)
@@ -211,7 +211,7 @@ func emptyClusterset() *Clusterset {
 	return &Clusterset{Fabric: &fabric.Fabric{}, PositionOf: func(string) string { return "" }}
 }
 
-func (p *Snapshot) piece(key string, value any) {
+func (p *Snapshot) addPiece(key string, value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		raw = []byte("null") // cannot happen: all values have a JSON form
@@ -260,7 +260,7 @@ func (p *Snapshot) pairs(links []clustermap.Link, agents []status.Status, before
 			}
 			// Both ends count the same bytes, so one report is enough.
 			key := strings.Join([]string{s.Cluster, c.Gateway, c.RemoteCluster, c.RemoteGateway}, "/")
-			one.Rate = max(one.Rate, withoutProbes(p.count(key, before, c.RxBytes+c.TxBytes, at), p.set.Fabric))
+			one.Rate = max(one.Rate, withoutProbes(p.updateRate(key, before, c.RxBytes+c.TxBytes, at), p.set.Fabric))
 		}
 	}
 	out := map[[2]string][]pair{}
@@ -292,14 +292,14 @@ func withoutProbes(rate int64, f *fabric.Fabric) int64 {
 // packets.
 const rateOver = time.Second
 
-func (p *Snapshot) count(key string, before *Snapshot, bytes int64, at time.Time) int64 {
-	c := counter{bytes: bytes, at: at}
+func (p *Snapshot) updateRate(key string, before *Snapshot, bytes int64, readAt time.Time) int64 {
+	c := counter{bytes: bytes, at: readAt}
 	if before != nil {
-		if was, ok := before.counters[key]; ok && bytes >= was.bytes {
-			if passed := at.Sub(was.at); passed < rateOver {
-				c = was
+		if previous, ok := before.counters[key]; ok && bytes >= previous.bytes {
+			if elapsed := readAt.Sub(previous.at); elapsed < rateOver {
+				c = previous
 			} else {
-				c.rate = int64(float64(bytes-was.bytes) / passed.Seconds())
+				c.rate = int64(float64(bytes-previous.bytes) / elapsed.Seconds())
 			}
 		}
 	}

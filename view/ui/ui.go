@@ -73,9 +73,9 @@ type Reports struct {
 // Config is the configuration of a server.
 type Config struct {
 	Source Source
-	// Every is the interval of queries to the agents, at least 100 ms.
-	Every time.Duration
-	Log   *slog.Logger
+	// Interval is the interval of queries to the agents, at least 100 ms.
+	Interval time.Duration
+	Log      *slog.Logger
 	// Hosts are the host names that the page is served for, in addition to the names of the
 	// loopback address: in lower case, without a port.
 	Hosts []string
@@ -97,10 +97,10 @@ type Config struct {
 var ErrUnavailable error = userError{"not on the page of a cluster: run hawser ui on your machine"}
 
 const (
-	headerTimeout = 5 * time.Second  // for the header of a browser's request
-	idleTimeout   = 2 * time.Minute  // between two requests of a browser on a connection
-	answerTimeout = 30 * time.Second // for data of git, agents or clusters
-	mostHeader    = 16 << 10
+	headerTimeout  = 5 * time.Second  // for the header of a browser's request
+	idleTimeout    = 2 * time.Minute  // between two requests of a browser on a connection
+	answerTimeout  = 30 * time.Second // for data of git, agents or clusters
+	maxHeaderBytes = 16 << 10
 )
 
 // Server serves the page. Create it with New, then call Serve once.
@@ -125,7 +125,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: mostHeader,
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
@@ -175,12 +175,12 @@ func (s *Server) Handler() http.Handler {
 	return s.requireAuth(mux)
 }
 
-// answer returns a handler that writes the result of ask, or its error, as JSON.
-func (s *Server) answer(ask func(ctx context.Context, q url.Values) (any, error)) http.HandlerFunc {
+// answer returns a handler that writes the result of query, or its error, as JSON.
+func (s *Server) answer(query func(context.Context, url.Values) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
-		value, err := ask(ctx, r.URL.Query())
+		value, err := query(ctx, r.URL.Query())
 		s.send(w, value, err)
 	}
 }

@@ -87,7 +87,7 @@ func agentOf(cluster, other, state string, bytes int64) status.Status {
 	}}}
 }
 
-type site struct {
+type testSite struct {
 	t      *testing.T
 	server *Server
 	at     *httptest.Server
@@ -95,14 +95,14 @@ type site struct {
 }
 
 // open serves a page, and returns a client that sends its token.
-func open(t *testing.T, source Source) *site {
+func open(t *testing.T, source Source) *testSite {
 	t.Helper()
 	return openWith(t, Config{Source: source})
 }
 
-func openWith(t *testing.T, config Config) *site {
+func openWith(t *testing.T, config Config) *testSite {
 	t.Helper()
-	config.Every, config.Log = 100*time.Millisecond, slog.New(slog.DiscardHandler)
+	config.Interval, config.Log = 100*time.Millisecond, slog.New(slog.DiscardHandler)
 	server := New(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	at := httptest.NewUnstartedServer(server.Handler())
@@ -111,7 +111,7 @@ func openWith(t *testing.T, config Config) *site {
 	done := make(chan struct{})
 	go func() { defer close(done); server.publisher.run(ctx) }()
 	t.Cleanup(func() { cancel(); at.CloseClientConnections(); at.Close(); <-done })
-	s := &site{t: t, server: server, at: at, client: &http.Client{Transport: withToken(server.token)}}
+	s := &testSite{t: t, server: server, at: at, client: &http.Client{Transport: withToken(server.token)}}
 	resp, body := s.get(server.URL(at.URL), nil)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "<title>Hawser</title>") {
 		t.Fatalf("the page: %s", resp.Status)
@@ -128,7 +128,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func (s *site) do(client *http.Client, method, url string, header map[string]string) (*http.Response, string) {
+func (s *testSite) do(client *http.Client, method, url string, header map[string]string) (*http.Response, string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, url, nil)
 	if err != nil {
@@ -153,13 +153,13 @@ func (s *site) do(client *http.Client, method, url string, header map[string]str
 	return resp, body.String()
 }
 
-func (s *site) get(url string, header map[string]string) (*http.Response, string) {
+func (s *testSite) get(url string, header map[string]string) (*http.Response, string) {
 	s.t.Helper()
 	return s.do(s.client, http.MethodGet, url, header)
 }
 
 // answers makes a request, and checks the status of the answer and that the policy goes with it.
-func (s *site) answers(client *http.Client, name, method, path string, header map[string]string, want int) {
+func (s *testSite) answers(client *http.Client, name, method, path string, header map[string]string, want int) {
 	s.t.Helper()
 	resp, body := s.do(client, method, s.at.URL+path, header)
 	if resp.StatusCode != want {
@@ -170,8 +170,8 @@ func (s *site) answers(client *http.Client, name, method, path string, header ma
 	}
 }
 
-// followedNothing checks that no attack had packets followed.
-func (f *fake) followedNothing(t *testing.T) {
+// checkNoQueries checks that no attack started a packet trace.
+func (f *fake) checkNoQueries(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,7 +185,7 @@ func TestAttacks(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
 	s := open(t, source)
-	stranger := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	anonymous := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	port := s.at.Listener.Addr().(*net.TCPAddr).Port
 	for _, tt := range []struct {
 		name, method, path string
@@ -225,13 +225,13 @@ func TestAttacks(t *testing.T) {
 		{"the directory of the page", "GET", "/page/", true, nil, http.StatusNotFound},
 		{"a way to write", "PUT", "/app.js", true, map[string]string{"Origin": "http://" + s.at.Listener.Addr().String()}, http.StatusMethodNotAllowed},
 	} {
-		client := stranger
+		client := anonymous
 		if tt.known {
 			client = s.client
 		}
 		s.answers(client, tt.name, tt.method, tt.path, tt.header, tt.want)
 	}
-	source.followedNothing(t)
+	source.checkNoQueries(t)
 }
 
 // TestOtherPorts: a browser that opened the page sends no part of its session to another port of
@@ -239,8 +239,8 @@ func TestAttacks(t *testing.T) {
 func TestOtherPorts(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFake("g1"))
-	var heard http.Header
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { heard = r.Header.Clone() }))
+	var received http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received = r.Header.Clone() }))
 	defer other.Close()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -254,8 +254,8 @@ func TestOtherPorts(t *testing.T) {
 	}
 	s.do(browser, http.MethodGet, other.URL, nil)
 	header := map[string]string{}
-	for name := range heard {
-		header[name] = heard.Get(name)
+	for name := range received {
+		header[name] = received.Get(name)
 		if strings.Contains(header[name], s.server.token) {
 			t.Errorf("the other port received the token in %s", name)
 		}
@@ -370,7 +370,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // events reads events until a function is content.
-func (s *site) events(content func(name string, data []byte) bool) {
+func (s *testSite) events(content func(name string, data []byte) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
@@ -400,8 +400,8 @@ func (s *site) events(content func(name string, data []byte) bool) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2", "g3")
-	well := Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0), agentOf("g2", "g1", status.Connected, 0)}}
-	source.setReports(well)
+	healthy := Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0), agentOf("g2", "g1", status.Connected, 0)}}
+	source.setReports(healthy)
 	s := open(t, source)
 	type event struct {
 		Clusters []cluster
@@ -519,12 +519,12 @@ func TestThousand(t *testing.T) {
 		names[i] = fmt.Sprintf("c%04d", i)
 	}
 	s := open(t, newFake(names...))
-	begun := time.Now()
+	startedAt := time.Now()
 	resp, body := s.get(s.at.URL+"/api/map", nil)
 	if resp.StatusCode != http.StatusOK || strings.Count(body, `"podCIDRs"`) != 1000 || !strings.Contains(body, `"meshImplied":true`) {
 		t.Errorf("%s: %.300s", resp.Status, body)
 	}
-	t.Logf("%d bytes after %s", len(body), time.Since(begun))
+	t.Logf("%d bytes after %s", len(body), time.Since(startedAt))
 	if len(body) > 400_000 {
 		t.Errorf("%d bytes, want 400 kB at most", len(body))
 	}
@@ -571,7 +571,7 @@ func TestManyLive(t *testing.T) {
 				Gone              [][2]string
 				Problems          []Problem
 			}
-			step, begun := 0, time.Now()
+			step, startedAt := 0, time.Now()
 			s.events(func(name string, data []byte) bool {
 				var e event
 				if name == "beat" {
@@ -591,13 +591,13 @@ func TestManyLive(t *testing.T) {
 					if most := 600 * clusters; len(data) > most {
 						t.Errorf("%d bytes, want %d at most", len(data), most)
 					}
-					step, begun = 1, time.Now()
+					step, startedAt = 1, time.Now()
 					source.setReports(report(map[string]bool{"c000/c007": true}))
 				case 1:
 					if len(e.Links) == 0 {
 						break
 					}
-					t.Logf("a link is down after %s", time.Since(begun))
+					t.Logf("a link is down after %s", time.Since(startedAt))
 					if len(e.Links) != 1 || e.Links[0].Between != [2]string{"c000", "c007"} || e.Links[0].State != clustermap.Down || len(e.Links[0].Pairs) != 1 || len(data) > 10_000 {
 						t.Errorf("%d links, %d bytes, the first is %+v", len(e.Links), len(data), e.Links[0])
 					}

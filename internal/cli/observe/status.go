@@ -214,7 +214,7 @@ func statusTables(states []health.State, wide bool) string {
 		}
 		clusters.Rows = append(clusters.Rows, row)
 		for _, n := range s.Nodes {
-			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.Up, n.Links), n.Fabric, n.Version}
+			row := []string{s.Cluster, n.Name, strings.TrimSpace(n.Role + " " + n.Gateway), n.Ready, links(n.LinksUp, n.Links), n.Fabric, n.Version}
 			problem := n.FirstProblem()
 			if n.NodeNotReady != "" { // the report is old
 				row, problem = []string{s.Cluster, n.Name, row[2], "Unknown", "", "", ""}, n.NodeNotReady
@@ -259,7 +259,7 @@ func clusterRow(s health.State, wide bool) []string {
 			all += n.Links
 			continue
 		}
-		up, all = up+n.Up, all+n.Links
+		up, all = up+n.LinksUp, all+n.Links
 		if n.Ready == "True" {
 			ready++
 		}

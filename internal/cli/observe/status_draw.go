@@ -78,7 +78,7 @@ func drawnLines(states []health.State) []drawnLine {
 			if n.Links == 0 && n.Ready == "True" {
 				continue
 			}
-			text := bar(n.Up, n.Links)
+			text := bar(n.LinksUp, n.Links)
 			if n.Drained {
 				text += ", drained"
 			}

@@ -12,7 +12,7 @@ import (
 func TestDrawnStatus(t *testing.T) {
 	t.Parallel()
 	gateway := func(cluster, name string, up, all int64) health.Node {
-		return health.Node{Name: name, Cluster: cluster, Role: "gateway", Up: up, Links: all, Ready: "True"}
+		return health.Node{Name: name, Cluster: cluster, Role: "gateway", LinksUp: up, Links: all, Ready: "True"}
 	}
 	before := []health.State{
 		{Cluster: "g1", Nodes: []health.Node{gateway("g1", "g1-gw", 2, 2), {Name: "g1-w1", Ready: "True"}}, Exports: []health.Export{

@@ -22,7 +22,7 @@ func TestStatusTablesFit(t *testing.T) {
 		Clusterset: "production", Applied: "b06512f3a9c4"}
 	for _, fabric := range []string{"b06512f3a9c4", "0c2d61f7e8aa", "77d04a1be923"} {
 		s.Nodes = append(s.Nodes, health.Node{Name: node, Cluster: cluster, Role: "gateway", Gateway: "gateway-a",
-			Version: "v0.12.0", Fabric: fabric, Ready: "False", Up: 18, Links: 20, Reason: "links are down",
+			Version: "v0.12.0", Fabric: fabric, Ready: "False", LinksUp: 18, Links: 20, Reason: "links are down",
 			Problems: []status.Problem{{Code: status.PodsOutsideCIDRs, Severity: status.Error, Text: "pods of node " + node + " are outside podCIDRs 10.128.0.0/14, so no other cluster is reached: add their prefix"}}})
 	}
 	s.Nodes = append(s.Nodes, health.Node{Name: node, Role: "worker", NodeNotReady: "NotReady since 2026-11-27T10:41:12Z"})

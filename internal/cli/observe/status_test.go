@@ -55,12 +55,12 @@ func TestBlocking(t *testing.T) {
 			s.Nodes[0].Problems = []status.Problem{{Code: status.PodsOutsideCIDRs, Severity: status.Error, Text: "pods are outside"},
 				{Code: status.ConntrackFull, Severity: status.Warning, Text: "full"}}
 		}, []string{"c1/n1: pods are outside"}},
-		{"links down", func(s *health.State) { s.Nodes[0].Up = 0 }, []string{"c1/n1: 0 of 1 links are up; next: hawser show connections --cluster c1"}},
+		{"links down", func(s *health.State) { s.Nodes[0].LinksUp = 0 }, []string{"c1/n1: 0 of 1 links are up; next: hawser show connections --cluster c1"}},
 		{"no answer", func(s *health.State) { s.Error = "connection refused" }, []string{"c1: connection refused"}},
 		{"no report", func(s *health.State) { s.Nodes = nil }, []string{"c1: no agent has reported: there is no HawserNode; " +
 			"next: kubectl --context c1 -n hawser-system get daemonsets,pods"}},
 	} {
-		s := health.State{Cluster: "c1", Pods: 1, Running: 1, Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", Up: 1, Links: 1}}}
+		s := health.State{Cluster: "c1", Pods: 1, Running: 1, Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", LinksUp: 1, Links: 1}}}
 		tt.change(&s)
 		if have := blocking(health.Assess([]health.State{s})); !slices.Equal(have, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, have, tt.want)
@@ -132,7 +132,7 @@ func TestNodeNetwork(t *testing.T) {
 func TestSilentAgent(t *testing.T) {
 	t.Parallel()
 	table := statusTables([]health.State{{Cluster: "c1", Pods: 1, NotReady: []health.Pod{{Name: "hawser-agent-x", Node: "n1", Reason: "since 2026-11-28T07:00:00Z"}},
-		Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", Fabric: "f1", Up: 1, Links: 1}}}}, true)
+		Nodes: []health.Node{{Name: "n1", Cluster: "c1", Role: "gateway", Ready: "True", Fabric: "f1", LinksUp: 1, Links: 1}}}}, true)
 	table = strings.Join(strings.Fields(table), " ")
 	for _, want := range []string{"c1 0/1 0/1 0/1", "c1 n1 gateway Unknown - - - not ready since 2026-11-28T07:00:00Z"} {
 		if !strings.Contains(table, want) {

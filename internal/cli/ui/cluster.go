@@ -69,7 +69,7 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
-	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
+	server := ui.New(ui.Config{Source: source, Interval: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
 		Probe: source.problems, LiveCluster: source.cluster, HiddenViews: []string{"change", "follow"}, Version: env.Version})
 	if err := printURL(env, server, listener, f.page.hosts, token != ""); err != nil {
 		return err

@@ -118,7 +118,7 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(env.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	server := ui.New(ui.Config{Source: source, Every: f.every, Log: log, Version: env.Version})
+	server := ui.New(ui.Config{Source: source, Interval: f.every, Log: log, Version: env.Version})
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.String())
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)

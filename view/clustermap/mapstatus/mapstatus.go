@@ -38,10 +38,10 @@ type reach struct {
 // reports whether gateways that are down are the reason. A cluster combines the states of its
 // gateways. A state without any response is unknown.
 func Fill(m *clustermap.Map, r Reports) {
-	heard := map[gatewayID]*status.Status{}
+	byGateway := map[gatewayID]*status.Status{}
 	for i := range r.Agents {
 		if s := &r.Agents[i]; s.Gateway != "" {
-			heard[gatewayID{s.Cluster, s.Gateway}] = s
+			byGateway[gatewayID{s.Cluster, s.Gateway}] = s
 		}
 	}
 	links := reachOf(r.Agents)
@@ -52,25 +52,25 @@ func Fill(m *clustermap.Map, r Reports) {
 		for j := range c.Gateways {
 			g := &c.Gateways[j]
 			id := gatewayID{c.Name, g.Name}
-			g.State = r.gateway(heard[id], r.Silent[id.String()], links[id])
+			g.State = r.gateway(byGateway[id], r.Silent[id.String()], links[id])
 			states[j], down[id] = g.State, g.State == clustermap.Down
 		}
-		c.State = together(states)
+		c.State = combinedState(states)
 	}
-	linked(m, r.Agents, down)
+	setLinkStates(m, r.Agents, down)
 }
 
 // gateway returns the state of a gateway from its agent's report, which may be nil.
 func (r Reports) gateway(s *status.Status, silent bool, links reach) string {
-	lost := links.broken && !links.connected
+	unreachable := links.broken && !links.connected
 	switch {
-	case s == nil && lost && (silent || r.Complete):
+	case s == nil && unreachable && (silent || r.Complete):
 		return clustermap.Down
 	case s == nil && silent:
 		return clustermap.Silent
 	case s == nil:
 		return clustermap.Unknown
-	case lost && (links.onlyOne || !r.Complete):
+	case unreachable && (links.onlyOne || !r.Complete):
 		return clustermap.Down
 	case !s.Ready:
 		return clustermap.Degraded
@@ -119,17 +119,17 @@ type pair struct {
 	loss              float64
 }
 
-// linked sets the states of the map's links. In a mesh that is too large to list, it adds links
-// that are not up to the map.
-func linked(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) {
+// setLinkStates sets the states of the map's links. In a mesh that is too large to list, it adds
+// links that are not up to the map.
+func setLinkStates(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) {
 	pairs := map[[2]string]map[[2]string]*pair{}
 	drivers := map[[2]string]string{}
-	told := shown(m, agents)
+	evaluated := linksToEvaluate(m, agents)
 	for i := range agents {
 		s := &agents[i]
 		for _, c := range s.Connections {
 			between := fabric.SortedPair(s.Cluster, c.RemoteCluster)
-			if !told[between] {
+			if !evaluated[between] {
 				continue
 			}
 			ends := [2]string{c.Gateway, c.RemoteGateway}
@@ -160,23 +160,23 @@ func linked(m *clustermap.Map, agents []status.Status, down map[gatewayID]bool) 
 	for i := range m.Links {
 		l := &m.Links[i]
 		if l.State = clustermap.Unknown; pairs[l.Between] != nil {
-			describe(l, pairs[l.Between])
+			setLinkState(l, pairs[l.Between])
 			delete(pairs, l.Between)
 		}
 	}
-	for between, of := range pairs {
+	for between, linkPairs := range pairs {
 		l := clustermap.Link{Between: between, Driver: drivers[between]}
-		if describe(&l, of); m.MeshImplied && l.State != clustermap.Up {
+		if setLinkState(&l, linkPairs); m.MeshImplied && l.State != clustermap.Up {
 			m.Links = append(m.Links, l)
 		}
 	}
 	slices.SortFunc(m.Links, func(a, b clustermap.Link) int { return fabric.ComparePairs(a.Between, b.Between) })
 }
 
-// shown returns the links to evaluate: the links on the map and, in a mesh that is too large to
-// list, the links that an agent reports as broken. The other links of such a mesh are up or
-// unknown; a thousand clusters have half a million links.
-func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
+// linksToEvaluate returns the links to evaluate: the links on the map and, in a mesh that is too
+// large to list, the links that an agent reports as broken. The other links of such a mesh are up
+// or unknown; a thousand clusters have half a million links.
+func linksToEvaluate(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	out := map[[2]string]bool{}
 	for i := range m.Links {
 		out[m.Links[i].Between] = true
@@ -191,10 +191,10 @@ func shown(m *clustermap.Map, agents []status.Status) map[[2]string]bool {
 	return out
 }
 
-func describe(l *clustermap.Link, of map[[2]string]*pair) {
-	states := make([]string, 0, len(of))
+func setLinkState(l *clustermap.Link, linkPairs map[[2]string]*pair) {
+	states := make([]string, 0, len(linkPairs))
 	unexplained := false
-	for ends, p := range of {
+	for ends, p := range linkPairs {
 		unexplained = unexplained || p.broken && !p.explained
 		switch {
 		case p.connected && !p.broken:
@@ -210,12 +210,12 @@ func describe(l *clustermap.Link, of map[[2]string]*pair) {
 		}
 	}
 	slices.Sort(l.Uses)
-	l.State = together(states)
+	l.State = combinedState(states)
 	l.Explained = l.State != clustermap.Up && !unexplained
 }
 
-// together returns the combined state of several parts.
-func together(states []string) string {
+// combinedState returns the combined state of several parts.
+func combinedState(states []string) string {
 	count := map[string]int{}
 	for _, s := range states {
 		count[s]++
