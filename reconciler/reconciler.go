@@ -90,7 +90,7 @@ func New(cfg Config) (*Reconciler, error) {
 		return nil, errors.New("the publish branch must not be the source branch: choose another --publish-branch")
 	}
 	r := &Reconciler{cfg: cfg, metrics: newMetrics(), trigger: make(chan struct{}, 1)}
-	cfg.Source.Named, cfg.Publish.Named = true, true
+	cfg.Source.ExplicitURL, cfg.Publish.ExplicitURL = true, true
 	if r.source, err = gitrepo.Open(cfg.Source); err != nil {
 		return nil, err
 	}

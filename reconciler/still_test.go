@@ -112,7 +112,7 @@ type branch struct {
 
 func newHistory(t *testing.T, dir string, seed uint64, whole *testEnv) *history {
 	t.Helper()
-	store, err := gitrepo.Open(gitrepo.Config{URL: dir, Named: true})
+	store, err := gitrepo.Open(gitrepo.Config{URL: dir, ExplicitURL: true})
 	if err != nil {
 		t.Fatal(err)
 	}

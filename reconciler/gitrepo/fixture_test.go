@@ -56,7 +56,7 @@ func commitFile(t *testing.T, dir, name, content string) string {
 
 func open(t *testing.T, url string) *gitrepo.Store {
 	t.Helper()
-	s, err := gitrepo.Open(gitrepo.Config{URL: url, Named: true})
+	s, err := gitrepo.Open(gitrepo.Config{URL: url, ExplicitURL: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const (
 // local is a repository on this machine.
 type local struct {
 	path      string // from the user: a work tree, a directory in it, or a git directory
-	allowBare bool   // as Config.Named
+	allowBare bool   // as Config.ExplicitURL
 	dirs      gitDirs
 	store     *boundedStorage
 }

@@ -29,7 +29,7 @@ func TestDiscovery(t *testing.T) {
 	honest := git(t, top, "rev-parse", "HEAD")
 	finds := func(path string, named bool, want string) {
 		t.Helper()
-		s, err := gitrepo.Open(gitrepo.Config{URL: path, Named: named})
+		s, err := gitrepo.Open(gitrepo.Config{URL: path, ExplicitURL: named})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	refuses := func(path string, named bool, want string) {
 		t.Helper()
-		s, err := gitrepo.Open(gitrepo.Config{URL: path, Named: named})
+		s, err := gitrepo.Open(gitrepo.Config{URL: path, ExplicitURL: named})
 		if err != nil {
 			t.Fatal(err)
 		}

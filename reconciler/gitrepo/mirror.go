@@ -25,7 +25,7 @@ import (
 
 const (
 	remoteName = "origin"
-	// defaultIdleTimeout is the default of Config.Silence. The total time of a transfer is not
+	// defaultIdleTimeout is the default of Config.IdleTimeout. The total time of a transfer is not
 	// limited.
 	defaultIdleTimeout = 2 * time.Minute
 )
@@ -58,7 +58,7 @@ func (u *UnusableBranch) Error() string {
 func (u *UnusableBranch) Unwrap() error { return u.Err }
 
 func newMirror(cfg Config, endpoint *transport.Endpoint) (*mirror, error) {
-	m := &mirror{auth: cfg.Auth, idleTimeout: cmp.Or(cfg.Silence, defaultIdleTimeout), maxFetchBytes: cmp.Or(cfg.MaxFetch, maxFetch), endpoint: endpoint, depth: cfg.Depth, dir: cfg.Cache, unusable: map[string]*UnusableBranch{}}
+	m := &mirror{auth: cfg.Auth, idleTimeout: cmp.Or(cfg.IdleTimeout, defaultIdleTimeout), maxFetchBytes: cmp.Or(cfg.MaxFetch, maxFetch), endpoint: endpoint, depth: cfg.Depth, dir: cfg.Cache, unusable: map[string]*UnusableBranch{}}
 	var store storage.Storer = memory.NewStorage()
 	if cfg.Cache != "" {
 		if err := os.MkdirAll(cfg.Cache, 0o700); err != nil {

@@ -164,7 +164,7 @@ func checkShape(t *testing.T, tt shape) {
 	commitFile(t, origin, topology, "one")
 	path := topology
 	url := tt.build(t, origin, t.TempDir(), &path)
-	s, err := gitrepo.Open(gitrepo.Config{URL: url, Named: tt.named})
+	s, err := gitrepo.Open(gitrepo.Config{URL: url, ExplicitURL: tt.named})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func commitNoise(t *testing.T, dir string, size int) string {
 
 func openMirror(t *testing.T, url, cache string, silence time.Duration) *gitrepo.Store {
 	t.Helper()
-	s, err := gitrepo.Open(gitrepo.Config{URL: url, Cache: cache, Silence: silence})
+	s, err := gitrepo.Open(gitrepo.Config{URL: url, Cache: cache, IdleTimeout: silence})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func unfinished(t *testing.T, cache string) []string {
 	return out
 }
 
-// TestSlowServer checks that a transfer can last longer than Config.Silence.
+// TestSlowServer checks that a transfer can last longer than Config.IdleTimeout.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	for name, cache := range map[string]string{"memory": "", "disk": filepath.Join(t.TempDir(), "cache")} {
@@ -143,7 +143,7 @@ func slowFetch(t *testing.T, cache string, silence time.Duration) bool {
 }
 
 // TestSilentServer checks that an exchange fails at any point if the server sends nothing for
-// Config.Silence. It leaves no partial pack, and the next exchange succeeds.
+// Config.IdleTimeout. It leaves no partial pack, and the next exchange succeeds.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	const silence = 300 * time.Millisecond

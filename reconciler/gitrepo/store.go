@@ -46,18 +46,18 @@ type Hash = plumbing.Hash
 type Config struct {
 	// URL is a path, or any URL that git understands (https, ssh, git, file, user@host:path).
 	URL string
-	// Named means that a user named URL as the repository (--repo). Then URL can be a bare
+	// ExplicitURL means that a user named URL as the repository (--repo). Then URL can be a bare
 	// repository. Otherwise URL is a directory with files, and its repository has a work tree.
-	Named bool
-	Auth  Auth
+	ExplicitURL bool
+	Auth        Auth
 	// Cache is the directory of the mirror of a remote repository. Empty = the mirror is in
 	// memory.
 	Cache string
 	// Depth is the number of commits to fetch of a remote branch; 0 = all.
 	Depth int
-	// Silence is the maximum time without a byte from the server. After it a transfer fails. 0
+	// IdleTimeout is the maximum time without a byte from the server. After it a transfer fails. 0
 	// = two minutes.
-	Silence time.Duration
+	IdleTimeout time.Duration
 	// MaxFetch is the maximum number of bytes of one fetch; 0 = 4 GiB.
 	MaxFetch int64
 }
@@ -102,7 +102,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{name: Redact(cfg.URL)}
 	if ep.Protocol == "file" {
-		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://"), allowBare: cfg.Named}
+		s.backend = &local{path: strings.TrimPrefix(cfg.URL, "file://"), allowBare: cfg.ExplicitURL}
 		return s, nil
 	}
 	s.backend, err = newMirror(cfg, ep)

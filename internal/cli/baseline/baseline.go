@@ -167,7 +167,7 @@ func (in Options) depth() int {
 func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, have gitrepo.Hash) (store *gitrepo.Store, at gitrepo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
-	if store, err = gitrepo.Open(gitrepo.Config{URL: r.URL, Named: true, Auth: Auth(), Depth: in.depth()}); err != nil {
+	if store, err = gitrepo.Open(gitrepo.Config{URL: r.URL, ExplicitURL: true, Auth: Auth(), Depth: in.depth()}); err != nil {
 		return nil, at, err
 	}
 	if at, err = store.RemoteHead(ctx, branch); err != nil || at == have {
@@ -198,7 +198,7 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 	var asked []string
 	for _, r := range remotes {
 		branch := strings.TrimPrefix(in.Branch, r.Name+"/")
-		remote, err := OpenRepo(ctx, gitrepo.Config{URL: r.URL, Named: true, Auth: Auth(), Depth: in.depth()}, branch)
+		remote, err := OpenRepo(ctx, gitrepo.Config{URL: r.URL, ExplicitURL: true, Auth: Auth(), Depth: in.depth()}, branch)
 		if err != nil {
 			if unreached != nil {
 				err = fmt.Errorf("%w; %w", unreached, err)
@@ -345,7 +345,7 @@ func RepoOf(address, file string) gitrepo.Config {
 	if address == "" {
 		return gitrepo.Config{URL: filepath.Dir(file), Auth: Auth()}
 	}
-	return gitrepo.Config{URL: address, Named: true, Auth: AuthFor(address)}
+	return gitrepo.Config{URL: address, ExplicitURL: true, Auth: AuthFor(address)}
 }
 
 // AuthFor returns the login of the environment for the repositories that a user named. It is valid

@@ -225,7 +225,7 @@ func publishAndApply(ctx context.Context, env *cli.Env, b bootstrapResult, f boo
 		return reconcilerflags.FailureError(env, failure)
 	}
 	b.Published = out.Published
-	store, err := baseline.OpenRepo(ctx, gitrepo.Config{URL: at.url, Named: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)}, f.branch)
+	store, err := baseline.OpenRepo(ctx, gitrepo.Config{URL: at.url, ExplicitURL: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)}, f.branch)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstra
 		}
 		at.url = remotes[max(i, 0)].URL
 	}
-	remote, err := gitrepo.Open(gitrepo.Config{URL: at.url, Named: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)})
+	remote, err := gitrepo.Open(gitrepo.Config{URL: at.url, ExplicitURL: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)})
 	if err != nil {
 		return at, err
 	}

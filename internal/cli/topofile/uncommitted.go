@@ -17,7 +17,7 @@ import (
 // topology in the repository; if empty, it follows from the address. It ignores read errors,
 // because later steps report them.
 func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir string) {
-	store, err := gitrepo.Open(gitrepo.Config{URL: address, Named: branch != ""})
+	store, err := gitrepo.Open(gitrepo.Config{URL: address, ExplicitURL: branch != ""})
 	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
 		return
 	}
