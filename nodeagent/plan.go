@@ -33,7 +33,7 @@ func (l *loop) agentSnapshot() agentSnapshot {
 // round of a new agent. It applies nothing.
 func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 	var running agentSnapshot
-	runs, err := control.Get(ctx, l.config.Socket, "/sight", &running)
+	runs, err := control.Get(ctx, l.config.Socket, "/snapshot", &running)
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (a *Agent) wipeStateDir() error {
 		return nil
 	}
 	var errs []error
-	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peer.StateFiles(), {control.DrainedFile, election.HoldersFile, pathsFile, shapeFile, liveFile, discoveredFile}} {
+	for _, patterns := range [][]string{input.StateFiles(), host.StateFiles(), peer.StateFiles(), {control.DrainedFile, election.HoldersFile, pathsFile, shapeFile, remoteExportsFile, discoveredEndpointsFile}} {
 		for _, pattern := range patterns {
 			found, err := filepath.Glob(filepath.Join(a.config.StateDir, pattern))
 			errs = append(errs, err)

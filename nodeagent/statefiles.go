@@ -16,10 +16,10 @@ import (
 const saveLiveInterval = 5 * time.Second
 
 const (
-	pathsFile      = "paths.json"
-	shapeFile      = "shape.json"
-	liveFile       = "heard.json"
-	discoveredFile = "found.json"
+	pathsFile               = "paths.json"
+	shapeFile               = "shape.json"
+	remoteExportsFile       = "remote-exports.json"
+	discoveredEndpointsFile = "discovered-endpoints.json"
 )
 
 // stateFiles are the files that rounds save for the next agent on this node.
@@ -34,8 +34,8 @@ func newStateFiles(dir string) stateFiles {
 	return stateFiles{
 		paths:      statefile.New[map[string]round.SavedPath](dir, pathsFile),
 		shape:      statefile.New[round.SavedShape](dir, shapeFile),
-		live:       statefile.New[round.SavedLive](dir, liveFile),
-		discovered: statefile.New[map[string][]model.DiscoveredEndpoint](dir, discoveredFile),
+		live:       statefile.New[round.SavedLive](dir, remoteExportsFile),
+		discovered: statefile.New[map[string][]model.DiscoveredEndpoint](dir, discoveredEndpointsFile),
 	}
 }
 

@@ -49,6 +49,6 @@ spec:
 		out.WriteString("---\n")
 	}
 	if out.Len() > 0 {
-		tree[path.Join(ClusterDir(c.Name), "fronts.yaml")] = bytes.TrimSuffix(out.Bytes(), []byte("---\n"))
+		tree[path.Join(ClusterDir(c.Name), "gateway-services.yaml")] = bytes.TrimSuffix(out.Bytes(), []byte("---\n"))
 	}
 }

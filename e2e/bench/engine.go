@@ -147,7 +147,7 @@ func fill(s *desired.State, wg string) error {
 	}
 	s.Elements = elements((engineElements - len(elements(0))) / 4)
 	for i := range engineElements - len(s.Elements) {
-		s.Elements = append(s.Elements, desired.Element{Set: desired.SetOffers, Family: 4, ID: nth("242.3.0.0/16", i).String() + " . tcp . 80"})
+		s.Elements = append(s.Elements, desired.Element{Set: desired.SetRemoteExports, Family: 4, ID: nth("242.3.0.0/16", i).String() + " . tcp . 80"})
 	}
 	for i := range engineElements / 4 {
 		s.Services = append(s.Services, desired.Service{
@@ -179,8 +179,8 @@ func elements(n int) []desired.Element {
 		vip, export := nth(vips, i+1).String(), nth(exports, i+1).String()
 		out = append(out,
 			desired.Element{Set: desired.SetServices, Family: 4, ID: vip + " . tcp . 80", Value: desired.PickChain(1, false) + "4"},
-			desired.Element{Set: desired.SetEcho, Family: 4, ID: vip, Value: export},
-			desired.Element{Set: desired.SetOffers, Family: 4, ID: export + " . tcp . 80"},
+			desired.Element{Set: desired.SetICMPEcho, Family: 4, ID: vip, Value: export},
+			desired.Element{Set: desired.SetRemoteExports, Family: 4, ID: export + " . tcp . 80"},
 			desired.Element{Set: desired.SetSlots, Family: 4, ID: vip + " . tcp . 80 . 0", Value: export + " . 80"},
 		)
 	}

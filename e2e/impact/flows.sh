@@ -2,7 +2,7 @@
 # while CMD runs. A line is NAME FROM TARGET KEY [udp | large]; FROM is a cluster (its pod
 # default/client) or a pod. For each line it prints the plan's prediction if the result matches.
 # With large, lines have 20,000 bytes, and datagrams fill their packets. Connections that may end
-# do not end with the change itself (outlive.sh).
+# do not end with the change itself (survive.sh).
 flows=$1
 shift
 rm -f until ready-* tcp-* udp-*
@@ -36,18 +36,18 @@ wait $pids
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
 jq -c '.impact, .access.removed' plan.json >&2
 while read -r name from target key datagrams; do
-    said=$(sh said.sh "$key")
+    predicted=$(sh predicted.sh "$key")
     # A busy machine may delay everything: datagrams that this program did not send are no outage.
     # A second is far less than the restart of a link takes.
     most=1000
-    case "$said" in 'pauses '*) most=$((most + ${said##* })) said='pauses' ;; esac
+    case "$predicted" in 'pauses '*) most=$((most + ${predicted##* })) predicted='pauses' ;; esac
     alive=$(jq .survivors tcp-$name.json)
     echo "$name: $alive of 4, $(jq -c '[.kinds[].stall.max] | max' tcp-$name.json) ms, $([ -z "$datagrams" ] || jq -c '{sent, lost, silence, pause}' udp-$name.json)" >&2
-    case "$said $alive" in
+    case "$predicted $alive" in
     'continues 4' | 'pauses 4')
-        [ -z "$datagrams" ] || [ "$(jq --argjson most $most '.silence.long <= $most + .pause' udp-$name.json)" = true ] || said="$said, and is silent for longer than $most ms" ;;
+        [ -z "$datagrams" ] || [ "$(jq --argjson most $most '.silence.long <= $most + .pause' udp-$name.json)" = true ] || predicted="$predicted, and is silent for longer than $most ms" ;;
     'ends 0' | 'may end 4') ;;
-    *) said="said that it $said, and $alive of 4 connections live" ;;
+    *) predicted="said that it $predicted, and $alive of 4 connections live" ;;
     esac
-    echo "$name: $said"
+    echo "$name: $predicted"
 done <$flows

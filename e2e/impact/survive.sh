@@ -26,5 +26,5 @@ wait $later
 [ -z "$failed" ] || { echo "failed: $failed"; exit 1; }
 jq -c '.impact, .access.removed' plan.json >&2
 while read -r name cluster target key; do
-    echo "$name: $(sh said.sh "$key"), $(jq .survivors tcp-change-$name.json) live, $(jq .survivors tcp-loss-$name.json) live over other gateways"
+    echo "$name: $(sh predicted.sh "$key"), $(jq .survivors tcp-change-$name.json) live, $(jq .survivors tcp-loss-$name.json) live over other gateways"
 done <$flows

@@ -117,7 +117,7 @@ func byStatus(t *testing.T, f *discoveredGateway) {
 	f.awaitDiscovered(t, outsideAt)
 	f.checkPackets(t, outsideAt)
 	f.kubelab(t, "expose", "c2n1", otherAt)
-	f.eventually(t, contains(otherAt), "kubelab", "--dir", f.clusterPair.dir, "node", "c1n1", "cat", "/var/lib/hawser/found.json")
+	f.eventually(t, contains(otherAt), "kubelab", "--dir", f.clusterPair.dir, "node", "c1n1", "cat", "/var/lib/hawser/discovered-endpoints.json")
 	f.internetNft(t, "add rule inet cut in ip daddr "+outsideAt+" drop")
 	f.awaitTraffic(t, "the external address changed")
 	f.awaitEndpoint(t, regexp.QuoteMeta(otherAt)+` \(found: `+f.source+`\)`)
@@ -184,7 +184,7 @@ func (f *discoveredGateway) usedAddress(t *testing.T) string {
 // cutConfigured drops packets to the configured address, once c1 has the discovered one.
 func (f *discoveredGateway) cutConfigured(t *testing.T, found string) {
 	t.Helper()
-	f.eventually(t, contains(found), "kubelab", "--dir", f.clusterPair.dir, "node", "c1n1", "cat", "/var/lib/hawser/found.json")
+	f.eventually(t, contains(found), "kubelab", "--dir", f.clusterPair.dir, "node", "c1n1", "cat", "/var/lib/hawser/discovered-endpoints.json")
 	f.internetNft(t, fmt.Sprintf("table inet cut { chain in { type filter hook prerouting priority raw; ip daddr %s drop; }; }", configuredAt))
 }
 

@@ -97,57 +97,57 @@ type Set struct {
 
 // Names of the sets.
 const (
-	SetServices      = "services"
-	SetSlots         = "slots"
-	SetEcho          = "echo"
-	SetOwners        = "owners"
-	SetUnmapped      = "unmapped"
-	SetEgress        = "egress"
-	SetMapped        = "mapped"
-	SetShared        = "shared"
-	SetReverse       = "reverse"
-	SetAmbiguous     = "ambiguous"
-	SetKeepSource    = "keep_source"
-	SetDirect        = "direct"
-	SetRemote        = "remote"
-	SetPodBlocks     = "podblocks"
-	SetBlocks        = "blocks"
-	SetPools         = "pools"
-	SetRestricted    = "restricted"
-	SetAllowed       = "allowed"
-	SetOffers        = "offers"
-	SetMultiPod      = "multi_pod"
-	SetNodes         = "nodes"
-	SetHairpin       = "hairpin"
-	SetTunnels       = "tunnels"
-	SetOverlays      = "overlays"
-	SetSources4In    = "sources4in"
-	SetSources6In    = "sources6in"
-	SetSent          = "sent"
-	SetSplitHorizon4 = "split_horizon4in"
-	SetSplitHorizon6 = "split_horizon6in"
-	SetTransit       = "transit"
-	SetSiblings      = "siblings"
-	SetNodeMarks     = "node_marks"
-	SetServed        = "served"
-	SetPods          = "pods"
-	SetPeers         = "peers"
-	SetErrors        = "errors"
-	SetDNS           = "dns"
-	SetSelf4         = "self4"
-	SetSelf6         = "self6"
-	SetVXLAN         = "vxlan"
-	SetQuota         = "quota"
-	SetOverQuota     = "over_quota"
-	SetCountAll      = "count_all"
-	SetRates         = "rates"
-	SetOldEndpoints  = "old_endpoints"
-	SetMachines      = "machines"
-	SetNetworks      = "networks"
-	SetConnected     = "connected"
-	SetSenders       = "senders"
-	SetGatewayHops   = "gateway_hops"
-	SetNodeHops      = "node_hops"
+	SetServices          = "services"
+	SetSlots             = "slots"
+	SetICMPEcho          = "icmp_echo"
+	SetOwners            = "owners"
+	SetUnmapped          = "unmapped"
+	SetEgress            = "egress"
+	SetMapped            = "mapped"
+	SetShared            = "shared"
+	SetReverse           = "reverse"
+	SetAmbiguous         = "ambiguous"
+	SetKeepSource        = "keep_source"
+	SetDirect            = "direct"
+	SetRemote            = "remote"
+	SetPodBlocks         = "podblocks"
+	SetBlocks            = "blocks"
+	SetPools             = "pools"
+	SetRestricted        = "restricted"
+	SetAllowed           = "allowed"
+	SetRemoteExports     = "remote_exports"
+	SetMultiPod          = "multi_pod"
+	SetNodes             = "nodes"
+	SetHairpin           = "hairpin"
+	SetTunnels           = "tunnels"
+	SetOverlays          = "overlays"
+	SetSources4In        = "sources4in"
+	SetSources6In        = "sources6in"
+	SetSent              = "sent"
+	SetSplitHorizon4     = "split_horizon4in"
+	SetSplitHorizon6     = "split_horizon6in"
+	SetNoTrack           = "notrack"
+	SetSiblings          = "siblings"
+	SetNodeMarks         = "node_marks"
+	SetServed            = "served"
+	SetPods              = "pods"
+	SetPeers             = "peers"
+	SetErrors            = "errors"
+	SetDNS               = "dns"
+	SetSelf4             = "self4"
+	SetSelf6             = "self6"
+	SetVXLAN             = "vxlan"
+	SetQuota             = "quota"
+	SetOverQuota         = "over_quota"
+	SetCountAll          = "count_all"
+	SetRates             = "rates"
+	SetOldEndpoints      = "old_endpoints"
+	SetExternalEndpoints = "external_endpoints"
+	SetNetworks          = "networks"
+	SetConnected         = "connected"
+	SetSenders           = "senders"
+	SetGatewayHops       = "gateway_hops"
+	SetNodeHops          = "node_hops"
 )
 
 // Sets returns all sets. docs/datapath.md describes the rules that use them.
@@ -158,7 +158,7 @@ func Sets() []Set {
 	return []Set{
 		{Name: SetServices, Doc: "address and port of a VIP or of an export of this cluster: the verdict that picks a backend", Key: service, Data: []Type{TypeVerdict}},
 		{Name: SetSlots, Doc: "address and port as in services, and a slot: the backend", Key: []Type{TypeAddr, TypeProto, TypePort, TypeMark}, Data: target},
-		{Name: SetEcho, Doc: "VIP or export address: the address that answers a ping", Key: address, Data: address},
+		{Name: SetICMPEcho, Doc: "VIP or export address: the address that answers a ping", Key: address, Data: address},
 		{Name: SetOwners, Doc: "global address of one pod: the pod", Key: address, Data: address},
 		{Name: SetUnmapped, Doc: "global prefix of mapped pods: their own prefix", Key: address, Data: address, Interval: true, Prefixes: true},
 		{Name: SetEgress, Doc: "pod: its own egress address", Key: address, Data: address},
@@ -176,11 +176,11 @@ func Sets() []Set {
 		{Name: SetPools, Doc: "pools of clusterset IPs: packets without a backend are rejected", Key: address, Interval: true},
 		{Name: SetRestricted, Doc: "export addresses with an allow list", Key: address},
 		{Name: SetAllowed, Doc: "source prefix and export address of the allow lists", Key: []Type{TypeAddr, TypeAddr}, Interval: true},
-		{Name: SetOffers, Doc: "address, protocol and port of other clusters' exports: servers that may reply", Key: service},
+		{Name: SetRemoteExports, Doc: "address, protocol and port of other clusters' exports: servers that may reply", Key: service},
 		{Name: SetMultiPod, Doc: "addresses of such exports that represent several pods", Key: address},
 		{Name: SetNodes, Doc: "nodes of this cluster, which may send VXLAN", Key: address},
 		{Name: SetSiblings, Doc: "other gateways of this cluster, which may send VXLAN with transit traffic", Key: address},
-		{Name: SetMachines, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
+		{Name: SetExternalEndpoints, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
 		{Name: SetSenders, Doc: "last four bytes of the hardware address of a node that may hand over packets without VXLAN, and the device: the same bytes of its address on hw-vx0", Key: []Type{TypeMark, TypeLink}, Data: []Type{TypeMark}},
 		{Name: SetGatewayHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
 		{Name: SetNodeHops, Doc: "other nodes that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
@@ -201,7 +201,7 @@ func Sets() []Set {
 		{Name: SetSelf4, Doc: "each node's outer address and its own inner address (IPv4): no node can use another node's source", Key: []Type{TypeAddr, TypeAddr4}},
 		{Name: SetSelf6, Doc: "the same for IPv6 inside", Key: []Type{TypeAddr, TypeAddr6}},
 		{Name: SetVXLAN, Doc: "where nodes and gateways receive VXLAN, and load balancers of this cluster's gateways: nothing is forwarded there", Key: target},
-		{Name: SetTransit, Doc: "prefixes that are forwarded without connection tracking", Key: address, Interval: true},
+		{Name: SetNoTrack, Doc: "prefixes that are forwarded without connection tracking", Key: address, Interval: true},
 		{Name: SetQuota, Doc: "pod: its connections, or a part of them, counted by the rules", Key: address, Dynamic: true},
 		{Name: SetOverQuota, Doc: "pod that was refused recently and has no other count", Key: address, Dynamic: true, Expires: true},
 		{Name: SetCountAll, Doc: "pod that was refused: all its new connections are counted until it is below the limit", Key: address, Dynamic: true, Expires: true},

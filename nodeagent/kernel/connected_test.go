@@ -103,7 +103,7 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 		return err
 	}
 	listed := func(prefix string) bool {
-		routes, err := node.links.RouteList(nil, unix.AF_INET6)
+		routes, err := node.netlink.RouteList(nil, unix.AF_INET6)
 		node.must(err, "list routes")
 		for _, r := range routes {
 			if r.Dst != nil && r.Dst.String() == prefix {
@@ -116,7 +116,7 @@ func TestNetworksOfAdvertisements(t *testing.T) {
 		await(t, "the route of "+prefix, func() bool { return advertise(prefix, flags) == nil && listed(prefix+"/64") })
 	}
 	await(t, "an address", func() bool {
-		addrs, err := node.links.AddrList(node.link("eth0"), unix.AF_INET6)
+		addrs, err := node.netlink.AddrList(node.link("eth0"), unix.AF_INET6)
 		node.must(err, "list addresses")
 		for _, a := range addrs {
 			if strings.HasPrefix(a.IP.String(), "fd00:2:2:") {

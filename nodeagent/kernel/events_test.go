@@ -172,7 +172,7 @@ func TestWaitsForLink(t *testing.T) {
 			return NewPeers(w.ns).Apply(t.Context(), creations(desired.Peer{Device: "hw-no", PublicKey: public}))
 		},
 		"sysctl": func() error {
-			kind := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))
+			kind := NewSysctls(w.ns, filepath.Join(t.TempDir(), "sysctls.json"))
 			return kind.Apply(t.Context(), creations(desired.Sysctl{Name: "net/ipv4/conf/hw-no/rp_filter", Value: "2"}))
 		},
 	}

@@ -147,7 +147,7 @@ func TestInventoryOfOurTable(t *testing.T) {
 
 func nftInventory(t *testing.T, ns *nftNS) []inventory.NFTObject {
 	t.Helper()
-	conn, err := nftables.Dial(int(ns.handle))
+	conn, err := nftables.Dial(int(ns.fd))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,9 +64,9 @@ func (k *Devices) blocksCreation(want desired.Device) bool {
 	return want.Type != desired.DeviceIPsec || k.esp == nil || k.esp.Managed() || k.esp.InKernel()
 }
 
-// releaseIPsec stops the daemon; its TUN device disappears with it. If another program manages
-// the daemon, its device loses our marks. left reports whether the device still has to be
-// deleted.
+// releaseIPsec stops the daemon; its TUN device disappears with it. If another program manages the
+// daemon, its device loses our marks. mustDelete reports whether the caller has to delete the
+// device.
 func (k *Devices) releaseIPsec(ctx context.Context, name string) (mustDelete bool, err error) {
 	if k.esp == nil {
 		return true, nil

@@ -39,7 +39,7 @@ func ipsecDevice() desired.Device {
 	return desired.Device{Name: desired.IPsecDevice, Type: desired.DeviceIPsec, MTU: 1400, Up: true, Port: 14500, IKEPort: 1500}
 }
 
-func TestIPsecLinkLaws(t *testing.T) {
+func TestIPsecDeviceLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
 	charon := newCharon(t, w)

@@ -100,7 +100,7 @@ func (ns *Namespace) inside(f func() error) error {
 // but the alias only later.
 const linkGroup = 73
 
-// links returns our devices.
+// netlink returns our devices.
 func (ns *Namespace) links() ([]netlink.Link, error) {
 	all, err := dump(ns.route.LinkList)
 	if err != nil {

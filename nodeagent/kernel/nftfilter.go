@@ -374,7 +374,7 @@ func nftReturnOnlyChain() nftChain {
 	for _, f := range nftFamilies() {
 		c.rules = append(c.rules,
 			newRule().family(f).loadService(f).in(desired.SetServed, f).dropAs(desired.DropUnsolicited),
-			newRule().family(f).loadEndpoint(f, f.src, 0).in(desired.SetOffers, f).accept(),
+			newRule().family(f).loadEndpoint(f, f.src, 0).in(desired.SetRemoteExports, f).accept(),
 		)
 	}
 	c.rules = append(c.rules, newRule().dropAs(desired.DropUnsolicited))

@@ -195,7 +195,7 @@ func TestNftSegmentsFitTheRoute(t *testing.T) {
 	for prefix, via := range map[string]string{"242.0.0.0/8": nftPeer, "fd00:42::/32": nftPeer6} {
 		_, dst, err := net.ParseCIDR(prefix)
 		l.node.must(err, prefix)
-		l.node.must(l.node.links.RouteReplace(&netlink.Route{Dst: dst, Gw: net.ParseIP(via), MTU: 1300}), "change route "+prefix)
+		l.node.must(l.node.netlink.RouteReplace(&netlink.Route{Dst: dst, Gw: net.ParseIP(via), MTU: 1300}), "change route "+prefix)
 	}
 	l.remote.serve("tcp", nftRemote+":80", "["+nftRemote6+"]:80")
 	l.pod.serve("tcp", nftPod+":80", "["+nftPod6+"]:80")

@@ -13,7 +13,7 @@ import (
 func TestNftElementsVersion(t *testing.T) {
 	t.Parallel()
 	backend := func(id, value string) desired.Element {
-		return desired.Element{Set: desired.SetEcho, Family: 4, ID: id, Value: value}
+		return desired.Element{Set: desired.SetICMPEcho, Family: 4, ID: id, Value: value}
 	}
 	one, other := backend("243.0.0.1", "242.2.0.5"), backend("243.0.0.1", "242.2.0.6")
 	update := diff.Change[desired.Element]{Op: diff.Update, Key: one.Key(), Want: other, Have: one}
@@ -36,16 +36,16 @@ func TestNftElementsVersion(t *testing.T) {
 		{name: "another between", between: "add table ip other", changes: []diff.Change[desired.Element]{update}, follows: true},
 		{name: "another after", after: "add table ip other", changes: []diff.Change[desired.Element]{update}, follows: true},
 		{name: "our name in another family", after: "add table ip hawser; add chain ip hawser forward", changes: []diff.Change[desired.Element]{update}, follows: true},
-		{name: "an element after", after: "add element inet hawser echo4 { 243.0.0.9 : 242.2.0.6 }", changes: []diff.Change[desired.Element]{update}},
+		{name: "an element after", after: "add element inet hawser icmp_echo4 { 243.0.0.9 : 242.2.0.6 }", changes: []diff.Change[desired.Element]{update}},
 		{name: "a rule after", after: "insert rule inet hawser forward accept", changes: []diff.Change[desired.Element]{update}},
 		{name: "no table after", after: "delete table inet hawser", changes: []diff.Change[desired.Element]{update}},
 		{name: "thousands", changes: many, follows: true},
 		{
-			name: "the same by another", between: "delete element inet hawser echo4 { 243.0.0.1 }; add element inet hawser echo4 { 243.0.0.1 : 242.2.0.6 }",
+			name: "the same by another", between: "delete element inet hawser icmp_echo4 { 243.0.0.1 }; add element inet hawser icmp_echo4 { 243.0.0.1 : 242.2.0.6 }",
 			changes: []diff.Change[desired.Element]{update},
 		},
 		{
-			name: "what exists already", between: "add element inet hawser echo4 { 243.0.0.2 : 242.2.0.6 }",
+			name: "what exists already", between: "add element inet hawser icmp_echo4 { 243.0.0.2 : 242.2.0.6 }",
 			changes: []diff.Change[desired.Element]{create},
 		},
 	}

@@ -27,7 +27,7 @@ func TestNftPrefixBothWays(t *testing.T) {
 	l.pod.serve("udp", nftPod+":9000", nftPod+":9001")
 	l.pod.serve("tcp", nftPod+":9000")
 	block := []string{"mapped4 10.7.0.0/16 | 242.4.0.0/16", "unmapped4 242.4.0.0/16 | 10.7.0.0/16", "podblocks4 242.4.0.0/16"}
-	l.elements(append(block, "offers4 "+nftRemote+" . udp . 7000", "served4 "+nftPod+" . udp . 9001")...)
+	l.elements(append(block, "remote_exports4 "+nftRemote+" . udp . 7000", "served4 "+nftPod+" . udp . 9001")...)
 	for _, network := range []string{"udp", "tcp"} {
 		if got := l.mustReply(l.pod, network, nftPod+":0", nftRemote+":9000"); got.client != "242.4.1.2" {
 			t.Errorf("%s: seen as %q, want 242.4.1.2", network, got.client)
@@ -188,10 +188,10 @@ func TestNftEcho(t *testing.T) {
 	t.Parallel()
 	l := nftNewLab(t)
 	l.ping(l.pod, nftVIP, false)
-	l.elements("echo4 "+nftVIP+" | "+nftRemote, "keep_source4 10.7.0.0/16")
+	l.elements("icmp_echo4 "+nftVIP+" | "+nftRemote, "keep_source4 10.7.0.0/16")
 	l.ping(l.pod, nftVIP, true)
 	l.ping(l.node, nftVIP, true)
-	l.elements("echo4 242.1.0.5 | "+nftPod, "keep_source4 10.7.0.0/16")
+	l.elements("icmp_echo4 242.1.0.5 | "+nftPod, "keep_source4 10.7.0.0/16")
 	l.ping(l.remote, "242.1.0.5", true)
 }
 
@@ -298,7 +298,7 @@ func TestNftVXLANUntracked(t *testing.T) {
 			l.mustReply(l.pod, "udp", net.JoinHostPort(tt.from, "0"), at)
 			tracked := false
 			for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-				flows, err := l.node.links.ConntrackTableList(netlink.ConntrackTable, family)
+				flows, err := l.node.netlink.ConntrackTableList(netlink.ConntrackTable, family)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -334,9 +334,9 @@ func TestNftVXLANOfOthers(t *testing.T) {
 	l.expectDropped(l.pod, "udp", nftPodB+":0", nftPodGW+":5803")
 	l.expectDropCount("vxlan", 1)
 	out := l.node.link("hw-wg1")
-	l.node.must(l.node.links.LinkSetDown(out), "set down hw-wg1")
-	l.node.must(l.node.links.LinkSetName(out, "eth1"), "rename hw-wg1")
-	l.node.must(l.node.links.LinkSetUp(out), "set up eth1")
+	l.node.must(l.node.netlink.LinkSetDown(out), "set down hw-wg1")
+	l.node.must(l.node.netlink.LinkSetName(out, "eth1"), "rename hw-wg1")
+	l.node.must(l.node.netlink.LinkSetUp(out), "set up eth1")
 	l.node.address("eth1", nftTunAddr6+"/64")
 	l.node.neighbour("eth1", nftPeer6, l.remote.link("hw-wg1"))
 	l.node.route("242.0.0.0/8", nftPeer)

@@ -80,7 +80,7 @@ func (l *nftLab) elements(lines ...string) {
 	l.t.Helper()
 	l.change(lines...)
 	for _, ns := range []*nftNS{l.pod, l.node, l.remote} {
-		if _, err := ns.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAllFlows{}); err != nil {
+		if _, err := ns.netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAllFlows{}); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -115,21 +115,21 @@ func (n *nftNS) must(err error, what string) {
 
 func (n *nftNS) link(name string) netlink.Link {
 	n.t.Helper()
-	link, err := n.links.LinkByName(name)
+	link, err := n.netlink.LinkByName(name)
 	n.must(err, "link "+name)
 	return link
 }
 
 func (n *nftNS) up(name string) {
 	n.t.Helper()
-	n.must(n.links.LinkSetUp(n.link(name)), "set up "+name)
+	n.must(n.netlink.LinkSetUp(n.link(name)), "set up "+name)
 }
 
 // nftJoinNS creates a veth pair between two namespaces.
 func nftJoinNS(a *nftNS, nameA string, b *nftNS, nameB string) {
 	a.t.Helper()
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.handle)}
-	a.must(a.links.LinkAdd(veth), "add veth "+nameA)
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsFd(b.fd)}
+	a.must(a.netlink.LinkAdd(veth), "add veth "+nameA)
 	a.up(nameA)
 	b.up(nameB)
 }
@@ -140,14 +140,14 @@ func (n *nftNS) address(link string, addresses ...string) {
 		addr, err := netlink.ParseAddr(a)
 		n.must(err, a)
 		addr.Flags = unix.IFA_F_NODAD
-		n.must(n.links.AddrAdd(n.link(link), addr), "add address "+a)
+		n.must(n.netlink.AddrAdd(n.link(link), addr), "add address "+a)
 	}
 }
 
 // neighbour adds a permanent neighbour, because tunnels have no neighbour discovery.
 func (n *nftNS) neighbour(link, address string, peer netlink.Link) {
 	n.t.Helper()
-	n.must(n.links.NeighSet(&netlink.Neigh{
+	n.must(n.netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: n.link(link).Attrs().Index, IP: net.ParseIP(address), State: netlink.NUD_PERMANENT,
 		HardwareAddr: peer.Attrs().HardwareAddr,
 	}), "add neighbour "+address)
@@ -157,7 +157,7 @@ func (n *nftNS) route(prefix, via string) {
 	n.t.Helper()
 	_, dst, err := net.ParseCIDR(prefix)
 	n.must(err, prefix)
-	n.must(n.links.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}), "add route "+prefix)
+	n.must(n.netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}), "add route "+prefix)
 }
 
 func (n *nftNS) sysctl(name, value string) {

@@ -84,7 +84,7 @@ func TestNftElementLaws(t *testing.T) {
 		Vary: nftVariants,
 		Tamper: nftTamperCases(ns, map[string]string{
 			"element deleted": "delete element inet hawser tunnels4 { 241.0.0.1 }",
-			"element changed": "delete element inet hawser echo4 { 243.0.0.1 }; add element inet hawser echo4 { 243.0.0.1 : 6.6.6.6 }",
+			"element changed": "delete element inet hawser icmp_echo4 { 243.0.0.1 }; add element inet hawser icmp_echo4 { 243.0.0.1 : 6.6.6.6 }",
 			"verdict changed": "delete element inet hawser services4 { 243.0.0.1 . tcp . 80 };" +
 				"add element inet hawser services4 { 243.0.0.1 . tcp . 80 : accept }",
 			"element added":               "add element inet hawser keep_source4 { 10.66.0.3-10.66.0.9 }; add element inet hawser nodes6 { fd66::1 }",

@@ -14,9 +14,9 @@ import (
 
 // nftNS is a network namespace of a test.
 type nftNS struct {
-	t      testing.TB
-	handle netns.NsHandle
-	links  *netlink.Handle
+	t       testing.TB
+	fd      netns.NsHandle
+	netlink *netlink.Handle
 }
 
 // nftRequire skips (or, with REQUIRE_KERNEL=1, fails) a test that this machine
@@ -49,7 +49,7 @@ func nftNewNS(t testing.TB) *nftNS {
 		nftRequire(t, fmt.Sprintf("network namespaces (%v)", err), false)
 	}
 	if err := netns.Set(before); err != nil {
-		panic(fmt.Sprintf("return to the first network namespace: %v", err))
+		panic(fmt.Sprintf("restore the thread's network namespace: %v", err))
 	}
 	t.Cleanup(func() { handle.Close() })
 	links, err := netlink.NewHandleAt(handle)
@@ -57,13 +57,13 @@ func nftNewNS(t testing.TB) *nftNS {
 		t.Fatal(err)
 	}
 	t.Cleanup(links.Close)
-	ns := &nftNS{t: t, handle: handle, links: links}
+	ns := &nftNS{t: t, fd: handle, netlink: links}
 	_, err = NewTables(ns.opts()).Version(t.Context())
 	nftRequire(t, fmt.Sprintf("nftables (%v)", err), err == nil)
 	return ns
 }
 
-func (n *nftNS) opts() NFTOptions { return NFTOptions{NetNS: int(n.handle)} }
+func (n *nftNS) opts() NFTOptions { return NFTOptions{NetNS: int(n.fd)} }
 
 // inside runs f on a thread that is in the namespace.
 func (n *nftNS) inside(f func()) {
@@ -75,12 +75,12 @@ func (n *nftNS) inside(f func()) {
 		n.t.Fatal(err)
 	}
 	defer before.Close()
-	if err := netns.Set(n.handle); err != nil {
+	if err := netns.Set(n.fd); err != nil {
 		n.t.Fatal(err)
 	}
 	defer func() {
 		if err := netns.Set(before); err != nil {
-			panic(fmt.Sprintf("return to the first network namespace: %v", err))
+			panic(fmt.Sprintf("restore the thread's network namespace: %v", err))
 		}
 	}()
 	f()

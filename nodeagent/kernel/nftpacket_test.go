@@ -196,7 +196,7 @@ func TestNftMachines(t *testing.T) {
 		for _, network := range []string{"tcp", "udp"} {
 			l.pod.serve(network, net.JoinHostPort(c.machine, "8080"))
 			service := nftSlots(c.vip+" . "+network+" . 80", "pick_one"+c.digit, 1, nftDest(c.machine, 8080))
-			remote, machine := "remote"+c.digit+" "+c.block, "machines"+c.digit+" "+c.machine+" . "
+			remote, machine := "remote"+c.digit+" "+c.block, "external_endpoints"+c.digit+" "+c.machine+" . "
 			for element, want := range map[string]string{
 				machine + network + " . 8080": c.gateway, machine + network + " . 8081": c.remote, machine + "sctp . 8080": c.remote,
 			} {
@@ -275,7 +275,7 @@ func TestNftNoLeak(t *testing.T) {
 		}
 	}
 	// A device with a foreign name is not ours.
-	l.node.must(l.node.links.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
+	l.node.must(l.node.netlink.LinkSetName(l.node.link("hw-wg1"), "other0"), "rename link")
 	for _, from := range []*nftNS{l.pod, l.node} {
 		if _, err := from.call("udp", "", stranger, nftTimeout); err != nil {
 			t.Errorf("a packet to a local address was dropped: %v", err)

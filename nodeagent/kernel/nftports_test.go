@@ -92,7 +92,7 @@ func (l *nftLab) occupy(from, to, reply netip.AddrPort) {
 	entry := &netlink.ConntrackFlow{
 		FamilyType: unix.AF_INET, TimeOut: 60, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}, Forward: tuple(from, to), Reverse: reverse,
 	}
-	l.node.must(l.node.links.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry), "create an entry")
+	l.node.must(l.node.netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, entry), "create an entry")
 }
 
 // nftSegments returns the source ports of TCP segments that reach an address.

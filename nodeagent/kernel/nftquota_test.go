@@ -73,7 +73,7 @@ func (l *nftLab) awaitFreeQuota(pod string, port int) {
 // connections returns the number of conntrack entries of a pod on the node.
 func (l *nftLab) connections(pod netip.Addr) int {
 	l.t.Helper()
-	flows, err := l.node.links.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	flows, err := l.node.netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 	l.node.must(err, "list conntrack")
 	count := 0
 	for _, f := range flows {
@@ -148,7 +148,7 @@ func TestNftQuotaIsReleased(t *testing.T) {
 	if n := l.open(nftPod, 7000, 5, flagSyn); n != 4 {
 		t.Fatalf("%d connections were accepted, want 4", n)
 	}
-	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAllFlows{}); err != nil {
+	if _, err := l.node.netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, nftAllFlows{}); err != nil {
 		t.Fatal(err)
 	}
 	l.awaitFreeQuota(nftPod, 7100)
@@ -176,7 +176,7 @@ func TestNftQuotaIsSampled(t *testing.T) {
 	}
 	had := l.connections(netip.MustParseAddr(nftPod))
 	half := nftPorts{from: 20000, to: 20000 + uint16(took/2)}
-	if _, err := l.node.links.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, half); err != nil {
+	if _, err := l.node.netlink.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, half); err != nil {
 		t.Fatal(err)
 	}
 	l.awaitFreeQuota(nftPod, 40000)
@@ -233,7 +233,7 @@ func TestNftCountsConnections(t *testing.T) {
 	ns := nftNewNS(t)
 	ns.nft(nftForeign)
 	before := ns.nft("list ruleset")
-	conn, err := nftables.Dial(int(ns.handle))
+	conn, err := nftables.Dial(int(ns.fd))
 	if err != nil {
 		t.Fatal(err)
 	}

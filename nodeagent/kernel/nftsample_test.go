@@ -16,8 +16,8 @@ services6 fd00:43::1 . udp . 53 | pick_many_client6
 slots4 243.0.0.1 . tcp . 80 . 0 | 242.2.0.5 . 80
 slots4 243.0.0.1 . tcp . 80 . 63 | 242.2.0.6 . 8080
 slots6 fd00:43::1 . tcp . 80 . 1023 | fd00:42::5 . 80
-echo4 243.0.0.1 | 242.2.0.5
-echo6 fd00:43::1 | fd00:42::5
+icmp_echo4 243.0.0.1 | 242.2.0.5
+icmp_echo6 fd00:43::1 | fd00:42::5
 owners4 242.2.0.9 | 10.7.1.9
 owners6 fd00:42::9 | fd00:7::9
 unmapped4 242.4.0.0/16 | 10.7.0.0/16
@@ -64,8 +64,8 @@ allowed4 242.1.0.0/24 . 242.2.0.5
 allowed4 242.1.0.0/24 . 242.2.0.6
 allowed4 242.3.0.7 . 242.2.0.5
 allowed6 fd00:42:1::/64 . fd00:42::5
-offers4 242.3.0.5 . udp . 53
-offers6 fd00:42:3::5 . udp . 53
+remote_exports4 242.3.0.5 . udp . 53
+remote_exports6 fd00:42:3::5 . udp . 53
 multi_pod4 242.3.0.5
 multi_pod6 fd00:42:3::5
 nodes4 192.168.0.11
@@ -76,8 +76,8 @@ gateway_hops4 172.18.0.2 . eth0
 gateway_hops6 fd00:18::2 . eth0
 node_hops4 172.18.0.3 . eth0
 node_hops6 fd00:18::3 . eth0
-machines4 172.18.0.200 . tcp . 5432
-machines6 fd00:18::200 . tcp . 5432
+external_endpoints4 172.18.0.200 . tcp . 5432
+external_endpoints6 fd00:18::200 . tcp . 5432
 hairpin4 10.7.1.9 . 10.7.1.9
 hairpin6 fd00:7::9 . fd00:7::9
 tunnels4 241.0.0.1
@@ -117,8 +117,8 @@ vxlan4 192.168.0.11 . 4803
 vxlan6 fd00:1::11 . 4803
 siblings4 192.168.0.11
 siblings6 fd00:1::11
-transit4 242.4.0.0/15
-transit6 fd00:9::/48 |`
+notrack4 242.4.0.0/15
+notrack6 fd00:9::/48 |`
 
 func nftSampleElements() []desired.Element {
 	return nftParse(strings.Split(strings.TrimSpace(nftSample), "\n")...)

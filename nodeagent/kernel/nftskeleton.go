@@ -140,7 +140,7 @@ func nftNATChains(t desired.Table) []nftChain {
 			newRule().family(f).loadService(f).add(&expr.Lookup{
 				SourceRegister: nftReg, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: desired.SetServices + f.digit,
 			}),
-			newRule().icmpType(f, f.echo).daddr(f).lookup(desired.SetEcho, f).nat(expr.NATTypeDestNAT, f, 0),
+			newRule().icmpType(f, f.echo).daddr(f).lookup(desired.SetICMPEcho, f).nat(expr.NATTypeDestNAT, f, 0),
 		)
 		inverse.rules = append(inverse.rules,
 			newRule().family(f).daddr(f).lookup(desired.SetOwners, f).nat(expr.NATTypeDestNAT, f, 0),
@@ -199,7 +199,7 @@ func nftKeepSourceRules(f nftFamily) []*nftRule {
 	}
 	return []*nftRule{
 		// A machine that is not a pod has no route to other clusters.
-		rule().saddr(f).in(desired.SetRemote, f).loadService(f).in(desired.SetMachines, f).add(&expr.Masq{}),
+		rule().saddr(f).in(desired.SetRemote, f).loadService(f).in(desired.SetExternalEndpoints, f).add(&expr.Masq{}),
 		rule().saddr(f).network(f.dst, f.size, f.regAfter(0)).in(desired.SetHairpin, f).add(&expr.Masq{}),
 		snatToSelfWithPort(toRemote(middle())), snatToSelf(toRemote(rule())),
 		snatToSelfWithPort(fromRemote(middle())), snatToSelf(fromRemote(rule())),

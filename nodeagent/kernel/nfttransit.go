@@ -36,7 +36,7 @@ func nftTransitNoTrackChains() []nftChain {
 	fromTunnels := nftChain{name: "raw_tunnel", rules: []*nftRule{transitVXLAN(expr.MetaKeyIIFNAME)}}
 	for _, f := range nftFamilies() {
 		fromTunnels.rules = append(fromTunnels.rules,
-			untracked(newRule().family(f).ifname(expr.MetaKeyIIFNAME, desired.TransitDevicePrefix).daddr(f).in(desired.SetTransit, f)),
+			untracked(newRule().family(f).ifname(expr.MetaKeyIIFNAME, desired.TransitDevicePrefix).daddr(f).in(desired.SetNoTrack, f)),
 			untracked(newRule().family(f).ifname(expr.MetaKeyIIFNAME, desired.SiblingDevice).daddr(f).notIn(desired.SetTunnels, f)),
 		)
 	}

@@ -70,7 +70,7 @@ func changeCount(e *converge.Engine[desired.State], s desired.State) (n int) {
 func TestNode(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
-	found := filepath.Join(t.TempDir(), "found.json")
+	found := filepath.Join(t.TempDir(), "sysctls.json")
 	want := nodeState(t)
 	wg := want.Devices[1].Name
 	before := w.ip(t, "-o addr") + w.ip(t, "rule") + w.ip(t, "route show table all")
@@ -162,7 +162,7 @@ func awaitRepair(t *testing.T, name string, reports chan converge.Report) {
 func TestSysctlNotSaved(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
-	kind := NewSysctls(w.ns, "/proc/no-such-place/found.json")
+	kind := NewSysctls(w.ns, "/proc/no-such-place/sysctls.json")
 	want := desired.Sysctl{Name: "net/ipv4/ip_forward", Value: "1"}
 	for range 2 {
 		err := kind.Apply(t.Context(), creations(want))
@@ -176,7 +176,7 @@ func TestSysctlNotSaved(t *testing.T) {
 			t.Errorf("observed %v (%v), want nothing until it is saved", have, err)
 		}
 	}
-	saved := NewSysctls(w.ns, filepath.Join(t.TempDir(), "found.json"))
+	saved := NewSysctls(w.ns, filepath.Join(t.TempDir(), "sysctls.json"))
 	kind.directory, kind.saved = saved.directory, saved.saved
 	if err := kind.Apply(t.Context(), creations(want)); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestSysctlName(t *testing.T) {
 func TestSysctlsWithRoot(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	kind := NewSysctls(&Namespace{}, filepath.Join(t.TempDir(), "found.json")).WithRoot(root)
+	kind := NewSysctls(&Namespace{}, filepath.Join(t.TempDir(), "sysctls.json")).WithRoot(root)
 	if err := os.WriteFile(filepath.Join(root, "ip_forward"), []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestConnectedNetworks(t *testing.T) {
 		}
 		return out
 	}
-	services := []string{"services4", "slots4", "echo4", "multi_pod4", "service", "zone"}
+	services := []string{"services4", "slots4", "icmp_echo4", "multi_pod4", "service", "zone"}
 	names := []string{
 		"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
 		"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",

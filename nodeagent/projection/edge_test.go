@@ -43,7 +43,7 @@ func TestBadInputs(t *testing.T) {
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
 				"service sample/whereami-ss headless=true ports=http/TCP/80",
 			},
-			[]string{"route 7300/242.2.0.0", "services4 243.0.0.1", "slots4 243.0.0.1", "echo4 243.0.0.1", "service sample/whereami", "zone"},
+			[]string{"route 7300/242.2.0.0", "services4 243.0.0.1", "slots4 243.0.0.1", "icmp_echo4 243.0.0.1", "service sample/whereami", "zone"},
 		},
 		{
 			"path over a gateway that is gone", "g1/g1-w1",
@@ -53,7 +53,7 @@ func TestBadInputs(t *testing.T) {
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80",
 				"service sample/whereami-ss headless=true ports=http/TCP/80",
 			},
-			[]string{"route 7300/242.2.0.0", "services4 243.0.0.1", "slots4 243.0.0.1", "echo4 243.0.0.1", "service sample/whereami", "zone"},
+			[]string{"route 7300/242.2.0.0", "services4 243.0.0.1", "slots4 243.0.0.1", "icmp_echo4 243.0.0.1", "service sample/whereami", "zone"},
 		},
 		{
 			"gateway's node gone", "g1/g1-w1",
@@ -142,7 +142,7 @@ func TestBadInputs(t *testing.T) {
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
 				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
 			},
-			[]string{"services4", "slots4", "echo4", "service sample", "zone"},
+			[]string{"services4", "slots4", "icmp_echo4", "service sample", "zone"},
 		},
 		{
 			"no state of the remote cluster", "g1/g1-w1", func(in *projection.Input) { in.Live = nil }, "",

@@ -193,7 +193,7 @@ func TestMachineEndpoints(t *testing.T) {
 		var out []string
 		state, _ := projection.Desired(in)
 		for _, e := range state.Elements {
-			if e.Set == desired.SetMachines {
+			if e.Set == desired.SetExternalEndpoints {
 				out = append(out, e.ID)
 			}
 		}
@@ -229,7 +229,7 @@ func TestRefusedEndpoints(t *testing.T) {
 		in.PeersSynced = true
 		state, problems := projection.Desired(in)
 		for _, e := range state.Elements {
-			if strings.Contains(e.Value, text) || e.Set == desired.SetMachines {
+			if strings.Contains(e.Value, text) || e.Set == desired.SetExternalEndpoints {
 				t.Errorf("%s: %s", text, e.Key()+" "+e.Value)
 			}
 		}

@@ -71,7 +71,7 @@ func (v *builder) addEntries() {
 			v.elements.slots = map[int][][]desired.Element{}
 		}
 		v.elements.slots[fam] = append(v.elements.slots[fam], slots.elements)
-		v.elements.addr(desired.SetEcho, e.addr, slots.first, e.origin)
+		v.elements.addr(desired.SetICMPEcho, e.addr, slots.first, e.origin)
 	}
 }
 

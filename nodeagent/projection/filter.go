@@ -237,7 +237,7 @@ func (v *builder) addOffers(e *fabric.Export) {
 			for _, a := range addrs {
 				for _, p := range portsOf(e, part) {
 					id := serviceKey(a, p.Protocol, cmp.Or(ports[portKey(p)], p.Port))
-					v.elements.add(desired.Element{Set: desired.SetOffers, Family: fabric.Family(a), ID: id, Origin: origin})
+					v.elements.add(desired.Element{Set: desired.SetRemoteExports, Family: fabric.Family(a), ID: id, Origin: origin})
 				}
 			}
 		}

@@ -83,7 +83,7 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 			if !ok {
 				continue
 			}
-			v.elements.addr(desired.SetEcho, ip, addr, origin)
+			v.elements.addr(desired.SetICMPEcho, ip, addr, origin)
 			for _, p := range portsOf(e, part) {
 				port := m.Ports[portKey(p)]
 				if port == 0 {

@@ -112,7 +112,7 @@ func essence(s desired.State) []string {
 			line("route", r.Table, r.Dst, r.Type, r.Device, r.Via.IsValid(), r.Src, r.MTU)
 		}
 	}
-	chosen := []string{desired.SetSlots, desired.SetShared, desired.SetEcho, desired.SetEgress}
+	chosen := []string{desired.SetSlots, desired.SetShared, desired.SetICMPEcho, desired.SetEgress}
 	for _, e := range s.Elements {
 		value := strings.TrimRight(e.Value, "46")
 		if slices.Contains(chosen, e.Set) {

@@ -192,7 +192,7 @@ func (v *builder) kindOf(ep *model.Endpoint, a netip.Addr) endpointKind {
 func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
 	if v.gateway != nil && v.kindOf(ep, a) == machine {
 		v.elements.add(desired.Element{
-			Set: desired.SetMachines, Family: fabric.Family(a), ID: serviceKey(a, protocol, port), Origin: origin,
+			Set: desired.SetExternalEndpoints, Family: fabric.Family(a), ID: serviceKey(a, protocol, port), Origin: origin,
 		})
 	}
 }

@@ -196,7 +196,7 @@ func (t *tracer) prerouting(h *hop) {
 		return
 	}
 	if h.proto == "icmp" {
-		if to, ok := t.get(h, desired.SetEcho, h.dst.String()); ok {
+		if to, ok := t.get(h, desired.SetICMPEcho, h.dst.String()); ok {
 			h.dst = netip.MustParseAddr(to)
 			return
 		}

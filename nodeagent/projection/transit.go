@@ -161,7 +161,7 @@ func (v *builder) addSiblingDevice() {
 // addresses of its siblings and, if this cluster forwards transit traffic, the other clusters.
 func (v *builder) addNoTrack() {
 	add := func(p netip.Prefix, origin string) {
-		v.elements.prefix(desired.SetTransit, p, netip.Prefix{}, origin)
+		v.elements.prefix(desired.SetNoTrack, p, netip.Prefix{}, origin)
 	}
 	for _, m := range v.siblings() {
 		for _, a := range m.addrs {

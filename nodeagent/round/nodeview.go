@@ -75,16 +75,16 @@ func (v nodeView) silent(remote string, p model.Path, now time.Time) string {
 
 // Causes of a move, as label values of the metric.
 const (
-	causeFirst    = "first"
-	causeRemoved  = "removed"
-	causeDead     = "dead"
-	causeIsolated = "isolated"
-	causeDrains   = "drains"
-	causeFlaps    = "unsteady"
-	causeFollows  = "follows"
-	causeSteady   = "steady"
-	causeBetter   = "better"
-	causePath     = "transit"
+	causeFirst     = "first"
+	causeRemoved   = "removed"
+	causeDead      = "dead"
+	causeIsolated  = "isolated"
+	causeDraining  = "draining"
+	causeUnsteady  = "unsteady"
+	causePeer      = "peer"
+	causeRecovered = "recovered"
+	causeBetter    = "better"
+	causeTransit   = "transit"
 )
 
 // cause returns why traffic moved from one link to another. had is true if the new link was in use
@@ -98,17 +98,17 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 	}
 	switch rank := v.rank(remote, have.Path); {
 	case rank >= want.Rank && strings.HasPrefix(want.Reason, "follows "):
-		return causeFollows, want.Reason
+		return causePeer, want.Reason
 	case rank == health.Down:
 		return causeDead, v.deadGateway(remote, have.Path)
 	case rank == health.Isolated:
 		return causeIsolated, v.reason(remote, have.Path, "one of its gateways reaches no other node of its cluster")
 	case rank == health.Draining && rank < want.Rank:
-		return causeDrains, v.reason(remote, have.Path, "one of its gateways drains")
+		return causeDraining, v.reason(remote, have.Path, "one of its gateways drains")
 	case rank == health.Unsteady && rank < want.Rank:
-		return causeFlaps, v.reason(remote, have.Path, "link is unsteady")
+		return causeUnsteady, v.reason(remote, have.Path, "link is unsteady")
 	case had:
-		return causeSteady, "link is steady again"
+		return causeRecovered, "link is steady again"
 	}
 	return causeBetter, "a better link is ready"
 }

@@ -119,7 +119,7 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 	}
 	out.Former = route.FormerShape
 	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
-		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causePath, Cause: transitCause(have, out)}
+		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causeTransit, Cause: transitCause(have, out)}
 		c.moved(m)
 	}
 	return out

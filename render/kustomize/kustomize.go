@@ -104,7 +104,7 @@ func (c *checker) checkDir(dir string, depth int) buildCost {
 			c.addBound(path.Join(dir, name),
 				fmt.Sprintf("is more than %d directories deep", maxDepth), "name the directories that are needed in the first kustomization")
 		default:
-			total = total.add(c.checkOptional(dir, path.Join(dir, name), raw, depth))
+			total = total.add(c.checkKustomization(dir, path.Join(dir, name), raw, depth))
 		}
 	}
 	c.costs[dir] = total
@@ -115,9 +115,9 @@ func (c *checker) checkDir(dir string, depth int) buildCost {
 // characters and the colon. Of the matching paths kustomize treats only github.com/... as remote.
 var allowedPath = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
 
-// checkOptional checks one kustomization. It returns the cost of one build, without the directory
+// checkKustomization checks one kustomization. It returns the cost of one build, without the directory
 // itself.
-func (c *checker) checkOptional(dir, name string, raw []byte, depth int) buildCost {
+func (c *checker) checkKustomization(dir, name string, raw []byte, depth int) buildCost {
 	var k types.Kustomization
 	total := buildCost{values: yamlsize.Values(raw)}
 	if limit := total.exceededLimit(); limit != "" {

@@ -217,7 +217,7 @@ func causePaths(e *Entry, field string) []string {
 			return append(fieldPaths("type"), "services", "clusters[*].podCIDRs", "clusters[*].serviceCIDRs")
 		}
 		return fieldPaths(field)
-	case kindPart:
+	case kindClusterExport:
 		export, _, _ := strings.Cut(e.Key, " in ")
 		x := "exports[" + export + "]"
 		if field == "" {

@@ -25,7 +25,7 @@ func (p *Plan) markDisruptions(want, have *snapshot, shape string) {
 		e := &p.Entries[i]
 		export, _, _ := strings.Cut(e.Key, " in ")
 		byCluster := e.Kind != kindCluster && ops[kindCluster+" "+e.Cluster] == e.Op
-		byExport := e.Kind == kindPart && ops[kindExport+" "+export] == e.Op
+		byExport := e.Kind == kindClusterExport && ops[kindExport+" "+export] == e.Op
 		if (e.Op == diff.Create || e.Op == diff.Delete) && (byCluster || byExport) {
 			continue
 		}
@@ -128,7 +128,7 @@ func movesAddresses(e *Entry, f Field) bool {
 		fields = []string{"namespace", "matchLabels", "ips"}
 	case kindExport:
 		fields = []string{"type", "clusterset IPs"}
-	case kindPart:
+	case kindClusterExport:
 		fields = []string{"global IPs", "hosts"}
 	}
 	return slices.Contains(fields, f.Name)
@@ -206,7 +206,7 @@ func removalEffect(e *Entry) string {
 		return otherEgressNote
 	case kindExport:
 		return "the name is gone for every cluster"
-	case kindPart:
+	case kindClusterExport:
 		return "connections to its backends in " + e.Cluster + " end"
 	}
 	return ""
@@ -232,7 +232,7 @@ func fieldEffect(e *Entry, f Field, want, have *fabric.Cluster) string {
 		}
 	case kindExport:
 		return exportEffect(f)
-	case kindPart:
+	case kindClusterExport:
 		if (f.Name == "global IPs" || f.Name == "hosts") && !onlyAdds(f) {
 			return "its global addresses move"
 		}

@@ -15,11 +15,11 @@ import (
 )
 
 // fileChanges returns the changed files that no entry explains. Their cause is another version of
-// Hawser or a patch of a user. edited means that the topologies differ: other entries describe
-// that.
-func fileChanges(want, have render.Tree, entries []Entry, edited bool) ([]diff.Change[item], error) {
-	c := newExplainedFiles(want, have, entries)
-	c.edits, c.fabricExplained = edited, c.fabricExplained || edited
+// Hawser or a patch of a user. topologyChanged means that the topologies differ: the entries of the
+// topology describe that.
+func fileChanges(want, have render.Tree, entries []Entry, topologyChanged bool) ([]diff.Change[item], error) {
+	c := newExplanations(want, have, entries)
+	c.topology, c.fabricExplained = topologyChanged, c.fabricExplained || topologyChanged
 	var w, h []item
 	for name, raw := range want {
 		if before, ok := have[name]; (!ok || !bytes.Equal(before, raw)) && !c.explains(name) {
@@ -59,8 +59,8 @@ func clusterOf(name string) string {
 	return ""
 }
 
-// explainedFiles records which changed files the entries of a plan explain.
-type explainedFiles struct {
+// explanations records which changed files the entries of a plan explain.
+type explanations struct {
 	clusters        map[string]bool // added and removed clusters
 	exports         map[string]bool // clusters with added or removed exports
 	keys            map[string]bool // clusters whose keys change
@@ -68,20 +68,20 @@ type explainedFiles struct {
 	rbac            bool            // the rules of agents change, for dynamic exports or egress rules
 	dirs            map[string]bool // directories with added or removed files
 	agents          bool            // the agents' DaemonSets
-	fabric          bool            // base/fabric.yaml changes
-	edits           bool            // the topology
+	fabricFile      bool            // base/fabric.yaml changes
+	topology        bool            // the topology
 	fabricExplained bool            // an entry explains base/fabric*.yaml
 }
 
-func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
-	c := explainedFiles{clusters: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
+func newExplanations(want, have render.Tree, entries []Entry) explanations {
+	c := explanations{clusters: map[string]bool{}, exports: map[string]bool{}, keys: map[string]bool{},
 		nodes: map[string]bool{}, dirs: map[string]bool{}}
 	for _, e := range entries {
 		addedOrRemoved := e.Op == diff.Create || e.Op == diff.Delete
 		switch {
 		case e.Kind == kindCluster && addedOrRemoved:
 			c.clusters[e.Cluster] = true
-		case e.Kind == kindPart && addedOrRemoved:
+		case e.Kind == kindClusterExport && addedOrRemoved:
 			c.exports[e.Cluster] = true
 		case e.Kind == kindKeys:
 			c.keys[e.Cluster] = true
@@ -93,7 +93,7 @@ func newExplainedFiles(want, have render.Tree, entries []Entry) explainedFiles {
 			c.agents = true
 		}
 	}
-	c.fabric = !sameFile(want, have, "base/fabric.yaml")
+	c.fabricFile = !sameFile(want, have, "base/fabric.yaml")
 	// If the content is equal, the fabric was only compressed or signed again. That needs no
 	// entry.
 	c.fabricExplained = len(entries) > 0 || sameFile(want, have, render.FabricText)
@@ -124,7 +124,7 @@ func kustomizationDir(name string) string {
 }
 
 // explains reports whether an entry of the plan explains the change of a file.
-func (c explainedFiles) explains(name string) bool {
+func (c explanations) explains(name string) bool {
 	cluster, base := clusterOf(name), path.Base(name)
 	switch {
 	case strings.HasPrefix(name, "base/fabric"):
@@ -132,11 +132,11 @@ func (c explainedFiles) explains(name string) bool {
 	case name == lockFile:
 		return true
 	case name == render.FabricText, name == render.MapPicture, name == render.MapText:
-		return c.fabric
+		return c.fabricFile
 	case name == render.TopologyText:
-		return c.edits
+		return c.topology
 	case cluster != "" && name == path.Join(render.ClusterDir(cluster), render.UIFile):
-		return true // the file contains only the page
+		return true // the web UI has no effect on traffic
 	case name == render.AgentFile, name == render.GatewayFile:
 		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):

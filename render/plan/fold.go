@@ -77,7 +77,7 @@ func (g *Group) Title() string {
 	}
 	plural := first.Kind + "s"
 	switch first.Kind {
-	case kindPart:
+	case kindClusterExport:
 		plural = "exports in clusters"
 	case kindKeys, kindAgents:
 		plural = first.Kind

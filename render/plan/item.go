@@ -16,23 +16,23 @@ import (
 
 // Kinds of entries, in the order of the plan.
 const (
-	kindClusterset = "clusterset"
-	kindAgents     = "agents"
-	kindCluster    = "cluster"
-	kindPair       = "pair"
-	kindGateway    = "gateway"
-	kindLink       = "link"
-	kindEgress     = "egress rule"
-	kindKeys       = "keys"
-	kindExport     = "export"
-	kindPart       = "export in cluster"
-	kindPage       = "page"    // of a cluster
-	kindSetting    = "setting" // of the topology, if no other entry describes the effect
-	kindFile       = "file"
+	kindClusterset    = "clusterset"
+	kindAgents        = "agents"
+	kindCluster       = "cluster"
+	kindPair          = "pair"
+	kindGateway       = "gateway"
+	kindLink          = "link"
+	kindEgress        = "egress rule"
+	kindKeys          = "keys"
+	kindExport        = "export"
+	kindClusterExport = "export in cluster"
+	kindPage          = "page"    // of a cluster
+	kindSetting       = "setting" // of the topology, if no other entry describes the effect
+	kindFile          = "file"
 )
 
 func kindOrder(kind string) int {
-	order := []string{kindClusterset, kindAgents, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindPart,
+	order := []string{kindClusterset, kindAgents, kindPair, kindCluster, kindGateway, kindLink, kindEgress, kindKeys, kindExport, kindClusterExport,
 		kindPage, kindSetting, kindFile}
 	return slices.Index(order, kind)
 }
@@ -219,7 +219,7 @@ func exportItem(e *fabric.Export) item {
 }
 
 func partItem(e *fabric.Export, c *fabric.ExportCluster) item {
-	return item{kind: kindPart, name: e.ID() + " in " + c.Name, cluster: c.Name,
+	return item{kind: kindClusterExport, name: e.ID() + " in " + c.Name, cluster: c.Name,
 		path: fmt.Sprintf("exports[%s].clusters[%s]", e.ID(), c.Name), fields: []diff.Field{
 			immutableField("global IPs", ranges(c.IPs)),
 			field("hosts", hosts(c.Hosts)),

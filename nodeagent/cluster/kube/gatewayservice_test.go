@@ -10,16 +10,17 @@ import (
 )
 
 // TestServiceOfGateway checks that facts have the load balancer addresses of the Service of a
-// gateway, and their changes. Other Services of the namespace are ignored.
+// gateway, and their changes. It ignores the Service of gateway b, which has no source
+// loadBalancer.
 func TestServiceOfGateway(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
-	of := func(name, at string) string {
+	gatewayService := func(name, ingress string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata: {namespace: hawser-system, name: " + name + "}\n" +
-			"spec: {clusterIP: 10.96.0.9, ports: [{name: udp-51820, protocol: UDP, port: 51820}]}\nstatus: {loadBalancer: {ingress: [" + at + "]}}"
+			"spec: {clusterIP: 10.96.0.9, ports: [{name: udp-51820, protocol: UDP, port: 51820}]}\nstatus: {loadBalancer: {ingress: [" + ingress + "]}}"
 	}
-	server.Put(t, of("hawser-gateway-a", "{ip: 198.51.100.1}"))
-	server.Put(t, of("hawser-gateway-b", "{ip: 198.51.100.2}"))
+	server.Put(t, gatewayService("hawser-gateway-a", "{ip: 198.51.100.1}"))
+	server.Put(t, gatewayService("hawser-gateway-b", "{ip: 198.51.100.2}"))
 	r := start(t, server, nil)
 	r.SetFabric(testFabric(func(f *fabric.Fabric) {
 		f.Clusters[0].Gateways[0].Endpoints = []string{"192.0.2.1", fabric.SourceLoadBalancer}
@@ -31,6 +32,6 @@ func TestServiceOfGateway(t *testing.T) {
 		}
 	}
 	r.await(t, "an address", has("198.51.100.1"))
-	server.Put(t, of("hawser-gateway-a", "{ip: 198.51.100.7}, {hostname: lb.example.com}"))
+	server.Put(t, gatewayService("hawser-gateway-a", "{ip: 198.51.100.7}, {hostname: lb.example.com}"))
 	r.await(t, "another address", has("198.51.100.7", "lb.example.com"))
 }

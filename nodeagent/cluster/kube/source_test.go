@@ -62,7 +62,7 @@ func (r *testSource) await(t *testing.T, what string, good func(facts.State) boo
 		case <-r.changes:
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited for %s, have loaded %t, from %s, err %v\n%+v\nrequests:\n%s", what, state.Loaded, state.Source, state.Err, state.Facts,
+			t.Fatalf("timeout: %s (loaded %t, source %s, error %v)\n%+v\nrequests:\n%s", what, state.Loaded, state.Source, state.Err, state.Facts,
 				strings.Join(r.server.Requests(), "\n"))
 		}
 	}
@@ -176,7 +176,7 @@ func TestSourceFabricChange(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.watches) != 5 || len(r.FactsReader.serviceScopes) != 0 { // nodes, HawserNodes, namespaces, ServiceExports and ServiceImports
-		t.Errorf("%d watches and %d namespaces remain", len(r.watches), len(r.FactsReader.serviceScopes))
+		t.Errorf("%d watches and %d Service scopes remain", len(r.watches), len(r.FactsReader.serviceScopes))
 	}
 }
 
@@ -289,9 +289,10 @@ func TestSourceForbidden(t *testing.T) {
 	r.await(t, "no error", func(s facts.State) bool { return s.Err == nil })
 }
 
-// TestSourceReports checks that a node is protected while its HawserNode reports the boot of its
-// Node. A reboot ends the protection. A deleted HawserNode does not end it, nor does a restart of
-// this agent without permission to list HawserNodes.
+// TestSourceReports checks that a node counts as protected (Hawser's rules are loaded) while
+// rulesBootID of its HawserNode equals the bootID of its Node. A reboot ends the protection. A
+// deleted HawserNode does not end it, nor does a restart of this agent without permission to list
+// HawserNodes.
 func TestSourceReports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
@@ -303,7 +304,7 @@ func TestSourceReports(t *testing.T) {
 	}
 	for _, text := range []string{
 		node("agent", "b1"), report("agent", "b1"), node("rebooted", "b2"), report("rebooted", "b1"), node("silent", "b1"), report("silent", ""),
-		node("none", "b1"), node("nameless", ""), report("nameless", "b7"),
+		node("none", "b1"), node("no-boot-id", ""), report("no-boot-id", "b7"),
 	} {
 		server.Put(t, text)
 	}
@@ -337,14 +338,14 @@ func TestSourceReports(t *testing.T) {
 	r.await(t, "a new node of the same name, without a report", is("none rebooted"))
 
 	// A restarted agent uses the saved facts until all reports are listed.
-	known := r.Current().Facts
-	away := kubetest.New(t)
-	away.Put(t, node("agent", "b2"))
-	away.Put(t, node("rebooted", "b2"))
-	away.SetForbidden("hawsernodes", true)
-	again := start(t, away, &known)
-	again.SetFabric(testFabric(nil))
-	again.await(t, "the nodes, without reports", func(s facts.State) bool {
+	saved := r.Current().Facts
+	secondServer := kubetest.New(t)
+	secondServer.Put(t, node("agent", "b2"))
+	secondServer.Put(t, node("rebooted", "b2"))
+	secondServer.SetForbidden("hawsernodes", true)
+	restarted := start(t, secondServer, &saved)
+	restarted.SetFabric(testFabric(nil))
+	restarted.await(t, "the nodes, without reports", func(s facts.State) bool {
 		return len(s.Facts.Nodes) == 2 && unprotected(s.Facts) == "rebooted"
 	})
 }

@@ -47,11 +47,11 @@ type Publisher struct {
 	wake   trigger.Trigger // after each round
 
 	// Only the engine's goroutine uses these fields.
-	last       *projection.Input
-	wanted     mcs.DesiredObjects
-	fronts     []apiobjects.GatewaySlice
-	generation int
-	forward    corefile.Forward
+	last          *projection.Input
+	wanted        mcs.DesiredObjects
+	gatewaySlices []apiobjects.GatewaySlice
+	generation    int
+	forward       corefile.Forward
 
 	report    atomic.Pointer[converge.Report]
 	rank      atomic.Int64
@@ -148,17 +148,17 @@ func (p *Publisher) desired(context.Context) (apiobjects.Desired, string, bool) 
 			p.wanted = state
 			p.generation++
 		}
-		var fronts []apiobjects.GatewaySlice
+		var gatewaySlices []apiobjects.GatewaySlice
 		if own := in.Fabric.Cluster(in.Cluster); own != nil && !in.Fabric.Decommission {
-			fronts = apiobjects.GatewaySlicesOf(own, in.Facts)
+			gatewaySlices = apiobjects.GatewaySlicesOf(own, in.Facts)
 		}
-		if !reflect.DeepEqual(fronts, p.fronts) {
-			p.fronts = fronts
+		if !reflect.DeepEqual(gatewaySlices, p.gatewaySlices) {
+			p.gatewaySlices = gatewaySlices
 			p.generation++
 		}
 		p.last = &in
 	}
-	want := apiobjects.Desired{State: p.wanted, GatewaySlices: p.fronts, Decommission: in.Fabric.Decommission}
+	want := apiobjects.Desired{State: p.wanted, GatewaySlices: p.gatewaySlices, Decommission: in.Fabric.Decommission}
 	own := in.Fabric.Cluster(in.Cluster)
 	if own != nil {
 		p.forward = corefile.ForwardOf(in.Fabric, own)

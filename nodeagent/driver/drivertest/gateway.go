@@ -193,7 +193,7 @@ func (r *env) logState(t *testing.T) {
 		if raw, err := os.ReadFile(g.path("log")); err == nil {
 			t.Logf("agent of %s:\n%s", g.name, raw)
 		}
-		out, _ := g.command("sh", "-c", "ip -d link; ip rule; ip route show table all; nft list ruleset | grep -v ' echo\\| slots'").CombinedOutput()
+		out, _ := g.command("sh", "-c", "ip -d link; ip rule; ip route show table all; nft list ruleset | grep -v ' icmp_echo\\| slots'").CombinedOutput()
 		t.Logf("%s has\n%s", g.name, out)
 	}
 }

@@ -122,7 +122,7 @@ func (c *Control) SocketHandler() http.Handler {
 	mux.HandleFunc("GET /verify", c.serveVerification)
 	mux.HandleFunc("GET /kernel", c.serveKernel)
 	mux.HandleFunc("GET /plan", c.servePlan)
-	mux.HandleFunc("GET /sight", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Snapshot()) })
+	mux.HandleFunc("GET /snapshot", func(w http.ResponseWriter, _ *http.Request) { c.send(w, c.config.Snapshot()) })
 	return mux
 }
 

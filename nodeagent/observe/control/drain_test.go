@@ -146,7 +146,7 @@ func TestControlIsNotPublic(t *testing.T) {
 		h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 		return answer.Code
 	}
-	for _, path := range []string{"/drain", "/drain/drill?for=1m", "/undrain", "/sight", "/status", "/diagnose"} {
+	for _, path := range []string{"/drain", "/drain/drill?for=1m", "/undrain", "/snapshot", "/status", "/diagnose"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if code := request(c.TCPHandler(), method, path); code == http.StatusOK || mark.Active() {
 				t.Errorf("%s %s in public: %d, drained %t", method, path, code, mark.Active())

@@ -23,8 +23,8 @@ const (
 const nonESPMarkerLen = 4
 
 // ProbeIKE sends an IKE message to a port that IKE shares with ESP (RFC 3948). The message has a
-// version that does not exist yet. IKE daemons should reply with their own version (RFC 7296, section
-// 2.5), and strongSwan does. They keep no state. The reply is not authenticated: it does not prove who replies. ProbeIKE
+// version that does not exist yet. IKE daemons should reply with their own version (RFC 7296,
+// section 2.5), and strongSwan does. They keep no state. The reply is not authenticated. ProbeIKE
 // calls onReply at most once, from another goroutine.
 func (c *Client) ProbeIKE(to netip.AddrPort, onReply func()) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))

@@ -43,8 +43,8 @@ type Prober struct {
 	updateLimit transport.RateLimiter
 	verifyLimit transport.RateLimiter                 // triggered updates that only verify a peer
 	nodes       map[netip.Addr]*transport.RateLimiter // replies to nodes of this cluster, by address
-	// unknownSenders limits the replies to all other senders together.
-	unknownSenders transport.RateLimiter
+	// unknownSenderLimit limits the replies to all other senders together.
+	unknownSenderLimit transport.RateLimiter
 
 	activeLinks    map[string]model.Path
 	traffic        map[string]bool // as in SetTraffic

@@ -183,19 +183,19 @@ func TestReplyRateIsBounded(t *testing.T) {
 	t.Parallel()
 	p := New(Config{})
 	now := time.Now()
-	allowed, b := 0, &p.unknownSenders
+	allowed, bucket := 0, &p.unknownSenderLimit
 	for range 3 * replyRate {
-		if p.allow(b, now) {
+		if p.allow(bucket, now) {
 			allowed++
 		}
 	}
 	if allowed != replyRate || p.stats.Limited != 2*replyRate {
 		t.Errorf("%d allowed, %d limited", allowed, p.stats.Limited)
 	}
-	if p.allow(b, now.Add(-time.Hour)) || p.allow(b, now) {
+	if p.allow(bucket, now.Add(-time.Hour)) || p.allow(bucket, now) {
 		t.Error("a time in the past filled the bucket")
 	}
-	if !p.allow(b, now.Add(time.Second)) {
+	if !p.allow(bucket, now.Add(time.Second)) {
 		t.Error("the bucket does not fill again")
 	}
 }

@@ -101,7 +101,7 @@ func (p *Prober) onProbe(now time.Time, m incoming) (out []outgoing, changed boo
 		reply: true, triggered: m.triggered, sequence: m.sequence, nonce: m.nonce,
 		from: m.to, to: m.message.from, linkAdvert: linkAdvert{rank: p.condition().rank},
 	}
-	replies, limiter := []message{header}, &p.unknownSenders
+	replies, limiter := []message{header}, &p.unknownSenderLimit
 	if m.local.Device != "" {
 		replies = p.linkStates.replies(m.generation, header)
 		if nodeLimiter := p.nodes[m.from.Addr()]; nodeLimiter != nil {

@@ -13,9 +13,9 @@ const (
 	minStandbyInterval  = 60 * time.Second       // minimum between tries of other links
 	recoveryInterval    = 20 * time.Second       // between tries of full size in a black hole
 	recoveriesPerSearch = 10                     // recovery phases before a new search
-	minRetryInterval    = 2 * time.Second        // after a try without a reply; doubles up to the interval
+	minNoReplyBackoff   = 2 * time.Second        // after a try without a reply; doubles up to the interval
 	defaultReplyTimeout = 500 * time.Millisecond // while the round-trip time is unknown
-	minReplyTimeout     = 150 * time.Millisecond // lower bound of four round-trip times
+	minReplyTimeout     = 150 * time.Millisecond // lower bound of the reply timeout, which is four round-trip times
 	maxReplyTimeout     = time.Second
 	maxFailures         = 3 // failed tries of a size, while small probes pass
 	maxConfirmFailures  = 6 // the same in phaseConfirm, to exclude packet loss
@@ -53,14 +53,14 @@ type linkState struct {
 	liveTest     sizeProbe
 	rtt          time.Duration // smoothed; 0 = unknown
 
-	phase         int
-	silentTries   int // consecutive tries without a reply
-	failedTries   int // failed tries of the size while small probes passed
-	low           int // largest size that passed in this search; at its start the minimum
-	high          int // smallest size that failed in this search
-	failedSize    int // the failed size that started the search
-	recoveryTries int // recovery phases in this black hole
-	retryAt       time.Time
+	phase       int
+	silentTries int // consecutive tries without a reply
+	failedTries int // failed tries of the size while small probes passed
+	low         int // largest size that passed in this search; at its start the minimum
+	high        int // smallest size that failed in this search
+	failedSize  int // the failed size that started the search
+	recoveries  int // recovery phases in this black hole
+	recoverAt   time.Time
 }
 
 func newLinkState(now time.Time, l Link, interval, first time.Duration) *linkState {
@@ -108,7 +108,7 @@ func (p *linkState) tick(now time.Time, nonce func() uint64) (out []sizeProbe, c
 	if p.next.After(now) {
 		return nil, changed
 	}
-	if p.phase == phaseSteady && p.State == BlackHole && !p.retryAt.After(now) {
+	if p.phase == phaseSteady && p.State == BlackHole && !p.recoverAt.After(now) {
 		p.phase, p.failedTries = phaseRecovery, 0
 	}
 	p.trying = true
@@ -178,8 +178,8 @@ func (p *linkState) finishTry(now time.Time) bool {
 // onSilence handles a try without any reply. The link may be down, so the try proves nothing about
 // sizes. The current phase continues when the link is up again.
 func (p *linkState) onSilence(now time.Time) bool {
-	wait := minRetryInterval << min(p.silentTries, 16)
-	p.next = now.Add(min(wait, max(p.interval, minRetryInterval)))
+	wait := minNoReplyBackoff << min(p.silentTries, 16)
+	p.next = now.Add(min(wait, max(p.interval, minNoReplyBackoff)))
 	p.silentTries++
 	if p.phase == phaseSuspect {
 		p.failedTries = 0
@@ -191,8 +191,8 @@ func (p *linkState) onSilence(now time.Time) bool {
 func (p *linkState) enterSteady(now time.Time) {
 	p.phase, p.failedTries = phaseSteady, 0
 	p.next = now.Add(p.interval)
-	if p.State == BlackHole && p.retryAt.Before(p.next) {
-		p.next = p.retryAt
+	if p.State == BlackHole && p.recoverAt.Before(p.next) {
+		p.next = p.recoverAt
 	}
 }
 
@@ -248,7 +248,7 @@ func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 	} else if p.failedTries++; p.failedTries < maxConfirmFailures {
 		return false
 	}
-	p.retryAt = now.Add(recoveryInterval)
+	p.recoverAt = now.Add(recoveryInterval)
 	state := BlackHole
 	if p.low >= p.MTU {
 		state = OK
@@ -261,15 +261,15 @@ func (p *linkState) onConfirmResult(now time.Time, passed bool) bool {
 func (p *linkState) onRecoveryResult(now time.Time, passed bool) bool {
 	if passed {
 		changed := p.setResult(now, OK, p.MTU)
-		p.recoveryTries = 0
+		p.recoveries = 0
 		p.enterSteady(now)
 		return changed
 	}
 	if p.failedTries++; p.failedTries < maxFailures {
 		return false
 	}
-	p.retryAt = now.Add(recoveryInterval)
-	if p.recoveryTries++; p.recoveryTries%recoveriesPerSearch == 0 && p.MTU-p.PathMTU > 1 {
+	p.recoverAt = now.Add(recoveryInterval)
+	if p.recoveries++; p.recoveries%recoveriesPerSearch == 0 && p.MTU-p.PathMTU > 1 {
 		p.startSearch(p.PathMTU, p.MTU)
 		return false
 	}

@@ -98,7 +98,7 @@ func TestPackets(t *testing.T) {
 	end := time.Now()
 	for _, p := range there.links {
 		there.mu.Lock()
-		p.retryAt = end // otherwise the test takes twenty seconds
+		p.recoverAt = end // otherwise the test takes twenty seconds
 		p.next = end
 		there.queue.Schedule(p, end)
 		there.mu.Unlock()

@@ -56,11 +56,11 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 			return r, nil
 		case <-tick.C:
 		}
-		var sight struct {
+		var snapshot struct {
 			Peers    round.PeerStatus        `json:"peers"`
 			Resolved map[string][]netip.Addr `json:"resolved"`
 		}
-		runs, err := control.Get(ctx, filepath.Join(dir, "run", "agent.sock"), "/sight", &sight)
+		runs, err := control.Get(ctx, filepath.Join(dir, "run", "agent.sock"), "/snapshot", &snapshot)
 		packed, errFabric := os.ReadFile(filepath.Join(dir, "fabric", "fabric.json.gz"))
 		if err != nil || !runs || errFabric != nil {
 			continue // the agent restarts
@@ -70,8 +70,8 @@ func Record(ctx context.Context, dir string) (Recording, error) {
 			continue // an error of the lab, not of the agent
 		}
 		r.Fabrics[digest] = packed
-		sight.Peers.Spec = nil
-		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: sight.Resolved, Peers: sight.Peers}
+		snapshot.Peers.Spec = nil
+		m := Moment{Fabric: digest, Facts: facts.Open(filepath.Join(dir, "facts"), "").Current().Facts, Resolved: snapshot.Resolved, Peers: snapshot.Peers}
 		for i := range m.Peers.Links.Links {
 			l := &m.Peers.Links.Links[i]
 			// These fields change in each round, and no decision depends on them.
