@@ -28,16 +28,16 @@ func nth(prefix netip.Prefix, n int) (netip.Addr, error) {
 // nodePrefix returns the kth node's part of a cluster's pod prefix. It is a /24 (IPv6: a /112) if
 // the prefix has room for 16 of them, otherwise a sixteenth of the prefix.
 func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
-	bits, most := 24, 30
+	bits, maxBits := 24, 30
 	if cidr.Addr().Is6() {
-		bits, most = 112, 126
+		bits, maxBits = 112, 126
 	}
-	bits = min(max(bits, cidr.Bits()+4), most)
+	bits = min(max(bits, cidr.Bits()+4), maxBits)
 	if bits < cidr.Bits() {
 		return netip.Prefix{}, fmt.Errorf("share out %s: too small", cidr)
 	}
-	if room := bits - cidr.Bits(); room < 31 && k >= 1<<room {
-		return netip.Prefix{}, fmt.Errorf("share out %s: room for %d nodes only", cidr, 1<<room)
+	if space := bits - cidr.Bits(); space < 31 && k >= 1<<space {
+		return netip.Prefix{}, fmt.Errorf("share out %s: room for %d nodes only", cidr, 1<<space)
 	}
 	raw := cidr.Masked().Addr().AsSlice()
 	step := new(big.Int).Lsh(big.NewInt(int64(k)), uint(len(raw)*8-bits))
@@ -46,10 +46,10 @@ func nodePrefix(cidr netip.Prefix, k int) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, bits), nil
 }
 
-// free returns the first address of a prefix, starting at the nth, that is in none of the sets. If
-// no such address is left, it ignores the later sets.
-func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr, error) {
-	for avoid := len(taken); avoid > 0; avoid-- {
+// freeAddr returns the first address of a prefix, starting at the nth, that is in none of the sets.
+// If no such address is left, it ignores the later sets.
+func freeAddr(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr, error) {
+	for sets := len(taken); sets > 0; sets-- {
 		for i := n; ; i++ {
 			addr, err := nth(prefix, i)
 			if err != nil {
@@ -58,7 +58,7 @@ func free(prefix netip.Prefix, n int, taken ...map[netip.Addr]bool) (netip.Addr,
 			if addr.Is4() && prefix.Bits() < 31 && !prefix.Contains(addr.Next()) {
 				break // broadcast
 			}
-			if !slices.ContainsFunc(taken[:avoid], func(set map[netip.Addr]bool) bool { return set[addr] }) {
+			if !slices.ContainsFunc(taken[:sets], func(set map[netip.Addr]bool) bool { return set[addr] }) {
 				return addr, nil
 			}
 		}
@@ -81,19 +81,19 @@ func firstOf(prefixes []netip.Prefix) []netip.Prefix {
 // its part, as in Kubernetes. A new node gets a part of the first prefix, or of the newest prefix
 // if newest is set.
 func (s *state) share(n *node, slot int, newest bool) ([]netip.Prefix, error) {
-	wide := slices.Clone(n.wide)
+	prefixes := slices.Clone(n.clusterPodCIDRs)
 	if newest {
-		slices.Reverse(wide)
+		slices.Reverse(prefixes)
 	}
 	var out []netip.Prefix
-	for _, cidr := range firstOf(wide) {
+	for _, cidr := range firstOf(prefixes) {
 		share, err := nodePrefix(cidr, slot)
 		if err != nil {
 			return nil, err
 		}
-		for _, had := range s.Shares[n.id()] {
-			if had.Addr().Is6() == cidr.Addr().Is6() {
-				share = had
+		for _, previous := range s.Shares[n.id()] {
+			if previous.Addr().Is6() == cidr.Addr().Is6() {
+				share = previous
 			}
 		}
 		out = append(out, share)

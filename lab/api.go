@@ -43,14 +43,14 @@ func (d *daemon) handler() http.Handler {
 		found, err := d.find(r.URL.Query().Get("target"))
 		reply(w, found, err)
 	})
-	handle(mux, "POST /up", func(struct{}) error { d.clearFaults(); d.converge(); return d.broken }, d)
+	handle(mux, "POST /up", func(struct{}) error { d.clearFaults(); d.converge(); return d.lastErr }, d)
 	handle(mux, "POST /change", d.change, d)
 	handle(mux, "POST /fault", d.fault, d)
 	return mux
 }
 
 // handle registers a request that changes the lab. Such requests run one at a time.
-func handle[T any](mux *http.ServeMux, pattern string, do func(T) error, d *daemon) {
+func handle[T any](mux *http.ServeMux, pattern string, handler func(T) error, d *daemon) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var body T
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<20)).Decode(&body); err != nil {
@@ -59,7 +59,7 @@ func handle[T any](mux *http.ServeMux, pattern string, do func(T) error, d *daem
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		reply(w, struct{}{}, do(body))
+		reply(w, struct{}{}, handler(body))
 	})
 }
 
@@ -85,32 +85,32 @@ func (d *daemon) change(c Change) error {
 		}
 		d.state.Ready[id] = c.Ready
 		d.converge()
-		return d.broken
+		return d.lastErr
 	}
 	have := d.sets[c.Cluster]
 	if have == nil {
 		have = &workload.Set{}
 	}
-	next := &workload.Set{}
-	if err := next.Apply(have.Objects()); err != nil {
+	changed := &workload.Set{}
+	if err := changed.Apply(have.Objects()); err != nil {
 		return err
 	}
-	if err := applyChange(next, c); err != nil {
+	if err := applyChange(changed, c); err != nil {
 		return err
 	}
-	if err := d.try(c.Cluster, next); err != nil {
+	if err := d.dryRun(c.Cluster, changed); err != nil {
 		return err
 	}
-	raw, err := workload.Write(next.Objects())
+	raw, err := workload.Write(changed.Objects())
 	if err != nil {
 		return err
 	}
 	if _, err := writeFile(d.layout.objects(c.Cluster), raw, 0o644); err != nil {
 		return err
 	}
-	d.sets[c.Cluster] = next
+	d.sets[c.Cluster] = changed
 	d.converge()
-	return d.broken
+	return d.lastErr
 }
 
 // unknownTo returns the objects that are missing in a set.
@@ -162,18 +162,18 @@ func applyChange(set *workload.Set, c Change) error {
 	return set.Delete([]workload.Key{key})
 }
 
-// try computes a plan with the changed workloads and a copy of the assignments.
-func (d *daemon) try(cluster string, set *workload.Set) error {
+// dryRun computes a plan with the changed workloads and a copy of the assignments.
+func (d *daemon) dryRun(cluster string, set *workload.Set) error {
 	raw, err := json.Marshal(d.state)
 	if err != nil {
 		return fmt.Errorf("copy state: %w", err)
 	}
-	trial := newState()
-	trial.Underlay, trial.Overlay = d.state.Underlay, d.state.Overlay
-	if err := json.Unmarshal(raw, trial); err != nil {
+	copied := newState()
+	copied.Underlay, copied.Overlay = d.state.Underlay, d.state.Overlay
+	if err := json.Unmarshal(raw, copied); err != nil {
 		return fmt.Errorf("copy state: %w", err)
 	}
-	w, err := plan(d.topology, map[string]*workload.Set{cluster: set}, d.config.Workers, trial)
+	w, err := plan(d.topology, map[string]*workload.Set{cluster: set}, d.config.Workers, copied)
 	if err != nil {
 		return err
 	}
@@ -204,13 +204,13 @@ func (d *daemon) find(target string) (netnsexec.Exec, error) {
 		if err != nil {
 			return out, err
 		}
-		m := d.machines[n.id()]
+		m := d.nodes[n.id()]
 		if m == nil {
 			return out, fmt.Errorf("node %s does not run: hawser lab fault power-on %s", target, target)
 		}
-		return d.nodeExec(n, m.space.path, nil), nil
+		return d.nodeExec(n, m.ns.path, nil), nil
 	}
-	for _, m := range d.machines {
+	for _, m := range d.nodes {
 		c := m.pods[target]
 		if c == nil {
 			continue

@@ -18,14 +18,14 @@ import (
 	"hawser.dev/hawser/reconciler"
 )
 
-// AskAgent queries the status of the node's agent. The timeout is 2 s.
-func (n *NodeStatus) AskAgent(ctx context.Context) (s status.Status, err error) {
+// QueryAgent queries the status of the node's agent. The timeout is 2 s.
+func (n *NodeStatus) QueryAgent(ctx context.Context) (s status.Status, err error) {
 	err = getJSON(ctx, "http://agent/status", &s, unixsocket.Client(filepath.Join(n.Dir, "run", "agent.sock")))
 	return s, err
 }
 
-func askAgent(ctx context.Context, n *NodeStatus) {
-	s, err := n.AskAgent(ctx)
+func queryAgent(ctx context.Context, n *NodeStatus) {
+	s, err := n.QueryAgent(ctx)
 	if err != nil {
 		n.Agent.Problem = cmp.Or(n.Agent.Problem, "it does not answer")
 		return
@@ -46,9 +46,9 @@ func askAgent(ctx context.Context, n *NodeStatus) {
 
 // problem returns the first reason why an agent is not ready.
 func problem(s *status.Status) string {
-	for _, in := range s.Inputs {
-		if !in.OK && in.Error != "" {
-			return in.Name + ": " + in.Error
+	for _, input := range s.Inputs {
+		if !input.OK && input.Error != "" {
+			return input.Name + ": " + input.Error
 		}
 	}
 	if len(s.LastRound.Failed) > 0 {
@@ -60,13 +60,13 @@ func problem(s *status.Status) string {
 	return "not ready"
 }
 
-func (d *daemon) askReconciler(ctx context.Context, out *ReconcilerStatus) {
+func (d *daemon) queryReconciler(ctx context.Context, out *ReconcilerStatus) {
 	if out.PID == 0 {
 		return
 	}
 	var s reconciler.Status
 	dial := func(context.Context, string, string) (conn net.Conn, err error) {
-		err = netnsexec.Do(d.control.path, func() (err error) {
+		err = netnsexec.Do(d.reconcilerNS.path, func() (err error) {
 			conn, err = net.DialTimeout("tcp", reconcilerListen, time.Second)
 			return err
 		})

@@ -51,14 +51,14 @@ func (c *Client) Fault(ctx context.Context, f Fault) error {
 // ExecAt returns the environment of a program in a pod (CLUSTER/NAMESPACE/POD) or on a node
 // (CLUSTER/NODE). The caller sets Argv.
 func (c *Client) ExecAt(ctx context.Context, target string) (netnsexec.Exec, error) {
-	var at netnsexec.Exec
-	return at, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &at)
+	var e netnsexec.Exec
+	return e, c.call(ctx, http.MethodGet, "/place?target="+url.QueryEscape(target), nil, &e)
 }
 
 // Exec replaces the calling process by a program in a pod (CLUSTER/NAMESPACE/POD), on a node
 // (CLUSTER/NODE) or in the underlay (Underlay). It returns only on failure.
 func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
-	at, err := c.ExecAt(ctx, target)
+	e, err := c.ExecAt(ctx, target)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (c *Client) Exec(ctx context.Context, target string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	at.Argv = argv
-	return at.Replace(environment(c.layout, config))
+	e.Argv = argv
+	return e.Replace(environment(c.layout, config))
 }
 
 // AgentCommand returns a command that runs hawser-agent with args in a pod (CLUSTER/NAMESPACE/POD).
@@ -135,11 +135,11 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any) 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		var failed struct{ Error string }
-		if json.NewDecoder(resp.Body).Decode(&failed) != nil || failed.Error == "" {
+		var response struct{ Error string }
+		if json.NewDecoder(resp.Body).Decode(&response) != nil || response.Error == "" {
 			return fmt.Errorf("ask the lab: %s", resp.Status)
 		}
-		return errors.New(failed.Error)
+		return errors.New(response.Error)
 	}
 	if into == nil {
 		return nil

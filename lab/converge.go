@@ -17,11 +17,11 @@ import (
 // only objects that differ. The caller holds d.mu.
 func (d *daemon) converge() {
 	err := d.pass()
-	if err != nil && (d.broken == nil || d.broken.Error() != err.Error()) {
+	if err != nil && (d.lastErr == nil || d.lastErr.Error() != err.Error()) {
 		d.log.Error("lab does not run as wanted", "err", err)
 		d.events.add("trying again: %v", err)
 	}
-	d.broken = err
+	d.lastErr = err
 }
 
 func (d *daemon) pass() error {
@@ -30,13 +30,14 @@ func (d *daemon) pass() error {
 		return err
 	}
 	d.world = w
-	errs := []error{d.removeStale(w), d.startRouters(w), d.boot(w), d.setGates(w)}
+	errs := []error{d.removeStale(w), d.startRouters(w), d.bootNodes(w), d.reconfigureRouters(w)}
 	for i := range w.nodes {
-		if m := d.machines[w.nodes[i].id()]; m != nil {
-			errs = append(errs, setRoutes(m.space, m.routes, nodeRoutes(w, &w.nodes[i])))
+		if m := d.nodes[w.nodes[i].id()]; m != nil {
+			errs = append(errs, setRoutes(m.ns, m.routes, nodeRoutes(w, &w.nodes[i])))
 		}
 	}
-	errs = append(errs, d.files(w), d.runPods(w), d.program(w), d.faults(w), d.deliver(w))
+	errs = append(errs, d.writeFiles(w), d.runPods(w), d.loadNodeRules(w),
+		d.applyFaults(w), d.deliver(w))
 	if !d.config.NoHawser {
 		errs = append(errs, d.runAgents(w))
 	}
@@ -53,25 +54,25 @@ func (d *daemon) stale(w *desiredLab, m *runningNode) bool {
 // removeStale stops removed and powered-off nodes, and removed and moved pods.
 func (d *daemon) removeStale(w *desiredLab) error {
 	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
-		if m := d.machines[id]; d.stale(w, m) {
-			delete(d.machines, id)
-			errs = append(errs, m.halt(d.underlay))
+	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {
+		if m := d.nodes[id]; d.stale(w, m) {
+			delete(d.nodes, id)
+			errs = append(errs, m.stop(d.underlay))
 			d.events.add("node %s went down", id)
-			gone := d.nodeDir(&m.spec)
+			dir := d.nodeDir(&m.spec)
 			if w.node(id) != nil {
-				gone = filepath.Join(gone, "run") // like /run, which does not survive a reboot
+				dir = filepath.Join(dir, "run") // like /run, which does not survive a reboot
 			} else { // the HawserNode is deleted with its node
 				errs = append(errs, os.RemoveAll(filepath.Join(d.hawserNodes(m.spec.cluster), m.spec.name+".json")))
 			}
-			errs = append(errs, os.RemoveAll(gone))
+			errs = append(errs, os.RemoveAll(dir))
 		}
 	}
 	want := map[string]pod{}
 	for _, p := range w.pods() {
 		want[p.id()] = p
 	}
-	for _, m := range d.machines {
+	for _, m := range d.nodes {
 		for _, id := range slices.Sorted(maps.Keys(m.pods)) {
 			if p, wanted := want[id]; !wanted || !m.pods[id].same(p) {
 				errs = append(errs, m.stopPod(id))
@@ -81,8 +82,8 @@ func (d *daemon) removeStale(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// boot starts the missing nodes.
-func (d *daemon) boot(w *desiredLab) error {
+// bootNodes starts the missing nodes.
+func (d *daemon) bootNodes(w *desiredLab) error {
 	var errs []error
 	for _, c := range w.clusters {
 		gateways := []netip.Addr{lanGateway(w, false)}
@@ -97,7 +98,7 @@ func (d *daemon) boot(w *desiredLab) error {
 			if d.state.Off[n.id()] {
 				continue
 			}
-			if m := d.machines[n.id()]; m != nil {
+			if m := d.nodes[n.id()]; m != nil {
 				errs = append(errs, m.reconfigure(n, d.underlay))
 				continue
 			}
@@ -107,7 +108,7 @@ func (d *daemon) boot(w *desiredLab) error {
 				errs = append(errs, err)
 				continue
 			}
-			d.machines[n.id()] = m
+			d.nodes[n.id()] = m
 			if _, err := writeFile(d.bootID(&n), []byte(newBootID()), 0o644); err != nil {
 				errs = append(errs, err)
 			}
@@ -126,16 +127,16 @@ func hasIPv6() bool {
 	return err == nil
 }
 
-// files writes the files of nodes and pods: facts, resolv.conf and hosts.
-func (d *daemon) files(w *desiredLab) error {
+// writeFiles writes the files of nodes and pods: facts, resolv.conf and hosts.
+func (d *daemon) writeFiles(w *desiredLab) error {
 	errs := []error{overwrite(d.layout.hosts(), hostsFile(w))}
-	spaces := map[string]bool{"default": true}
+	namespaces := map[string]bool{"default": true}
 	for _, p := range w.pods() {
-		spaces[p.Namespace] = true
+		namespaces[p.Namespace] = true
 	}
-	for _, space := range slices.Sorted(maps.Keys(spaces)) {
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
 		for _, c := range w.clusters {
-			errs = append(errs, overwrite(d.layout.resolv(c.name, space), resolvConf(d.topology, c.cluster, space)))
+			errs = append(errs, overwrite(d.layout.resolv(c.name, namespace), resolvConf(d.topology, c.cluster, namespace)))
 		}
 	}
 	for _, c := range w.clusters {
@@ -201,7 +202,7 @@ func (d *daemon) nodeDir(n *node) string {
 func (d *daemon) runPods(w *desiredLab) error {
 	var errs []error
 	for _, p := range w.pods() {
-		m := d.machines[p.cluster+"/"+p.node]
+		m := d.nodes[p.cluster+"/"+p.node]
 		if m == nil {
 			continue
 		}
@@ -226,12 +227,12 @@ func (d *daemon) runPods(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// program loads the rules for services and masquerading on every node.
-func (d *daemon) program(w *desiredLab) error {
+// loadNodeRules loads the rules for services and masquerading on every node.
+func (d *daemon) loadNodeRules(w *desiredLab) error {
 	var errs []error
 	for _, c := range w.clusters {
 		for _, n := range w.nodesOf(c.name) {
-			if m := d.machines[n.id()]; m != nil {
+			if m := d.nodes[n.id()]; m != nil {
 				errs = append(errs, m.setRules(rules(&n, c.services)))
 			}
 		}
@@ -239,19 +240,19 @@ func (d *daemon) program(w *desiredLab) error {
 	return errors.Join(errs...)
 }
 
-// faults applies the current faults to the links.
-func (d *daemon) faults(w *desiredLab) error {
+// applyFaults applies the current faults to the links.
+func (d *daemon) applyFaults(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if d.machines[n.id()] == nil {
+		if d.nodes[n.id()] == nil {
 			continue
 		}
 		errs = append(errs, d.underlay.setFault(port(n, SideLAN), lanBridge(d.state.number(n.cluster)), d.state.Links[n.id()+"/"+SideLAN]))
 		if n.hasWAN {
-			errs = append(errs, d.underlay.setFault(port(n, SideWAN), n.plug, d.state.Links[n.id()+"/"+SideWAN]))
+			errs = append(errs, d.underlay.setFault(port(n, SideWAN), n.bridge, d.state.Links[n.id()+"/"+SideWAN]))
 		}
-		errs = append(errs, d.machines[n.id()].setLost(d.state.Lost[n.id()]))
+		errs = append(errs, d.nodes[n.id()].setTunnelDrop(d.state.Lost[n.id()]))
 	}
 	var inner []string // underlay ends of all links behind routers
 	for i := range w.sites {
@@ -259,13 +260,13 @@ func (d *daemon) faults(w *desiredLab) error {
 	}
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.hasWAN && n.site != "" {
-			inner = append(inner, port(n, SideWAN), standIn(port(n, SideWAN)))
+			inner = append(inner, port(n, SideWAN), outerEnd(port(n, SideWAN)))
 		}
 	}
-	d.underlay.apart = w.file.IsolationRules(inner)
+	d.underlay.isolation = w.file.IsolationRules(inner)
 	errs = append(errs, d.underlay.setDrops())
-	for _, m := range d.machines {
-		errs = append(errs, m.setPackets(d.underlay.limited()))
+	for _, m := range d.nodes {
+		errs = append(errs, m.setSegmentation(d.underlay.hasDrops()))
 	}
 	return errors.Join(errs...)
 }

@@ -29,18 +29,18 @@ type daemon struct {
 	log    *slog.Logger
 	events events
 
-	mu         sync.Mutex // guards the fields below; never held during a wait for other programs
-	topology   topology
-	sets       map[string]*workload.Set
-	state      *state
-	world      *desiredLab
-	underlay   *underlay
-	machines   map[string]*runningNode
-	gates      map[string]*runningRouter // by router
-	reconciler *child
-	control    *netNS // network namespace of the reconciler, so that several labs can use the same port
-	published  published
-	broken     error // error of the last pass
+	mu           sync.Mutex // guards the fields below; never held during a wait for other programs
+	topology     topology
+	sets         map[string]*workload.Set
+	state        *state
+	world        *desiredLab
+	underlay     *underlay
+	nodes        map[string]*runningNode
+	routers      map[string]*runningRouter // by router
+	reconciler   *child
+	reconcilerNS *netNS // network namespace of the reconciler, so that several labs can use the same port
+	published    published
+	lastErr      error // error of the last pass
 }
 
 // Serve runs the daemon of the lab in l until SIGTERM. It expects a directory created by Up, and no
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, l Layout, log *slog.Logger) error {
 	}
 	stop()
 	group.Wait()
-	return errors.Join(err, d.halt())
+	return errors.Join(err, d.stopAll())
 }
 
 func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
@@ -85,7 +85,7 @@ func newDaemon(l Layout, log *slog.Logger) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, machines: map[string]*runningNode{}, gates: map[string]*runningRouter{}}
+	d := &daemon{layout: l, config: config, log: log, state: s, sets: map[string]*workload.Set{}, nodes: map[string]*runningNode{}, routers: map[string]*runningRouter{}}
 	if err := d.readObjects(); err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (d *daemon) start() error {
 	if d.underlay, err = newUnderlay(d.layout.namespace(d.config, "underlay")); err != nil {
 		return err
 	}
-	if d.control, err = newSpace(d.layout.namespace(d.config, "control"), settings(false)); err != nil {
+	if d.reconcilerNS, err = newNetNS(d.layout.namespace(d.config, "control"), settings(false)); err != nil {
 		return err
 	}
 	d.events.add("building %d clusters: %s", len(d.topology.clusters), d.topology.names())
@@ -158,32 +158,32 @@ func (d *daemon) start() error {
 	return nil
 }
 
-// halt stops all programs and removes every namespace.
-func (d *daemon) halt() error {
+// stopAll stops all programs and removes every namespace.
+func (d *daemon) stopAll() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.reconciler != nil {
 		d.reconciler.stop()
 	}
 	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(d.machines)) {
-		errs = append(errs, d.machines[id].halt(d.underlay))
+	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {
+		errs = append(errs, d.nodes[id].stop(d.underlay))
 	}
-	for _, g := range d.gates {
+	for _, g := range d.routers {
 		errs = append(errs, g.close(d.underlay))
 	}
-	errs = append(errs, d.control.close(), d.underlay.close(), os.Remove(d.layout.Socket()))
+	errs = append(errs, d.reconcilerNS.close(), d.underlay.close(), os.Remove(d.layout.Socket()))
 	if err := errors.Join(errs...); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// retryEvery is the time between a failed pass and the next pass.
-const retryEvery = time.Second
+// retryInterval is the time between a failed pass and the next pass.
+const retryInterval = time.Second
 
 func (d *daemon) retry(ctx context.Context) {
-	tick := time.NewTicker(retryEvery)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -191,7 +191,7 @@ func (d *daemon) retry(ctx context.Context) {
 			return
 		case <-tick.C:
 			d.mu.Lock()
-			if d.broken != nil {
+			if d.lastErr != nil {
 				d.converge()
 			}
 			d.mu.Unlock()
@@ -202,9 +202,9 @@ func (d *daemon) retry(ctx context.Context) {
 // environment returns the environment of the lab's programs. It is the daemon's environment with
 // the lab's directory first in PATH, and the mark by which Down finds the programs.
 func environment(l Layout, c Config) []string {
-	skip := []string{"PATH=", DirEnv + "=", markEnv + "="}
+	excluded := []string{"PATH=", DirEnv + "=", markEnv + "="}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return slices.ContainsFunc(skip, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+		return slices.ContainsFunc(excluded, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
 	})
 	path := filepath.Dir(c.Hawser) + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin:/usr/bin:/bin"
 	return append(env, "PATH="+path, DirEnv+"="+l.Dir, markEnv+"="+c.ID)

@@ -18,7 +18,7 @@ import (
 // bridge: the port leaves the bridge, a veth joins it instead, and delayLink copies frames between
 // the two. It needs no queueing discipline in the kernel.
 type delayLink struct {
-	space *netNS
+	ns    *netNS
 	port  string
 	delay atomic.Int64 // nanoseconds
 	stop  context.CancelFunc
@@ -40,14 +40,14 @@ const (
 	maxDelayed = 4096
 )
 
-func standIn(port string) string  { return port + "d" }
+func outerEnd(port string) string { return port + "d" }
 func innerEnd(port string) string { return port + "i" }
 
 func newDelayer(s *netNS, port, bridge string, delay time.Duration) (*delayLink, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &delayLink{space: s, port: port, stop: cancel}
+	d := &delayLink{ns: s, port: port, stop: cancel}
 	d.set(delay)
-	if err := d.wire(bridge); err != nil {
+	if err := d.connect(bridge); err != nil {
 		return nil, errors.Join(fmt.Errorf("delay device %s: %w", port, err), d.close())
 	}
 	outer, inner := d.files[0], d.files[1]
@@ -65,21 +65,21 @@ func (d *delayLink) close() error {
 		_ = file.Close()
 	}
 	d.group.Wait()
-	return d.space.remove(standIn(d.port))
+	return d.ns.remove(outerEnd(d.port))
 }
 
-func (d *delayLink) wire(bridge string) error {
-	if err := pair(d.space, standIn(d.port), d.space, innerEnd(d.port)); err != nil {
+func (d *delayLink) connect(bridge string) error {
+	if err := vethPair(d.ns, outerEnd(d.port), d.ns, innerEnd(d.port)); err != nil {
 		return err
 	}
-	if err := d.space.enslave(d.port, ""); err != nil {
+	if err := d.ns.enslave(d.port, ""); err != nil {
 		return err
 	}
-	if err := d.space.enslave(standIn(d.port), bridge); err != nil {
+	if err := d.ns.enslave(outerEnd(d.port), bridge); err != nil {
 		return err
 	}
 	for _, name := range []string{d.port, innerEnd(d.port)} {
-		file, err := rawSocket(d.space, name)
+		file, err := rawSocket(d.ns, name)
 		if err != nil {
 			return err
 		}
@@ -129,9 +129,9 @@ func bigEndian(n uint16) uint16 { return n<<8 | n>>8 }
 
 // forward copies frames in one direction until the sockets are closed.
 func (d *delayLink) forward(ctx context.Context, from, to *os.File) {
-	held := make(chan frame, maxDelayed)
+	queue := make(chan frame, maxDelayed)
 	d.group.Go(func() {
-		defer close(held)
+		defer close(queue)
 		buffer := make([]byte, maxFrame)
 		for {
 			n, err := from.Read(buffer)
@@ -142,13 +142,13 @@ func (d *delayLink) forward(ctx context.Context, from, to *os.File) {
 				continue // such as ENETDOWN while the link is down
 			}
 			select {
-			case held <- frame{raw: append([]byte(nil), buffer[:n]...), due: time.Now().Add(time.Duration(d.delay.Load()))}:
+			case queue <- frame{raw: append([]byte(nil), buffer[:n]...), due: time.Now().Add(time.Duration(d.delay.Load()))}:
 			default:
 			}
 		}
 	})
 	d.group.Go(func() {
-		for f := range held {
+		for f := range queue {
 			select {
 			case <-ctx.Done():
 				continue

@@ -24,51 +24,52 @@ const (
 // faultKind is one kind of fault with its arguments.
 type faultKind struct {
 	name, help string
-	concerns   concern
+	targetKind targetKind
 	value      string // description of the value; empty = no value
 	optional   bool   // whether the value is optional
-	do         func(*daemon, *node, Fault) error
+	apply      func(*daemon, *node, Fault) error
 }
 
-// concern is the kind of object that a fault affects.
-type concern int
+// targetKind is the kind of object that a fault affects.
+type targetKind int
 
 const (
-	aNode      concern = iota
-	aLink              // link of a node: has a side
-	aDirection         // link of a node: has a side and a direction
-	aCluster           // a cluster, or all clusters
+	onNode      targetKind = iota
+	onLink                 // link of a node: has a side
+	onDirection            // link of a node: has a side and a direction
+	onCluster              // a cluster, or all clusters
 )
 
 func faultKinds() []faultKind {
 	return []faultKind{
-		{"kill-agent", "kill a node's agent with SIGKILL, without a restart", aNode, "", false, (*daemon).killAgent},
-		{"stop-agent", "stop a node's agent with SIGTERM, without a restart", aNode, "", false, (*daemon).stopAgent},
-		{"start-agent", "start a stopped or killed agent", aNode, "", false, (*daemon).startAgent},
-		{"restart-agent", "kill a node's agent with SIGKILL, and restart it at once", aNode, "", false, (*daemon).restartAgent},
-		{"upgrade-agent", "stop a node's agent with SIGTERM, and start another program (--agent PATH) or the same", aNode, "a program", true, (*daemon).upgradeAgent},
-		{"freeze-agent", "freeze a node's agent with SIGSTOP", aNode, "", false, (*daemon).freezeAgent},
-		{"thaw-agent", "continue a frozen agent", aNode, "", false, (*daemon).thawAgent},
-		{"kill-tunnel", "kill a gateway's tunnel processes with SIGKILL; the agent restarts them", aNode, "", false, (*daemon).killTunnel},
-		{"freeze-tunnel", "freeze a gateway's tunnel processes with SIGSTOP", aNode, "", false, (*daemon).freezeTunnel},
-		{"thaw-tunnel", "continue frozen tunnel processes", aNode, "", false, (*daemon).thawTunnel},
-		{"lose-tunnels", "delete a gateway's tunnel devices; new ones drop all packets until heal", aNode, "", false, (*daemon).loseTunnels},
-		{"kill-gateway", "kill a node's agent and tunnel processes with SIGKILL; start-agent starts both", aNode, "", false, (*daemon).killGateway},
-		{"cut", "cut a node's link (wan or lan); with in or out only for received or sent packets", aDirection, "", false, (*daemon).faultLink},
-		{"heal", "end the faults of a node's links (cut, delay, loss, mtu) and of lost tunnels", aLink, "", false, (*daemon).heal},
-		{"delay", "delay every packet of a link, in both directions, such as 20ms", aLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
-		{"loss", "drop packets of a link at random, in both directions or only in or out, such as 5%", aDirection, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
-		{"mtu", "drop longer packets of a link silently; value in bytes, such as 1400", aLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
-		{"block", "drop UDP ports, ICMP or sources on a link silently, in both directions or only in or out, such as udp/51820-51885, icmp or from/10.7.0.0/16", aDirection, blockValue, false, (*daemon).faultLink},
-		{"unblock", "end a block; without a value all blocks", aDirection, blockValue, true, (*daemon).faultLink},
-		{"renumber", "change a gateway's address to the given one or a new one; behind a translating router, the router's address", aNode, "an address", true, (*daemon).renumber},
-		{"remap", "delete the mappings of a gateway's router: the next packets get other ports", aNode, "", false, (*daemon).remap},
-		{"power-off", "stop a node and everything on it, without warning", aNode, "", false, (*daemon).powerOff},
-		{"power-on", "start a node", aNode, "", false, (*daemon).powerOn},
-		{"reboot", "power-off, then power-on and the start of the agent", aNode, "", false, (*daemon).reboot},
-		{"stop-sync", "stop the delivery of publications to a cluster's nodes, or to all", aCluster, "", false, (*daemon).faultSync},
-		{"start-sync", "resume the delivery, with the newest publication", aCluster, "", false, (*daemon).faultSync},
-		{"corrupt-fabric", "overwrite a node's fabric with garbage, and stop its cluster's sync; start-sync repairs it", aNode, "", false, (*daemon).corruptFabric},
+		{"kill-agent", "kill a node's agent with SIGKILL, without a restart", onNode, "", false, (*daemon).killAgent},
+		{"stop-agent", "stop a node's agent with SIGTERM, without a restart", onNode, "", false, (*daemon).stopAgent},
+		{"start-agent", "start a stopped or killed agent", onNode, "", false, (*daemon).startAgent},
+		{"restart-agent", "kill a node's agent with SIGKILL, and restart it at once", onNode, "", false, (*daemon).restartAgent},
+		{"upgrade-agent", "stop a node's agent with SIGTERM, and start another program (--agent PATH) or the same", onNode, "a program", true, (*daemon).upgradeAgent},
+		{"freeze-agent", "freeze a node's agent with SIGSTOP", onNode, "", false, (*daemon).freezeAgent},
+		{"thaw-agent", "continue a frozen agent", onNode, "", false, (*daemon).thawAgent},
+		{"kill-tunnel", "kill a gateway's tunnel processes with SIGKILL; the agent restarts them", onNode, "", false, (*daemon).killTunnel},
+		{"freeze-tunnel", "freeze a gateway's tunnel processes with SIGSTOP", onNode, "", false, (*daemon).freezeTunnel},
+		{"thaw-tunnel", "continue frozen tunnel processes",
+			onNode, "", false, (*daemon).thawTunnel},
+		{"lose-tunnels", "delete a gateway's tunnel devices; new ones drop all packets until heal", onNode, "", false, (*daemon).loseTunnels},
+		{"kill-gateway", "kill a node's agent and tunnel processes with SIGKILL; start-agent starts both", onNode, "", false, (*daemon).killGateway},
+		{"cut", "cut a node's link (wan or lan); with in or out only for received or sent packets", onDirection, "", false, (*daemon).faultLink},
+		{"heal", "end the faults of a node's links (cut, delay, loss, mtu) and of lost tunnels", onLink, "", false, (*daemon).healLinks},
+		{"delay", "delay every packet of a link, in both directions, such as 20ms", onLink, "a duration up to 10s, such as 20ms; 0 heals", false, (*daemon).faultLink},
+		{"loss", "drop packets of a link at random, in both directions or only in or out, such as 5%", onDirection, "a percentage, such as 5%; 0 heals", false, (*daemon).faultLink},
+		{"mtu", "drop longer packets of a link silently; value in bytes, such as 1400", onLink, "a number of bytes from 576 to 1500; 0 heals", false, (*daemon).faultLink},
+		{"block", "drop UDP ports, ICMP or sources on a link silently, in both directions or only in or out, such as udp/51820-51885, icmp or from/10.7.0.0/16", onDirection, blockValue, false, (*daemon).faultLink},
+		{"unblock", "end a block; without a value all blocks", onDirection, blockValue, true, (*daemon).faultLink},
+		{"renumber", "change a gateway's address to the given one or a new one; behind a translating router, the router's address", onNode, "an address", true, (*daemon).renumber},
+		{"remap", "delete the mappings of a gateway's router: the next packets get other ports", onNode, "", false, (*daemon).remap},
+		{"power-off", "stop a node and everything on it, without warning", onNode, "", false, (*daemon).powerOff},
+		{"power-on", "start a node", onNode, "", false, (*daemon).powerOn},
+		{"reboot", "power-off, then power-on and the start of the agent", onNode, "", false, (*daemon).reboot},
+		{"stop-sync", "stop the delivery of publications to a cluster's nodes, or to all", onCluster, "", false, (*daemon).faultSync},
+		{"start-sync", "resume the delivery, with the newest publication", onCluster, "", false, (*daemon).faultSync},
+		{"corrupt-fabric", "overwrite a node's fabric with garbage, and stop its cluster's sync; start-sync repairs it", onNode, "", false, (*daemon).corruptFabric},
 	}
 }
 
@@ -90,15 +91,15 @@ func (f Fault) check() (faultKind, error) {
 	}
 	k := kinds[i]
 	switch {
-	case k.concerns != aCluster && f.Target == "":
+	case k.targetKind != onCluster && f.Target == "":
 		return k, fmt.Errorf("%s: name a node, CLUSTER/NODE", k.name)
 	case f.Side != "" && f.Side != SideWAN && f.Side != SideLAN:
 		return k, fmt.Errorf("link %q: must be wan (on gateways) or lan", f.Side)
-	case f.Side != "" && k.concerns != aLink && k.concerns != aDirection:
+	case f.Side != "" && k.targetKind != onLink && k.targetKind != onDirection:
 		return k, fmt.Errorf("%s: has no link, got %q", k.name, f.Side)
 	case f.Direction != "" && f.Direction != DirectionIn && f.Direction != DirectionOut:
 		return k, fmt.Errorf("direction %q: must be in or out, as the node sees it; omit it for both", f.Direction)
-	case f.Direction != "" && k.concerns != aDirection:
+	case f.Direction != "" && k.targetKind != onDirection:
 		return k, fmt.Errorf("%s: has no direction, got %q", k.name, f.Direction)
 	case f.Value != "" && k.value == "":
 		return k, fmt.Errorf("%s: has no value, got %q", k.name, f.Value)
@@ -114,14 +115,14 @@ func (d *daemon) fault(f Fault) error {
 	if err != nil {
 		return err
 	}
-	if kind.concerns == aCluster {
-		return kind.do(d, nil, f)
+	if kind.targetKind == onCluster {
+		return kind.apply(d, nil, f)
 	}
 	n, err := d.findNode(f.Target)
 	if err != nil {
 		return err
 	}
-	return kind.do(d, n, f)
+	return kind.apply(d, n, f)
 }
 
 func (d *daemon) findNode(target string) (*node, error) {
@@ -137,7 +138,7 @@ func (d *daemon) findNode(target string) (*node, error) {
 
 // running returns a powered-on node.
 func (d *daemon) running(n *node) (*runningNode, error) {
-	if m := d.machines[n.id()]; m != nil {
+	if m := d.nodes[n.id()]; m != nil {
 		return m, nil
 	}
 	return nil, fmt.Errorf("node %s is off: hawser lab fault power-on %s", n.id(), n.id())
@@ -166,7 +167,7 @@ func (d *daemon) faultSync(_ *node, f Fault) error {
 // convergeFaults applies a changed fault to the running lab.
 func (d *daemon) convergeFaults() error {
 	d.converge()
-	return d.broken
+	return d.lastErr
 }
 
 // clearFaults heals the faults that prevent a complete lab: powered-off nodes, stopped agents, lost
@@ -176,7 +177,7 @@ func (d *daemon) clearFaults() {
 	clear(d.state.Stopped)
 	clear(d.state.SyncStopped)
 	clear(d.state.Lost)
-	for _, m := range d.machines {
+	for _, m := range d.nodes {
 		if err := m.thaw(); err != nil {
 			d.log.Warn("programs stay frozen", "node", m.spec.id(), "err", err)
 		}

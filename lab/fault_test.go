@@ -38,7 +38,7 @@ func TestLinkFault(t *testing.T) {
 		{fault: Fault{Kind: "mtu", Value: "big"}, bad: `mtu "big": it is a number of bytes from 576 to 1500; 0 heals`},
 	}
 	for _, tt := range tests {
-		got, err := tt.have.with(tt.fault)
+		got, err := tt.have.apply(tt.fault)
 		switch {
 		case tt.bad != "":
 			if err == nil || err.Error() != tt.bad {
@@ -81,7 +81,7 @@ func TestFaultArguments(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, k := range faultKinds() {
-		if seen[k.name] || k.help == "" || k.do == nil {
+		if seen[k.name] || k.help == "" || k.apply == nil {
 			t.Errorf("kind %+v", k)
 		}
 		seen[k.name] = true
@@ -98,7 +98,7 @@ func TestRulesWhileTheyAreReplaced(t *testing.T) {
 		}
 		return out
 	}
-	n := &node{wide: prefixes("10.7.0.0/16", "10.8.0.0/16", "fd00:7::/64"), services: prefixes("10.77.0.0/16", "fd00:77::/112")}
+	n := &node{clusterPodCIDRs: prefixes("10.7.0.0/16", "10.8.0.0/16", "fd00:7::/64"), services: prefixes("10.77.0.0/16", "fd00:77::/112")}
 	text := rules(n, nil)
 	if strings.Contains(text, "!=") || !strings.Contains(text, "ip daddr 10.8.0.0/16 return") || strings.Count(text, "\n    masquerade\n") != 4 {
 		t.Error(text)

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// heal heals the faults of links. It also heals faults of tunnels unless the fault names one link.
-func (d *daemon) heal(n *node, f Fault) error {
+// healLinks heals the faults of links. It also heals faults of tunnels unless the fault names one
+// link.
+func (d *daemon) healLinks(n *node, f Fault) error {
 	if f.Side == "" {
 		delete(d.state.Lost, n.id())
 	}
@@ -30,7 +31,7 @@ func (d *daemon) faultLink(n *node, f Fault) error {
 	}
 	for _, side := range sides {
 		id := n.id() + "/" + side
-		next, err := d.state.Links[id].with(f)
+		next, err := d.state.Links[id].apply(f)
 		if err != nil {
 			return err
 		}
@@ -42,10 +43,10 @@ func (d *daemon) faultLink(n *node, f Fault) error {
 	return d.convergeFaults()
 }
 
-// with returns the faults of the link with one additional fault.
-func (l linkFault) with(f Fault) (linkFault, error) {
+// apply returns the faults of the link with one additional fault.
+func (l linkFault) apply(f Fault) (linkFault, error) {
 	in, out := f.Direction != DirectionOut, f.Direction != DirectionIn
-	bad := func(what string) (linkFault, error) { return l, fmt.Errorf("%s %q: it is %s", f.Kind, f.Value, what) }
+	valueError := func(what string) (linkFault, error) { return l, fmt.Errorf("%s %q: it is %s", f.Kind, f.Value, what) }
 	switch f.Kind {
 	case "heal":
 		return linkFault{}, nil
@@ -55,13 +56,13 @@ func (l linkFault) with(f Fault) (linkFault, error) {
 	case "delay":
 		delay, err := time.ParseDuration(f.Value)
 		if err != nil || delay < 0 || delay > 10*time.Second {
-			return bad("a duration up to 10s, such as 20ms; 0 heals")
+			return valueError("a duration up to 10s, such as 20ms; 0 heals")
 		}
 		l.Delay = delay
 	case "loss":
 		percent, err := strconv.ParseFloat(strings.TrimSuffix(f.Value, "%"), 64)
 		if err != nil || !(percent >= 0 && percent <= 100) {
-			return bad("a percentage, such as 5%; 0 heals")
+			return valueError("a percentage, such as 5%; 0 heals")
 		}
 		if in {
 			l.LossIn = percent / 100
@@ -72,12 +73,12 @@ func (l linkFault) with(f Fault) (linkFault, error) {
 	case "mtu":
 		bytes, err := strconv.Atoi(f.Value)
 		if err != nil || bytes != 0 && (bytes < 576 || bytes > mtu) {
-			return bad("a number of bytes from 576 to 1500; 0 heals")
+			return valueError("a number of bytes from 576 to 1500; 0 heals")
 		}
 		l.MTU = bytes
 	case "block", "unblock":
 		if f.Value != "" && blockMatches(f.Value) == nil {
-			return bad(blockValue)
+			return valueError(blockValue)
 		}
 		if in {
 			l.BlockIn = blocked(l.BlockIn, f)
@@ -119,7 +120,7 @@ func (l linkFault) texts(side string) []string {
 func (l linkFault) drops(name string) []string {
 	// If a port has a delay, its delay veth is on the bridge instead.
 	if l.Delay > 0 {
-		name = standIn(name)
+		name = outerEnd(name)
 	}
 	var out []string
 	for _, dir := range []struct {

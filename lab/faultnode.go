@@ -16,8 +16,8 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// endWithin bounds the time that an agent has to exit after SIGTERM.
-const endWithin = 10 * time.Second
+// stopTimeout bounds the time that an agent has to exit after SIGTERM.
+const stopTimeout = 10 * time.Second
 
 func (d *daemon) killAgent(n *node, _ Fault) error {
 	d.state.Stopped[n.id()] = true
@@ -59,7 +59,7 @@ func (d *daemon) stopAgent(n *node, _ Fault) error {
 		return err
 	}
 	d.state.Stopped[n.id()] = true
-	err = m.agent.end(endWithin)
+	err = m.agent.terminate(stopTimeout)
 	m.agent = nil
 	return errors.Join(err, d.convergeFaults())
 }
@@ -79,7 +79,7 @@ func (d *daemon) upgradeAgent(n *node, f Fault) error {
 		return err
 	}
 	d.state.Agents[n.id()] = cmp.Or(f.Value, d.state.Agents[n.id()])
-	err = m.agent.end(endWithin)
+	err = m.agent.terminate(stopTimeout)
 	m.agent = nil
 	return errors.Join(err, d.convergeFaults())
 }
@@ -191,7 +191,7 @@ func kill(processes []netnsexec.Process) error {
 
 // tunnels returns the node's tunnel processes: `hawser-agent wireguard DEVICE`.
 func (m *runningNode) tunnels() ([]netnsexec.Process, error) {
-	inode, err := netnsexec.Inode(m.space.path)
+	inode, err := netnsexec.Inode(m.ns.path)
 	if err != nil {
 		return nil, err
 	}
@@ -226,15 +226,15 @@ func (m *runningNode) thaw() error {
 // tunnelDevices is the name prefix of the agent's tunnel devices.
 const tunnelDevices = "hw-wg"
 
-// setLost disables or restores the tunnels. While they are disabled, new tunnel devices also drop
-// all packets.
-func (m *runningNode) setLost(lost bool) error {
-	if m.lost == lost {
+// setTunnelDrop disables or restores the tunnels. While they are disabled, new tunnel devices also
+// drop all packets.
+func (m *runningNode) setTunnelDrop(drop bool) error {
+	if m.lost == drop {
 		return nil
 	}
 	var text strings.Builder
 	text.WriteString("table inet lab-lost\ndelete table inet lab-lost\n")
-	if lost {
+	if drop {
 		text.WriteString("table inet lab-lost {\n")
 		for hook, match := range map[string]string{"prerouting": "iifname", "postrouting": "oifname"} {
 			rule := fmt.Sprintf("%s %q drop", match, tunnelDevices+"*")
@@ -242,21 +242,21 @@ func (m *runningNode) setLost(lost bool) error {
 		}
 		text.WriteString("}\n")
 	}
-	if err := loadRules(m.space.path, text.String()); err != nil {
+	if err := loadRules(m.ns.path, text.String()); err != nil {
 		return fmt.Errorf("node %s: %w", m.spec.id(), err)
 	}
-	m.lost = lost
-	if !lost {
+	m.lost = drop
+	if !drop {
 		return nil
 	}
-	links, err := m.space.link.LinkList()
+	links, err := m.ns.link.LinkList()
 	if err != nil {
 		return fmt.Errorf("node %s: list links: %w", m.spec.id(), err)
 	}
 	var errs []error
 	for _, link := range links {
 		if strings.HasPrefix(link.Attrs().Name, tunnelDevices) {
-			errs = append(errs, m.space.remove(link.Attrs().Name))
+			errs = append(errs, m.ns.remove(link.Attrs().Name))
 		}
 	}
 	return errors.Join(errs...)

@@ -13,13 +13,13 @@ const blockValue = "udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX"
 // blockMatches returns the nftables matches, in a bridge, for the value of a block fault. It
 // returns nil for an invalid value.
 func blockMatches(text string) []string {
-	what, rest, some := strings.Cut(text, "/")
+	proto, value, hasValue := strings.Cut(text, "/")
 	switch {
-	case what == "icmp" && !some:
+	case proto == "icmp" && !hasValue:
 		// Neighbour discovery must keep working.
 		return []string{"ip protocol icmp", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert }"}
-	case what == "from":
-		source, err := netip.ParsePrefix(rest)
+	case proto == "from":
+		source, err := netip.ParsePrefix(value)
 		if err != nil {
 			return nil
 		}
@@ -28,17 +28,17 @@ func blockMatches(text string) []string {
 			family = "ip6"
 		}
 		return []string{fmt.Sprintf("%s saddr %s", family, source.Masked())}
-	case what == "udp" && !some:
+	case proto == "udp" && !hasValue:
 		return []string{"meta l4proto udp"}
-	case what != "udp":
+	case proto != "udp":
 		return nil
 	}
-	low, high, span := strings.Cut(rest, "-")
+	low, high, isRange := strings.Cut(value, "-")
 	first, err := strconv.ParseUint(low, 10, 16)
 	if err != nil || first == 0 {
 		return nil
 	}
-	if !span {
+	if !isRange {
 		return []string{fmt.Sprintf("udp dport %d", first)}
 	}
 	last, err := strconv.ParseUint(high, 10, 16)
@@ -66,8 +66,8 @@ func (d *daemon) renumber(n *node, f Fault) error {
 		return fmt.Errorf("node %s is no gateway: it has no address in the wide area", n.id())
 	}
 	have := n.wan
-	if behind := d.world.site(n.site); behind != nil && behind.NAT != "" {
-		have = behind.Addresses
+	if router := d.world.site(n.site); router != nil && router.NAT != "" {
+		have = router.Addresses
 	}
 	six := first(have, netip.Addr.Is4) == netip.Addr{}
 	want, err := netip.ParseAddr(f.Value)
@@ -78,30 +78,30 @@ func (d *daemon) renumber(n *node, f Fault) error {
 		}
 	case err != nil || !want.IsGlobalUnicast():
 		return fmt.Errorf("renumber %q: it is an address, such as 198.51.100.9", f.Value)
-	case d.world.holds(want):
+	case d.world.hasAddress(want):
 		return fmt.Errorf("renumber %s: the address is taken", want)
 	}
 	old, _ := source(have, want, d.world.file) // prefer an address in the same network
 	if !old.IsValid() {
 		return fmt.Errorf("renumber %s: node %s has no address of the family", want, n.id())
 	}
-	for from, to := range d.state.Moved {
+	for from, to := range d.state.Renumbered {
 		if to == old {
 			old = from
 		}
 	}
-	d.state.Moved[old] = want
+	d.state.Renumbered[old] = want
 	return d.convergeFaults()
 }
 
-// holds reports whether an address is in use in the wide area.
-func (w *desiredLab) holds(a netip.Addr) bool {
+// hasAddress reports whether an address is in use in the wide area.
+func (w *desiredLab) hasAddress(a netip.Addr) bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return slices.Contains(n.wan, a) }) ||
 		slices.ContainsFunc(w.sites, func(s routerSpec) bool { return slices.Contains(s.Addresses, a) || slices.Contains(s.inner, a) })
 }
 
 func (d *daemon) remap(n *node, _ Fault) error {
-	g := d.gates[n.site]
+	g := d.routers[n.site]
 	if g == nil {
 		return fmt.Errorf("node %s is behind no router that translates: see --underlay of hawser lab up", n.id())
 	}

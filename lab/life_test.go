@@ -72,8 +72,8 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Fatalf("%d namespaces", len(inodes))
 	}
 	killDaemon(t, r.layout)
-	if was, err := Down(context.Background(), r.layout); err != nil || !was {
-		t.Fatalf("down: %t, %v", was, err)
+	if ran, err := Down(context.Background(), r.layout); err != nil || !ran {
+		t.Fatalf("down: %t, %v", ran, err)
 	}
 	if left := netnsexec.Processes(inodes, markEnv+"="+config.ID); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
@@ -85,8 +85,8 @@ func TestNothingIsLeft(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(r.layout.Dir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("directory left: %v", err)
 	}
-	if was, err := Down(context.Background(), r.layout); err != nil || was {
-		t.Errorf("down without a lab: %t, %v", was, err)
+	if ran, err := Down(context.Background(), r.layout); err != nil || ran {
+		t.Errorf("down without a lab: %t, %v", ran, err)
 	}
 }
 
@@ -108,7 +108,7 @@ func killDaemon(t *testing.T, l Layout) {
 // TestUpRefuses tests that wrong input fails before anything is created.
 func TestUpRefuses(t *testing.T) {
 	t.Parallel()
-	needs(t, os.Geteuid() == 0, "root")
+	require(t, os.Geteuid() == 0, "root")
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "clusterset.yaml")
 	text := strings.Replace(labTopology, "10.7.0.0/16, ", "10.7.0.1/16, ", 1)
@@ -129,8 +129,8 @@ func TestUpRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
 		}
-		if was, err := Down(context.Background(), l); err != nil || was {
-			t.Errorf("%s: something was made: %t, %v", tt.name, was, err)
+		if ran, err := Down(context.Background(), l); err != nil || ran {
+			t.Errorf("%s: something was made: %t, %v", tt.name, ran, err)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(full, "mine")); err != nil {

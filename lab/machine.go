@@ -22,22 +22,22 @@ import (
 
 // runningNode is a running node: its namespace and its applied state.
 type runningNode struct {
-	spec    node
-	space   *netNS
-	routes  map[route]bool
-	rules   string
-	agent   *child
-	pods    map[string]*runningPod // by ID
-	frozen  bool                   // whether its tunnel processes are frozen
-	lost    bool                   // whether its tunnels are disabled
-	packets bool                   // whether large segments are split before they reach the underlay
-	overlay *overlay               // nil = pods are behind the node
+	spec          node
+	ns            *netNS
+	routes        map[route]bool
+	rules         string
+	agent         *child
+	pods          map[string]*runningPod // by ID
+	frozen        bool                   // whether its tunnel processes are frozen
+	lost          bool                   // whether its tunnels are disabled
+	splitSegments bool                   // whether large segments are split before they reach the underlay
+	overlay       *overlay               // nil = pods are behind the node
 }
 
 // runningPod is a running pod.
 type runningPod struct {
 	spec   pod
-	space  *netNS // nil for a pod on the host network
+	ns     *netNS // nil for a pod on the host network
 	server *whereami.Server
 	runs   *child // nil if it runs no program
 }
@@ -48,19 +48,19 @@ func boot(n node, path string, u *underlay, clusterNumber int) (*runningNode, er
 	if n.overlay {
 		set["net/ipv4/conf/all/rp_filter"], set["net/ipv4/conf/default/rp_filter"] = "1", "1"
 	}
-	s, err := newSpace(path, set)
+	s, err := newNetNS(path, set)
 	if err != nil {
 		return nil, err
 	}
-	m := &runningNode{spec: n, space: s, routes: map[route]bool{}, pods: map[string]*runningPod{}}
-	if err := m.wire(u, clusterNumber); err != nil {
+	m := &runningNode{spec: n, ns: s, routes: map[route]bool{}, pods: map[string]*runningPod{}}
+	if err := m.connectUnderlay(u, clusterNumber); err != nil {
 		return nil, errors.Join(fmt.Errorf("node %s: %w", n.id(), err), u.detach(&n), s.close())
 	}
 	return m, nil
 }
 
-func (m *runningNode) wire(u *underlay, clusterNumber int) error {
-	if err := u.attach(&m.spec, clusterNumber, m.space); err != nil {
+func (m *runningNode) connectUnderlay(u *underlay, clusterNumber int) error {
+	if err := u.attach(&m.spec, clusterNumber, m.ns); err != nil {
 		return err
 	}
 	for _, addr := range m.spec.lan {
@@ -68,13 +68,13 @@ func (m *runningNode) wire(u *underlay, clusterNumber int) error {
 		if addr.Is6() {
 			bits = 64
 		}
-		if err := m.space.address("eth0", netip.PrefixFrom(addr, bits)); err != nil {
+		if err := m.ns.addAddress("eth0", netip.PrefixFrom(addr, bits)); err != nil {
 			return err
 		}
 	}
 	if m.spec.overlay {
-		m.overlay = &overlay{under: u, bridge: podBridge(clusterNumber)}
-		if err := m.overlay.join(m); err != nil {
+		m.overlay = &overlay{underlay: u, bridge: podBridge(clusterNumber)}
+		if err := m.overlay.attachNode(m); err != nil {
 			return err
 		}
 	}
@@ -83,16 +83,16 @@ func (m *runningNode) wire(u *underlay, clusterNumber int) error {
 
 func (m *runningNode) addWAN(addrs []netip.Addr) error {
 	for _, addr := range addrs {
-		if err := m.space.address("wan0", cidr.Single(addr)); err != nil {
+		if err := m.ns.addAddress("wan0", cidr.Single(addr)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// halt stops everything on the node and removes the node, like a power cut. It removes the links
+// stop stops everything on the node and removes the node, like a power cut. It removes the links
 // first, so that peers receive no packets of the shutdown.
-func (m *runningNode) halt(u *underlay) error {
+func (m *runningNode) stop(u *underlay) error {
 	errs := []error{u.unplug(&m.spec)}
 	if m.agent != nil {
 		m.agent.stop()
@@ -100,7 +100,7 @@ func (m *runningNode) halt(u *underlay) error {
 	for id := range m.pods {
 		errs = append(errs, m.stopPod(id))
 	}
-	errs = append(errs, killIn(m.space.path), u.detach(&m.spec), m.space.close())
+	errs = append(errs, killIn(m.ns.path), u.detach(&m.spec), m.ns.close())
 	return errors.Join(errs...)
 }
 
@@ -159,7 +159,7 @@ func nodeRoutes(w *desiredLab, n *node) []route {
 	var out []route
 	for _, lan := range n.lan {
 		gateway := lanGateway(w, lan.Is6())
-		out = append(out, route{dst: everything(lan), dev: "eth0", via: gateway, onnet: true})
+		out = append(out, route{dst: defaultPrefix(lan), dev: "eth0", via: gateway, onnet: true})
 	}
 	out = append(out, w.wideRoutes(n)...)
 	for _, other := range w.nodesOf(n.cluster) {
@@ -180,7 +180,7 @@ func (m *runningNode) setRules(text string) error {
 	if m.rules == text {
 		return nil
 	}
-	if err := loadRules(m.space.path, text); err != nil {
+	if err := loadRules(m.ns.path, text); err != nil {
 		return fmt.Errorf("node %s: %w", m.spec.id(), err)
 	}
 	m.rules = text
@@ -205,13 +205,13 @@ func loadRules(path, text string) error {
 // its servers.
 func (m *runningNode) startPod(p pod, path string) error {
 	c := &runningPod{spec: p}
-	at := m.space.path
+	nsPath := m.ns.path
 	if !p.HostNetwork {
-		s, err := newSpace(path, settings(false))
+		s, err := newNetNS(path, settings(false))
 		if err != nil {
 			return fmt.Errorf("pod %s: %w", p.id(), err)
 		}
-		c.space, at = s, path
+		c.ns, nsPath = s, path
 		if err := m.wirePod(c); err != nil {
 			return errors.Join(fmt.Errorf("pod %s: %w", p.id(), err), m.podLinks().remove(vethName(p.id())), s.close())
 		}
@@ -224,11 +224,11 @@ func (m *runningNode) startPod(p pod, path string) error {
 	if len(p.addrs) > 0 {
 		id.PodIP = p.addrs[0].String()
 	}
-	server, err := whereami.Start(at, id, ports)
+	server, err := whereami.Start(nsPath, id, ports)
 	if err != nil {
 		err = fmt.Errorf("pod %s: %w", p.id(), err)
-		if c.space != nil {
-			err = errors.Join(err, c.space.close())
+		if c.ns != nil {
+			err = errors.Join(err, c.ns.close())
 		}
 		return err
 	}
@@ -240,9 +240,9 @@ func (m *runningNode) startPod(p pod, path string) error {
 // podLinks returns the namespace with the node's ends of pod links.
 func (m *runningNode) podLinks() *netNS {
 	if m.overlay != nil {
-		return m.overlay.under.netNS
+		return m.overlay.underlay.netNS
 	}
-	return m.space
+	return m.ns
 }
 
 // vethName returns the name of the node's end of a pod's link.
@@ -262,10 +262,10 @@ func (n *node) podGateway(addr netip.Addr) (netip.Addr, error) {
 
 func (m *runningNode) wirePod(c *runningPod) error {
 	if m.overlay != nil {
-		return m.overlay.plug(m, c)
+		return m.overlay.attachPod(m, c)
 	}
 	name := vethName(c.spec.id())
-	if err := pair(m.space, name, c.space, "eth0"); err != nil {
+	if err := vethPair(m.ns, name, c.ns, "eth0"); err != nil {
 		return err
 	}
 	for _, addr := range c.spec.addrs {
@@ -274,11 +274,11 @@ func (m *runningNode) wirePod(c *runningPod) error {
 			return err
 		}
 		err = errors.Join(
-			m.space.address(name, cidr.Single(gateway)),
-			m.space.apply(route{dst: cidr.Single(addr), dev: name}, false),
-			c.space.address("eth0", cidr.Single(addr)),
-			c.space.apply(route{dst: cidr.Single(gateway), dev: "eth0"}, false),
-			c.space.apply(route{dst: everything(addr), dev: "eth0", via: gateway, onnet: true}, false),
+			m.ns.addAddress(name, cidr.Single(gateway)),
+			m.ns.apply(route{dst: cidr.Single(addr), dev: name}, false),
+			c.ns.addAddress("eth0", cidr.Single(addr)),
+			c.ns.apply(route{dst: cidr.Single(gateway), dev: "eth0"}, false),
+			c.ns.apply(route{dst: defaultPrefix(addr), dev: "eth0", via: gateway, onnet: true}, false),
 		)
 		if err != nil {
 			return err
@@ -295,8 +295,8 @@ func (m *runningNode) stopPod(id string) error {
 		c.runs.stop()
 	}
 	errs := []error{c.server.Close()}
-	if c.space != nil {
-		errs = append(errs, killIn(c.space.path), m.podLinks().remove(vethName(id)), c.space.close())
+	if c.ns != nil {
+		errs = append(errs, killIn(c.ns.path), m.podLinks().remove(vethName(id)), c.ns.close())
 	}
 	return errors.Join(errs...)
 }

@@ -43,14 +43,14 @@ paths:
 - {from: one, to: two, via: detour}
 `
 
-// station is a UDP socket on a node.
-type station struct {
+// udpHost is a UDP socket on a node.
+type udpHost struct {
 	t    *testing.T
 	conn *net.UDPConn
 }
 
 // at opens a socket; its address is the zero one of the family of addr unless given.
-func (r *testLab) at(node string, addr string) station {
+func (r *testLab) at(node string, addr string) udpHost {
 	r.t.Helper()
 	var conn *net.UDPConn
 	err := netnsexec.Do(r.ns(node), func() (err error) {
@@ -61,18 +61,18 @@ func (r *testLab) at(node string, addr string) station {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = conn.Close() })
-	return station{t: r.t, conn: conn}
+	return udpHost{t: r.t, conn: conn}
 }
 
-func (s station) send(to netip.AddrPort, text string) {
+func (s udpHost) send(to netip.AddrPort, text string) {
 	s.t.Helper()
 	if _, err := s.conn.WriteToUDPAddrPort([]byte(text), to); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// hears waits for the next packet and where it seems to come from.
-func (s station) hears(want string) netip.AddrPort {
+// expectPacket waits for a packet and returns its source address.
+func (s udpHost) expectPacket(want string) netip.AddrPort {
 	s.t.Helper()
 	buffer := make([]byte, 100)
 	if err := s.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -93,12 +93,12 @@ func (s station) hears(want string) netip.AddrPort {
 func TestKindsOfNAT(t *testing.T) {
 	t.Parallel()
 	r := newTestLabFrom(t, UpOptions{}, map[string]string{"clusterset.yaml": natTopology, "underlay.yaml": natUnderlay})
-	type friends struct{ one, other, two station }
+	type hosts struct{ one, other, two udpHost }
 	for _, family := range []struct{ any, one, two, net string }{
 		{"0.0.0.0", "203.0.113.1", "203.0.113.2", "203.0.113."},
 		{"[::]", "[2001:db8::1]", "[2001:db8::2]", "2001:db8::"},
 	} {
-		f := friends{r.at("one/gw", family.one+":7001"), r.at("one/gw", family.one+":7002"), r.at("two/gw", family.two+":7001")}
+		f := hosts{r.at("one/gw", family.one+":7001"), r.at("one/gw", family.one+":7002"), r.at("two/gw", family.two+":7001")}
 		one, two := netip.MustParseAddrPort(family.one+":7001"), netip.MustParseAddrPort(family.two+":7001")
 		for _, kind := range []struct {
 			node, router string
@@ -111,9 +111,9 @@ func TestKindsOfNAT(t *testing.T) {
 				mine.t = t
 				inside := mine.at(kind.node, family.any+":51820")
 				inside.send(one, "to one")
-				first := f.one.hears("to one")
+				first := f.one.expectPacket("to one")
 				inside.send(two, "to two")
-				second := f.two.hears("to two")
+				second := f.two.expectPacket("to two")
 				if want := netip.MustParseAddr(family.net + kind.router); first.Addr() != want || second.Addr() != want {
 					t.Errorf("seen as %s and %s, want %s", first, second, want)
 				}
@@ -122,63 +122,63 @@ func TestKindsOfNAT(t *testing.T) {
 				}
 				f.other.send(first, "stranger")
 				if kind.open {
-					inside.hears("stranger")
+					inside.expectPacket("stranger")
 				}
 				f.one.send(first, "friend") // comes after the stranger, if that comes
-				inside.hears("friend")
+				inside.expectPacket("friend")
 				if err := r.client.Fault(context.Background(), Fault{Kind: "remap", Target: kind.node}); err != nil {
 					t.Fatal(err)
 				}
 				inside.send(one, "again")
-				if again := f.one.hears("again"); again == first {
+				if again := f.one.expectPacket("again"); again == first {
 					t.Errorf("seen as %s after the mappings were forgotten too", again)
 				}
 			})
 		}
 	}
-	r.forwarded(t)
-	r.detoured(t)
-	r.walled(t)
-	r.apart(t)
-	r.renumbered(t)
+	r.checkForward(t)
+	r.checkDetour(t)
+	r.checkFirewall(t)
+	r.checkIsolation(t)
+	r.checkRenumber(t)
 }
 
-// forwarded: a port of the router is one of the node behind it.
-func (r *testLab) forwarded(t *testing.T) {
+// checkForward checks that a port of the router leads to the node behind it.
+func (r *testLab) checkForward(t *testing.T) {
 	inside, outside := r.at("some/gw", "0.0.0.0:51821"), r.at("one/gw", "203.0.113.1:7003")
 	outside.send(netip.MustParseAddrPort("203.0.113.40:6001"), "in")
-	inside.send(inside.hears("in"), "out")
-	if from := outside.hears("out"); from != netip.MustParseAddrPort("203.0.113.40:6001") {
+	inside.send(inside.expectPacket("in"), "out")
+	if from := outside.expectPacket("out"); from != netip.MustParseAddrPort("203.0.113.40:6001") {
 		t.Errorf("the answer comes from %s", from)
 	}
 }
 
-// detoured: packets of one direction pass a router, which counts a hop.
-func (r *testLab) detoured(t *testing.T) {
+// checkDetour checks that packets of one direction pass a router, which counts a hop.
+func (r *testLab) checkDetour(t *testing.T) {
 	there, back := r.hops("one/gw", "203.0.113.1:7004", "two/gw", "203.0.113.2:7004"), r.hops("two/gw", "203.0.113.2:7005", "one/gw", "203.0.113.1:7005")
 	if there != 63 || back != 64 {
 		t.Errorf("packets arrive with %d and %d hops left, want 63 and 64", there, back)
 	}
 }
 
-// walled tests a router without translation: it keeps addresses and applies its filter.
-func (r *testLab) walled(t *testing.T) {
-	open, shut, outside := r.at("plain/gw", "203.0.113.6:9001"), r.at("plain/gw", "203.0.113.6:9000"), r.at("two/gw", "203.0.113.2:7006")
+// checkFirewall tests a router without translation: it keeps addresses and applies its filter.
+func (r *testLab) checkFirewall(t *testing.T) {
+	open, closed, outside := r.at("plain/gw", "203.0.113.6:9001"), r.at("plain/gw", "203.0.113.6:9000"), r.at("two/gw", "203.0.113.2:7006")
 	outside.send(netip.MustParseAddrPort("203.0.113.6:9000"), "dropped")
 	outside.send(netip.MustParseAddrPort("203.0.113.6:9001"), "passes")
-	if from := open.hears("passes"); from != netip.MustParseAddrPort("203.0.113.2:7006") {
+	if from := open.expectPacket("passes"); from != netip.MustParseAddrPort("203.0.113.2:7006") {
 		t.Errorf("seen as %s", from)
 	}
-	if err := shut.conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+	if err := closed.conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, err := shut.conn.ReadFromUDPAddrPort(make([]byte, 10)); err == nil {
+	if n, _, err := closed.conn.ReadFromUDPAddrPort(make([]byte, 10)); err == nil {
 		t.Errorf("%d bytes came through the firewall", n)
 	}
 }
 
-// apart: an address of a segment is not reached from the internet.
-func (r *testLab) apart(t *testing.T) {
+// checkIsolation checks that the internet does not reach an address of a segment.
+func (r *testLab) checkIsolation(t *testing.T) {
 	inside, outside := r.at("two/gw", "10.99.0.2:7007"), r.at("one/gw", "203.0.113.1:7007")
 	outside.send(netip.MustParseAddrPort("10.99.0.2:7007"), "lost")
 	if err := inside.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
@@ -189,8 +189,8 @@ func (r *testLab) apart(t *testing.T) {
 	}
 }
 
-// renumbered: the router of a gateway, or the gateway itself, has another address.
-func (r *testLab) renumbered(t *testing.T) {
+// checkRenumber changes the address of the router of a gateway, and of a gateway itself.
+func (r *testLab) checkRenumber(t *testing.T) {
 	inside, outside := r.at("sym/gw", "0.0.0.0:7100"), r.at("two/gw", "203.0.113.2:7008")
 	for _, f := range []Fault{{Kind: "renumber", Target: "sym/gw", Value: "203.0.113.51"}, {Kind: "renumber", Target: "sym/gw", Value: "203.0.113.52"}} {
 		if err := r.client.Fault(context.Background(), f); err != nil {
@@ -198,15 +198,15 @@ func (r *testLab) renumbered(t *testing.T) {
 		}
 	}
 	inside.send(netip.MustParseAddrPort("203.0.113.2:7008"), "hello")
-	if from := outside.hears("hello"); from.Addr() != netip.MustParseAddr("203.0.113.52") {
+	if from := outside.expectPacket("hello"); from.Addr() != netip.MustParseAddr("203.0.113.52") {
 		t.Errorf("seen as %s", from)
 	}
 	if err := r.client.Fault(context.Background(), Fault{Kind: "renumber", Target: "one/gw", Value: "203.0.113.9"}); err != nil {
 		t.Fatal(err)
 	}
-	moved := r.at("one/gw", "203.0.113.9:7009")
+	host := r.at("one/gw", "203.0.113.9:7009")
 	outside.send(netip.MustParseAddrPort("203.0.113.9:7009"), "found")
-	moved.hears("found")
+	host.expectPacket("found")
 }
 
 // hops sends a packet and returns its time to live on arrival.

@@ -21,10 +21,10 @@ import (
 func TestPacketsArrive(t *testing.T) {
 	t.Parallel()
 	r := newTestLab(t)
-	me, gw, web := r.pod("a/default/client"), r.pod("a/default/gw"), r.pod("a/default/web-1")
-	r.want("a/default/client", "http://"+web.IP+":8080", clientIs(me.IP))
-	r.want("a/default/client", "http://"+gw.IP+":8080", clientIs(me.IP))
-	r.want("a/default/client", "http://["+gw.IPs[1]+"]:8080", clientIs(me.IPs[1]))
+	client, gw, web := r.pod("a/default/client"), r.pod("a/default/gw"), r.pod("a/default/web-1")
+	r.want("a/default/client", "http://"+web.IP+":8080", clientIs(client.IP))
+	r.want("a/default/client", "http://"+gw.IP+":8080", clientIs(client.IP))
+	r.want("a/default/client", "http://["+gw.IPs[1]+"]:8080", clientIs(client.IPs[1]))
 	r.want("a/default/gw", "http://"+web.IP+":8080/any/path", clientIs(gw.IP))
 	r.want("a/a-gw", "http://"+gw.IP+":8080", clientIs("10.7.0.1"))
 	r.want("b/default/client", "http://172.18.0.2:8080", clientIs("172.18.0.3")) // masqueraded to its node
@@ -35,7 +35,7 @@ func TestPacketsArrive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if answer.Client != me.IP && answer.Client != me.IPs[1] {
+			if answer.Client != client.IP && answer.Client != client.IPs[1] {
 				t.Fatalf("client seen as %s", answer.Client)
 			}
 			pods[answer.Pod] = true
@@ -164,26 +164,26 @@ func TestFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const far = "http://203.0.113.2:8080" // from one gateway to the other, over the wide area
+	const url = "http://203.0.113.2:8080" // from one gateway to the other, over the wide area
 	reached := func(_ whereami.Answer, err error) bool { return err == nil }
 	lost := func(_ whereami.Answer, err error) bool { return err != nil }
-	r.want("a/a-gw", far, clientIs("203.0.113.1"))
+	r.want("a/a-gw", url, clientIs("203.0.113.1"))
 	do(Fault{Kind: "delay", Target: "a/a-gw", Value: "50ms"})
 	startedAt := time.Now()
-	r.want("a/a-gw", far, reached)
+	r.want("a/a-gw", url, reached)
 	if took := time.Since(startedAt); took < 200*time.Millisecond { // two round trips of 100 ms
 		t.Errorf("a request over a link with 50ms each way took %s", took)
 	}
 	do(Fault{Kind: "loss", Target: "a/a-gw", Value: "100%"})
-	r.want("a/a-gw", far, lost)
+	r.want("a/a-gw", url, lost)
 	do(Fault{Kind: "delay", Target: "a/a-gw", Value: "0"})
-	r.want("a/a-gw", far, lost)
+	r.want("a/a-gw", url, lost)
 	do(Fault{Kind: "loss", Target: "a/a-gw", Value: "0"})
-	r.eventually("a/a-gw", far)
+	r.eventually("a/a-gw", url)
 	do(Fault{Kind: "cut", Target: "a/a-gw"})
-	r.want("a/a-gw", far, lost)
+	r.want("a/a-gw", url, lost)
 	do(Fault{Kind: "heal", Target: "a/a-gw"})
-	r.eventually("a/a-gw", far)
+	r.eventually("a/a-gw", url)
 
 	do(Fault{Kind: "power-off", Target: "a/a-w1"})
 	if p := r.pod("a/default/web-1"); p.Ready || p.Running {

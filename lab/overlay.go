@@ -13,8 +13,8 @@ import (
 // and each node. Packets from a node to any pod use the switch. Packets from a pod to other
 // addresses go to its node.
 type overlay struct {
-	under  *underlay
-	bridge string
+	underlay *underlay
+	bridge   string
 }
 
 // podLink is the name of a node's link to the overlay.
@@ -25,12 +25,13 @@ func podBridge(clusterNumber int) string { return fmt.Sprintf("pods%d", clusterN
 // podPort returns the name of the switch's end of a node's link.
 func podPort(n *node) string { return fmt.Sprintf("p%d", n.number) }
 
-// join adds a node's link. Its address is the first one of the node's part of the pod prefixes.
-func (o *overlay) join(m *runningNode) error {
-	if err := pairWith(o.under.netNS, podPort(&m.spec), m.space, podLink, cardAddress(m.spec.id()+"/"+podLink)); err != nil {
+// attachNode adds a node's link. Its address is the first one of the node's part of the pod
+// prefixes.
+func (o *overlay) attachNode(m *runningNode) error {
+	if err := vethPairWith(o.underlay.netNS, podPort(&m.spec), m.ns, podLink, hardwareAddress(m.spec.id()+"/"+podLink)); err != nil {
 		return err
 	}
-	if err := o.under.enslave(podPort(&m.spec), o.bridge); err != nil {
+	if err := o.underlay.enslave(podPort(&m.spec), o.bridge); err != nil {
 		return err
 	}
 	for _, share := range m.spec.podCIDRs {
@@ -38,23 +39,23 @@ func (o *overlay) join(m *runningNode) error {
 		if err != nil {
 			return err
 		}
-		if err := m.space.address(podLink, netip.PrefixFrom(gateway, m.spec.wideAround(gateway).Bits())); err != nil {
+		if err := m.ns.addAddress(podLink, netip.PrefixFrom(gateway, m.spec.clusterCIDROf(gateway).Bits())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plug adds a pod's link. Like in overlay CNIs, its hardware address is derived from its first IP
-// address. Neighbours cache the hardware address for ten seconds or more: with a different hardware
-// address, the next pod with the IP address would be unreachable.
-func (o *overlay) plug(m *runningNode, c *runningPod) error {
+// attachPod adds a pod's link. Like in overlay CNIs, its hardware address is derived from its first
+// IP address. Neighbours cache the hardware address for ten seconds or more: with a different
+// hardware address, the next pod with the IP address would be unreachable.
+func (o *overlay) attachPod(m *runningNode, c *runningPod) error {
 	name := vethName(c.spec.id())
-	mac := cardAddress(fmt.Sprint(o.bridge, "/", c.spec.addrs[0]))
-	if err := pairWith(o.under.netNS, name, c.space, "eth0", mac); err != nil {
+	mac := hardwareAddress(fmt.Sprint(o.bridge, "/", c.spec.addrs[0]))
+	if err := vethPairWith(o.underlay.netNS, name, c.ns, "eth0", mac); err != nil {
 		return err
 	}
-	if err := o.under.enslave(name, o.bridge); err != nil {
+	if err := o.underlay.enslave(name, o.bridge); err != nil {
 		return err
 	}
 	for _, addr := range c.spec.addrs {
@@ -63,8 +64,8 @@ func (o *overlay) plug(m *runningNode, c *runningPod) error {
 			return err
 		}
 		err = errors.Join(
-			c.space.address("eth0", netip.PrefixFrom(addr, m.spec.wideAround(addr).Bits())),
-			c.space.apply(route{dst: everything(addr), dev: "eth0", via: gateway, onnet: true}, false),
+			c.ns.addAddress("eth0", netip.PrefixFrom(addr, m.spec.clusterCIDROf(addr).Bits())),
+			c.ns.apply(route{dst: defaultPrefix(addr), dev: "eth0", via: gateway, onnet: true}, false),
 		)
 		if err != nil {
 			return err
@@ -73,11 +74,11 @@ func (o *overlay) plug(m *runningNode, c *runningPod) error {
 	return nil
 }
 
-// wideAround returns the cluster's pod prefix that contains an address.
-func (n *node) wideAround(addr netip.Addr) netip.Prefix {
-	i := slices.IndexFunc(n.wide, func(p netip.Prefix) bool { return p.Contains(addr) })
+// clusterCIDROf returns the cluster's pod prefix that contains an address.
+func (n *node) clusterCIDROf(addr netip.Addr) netip.Prefix {
+	i := slices.IndexFunc(n.clusterPodCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
 	if i < 0 {
 		return cidr.Single(addr)
 	}
-	return n.wide[i]
+	return n.clusterPodCIDRs[i]
 }

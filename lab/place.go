@@ -48,9 +48,9 @@ func (w *desiredLab) planCluster(c cluster, set *workload.Set, s *state) cluster
 	}
 	// Remove deleted pods.
 	for id, slot := range s.Pods {
-		gone := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return c.name+"/"+p.ID() == id })
-		if clusterOf(id) == c.name && gone {
-			s.Before[id] = slot.Addrs
+		deleted := !slices.ContainsFunc(pods, func(p workload.Pod) bool { return c.name+"/"+p.ID() == id })
+		if clusterOf(id) == c.name && deleted {
+			s.PreviousAddrs[id] = slot.Addrs
 			delete(s.Pods, id)
 			delete(s.Ready, id)
 		}
@@ -87,14 +87,14 @@ func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s 
 	case known && w.node(cluster+"/"+slot.Node) != nil && labels.SelectorFromSet(p.NodeLabels).Matches(labels.Set(w.node(cluster+"/"+slot.Node).allLabels())):
 		out.node = slot.Node
 	default:
-		fit := workers
+		candidates := workers
 		if len(p.NodeLabels) > 0 { // a gateway may have the labels too
-			fit = slices.DeleteFunc(w.nodesOf(cluster), func(n node) bool { return !labels.SelectorFromSet(p.NodeLabels).Matches(labels.Set(n.allLabels())) })
+			candidates = slices.DeleteFunc(w.nodesOf(cluster), func(n node) bool { return !labels.SelectorFromSet(p.NodeLabels).Matches(labels.Set(n.allLabels())) })
 		}
-		if len(fit) == 0 {
+		if len(candidates) == 0 {
 			return out, fmt.Errorf("pod %s: no node of cluster %s has the labels of its nodeSelector: %s", p.ID(), cluster, labels.Set(p.NodeLabels))
 		}
-		out.node = fit[s.Cursor[cluster]%len(fit)].name
+		out.node = candidates[s.Cursor[cluster]%len(candidates)].name
 		s.Cursor[cluster]++
 	}
 	n := w.node(cluster + "/" + out.node)
@@ -112,7 +112,7 @@ func (w *desiredLab) placePod(cluster string, p workload.Pod, workers []node, s 
 	}
 	s.Pods[id] = podSlot{Node: out.node, Owner: p.Owner, Addrs: out.addrs}
 	out.ready = p.WantsReady()
-	if set, byHand := s.Ready[id]; byHand {
+	if set, userSet := s.Ready[id]; userSet {
 		out.ready = set
 	}
 	out.ready = out.ready && !s.Off[n.id()]
@@ -128,20 +128,20 @@ func (s *state) podAddrs(id string, n *node) ([]netip.Addr, error) {
 			taken[addr] = taken[addr] || (other != id && clusterOf(other) == n.cluster)
 		}
 	}
-	for other, addrs := range s.Before {
+	for other, addrs := range s.PreviousAddrs {
 		for _, addr := range addrs {
 			remembered[addr] = remembered[addr] || (other != id && clusterOf(other) == n.cluster)
 		}
 	}
-	mine := slices.Concat(s.Pods[id].Addrs, s.Before[id])
+	previous := slices.Concat(s.Pods[id].Addrs, s.PreviousAddrs[id])
 	var out []netip.Addr
 	for _, share := range n.podCIDRs {
-		i := slices.IndexFunc(mine, func(a netip.Addr) bool { return share.Contains(a) && !taken[a] })
+		i := slices.IndexFunc(previous, func(a netip.Addr) bool { return share.Contains(a) && !taken[a] })
 		if i >= 0 {
-			out = append(out, mine[i])
+			out = append(out, previous[i])
 			continue
 		}
-		addr, err := free(share, 2, taken, remembered)
+		addr, err := freeAddr(share, 2, taken, remembered)
 		if err != nil {
 			return nil, err
 		}
@@ -152,13 +152,13 @@ func (s *state) podAddrs(id string, n *node) ([]netip.Addr, error) {
 
 func placeService(c cluster, svc *corev1.Service, pods []pod, s *state) (service, error) {
 	out := service{Service: svc}
-	plain := make([]workload.Pod, len(pods))
+	podList := make([]workload.Pod, len(pods))
 	byID := map[string]*pod{}
 	for i := range pods {
-		plain[i] = pods[i].Pod
+		podList[i] = pods[i].Pod
 		byID[pods[i].ID()] = &pods[i]
 	}
-	for _, b := range workload.Backends(svc, plain) {
+	for _, b := range workload.Backends(svc, podList) {
 		placed := byID[b.Pod.ID()]
 		out.backends = append(out.backends, backend{pod: placed, ports: b.Ports, ready: placed.ready || svc.Spec.PublishNotReadyAddresses})
 	}
@@ -183,11 +183,11 @@ func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error)
 			taken[addr] = taken[addr] || (other != id && clusterOf(other) == c.name)
 		}
 	}
-	asked, err := askedIPs(svc)
+	requested, err := requestedIPs(svc)
 	if err != nil {
 		return nil, err
 	}
-	candidates := slices.Concat(asked, s.Services[id])
+	candidates := slices.Concat(requested, s.Services[id])
 	prefixes := servicePrefixes(c.serviceCIDRs, svc)
 	if families := max(1, len(svc.Spec.IPFamilies)); len(prefixes) == 0 ||
 		svc.Spec.IPFamilyPolicy != nil && *svc.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(prefixes) < max(2, families) {
@@ -197,7 +197,7 @@ func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error)
 	for _, cidr := range prefixes {
 		i := slices.IndexFunc(candidates, cidr.Contains)
 		if i < 0 {
-			addr, err := free(cidr, 10, taken)
+			addr, err := freeAddr(cidr, 10, taken)
 			if err != nil {
 				return nil, err
 			}
@@ -209,7 +209,7 @@ func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error)
 		}
 		out = append(out, candidates[i])
 	}
-	for _, addr := range asked {
+	for _, addr := range requested {
 		if !slices.Contains(out, addr) {
 			return nil, fmt.Errorf("clusterIP %s is not in the cluster's service CIDRs %v", addr, c.serviceCIDRs)
 		}
@@ -218,8 +218,8 @@ func (s *state) clusterIPs(c cluster, svc *corev1.Service) ([]netip.Addr, error)
 	return out, nil
 }
 
-func askedIPs(svc *corev1.Service) ([]netip.Addr, error) {
-	asked := map[netip.Addr]bool{}
+func requestedIPs(svc *corev1.Service) ([]netip.Addr, error) {
+	requested := map[netip.Addr]bool{}
 	for _, text := range append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...) {
 		if text == "" {
 			continue
@@ -228,9 +228,9 @@ func askedIPs(svc *corev1.Service) ([]netip.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("clusterIP %q is not an address", text)
 		}
-		asked[addr] = true
+		requested[addr] = true
 	}
-	return slices.SortedFunc(maps.Keys(asked), netip.Addr.Compare), nil
+	return slices.SortedFunc(maps.Keys(requested), netip.Addr.Compare), nil
 }
 
 // servicePrefixes returns the service prefixes for the service's addresses.

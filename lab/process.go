@@ -22,10 +22,10 @@ import (
 // Delays before the restarts of a program that exits by itself: none before the first, then
 // doubling.
 const (
-	firstPause   = 200 * time.Millisecond
-	longestPause = 5 * time.Second
-	// steady is the run time after which the delay starts at zero again.
-	steady = 10 * time.Second
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 5 * time.Second
+	// stableTime is the run time after which the delay starts at zero again.
+	stableTime = 10 * time.Second
 )
 
 // program is what a child process runs.
@@ -43,11 +43,11 @@ type child struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu       sync.Mutex
-	process  netnsexec.Process // zero if it does not run
-	restarts int
-	lastEnd  string
-	ending   bool // stop or end was called
+	mu         sync.Mutex
+	process    netnsexec.Process // zero if it does not run
+	restarts   int
+	lastEnd    string
+	terminated bool // stop or end was called
 }
 
 // startChild starts the program, and restarts it after each exit.
@@ -56,28 +56,28 @@ func startChild(p program, log *slog.Logger) *child {
 	c := &child{program: p, slog: log, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		pause := firstPause
+		backoff := minBackoff
 		for {
 			startedAt := time.Now()
 			err := c.run(ctx)
 			c.mu.Lock()
-			if ctx.Err() != nil || c.ending {
+			if ctx.Err() != nil || c.terminated {
 				c.mu.Unlock()
 				return
 			}
-			if time.Since(startedAt) > steady {
-				pause = firstPause
+			if time.Since(startedAt) > stableTime {
+				backoff = minBackoff
 			}
 			c.restarts++
 			c.lastEnd = fmt.Sprint(err)
 			c.mu.Unlock()
-			c.slog.Warn("program ended, starting it again", "program", c.name, "err", err, "pause", pause)
+			c.slog.Warn("program ended, starting it again", "program", c.name, "err", err, "pause", backoff)
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(pause):
+			case <-time.After(backoff):
 			}
-			pause = min(2*pause, longestPause)
+			backoff = min(2*backoff, maxBackoff)
 		}
 	}()
 	return c
@@ -89,10 +89,10 @@ func (c *child) stop() {
 	<-c.done
 }
 
-// end stops the program with SIGTERM, without a restart, and waits for its exit.
-func (c *child) end(within time.Duration) error {
+// terminate stops the program with SIGTERM, without a restart, and waits for its exit.
+func (c *child) terminate(timeout time.Duration) error {
 	c.mu.Lock()
-	c.ending = true
+	c.terminated = true
 	process := c.process
 	c.mu.Unlock()
 	defer c.stop()
@@ -105,8 +105,8 @@ func (c *child) end(within time.Duration) error {
 	select {
 	case <-c.done:
 		return nil
-	case <-time.After(within):
-		return fmt.Errorf("%s did not end within %s of SIGTERM: it was killed", c.name, within)
+	case <-time.After(timeout):
+		return fmt.Errorf("%s did not end within %s of SIGTERM: it was killed", c.name, timeout)
 	}
 }
 
@@ -151,9 +151,9 @@ func (c *child) run(ctx context.Context) error {
 	return err
 }
 
-// pin writes the pinned signers of a new node, once. Like a real node, it learns later signers from
-// signed content.
-func (d *daemon) pin(n *node, path string) error {
+// pinSigners writes the pinned signers of a new node, once. Like a real node, it learns later
+// signers from signed content.
+func (d *daemon) pinSigners(n *node, path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -161,12 +161,12 @@ func (d *daemon) pin(n *node, path string) error {
 	if err != nil {
 		return fmt.Errorf("pin signers on node %s: %w", n.id(), err)
 	}
-	today, _, err := root.Signers(d.topology.name, d.topology.epochs)
+	signers, _, err := root.Signers(d.topology.name, d.topology.epochs)
 	if err != nil {
 		return fmt.Errorf("pin signers on node %s: %w", n.id(), err)
 	}
 	var keys []string
-	for _, s := range today {
+	for _, s := range signers {
 		keys = append(keys, trust.Line(s.PublicKey()))
 	}
 	_, err = writeFile(path, []byte(trust.PinFile(d.topology.name, n.cluster, keys)), 0o644)

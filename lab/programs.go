@@ -17,7 +17,7 @@ func (d *daemon) runAgents(w *desiredLab) error {
 	var errs []error
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		m := d.machines[n.id()]
+		m := d.nodes[n.id()]
 		if m == nil {
 			continue
 		}
@@ -43,7 +43,7 @@ func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 	if err := d.identity(n, filepath.Join(dir, "identity")); err != nil {
 		return program{}, err
 	}
-	if err := d.pin(n, filepath.Join(dir, "trust", "signers")); err != nil {
+	if err := d.pinSigners(n, filepath.Join(dir, "trust", "signers")); err != nil {
 		return program{}, err
 	}
 	leases := d.layout.path("leases", n.cluster)
@@ -62,8 +62,8 @@ func (d *daemon) agentProgram(n *node, m *runningNode) (program, error) {
 	if d.state.Agents[n.id()] == "" { // agents of other versions may not have these flags
 		argv = append(argv, "--leases", leases, "--hawsernodes", nodes)
 	}
-	e := d.nodeExec(n, m.space.path, argv)
-	return d.inside("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
+	e := d.nodeExec(n, m.ns.path, argv)
+	return d.inNamespace("agent of "+n.id(), filepath.Join(dir, "agent.log"), e), nil
 }
 
 // hawserNodes returns the directory with the HawserNodes of a cluster's agents.
@@ -72,8 +72,8 @@ func (d *daemon) hawserNodes(cluster string) string { return d.layout.path("haws
 // bootID returns the file with the boot ID of a node, which changes at each boot.
 func (d *daemon) bootID(n *node) string { return filepath.Join(d.nodeDir(n), "boot_id") }
 
-// inside returns a program that runs in namespaces.
-func (d *daemon) inside(name, log string, e netnsexec.Exec) program {
+// inNamespace returns a program that runs in namespaces.
+func (d *daemon) inNamespace(name, log string, e netnsexec.Exec) program {
 	return program{
 		name: name, argv: append([]string{d.config.Hawser, "lab", "nsexec"}, e.Args()...),
 		env: environment(d.layout, d.config), log: log,
@@ -120,16 +120,16 @@ func (d *daemon) podProgram(m *runningNode, c *runningPod) (program, error) {
 	}
 	e := d.podExec(m, c)
 	e.Argv = c.spec.Command()
-	return d.inside("program of pod "+c.spec.id(), log, e), nil
+	return d.inNamespace("program of pod "+c.spec.id(), log, e), nil
 }
 
 // podExec returns the environment of a program in a pod.
 func (d *daemon) podExec(m *runningNode, c *runningPod) netnsexec.Exec {
 	e := netnsexec.Exec{
-		Net: m.space.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: cmp.Or(c.spec.Hostname, c.spec.Name),
+		Net: m.ns.path, Resolv: d.layout.resolv(c.spec.cluster, c.spec.Namespace), Hosts: d.layout.hosts(), Hostname: cmp.Or(c.spec.Hostname, c.spec.Name),
 	}
-	if c.space != nil {
-		e.Net = c.space.path
+	if c.ns != nil {
+		e.Net = c.ns.path
 	}
 	return e
 }

@@ -89,11 +89,11 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 	if have := r.clusters[name]; have.built != nil && have.base == k.base && have.dir == k.dir {
 		return have, nil
 	}
-	plain, err := plainDir(tree, dir)
+	objects, err := plainDir(tree, dir)
 	if err != nil {
 		return k, fmt.Errorf("read %s: %w", dir, err)
 	}
-	if plain == nil { // for example with patches of users
+	if objects == nil { // for example with patches of users
 		k.built, err = build(tree, dir)
 		return k, err
 	}
@@ -104,7 +104,7 @@ func (r *reader) cluster(tree *object.Tree, name string) (known, error) {
 		r.base = k.base
 	}
 	k.built = &delivery{fabric: maps.Clone(r.shared.fabric), keys: maps.Clone(r.shared.keys)}
-	for _, raw := range plain {
+	for _, raw := range objects {
 		if err := k.built.add(raw); err != nil {
 			return k, fmt.Errorf("read %s: %w", dir, err)
 		}
@@ -134,12 +134,12 @@ func plainDir(tree *object.Tree, dir string) ([][]byte, error) {
 	if err != nil || kyaml.UnmarshalStrict(raw, &k) != nil {
 		return nil, nil
 	}
-	based := false
+	hasBase := false
 	var files []string
 	for _, name := range k.Resources {
 		switch {
 		case name == "../../base":
-			based = true
+			hasBase = true
 		case path.Base(name) == name:
 			files = append(files, name)
 		default:
@@ -147,7 +147,7 @@ func plainDir(tree *object.Tree, dir string) ([][]byte, error) {
 		}
 	}
 	k.TypeMeta, k.Resources = types.TypeMeta{}, nil
-	if rest, err := kyaml.Marshal(k); !based || err != nil || strings.TrimSpace(string(rest)) != "{}" {
+	if remaining, err := kyaml.Marshal(k); !hasBase || err != nil || strings.TrimSpace(string(remaining)) != "{}" {
 		return nil, nil
 	}
 	out := [][]byte{}
@@ -177,19 +177,19 @@ func contents(tree *object.Tree, name string) ([]byte, error) {
 
 // build runs kustomize on a directory and returns the objects for the agents.
 func build(tree *object.Tree, dir string) (*delivery, error) {
-	part, at := tree, dir
+	part, root := tree, dir
 	if dir == "base" { // base refers to no other directory; do not copy the many clusters
 		var err error
 		if part, err = tree.Tree(dir); err != nil {
 			return nil, fmt.Errorf("read %s: %w", dir, err)
 		}
-		at = ""
+		root = ""
 	}
 	files, err := readFiles(part)
 	if err != nil {
 		return nil, err
 	}
-	resources, err := kustomize.Build(files, at)
+	resources, err := kustomize.Build(files, root)
 	if err != nil {
 		return nil, err
 	}

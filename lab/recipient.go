@@ -39,7 +39,7 @@ func setRecipients(raw []byte, recipients map[string]string) ([]byte, error) {
 			lines[have.Line-1] = string(runes[:start]) + want + string(runes[min(start+width(have), len(runes)):])
 			continue
 		}
-		lines = addAfter(lines, node, name, want)
+		lines = insertRecipient(lines, node, name, want)
 	}
 	out := []byte(strings.Join(lines, "\n"))
 	return out, checkRecipients(out, recipients)
@@ -99,17 +99,17 @@ func width(scalar *yaml.Node) int {
 	return n
 }
 
-// addAfter inserts the recipient after the name: on the same line in {flow: style}, otherwise on a
-// new line with the same indentation.
-func addAfter(lines []string, node, name *yaml.Node, recipient string) []string {
-	at := name.Line - 1
+// insertRecipient inserts the recipient after the name: on the same line in {flow: style},
+// otherwise on a new line with the same indentation.
+func insertRecipient(lines []string, node, name *yaml.Node, recipient string) []string {
+	index := name.Line - 1
 	if node.Style&yaml.FlowStyle != 0 {
-		runes := []rune(lines[at])
+		runes := []rune(lines[index])
 		end := min(name.Column-1+width(name), len(runes))
-		lines[at] = string(runes[:end]) + ", recipient: " + recipient + string(runes[end:])
+		lines[index] = string(runes[:end]) + ", recipient: " + recipient + string(runes[end:])
 		return lines
 	}
-	return slices.Insert(lines, at+1, strings.Repeat(" ", node.Column-1)+"recipient: "+recipient)
+	return slices.Insert(lines, index+1, strings.Repeat(" ", node.Column-1)+"recipient: "+recipient)
 }
 
 // recipientOf returns the age recipient of a cluster in this lab. It creates the identity if it

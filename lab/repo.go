@@ -149,8 +149,8 @@ func (d *daemon) startReconciler() {
 		d.config.Hawser, "reconcile", "--repo", d.layout.Repo(), "--publish-branch", publishBranch,
 		"--root-key", d.layout.RootKey(), "--listen", reconcilerListen, "--interval", "5s", "--state", d.layout.reconcilerState(),
 	}
-	e := netnsexec.Exec{Net: d.control.path, Argv: argv}
-	d.reconciler = startChild(d.inside("reconciler", d.layout.reconcilerLog(), e), d.log)
+	e := netnsexec.Exec{Net: d.reconcilerNS.path, Argv: argv}
+	d.reconciler = startChild(d.inNamespace("reconciler", d.layout.reconcilerLog(), e), d.log)
 }
 
 // Recipient returns the age recipient of a cluster for the commit that adds the cluster to the

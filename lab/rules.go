@@ -17,7 +17,7 @@ import (
 func rules(n *node, services []service) string {
 	var out strings.Builder
 	for _, f := range []ruleFamily{{"ip", false}, {"ip6", true}} {
-		pods, ranges := f.of(n.wide), f.of(n.services)
+		pods, ranges := f.of(n.clusterPodCIDRs), f.of(n.services)
 		fmt.Fprintf(&out, "table %s lab\ndelete table %s lab\n", f.name, f.name)
 		if len(pods) == 0 {
 			continue

@@ -34,7 +34,7 @@ func (w *desiredLab) addSites(s *state) error {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if behind := w.site(n.site); behind != nil && n.hasWAN {
-			behind.inside[n.id()], n.plug = n.wan, innerBridge(behind.number)
+			behind.inside[n.id()], n.bridge = n.wan, innerBridge(behind.number)
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ func (w *desiredLab) site(name string) *routerSpec {
 func (s *state) now(addrs []netip.Addr) []netip.Addr {
 	out := slices.Clone(addrs)
 	for i, a := range out {
-		if moved, is := s.Moved[a]; is {
+		if moved, ok := s.Renumbered[a]; ok {
 			out[i] = moved
 		}
 	}
@@ -90,7 +90,7 @@ func (w *desiredLab) wideRoutes(n *node) []route {
 	if !n.hasWAN {
 		return nil
 	}
-	done := map[netip.Addr]int{}
+	index := map[netip.Addr]int{}
 	for i := range w.nodes {
 		other := &w.nodes[i]
 		if other.id() == n.id() {
@@ -98,11 +98,11 @@ func (w *desiredLab) wideRoutes(n *node) []route {
 		}
 		for _, remote := range w.addressesOf(other) {
 			r, ok := w.wideRoute(n, other, remote)
-			at, known := done[remote]
+			at, known := index[remote]
 			switch {
 			case !ok:
 			case !known:
-				done[remote] = len(out)
+				index[remote] = len(out)
 				out = append(out, r)
 			case r.via.IsValid() && !out[at].via.IsValid(): // through a router, for one of the nodes with the address
 				out[at] = r
@@ -129,33 +129,33 @@ func (w *desiredLab) wideRoute(n, other *node, remote netip.Addr) (route, bool) 
 		return route{}, false
 	}
 	r := route{dst: cidr.Single(remote), dev: "wan0", src: src}
-	own, far := w.site(n.site), w.site(other.site)
+	router, peer := w.site(n.site), w.site(other.site)
 	via := w.site(w.file.RouterFor([2]string{n.cluster, n.name}, [2]string{other.cluster, other.name}))
 	switch {
-	case own != nil && own == far && slices.Contains(other.wan, remote):
-	case own != nil:
-		r.via, r.onnet = first(own.inner, sameFamily(remote)), true
+	case router != nil && router == peer && slices.Contains(other.wan, remote):
+	case router != nil:
+		r.via, r.onnet = first(router.inner, sameFamily(remote)), true
 	case via != nil:
 		r.via, r.onnet = via.Outside(remote.Is6()), true
-	case far != nil && far.NAT == "" && !slices.Contains(far.Addresses, remote):
-		r.via, r.onnet = far.Outside(remote.Is6()), true
+	case peer != nil && peer.NAT == "" && !slices.Contains(peer.Addresses, remote):
+		r.via, r.onnet = peer.Outside(remote.Is6()), true
 	}
 	return r, !r.onnet || r.via.IsValid()
 }
 
 // source selects the source address. It prefers an address in the same network.
-func source(own []netip.Addr, remote netip.Addr, file *underlayspec.File) (netip.Addr, bool) {
-	for _, a := range own {
+func source(addrs []netip.Addr, remote netip.Addr, file *underlayspec.File) (netip.Addr, bool) {
+	for _, a := range addrs {
 		if a.Is6() == remote.Is6() && file.Segment(a) == file.Segment(remote) {
 			return a, true
 		}
 	}
-	a := first(own, sameFamily(remote))
+	a := first(addrs, sameFamily(remote))
 	return a, a.IsValid()
 }
 
-func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
-	if i := slices.IndexFunc(addrs, is); i >= 0 {
+func first(addrs []netip.Addr, ok func(netip.Addr) bool) netip.Addr {
+	if i := slices.IndexFunc(addrs, ok); i >= 0 {
 		return addrs[i]
 	}
 	return netip.Addr{}
@@ -166,7 +166,7 @@ func first(addrs []netip.Addr, is func(netip.Addr) bool) netip.Addr {
 func (t *routerSpec) routes(w *desiredLab) []route {
 	var out []route
 	for _, a := range t.Addresses {
-		out = append(out, route{dst: everything(a), dev: underlayspec.Out, src: a})
+		out = append(out, route{dst: defaultPrefix(a), dev: underlayspec.Out, src: a})
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]

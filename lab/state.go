@@ -15,16 +15,16 @@ import (
 // state is the saved state of the lab: the assigned numbers and addresses, and the current faults.
 // Only the daemon uses it.
 type state struct {
-	LAN         netip.Prefix            `json:"lan"`
-	Numbers     map[string]int          `json:"numbers"`     // CLUSTER or CLUSTER/NODE: number in the names of underlay links
-	Slots       map[string]int          `json:"slots"`       // CLUSTER/NODE: position within the cluster, from 0
-	Directories map[string]string       `json:"directories"` // CLUSTER/NODE: name of its directory
-	Pods        map[string]podSlot      `json:"pods"`        // CLUSTER/NAMESPACE/NAME, while the pod exists
-	Before      map[string][]netip.Addr `json:"before"`      // last addresses of a deleted pod that may be recreated
-	Services    map[string][]netip.Addr `json:"services"`    // CLUSTER/NAMESPACE/NAME
-	WAN         map[string]netip.Addr   `json:"wan"`         // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
-	Cursor      map[string]int          `json:"cursor"`      // by cluster: next worker of the round robin
-	Ready       map[string]bool         `json:"ready"`       // CLUSTER/NAMESPACE/NAME: readiness that the user set
+	LAN           netip.Prefix            `json:"lan"`
+	Numbers       map[string]int          `json:"numbers"`     // CLUSTER or CLUSTER/NODE: number in the names of underlay links
+	Slots         map[string]int          `json:"slots"`       // CLUSTER/NODE: position within the cluster, from 0
+	Directories   map[string]string       `json:"directories"` // CLUSTER/NODE: its name
+	Pods          map[string]podSlot      `json:"pods"`        // CLUSTER/NAMESPACE/NAME, while the pod exists
+	PreviousAddrs map[string][]netip.Addr `json:"before"`      // last addresses of a deleted pod that may be recreated
+	Services      map[string][]netip.Addr `json:"services"`    // CLUSTER/NAMESPACE/NAME
+	WAN           map[string]netip.Addr   `json:"wan"`         // dns:NAME, and CLUSTER/GATEWAY of gateways without endpoints
+	Cursor        map[string]int          `json:"cursor"`      // by cluster: next worker of the round robin
+	Ready         map[string]bool         `json:"ready"`       // CLUSTER/NAMESPACE/NAME: readiness that the user set
 
 	Off         map[string]bool      `json:"off"`     // CLUSTER/NODE: powered off
 	Stopped     map[string]bool      `json:"stopped"` // CLUSTER/NODE: its agent was stopped
@@ -33,10 +33,10 @@ type state struct {
 	Agents      map[string]string    `json:"agents"`  // CLUSTER/NODE: program of its upgraded agent
 	Links       map[string]linkFault `json:"links"`   // CLUSTER/NODE/lan or CLUSTER/NODE/wan
 
-	// Moved maps addresses of the wide area to their new addresses after renumbering.
-	Moved    map[netip.Addr]netip.Addr `json:"moved,omitempty"`
-	Underlay underlayspec.File         `json:"-"` // from the lab's directory
-	Overlay  bool                      `json:"-"` // from the lab's configuration
+	// Renumbered maps addresses of the wide area to their new addresses after renumbering.
+	Renumbered map[netip.Addr]netip.Addr `json:"moved,omitempty"`
+	Underlay   underlayspec.File         `json:"-"` // from the lab's directory
+	Overlay    bool                      `json:"-"` // from the lab's configuration
 
 	Shares map[string][]netip.Prefix `json:"shares"` // CLUSTER/NODE: its part of the cluster's pod prefixes
 
@@ -66,10 +66,10 @@ type linkFault struct {
 func newState() *state {
 	return &state{
 		Numbers: map[string]int{}, Slots: map[string]int{}, Directories: map[string]string{},
-		Pods: map[string]podSlot{}, Before: map[string][]netip.Addr{},
+		Pods: map[string]podSlot{}, PreviousAddrs: map[string][]netip.Addr{},
 		Services: map[string][]netip.Addr{}, WAN: map[string]netip.Addr{}, Cursor: map[string]int{}, Ready: map[string]bool{},
 		Off: map[string]bool{}, Stopped: map[string]bool{}, SyncStopped: map[string]bool{}, Links: map[string]linkFault{},
-		Lost: map[string]bool{}, Agents: map[string]string{}, NICs: map[string][]netip.Addr{}, Shares: map[string][]netip.Prefix{}, Moved: map[netip.Addr]netip.Addr{},
+		Lost: map[string]bool{}, Agents: map[string]string{}, NICs: map[string][]netip.Addr{}, Shares: map[string][]netip.Prefix{}, Renumbered: map[netip.Addr]netip.Addr{},
 	}
 }
 

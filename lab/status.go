@@ -96,11 +96,11 @@ type ServiceStatus struct {
 func (d *daemon) status(ctx context.Context) Status {
 	out := d.snapshot()
 	var group sync.WaitGroup
-	group.Go(func() { d.askReconciler(ctx, &out.Reconciler) })
+	group.Go(func() { d.queryReconciler(ctx, &out.Reconciler) })
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
 		if n.Agent.PID != 0 {
-			group.Go(func() { askAgent(ctx, n) })
+			group.Go(func() { queryAgent(ctx, n) })
 		}
 	}
 	group.Wait()
@@ -117,8 +117,8 @@ func (d *daemon) snapshot() Status {
 		Published: d.published.commit, Source: d.published.source, Digest: d.published.digest,
 		Reconciler: ReconcilerStatus{Log: d.layout.reconcilerLog()},
 	}
-	if d.broken != nil {
-		out.Waiting = append(out.Waiting, d.broken.Error())
+	if d.lastErr != nil {
+		out.Waiting = append(out.Waiting, d.lastErr.Error())
 	}
 	if d.reconciler != nil {
 		process, restarts, end := d.reconciler.state()
@@ -143,7 +143,7 @@ func (d *daemon) snapshot() Status {
 		if len(s.IPs) > 0 {
 			s.IP = s.IPs[0]
 		}
-		if m := d.machines[p.cluster+"/"+p.node]; m != nil {
+		if m := d.nodes[p.cluster+"/"+p.node]; m != nil {
 			s.Running = m.pods[p.id()] != nil
 		}
 		s.Ready = p.ready && s.Running
@@ -179,12 +179,12 @@ func (d *daemon) nodeStatus(n *node) NodeStatus {
 	if d.state.Lost[n.id()] {
 		out.Faults = append(out.Faults, "tunnels lost")
 	}
-	m := d.machines[n.id()]
+	m := d.nodes[n.id()]
 	switch {
 	case d.state.Off[n.id()]:
 		out.State = "off"
 	case m != nil:
-		out.State, out.net = "up", m.space.path
+		out.State, out.net = "up", m.ns.path
 		if m.agent != nil {
 			process, restarts, end := m.agent.state()
 			out.Agent.PID, out.Agent.Restarts, out.Agent.Problem = process.PID, restarts, end

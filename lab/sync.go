@@ -118,19 +118,19 @@ func (d *daemon) deliver(w *desiredLab) error {
 		if content == nil || d.state.SyncStopped[n.cluster] {
 			continue
 		}
-		errs = append(errs, mirror(filepath.Join(d.nodeDir(n), "fabric"), content.fabric, 0o644))
+		errs = append(errs, syncDir(filepath.Join(d.nodeDir(n), "fabric"), content.fabric, 0o644))
 		keys := content.keys
 		if !n.gateway {
 			keys = nil
 		}
-		errs = append(errs, mirror(filepath.Join(d.nodeDir(n), "keys"), keys, 0o600))
+		errs = append(errs, syncDir(filepath.Join(d.nodeDir(n), "keys"), keys, 0o600))
 	}
 	return errors.Join(errs...)
 }
 
-// mirror makes a directory contain exactly the given files, in addition to the node's own keys
+// syncDir makes a directory contain exactly the given files, in addition to the node's own keys
 // (*.key).
-func mirror(dir string, files map[string][]byte, mode os.FileMode) error {
+func syncDir(dir string, files map[string][]byte, mode os.FileMode) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		_, err := writeFile(filepath.Join(dir, name), files[name], mode)

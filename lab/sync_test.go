@@ -167,7 +167,7 @@ func TestMirror(t *testing.T) {
 	for _, files := range []map[string][]byte{
 		{"a": []byte("1"), "b": []byte("2")}, {"b": []byte("3")}, nil,
 	} {
-		if err := mirror(dir, files, 0o600); err != nil {
+		if err := syncDir(dir, files, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		have := map[string][]byte{}

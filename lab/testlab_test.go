@@ -22,7 +22,7 @@ import (
 // `lab daemon` and `lab nsexec`.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "lab" {
-		if err := standInForHawser(os.Args[2], os.Args[3:]); err != nil {
+		if err := fakeHawser(os.Args[2], os.Args[3:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func standInForHawser(command string, args []string) error {
+func fakeHawser(command string, args []string) error {
 	switch command {
 	case "daemon":
 		return Serve(context.Background(), Layout{Dir: args[1]}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
@@ -95,7 +95,7 @@ type testLab struct {
 	client  *Client
 }
 
-func needs(t *testing.T, ok bool, what string) {
+func require(t *testing.T, ok bool, what string) {
 	t.Helper()
 	if ok {
 		return
@@ -117,9 +117,9 @@ func newTestLab(t *testing.T) *testLab {
 // newTestLabFrom makes a lab of the files.
 func newTestLabFrom(t *testing.T, o UpOptions, files map[string]string) *testLab {
 	t.Helper()
-	needs(t, os.Geteuid() == 0, "root")
+	require(t, os.Geteuid() == 0, "root")
 	_, err := exec.LookPath("nft")
-	needs(t, err == nil, "nftables")
+	require(t, err == nil, "nftables")
 	dir, err := os.MkdirTemp("", "hwlab-")
 	if err != nil {
 		t.Fatal(err)

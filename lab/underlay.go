@@ -23,11 +23,11 @@ const (
 // where gateways have their endpoints. One bridge per cluster is its nodes' network.
 type underlay struct {
 	*netNS
-	lans   map[int]bool          // bridges by cluster number
-	faults map[string]linkFault  // current faults by port
-	delays map[string]*delayLink // by port
-	apart  []string              // rules that isolate segments
-	drops  string                // loaded rules
+	lans      map[int]bool          // bridges by cluster number
+	faults    map[string]linkFault  // current faults by port
+	delays    map[string]*delayLink // by port
+	isolation []string              // rules that isolate segments
+	drops     string                // loaded rules
 }
 
 func newUnderlay(path string) (*underlay, error) {
@@ -39,7 +39,7 @@ func newUnderlay(path string) (*underlay, error) {
 			values[setting] = "0"
 		}
 	}
-	s, err := newSpace(path, values)
+	s, err := newNetNS(path, values)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (u *underlay) lan(number int, gateways []netip.Addr, overlay bool) error {
 		}
 	}
 	for _, addr := range gateways {
-		if err := u.address(name, cidr.Single(addr)); err != nil {
+		if err := u.addAddress(name, cidr.Single(addr)); err != nil {
 			return err
 		}
 	}
@@ -79,20 +79,20 @@ func lanBridge(number int) string { return fmt.Sprintf("lan%d", number) }
 // port returns the name of the underlay's end of a node's link.
 func port(n *node, side string) string { return fmt.Sprintf("%c%d", side[0], n.number) }
 
-// cardAddress derives the hardware address of an interface from a unique name. It does not change
-// at a reboot, because neighbours cache it.
-func cardAddress(name string) net.HardwareAddr {
+// hardwareAddress derives the hardware address of an interface from a unique name. It does not
+// change at a reboot, because neighbours cache it.
+func hardwareAddress(name string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(name))
 	return append(net.HardwareAddr{0x02}, sum[:5]...) // locally administered, unicast
 }
 
 // HardwareAddr returns the hardware address of a node (CLUSTER/NODE) on one side.
-func HardwareAddr(node, side string) net.HardwareAddr { return cardAddress(node + "/" + side) }
+func HardwareAddr(node, side string) net.HardwareAddr { return hardwareAddress(node + "/" + side) }
 
 // attach connects a node's eth0 to its cluster's bridge. If the node has a wide-area interface,
 // attach connects its wan0 to the wide area.
-func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
-	if err := pairWith(u.netNS, port(n, SideLAN), into, "eth0", HardwareAddr(n.id(), SideLAN)); err != nil {
+func (u *underlay) attach(n *node, clusterNumber int, ns *netNS) error {
+	if err := vethPairWith(u.netNS, port(n, SideLAN), ns, "eth0", HardwareAddr(n.id(), SideLAN)); err != nil {
 		return err
 	}
 	if err := u.enslave(port(n, SideLAN), lanBridge(clusterNumber)); err != nil {
@@ -101,15 +101,15 @@ func (u *underlay) attach(n *node, clusterNumber int, into *netNS) error {
 	if !n.hasWAN {
 		return nil
 	}
-	return u.plug(n, into)
+	return u.plug(n, ns)
 }
 
 // plug adds a node's interface in the wide area.
-func (u *underlay) plug(n *node, into *netNS) error {
-	if err := pairWith(u.netNS, port(n, SideWAN), into, "wan0", HardwareAddr(n.id(), SideWAN)); err != nil {
+func (u *underlay) plug(n *node, ns *netNS) error {
+	if err := vethPairWith(u.netNS, port(n, SideWAN), ns, "wan0", HardwareAddr(n.id(), SideWAN)); err != nil {
 		return err
 	}
-	return u.enslave(port(n, SideWAN), n.plug)
+	return u.enslave(port(n, SideWAN), n.bridge)
 }
 
 // detach removes a node's links and their delays.
@@ -173,7 +173,7 @@ func (u *underlay) setDelay(name, bridge string, want linkFault) error {
 
 // setDrops loads the rules that drop packets.
 func (u *underlay) setDrops() error {
-	drops := slices.Clone(u.apart)
+	drops := slices.Clone(u.isolation)
 	for name, fault := range u.faults {
 		drops = append(drops, fault.drops(name)...)
 	}
@@ -193,8 +193,8 @@ func (u *underlay) setDrops() error {
 	return nil
 }
 
-// limited reports whether any port drops packets by length.
-func (u *underlay) limited() bool {
+// hasDrops reports whether any port drops packets by length.
+func (u *underlay) hasDrops() bool {
 	for _, fault := range u.faults {
 		if fault.MTU > 0 {
 			return true
@@ -220,17 +220,17 @@ func (u *underlay) unplug(n *node) error {
 // interface, or changes its addresses. It never removes the interface.
 func (m *runningNode) reconfigure(n node, u *underlay) error {
 	if n.hasWAN && !m.spec.hasWAN {
-		if err := u.plug(&n, m.space); err != nil {
+		if err := u.plug(&n, m.ns); err != nil {
 			return fmt.Errorf("node %s: %w", n.id(), err)
 		}
 		m.spec.hasWAN = true
-		m.packets = false
+		m.splitSegments = false
 	}
 	for _, addr := range m.spec.wan {
 		if slices.Contains(n.wan, addr) {
 			continue
 		}
-		if err := m.space.unaddress("wan0", cidr.Single(addr)); err != nil {
+		if err := m.ns.deleteAddress("wan0", cidr.Single(addr)); err != nil {
 			return fmt.Errorf("node %s: %w", n.id(), err)
 		}
 	}
@@ -241,14 +241,14 @@ func (m *runningNode) reconfigure(n node, u *underlay) error {
 	return nil
 }
 
-// setPackets sets whether large segments leave the node unchanged or split into packets. A link
-// that drops packets by length needs packets.
-func (m *runningNode) setPackets(packets bool) error {
-	if m.packets == packets {
+// setSegmentation sets whether large segments leave the node unchanged or split into packets. A
+// link that drops packets by length needs packets.
+func (m *runningNode) setSegmentation(split bool) error {
+	if m.splitSegments == split {
 		return nil
 	}
 	segments := maxSegments
-	if packets {
+	if split {
 		segments = 1
 	}
 	names := []string{"eth0"}
@@ -256,14 +256,14 @@ func (m *runningNode) setPackets(packets bool) error {
 		names = append(names, "wan0")
 	}
 	for _, name := range names {
-		link, err := m.space.link.LinkByName(name)
+		link, err := m.ns.link.LinkByName(name)
 		if err == nil {
-			err = m.space.link.LinkSetGSOMaxSegs(link, segments)
+			err = m.ns.link.LinkSetGSOMaxSegs(link, segments)
 		}
 		if err != nil {
 			return fmt.Errorf("node %s: set segments of %s: %w", m.spec.id(), name, err)
 		}
 	}
-	m.packets = packets
+	m.splitSegments = split
 	return nil
 }

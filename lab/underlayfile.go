@@ -82,7 +82,7 @@ func (t topology) has(target string) bool {
 	if !known || !two {
 		return known
 	}
-	for _, g := range oneEach(c) {
+	for _, g := range gatewaysWithNodes(c) {
 		if cmp.Or(g.Node, g.Name) == node {
 			return true
 		}

@@ -80,16 +80,16 @@ func TestFree(t *testing.T) {
 	prefix := netip.MustParsePrefix("10.0.0.0/29")
 	taken := map[netip.Addr]bool{a("10.0.0.2"): true, a("10.0.0.3"): true}
 	remembered := map[netip.Addr]bool{a("10.0.0.4"): true, a("10.0.0.5"): true, a("10.0.0.6"): true}
-	if got, err := free(prefix, 2, taken, map[netip.Addr]bool{a("10.0.0.4"): true}); err != nil || got != a("10.0.0.5") {
+	if got, err := freeAddr(prefix, 2, taken, map[netip.Addr]bool{a("10.0.0.4"): true}); err != nil || got != a("10.0.0.5") {
 		t.Errorf("got %s, %v; want 10.0.0.5, which has no previous owner", got, err)
 	}
-	if got, err := free(prefix, 2, taken, remembered); err != nil || got != a("10.0.0.4") {
+	if got, err := freeAddr(prefix, 2, taken, remembered); err != nil || got != a("10.0.0.4") {
 		t.Errorf("got %s, %v; want 10.0.0.4: remembered addresses may be reused, the broadcast address not", got, err)
 	}
 	for n := range remembered {
 		taken[n] = true
 	}
-	if got, err := free(prefix, 2, taken); err == nil {
+	if got, err := freeAddr(prefix, 2, taken); err == nil {
 		t.Errorf("got %s of a full prefix", got)
 	}
 }

@@ -57,11 +57,11 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 	if err != nil {
 		return err
 	}
-	say := func(format string, args ...any) {
+	progress := func(format string, args ...any) {
 		o.Progress(Event{At: time.Now(), Text: fmt.Sprintf(format, args...)})
 	}
 	for _, w := range warnings {
-		say("%v", w)
+		progress("%v", w)
 	}
 	client := NewClient(l)
 	seen := 0
@@ -69,12 +69,12 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 		if err := l.sameUnderlay(o.Underlay); err != nil {
 			return err
 		}
-		say("the lab in %s runs: completing it; its topology is %s", l.Dir, l.Topology())
-		earlier, err := client.events(ctx, 0)
+		progress("the lab in %s runs: completing it; its topology is %s", l.Dir, l.Topology())
+		previous, err := client.events(ctx, 0)
 		if err != nil {
 			return err
 		}
-		seen = len(earlier)
+		seen = len(previous)
 		if err := client.call(ctx, "POST", "/up", struct{}{}, nil); err != nil {
 			return err
 		}
@@ -96,10 +96,10 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 			return err
 		}
 		defer unlock()
-		b := builder{layout: l, options: o, agent: agent, workloads: workloads, logf: say}
-		fresh := !l.hasRepo()
+		b := builder{layout: l, options: o, agent: agent, workloads: workloads, logf: progress}
+		newRepo := !l.hasRepo()
 		if err := b.setupLab(ctx); err != nil {
-			if fresh {
+			if newRepo {
 				err = errors.Join(err, l.remove(ctx))
 			}
 			return err
@@ -108,7 +108,7 @@ func Up(ctx context.Context, l Layout, o UpOptions) error {
 			return err
 		}
 	}
-	return await(ctx, client, o, seen)
+	return waitReady(ctx, client, o, seen)
 }
 
 // requirements checks the machine, and returns the path of the agent program.
@@ -183,8 +183,8 @@ const (
 	feedGrace = 30 * time.Second
 )
 
-// await reports progress until everything is ready.
-func await(ctx context.Context, c *Client, o UpOptions, seen int) error {
+// waitReady reports progress until everything is ready.
+func waitReady(ctx context.Context, c *Client, o UpOptions, seen int) error {
 	deadline, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -29,8 +29,8 @@ type netNS struct {
 	link *netlink.Handle
 }
 
-// newSpace creates a namespace and applies kernel settings before it has any links.
-func newSpace(path string, settings map[string]string) (*netNS, error) {
+// newNetNS creates a namespace and applies kernel settings before it has any links.
+func newNetNS(path string, settings map[string]string) (*netNS, error) {
 	if err := netnsexec.Create(path); err != nil {
 		return nil, err
 	}
@@ -68,14 +68,14 @@ func (s *netNS) close() error {
 	return errors.Join(s.ns.Close(), netnsexec.Remove(s.path))
 }
 
-// pair creates a veth pair between two namespaces and sets both ends up.
-func pair(a *netNS, nameA string, b *netNS, nameB string) error {
-	return pairWith(a, nameA, b, nameB, nil)
+// vethPair creates a veth pair between two namespaces and sets both ends up.
+func vethPair(a *netNS, nameA string, b *netNS, nameB string) error {
+	return vethPairWith(a, nameA, b, nameB, nil)
 }
 
-// pairWith creates a veth pair whose second end has the hardware address mac. If mac is nil, the
-// kernel chooses it.
-func pairWith(a *netNS, nameA string, b *netNS, nameB string, mac net.HardwareAddr) error {
+// vethPairWith creates a veth pair whose second end has the hardware address mac. If mac is nil,
+// the kernel chooses it.
+func vethPairWith(a *netNS, nameA string, b *netNS, nameB string, mac net.HardwareAddr) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = nameA, mtu
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(int(b.ns)), PeerMTU: mtu, PeerHardwareAddr: mac}
@@ -144,7 +144,7 @@ func (s *netNS) enslave(name, bridge string) error {
 	return nil
 }
 
-func (s *netNS) address(name string, prefix netip.Prefix) error {
+func (s *netNS) addAddress(name string, prefix netip.Prefix) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find device %s: %w", name, err)
@@ -159,7 +159,7 @@ func (s *netNS) address(name string, prefix netip.Prefix) error {
 	return nil
 }
 
-func (s *netNS) unaddress(name string, prefix netip.Prefix) error {
+func (s *netNS) deleteAddress(name string, prefix netip.Prefix) error {
 	link, err := s.link.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find device %s: %w", name, err)
@@ -209,7 +209,7 @@ func (s *netNS) apply(r route, remove bool) error {
 	return nil
 }
 
-func everything(addr netip.Addr) netip.Prefix {
+func defaultPrefix(addr netip.Addr) netip.Prefix {
 	if addr.Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}

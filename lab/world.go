@@ -38,20 +38,20 @@ type clusterPlan struct {
 
 // node is a machine of a cluster.
 type node struct {
-	cluster  string
-	name     string
-	gateway  bool // a gateway in the topology, or a candidate by its labels
-	labels   map[string]string
-	hasWAN   bool           // whether it is or was a gateway: it has the wide-area interface
-	number   int            // number in the names of its underlay links
-	lan      []netip.Addr   // one per family
-	wan      []netip.Addr   // wide-area addresses: of the gateway's endpoints
-	site     string         // router of the wide-area uplink; empty = none
-	plug     string         // bridge of the wide-area interface
-	overlay  bool           // whether pods are on one network, and not behind their node
-	podCIDRs []netip.Prefix // prefixes of this node
-	wide     []netip.Prefix // all pod prefixes of the cluster
-	services []netip.Prefix // all service prefixes of the cluster
+	cluster         string
+	name            string
+	gateway         bool // a gateway in the topology, or a candidate by its labels
+	labels          map[string]string
+	hasWAN          bool           // whether it is or was a gateway: it has the wide-area interface
+	number          int            // number in the names of its underlay links
+	lan             []netip.Addr   // one per family
+	wan             []netip.Addr   // wide-area addresses: of the gateway's endpoints
+	site            string         // router of the wide-area uplink; empty = none
+	bridge          string         // bridge of the wide-area interface
+	overlay         bool           // whether pods are on one network, and not behind their node
+	podCIDRs        []netip.Prefix // prefixes of this node
+	clusterPodCIDRs []netip.Prefix // all pod prefixes of the cluster
+	services        []netip.Prefix // all service prefixes of the cluster
 }
 
 // pod is a placed pod.
@@ -99,7 +99,7 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*de
 			return nil, err
 		}
 	}
-	w.keepCards(s)
+	w.retainWANInterfaces(s)
 	if err := w.addSites(s); err != nil {
 		return nil, err
 	}
@@ -113,9 +113,9 @@ func plan(t topology, sets map[string]*workload.Set, workers int, s *state) (*de
 	return w, nil
 }
 
-// keepCards keeps the wide-area interfaces of former gateways, so that their existing traffic
-// continues. It keeps only addresses that no current gateway has.
-func (w *desiredLab) keepCards(s *state) {
+// retainWANInterfaces keeps the wide-area interfaces of former gateways, so that their existing
+// traffic continues. It keeps only addresses that no current gateway has.
+func (w *desiredLab) retainWANInterfaces(s *state) {
 	taken := map[netip.Addr]bool{}
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -130,7 +130,7 @@ func (w *desiredLab) keepCards(s *state) {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if had, card := s.NICs[n.id()]; card && !n.gateway {
+		if had, hadWAN := s.NICs[n.id()]; hadWAN && !n.gateway {
 			n.hasWAN = true
 			n.wan = slices.DeleteFunc(slices.Clone(had), func(a netip.Addr) bool { return taken[a] })
 		}
@@ -144,15 +144,15 @@ func (w *desiredLab) addNodes(c cluster, workers int, s *state) error {
 	var order []string
 	add := func(name string) *node {
 		if byName[name] == nil {
-			byName[name] = &node{cluster: c.name, name: name, wide: c.podCIDRs, services: c.serviceCIDRs, plug: "wan", overlay: s.Overlay}
-			if behind := w.file.Of(c.name, name); behind != nil {
-				byName[name].site = behind.Name
+			byName[name] = &node{cluster: c.name, name: name, clusterPodCIDRs: c.podCIDRs, services: c.serviceCIDRs, bridge: "wan", overlay: s.Overlay}
+			if router := w.file.Of(c.name, name); router != nil {
+				byName[name].site = router.Name
 			}
 			order = append(order, name)
 		}
 		return byName[name]
 	}
-	for _, g := range oneEach(c) {
+	for _, g := range gatewaysWithNodes(c) {
 		n := add(cmp.Or(g.Node, g.Name))
 		n.gateway, n.labels = true, g.NodeSelector
 		addrs, err := w.endpoints(n, g, s)
@@ -177,10 +177,10 @@ func (w *desiredLab) addNodes(c cluster, workers int, s *state) error {
 	return nil
 }
 
-// oneEach returns the gateways of a cluster with one node each. If gateways are selected by labels,
-// one more node than gateways has the labels: <cluster>-<gateway>-a, -b and so on. These gateways
-// only dial out.
-func oneEach(c cluster) []schema.Gateway {
+// gatewaysWithNodes returns the gateways of a cluster with one node each. If gateways are selected
+// by labels, one more node than gateways has the labels: <cluster>-<gateway>-a, -b and so on. These
+// gateways only dial out.
+func gatewaysWithNodes(c cluster) []schema.Gateway {
 	var out []schema.Gateway
 	for _, g := range c.gateways {
 		if len(g.NodeSelector) == 0 {
@@ -205,15 +205,15 @@ func (w *desiredLab) number(n *node, s *state, newest bool) error {
 		return err
 	}
 	n.podCIDRs = shares
-	var lans []netip.Prefix
-	four, six := families(n.wide)
+	var prefixes []netip.Prefix
+	four, six := families(n.clusterPodCIDRs)
 	if four {
-		lans = append(lans, w.lan)
+		prefixes = append(prefixes, w.lan)
 	}
 	if six {
-		lans = append(lans, w.lan6)
+		prefixes = append(prefixes, w.lan6)
 	}
-	for _, lan := range lans {
+	for _, lan := range prefixes {
 		addr, err := nth(lan, slot+2)
 		if err != nil {
 			return err
@@ -227,8 +227,8 @@ func (w *desiredLab) number(n *node, s *state, newest bool) error {
 // endpoint, get an address of the benchmarking range (RFC 2544). The name of a gateway behind a
 // translating router resolves to the router's address.
 func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Addr, error) {
-	behind := w.file.Named(n.site)
-	four, _ := families(n.wide)
+	router := w.file.Named(n.site)
+	four, _ := families(n.clusterPodCIDRs)
 	var out []netip.Addr
 	for _, endpoint := range g.Endpoints {
 		if fabric.IsEndpointSource(endpoint) {
@@ -239,8 +239,8 @@ func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Add
 			return nil, err
 		}
 		switch {
-		case name != "" && behind != nil && behind.NAT != "":
-			addr = behind.Addresses[0]
+		case name != "" && router != nil && router.NAT != "":
+			addr = router.Addresses[0]
 		case name != "":
 			if addr, err = s.wanAddr(endpoint, !four); err != nil {
 				return nil, err
@@ -253,8 +253,8 @@ func (w *desiredLab) endpoints(n *node, g schema.Gateway, s *state) ([]netip.Add
 	}
 	var err error
 	switch {
-	case behind != nil:
-		out, err = s.behind(behind, n.id(), out)
+	case router != nil:
+		out, err = s.behind(router, n.id(), out)
 	case len(out) == 0:
 		out = make([]netip.Addr, 1)
 		out[0], err = s.wanAddr(n.cluster+"/"+g.Name, !four)
@@ -276,7 +276,7 @@ func (s *state) wanAddr(name string, six bool) (netip.Addr, error) {
 	if six {
 		prefix = netip.MustParsePrefix("2001:2::/48")
 	}
-	addr, err := free(prefix, 1, taken)
+	addr, err := freeAddr(prefix, 1, taken)
 	if err != nil {
 		return addr, err
 	}

@@ -51,7 +51,7 @@ func (f *labAgents) ids(clusters ...string) []string {
 // agentStatus returns the status of one agent.
 func (f *labAgents) agentStatus(ctx context.Context, id string) (status.Status, error) {
 	n := f.nodes[id]
-	return n.AskAgent(ctx)
+	return n.QueryAgent(ctx)
 }
 
 // link is an active link between two clusters, by the nodes of its ends.

@@ -118,11 +118,11 @@ func (e Exec) mounts() error {
 		if source == "" {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(target)
+		resolved, err := filepath.EvalSymlinks(target)
 		if err != nil {
 			return fmt.Errorf("cover %s: %w (an empty file there is enough)", target, err)
 		}
-		targets[real] = source
+		targets[resolved] = source
 	}
 	if e.Run != "" {
 		if err := e.hideRun(targets); err != nil {
@@ -156,33 +156,33 @@ func (e Exec) hideRun(targets map[string]string) error {
 			return err
 		}
 	}
-	below := strings.HasPrefix(e.KeepDir, "/run/") || strings.HasPrefix(e.KeepDir, "/var/run/")
-	if !below {
-		return coverRun(e.Run)
+	keepInRun := strings.HasPrefix(e.KeepDir, "/run/") || strings.HasPrefix(e.KeepDir, "/var/run/")
+	if !keepInRun {
+		return mountRun(e.Run)
 	}
-	keep, err := unix.Open(e.KeepDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(e.KeepDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", e.KeepDir, err)
 	}
-	defer unix.Close(keep)
-	if err := coverRun(e.Run); err != nil {
+	defer unix.Close(fd)
+	if err := mountRun(e.Run); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(e.KeepDir, 0o755); err != nil {
 		return fmt.Errorf("make mount point: %w", err)
 	}
-	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", keep), e.KeepDir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), e.KeepDir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("keep %s: %w", e.KeepDir, err)
 	}
 	for target, source := range targets {
-		if rest, under := strings.CutPrefix(source, "/run/"); under && !strings.HasPrefix(source, e.KeepDir+"/") {
-			return fmt.Errorf("keep %s: /run/%s is hidden", target, rest)
+		if name, inRun := strings.CutPrefix(source, "/run/"); inRun && !strings.HasPrefix(source, e.KeepDir+"/") {
+			return fmt.Errorf("keep %s: /run/%s is hidden", target, name)
 		}
 	}
 	return nil
 }
 
-func coverRun(dir string) error {
+func mountRun(dir string) error {
 	if err := unix.Mount(dir, "/run", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s at /run: %w", dir, err)
 	}

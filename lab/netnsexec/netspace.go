@@ -37,7 +37,7 @@ func Create(path string) error {
 		return fmt.Errorf("create namespace: %w", err)
 	}
 	_ = file.Close()
-	err = leaving(func() error {
+	err = onOtherThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
@@ -99,7 +99,7 @@ func Do(path string, fn func() error) error {
 		return fmt.Errorf("open namespace: %w", err)
 	}
 	defer target.Close()
-	return leaving(func() error {
+	return onOtherThread(func() error {
 		if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter namespace %s: %w", path, err)
 		}
@@ -107,25 +107,25 @@ func Do(path string, fn func() error) error {
 	})
 }
 
-// leaving runs fn, which may change its thread's network namespace, and then restores the
+// onOtherThread runs fn, which may change its thread's network namespace, and then restores the
 // namespace. If that fails, the thread stays locked: it exits with its goroutine, and no other
 // goroutine runs on it.
-func leaving(fn func() error) error {
+func onOtherThread(fn func() error) error {
 	errs := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		home, err := os.Open("/proc/thread-self/ns/net")
+		original, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
 			runtime.UnlockOSThread()
 			errs <- err
 			return
 		}
-		defer home.Close()
-		failed := fn()
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+		defer original.Close()
+		result := fn()
+		if unix.Setns(int(original.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
-		errs <- failed
+		errs <- result
 	}()
 	return <-errs
 }

@@ -68,9 +68,9 @@ func stat(pid int) (state byte, start uint64, err error) {
 // such as NAME=value, in their environment. An empty mark matches no process. It omits the calling
 // process and its ancestors.
 func Processes(inodes map[uint64]bool, mark string) []Process {
-	spared := map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !spared[pid]; {
-		spared[pid] = true
+	excluded := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !excluded[pid]; {
+		excluded[pid] = true
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			break
@@ -88,10 +88,10 @@ func Processes(inodes map[uint64]bool, mark string) []Process {
 	var found []Process
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || spared[pid] {
+		if err != nil || excluded[pid] {
 			continue
 		}
-		if !lives(pid, inodes) && !marked(pid, mark) {
+		if !inNamespaces(pid, inodes) && !hasMark(pid, mark) {
 			continue
 		}
 		if p, err := Find(pid); err == nil && p.Alive() {
@@ -101,7 +101,7 @@ func Processes(inodes map[uint64]bool, mark string) []Process {
 	return found
 }
 
-func lives(pid int, inodes map[uint64]bool) bool {
+func inNamespaces(pid int, inodes map[uint64]bool) bool {
 	if len(inodes) == 0 {
 		return false
 	}
@@ -113,7 +113,7 @@ func lives(pid int, inodes map[uint64]bool) bool {
 	return ok && inodes[sys.Ino]
 }
 
-func marked(pid int, mark string) bool {
+func hasMark(pid int, mark string) bool {
 	if mark == "" {
 		return false
 	}

@@ -69,7 +69,7 @@ func (c *checker) routers() {
 			if !c.target(at, target) {
 				continue
 			}
-			if other, twice := members[target]; twice {
+			if other, duplicate := members[target]; duplicate {
 				c.fail("two-routers", at, target+" is behind router "+other+" too", "a gateway has one uplink")
 			}
 			members[target] = r.Name
@@ -84,12 +84,12 @@ func (c *checker) addresses(path string, r *Router, taken map[netip.Addr]string)
 	families := map[bool]bool{}
 	for k, a := range r.Addresses {
 		at := fmt.Sprintf("%s.addresses[%d]", path, k)
-		switch other, twice := taken[a]; {
+		switch other, duplicate := taken[a]; {
 		case !a.IsValid():
 			continue
 		case !a.IsGlobalUnicast() || a.Is4In6() || a.Zone() != "":
 			c.fail("bad-address", at, a.String()+" is not the address of a host", "")
-		case twice:
+		case duplicate:
 			c.fail("duplicate-address", at, a.String()+" is router "+other+"'s too", "")
 		case families[a.Is6()]:
 			c.fail("two-addresses", at, "a router has one address a family", "")

@@ -17,9 +17,9 @@ const (
 // translation always changes their source port.
 const mappedPorts = "20000-39999"
 
-// mappingLife is the lifetime of a full-cone mapping without a packet (RFC 4787, REQ-5: not less
+// mappingTimeout is the lifetime of a full-cone mapping without a packet (RFC 4787, REQ-5: not less
 // than two minutes).
-const mappingLife = "120s"
+const mappingTimeout = "120s"
 
 // Rules returns the nftables rules of the router, for nft -f in one transaction. inside has the
 // addresses of the nodes behind it, by cluster/node.
@@ -50,17 +50,17 @@ func (r *Router) translate(out *strings.Builder, f family, inside map[string][]n
 	if f.six {
 		address = "[" + address + "]"
 	}
-	how := ""
+	mode := ""
 	if r.NAT == Symmetric {
 		// Without fully-random, the kernel would first try an existing mapping of the
 		// source.
-		how = " fully-random"
+		mode = " fully-random"
 	}
 	to := r.forwards(f, inside)
 	if r.NAT == FullCone {
 		// Two maps, because nft 1.0.6 cannot store an IPv6 address and a port in one.
 		for _, m := range [][2]string{{"cone", f.address}, {"coneport", "inet_service"}} {
-			fmt.Fprintf(out, "  map %s { type inet_service : %s; flags dynamic,timeout; timeout %s; }\n", m[0], m[1], mappingLife)
+			fmt.Fprintf(out, "  map %s { type inet_service : %s; flags dynamic,timeout; timeout %s; }\n", m[0], m[1], mappingTimeout)
 		}
 		to = append(to, fmt.Sprintf("iifname %q dnat %s to udp dport map @cone : udp dport map @coneport", Out, f.name))
 		// After the translation, because the outer port is unknown before it.
@@ -71,7 +71,7 @@ func (r *Router) translate(out *strings.Builder, f family, inside map[string][]n
 	}
 	chain(out, "prerouting", "type nat hook prerouting priority -100", to)
 	chain(out, "postrouting", "type nat hook postrouting priority 100", []string{
-		fmt.Sprintf("oifname %q meta l4proto udp snat to %s:%s%s", Out, address, mappedPorts, how),
+		fmt.Sprintf("oifname %q meta l4proto udp snat to %s:%s%s", Out, address, mappedPorts, mode),
 		fmt.Sprintf("oifname %q snat to %s", Out, strings.Trim(address, "[]")),
 	})
 	// Like most routers, it does not reply to TCP or UDP itself.
@@ -138,9 +138,9 @@ func (r Rule) match() string {
 // the ports inside, which come from behind a router.
 func (f *File) IsolationRules(inside []string) []string {
 	var out []string
-	where := ""
+	match := ""
 	if len(inside) > 0 {
-		where = fmt.Sprintf("iifname != { %s } ", strings.Join(inside, ", "))
+		match = fmt.Sprintf("iifname != { %s } ", strings.Join(inside, ", "))
 	}
 	for _, s := range f.Segments {
 		for _, six := range []bool{false, true} {
@@ -157,8 +157,8 @@ func (f *File) IsolationRules(inside []string) []string {
 			if len(inside) > 0 {
 				set := strings.Join(inside, ", ")
 				out = append(out,
-					fmt.Sprintf("%s%s saddr { %s } %s daddr != { %s } drop", where, name, set, name, set),
-					fmt.Sprintf("%s%s daddr { %s } %s saddr != { %s } drop", where, name, set, name, set))
+					fmt.Sprintf("%s%s saddr { %s } %s daddr != { %s } drop", match, name, set, name, set),
+					fmt.Sprintf("%s%s daddr { %s } %s saddr != { %s } drop", match, name, set, name, set))
 			}
 		}
 	}

@@ -53,11 +53,11 @@ func Start(ns string, id Identity, ports []Port) (*Server, error) {
 	s := &Server{id: id}
 	s.http = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	var listeners []net.Listener
-	inside := func(fn func() error) error { return fn() }
+	inNamespace := func(fn func() error) error { return fn() }
 	if ns != "" {
-		inside = func(fn func() error) error { return netnsexec.Do(ns, fn) }
+		inNamespace = func(fn func() error) error { return netnsexec.Do(ns, fn) }
 	}
-	err := inside(func() error {
+	err := inNamespace(func() error {
 		for _, port := range ports {
 			address := fmt.Sprintf(":%d", port.Number)
 			if port.Protocol == "UDP" {

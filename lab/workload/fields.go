@@ -29,14 +29,14 @@ func podFields() []string {
 // item of a list, "*" matches every field without an entry of its own, and "type=A,B" only allows
 // these values. The lab does not read the specs of Namespaces and ServiceExports.
 func fields(kind string) []string {
-	below := func(prefix string, names []string) []string {
+	withPrefix := func(prefix string, names []string) []string {
 		var out []string
 		for _, name := range names {
 			out = append(out, prefix+name)
 		}
 		return out
 	}
-	template := append([]string{"template.metadata", "selector", "replicas", "revisionHistoryLimit", "minReadySeconds"}, below("template.spec.", podFields())...)
+	template := append([]string{"template.metadata", "selector", "replicas", "revisionHistoryLimit", "minReadySeconds"}, withPrefix("template.spec.", podFields())...)
 	switch kind {
 	case "Pod":
 		return podFields()
@@ -55,8 +55,8 @@ func fields(kind string) []string {
 	return nil
 }
 
-// unused returns a warning for each field of a manifest's spec that has no effect in the lab.
-func unused(file string, manifest *yaml.Node, key Key) diag.List {
+// unusedFields returns a warning for each field of a manifest's spec that has no effect in the lab.
+func unusedFields(file string, manifest *yaml.Node, key Key) diag.List {
 	known := fields(key.Kind)
 	spec := child(manifest, "spec")
 	if known == nil || spec == nil {
@@ -78,7 +78,7 @@ func unused(file string, manifest *yaml.Node, key Key) diag.List {
 				name, value := n.Content[i], n.Content[i+1]
 				at := strings.TrimPrefix(path+"."+name.Value, ".")
 				switch {
-				case harmless(known, path, at, value.Value):
+				case isHarmless(known, path, at, value.Value):
 				case slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, at+".") || strings.HasPrefix(k, at+"[]") }):
 					walk(at, value)
 				default:
@@ -98,9 +98,9 @@ func unused(file string, manifest *yaml.Node, key Key) diag.List {
 	return out
 }
 
-// harmless reports whether a field needs no warning. If known has no entry for the field, it
+// isHarmless reports whether a field needs no warning. If known has no entry for the field, it
 // decides by the entry PARENT.*.
-func harmless(known []string, parent, at, value string) bool {
+func isHarmless(known []string, parent, at, value string) bool {
 	for _, k := range known {
 		name, values, limited := strings.Cut(k, "=")
 		if name == at {

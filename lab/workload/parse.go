@@ -53,7 +53,7 @@ func Parse(file string, raw []byte) (objects []Object, warnings diag.List, err e
 			continue
 		}
 		objects = append(objects, object)
-		warnings = append(warnings, unused(file, document.Content[0], object.Key)...)
+		warnings = append(warnings, unusedFields(file, document.Content[0], object.Key)...)
 	}
 }
 
@@ -95,24 +95,24 @@ func Write(objects []Object) ([]byte, error) {
 }
 
 func decode(file string, node *yaml.Node) (Object, error) {
-	var head struct {
+	var typeMeta struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string `yaml:"kind"`
 	}
-	if err := node.Decode(&head); err != nil {
+	if err := node.Decode(&typeMeta); err != nil {
 		return Object{}, finding(file, node.Line, "manifest-syntax", "a manifest is a mapping with apiVersion and kind")
 	}
-	at := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == head.Kind && k.apiVersion == head.APIVersion })
+	at := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == typeMeta.Kind && k.apiVersion == typeMeta.APIVersion })
 	if at < 0 {
-		return Object{}, unknown(file, node, head.APIVersion, head.Kind)
+		return Object{}, unknownKindError(file, node, typeMeta.APIVersion, typeMeta.Kind)
 	}
-	object := Object{Key: Key{Kind: head.Kind}}
-	if err := fill(file, node, object.body()); err != nil {
+	object := Object{Key: Key{Kind: typeMeta.Kind}}
+	if err := decodeInto(file, node, object.body()); err != nil {
 		return Object{}, err
 	}
 	meta := object.meta()
 	if meta.Name == "" {
-		return Object{}, finding(file, node.Line, "manifest-name", head.Kind+" has no metadata.name")
+		return Object{}, finding(file, node.Line, "manifest-name", typeMeta.Kind+" has no metadata.name")
 	}
 	if kinds()[at].cluster {
 		meta.Namespace = ""
@@ -121,12 +121,12 @@ func decode(file string, node *yaml.Node) (Object, error) {
 	}
 	object.Key.Namespace, object.Key.Name = meta.Namespace, meta.Name
 	if problem := object.check(); problem != "" {
-		return Object{}, finding(file, node.Line, "manifest-invalid", head.Kind+" "+meta.Name+": "+problem)
+		return Object{}, finding(file, node.Line, "manifest-invalid", typeMeta.Kind+" "+meta.Name+": "+problem)
 	}
 	return object, nil
 }
 
-func unknown(file string, node *yaml.Node, apiVersion, name string) error {
+func unknownKindError(file string, node *yaml.Node, apiVersion, name string) error {
 	line := node.Line
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if node.Content[i].Value == "kind" {
@@ -142,8 +142,8 @@ func unknown(file string, node *yaml.Node, apiVersion, name string) error {
 	return d
 }
 
-// fill decodes like a strict API server: unknown and duplicate fields are errors.
-func fill(file string, node *yaml.Node, into any) error {
+// decodeInto decodes like a strict API server: unknown and duplicate fields are errors.
+func decodeInto(file string, node *yaml.Node, into any) error {
 	var tree any
 	if err := node.Decode(&tree); err != nil {
 		return syntax(file, err)
@@ -152,12 +152,12 @@ func fill(file string, node *yaml.Node, into any) error {
 	if err != nil {
 		return finding(file, node.Line, "manifest-syntax", err.Error())
 	}
-	strict, err := kjson.UnmarshalStrict(raw, into)
+	strictErrs, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
 		return finding(file, node.Line, "manifest-field", err.Error())
 	}
-	if len(strict) > 0 {
-		return finding(file, node.Line, "manifest-field", errors.Join(strict...).Error())
+	if len(strictErrs) > 0 {
+		return finding(file, node.Line, "manifest-field", errors.Join(strictErrs...).Error())
 	}
 	return nil
 }

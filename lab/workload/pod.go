@@ -113,9 +113,9 @@ func names(o Object, running map[string]string, taken map[string]bool) []string 
 	prefix := o.Key.Name + "-"
 	var numbers []int
 	for id, owner := range running {
-		rest, ours := strings.CutPrefix(id, o.Key.Namespace+"/"+prefix)
-		number, err := strconv.Atoi(rest)
-		if ours && err == nil && owner == "Deployment/"+o.Key.Name && !taken[id] {
+		suffix, owned := strings.CutPrefix(id, o.Key.Namespace+"/"+prefix)
+		number, err := strconv.Atoi(suffix)
+		if owned && err == nil && owner == "Deployment/"+o.Key.Name && !taken[id] {
 			numbers = append(numbers, number)
 		}
 	}

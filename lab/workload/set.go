@@ -33,15 +33,15 @@ func rank(name string) int {
 // Apply adds the objects, or replaces objects with the same key. It applies all or none. It fails
 // if the namespace of an object does not exist.
 func (s *Set) Apply(objects []Object) error {
-	spaces := map[string]bool{"default": true, "kube-system": true}
+	namespaces := map[string]bool{"default": true, "kube-system": true}
 	for _, o := range append(s.Objects(), objects...) {
 		if o.Namespace != nil {
-			spaces[o.Key.Name] = true
+			namespaces[o.Key.Name] = true
 		}
 	}
 	var errs []error
 	for _, o := range objects {
-		if o.Key.Namespace != "" && !spaces[o.Key.Namespace] {
+		if o.Key.Namespace != "" && !namespaces[o.Key.Namespace] {
 			errs = append(errs, fmt.Errorf("apply %s: no namespace %q: add a Namespace manifest", o.Key, o.Key.Namespace))
 		}
 	}

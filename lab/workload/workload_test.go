@@ -275,9 +275,9 @@ func TestWriteParses(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
-	var laughs strings.Builder
+	var nested strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&laughs, "  a%d: &a%[1]d [*a%d, *a%[2]d, *a%[2]d]\n", i+1, i)
+		fmt.Fprintf(&nested, "  a%d: &a%[1]d [*a%d, *a%[2]d, *a%[2]d]\n", i+1, i)
 	}
 	tests := []struct{ name, text, want string }{
 		{"kind", "apiVersion: v1\n\nkind: ConfigMap\nmetadata: {name: x}\n",
@@ -287,7 +287,7 @@ func TestParseErrors(t *testing.T) {
 			"f.yaml:5:1: error: Pod has no metadata.name"},
 		{"unknown field", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {container: []}\n", `unknown field "spec.container"`},
 		{"syntax", "apiVersion: v1\nkind: [\n", "f.yaml:2:1: error: "},
-		{"aliases of aliases", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  a0: &a0 [x, x]\n" + laughs.String(), "f.yaml:1:1: error: document contains excessive aliasing"},
+		{"aliases of aliases", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  a0: &a0 [x, x]\n" + nested.String(), "f.yaml:1:1: error: document contains excessive aliasing"},
 		{"an alias of itself", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: &a {containers: [*a]}\n", "f.yaml:1:1: error: anchor 'a' value contains itself"},
 		{"values", "a: [" + strings.Repeat("a,", 1_000_000) + "]\n", "f.yaml:1:1: error: more than 1000000 YAML values in one file"},
 		{"scalar", "hello\n", "f.yaml:1:1: error: a manifest is a mapping"},
@@ -315,7 +315,7 @@ func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	set := sampleSet(t)
 	before := set.Objects()
-	lost, _, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: nowhere}\nspec: {containers: []}\n"))
+	pod, _, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: nowhere}\nspec: {containers: []}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestSetRefuses(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		{"namespace", func() error { return set.Apply(lost) }, `no namespace "nowhere": add a Namespace manifest`},
+		{"namespace", func() error { return set.Apply(pod) }, `no namespace "nowhere": add a Namespace manifest`},
 		{"delete", func() error { return set.Delete([]Key{{Kind: "Pod", Namespace: "sample", Name: "gone"}}) }, "sample/Pod/gone: not found"},
 		{"scale service", func() error { return set.Scale(Key{Kind: "Service", Namespace: "sample", Name: "web"}, 2) }, "only a Deployment"},
 	}
