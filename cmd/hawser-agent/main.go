@@ -29,7 +29,7 @@ var errNegative = errors.New("no")
 
 func main() {
 	// First of all: other processes must not read this program's memory.
-	if err := hardening.HardenProcess(); err != nil {
+	if err := errors.Join(hardening.HardenProcess(), hardening.RestrictBPF()); err != nil {
 		fmt.Fprintln(os.Stderr, "hawser-agent:", err)
 		os.Exit(exitError)
 	}

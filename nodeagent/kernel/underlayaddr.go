@@ -1,9 +1,12 @@
 package kernel
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"unsafe"
 
@@ -104,6 +107,7 @@ func translationReason(link netlink.Link) (string, error) {
 	for _, attach := range []uint32{bpfTCXIngress, bpfTCXEgress} {
 		count, err := bpfPrograms(attrs.Index, attach)
 		switch {
+		case errors.Is(err, unix.EPERM) && !kernelHasTCX():
 		case errors.Is(err, unix.EPERM):
 			return "the agent may not list the BPF programs of " + attrs.Name, nil
 		case err != nil:
@@ -120,6 +124,24 @@ const (
 	bpfTCXIngress = 46
 	bpfTCXEgress  = 47
 )
+
+// kernelHasTCX reports whether the kernel has TCX: Linux 6.6, or an older kernel with a backport. It
+// reports true if the symbols of the kernel cannot be read.
+func kernelHasTCX() bool {
+	file, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return true
+	}
+	defer func() { _ = file.Close() }()
+	lines, any := bufio.NewScanner(file), false
+	for lines.Scan() {
+		any = true
+		if bytes.HasSuffix(lines.Bytes(), []byte(" tcx_prog_query")) {
+			return true
+		}
+	}
+	return !any || lines.Err() != nil
+}
 
 // bpfPrograms returns the number of BPF programs of an attach type on a device. A kernel before 6.6
 // has no TCX, and so no programs.
