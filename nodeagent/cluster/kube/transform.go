@@ -50,7 +50,7 @@ func transform(object any) any {
 		}
 		for i, e := range o.Endpoints {
 			trimmed := discoveryv1.Endpoint{
-				Addresses: e.Addresses, Conditions: discoveryv1.EndpointConditions{Ready: e.Conditions.Ready},
+				Addresses: e.Addresses, Conditions: e.Conditions,
 				Hostname: e.Hostname, NodeName: e.NodeName,
 			}
 			if e.TargetRef != nil {
