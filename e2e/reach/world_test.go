@@ -73,9 +73,7 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 		if rng.IntN(4) == 0 {
 			line("    globalnet: always")
 		}
-		if rng.IntN(2) == 0 {
-			line("    nodeNetwork: auto")
-		}
+		line("    nodeNetwork: %s", pick(rng, "auto", "tunnel"))
 		line("    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp")
 		line("    gateways: [{name: gw, node: %s-gw, endpoints: [203.0.113.%d]}]", name, 11+i)
 	}
