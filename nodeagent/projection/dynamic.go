@@ -42,6 +42,7 @@ func MCS(in Input) mcs.DesiredObjects {
 	if v == nil {
 		return mcs.DesiredObjects{PeersSynced: in.PeersSynced}
 	}
+	v.addLongNames()
 	sources := make(map[string][]mcs.Backend, len(v.exports))
 	for _, e := range v.exports {
 		sources[e.ID()] = v.mcsBackends(e)

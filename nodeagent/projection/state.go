@@ -28,6 +28,7 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 			Path: clusterPath(in.Cluster), Code: status.ClusterUnknown, Text: "the fabric does not hold this cluster",
 		}}, model.ClusterState{Cluster: in.Cluster}
 	}
+	v.addLongNames()
 	announced := v.clusterState()
 	if v.node == nil {
 		v.problem(clusterPath(in.Cluster), status.NodeUnknown, "node "+in.Node+" is not among the nodes of the cluster")

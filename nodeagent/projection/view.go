@@ -101,7 +101,6 @@ func newBuilder(in Input) *builder {
 	}
 	v.indexDirect()
 	v.addServices()
-	v.addLongNames()
 	return v
 }
 
