@@ -25,13 +25,13 @@ func TestAddresses(t *testing.T) {
 		t.Run(fmt.Sprintf("%s flat %t %s", tt.families, tt.flat, tt.pods), func(t *testing.T) {
 			l := &Lab{Clusters: []string{"c1", "c2"}, Nodes: 1, Families: tt.families, Flat: tt.flat}
 			var err error
-			if l.Pods, err = chosen(tt.pods, len(l.Clusters)); err != nil {
+			if l.Pods, err = parsePodPrefixes(tt.pods, len(l.Clusters)); err != nil {
 				t.Fatal(err)
 			}
 			l.Machines = l.plan()
 			n := l.Machines[3]
-			have := fmt.Sprintf("%s by %s, %s %s, %s %s %s, %s", list(n.Addrs), list(l.routers(2)), list(l.pods(2)), list(l.nodePods(n)),
-				list(l.services(2)), l.apiAddr(2), l.dnsAddr(2), l.server(2))
+			have := fmt.Sprintf("%s by %s, %s %s, %s %s %s, %s", joinList(n.Addrs), joinList(l.routerPrefixes(2)), joinList(l.podPrefixes(2)), joinList(l.nodePodPrefixes(n)),
+				joinList(l.servicePrefixes(2)), l.apiAddr(2), l.dnsAddr(2), l.apiServerURL(2))
 			if have != tt.want {
 				t.Errorf("have %s\nwant %s", have, tt.want)
 			}
@@ -41,7 +41,7 @@ func TestAddresses(t *testing.T) {
 
 func TestChosen(t *testing.T) {
 	for _, text := range []string{"10.16.0.0/16", "10.16.0.0/16,11.16.0.0/24", "10.16.0.0/16,11.16.1.0/16", "10.16.0.0/16,fd00::/16", "10.16.0.0/16,"} {
-		if have, err := chosen(text, 2); err == nil {
+		if have, err := parsePodPrefixes(text, 2); err == nil {
 			t.Errorf("%s is taken as %v", text, have)
 		}
 	}

@@ -23,7 +23,7 @@ func (l *Lab) kill(ctx context.Context, machine, program string) error {
 	if err := os.WriteFile(l.holdFile(machine, program), nil, 0o644); err != nil {
 		return fmt.Errorf("hold %s of %s: %w", program, machine, err)
 	}
-	return l.strike(ctx, machine, program)
+	return l.killProgram(ctx, machine, program)
 }
 
 // revive permits the restart of a killed program.
@@ -40,8 +40,8 @@ func (l *Lab) holdFile(machine, program string) string {
 	return l.path("machines", machine, "hold."+program)
 }
 
-// strike kills a program, which restarts unless its hold file exists.
-func (l *Lab) strike(ctx context.Context, machine, program string) error {
+// killProgram kills a program, which restarts unless its hold file exists.
+func (l *Lab) killProgram(ctx context.Context, machine, program string) error {
 	r, err := l.record(machine)
 	if err != nil {
 		return err
@@ -54,8 +54,8 @@ func (l *Lab) strike(ctx context.Context, machine, program string) error {
 	return nil
 }
 
-// add adds a node to a cluster, and returns its name.
-func (l *Lab) add(ctx context.Context, cluster string) (string, error) {
+// addNode adds a node to a cluster, and returns its name.
+func (l *Lab) addNode(ctx context.Context, cluster string) (string, error) {
 	index := slices.Index(l.Clusters, cluster) + 1
 	if index == 0 {
 		return "", fmt.Errorf("no cluster %q: there are %v", cluster, l.Clusters)
@@ -68,16 +68,16 @@ func (l *Lab) add(ctx context.Context, cluster string) (string, error) {
 	}
 	n := l.newNode(cluster, index, number)
 	l.Machines = append(l.Machines, n)
-	return n.Name, errors.Join(l.save(), l.join(ctx, n))
+	return n.Name, errors.Join(l.save(), l.startNode(ctx, n))
 }
 
-// join starts a node that has not joined its cluster, and waits until it is ready.
-func (l *Lab) join(ctx context.Context, n Node) error {
+// startNode starts a node that has not joined its cluster, and waits until it is ready.
+func (l *Lab) startNode(ctx context.Context, n Node) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	a, err := openAuthority(l.path("pki", n.Cluster))
 	if err == nil {
-		err = a.member(l, n)
+		err = a.writeKubeletConfig(l, n)
 	}
 	if err == nil {
 		err = l.startMachine(n)
@@ -86,7 +86,7 @@ func (l *Lab) join(ctx context.Context, n Node) error {
 		err = l.updateRoutes(n)
 	}
 	if err == nil {
-		err = l.admit(ctx, n)
+		err = l.awaitNode(ctx, n)
 	}
 	if err == nil {
 		_, err = l.kubectl(ctx, n.Cluster, "", "wait", "--for=condition=Ready", "node", n.As, "--timeout="+stepTimeout.String())
@@ -94,9 +94,9 @@ func (l *Lab) join(ctx context.Context, n Node) error {
 	return err
 }
 
-// remove removes a node from its cluster, with its disk.
-func (l *Lab) remove(ctx context.Context, n Node) error {
-	if err := l.leave(ctx, n); err != nil {
+// removeNode removes a node from its cluster, with its disk.
+func (l *Lab) removeNode(ctx context.Context, n Node) error {
+	if err := l.leaveCluster(ctx, n); err != nil {
 		return err
 	}
 	l.Machines = slices.DeleteFunc(l.Machines, func(m Node) bool { return m.Name == n.Name })
@@ -105,61 +105,61 @@ func (l *Lab) remove(ctx context.Context, n Node) error {
 	return errors.Join(l.save(), l.updateRoutes(gone), os.RemoveAll(l.path("machines", n.Name)))
 }
 
-// leave powers a node off and deletes its Node object.
-func (l *Lab) leave(ctx context.Context, n Node) error {
+// leaveCluster powers a node off and deletes its Node object.
+func (l *Lab) leaveCluster(ctx context.Context, n Node) error {
 	if n.Number == 0 {
 		return fmt.Errorf("%s is a control plane", n.Name)
 	}
-	if err := l.halt(n.Name); err != nil {
+	if err := l.powerOff(n.Name); err != nil {
 		return err
 	}
 	_, err := l.kubectl(ctx, n.Cluster, "", "delete", "node", n.As, "--ignore-not-found")
 	return err
 }
 
-// rename removes a node from its cluster and joins it with another name and the same disk.
-func (l *Lab) rename(ctx context.Context, n Node, name string) error {
-	if err := l.leave(ctx, n); err != nil {
+// renameNode removes a node from its cluster and joins it with another name and the same disk.
+func (l *Lab) renameNode(ctx context.Context, n Node, name string) error {
+	if err := l.leaveCluster(ctx, n); err != nil {
 		return err
 	}
 	n.As = name
 	if err := l.update(n); err != nil {
 		return err
 	}
-	return l.join(ctx, n)
+	return l.startNode(ctx, n)
 }
 
-// readdress changes the address of a running node in a family, like a DHCP server. Its kubelet and
-// kube-proxy restart, everything else continues.
-func (l *Lab) readdress(ctx context.Context, n Node, addr netip.Addr) error {
+// changeAddress changes the address of a running node in a family, like a DHCP server. Its kubelet
+// and kube-proxy restart, everything else continues.
+func (l *Lab) changeAddress(ctx context.Context, n Node, addr netip.Addr) error {
 	for _, m := range l.Machines {
 		if slices.Contains(m.Addrs, addr) {
 			return fmt.Errorf("%s has the address %s", m.Name, addr)
 		}
 	}
-	lans := l.routers(n.Index)
+	lans := l.routerPrefixes(n.Index)
 	at := slices.IndexFunc(lans, func(lan netip.Prefix) bool { return lan.Contains(addr) })
 	if at < 0 {
-		return fmt.Errorf("%s is not in %s, the network of %s", addr, list(lans), n.Cluster)
+		return fmt.Errorf("%s is not in %s, the network of %s", addr, joinList(lans), n.Cluster)
 	}
 	n.Addrs = slices.Clone(n.Addrs)
 	n.Addrs[at] = addr
 	if err := l.update(n); err != nil {
 		return err
 	}
-	if err := l.run(n.Name, "address flush dev eth0 scope global\n"+l.inside(n), "ip", "-batch", "-"); err != nil {
+	if err := l.run(n.Name, "address flush dev eth0 scope global\n"+l.machineNetworkBatch(n), "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	if err := errors.Join(l.updateRoutes(n), l.writeAddress(n), l.strike(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" || l.Proxy == networkProxy {
+	if err := errors.Join(l.updateRoutes(n), l.writeAddress(n), l.killProgram(ctx, n.Name, "kubelet")); err != nil || l.Proxy == "none" || l.Proxy == networkProxy {
 		return err
 	}
-	return l.strike(ctx, n.Name, "kube-proxy")
+	return l.killProgram(ctx, n.Name, "kube-proxy")
 }
 
-// expose adds an external address to a node, like a cloud: packets to it are routed to the node, and
-// the Node's status contains it. The kubelet restarts with an external cloud provider. With the zero
-// address, expose removes the external address.
-func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
+// setExternalAddress adds an external address to a node, like a cloud: packets to it are routed to
+// the node, and the Node's status contains it. The kubelet restarts with an external cloud
+// provider. With the zero address, setExternalAddress removes the external address.
+func (l *Lab) setExternalAddress(ctx context.Context, n Node, addr netip.Addr) error {
 	table, file := "outside-"+n.Name, l.path("machines", n.Name, "outside")
 	if err := l.run(internet, "add table inet "+table+"\ndelete table inet "+table+"\n", "nft", "-f", "-"); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
 		if err := os.Remove(file); err != nil {
 			return fmt.Errorf("%s has no address outside: %w", n.Name, err)
 		}
-		return l.strike(ctx, n.Name, "kubelet") // it then writes only its own addresses
+		return l.killProgram(ctx, n.Name, "kubelet") // it then writes only its own addresses
 	}
 	at := slices.IndexFunc(n.Addrs, func(own netip.Addr) bool { return own.Is4() == addr.Is4() })
 	if at < 0 {
@@ -183,18 +183,18 @@ func (l *Lab) expose(ctx context.Context, n Node, addr netip.Addr) error {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		return fmt.Errorf("expose %s: %w", n.Name, err)
 	}
-	if err := l.strike(ctx, n.Name, "kubelet"); err != nil {
+	if err := l.killProgram(ctx, n.Name, "kubelet"); err != nil {
 		return err
 	}
 	patch := fmt.Sprintf(`{"status": {"addresses": [{"type": "ExternalIP", "address": %q}]}}`, addr)
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return l.until(ctx, n.Cluster, "patch", "node", n.As, "--subresource=status", "-p", patch)
+	return l.retryKubectl(ctx, n.Cluster, "patch", "node", n.As, "--subresource=status", "-p", patch)
 }
 
 // writeAddress writes the addresses for the next start of the node's kubelet.
 func (l *Lab) writeAddress(n Node) error {
-	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(list(n.Addrs)), 0o644); err != nil {
+	if err := os.WriteFile(l.path("machines", n.Name, "address"), []byte(joinList(n.Addrs)), 0o644); err != nil {
 		return fmt.Errorf("write the address of %s: %w", n.Name, err)
 	}
 	return nil

@@ -89,8 +89,8 @@ func (l *Lab) path(parts ...string) string {
 // loopback port.
 func (l *Lab) kubeconfig() string { return l.path("kubeconfig") }
 
-// space returns the path of the file that pins a machine's network namespace.
-func (l *Lab) space(name string) string { return l.path("net", name) }
+// netnsPath returns the path of the file that pins a machine's network namespace.
+func (l *Lab) netnsPath(name string) string { return l.path("net", name) }
 
 // plan returns the machines of new clusters.
 func (l *Lab) plan() []Node {
@@ -109,11 +109,11 @@ func (l *Lab) newNode(cluster string, index, number int) Node {
 	if number == 0 {
 		name = cluster + "cp"
 	}
-	return Node{Name: name, Cluster: cluster, Index: index, Number: number, As: name, Addrs: l.planned(index, number)}
+	return Node{Name: name, Cluster: cluster, Index: index, Number: number, As: name, Addrs: l.plannedAddrs(index, number)}
 }
 
-// control returns the control plane of a cluster.
-func (l *Lab) control(index int) Node { return l.Machines[index-1] }
+// controlNode returns the control plane of a cluster.
+func (l *Lab) controlNode(index int) Node { return l.Machines[index-1] }
 
 func (l *Lab) machine(name string) (Node, error) {
 	var names []string

@@ -39,9 +39,9 @@ func TestDown(t *testing.T) {
 	all := needMachine(t)
 	for name, spoil := range map[string]func(t *testing.T, l *Lab){
 		"unchanged":            func(*testing.T, *Lab) {},
-		"record without start": func(t *testing.T, l *Lab) { l.mustNote(t, record{}) },
+		"record without start": func(t *testing.T, l *Lab) { l.mustSaveRecord(t, record{}) },
 		"record of a thread": func(t *testing.T, l *Lab) {
-			l.mustNote(t, record{Process: netnsexec.Process{PID: thread(t), Start: 1}})
+			l.mustSaveRecord(t, record{Process: netnsexec.Process{PID: secondaryThreadID(t), Start: 1}})
 		},
 		"record empty":          func(t *testing.T, l *Lab) { overwrite(t, l.path("machines", "c1n1.json")) },
 		"record gone":           func(t *testing.T, l *Lab) { remove(t, l.path("machines", "c1n1.json")) },
@@ -56,13 +56,13 @@ func TestDown(t *testing.T) {
 			if err := errors.Join(l.endProcesses(), netnsexec.RemoveAll(l.path("net")), os.Mkdir(l.path("net"), 0o755)); err != nil {
 				t.Fatal(err)
 			}
-			overwrite(t, l.space(internet))
+			overwrite(t, l.netnsPath(internet))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &Lab{Dir: filepath.Join(t.TempDir(), "lab"), Families: "ipv4", Clusters: []string{"c1"}, Nodes: 1}
 			t.Cleanup(func() { _ = down(l.Dir) })
-			started := l.half(t, all)
+			started := l.startMinimalLab(t, all)
 			spoil(t, l)
 			for range 2 {
 				if err := down(l.Dir); err != nil {
@@ -88,25 +88,25 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// half creates a lab of one node without Kubernetes' programs: directories, networks, a machine in
-// cgroups, and a process in a network of the lab.
-func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
+// startMinimalLab creates a lab of one node without Kubernetes' programs: directories, networks, a
+// machine in cgroups, and a process in a network of the lab.
+func (l *Lab) startMinimalLab(t *testing.T, all []hierarchy) []netnsexec.Process {
 	t.Helper()
 	l.Machines = l.plan()
 	node := l.Machines[1]
 	script := filepath.Join(t.TempDir(), "init.sh")
 	err := os.MkdirAll(l.path("machines", node.Name), 0o755)
 	if err == nil {
-		err = errors.Join(l.save(), moreWatches(l.Dir), l.wireInternet(), l.wire(node),
+		err = errors.Join(l.save(), raiseInotifyLimit(l.Dir), l.createInternet(), l.connectMachine(node),
 			os.WriteFile(script, []byte("sleep 1000 & wait\n"), 0o755))
 	}
 	r := record{}
 	for _, h := range all {
-		r.Cgroups = append(r.Cgroups, filepath.Join(h.dir, l.tag()+node.Name))
-		err = errors.Join(err, h.child(l.tag()+node.Name))
+		r.Cgroups = append(r.Cgroups, filepath.Join(h.dir, l.objectPrefix()+node.Name))
+		err = errors.Join(err, h.createCgroup(l.objectPrefix()+node.Name))
 	}
 	if err == nil {
-		err = netnsexec.Do(l.space(node.Name), func() error { return l.start(node, script, nil, all, r) })
+		err = netnsexec.Do(l.netnsPath(node.Name), func() error { return l.startProcess(node, script, nil, all, r) })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watcher := exec.Command("nsenter", "--net="+l.space(internet), "sleep", "1000")
+	watcher := exec.Command("nsenter", "--net="+l.netnsPath(internet), "sleep", "1000")
 	if err := watcher.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +135,11 @@ func (l *Lab) half(t *testing.T, all []hierarchy) []netnsexec.Process {
 // TestSameName tests two labs in directories with the same name.
 func TestSameName(t *testing.T) {
 	one, other := &Lab{Dir: "/var/tmp/one/lab"}, &Lab{Dir: "/var/tmp/other/lab"}
-	if one.tag() == other.tag() {
-		t.Errorf("both have the cgroups %s*", one.tag())
+	if one.objectPrefix() == other.objectPrefix() {
+		t.Errorf("both have the cgroups %s*", one.objectPrefix())
 	}
-	if again := (&Lab{Dir: one.Dir}).tag(); again != one.tag() {
-		t.Errorf("%s is now %s", one.tag(), again)
+	if again := (&Lab{Dir: one.Dir}).objectPrefix(); again != one.objectPrefix() {
+		t.Errorf("%s is now %s", one.objectPrefix(), again)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestDir(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"--dir x", ""} {
-		l, _, err := wanted(absent, strings.Fields(args))
+		l, _, err := parseUpArgs(absent, strings.Fields(args))
 		if err != nil || (args == "") != (l.Dir == absent) || !filepath.IsAbs(l.Dir) {
 			t.Errorf("up %s: %v, %v", args, l, err)
 		}
@@ -198,7 +198,7 @@ func TestNetwork(t *testing.T) {
 		{"--cni cilium --families dual", "network cilium has no families but ipv4 in the lab"},
 		{"--cni weave", `no network "weave": one of bridge, calico-like, cilium, flannel, kube-ovn, no-podcidrs, or a file with a slash in its path`},
 	} {
-		l, _, err := wanted("/somewhere", strings.Fields(tt.args))
+		l, _, err := parseUpArgs("/somewhere", strings.Fields(tt.args))
 		have := fmt.Sprint(err)
 		if err == nil {
 			have = fmt.Sprintf("%s %v podCIDRs %t routed %t", l.CNI.Name, l.CNI.Settings, l.CNI.PodCIDRs, l.CNI.Routed)
@@ -209,15 +209,15 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-func (l *Lab) mustNote(t *testing.T, r record) {
+func (l *Lab) mustSaveRecord(t *testing.T, r record) {
 	t.Helper()
 	if err := l.saveRecord("c1n1", r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// thread returns the number of a thread that is not the first of its process.
-func thread(t *testing.T) int {
+// secondaryThreadID returns the number of a thread that is not the first of its process.
+func secondaryThreadID(t *testing.T) int {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {

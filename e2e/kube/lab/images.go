@@ -86,7 +86,7 @@ func (l *Lab) fillStore(ctx context.Context) error {
 	}
 	fill := exec.CommandContext(ctx, "unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child",
 		"/bin/bash", l.path("images", "images.sh"))
-	fill.Env = append(os.Environ(), l.mark(), "DIR="+l.path("images"), "IMAGES="+strings.Join(l.Images, " "))
+	fill.Env = append(os.Environ(), l.environmentMark(), "DIR="+l.path("images"), "IMAGES="+strings.Join(l.Images, " "))
 	if out, err := fill.CombinedOutput(); err != nil {
 		return fmt.Errorf("import images: %w: %s", err, out)
 	}
@@ -148,7 +148,7 @@ func toolFiles() ([]ociimage.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tools image: %w (hack/setup-kube.sh)", err)
 	}
-	list, err := exec.Command(busybox, "--list").Output()
+	applets, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
 		return nil, fmt.Errorf("tools image: list busybox: %w", err)
 	}
@@ -167,7 +167,7 @@ func toolFiles() ([]ociimage.File, error) {
 		return nil, fmt.Errorf("tools image: %w", err)
 	}
 	files = append(files, found...)
-	for applet := range strings.FieldsSeq(string(list)) {
+	for applet := range strings.FieldsSeq(string(applets)) {
 		if !have[applet] {
 			files = append(files, ociimage.File{Path: "bin/" + applet, Mode: 0o777, Link: "busybox"})
 		}

@@ -13,8 +13,8 @@ import (
 	"hawser.dev/hawser/internal/ociimage"
 )
 
-// TestFillStore imports an image into the store that nodes link. The archive is deleted, and its mark and
-// layer are in the store.
+// TestFillStore imports an image into the store that nodes link. The archive is deleted, and its
+// mark and layer are in the store.
 func TestFillStore(t *testing.T) {
 	needMachine(t)
 	if _, err := exec.LookPath("containerd"); err != nil {

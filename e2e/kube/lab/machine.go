@@ -53,10 +53,10 @@ func hierarchies() ([]hierarchy, error) {
 	return out, nil
 }
 
-// unified returns the version 2 cgroups with a name, which may be a pattern. A machine whose network
-// implements Services creates one: BPF programs for sockets belong to a cgroup, and must apply only to
-// the machine's processes.
-func unified(name string) []string {
+// unifiedCgroups returns the version 2 cgroups with a name, which may be a pattern. A machine whose
+// network implements Services creates one: BPF programs for sockets belong to a cgroup, and must
+// apply only to the machine's processes.
+func unifiedCgroups(name string) []string {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil
@@ -69,8 +69,8 @@ func unified(name string) []string {
 	return nil
 }
 
-// child creates a cgroup for a machine, below the cgroup of this process.
-func (h hierarchy) child(name string) error {
+// createCgroup creates a cgroup for a machine, below the cgroup of this process.
+func (h hierarchy) createCgroup(name string) error {
 	dir := filepath.Join(h.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
@@ -97,9 +97,9 @@ type record struct {
 	Cgroups []string
 }
 
-// boot starts a machine: its script is the first process in new namespaces, the machine's network
-// namespace and its own cgroups.
-func (l *Lab) boot(n Node, script string, env map[string]string) error {
+// startInit starts a machine: its script is the first process in new namespaces, the machine's
+// network namespace and its own cgroups.
+func (l *Lab) startInit(n Node, script string, env map[string]string) error {
 	dir := l.path("machines", n.Name)
 	text, err := files.ReadFile(script)
 	if err != nil {
@@ -116,57 +116,57 @@ func (l *Lab) boot(n Node, script string, env map[string]string) error {
 	r := record{}
 	var names []string
 	for _, h := range all {
-		r.Cgroups, names = append(r.Cgroups, filepath.Join(h.dir, l.tag()+n.Name)), append(names, h.name)
+		r.Cgroups, names = append(r.Cgroups, filepath.Join(h.dir, l.objectPrefix()+n.Name)), append(names, h.name)
 	}
-	r.Cgroups = append(r.Cgroups, unified(l.tag()+n.Name)...)
+	r.Cgroups = append(r.Cgroups, unifiedCgroups(l.objectPrefix()+n.Name)...)
 	if err := l.saveRecord(n.Name, r); err != nil { // from here on halt can remove the machine
 		return err
 	}
 	for _, h := range all {
-		if err := h.child(l.tag() + n.Name); err != nil {
+		if err := h.createCgroup(l.objectPrefix() + n.Name); err != nil {
 			return err
 		}
 	}
-	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"], env["CGROUP"] = n.Name, dir, l.Bin, strings.Join(names, " "), l.tag()+n.Name
-	return netnsexec.Do(l.space(n.Name), func() error { return l.start(n, file, env, all, r) })
+	env["MACHINE"], env["DIR"], env["BIN"], env["CGROUPS"], env["CGROUP"] = n.Name, dir, l.Bin, strings.Join(names, " "), l.objectPrefix()+n.Name
+	return netnsexec.Do(l.netnsPath(n.Name), func() error { return l.startProcess(n, file, env, all, r) })
 }
 
-// tag returns the prefix of the names of objects outside the lab's directory. It depends on the
-// whole path, as directories of different labs may have the same name.
-func (l *Lab) tag() string {
+// objectPrefix returns the prefix of the names of objects outside the lab's directory. It depends
+// on the whole path, as directories of different labs may have the same name.
+func (l *Lab) objectPrefix() string {
 	sum := sha256.Sum256([]byte(l.Dir))
 	return "hk-" + hex.EncodeToString(sum[:4]) + "-"
 }
 
-// mark returns the environment variable of every program of the lab. down finds programs without a
-// record by it.
-func (l *Lab) mark() string { return "KUBELAB=" + l.Dir }
+// environmentMark returns the environment variable of every program of the lab. down finds programs
+// without a record by it.
+func (l *Lab) environmentMark() string { return "KUBELAB=" + l.Dir }
 
-// start starts the first process of a machine. This thread enters the machine's cgroups before, so
-// the process starts in them, and leaves them afterwards.
-func (l *Lab) start(n Node, file string, env map[string]string, all []hierarchy, r record) error {
+// startProcess starts the first process of a machine. This thread enters the machine's cgroups
+// before, so the process starts in them, and leaves them afterwards.
+func (l *Lab) startProcess(n Node, file string, env map[string]string, all []hierarchy, r record) error {
 	log, err := os.OpenFile(filepath.Join(filepath.Dir(file), "init.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log of %s: %w", n.Name, err)
 	}
 	defer log.Close()
 	cmd := exec.Command("/bin/bash", file)
-	cmd.Env = []string{"PATH=" + l.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", l.mark()}
+	cmd.Env = []string{"PATH=" + l.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", l.environmentMark()}
 	for k, v := range env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP}
-	thread := []byte(strconv.Itoa(unix.Gettid()))
+	threadID := []byte(strconv.Itoa(unix.Gettid()))
 	for _, h := range all {
-		if err := os.WriteFile(filepath.Join(h.dir, l.tag()+n.Name, "tasks"), thread, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(h.dir, l.objectPrefix()+n.Name, "tasks"), threadID, 0o644); err != nil {
 			return fmt.Errorf("enter cgroup of %s: %w", n.Name, err)
 		}
 	}
 	err = cmd.Start()
 	for _, h := range all {
-		_ = os.WriteFile(filepath.Join(h.dir, "tasks"), thread, 0o644)
+		_ = os.WriteFile(filepath.Join(h.dir, "tasks"), threadID, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
@@ -201,8 +201,8 @@ func (l *Lab) record(name string) (record, error) {
 	return r, nil
 }
 
-// halt ends a machine and everything in it at once, like a power cut, if it runs.
-func (l *Lab) halt(name string) error {
+// powerOff ends a machine and everything in it at once, like a power cut, if it runs.
+func (l *Lab) powerOff(name string) error {
 	r, err := l.record(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -211,7 +211,7 @@ func (l *Lab) halt(name string) error {
 		return err
 	}
 	if err = r.Process.Signal(unix.SIGKILL); err == nil {
-		err = endCgroups(r.Cgroups)
+		err = removeCgroups(r.Cgroups)
 	}
 	if err == nil {
 		err = os.Remove(l.path("machines", name+".json"))
@@ -219,11 +219,11 @@ func (l *Lab) halt(name string) error {
 	if err != nil {
 		return fmt.Errorf("halt %s: %w", name, err)
 	}
-	return errors.Join(l.unplug(name), netnsexec.Remove(l.space(name)))
+	return errors.Join(l.deleteVeth(name), netnsexec.Remove(l.netnsPath(name)))
 }
 
-// endCgroups removes cgroups whose processes are ending.
-func endCgroups(dirs []string) error {
+// removeCgroups removes cgroups whose processes are ending.
+func removeCgroups(dirs []string) error {
 	deadline := time.Now().Add(60 * time.Second)
 	var errs []error
 	for _, dir := range dirs {

@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return l.use(ctx, command, args)
+	return l.runCommand(ctx, command, args)
 }
 
 // parseDir parses --dir before other arguments, and returns its absolute path and the other
@@ -114,9 +114,9 @@ func parseDir(dir string, args []string) (string, []string, error) {
 	return dir, flags.Args(), nil
 }
 
-// wanted parses the arguments of `up`. It returns the lab and the path of a built agent, which is
-// empty without --agent.
-func wanted(dir string, args []string) (*Lab, string, error) {
+// parseUpArgs parses the arguments of `up`. It returns the lab and the path of a built agent, which
+// is empty without --agent.
+func parseUpArgs(dir string, args []string) (*Lab, string, error) {
 	l := &Lab{}
 	flags := flag.NewFlagSet("kubelab up", flag.ContinueOnError)
 	flags.StringVar(&dir, "dir", dir, "directory of the clusters")
@@ -147,7 +147,7 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 	if len(l.Clusters) > 8 || l.Nodes < 1 || l.Nodes > 8 || flags.NArg() > 0 {
 		return nil, "", errors.New("up to eight clusters of one to eight nodes")
 	}
-	if l.Pods, err = chosen(*pods, len(l.Clusters)); err != nil {
+	if l.Pods, err = parsePodPrefixes(*pods, len(l.Clusters)); err != nil {
 		return nil, "", err
 	}
 	for _, choice := range []struct {
@@ -161,16 +161,16 @@ func wanted(dir string, args []string) (*Lab, string, error) {
 			return nil, "", fmt.Errorf("%s %q: one of %s", choice.flag, choice.have, strings.Join(choice.of, ", "))
 		}
 	}
-	if err := l.choose(settings); err != nil {
+	if err := l.configureCNI(settings); err != nil {
 		return nil, "", err
 	}
 	l.CNI.PodCIDRs = l.CNI.PodCIDRs && *podCIDRs
 	return l, *agent, nil
 }
 
-// chosen parses the IPv4 prefixes of pods, one /16 for each cluster. It returns nil for an empty
-// text.
-func chosen(text string, clusters int) ([]netip.Prefix, error) {
+// parsePodPrefixes parses the IPv4 prefixes of pods, one /16 for each cluster. It returns nil for
+// an empty text.
+func parsePodPrefixes(text string, clusters int) ([]netip.Prefix, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -188,8 +188,8 @@ func chosen(text string, clusters int) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// choose completes the options of the clusters' network.
-func (l *Lab) choose(settings []string) error {
+// configureCNI completes the options of the clusters' network.
+func (l *Lab) configureCNI(settings []string) error {
 	n := &l.CNI
 	if strings.Contains(n.Name, "/") { // the features of a user's script are unknown
 		at, err := filepath.Abs(n.Name)
@@ -224,7 +224,7 @@ func (l *Lab) choose(settings []string) error {
 }
 
 func runUp(ctx context.Context, dir string, args []string) error {
-	l, agent, err := wanted(dir, args)
+	l, agent, err := parseUpArgs(dir, args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -269,11 +269,11 @@ func setUp(ctx context.Context, script string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// use runs a command that needs running clusters.
-func (l *Lab) use(ctx context.Context, command string, args []string) error {
+// runCommand runs a command that needs running clusters.
+func (l *Lab) runCommand(ctx context.Context, command string, args []string) error {
 	switch {
-	case command == "gate" && len(args) == 0:
-		return l.gate()
+	case command == "api-proxy" && len(args) == 0:
+		return l.runAPIProxy()
 	case command == "kubeconfig" && len(args) == 0:
 		_, err := fmt.Println(l.kubeconfig())
 		return err
@@ -282,17 +282,17 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 	case command == "import" && len(args) > 0:
 		return l.importImages(ctx, args)
 	case command == "k" && len(args) > 1:
-		return through(ctx, append([]string{filepath.Join(l.Bin, "kubectl"), "--kubeconfig", l.kubeconfig(), "--context"}, args...))
+		return runAttached(ctx, append([]string{filepath.Join(l.Bin, "kubectl"), "--kubeconfig", l.kubeconfig(), "--context"}, args...))
 	case command == "net" && len(args) > 1:
-		return through(ctx, append([]string{"nsenter", "--net=" + l.space(args[0])}, args[1:]...))
+		return runAttached(ctx, append([]string{"nsenter", "--net=" + l.netnsPath(args[0])}, args[1:]...))
 	case command == "node" && len(args) > 1:
 		r, err := l.record(args[0])
 		if err != nil {
 			return err
 		}
-		return through(ctx, append([]string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID)}, args[1:]...))
+		return runAttached(ctx, append([]string{"nsenter", "--all", "--target", strconv.Itoa(r.Process.PID)}, args[1:]...))
 	case command == "add" && len(args) == 1:
-		name, err := l.add(ctx, args[0])
+		name, err := l.addNode(ctx, args[0])
 		if err == nil {
 			fmt.Println(name)
 		}
@@ -302,16 +302,16 @@ func (l *Lab) use(ctx context.Context, command string, args []string) error {
 		if err != nil {
 			return err
 		}
-		return l.change(ctx, m, command, args[1:])
+		return l.changeMachine(ctx, m, command, args[1:])
 	}
 	return errors.New(usage)
 }
 
-// change runs a command that changes a machine.
-func (l *Lab) change(ctx context.Context, m Node, command string, args []string) error {
+// changeMachine runs a command that changes a machine.
+func (l *Lab) changeMachine(ctx context.Context, m Node, command string, args []string) error {
 	switch {
 	case command == "stop" && len(args) == 0:
-		return l.halt(m.Name)
+		return l.powerOff(m.Name)
 	case command == "start" && len(args) == 0:
 		if _, err := l.record(m.Name); err == nil {
 			return fmt.Errorf("%s runs", m.Name)
@@ -322,26 +322,26 @@ func (l *Lab) change(ctx context.Context, m Node, command string, args []string)
 	case command == "revive" && len(args) == 1:
 		return l.revive(m.Name, args[0])
 	case command == "remove" && len(args) == 0:
-		return l.remove(ctx, m)
+		return l.removeNode(ctx, m)
 	case command == "rename" && len(args) == 1:
-		return l.rename(ctx, m, args[0])
+		return l.renameNode(ctx, m, args[0])
 	case command == "expose" && len(args) == 0:
-		return l.expose(ctx, m, netip.Addr{})
+		return l.setExternalAddress(ctx, m, netip.Addr{})
 	case (command == "address" || command == "expose") && len(args) == 1:
 		addr, err := netip.ParseAddr(args[0])
 		if err != nil {
 			return fmt.Errorf("address of %s: %w", m.Name, err)
 		}
 		if command == "expose" {
-			return l.expose(ctx, m, addr)
+			return l.setExternalAddress(ctx, m, addr)
 		}
-		return l.readdress(ctx, m, addr)
+		return l.changeAddress(ctx, m, addr)
 	}
 	return fmt.Errorf("kubelab %s %s: wrong number of arguments", command, m.Name)
 }
 
-// through runs a command with the standard streams of this process.
-func through(ctx context.Context, argv []string) error {
+// runAttached runs a command with the standard streams of this process.
+func runAttached(ctx context.Context, argv []string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()

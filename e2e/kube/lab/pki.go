@@ -36,7 +36,7 @@ func newAuthority(dir string) (*authority, error) {
 		return nil, fmt.Errorf("make directory of certificates: %w", err)
 	}
 	a := &authority{dir: dir}
-	ca, err := a.sign(&x509.Certificate{
+	ca, err := a.signCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "kubelab"}, IsCA: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	})
@@ -47,9 +47,9 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.write("ca", ca)
 }
 
-// sign issues a certificate for a new key. The first certificate, of the authority itself, is
-// self-signed.
-func (a *authority) sign(template *x509.Certificate) (pair, error) {
+// signCertificate issues a certificate for a new key. The first certificate, of the authority
+// itself, is self-signed.
+func (a *authority) signCertificate(template *x509.Certificate) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return pair{}, fmt.Errorf("make key: %w", err)
@@ -93,9 +93,10 @@ func (a *authority) write(name string, p pair) error {
 	return nil
 }
 
-// issue issues a certificate for a user name with groups. It is valid for TLS servers and clients.
-func (a *authority) issue(name string, addrs []net.IP, hosts []string, groups ...string) (pair, error) {
-	return a.sign(&x509.Certificate{
+// issueCertificate issues a certificate for a user name with groups. It is valid for TLS servers
+// and clients.
+func (a *authority) issueCertificate(name string, addrs []net.IP, hosts []string, groups ...string) (pair, error) {
+	return a.signCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name, Organization: groups}, IPAddresses: addrs, DNSNames: hosts,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -104,7 +105,7 @@ func (a *authority) issue(name string, addrs []net.IP, hosts []string, groups ..
 
 // save issues a certificate, and writes it and its key to two files.
 func (a *authority) save(file, name string, addrs []net.IP, hosts []string, groups ...string) error {
-	p, err := a.issue(name, addrs, hosts, groups...)
+	p, err := a.issueCertificate(name, addrs, hosts, groups...)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (a *authority) save(file, name string, addrs []net.IP, hosts []string, grou
 
 // kubeconfig issues a client certificate and writes a kubeconfig with it.
 func (a *authority) kubeconfig(file, server, name string, groups ...string) error {
-	p, err := a.issue(name, nil, nil, groups...)
+	p, err := a.issueCertificate(name, nil, nil, groups...)
 	if err != nil {
 		return err
 	}
@@ -128,8 +129,9 @@ func (a *authority) kubeconfig(file, server, name string, groups ...string) erro
 func (p pair) encoded() string { return base64.StdEncoding.EncodeToString(p.certPEM) }
 func (p pair) secret() string  { return base64.StdEncoding.EncodeToString(p.keyPEM) }
 
-// certify creates the authority of a cluster, and all certificates and kubeconfigs of its programs.
-func (l *Lab) certify(control Node) (*authority, error) {
+// writeCertificates creates the authority of a cluster, and all certificates and kubeconfigs of its
+// programs.
+func (l *Lab) writeCertificates(control Node) (*authority, error) {
 	a, err := newAuthority(l.path("pki", control.Cluster))
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (l *Lab) certify(control Node) (*authority, error) {
 		addrs = append(addrs, addr.AsSlice())
 	}
 	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	server := l.server(control.Index)
+	server := l.apiServerURL(control.Index)
 	errs := []error{
 		a.save("apiserver", "kube-apiserver", addrs, hosts),
 		a.save("kubelet-client", "kube-apiserver-kubelet-client", nil, nil, "system:masters"),
@@ -151,12 +153,12 @@ func (l *Lab) certify(control Node) (*authority, error) {
 		a.kubeconfig("proxy", server, "system:kube-proxy"),
 	}
 	for _, n := range l.peers(control) {
-		errs = append(errs, a.member(l, n))
+		errs = append(errs, a.writeKubeletConfig(l, n))
 	}
 	return a, errors.Join(errs...)
 }
 
-// member writes the kubeconfig of a node's kubelet.
-func (a *authority) member(l *Lab, n Node) error {
-	return a.kubeconfig(n.As, l.server(n.Index), "system:node:"+n.As, "system:nodes")
+// writeKubeletConfig writes the kubeconfig of a node's kubelet.
+func (a *authority) writeKubeletConfig(l *Lab, n Node) error {
+	return a.kubeconfig(n.As, l.apiServerURL(n.Index), "system:node:"+n.As, "system:nodes")
 }

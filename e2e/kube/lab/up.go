@@ -46,13 +46,13 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 		return err
 	}
 	say("images written")
-	if err := errors.Join(l.save(), moreWatches(l.Dir), l.wireInternet()); err != nil {
+	if err := errors.Join(l.save(), raiseInotifyLimit(l.Dir), l.createInternet()); err != nil {
 		return err
 	}
 	authorities := map[string]*authority{}
 	for _, m := range l.Machines {
 		if m.Number == 0 {
-			if authorities[m.Cluster], err = l.certify(m); err != nil {
+			if authorities[m.Cluster], err = l.writeCertificates(m); err != nil {
 				return err
 			}
 		} else if m.Cluster == l.Clusters[0] && m.Number == 1 { // the first node; control planes start meanwhile
@@ -65,7 +65,7 @@ func (l *Lab) up(ctx context.Context, agent string, say func(string, ...any)) er
 			return err
 		}
 	}
-	if err := l.startProxy(authorities); err != nil {
+	if err := l.startAPIProxy(authorities); err != nil {
 		return err
 	}
 	say("machines started")
@@ -96,17 +96,17 @@ func (l *Lab) writeScript() (string, error) {
 
 // startMachine wires a machine and starts it.
 func (l *Lab) startMachine(m Node) error {
-	if err := l.wire(m); err != nil {
+	if err := l.connectMachine(m); err != nil {
 		return err
 	}
 	env := map[string]string{}
 	maps.Copy(env, l.CNI.Settings)
 	maps.Copy(env, map[string]string{
-		"CLUSTER": m.Cluster, "NODE": m.As, "ADDRESS": m.Addrs[0].String(), "ROUTER": l.routers(m.Index)[0].Addr().String(),
-		"PODS": list(l.pods(m.Index)), "SERVICES": list(l.services(m.Index)), "NODE_PODS": list(l.nodePods(m)),
+		"CLUSTER": m.Cluster, "NODE": m.As, "ADDRESS": m.Addrs[0].String(), "ROUTER": l.routerPrefixes(m.Index)[0].Addr().String(),
+		"PODS": joinList(l.podPrefixes(m.Index)), "SERVICES": joinList(l.servicePrefixes(m.Index)), "NODE_PODS": joinList(l.nodePodPrefixes(m)),
 		"DNS": l.dnsAddr(m.Index).String(), "API": l.apiAddr(m.Index).String(), "PROXY": l.Proxy, "IMAGES": strings.Join(l.Images, " "),
-		"CONTROL": netip.AddrPortFrom(l.control(m.Index).Addrs[0], 6443).String(),
-		"FIRST":   netip.AddrPortFrom(l.planned(m.Index, 1)[0], 53).String(),
+		"CONTROL": netip.AddrPortFrom(l.controlNode(m.Index).Addrs[0], 6443).String(),
+		"FIRST":   netip.AddrPortFrom(l.plannedAddrs(m.Index, 1)[0], 53).String(),
 		"CNI":     l.CNI.Script, "CNI_BIN": l.CNI.Bin,
 	})
 	script := "node.sh"
@@ -119,7 +119,7 @@ func (l *Lab) startMachine(m Node) error {
 	if err := l.writeAddress(m); err != nil {
 		return err
 	}
-	return l.boot(m, script, env)
+	return l.startInit(m, script, env)
 }
 
 // finishCluster waits for a cluster, sets the pod prefixes of its nodes, and deploys its DNS.
@@ -127,7 +127,7 @@ func (l *Lab) finishCluster(ctx context.Context, control Node, say func(string, 
 	c := control.Cluster
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if err := l.until(ctx, c, "get", "--raw", "/readyz"); err != nil {
+	if err := l.retryKubectl(ctx, c, "get", "--raw", "/readyz"); err != nil {
 		return err
 	}
 	say("%s: API server ready", c)
@@ -139,7 +139,7 @@ func (l *Lab) finishCluster(ctx context.Context, control Node, say func(string, 
 		return err
 	}
 	for _, n := range l.peers(control) {
-		if err := l.admit(ctx, n); err != nil {
+		if err := l.awaitNode(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -152,24 +152,26 @@ func (l *Lab) finishCluster(ctx context.Context, control Node, say func(string, 
 		return err
 	}
 	say("%s: DNS ready", c)
-	return l.until(ctx, c, "get", "serviceaccount", "default")
+	return l.retryKubectl(ctx, c, "get", "serviceaccount", "default")
 }
 
-// admit waits until a node has joined, and sets its part of the pods' prefixes if the network needs it.
-func (l *Lab) admit(ctx context.Context, n Node) error {
+// awaitNode waits until a node has joined, and sets its part of the pods' prefixes if the network
+// needs it.
+func (l *Lab) awaitNode(ctx context.Context, n Node) error {
 	if !l.CNI.PodCIDRs {
-		return l.until(ctx, n.Cluster, "get", "node", n.As)
+		return l.retryKubectl(ctx, n.Cluster, "get", "node", n.As)
 	}
-	pods := l.nodePods(n)
+	pods := l.nodePodPrefixes(n)
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"podCIDR": pods[0], "podCIDRs": pods}})
 	if err != nil {
 		return fmt.Errorf("admit %s: %w", n.As, err)
 	}
-	return l.until(ctx, n.Cluster, "patch", "node", n.As, "-p", string(patch))
+	return l.retryKubectl(ctx, n.Cluster, "patch", "node", n.As, "-p", string(patch))
 }
 
-// corednsManifest returns CoreDNS's manifest with the cluster's addresses. Without kube-proxy CoreDNS
-// runs in the network of the first node, where the network's replacement of kube-proxy reaches it.
+// corednsManifest returns CoreDNS's manifest with the cluster's addresses. Without kube-proxy
+// CoreDNS runs in the network of the first node, where the network's replacement of kube-proxy
+// reaches it.
 func (l *Lab) corednsManifest(index int) (string, error) {
 	raw, err := files.ReadFile("coredns.yaml")
 	if err != nil {
@@ -180,7 +182,7 @@ func (l *Lab) corednsManifest(index int) (string, error) {
 		return text, nil
 	}
 	for from, to := range map[string]string{
-		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", l.planned(index, 1)[0]),
+		"    .:53 {\n": fmt.Sprintf("    .:53 {\n        bind %s\n", l.plannedAddrs(index, 1)[0]),
 		"      dnsPolicy: Default\n": fmt.Sprintf("      dnsPolicy: Default\n      hostNetwork: true\n      nodeSelector: {kubernetes.io/hostname: %sn1}\n",
 			l.Clusters[index-1]),
 	} {
@@ -201,8 +203,8 @@ func (l *Lab) kubectl(ctx context.Context, cluster, input string, args ...string
 	return string(out), nil
 }
 
-// until repeats a kubectl command until it succeeds.
-func (l *Lab) until(ctx context.Context, cluster string, args ...string) error {
+// retryKubectl repeats a kubectl command until it succeeds.
+func (l *Lab) retryKubectl(ctx context.Context, cluster string, args ...string) error {
 	for {
 		_, err := l.kubectl(ctx, cluster, "", args...)
 		if err == nil {
@@ -231,7 +233,7 @@ func down(dir string) error {
 	}
 	errs := []error{l.endProcesses()}
 	cgroups, err := l.cgroups()
-	errs = append(errs, err, endCgroups(cgroups), netnsexec.RemoveAll(l.path("net")), formerWatches(dir))
+	errs = append(errs, err, removeCgroups(cgroups), netnsexec.RemoveAll(l.path("net")), restoreInotifyLimit(dir))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -246,13 +248,13 @@ func down(dir string) error {
 	return nil
 }
 
-// endProcesses kills the lab's processes. It repeats until none is left, as an ending process may have
-// started another.
+// endProcesses kills the lab's processes. It repeats until none is left, as an ending process may
+// have started another.
 func (l *Lab) endProcesses() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	for {
-		left := netnsexec.Processes(netnsexec.Inodes(l.path("net")), l.mark())
+		left := netnsexec.Processes(netnsexec.Inodes(l.path("net")), l.environmentMark())
 		if len(left) == 0 {
 			return nil
 		}
@@ -262,8 +264,8 @@ func (l *Lab) endProcesses() error {
 	}
 }
 
-// cgroups returns the cgroups of all machines: from the records, and without a record from the cgroup
-// of this process.
+// cgroups returns the cgroups of all machines: from the records, and without a record from the
+// cgroup of this process.
 func (l *Lab) cgroups() ([]string, error) {
 	records, err := filepath.Glob(l.path("machines", "*.json"))
 	if err != nil {
@@ -280,9 +282,9 @@ func (l *Lab) cgroups() ([]string, error) {
 	if err != nil {
 		return out, err
 	}
-	patterns := unified(l.tag() + "*")
+	patterns := unifiedCgroups(l.objectPrefix() + "*")
 	for _, h := range all {
-		patterns = append(patterns, filepath.Join(h.dir, l.tag()+"*"))
+		patterns = append(patterns, filepath.Join(h.dir, l.objectPrefix()+"*"))
 	}
 	for _, pattern := range patterns {
 		more, err := filepath.Glob(pattern)
@@ -303,7 +305,7 @@ const (
 	watchWant  = 2048
 )
 
-func moreWatches(dir string) (err error) {
+func raiseInotifyLimit(dir string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("raise limit of watches: %w", err)
@@ -334,7 +336,7 @@ func moreWatches(dir string) (err error) {
 	return os.WriteFile(filepath.Join(watchDir, "of"+strings.ReplaceAll(dir, "/", "-")), nil, 0o644)
 }
 
-func formerWatches(dir string) error {
+func restoreInotifyLimit(dir string) error {
 	if err := os.Remove(filepath.Join(watchDir, "of"+strings.ReplaceAll(dir, "/", "-"))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("restore limit of watches: %w", err)
 	}

@@ -13,38 +13,38 @@ import (
 	"hawser.dev/hawser/lab/netnsexec"
 )
 
-// The API servers are inside the lab's network namespaces. The gate is a process on the host. It
-// accepts connections on one loopback port per cluster, and forwards them to the API server.
+// The API servers are inside the lab's network namespaces. The API proxy is a process on the host.
+// It accepts connections on one loopback port per cluster, and forwards them to the API server.
 
-// startProxy starts the gate, which runs until down kills it. It writes a kubeconfig with the
-// gate's addresses.
-func (l *Lab) startProxy(authorities map[string]*authority) error {
+// startAPIProxy starts the API proxy, which runs until down kills it. It writes a kubeconfig with
+// the proxy's addresses.
+func (l *Lab) startAPIProxy(authorities map[string]*authority) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find own program: %w", err)
 	}
-	log, err := os.OpenFile(l.path("gate.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(l.path("api-proxy.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("open log of the gate: %w", err)
+		return fmt.Errorf("open log of the API proxy: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(self, "--dir", l.Dir, "gate")
+	cmd := exec.Command(self, "--dir", l.Dir, "api-proxy")
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = append(os.Environ(), l.mark())
+	cmd.Env = append(os.Environ(), l.environmentMark())
 	config := kubeconfig{}
 	for _, c := range l.Clusters {
 		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil {
-			return fmt.Errorf("open the gate of %s: %w", c, err)
+			return fmt.Errorf("open the API proxy of %s: %w", c, err)
 		}
 		defer listener.Close()
 		file, err := listener.File()
 		if err != nil {
-			return fmt.Errorf("open the gate of %s: %w", c, err)
+			return fmt.Errorf("open the API proxy of %s: %w", c, err)
 		}
 		defer file.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
-		admin, err := authorities[c].issue("admin", nil, nil, "system:masters")
+		admin, err := authorities[c].issueCertificate("admin", nil, nil, "system:masters")
 		if err != nil {
 			return err
 		}
@@ -54,19 +54,19 @@ func (l *Lab) startProxy(authorities map[string]*authority) error {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the gate: %w", err)
+		return fmt.Errorf("start the API proxy: %w", err)
 	}
 	return cmd.Process.Release()
 }
 
-// gate runs the gate in its own process. It inherits the listeners as files from number 3, in the
-// order of the clusters.
-func (l *Lab) gate() error {
+// runAPIProxy runs the API proxy in its own process. It inherits the listeners as files from number
+// 3, in the order of the clusters.
+func (l *Lab) runAPIProxy() error {
 	var all sync.WaitGroup
 	for i, m := range l.Machines[:len(l.Clusters)] {
-		listener, err := net.FileListener(os.NewFile(uintptr(3+i), "gate"))
+		listener, err := net.FileListener(os.NewFile(uintptr(3+i), "api-proxy"))
 		if err != nil {
-			return fmt.Errorf("take over the gate of %s: %w", m.Cluster, err)
+			return fmt.Errorf("listen for API server of %s: %w", m.Cluster, err)
 		}
 		all.Go(func() {
 			for {
@@ -74,7 +74,7 @@ func (l *Lab) gate() error {
 				if err != nil {
 					return
 				}
-				go l.pass(m, conn.(*net.TCPConn))
+				go l.forward(m, conn.(*net.TCPConn))
 			}
 		})
 	}
@@ -82,10 +82,10 @@ func (l *Lab) gate() error {
 	return nil
 }
 
-func (l *Lab) pass(m Node, outside *net.TCPConn) {
+func (l *Lab) forward(m Node, outside *net.TCPConn) {
 	defer outside.Close()
 	var inside *net.TCPConn
-	err := netnsexec.Do(l.space(m.Name), func() error {
+	err := netnsexec.Do(l.netnsPath(m.Name), func() error {
 		to := &net.TCPAddr{IP: m.Addrs[0].AsSlice(), Port: 6443}
 		conn, err := net.DialTCP("tcp", nil, to)
 		inside = conn
@@ -96,13 +96,13 @@ func (l *Lab) pass(m Node, outside *net.TCPConn) {
 	}
 	defer inside.Close()
 	done := make(chan bool, 2)
-	half := func(to, from *net.TCPConn) {
+	copyStream := func(to, from *net.TCPConn) {
 		_, _ = io.Copy(to, from)
 		_ = to.CloseWrite()
 		done <- true
 	}
-	go half(inside, outside)
-	go half(outside, inside)
+	go copyStream(inside, outside)
+	go copyStream(outside, inside)
 	<-done
 	<-done
 }
