@@ -26,7 +26,7 @@ func (v *builder) addExports() {
 			if e.Type == fabric.Headless {
 				v.addHeadless(e, part, svc)
 			} else {
-				v.addOffer(e, part, svc)
+				v.addExportAddr(e, part, svc)
 			}
 		}
 		if e.Type != fabric.Headless && (part != nil || e.Allows(v.self.Name)) {
@@ -70,9 +70,9 @@ func (v *builder) localService(e *fabric.Export, part *fabric.ExportCluster) *mo
 // portKey returns a port in the notation of Endpoint.Ports.
 func portKey(p fabric.Port) string { return strings.ToUpper(p.Protocol) + "/" + strconv.Itoa(p.Port) }
 
-// addOffer adds the entries of this cluster's export address, whose targets are its endpoints
-// (offerTargets). Every node has them, so that every gateway can receive its packets.
-func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
+// addExportAddr adds the entries of this cluster's export address, whose targets are its endpoints
+// (exportTargets). Every node has them, so that every gateway can receive its packets.
+func (v *builder) addExportAddr(e *fabric.Export, part *fabric.ExportCluster, svc *model.Service) {
 	if svc == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 	for _, ip := range part.IPs {
 		for _, p := range portsOf(e, part) {
 			v.addEntry(entry{
-				addr: ip, protocol: p.Protocol, port: p.Port, targets: v.offerTargets(svc, p, fabric.Family(ip)),
+				addr: ip, protocol: p.Protocol, port: p.Port, targets: v.exportTargets(svc, p, fabric.Family(ip)),
 				affinity: e.Affinity == "ClientIP", origin: origin,
 			})
 			// After a failover, a server may send the first packet through a gateway
@@ -90,7 +90,7 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 				ep := &svc.Endpoints[i]
 				addr, ok := ofFamily(ep.Addrs, fabric.Family(ip))
 				if port := ep.Ports[portKey(p)]; ok && port > 0 {
-					v.addMachine(ep, addr, p.Protocol, port, origin)
+					v.addExternalEndpoint(ep, addr, p.Protocol, port, origin)
 					v.recordReplySource(addr, p.Protocol, port, ip, p.Port, origin)
 				}
 			}
@@ -99,9 +99,9 @@ func (v *builder) addOffer(e *fabric.Export, part *fabric.ExportCluster, svc *mo
 	v.addHairpin(svc, origin)
 }
 
-// offerTargets returns the endpoints that get connections of other clusters. Endpoints on nodes
+// exportTargets returns the endpoints that get connections of other clusters. Endpoints on nodes
 // whose VXLAN this node drops cannot reply; they count only if the Service has no others.
-func (v *builder) offerTargets(svc *model.Service, p fabric.Port, fam int) []target {
+func (v *builder) exportTargets(svc *model.Service, p fabric.Port, fam int) []target {
 	out, _ := endpointTargets(svc, p, fam, v.vxlanDropped)
 	if len(out) == 0 && len(v.vxlanDropped) > 0 {
 		out, _ = endpointTargets(svc, p, fam, nil)

@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// addEveryNode fills the sets of every node, gateway or not.
-func (v *builder) addEveryNode() {
+// addCommonSets fills the sets of every node, gateway or not.
+func (v *builder) addCommonSets() {
 	for _, p := range disjoint(v.in.Fabric.ServicePools) {
 		v.elements.prefix(desired.SetPools, p, netip.Prefix{}, "services.cidr")
 	}
@@ -140,20 +140,20 @@ func (v *builder) addFilter() {
 		}
 	}
 	for _, r := range v.remotes {
-		v.addErrors(r)
+		v.addICMPErrorSources(r)
 	}
 	for _, e := range v.exports {
 		if part := e.ClusterPart(v.self.Name); part != nil {
-			v.restrict(e, part)
-			v.admitMapped(e, part)
+			v.addAllowList(e, part)
+			v.allowMappedAddrs(e, part)
 		}
-		v.addOffers(e)
+		v.addRemoteExports(e)
 	}
 }
 
-// addErrors adds the sources whose ICMP errors are accepted for flows with a cluster: its own,
-// and the sources of clusters that may forward between it and this cluster.
-func (v *builder) addErrors(r *remoteCluster) {
+// addICMPErrorSources adds the sources whose ICMP errors are accepted for flows with a cluster: its
+// own, and the sources of clusters that may forward between it and this cluster.
+func (v *builder) addICMPErrorSources(r *remoteCluster) {
 	ends := disjoint(slices.Concat(r.destinations, r.tunnelAddrs()))
 	for _, name := range append([]string{r.Name}, v.graph.Between(v.self.Name, r.Name)...) {
 		from := v.byName[name]
@@ -172,9 +172,9 @@ func (v *builder) addErrors(r *remoteCluster) {
 	}
 }
 
-// restrict adds an export's allow list. It also blocks packets to the clusterset IPs, which would
-// bypass the list: a well-behaved cluster translates these before the tunnel.
-func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
+// addAllowList adds an export's allow list. It also blocks packets to the clusterset IPs, which
+// would bypass the list: a well-behaved cluster translates these before the tunnel.
+func (v *builder) addAllowList(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Allow == nil {
 		return
 	}
@@ -185,15 +185,15 @@ func (v *builder) restrict(e *fabric.Export, part *fabric.ExportCluster) {
 	}
 	for _, a := range addrs {
 		v.elements.addr(desired.SetRestricted, a, netip.Addr{}, origin)
-		v.admit(e, a, origin)
+		v.allowClusters(e, a, origin)
 	}
 	for _, a := range e.VIPs {
 		v.elements.addr(desired.SetRestricted, a, netip.Addr{}, origin)
 	}
 }
 
-// admit permits every cluster in the allow list to reach one address of an export.
-func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
+// allowClusters permits every cluster in the allow list to reach one address of an export.
+func (v *builder) allowClusters(e *fabric.Export, addr netip.Addr, origin string) {
 	for _, r := range v.remotes {
 		if !e.Allows(r.Name) {
 			continue
@@ -208,9 +208,9 @@ func (v *builder) admit(e *fabric.Export, addr netip.Addr, origin string) {
 	}
 }
 
-// admitMapped opens the mapped address of each headless pod without a fixed address, because other
-// clusters learn this address. Other mapped addresses accept only replies.
-func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
+// allowMappedAddrs opens the mapped address of each headless pod without a fixed address, because
+// other clusters learn this address. Other mapped addresses accept only replies.
+func (v *builder) allowMappedAddrs(e *fabric.Export, part *fabric.ExportCluster) {
 	if e.Type != fabric.Headless || !v.self.Globalnet {
 		return
 	}
@@ -219,13 +219,13 @@ func (v *builder) admitMapped(e *fabric.Export, part *fabric.ExportCluster) {
 			continue
 		}
 		for _, a := range v.mappedAddrs(m.Addrs) {
-			v.admit(e, a, exportPath(e.ID(), v.self.Name))
+			v.allowClusters(e, a, exportPath(e.ID(), v.self.Name))
 		}
 	}
 }
 
-// addOffers adds the addresses and ports from which other clusters' servers reply.
-func (v *builder) addOffers(e *fabric.Export) {
+// addRemoteExports adds the addresses and ports from which other clusters' servers reply.
+func (v *builder) addRemoteExports(e *fabric.Export) {
 	for i := range e.Clusters {
 		part := &e.Clusters[i]
 		r := v.byName[part.Name]

@@ -19,7 +19,7 @@ type Graph struct {
 	shapes []fabric.Shape
 }
 
-// NewGraph returns the topology of a fabric. before is the former shape; nil = no change.
+// NewGraph returns the graph of a fabric. before is the former shape; nil = no change.
 func NewGraph(f *fabric.Fabric, before *fabric.Shape) Graph {
 	n := Graph{Now: f.Graph(), shapes: []fabric.Shape{f.Shape}}
 	if before == nil {
@@ -38,7 +38,7 @@ func (n Graph) Mesh() bool {
 // IsMesh reports whether a shape links all clusters directly.
 func IsMesh(s fabric.Shape) bool { return s.Mode == "" || s.Mode == fabric.ModeMesh }
 
-// Same reports whether NewGraph would return the same topology for clusters with the same names.
+// Same reports whether NewGraph would return the same graph for clusters with the same names.
 func (n Graph) Same(f *fabric.Fabric, before *fabric.Shape) bool {
 	if len(n.shapes) == 0 || !SameShape(n.shapes[0], f.Shape) || (before != nil) != (n.Before != nil) {
 		return false

@@ -13,7 +13,7 @@ func names(set map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(set)), " ")
 }
 
-func TestNetSourcesAndOnlyVia(t *testing.T) {
+func TestGraphSourcesAndOnlyVia(t *testing.T) {
 	t.Parallel()
 	hub := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}
 	hubs := fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h", "i"}}

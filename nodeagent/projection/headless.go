@@ -89,7 +89,7 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 				if port == 0 {
 					continue
 				}
-				v.addMachine(m.Endpoint, addr, p.Protocol, port, origin)
+				v.addExternalEndpoint(m.Endpoint, addr, p.Protocol, port, origin)
 				v.addEntry(entry{
 					addr: ip, protocol: p.Protocol, port: p.Port, origin: origin,
 					targets: []target{{key: addr.String(), addr: addr, port: port, weight: 1}},

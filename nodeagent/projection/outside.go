@@ -187,9 +187,9 @@ func (v *builder) kindOf(ep *model.Endpoint, a netip.Addr) endpointKind {
 	return machine
 }
 
-// addMachine makes gateways translate the source of other clusters' packets to an endpoint that is
-// not a pod. Such a machine has no route to other clusters' addresses.
-func (v *builder) addMachine(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
+// addExternalEndpoint makes gateways translate the source of other clusters' packets to an endpoint
+// that is not a pod. Such a machine has no route to other clusters' addresses.
+func (v *builder) addExternalEndpoint(ep *model.Endpoint, a netip.Addr, protocol string, port int, origin string) {
 	if v.gateway != nil && v.kindOf(ep, a) == machine {
 		v.elements.add(desired.Element{
 			Set: desired.SetExternalEndpoints, Family: fabric.Family(a), ID: serviceKey(a, protocol, port), Origin: origin,

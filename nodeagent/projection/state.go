@@ -43,7 +43,7 @@ func DesiredAndAnnounced(in Input) (desired.State, []Problem, model.ClusterState
 	v.addDirect()
 	v.addReturnPaths()
 	v.addRoutes()
-	v.addEveryNode()
+	v.addCommonSets()
 	v.addExports()
 	v.reportPodsOutside()
 	v.reportForeignRules()

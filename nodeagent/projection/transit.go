@@ -24,7 +24,7 @@ func (v *builder) addTransit() {
 	v.transitTunnels = built.Tunnels
 	for _, l := range built.Devices {
 		priority := desired.RuleTransit
-		if l.Name[len(desired.TransitDevicePrefix)] == '6' { // one device per family
+		if l.Name[len(desired.TransitDevicePrefix)] == '6' { // a rule is identified by its priority
 			priority--
 		}
 		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})
@@ -202,10 +202,10 @@ func (v *builder) transitMTU(c desired.Tunnel, p model.Path) int {
 	return mtu
 }
 
-// routeTransit routes packets from TransitDevicePrefix devices and SiblingDevice. The packets leave over
-// the active link to the next cluster and thus reach the gateway that sends the replies. If a
-// sibling has that link, this gateway hands the packets over. The sibling sends them over a link or
-// drops them, so packets never loop.
+// routeTransit routes packets from transit devices and SiblingDevice. The packets leave over the
+// path that this cluster uses to the destination and thus reach the gateway that sends the replies.
+// If a sibling has that path, this gateway hands the packets over. The sibling sends them over a
+// link or drops them, so packets never loop.
 func (v *builder) routeTransit() {
 	if v.gateway == nil || v.graph.Mesh() || v.node == nil {
 		return

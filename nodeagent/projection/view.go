@@ -79,7 +79,7 @@ func newBuilder(in Input) *builder {
 	}
 	slices.SortFunc(v.nodes, func(a, b *model.Node) int { return cmp.Compare(a.Name, b.Name) })
 	v.node = v.nodeNamed(in.Node)
-	v.refuseShared()
+	v.dropSharedAddrs()
 	for i := range in.Fabric.Exports {
 		v.exports = append(v.exports, &in.Fabric.Exports[i])
 	}
@@ -88,7 +88,7 @@ func newBuilder(in Input) *builder {
 	})
 	v.families()
 	for _, p := range slices.Concat(in.Fabric.GlobalPools, in.Fabric.ServicePools, in.Fabric.TunnelPools) {
-		v.refuseNodes(p, func(*model.Node) bool { return true }, "which belongs to the clusterset")
+		v.dropNodeAddrs(p, func(*model.Node) bool { return true }, "which belongs to the clusterset")
 	}
 	v.graph = NewGraph(in.Fabric, in.FormerShape)
 	v.overIPv6 = reachedOverIPv6(self)
@@ -104,11 +104,11 @@ func newBuilder(in Input) *builder {
 	return v
 }
 
-// refuseNodes removes and reports the addresses inside a prefix, of the nodes for which may returns
-// true.
-func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose string) {
+// dropNodeAddrs removes and reports the addresses inside a prefix, of the nodes for which applies
+// returns true.
+func (v *builder) dropNodeAddrs(p netip.Prefix, applies func(*model.Node) bool, whose string) {
 	for i, n := range v.nodes {
-		if !may(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
+		if !applies(n) || !slices.ContainsFunc(n.Addrs, p.Contains) {
 			continue
 		}
 		filtered := *n
@@ -121,9 +121,9 @@ func (v *builder) refuseNodes(p netip.Prefix, may func(*model.Node) bool, whose 
 	}
 }
 
-// refuseShared removes the addresses that several nodes claim: a kubelet can report another
+// dropSharedAddrs removes the addresses that several nodes claim: a kubelet can report another
 // node's address in addition to its own. This node keeps its addresses.
-func (v *builder) refuseShared() {
+func (v *builder) dropSharedAddrs() {
 	claims := map[netip.Addr][]string{}
 	for _, n := range v.nodes {
 		for _, a := range n.Addrs {
@@ -258,8 +258,8 @@ func (v *builder) findPrefixes(r *remoteCluster) {
 	}
 }
 
-// addDestination adds a prefix unless it contains an address of this node: its route would match the
-// packets between the nodes, including the outer packets of tunnels. An address of another node
+// addDestination adds a prefix unless it contains an address of this node: its route would match
+// the packets between the nodes, including the outer packets of tunnels. An address of another node
 // does not prevent the route, because a kubelet can report any address.
 func (v *builder) addDestination(r *remoteCluster, p netip.Prefix, source bool) {
 	if !v.usesFamily(fabric.Family(p.Addr())) {
@@ -269,7 +269,7 @@ func (v *builder) addDestination(r *remoteCluster, p netip.Prefix, source bool) 
 		v.problem(clusterPath(r.Name), status.CoversNode, p.String()+" contains an address of node "+v.node.Name+", so it is not routed")
 		return
 	}
-	v.refuseNodes(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which belongs to cluster "+r.Name)
+	v.dropNodeAddrs(p, func(n *model.Node) bool { return n.Name != v.in.Node }, "which belongs to cluster "+r.Name)
 	r.destinations = append(r.destinations, p)
 	if source {
 		r.sources = append(r.sources, p)

@@ -91,7 +91,7 @@ func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState,
 		w.links[remote] = links[remote].Path
 	}
 	c.Links = links
-	if c.table.Net().Mesh() {
+	if c.table.Graph().Mesh() {
 		c.Last, w.remote = links, maps.Clone(w.links)
 		return w
 	}

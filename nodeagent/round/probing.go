@@ -68,16 +68,16 @@ func probesOf(f *fabric.Fabric, before *fabric.Shape, nodes []model.Node, cluste
 			p.Others = append(p.Others, n.Addrs)
 		}
 	}
-	p.neighbours(own, nodes, node)
+	p.neighbors(own, nodes, node)
 	return p
 }
 
-func (p *ProbeSpec) tunnels(f *fabric.Fabric, net projection.Graph, cluster string, own []netip.Addr) {
+func (p *ProbeSpec) tunnels(f *fabric.Fabric, graph projection.Graph, cluster string, own []netip.Addr) {
 	for _, a := range own {
 		p.Listen = append(p.Listen, health.Listen{Addr: a})
 	}
 	for _, c := range f.Clusters {
-		if c.Name == cluster || !net.Linked(cluster, c.Name) {
+		if c.Name == cluster || !graph.Linked(cluster, c.Name) {
 			continue
 		}
 		for _, g := range c.Gateways {
@@ -90,7 +90,7 @@ func (p *ProbeSpec) tunnels(f *fabric.Fabric, net projection.Graph, cluster stri
 	}
 }
 
-func (p *ProbeSpec) neighbours(own *fabric.Cluster, nodes []model.Node, node string) {
+func (p *ProbeSpec) neighbors(own *fabric.Cluster, nodes []model.Node, node string) {
 	self := NodeAddrs(nodes, node)
 	if p.Gateway != "" {
 		for _, a := range self {

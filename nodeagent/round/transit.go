@@ -16,7 +16,7 @@ import (
 // this cluster's links for transit traffic.
 func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.ClusterState, now time.Time) {
 	know := transitRanks{choice: c, snapshot: v, live: live}
-	found := health.ClusterPaths(c.table.Net(), c.Cluster, health.LinkRanks{
+	found := health.ClusterPaths(c.table.Graph(), c.Cluster, health.LinkRanks{
 		Direct:  func(n string) health.Rank { return c.Links[n].Rank },
 		Transit: know.transit,
 	})
@@ -43,7 +43,7 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 			former = append(former, remote)
 		}
 	}
-	w.former = hasNewPath(c.table.Net().Now, c.Cluster, former)
+	w.former = hasNewPath(c.table.Graph().Now, c.Cluster, former)
 	w.own = throughOwn(w.remote, w.own)
 	w.advertise = know.advertise()
 }
@@ -177,16 +177,16 @@ type transitRanks struct {
 func (k transitRanks) transit(a, b string) health.Rank {
 	switch k.choice.Cluster {
 	case a:
-		return k.toNeighbour(b)
+		return k.toNeighbor(b)
 	case b:
-		return k.toNeighbour(a)
+		return k.toNeighbor(a)
 	}
 	return min(k.advertised(a, b).rank(), k.advertised(b, a).rank())
 }
 
-// toNeighbour returns the rank of the link to a neighbour; Down if one of its gateways does not
+// toNeighbor returns the rank of the link to a neighbour; Down if one of its gateways does not
 // accept transit.
-func (k transitRanks) toNeighbour(n string) health.Rank {
+func (k transitRanks) toNeighbor(n string) health.Rank {
 	link, near := k.choice.Links[n]
 	if !near || !k.snapshot.links.AcceptsTransit(link.Local, health.GatewayID{Cluster: n, Gateway: link.Remote}) {
 		return health.Down
@@ -236,7 +236,7 @@ func (k transitRanks) size(over []string) int {
 func (k transitRanks) advertise() *model.TransitAdvert {
 	out := &model.TransitAdvert{}
 	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {
-		if rank, mtu := k.toNeighbour(n), k.snapshot.pathMTU(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
+		if rank, mtu := k.toNeighbor(n), k.snapshot.pathMTU(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
 			out.Edges = append(out.Edges, model.TransitEdge{Cluster: n, Rank: int(rank), MTU: mtu})
 		}
 	}

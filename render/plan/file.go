@@ -67,9 +67,9 @@ type explanations struct {
 	nodes           map[string]bool // clusters whose gateways have other nodes
 	rbac            bool            // the rules of agents change, for dynamic exports or egress rules
 	dirs            map[string]bool // directories with added or removed files
-	agents          bool            // the agents' DaemonSets
+	agents          bool            // the agents' DaemonSets change
 	fabricFile      bool            // base/fabric.yaml changes
-	topology        bool            // the topology
+	topology        bool            // the topology changes
 	fabricExplained bool            // an entry explains base/fabric*.yaml
 }
 

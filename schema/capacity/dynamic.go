@@ -19,7 +19,8 @@ func declaredCapacity(s *schema.ClusterSet, block netip.Prefix) int {
 }
 
 // requiredUsable returns the usable addresses that a block needs for a number of declared items. It
-// is the inverse of declaredCapacity, which leaves three quarters of a block minus one address.
+// is the inverse of declaredCapacity: a block of N addresses has N-2 usable ones, of which N-2 -
+// (N-2)/4 - 1 are for declared items.
 func requiredUsable(s *schema.ClusterSet, declared int) int {
 	if s.Spec.DynamicExports == nil {
 		return declared
@@ -53,9 +54,9 @@ func (c *checker) checkDynamicRoom(requirements map[string]Requirement) {
 			}
 		}
 	}
-	if size := c.set.Spec.Globalnet.ClusterPrefix; size > 32-schema.MinDynamicBits && size <= 32 {
+	if bits := c.set.Spec.Globalnet.ClusterPrefix; bits > 32-schema.MinDynamicBits && bits <= 32 {
 		c.Fail("too-small", "globalnet.clusterPrefix",
-			fmt.Sprintf("a block of /%d has no room for dynamic exports", size),
+			fmt.Sprintf("a block of /%d has no room for dynamic exports", bits),
 			fmt.Sprintf("use a /%d or larger", 32-schema.MinDynamicBits), "dynamicExports")
 	}
 	for _, u := range []overlap.Use{{Path: "services.cidr", Prefix: c.set.Spec.Services.CIDR}, {Path: "services.ipv6Cidr", Prefix: c.set.Spec.Services.IPv6CIDR}} {

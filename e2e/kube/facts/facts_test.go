@@ -115,7 +115,7 @@ func TestFacts(t *testing.T) {
 	state := await(t, s, "the first facts, without CRDs", func(s facts.State) bool {
 		return s.Loaded && s.Err != nil && len(s.Facts.Services) == 1 && len(s.Facts.Services[0].Endpoints) == 1
 	})
-	if !strings.Contains(state.Err.Error(), "the cluster has no serviceexports") || len(state.Facts.Nodes) != 1 || len(state.Facts.Namespaces) < 2 {
+	if !strings.Contains(state.Err.Error(), "the cluster has no resource serviceexports") || len(state.Facts.Nodes) != 1 || len(state.Facts.Namespaces) < 2 {
 		t.Errorf("have %+v", state)
 	}
 	server.Define(t)
@@ -136,8 +136,8 @@ func TestFacts(t *testing.T) {
 	await(t, s, "no export", func(s facts.State) bool { return len(s.Facts.Exports) == 0 && len(s.Facts.Services) == 1 })
 }
 
-// TestDenied tests that a forbidden request is reported with verb and resource, and that the objects
-// are read after the right is granted.
+// TestDenied tests that a forbidden request is reported with verb and resource, and that the
+// objects are read after the right is granted.
 func TestDenied(t *testing.T) {
 	server := api.Start(t, "g1")
 	server.Define(t)

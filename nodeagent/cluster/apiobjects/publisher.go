@@ -183,9 +183,9 @@ func (p *Writer) Problems() []string {
 		switch {
 		case err == nil:
 		case apierrors.IsNotFound(err) && w.resource != configMaps:
-			out = append(out, fmt.Sprintf("the cluster has no %s: apply the CRDs of the rendered base", w.resource.GroupResource()))
+			out = append(out, fmt.Sprintf("the cluster has no resource %s: apply base/crds.yaml of the publish branch", w.resource.GroupResource()))
 		case apierrors.IsForbidden(err):
-			out = append(out, err.Error()+": grant it as the rendered base does")
+			out = append(out, err.Error()+": grant it as base/rbac.yaml of the publish branch does")
 		default:
 			out = append(out, fmt.Sprintf("watch %s: %s", w.resource.GroupResource(), strings.ReplaceAll(err.Error(), "\n", " ")))
 		}

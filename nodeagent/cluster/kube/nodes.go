@@ -51,7 +51,7 @@ func (n *Nodes) Current() (map[string]NodeStatus, error) {
 	}
 	switch err := n.cache.Err(); {
 	case apierrors.IsNotFound(err):
-		return out, errors.New("the cluster has no HawserNodes: apply the CRDs of the rendered base")
+		return out, errors.New("the cluster has no resource hawsernodes: apply base/crds.yaml of the publish branch")
 	case err != nil:
 		return out, fmt.Errorf("read HawserNodes: %w", err)
 	case !synced:

@@ -274,8 +274,8 @@ func TestSourceForbidden(t *testing.T) {
 		return serves("sample", "web", "10.7.0.1")(s) && s.Err != nil && strings.Contains(s.Err.Error(), "serviceexports") && strings.Contains(s.Err.Error(), "forbidden")
 	})
 	for _, want := range []string{
-		`cannot list resource "namespaces": grant get, list and watch as the rendered base does`,
-		"the cluster has no serviceexports of multicluster.x-k8s.io/v1beta1: apply the CRDs of the rendered base; until then there are none",
+		`cannot list resource "namespaces": grant get, list and watch as base/rbac.yaml of the publish branch does`,
+		"the cluster has no resource serviceexports of multicluster.x-k8s.io/v1beta1: apply base/crds.yaml of the publish branch; until then Hawser ignores them",
 	} {
 		if !strings.Contains(s.Err.Error(), want) {
 			t.Errorf("want %q in %q", want, s.Err)

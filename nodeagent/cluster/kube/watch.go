@@ -256,10 +256,10 @@ func (w *watcher) problem(host string) error {
 	case w.err == nil:
 		return nil
 	case apierrors.IsNotFound(w.err) && custom:
-		return fmt.Errorf("the cluster has no %s of %s: apply the CRDs of the rendered base; until then there are none",
+		return fmt.Errorf("the cluster has no resource %s of %s: apply base/crds.yaml of the publish branch; until then Hawser ignores them",
 			w.resource, untyped.GroupVersion())
 	case apierrors.IsForbidden(w.err):
-		return fmt.Errorf("%w: grant get, list and watch as the rendered base does", w.err)
+		return fmt.Errorf("%w: grant get, list and watch as base/rbac.yaml of the publish branch does", w.err)
 	case isUnreachable(w.err):
 		return fmt.Errorf("kubernetes API at %s: %w", host, w.err)
 	}

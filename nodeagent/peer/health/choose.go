@@ -38,7 +38,7 @@ func ChooseLinks(prefs *Preferences, cluster string, s Snapshot) map[string]Acti
 	paths := make(map[string]ActiveLink, len(prefs.clusters))
 	for i := range prefs.clusters {
 		remote := prefs.clusters[i].cluster
-		if remote == cluster || !prefs.net.Linked(cluster, remote) {
+		if remote == cluster || !prefs.graph.Linked(cluster, remote) {
 			continue
 		}
 		pair := clusterPair{snapshot: &s, local: cluster, remote: remote}
@@ -60,7 +60,7 @@ func GatewayLinks(prefs *Preferences, cluster, gateway string, s Snapshot) map[s
 	local := prefs.find(cluster)
 	for i := range prefs.clusters {
 		remote := prefs.clusters[i].cluster
-		if local < 0 || remote == cluster || !prefs.net.Linked(cluster, remote) {
+		if local < 0 || remote == cluster || !prefs.graph.Linked(cluster, remote) {
 			continue
 		}
 		pair := clusterPair{snapshot: &s, local: cluster, remote: remote}

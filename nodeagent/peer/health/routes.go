@@ -27,13 +27,13 @@ type LinkRanks struct {
 // links, then the smallest sum of the links' hashes. The sum selects the same path in both
 // directions. A path of the previous topology is used only if the new topology has no path yet. It
 // is pure.
-func ClusterPaths(net projection.Graph, from string, links LinkRanks) map[string]ClusterPath {
+func ClusterPaths(graph projection.Graph, from string, links LinkRanks) map[string]ClusterPath {
 	out := map[string]ClusterPath{}
-	for _, g := range []*fabric.Graph{net.Now, net.Before} {
+	for _, g := range []*fabric.Graph{graph.Now, graph.Before} {
 		if g == nil {
 			continue
 		}
-		formerShape := g != net.Now
+		formerShape := g != graph.Now
 		for rank := Good; rank > Down; rank-- {
 			path := ClusterPath{Rank: rank, FormerShape: formerShape}
 			addDirect(out, g, from, links, path)

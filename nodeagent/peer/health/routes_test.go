@@ -12,7 +12,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func netOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) projection.Graph {
+func graphOf(shape fabric.Shape, before *fabric.Shape, clusters ...string) projection.Graph {
 	f := &fabric.Fabric{Shape: shape}
 	for _, c := range clusters {
 		f.Clusters = append(f.Clusters, fabric.Cluster{Name: c})
@@ -60,20 +60,20 @@ func TestClusterPaths(t *testing.T) {
 		ranks  ranked
 		wanted string
 	}{
-		{"mesh", netOf(mesh, nil, "a", "b", "c"), "a", ranked{"a b": Down}, "c good"},
-		{"hub", netOf(one, nil, "a", "b", "h"), "a", nil, "h>b good, h good"},
-		{"a hub whose other link is dead", netOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"b h": Down}, "i>b good, h good, i good"},
-		{"a hub that is drained", netOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"a h": Draining, "b h": Draining},
+		{"mesh", graphOf(mesh, nil, "a", "b", "c"), "a", ranked{"a b": Down}, "c good"},
+		{"hub", graphOf(one, nil, "a", "b", "h"), "a", nil, "h>b good, h good"},
+		{"a hub whose other link is dead", graphOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"b h": Down}, "i>b good, h good, i good"},
+		{"a hub that is drained", graphOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"a h": Draining, "b h": Draining},
 			"i>b good, i>h good, i good"},
-		{"all hubs are drained", netOf(one, nil, "a", "b", "h"), "a", ranked{"a h": Draining, "b h": Draining},
+		{"all hubs are drained", graphOf(one, nil, "a", "b", "h"), "a", ranked{"a h": Draining, "b h": Draining},
 			"h>b draining, h draining"},
-		{"spokes forward no transit", netOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"a h": Down, "a i": Down}, ""},
-		{"a ring, whole", netOf(ring, nil, "a", "b", "c", "d"), "a", ranked{"a d": Down}, "b good, b>c good, b>c>d good"},
-		{"a ring, cut", netOf(ring, nil, "a", "b", "c", "d"), "a", ranked{"a d": Down, "b c": Down}, "b good"},
-		{"hub to mesh, not verified yet", netOf(mesh, &one, "a", "b", "h"), "a", ranked{"a b": Down}, "h>b good former, h good"},
-		{"hub to mesh, verified", netOf(mesh, &one, "a", "b", "h"), "a", nil, "b good, h good"},
-		{"mesh to hub, which does not forward yet", netOf(one, &mesh, "a", "b", "h"), "a", ranked{"b h": Down}, "b good former, h good"},
-		{"mesh to hub", netOf(one, &mesh, "a", "b", "h"), "a", nil, "h>b good, h good"},
+		{"spokes forward no transit", graphOf(hub, nil, "a", "b", "h", "i"), "a", ranked{"a h": Down, "a i": Down}, ""},
+		{"a ring, whole", graphOf(ring, nil, "a", "b", "c", "d"), "a", ranked{"a d": Down}, "b good, b>c good, b>c>d good"},
+		{"a ring, cut", graphOf(ring, nil, "a", "b", "c", "d"), "a", ranked{"a d": Down, "b c": Down}, "b good"},
+		{"hub to mesh, not verified yet", graphOf(mesh, &one, "a", "b", "h"), "a", ranked{"a b": Down}, "h>b good former, h good"},
+		{"hub to mesh, verified", graphOf(mesh, &one, "a", "b", "h"), "a", nil, "b good, h good"},
+		{"mesh to hub, which does not forward yet", graphOf(one, &mesh, "a", "b", "h"), "a", ranked{"b h": Down}, "b good former, h good"},
+		{"mesh to hub", graphOf(one, &mesh, "a", "b", "h"), "a", nil, "h>b good, h good"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,14 +88,14 @@ func TestClusterPaths(t *testing.T) {
 // TestTransitNeedsBothEnds checks that a link carries transit only once both ends accept it.
 func TestTransitNeedsBothEnds(t *testing.T) {
 	t.Parallel()
-	net := netOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
+	net := graphOf(fabric.Shape{Mode: fabric.ModeHub, Hubs: []string{"h"}}, nil, "a", "b", "h")
 	links := LinkRanks{Direct: func(string) Rank { return Good }, Transit: func(string, string) Rank { return Down }}
 	if have := routesText(ClusterPaths(net, "a", links)); have != "h good" {
 		t.Errorf("routes: %s", have)
 	}
 }
 
-func randomNet(r *rand.Rand) ([]string, projection.Graph, ranked) {
+func randomGraph(r *rand.Rand) ([]string, projection.Graph, ranked) {
 	var clusters []string
 	for i := range 3 + r.IntN(7) {
 		clusters = append(clusters, fmt.Sprintf("c%d", i))
@@ -115,7 +115,7 @@ func randomNet(r *rand.Rand) ([]string, projection.Graph, ranked) {
 			}
 		}
 	}
-	return clusters, netOf(shape, nil, clusters...), ranks
+	return clusters, graphOf(shape, nil, clusters...), ranks
 }
 
 // TestPathsAreSymmetric checks that the path is the same in both directions and uses only linked
@@ -125,7 +125,7 @@ func TestPathsAreSymmetric(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 7))
 	for range 400 {
-		clusters, net, ranks := randomNet(r)
+		clusters, net, ranks := randomGraph(r)
 		routes := map[string]map[string]ClusterPath{}
 		for _, from := range clusters {
 			routes[from] = ClusterPaths(net, from, ranks.links(from))
@@ -152,7 +152,7 @@ func TestPathsMoveOnlyIfNeeded(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 8))
 	for range 400 {
-		clusters, net, ranks := randomNet(r)
+		clusters, net, ranks := randomGraph(r)
 		a, b := clusters[r.IntN(len(clusters))], clusters[r.IntN(len(clusters))]
 		for _, from := range clusters {
 			before := ClusterPaths(net, from, ranks.links(from))

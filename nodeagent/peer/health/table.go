@@ -17,7 +17,7 @@ import (
 // has more first choices than its fair share plus a quarter, rounded up. Preferences is immutable.
 type Preferences struct {
 	names    []string // of clusters and gateways in the fabric, for Same
-	net      projection.Graph
+	graph    projection.Graph
 	clusters []clusterGateways // by cluster
 	first    []gatewayPair     // of each pair of clusters, see index
 }
@@ -42,7 +42,7 @@ const headroomPercent = 25
 // clusters, or nil. The cost grows with the square of the number of clusters, so reuse the result
 // while Same is true.
 func NewPreferences(f *fabric.Fabric, before *fabric.Shape) *Preferences {
-	t := &Preferences{names: appendNames(nil, f), net: projection.NewGraph(f, before)}
+	t := &Preferences{names: appendNames(nil, f), graph: projection.NewGraph(f, before)}
 	for i := range f.Clusters {
 		if len(f.Clusters[i].Gateways) > 0 {
 			t.clusters = append(t.clusters, newClusterGateways(&f.Clusters[i]))
@@ -53,8 +53,8 @@ func NewPreferences(f *fabric.Fabric, before *fabric.Shape) *Preferences {
 	return t
 }
 
-// Net returns the topology of the preferences.
-func (t *Preferences) Net() projection.Graph { return t.net }
+// Graph returns the graph of clusters of the preferences.
+func (t *Preferences) Graph() projection.Graph { return t.graph }
 
 func newClusterGateways(c *fabric.Cluster) clusterGateways {
 	s := clusterGateways{cluster: c.Name}
@@ -83,7 +83,7 @@ func appendNames(out []string, f *fabric.Fabric) []string {
 
 // Same reports whether NewPreferences would return equal preferences. It costs much less.
 func (t *Preferences) Same(f *fabric.Fabric, before *fabric.Shape) bool {
-	if !t.net.Same(f, before) {
+	if !t.graph.Same(f, before) {
 		return false
 	}
 	remaining := t.names
@@ -158,7 +158,7 @@ func shareBound(pairs, gateways int) int {
 // and the indexes of both clusters. Numbers sort several times faster than structures.
 func (t *Preferences) contestedPairs(width int) (keys []uint64, degree []int) {
 	n := len(t.clusters)
-	mesh := t.net.Mesh()
+	mesh := t.graph.Mesh()
 	low := uint64(1)<<(2*width) - 1
 	hashes := make([]uint64, n)
 	for i, s := range t.clusters {
@@ -167,7 +167,7 @@ func (t *Preferences) contestedPairs(width int) (keys []uint64, degree []int) {
 	degree = make([]int, n)
 	for i := range n {
 		for j := i + 1; j < n; j++ {
-			if !mesh && !t.net.Linked(t.clusters[i].cluster, t.clusters[j].cluster) {
+			if !mesh && !t.graph.Linked(t.clusters[i].cluster, t.clusters[j].cluster) {
 				continue
 			}
 			degree[i]++
@@ -206,7 +206,7 @@ func (t *Preferences) find(cluster string) int {
 // cluster has no gateway or the clusters have no link.
 func (t *Preferences) First(local, remote string) (model.Path, bool) {
 	i, j := t.find(local), t.find(remote)
-	if i < 0 || j < 0 || i == j || !t.net.Linked(local, remote) {
+	if i < 0 || j < 0 || i == j || !t.graph.Linked(local, remote) {
 		return model.Path{}, false
 	}
 	return t.firstOf(i, j), true

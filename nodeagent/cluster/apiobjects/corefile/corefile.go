@@ -35,8 +35,8 @@ type Forward struct {
 	Servers []netip.Addr
 }
 
-// OtherFile is another file of the same CoreDNS configuration: a file that imports Hawser's file, or
-// that the same Corefile imports.
+// OtherFile is another file of the same CoreDNS configuration: a file that imports Hawser's file,
+// or that the same Corefile imports.
 type OtherFile struct{ Name, Text string }
 
 // Valid reports whether f has zones and servers.
@@ -56,8 +56,8 @@ func (f Forward) text(l listen) string {
 	for _, server := range f.Servers {
 		b.WriteString(" " + server.String())
 	}
-	// max_fails 0 disables health checks. The only server is on the same node: a health check
-	// would only delay the first query after a restart.
+	// max_fails 0 disables health checks. Every node, also CoreDNS's own, serves the address: a
+	// health check would only delay the first query after a restart.
 	b.WriteString(" {\n        max_fails 0\n    }\n}\n")
 	return b.String()
 }
