@@ -15,7 +15,7 @@ import (
 
 func diagnoseCommand() *cobra.Command {
 	var socket, output string
-	var long time.Duration
+	var duration time.Duration
 	var addresses, exports []string
 	cmd := &cobra.Command{
 		Use:   "diagnose",
@@ -36,8 +36,8 @@ Exit codes: 0 all followed packets passed; 1 some did not; 2 error.`,
 		Example: `  hawser-agent diagnose --for 30s`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query := url.Values{"for": {long.String()}, "address": addresses, "export": exports}
-			raw, err := request(cmd.Context(), long+statusTimeout, socket, http.MethodGet, "/diagnose?"+query.Encode())
+			query := url.Values{"for": {duration.String()}, "address": addresses, "export": exports}
+			raw, err := request(cmd.Context(), duration+statusTimeout, socket, http.MethodGet, "/diagnose?"+query.Encode())
 			if err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ Exit codes: 0 all followed packets passed; 1 some did not; 2 error.`,
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
-	cmd.Flags().DurationVar(&long, "for", 10*time.Second, "how long to trace, from 2s to 5m")
+	cmd.Flags().DurationVar(&duration, "for", 10*time.Second, "how long to trace, from 2s to 5m")
 	cmd.Flags().StringSliceVar(&exports, "export", nil, "follow only packets from or to this export, NAMESPACE/NAME; may be repeated")
 	cmd.Flags().StringSliceVar(&addresses, "address", nil, "follow only packets from or to this address or prefix, such as a client's; may be repeated")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")

@@ -18,8 +18,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// drainPoll is the interval at which drain polls the agent.
-const drainPoll = 100 * time.Millisecond
+// drainPollInterval is the interval at which drain polls the agent.
+const drainPollInterval = 100 * time.Millisecond
 
 func drainCommand() *cobra.Command {
 	var socket, output string
@@ -42,12 +42,12 @@ and still in use; 2 error.`,
   hawser-agent drain --wait 2m --until-restart`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := askDrain(cmd.Context(), socket, http.MethodGet, "/drain")
+			d, err := requestDrain(cmd.Context(), socket, http.MethodGet, "/drain")
 			if err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("drill") {
-				if d, err = askDrain(cmd.Context(), socket, http.MethodPost, "/drain/drill?"+url.Values{"for": {drill.String()}}.Encode()); err != nil {
+				if d, err = requestDrain(cmd.Context(), socket, http.MethodPost, "/drain/drill?"+url.Values{"for": {drill.String()}}.Encode()); err != nil {
 					return err
 				}
 				return printDrill(cmd.OutOrStdout(), d, output)
@@ -60,10 +60,10 @@ and still in use; 2 error.`,
 			if untilRestart {
 				path = "/drain/until-restart"
 			}
-			if _, err := askDrain(cmd.Context(), socket, http.MethodPost, path); err != nil {
+			if _, err := requestDrain(cmd.Context(), socket, http.MethodPost, path); err != nil {
 				return err
 			}
-			return awaitDrain(cmd, socket, wait)
+			return waitUnused(cmd, socket, wait)
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", defaultSocket, "unix socket of the agent")
@@ -82,7 +82,7 @@ func undrainCommand() *cobra.Command {
 		Example: `  hawser-agent undrain`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := askDrain(cmd.Context(), socket, http.MethodPost, "/undrain")
+			_, err := requestDrain(cmd.Context(), socket, http.MethodPost, "/undrain")
 			return err
 		},
 	}
@@ -102,7 +102,7 @@ func printDrill(w io.Writer, d status.Drain, output string) error {
 	return err
 }
 
-func askDrain(ctx context.Context, socket, method, path string) (status.Drain, error) {
+func requestDrain(ctx context.Context, socket, method, path string) (status.Drain, error) {
 	var d status.Drain
 	raw, err := agentRequest(ctx, socket, method, path)
 	if err != nil {
@@ -114,17 +114,17 @@ func askDrain(ctx context.Context, socket, method, path string) (status.Drain, e
 	return d, nil
 }
 
-// awaitDrain waits until no cluster uses the gateway, and prints the remaining users. On a terminal
+// waitUnused waits until no cluster uses the gateway, and prints the remaining users. On a terminal
 // it prints each change, elsewhere only the last state.
-func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
+func waitUnused(cmd *cobra.Command, socket string, wait time.Duration) error {
 	startedAt := time.Now()
 	progress := io.Discard
 	if file, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		progress = file
 	}
-	shown := ""
+	printed := ""
 	for {
-		d, err := askDrain(cmd.Context(), socket, http.MethodGet, "/drain")
+		d, err := requestDrain(cmd.Context(), socket, http.MethodGet, "/drain")
 		if err != nil {
 			return err
 		}
@@ -132,23 +132,23 @@ func awaitDrain(cmd *cobra.Command, socket string, wait time.Duration) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained: no cluster uses it\n", d.Gateway)
 			return err
 		}
-		used := strings.Join(d.Users, ", ")
-		if used != shown {
-			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(startedAt).Seconds(), used)
-			shown = used
+		users := strings.Join(d.Users, ", ")
+		if users != printed {
+			_, _ = fmt.Fprintf(progress, "%5.1fs still used by %s\n", time.Since(startedAt).Seconds(), users)
+			printed = users
 		}
 		if len(d.NoAlternative) > 0 && d.Drained {
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: no alternative gateway is available\n", d.Gateway, used)
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s: no alternative gateway is available\n", d.Gateway, users)
 			return errNegative
 		}
 		if time.Since(startedAt) >= wait {
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s\n", d.Gateway, used)
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "gateway %s is drained, but still used by %s\n", d.Gateway, users)
 			return errNegative
 		}
 		select {
 		case <-cmd.Context().Done():
 			return cmd.Context().Err()
-		case <-time.After(drainPoll):
+		case <-time.After(drainPollInterval):
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 func portcheckCommand() *cobra.Command {
 	config := portcheck.Config{Every: 500 * time.Millisecond}
 	var key string
-	var lasts time.Duration
+	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:    "portcheck",
 		Short:  "Ask whether ports of other gateways are reached (started by hawser preflight --pods)",
@@ -30,15 +30,15 @@ func portcheckCommand() *cobra.Command {
 			if config.Key, err = hex.DecodeString(key); err != nil {
 				return fmt.Errorf("--key: %w", err)
 			}
-			everywhere := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
-			if config.Networks, err = kernel.Networks(everywhere); err != nil {
+			allAddrs := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+			if config.Networks, err = kernel.Networks(allAddrs); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "networks of the node not read: %v\n", err)
 			}
 			check, err := portcheck.New(config)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), lasts)
+			ctx, cancel := context.WithTimeout(cmd.Context(), duration)
 			defer cancel()
 			ended := make(chan struct{})
 			go func() { defer close(ended); check.Run(ctx) }()
@@ -59,7 +59,7 @@ func portcheckCommand() *cobra.Command {
 	flags.IntSliceVar(&config.Ports, "listen", nil, "UDP ports of this gateway")
 	flags.StringSliceVar(&config.Targets, "to", nil, "host:port of other gateways")
 	flags.StringVar(&key, "key", "", "what all gateways of this check know, in hex")
-	flags.DurationVar(&lasts, "for", 2*time.Minute, "how long it asks and answers")
+	flags.DurationVar(&duration, "for", 2*time.Minute, "how long it asks and answers")
 	return cmd
 }
 

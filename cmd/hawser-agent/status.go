@@ -56,9 +56,9 @@ func agentRequest(ctx context.Context, socket, method, path string) ([]byte, err
 	return request(ctx, statusTimeout, socket, method, path)
 }
 
-// request sends a request and waits for the response for at most long.
-func request(ctx context.Context, long time.Duration, socket, method, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, long)
+// request sends a request and waits for the response for at most wait.
+func request(ctx context.Context, wait time.Duration, socket, method, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {

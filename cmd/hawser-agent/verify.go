@@ -148,14 +148,14 @@ func podCheckCommand() *cobra.Command {
 // agent.
 func connProbeCommand() *cobra.Command {
 	var to []string
-	var lasts time.Duration
+	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:    "connprobe",
 		Short:  "Keep TCP connections open and open new ones (started by hawser verify --failover)",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), lasts)
+			ctx, cancel := context.WithTimeout(cmd.Context(), duration)
 			defer cancel()
 			prober := connprobe.New(to)
 			ended := make(chan struct{})
@@ -175,6 +175,6 @@ func connProbeCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to, "to", nil, "address:port; may be repeated")
-	flags.DurationVar(&lasts, "for", 5*time.Minute, "how long it probes")
+	flags.DurationVar(&duration, "for", 5*time.Minute, "how long it probes")
 	return cmd
 }

@@ -43,7 +43,7 @@ func steps(t *testing.T) []step {
 		for name, value := range s.Env {
 			s.Env[name] = expression.ReplaceAllStringFunc(value, func(e string) string {
 				path := expression.FindStringSubmatch(e)[1]
-				if input, is := strings.CutPrefix(path, "inputs."); is && input != "token" {
+				if input, ok := strings.CutPrefix(path, "inputs."); ok && input != "token" {
 					return action.Inputs[input].Default
 				}
 				return map[string]string{"inputs.token": "token", "github.event.pull_request.number": "7", "github.base_ref": "main"}[path]
@@ -146,22 +146,22 @@ func TestAction(t *testing.T) {
 // TestActionFails tests that a failed comparison is never reported as all new, or as no change.
 func TestActionFails(t *testing.T) {
 	t.Parallel()
-	bad := clitest.New(t, true, strings.Replace(clitest.Topology, "10.7.0.0/16", "10.7.0.1/16", 1))
-	gh(bad)
-	out, err := action(bad)
+	repo := clitest.New(t, true, strings.Replace(clitest.Topology, "10.7.0.0/16", "10.7.0.1/16", 1))
+	gh(repo)
+	out, err := action(repo)
 	if err == nil || !strings.Contains(out, "::error file=clusterset.yaml,line=7,col=16,") {
 		t.Errorf("errors in the topology: %v\n%s", err, out)
 	}
-	if have := bad.Read("comment"); !strings.Contains(have, "The topology has errors") {
+	if have := repo.Read("comment"); !strings.Contains(have, "The topology has errors") {
 		t.Errorf("the comment says\n%s", have)
 	}
-	gone := clitest.New(t, true, clitest.Topology)
-	gh(gone)
-	if err := os.RemoveAll(gone.Origin); err != nil {
+	withoutOrigin := clitest.New(t, true, clitest.Topology)
+	gh(withoutOrigin)
+	if err := os.RemoveAll(withoutOrigin.Origin); err != nil {
 		t.Fatal(err)
 	}
 	fetch := steps(t)[0]
-	if out, err := gone.Run(gone.Clone, fetch.Run, "BRANCH=rendered", "BASE=main", "FILE=clusterset.yaml"); err == nil {
+	if out, err := withoutOrigin.Run(withoutOrigin.Clone, fetch.Run, "BRANCH=rendered", "BASE=main", "FILE=clusterset.yaml"); err == nil {
 		t.Errorf("the repository is gone, and that is no failure:\n%s", out)
 	}
 	stale := clitest.New(t, true, clitest.Topology+"    - {name: b, node: n2, endpoints: [203.0.113.2]}\n")
@@ -260,8 +260,8 @@ func TestPreCommit(t *testing.T) {
 	if err := yaml.Unmarshal(raw, &config); err != nil || len(config.Repos) != 1 || len(config.Repos[0].Hooks) != 2 {
 		t.Fatalf("hooks %v, %v", config, err)
 	}
-	good := clitest.New(t, false, clitest.Topology)
-	bad := map[string]*clitest.Repo{
+	valid := clitest.New(t, false, clitest.Topology)
+	invalid := map[string]*clitest.Repo{
 		"hawser-validate": clitest.New(t, false, strings.Replace(clitest.Topology, "10.7.0.0/16", "10.7.0.1/16", 1)),
 		"hawser-lock":     clitest.New(t, false, clitest.Topology+"    - {name: b, node: n2, endpoints: [203.0.113.2]}\n"),
 	}
@@ -269,10 +269,10 @@ func TestPreCommit(t *testing.T) {
 		if files := regexp.MustCompile(hook.Files); !files.MatchString("clusterset.yaml") || !files.MatchString("clusterset.lock.yaml") {
 			t.Errorf("%s runs for %s", hook.ID, hook.Files)
 		}
-		if out, err := good.Run(good.Clone, hook.Entry); err != nil {
+		if out, err := valid.Run(valid.Clone, hook.Entry); err != nil {
 			t.Errorf("%s: %v\n%s", hook.ID, err, out)
 		}
-		if out, err := bad[hook.ID].Run(bad[hook.ID].Clone, hook.Entry); err == nil {
+		if out, err := invalid[hook.ID].Run(invalid[hook.ID].Clone, hook.Entry); err == nil {
 			t.Errorf("%s accepts wrong input:\n%s", hook.ID, out)
 		}
 	}

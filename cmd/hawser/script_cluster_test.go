@@ -48,7 +48,7 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 		server.SetForbidden(resource, true)
 	}
 	ts.Value(clustersKey{}).(map[string]*kubetest.Server)[context] = server
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.URL.Path == "/version":
@@ -76,7 +76,7 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 			server.ServeHTTP(w, r)
 		}
 	}))
-	ts.Defer(front.Close)
+	ts.Defer(proxy.Close)
 
 	path := ts.MkAbs("kubeconfig")
 	config := map[string]any{"apiVersion": "v1", "kind": "Config"}
@@ -87,7 +87,7 @@ func clusterAPI(ts *testscript.TestScript, neg bool, args []string) {
 		have, _ := config[list].([]any)
 		config[list] = append(have, entry)
 	}
-	add("clusters", map[string]any{"name": context, "cluster": map[string]any{"server": front.URL}})
+	add("clusters", map[string]any{"name": context, "cluster": map[string]any{"server": proxy.URL}})
 	add("users", map[string]any{"name": context, "user": map[string]any{}})
 	add("contexts", map[string]any{"name": context, "context": map[string]any{"cluster": context, "user": context}})
 	raw, err := yaml.Marshal(config)

@@ -38,20 +38,20 @@ func gitProxy(ts *testscript.TestScript, neg bool, args []string) {
 			http.Error(w, "not through here", http.StatusForbidden)
 			return
 		}
-		there, err := net.Dial("tcp", server.Listener.Addr().String())
+		backend, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
-		defer func() { _ = there.Close() }()
-		here, _, err := w.(http.Hijacker).Hijack()
+		defer func() { _ = backend.Close() }()
+		client, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			return
 		}
-		defer func() { _ = here.Close() }()
-		_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
-		go func() { _, _ = io.Copy(there, here) }()
-		_, _ = io.Copy(here, there)
+		defer func() { _ = client.Close() }()
+		_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(backend, client) }()
+		_, _ = io.Copy(client, backend)
 	}))
 	ts.Defer(proxy.Close)
 	roots := ts.MkAbs("roots.pem")

@@ -24,21 +24,21 @@ import (
 	"hawser.dev/hawser/view/clustermap"
 )
 
-// podOfPage runs hawser ui with the arguments of the rendered Deployment, a cluster's API and the
+// pagePod runs hawser ui with the arguments of the rendered Deployment, a cluster's API and the
 // mounted files.
-type podOfPage struct {
-	t             *testing.T
-	c             *clitest.Repo
-	api           *kubetest.Server
-	fabric        string
-	port, printed string
-	errors        *os.File
+type pagePod struct {
+	t            *testing.T
+	c            *clitest.Repo
+	api          *kubetest.Server
+	fabric       string
+	port, stdout string
+	errors       *os.File
 }
 
 const pageToken = "0123456789abcdef0123456789abcdef"
 
 // mount writes the rendered fabric like the kubelet mounts the ConfigMap.
-func (p *podOfPage) mount(topology string) {
+func (p *pagePod) mount(topology string) {
 	p.t.Helper()
 	p.c.Write(filepath.Join(p.c.Dir, "work", "clusterset.yaml"), topology)
 	p.c.Must(filepath.Join(p.c.Dir, "work"), "hawser allocate && rm -rf ../tree && hawser render --root-key ../root.key --out ../tree && hawser keys signers --root-key ../root.key --cluster g1 >../signers")
@@ -56,9 +56,9 @@ func (p *podOfPage) mount(topology string) {
 	p.c.Write(filepath.Join(p.fabric, "fabric.json.gz"), string(raw))
 }
 
-func newPodOfPage(t *testing.T) *podOfPage {
+func newPagePod(t *testing.T) *pagePod {
 	t.Helper()
-	p := &podOfPage{t: t, c: &clitest.Repo{T: t, Dir: t.TempDir()}, api: kubetest.New(t)}
+	p := &pagePod{t: t, c: &clitest.Repo{T: t, Dir: t.TempDir()}, api: kubetest.New(t)}
 	p.fabric = filepath.Join(p.c.Dir, "mounted")
 	for _, dir := range []string{p.fabric, filepath.Join(p.c.Dir, "work")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -75,7 +75,7 @@ func newPodOfPage(t *testing.T) *podOfPage {
 }
 
 // start starts hawser ui and reads its address.
-func (p *podOfPage) start(args ...string) {
+func (p *pagePod) start(args ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "hawser", append([]string{"ui", "--in-cluster", "--cluster=g1", "--kubeconfig=" + p.api.Kubeconfig(p.t), "--fabric=" + p.fabric,
@@ -96,14 +96,14 @@ func (p *podOfPage) start(args ...string) {
 		if err != nil {
 			p.t.Fatalf("the page did not start: %v\n%s", err, p.c.Read("errors"))
 		}
-		p.printed += line
+		p.stdout += line
 		if at, err := url.Parse(strings.Fields(line)[0]); err == nil && at.Hostname() == "127.0.0.1" {
 			p.port = at.Port()
 		}
 	}
 }
 
-func (p *podOfPage) get(path string) (int, string) {
+func (p *pagePod) get(path string) (int, string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
 	defer cancel()
@@ -125,16 +125,16 @@ func (p *podOfPage) get(path string) (int, string) {
 	return answer.StatusCode, string(raw)
 }
 
-// drawn is the state that the page shows.
-type drawn struct {
+// pageMap is the state that the page shows.
+type pageMap struct {
 	Clusterset, LiveCluster, Error string
 	Unreachable                    []struct{ Agent, Error string }
 	Clusters                       []clustermap.Cluster
 	Links                          []clustermap.Link
 }
 
-// await waits until want accepts the state of the page.
-func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
+// waitFor waits until want accepts the state of the page.
+func (p *pagePod) waitFor(what string, want func(pageMap) bool) pageMap {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
@@ -143,15 +143,15 @@ func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+pageToken)
-	watched, err := http.DefaultClient.Do(request)
-	if err != nil || watched.StatusCode != http.StatusOK {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil || response.StatusCode != http.StatusOK {
 		p.t.Fatalf("events: %v", err)
 	}
-	defer func() { _ = watched.Body.Close() }()
-	var d drawn
+	defer func() { _ = response.Body.Close() }()
+	var d pageMap
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		_, body := p.get("/api/map")
-		d = drawn{}
+		d = pageMap{}
 		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			p.t.Fatalf("%v: %s", err, body)
 		}
@@ -164,23 +164,23 @@ func (p *podOfPage) await(what string, want func(drawn) bool) drawn {
 	}
 }
 
-func (d drawn) link(state string) bool { return len(d.Links) == 1 && d.Links[0].State == state }
+func (d pageMap) link(state string) bool { return len(d.Links) == 1 && d.Links[0].State == state }
 
-// nodeOfPage returns the HawserNode of g1's gateway.
-func nodeOfPage(state string) string {
+// hawserNode returns the HawserNode of g1's gateway.
+func hawserNode(state string) string {
 	return "apiVersion: hawser.dev/v1alpha1\nkind: HawserNode\nmetadata: {name: n1}\nstatus: {cluster: g1, role: gateway, version: \"<script>alert(1)</script>\", " +
 		"problems: [{code: changes-failed, severity: error, text: \"<img src=x onerror=alert(1)>\"}], conditions: [{type: Ready, status: \"True\", reason: Converged, message: \"\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}], " +
 		"linkStates: [{gateway: a, remoteCluster: g2, remoteGateway: a, state: " + state + ", active: true, rttMicroseconds: 1234, lossPerMille: 20}]}"
 }
 
-// podOfAgent returns the pod of the agent on g1's gateway.
-func podOfAgent(ready string) string {
+// agentPod returns the pod of the agent on g1's gateway.
+func agentPod(ready string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: hawser-gateway-x, namespace: hawser-system, " +
 		"ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: hawser-gateway, uid: u1, controller: true}]}\nspec: {nodeName: n1}\n" +
 		"status: {phase: Running, conditions: [{type: Ready, status: \"" + ready + "\", lastTransitionTime: \"2026-01-02T03:04:05Z\"}]}"
 }
 
-var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +
+var twoClusters = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n    serviceCIDRs: [10.88.0.0/16]\n" +
 	"    recipient: age1c4qh3aws6qp9yjn53gugn2gpfurpcw2rj65zquuj0jmj87zmwcjs3mhndp\n    gateways: [{name: a, node: n2, endpoints: [203.0.113.2]}]\n" +
 	"  exports:\n  - {name: web, namespace: shop, clusters: [g2], ports: [{port: 80}]}\n"
 
@@ -188,22 +188,22 @@ var twoOfPage = clitest.Topology + "  - name: g2\n    podCIDRs: [10.8.0.0/16]\n 
 // working agents, and no unknown state.
 func TestPageInCluster(t *testing.T) {
 	t.Parallel()
-	p := newPodOfPage(t)
-	p.mount(twoOfPage)
+	p := newPagePod(t)
+	p.mount(twoClusters)
 	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken+"\n")
-	p.api.Put(t, nodeOfPage("Up"))
-	p.api.Put(t, podOfAgent("True"))
+	p.api.Put(t, hawserNode("Up"))
+	p.api.Put(t, agentPod("True"))
 	p.start("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
-	if strings.Contains(p.printed, pageToken) || !strings.Contains(p.printed, "https://map.example.com/?#token=...") {
-		t.Errorf("printed %s", p.printed)
+	if strings.Contains(p.stdout, pageToken) || !strings.Contains(p.stdout, "https://map.example.com/?#token=...") {
+		t.Errorf("printed %s", p.stdout)
 	}
-	d := p.await("the link", func(d drawn) bool { return d.link(clustermap.Up) })
+	d := p.waitFor("the link", func(d pageMap) bool { return d.link(clustermap.Up) })
 	if d.LiveCluster != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Unreachable) != 0 || d.Error != "" ||
 		d.Clusters[0].State != clustermap.Up || d.Clusters[1].State != clustermap.Unknown {
 		t.Errorf("drawn %+v", d)
 	}
-	p.api.Put(t, nodeOfPage("Down"))
-	p.await("the link that fell", func(d drawn) bool { return d.link(clustermap.Down) && d.Clusters[1].State == clustermap.Unknown })
+	p.api.Put(t, hawserNode("Down"))
+	p.waitFor("the link that fell", func(d pageMap) bool { return d.link(clustermap.Down) && d.Clusters[1].State == clustermap.Unknown })
 	if code, body := p.get("/readyz"); code != http.StatusOK {
 		t.Errorf("not ready: %s", body)
 	}
@@ -221,26 +221,26 @@ func TestPageInCluster(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	p.api.Put(t, podOfAgent("False"))
-	p.await("an agent that hangs", func(d drawn) bool {
+	p.api.Put(t, agentPod("False"))
+	p.waitFor("an agent that hangs", func(d pageMap) bool {
 		return len(d.Unreachable) == 1 && d.Unreachable[0].Error == "pod hawser-gateway-x is not ready" && d.link(clustermap.Unknown)
 	})
-	p.api.Put(t, podOfAgent("True"))
-	p.await("an agent that works again", func(d drawn) bool { return len(d.Unreachable) == 0 })
+	p.api.Put(t, agentPod("True"))
+	p.waitFor("an agent that works again", func(d pageMap) bool { return len(d.Unreachable) == 0 })
 	p.api.SetForbidden("pods", true)
 	p.api.SetUnreachable(true)
 	p.api.SetUnreachable(false)
-	p.await("an error about pods", func(d drawn) bool { return strings.Contains(d.Error, "read the pods of hawser-system") })
+	p.waitFor("an error about pods", func(d pageMap) bool { return strings.Contains(d.Error, "read the pods of hawser-system") })
 	p.api.SetForbidden("pods", false)
-	p.await("the pods", func(d drawn) bool { return d.Error == "" })
+	p.waitFor("the pods", func(d pageMap) bool { return d.Error == "" })
 	p.api.Delete("hawsernodes", "n1")
-	p.await("a gateway without a report", func(d drawn) bool {
+	p.waitFor("a gateway without a report", func(d pageMap) bool {
 		return len(d.Unreachable) == 1 && d.Unreachable[0].Agent == "g1/a" && d.link(clustermap.Unknown)
 	})
 	p.api.SetForbidden("hawsernodes", true)
 	p.api.SetUnreachable(true)
 	p.api.SetUnreachable(false)
-	p.await("word that it may not read", func(d drawn) bool { return strings.Contains(d.Error, "read HawserNodes") })
+	p.waitFor("word that it may not read", func(d pageMap) bool { return strings.Contains(d.Error, "read HawserNodes") })
 	for _, request := range p.api.Requests() {
 		if !strings.Contains(request, "/hawsernodes") && !strings.Contains(request, "/namespaces/hawser-system/pods") {
 			t.Errorf("request %s", request)
@@ -248,30 +248,30 @@ func TestPageInCluster(t *testing.T) {
 	}
 }
 
-// TestPageTrusts tests that the page rejects a fabric without a signature of the pinned signers,
-// and keeps the last valid one.
-func TestPageTrusts(t *testing.T) {
+// TestPageVerifiesFabric tests that the page rejects a fabric without a signature of the pinned
+// signers, and keeps the last valid one.
+func TestPageVerifiesFabric(t *testing.T) {
 	t.Parallel()
-	p := newPodOfPage(t)
-	p.mount(twoOfPage)
-	good := p.c.Read("mounted/fabric.sig")
+	p := newPagePod(t)
+	p.mount(twoClusters)
+	validSignature := p.c.Read("mounted/fabric.sig")
 	if err := os.Remove(filepath.Join(p.fabric, "fabric.sig")); err != nil {
 		t.Fatal(err)
 	}
 	p.c.Write(filepath.Join(p.c.Dir, "token"), pageToken)
 	p.start("--host=map.example.com", "--token-file="+filepath.Join(p.c.Dir, "token"))
-	p.await("word of the fabric", func(d drawn) bool { return d.Error != "" && len(d.Clusters) == 0 })
+	p.waitFor("word of the fabric", func(d pageMap) bool { return d.Error != "" && len(d.Clusters) == 0 })
 	if code, _ := p.get("/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready without a fabric: %d", code)
 	}
-	p.c.Write(filepath.Join(p.fabric, "fabric.sig"), good)
-	p.await("the fabric", func(d drawn) bool { return len(d.Clusters) == 2 })
-	other := newPodOfPage(t) // signed with another root key
-	other.mount(strings.Replace(twoOfPage, "name: demo", "name: evil", 1))
+	p.c.Write(filepath.Join(p.fabric, "fabric.sig"), validSignature)
+	p.waitFor("the fabric", func(d pageMap) bool { return len(d.Clusters) == 2 })
+	other := newPagePod(t) // signed with another root key
+	other.mount(strings.Replace(twoClusters, "name: demo", "name: evil", 1))
 	for _, name := range []string{"fabric.sig", "fabric.json.gz"} {
 		p.c.Write(filepath.Join(p.fabric, name), other.c.Read(filepath.Join("mounted", name)))
 	}
-	d := p.await("word of the other fabric", func(d drawn) bool { return d.Error != "" })
+	d := p.waitFor("word of the other fabric", func(d pageMap) bool { return d.Error != "" })
 	if d.Clusterset != "demo" || len(d.Clusters) != 2 {
 		t.Errorf("shown is %+v", d)
 	}

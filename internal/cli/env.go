@@ -49,7 +49,7 @@ func (f FindingsError) Error() string {
 
 // Exit prints the error of a command and returns the exit code.
 func (e *Env) Exit(err error) int {
-	var no ExitError
+	var exitErr ExitError
 	var findings FindingsError
 	switch {
 	case err == nil:
@@ -57,9 +57,9 @@ func (e *Env) Exit(err error) int {
 	case errors.As(err, &findings):
 		e.Findings(findings.List, findings.Files)
 		return exitNegative
-	case errors.As(err, &no):
-		if no.Msg != "" {
-			_, _ = fmt.Fprintln(e.Err, diag.Line(no.Msg))
+	case errors.As(err, &exitErr):
+		if exitErr.Msg != "" {
+			_, _ = fmt.Fprintln(e.Err, diag.Line(exitErr.Msg))
 		}
 		return exitNegative
 	default:
@@ -86,8 +86,8 @@ func NoVerb(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	cmd.SuggestionsMinimumDistance = 2 // edit distance
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	if suggestions := cmd.SuggestionsFor(args[0]); len(suggestions) > 0 {
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(suggestions, " or "))
 	}
 	return fmt.Errorf("unknown command %q for %q (%s --help lists the commands)", args[0], cmd.CommandPath(), cmd.CommandPath())
 }

@@ -23,11 +23,11 @@ const JSONPathPrefix = "jsonpath="
 // FormatsAnnotation is the annotation of -o that lists the formats of a command.
 const FormatsAnnotation = "formats"
 
-// OutputFlag adds -o to a command; if below, also to its subcommands. CheckFormat refuses other
-// values. The first format is the default. A format may have a description after a tab.
-func OutputFlag(cmd *cobra.Command, below bool, into *string, formats ...string) {
+// OutputFlag adds -o to a command; if persistent, also to its subcommands. CheckFormat refuses
+// other values. The first format is the default. A format may have a description after a tab.
+func OutputFlag(cmd *cobra.Command, persistent bool, value *string, formats ...string) {
 	flags := cmd.Flags()
-	if below {
+	if persistent {
 		flags = cmd.PersistentFlags()
 	}
 	names := make([]string, len(formats))
@@ -39,15 +39,15 @@ func OutputFlag(cmd *cobra.Command, below bool, into *string, formats ...string)
 	}
 	texts := make([]string, len(formats))
 	for i, f := range formats {
-		name, about, described := strings.Cut(f, "\t")
+		name, description, described := strings.Cut(f, "\t")
 		if texts[i] = name; name == JSONPathPrefix {
 			texts[i] += "EXPRESSION"
 		} else if described {
-			texts[i] += " (" + about + ")"
+			texts[i] += " (" + description + ")"
 		}
 	}
 	last := len(texts) - 1
-	flags.StringVarP(into, "output", "o", formats[0], strings.Join(texts[:last], ", ")+" or "+texts[last])
+	flags.StringVarP(value, "output", "o", formats[0], strings.Join(texts[:last], ", ")+" or "+texts[last])
 	_ = flags.SetAnnotation("output", FormatsAnnotation, names)                                                       // the flag exists
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
@@ -86,13 +86,13 @@ func (e *Env) Encode(format string, v any) error {
 			return err
 		}
 		raw, err := json.Marshal(v)
-		var plain any
+		var decoded any
 		if err == nil {
-			err = json.Unmarshal(raw, &plain)
+			err = json.Unmarshal(raw, &decoded)
 		}
 		var out bytes.Buffer
 		if err == nil {
-			err = path.Execute(&out, plain)
+			err = path.Execute(&out, decoded)
 		}
 		if err != nil {
 			return fmt.Errorf("-o %s%s: %w", JSONPathPrefix, expression, err)
@@ -116,13 +116,13 @@ func (e *Env) Encode(format string, v any) error {
 	return err
 }
 
-// quiet is the time after which a command prints progress.
-const quiet = 2 * time.Second
+// progressDelay is the time after which a command prints progress.
+const progressDelay = 2 * time.Second
 
 // Progress prints what to stderr if the work takes longer than two seconds. The caller must call
 // done after the work.
 func (e *Env) Progress(what string) (done func()) {
-	timer := time.AfterFunc(quiet, func() { _, _ = fmt.Fprintf(e.Err, "%s...\n", what) })
+	timer := time.AfterFunc(progressDelay, func() { _, _ = fmt.Fprintf(e.Err, "%s...\n", what) })
 	return func() { timer.Stop() }
 }
 

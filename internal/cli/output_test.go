@@ -12,7 +12,7 @@ import (
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]string{
-		quiet - time.Millisecond: "", quiet + time.Millisecond: "reading branch rendered...\n", time.Hour: "reading branch rendered...\n",
+		progressDelay - time.Millisecond: "", progressDelay + time.Millisecond: "reading branch rendered...\n", time.Hour: "reading branch rendered...\n",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer

@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	HostSocket   = "/run/hawser/agent.sock" // of the agent on this host
-	agentTimeout = 3 * time.Second          // for one agent's response
-	postTimeout  = 15 * time.Second         // for a request that changes something
-	agentsAtOnce = 16
-	maxStatus    = 64 << 20
+	HostSocket          = "/run/hawser/agent.sock" // of the agent on this host
+	agentTimeout        = 3 * time.Second          // for one agent's response
+	postTimeout         = 15 * time.Second         // for a request that changes something
+	maxConcurrentAgents = 16
+	maxStatus           = 64 << 20
 )
 
 // Sockets returns the named sockets. Without names it returns the sockets of the lab, or else the
@@ -81,8 +81,8 @@ type Request struct {
 
 // NewRequest returns a request that runs a command of hawser-agent. The flags are the same at
 // sockets.
-func NewRequest(command string, flags url.Values, takes time.Duration) Request {
-	q := Request{Path: "/" + command + "?" + flags.Encode(), Args: []string{command, "-o", "json"}, duration: takes}
+func NewRequest(command string, flags url.Values, duration time.Duration) Request {
+	q := Request{Path: "/" + command + "?" + flags.Encode(), Args: []string{command, "-o", "json"}, duration: duration}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		for _, value := range flags[name] {
 			q.Args = append(q.Args, "--"+name, value)
@@ -106,12 +106,12 @@ type Response[T any] struct {
 
 // responses collects the responses of agents.
 type responses[T any] struct {
-	mu     sync.Mutex
-	all    []Response[T]
-	silent []status.Unreachable
+	mu          sync.Mutex
+	all         []Response[T]
+	unreachable []status.Unreachable
 }
 
-func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
+func (r *responses[T]) add(agent string, raw []byte, at time.Time, err error) {
 	var value T
 	if err == nil {
 		if err = json.Unmarshal(raw, &value); err != nil {
@@ -121,10 +121,10 @@ func (r *responses[T]) add(who string, raw []byte, at time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.silent = append(r.silent, status.Unreachable{Agent: who, Error: kubeclient.ErrorText(err)})
+		r.unreachable = append(r.unreachable, status.Unreachable{Agent: agent, Error: kubeclient.ErrorText(err)})
 		return
 	}
-	r.all = append(r.all, Response[T]{who, value, at})
+	r.all = append(r.all, Response[T]{agent, value, at})
 }
 
 // Agents are the agents to query: at sockets of this machine, or in pods of clusters.
@@ -149,8 +149,8 @@ func Query[T any](ctx context.Context, f Targets, q Request) ([]Response[T], []s
 	if err != nil {
 		return nil, nil, err
 	}
-	got, silent := QueryAgents[T](ctx, agents, q)
-	return got, silent, nil
+	got, unreachable := QueryAgents[T](ctx, agents, q)
+	return got, unreachable, nil
 }
 
 // QueryAgents sends a request to agents.
@@ -162,14 +162,14 @@ func QueryAgents[T any](ctx context.Context, agents Agents, q Request) ([]Respon
 	} else {
 		got.fromPods(ctx, agents.Clusters, q)
 	}
-	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
-	return got.all, got.silent
+	slices.SortFunc(got.unreachable, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
+	return got.all, got.unreachable
 }
 
 func (r *responses[T]) fromSockets(ctx context.Context, sockets []string, q Request) {
 	var group errgroup.Group
 	if q.duration == 0 {
-		group.SetLimit(agentsAtOnce)
+		group.SetLimit(maxConcurrentAgents)
 	}
 	for _, socket := range sockets {
 		group.Go(func() error {
@@ -203,8 +203,8 @@ func (r *responses[T]) fromPods(ctx context.Context, clusters []*kubeclient.Clie
 // sorted by cluster and node.
 func QueryStatus(ctx context.Context, env *cli.Env, f Targets) ([]status.Status, []status.Unreachable, error) {
 	defer env.Progress("asking the agents")()
-	got, silent, err := Query[status.Status](ctx, f, StatusRequest())
-	return Statuses(got), silent, err
+	got, unreachable, err := Query[status.Status](ctx, f, StatusRequest())
+	return Statuses(got), unreachable, err
 }
 
 // StatusRequest returns the request for an agent's status.
@@ -228,8 +228,8 @@ func Sort(agents []status.Status) []status.Status {
 }
 
 // WarnUnreachable warns of agents that did not answer.
-func WarnUnreachable(env *cli.Env, silent []status.Unreachable) {
-	for _, u := range silent {
+func WarnUnreachable(env *cli.Env, unreachable []status.Unreachable) {
+	for _, u := range unreachable {
 		_, _ = fmt.Fprintf(env.Err, "warning: the agent at %s does not answer: %s\n", u.Agent, u.Error)
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // QueryPaths returns the reports of the agents of the clusters on an answer's paths.
-func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
+func QueryPaths(ctx context.Context, env *cli.Env, f Targets, fab *fabric.Fabric, answer *access.Answer) (access.AgentReports, error) {
 	r := access.AgentReports{Unreachable: map[string]string{}, Unresolved: map[string]string{}, DestinationPolicies: map[string][]string{}}
 	// The topology is loaded already, and -f may be stdin.
 	f.File = ""
@@ -36,19 +36,19 @@ func QueryPaths(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric,
 		if len(f.Sockets) > 0 || f.Lab != "" {
 			return r, errors.New("--socket and --lab cannot be combined with --context, --kubeconfig or --cluster")
 		}
-		return r, queryPods(ctx, env, f, of, answer, &r)
+		return r, queryPods(ctx, env, f, fab, answer, &r)
 	}
-	agents, silent, err := QueryStatus(ctx, env, f)
-	WarnUnreachable(env, silent)
+	agents, unreachable, err := QueryStatus(ctx, env, f)
+	WarnUnreachable(env, unreachable)
 	r.Agents = agents
 	return r, err
 }
 
 // queryPods adds the reports of agents in the pods of clusters. Clusters without a context or
 // without a connection are unreachable.
-func queryPods(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, answer *access.Answer, r *access.AgentReports) error {
+func queryPods(ctx context.Context, env *cli.Env, f Targets, fab *fabric.Fabric, answer *access.Answer, r *access.AgentReports) error {
 	var all []string
-	for _, c := range of.Clusters {
+	for _, c := range fab.Clusters {
 		all = append(all, c.Name)
 	}
 	selected, err := f.Names(all)
@@ -72,20 +72,20 @@ func queryPods(ctx context.Context, env *cli.Env, f Targets, of *fabric.Fabric, 
 			r.Unreachable[name] = "--cluster leaves it out"
 			continue
 		}
-		opened, err := f.Access.Clusters([]string{name}, all)
+		clients, err := f.Access.Clusters([]string{name}, all)
 		if err != nil {
 			r.Unreachable[name] = err.Error()
 			continue
 		}
-		clusters = append(clusters, opened...)
+		clusters = append(clusters, clients...)
 	}
 	defer env.Progress("asking the agents")()
 	var got responses[status.Status]
 	got.fromPods(ctx, clusters, StatusRequest())
-	slices.SortFunc(got.silent, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
-	WarnUnreachable(env, got.silent)
+	slices.SortFunc(got.unreachable, func(a, b status.Unreachable) int { return cmp.Compare(a.Agent, b.Agent) })
+	WarnUnreachable(env, got.unreachable)
 	r.Agents = Statuses(got.all)
-	for _, s := range got.silent {
+	for _, s := range got.unreachable {
 		if name, _, _ := strings.Cut(s.Agent, "/"); r.Unreachable[name] == "" {
 			r.Unreachable[name] = s.Error
 		}

@@ -54,7 +54,7 @@ type polledAgent struct {
 	cluster, node string // if known without an answer
 	fetch         func(context.Context) ([]byte, error)
 	timeout       time.Duration
-	patience      time.Duration // until a request counts as unanswered
+	silentAfter   time.Duration // until a request counts as unanswered
 
 	busy      bool
 	requested time.Time // start of the running request; zero while it waits for a slot
@@ -71,9 +71,9 @@ type polledCluster struct {
 	busy      bool
 	err       error
 
-	read    time.Time // start of the last read of state
-	reading bool
-	state   *health.State // nil before the first read
+	stateRequested time.Time // start of the last read of state
+	readingState   bool
+	state          *health.State // nil before the first read
 }
 
 // PolledReports are the responses that a Poller has.
@@ -152,8 +152,8 @@ func (p *Poller) discover(ctx context.Context) error {
 			c.busy, c.requested = true, time.Now()
 			go p.list(ctx, c)
 		}
-		if !c.reading && time.Since(c.read) >= stateInterval {
-			c.reading, c.read = true, time.Now()
+		if !c.readingState && time.Since(c.stateRequested) >= stateInterval {
+			c.readingState, c.stateRequested = true, time.Now()
 			go p.readState(ctx, c)
 		}
 	}
@@ -165,7 +165,7 @@ func (p *Poller) discover(ctx context.Context) error {
 func (p *Poller) setSockets(sockets []string) {
 	for _, socket := range sockets {
 		if p.agents[socket] == nil {
-			p.agents[socket] = &polledAgent{name: socket, node: labNode(socket), timeout: agentTimeout, patience: silentAfter,
+			p.agents[socket] = &polledAgent{name: socket, node: labNode(socket), timeout: agentTimeout, silentAfter: silentAfter,
 				fetch: func(ctx context.Context) ([]byte, error) { return Fetch(ctx, socket, StatusRequest().Path) }}
 		}
 	}
@@ -191,23 +191,23 @@ func (p *Poller) list(ctx context.Context, c *polledCluster) {
 	pods, err := c.RunningAgents(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.wake()
+	defer p.notify()
 	c.busy, c.err = false, err
 	if err != nil {
 		return // keep the known agents
 	}
 	c.listed = time.Now()
-	there := map[string]bool{}
+	found := map[string]bool{}
 	for i := range pods {
 		pod, key := pods[i].GetName(), c.Name+"/"+pods[i].GetName()
-		there[key] = true
+		found[key] = true
 		if p.agents[key] == nil {
 			node, _, _ := unstructured.NestedString(pods[i].Object, "spec", "nodeName")
-			p.agents[key] = &polledAgent{name: key, cluster: c.Name, node: node, timeout: podTimeout, patience: podSilentAfter,
+			p.agents[key] = &polledAgent{name: key, cluster: c.Name, node: node, timeout: podTimeout, silentAfter: podSilentAfter,
 				fetch: func(ctx context.Context) ([]byte, error) { return c.ExecAgent(ctx, pod, StatusRequest().Args) }}
 		}
 	}
-	maps.DeleteFunc(p.agents, func(key string, a *polledAgent) bool { return a.cluster == c.Name && !there[key] })
+	maps.DeleteFunc(p.agents, func(key string, a *polledAgent) bool { return a.cluster == c.Name && !found[key] })
 }
 
 // readState reads a cluster's state from its API.
@@ -217,11 +217,11 @@ func (p *Poller) readState(ctx context.Context, c *polledCluster) {
 	state := clusterstatus.Read(ctx, c.Client)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.reading, c.state = false, &state
+	c.readingState, c.state = false, &state
 }
 
-// wake ends the wait of Poll. The caller holds the lock.
-func (p *Poller) wake() {
+// notify ends the wait of Poll. The caller holds the lock.
+func (p *Poller) notify() {
 	close(p.answered)
 	p.answered = make(chan struct{})
 }
@@ -255,18 +255,18 @@ func (p *Poller) request(ctx context.Context, a *polledAgent) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		defer p.wake()
+		defer p.notify()
 		a.busy, a.requested, a.err = false, time.Time{}, err
 		if err == nil {
 			a.last, a.lastTime = &s, time.Now()
-			a.patience = max(silentAfter, 2*time.Since(startedAt))
+			a.silentAfter = max(silentAfter, 2*time.Since(startedAt))
 		}
 	}()
 }
 
 // silent reports whether an agent does not respond. The caller holds the lock.
 func (a *polledAgent) silent(now time.Time) bool {
-	return a.err != nil || !a.requested.IsZero() && now.Sub(a.requested) >= a.patience
+	return a.err != nil || !a.requested.IsZero() && now.Sub(a.requested) >= a.silentAfter
 }
 
 // waiting reports whether an agent may respond soon, or the first list of a cluster is running. The
@@ -317,7 +317,7 @@ func (p *Poller) reports(now time.Time) PolledReports {
 		case a.err != nil && !errors.Is(a.err, context.DeadlineExceeded):
 			u.Error = kubeclient.ErrorText(a.err)
 		default:
-			u.Error = fmt.Sprintf("no answer within %.0f s", max(1, a.patience.Seconds()))
+			u.Error = fmt.Sprintf("no answer within %.0f s", max(1, a.silentAfter.Seconds()))
 		}
 		out.Silent = append(out.Silent, u)
 	}

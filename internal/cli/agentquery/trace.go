@@ -40,30 +40,30 @@ const maxPolicyHops = 20
 // addPolicies adds the NetworkPolicies that may have dropped packets, or the reason why they are
 // unknown.
 func addPolicies(ctx context.Context, clusters []*kubeclient.Client, r *packettrace.Report) {
-	type question struct {
+	type policyQuery struct {
 		cluster   string
 		addr      netip.Addr
 		direction networkingv1.PolicyType
 	}
-	known := map[question][]string{}
+	policies := map[policyQuery][]string{}
 	hops := r.PolicyHops()
 	for _, hop := range hops[:min(len(hops), maxPolicyHops)] {
 		i := slices.IndexFunc(clusters, func(c *kubeclient.Client) bool { return c.Name == hop.Cluster })
 		if i < 0 {
 			continue
 		}
-		var questions []question
+		var queries []policyQuery
 		for _, a := range hop.Sources() {
-			questions = append(questions, question{hop.Cluster, a, networkingv1.PolicyTypeEgress})
+			queries = append(queries, policyQuery{hop.Cluster, a, networkingv1.PolicyTypeEgress})
 		}
 		for _, a := range hop.Destinations() {
-			questions = append(questions, question{hop.Cluster, a, networkingv1.PolicyTypeIngress})
+			queries = append(queries, policyQuery{hop.Cluster, a, networkingv1.PolicyTypeIngress})
 		}
-		for _, q := range questions {
-			if _, asked := known[q]; !asked {
-				known[q] = PolicyTexts(netpolicy.OfAddr(ctx, clusters[i], q.addr, q.direction))
+		for _, q := range queries {
+			if _, ok := policies[q]; !ok {
+				policies[q] = PolicyTexts(netpolicy.OfAddr(ctx, clusters[i], q.addr, q.direction))
 			}
-			for _, text := range known[q] {
+			for _, text := range policies[q] {
 				if !slices.Contains(hop.Policies, text) {
 					hop.Policies = append(hop.Policies, text)
 				}

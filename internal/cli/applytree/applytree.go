@@ -38,7 +38,7 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 	if err != nil {
 		return err
 	}
-	if s.from != nil {
+	if s.published != nil {
 		if err := s.verified(ctx, env, clusters, f.TreeFlags); err != nil {
 			return err
 		}
@@ -57,25 +57,25 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 			return err
 		}
 	}
-	if s.from != nil {
-		o.Verify = s.from.Verify
+	if s.published != nil {
+		o.Verify = s.published.Verify
 	}
 	if f.Wait {
 		o.Wait = &apply.Wait{Timeout: f.Timeout}
 	}
-	var agreement confirmation
+	var prompt confirmation
 	if !f.Yes && !f.DryRun && cli.IsTerminal(env.In) {
-		o.Confirm = func(planned []apply.Result) bool { return agreement.confirm(ctx, env, planned) }
+		o.Confirm = func(planned []apply.Result) bool { return prompt.confirm(ctx, env, planned) }
 	}
 	results := apply.All(ctx, tree, clusters, o)
-	if agreement.refused {
+	if prompt.refused {
 		return cli.ExitError{Msg: "nothing was applied"}
 	}
 	if f.Output == "text" {
 		err = apply.Print(env.Out, results, f.DryRun)
 	} else {
 		out := map[string]any{"clusters": results}
-		if s.from != nil {
+		if s.published != nil {
 			out["publication"] = s.origin
 		}
 		if s.newer != nil {
@@ -91,7 +91,7 @@ func Run(ctx context.Context, env *cli.Env, args []string, f Flags) error {
 
 // ResultError returns the error with the exit code of the results: 1 if a cluster refused or
 // failed, 2 if clusters could not be reached or, in a dry run, compared.
-func ResultError(results []apply.Result, dry bool) error {
+func ResultError(results []apply.Result, dryRun bool) error {
 	failed, unreachable, changes := 0, 0, false
 	for _, r := range results {
 		if r.Error != "" {
@@ -103,13 +103,13 @@ func ResultError(results []apply.Result, dry bool) error {
 		changes = changes || r.Plan != nil && !r.Empty()
 	}
 	switch {
-	case failed > 0 && dry:
+	case failed > 0 && dryRun:
 		return fmt.Errorf("%d of %d clusters could not be compared", failed, len(results))
 	case failed > 0 && failed == unreachable:
 		return fmt.Errorf("%d of %d clusters could not be reached", failed, len(results))
 	case failed > 0:
 		return cli.ExitError{Msg: fmt.Sprintf("error: %d of %d clusters failed", failed, len(results))}
-	case dry && changes:
+	case dryRun && changes:
 		return cli.ExitError{}
 	}
 	return nil

@@ -31,26 +31,26 @@ type TreeFlags struct {
 
 // treeSource is a tree to apply, or the topology to build it from.
 type treeSource struct {
-	tree     render.Tree // nil = build it
-	clusters []string
-	topology topofile.File
-	set      *schema.ClusterSet  // of topology
-	from     *baseline.Published // commit of tree; nil = no commit
-	origin   baseline.Origin     // description of from
-	newer    *baseline.Unpublished
+	tree      render.Tree // nil = build it
+	clusters  []string
+	topology  topofile.File
+	set       *schema.ClusterSet  // of topology
+	published *baseline.Published // commit of tree; nil = no commit
+	origin    baseline.Origin     // description of from
+	newer     *baseline.Unpublished
 }
 
 // open reads the files that the arguments and flags name. It does not build a topology yet, because
 // the build needs the objects in the clusters.
 func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSource, error) {
 	var s treeSource
-	given := len(args)
+	sources := len(args)
 	for _, source := range []string{env.File, f.Tree, f.Repo} {
 		if source != "" {
-			given++
+			sources++
 		}
 	}
-	if given > 1 {
+	if sources > 1 {
 		return s, errors.New("name one of a topology, --tree and --repo")
 	}
 	switch {
@@ -76,7 +76,7 @@ func open(ctx context.Context, env *cli.Env, args []string, f TreeFlags) (treeSo
 		for _, text := range p.Notes {
 			_, _ = fmt.Fprintln(env.Err, text)
 		}
-		s.tree, s.from = p.Tree, &p
+		s.tree, s.published = p.Tree, &p
 	default:
 		t, err := topofile.Read(env, args)
 		if err != nil {
@@ -114,11 +114,11 @@ func (s *treeSource) verified(ctx context.Context, env *cli.Env, clusters []*kub
 		return err
 	}
 	for _, text := range p.Notes {
-		if !slices.Contains(s.from.Notes, text) { // open has printed it
+		if !slices.Contains(s.published.Notes, text) { // open has printed it
 			_, _ = fmt.Fprintln(env.Err, text)
 		}
 	}
-	s.tree, s.from, s.clusters = p.Tree, &p, apply.Clusters(p.Tree)
+	s.tree, s.published, s.clusters = p.Tree, &p, apply.Clusters(p.Tree)
 	s.origin, s.newer, err = p.Origin(ctx, f.Repo, f.Ref)
 	_, _ = fmt.Fprintln(env.Err, s.origin.Line())
 	switch {

@@ -35,9 +35,9 @@ type Published struct {
 	Store *gitrepo.Store // has the commit; nil without one
 	Head  gitrepo.Hash   // newest commit of the branch, which may have no valid signature
 	plan.Baseline
-	Missing string // why it is empty; empty if the user asked for None
-	what    string // description for the user
-	Notes   []string
+	Missing     string // why it is empty; empty if the user asked for None
+	description string // description for the user
+	Notes       []string
 }
 
 // Options selects the publish branch or directory to read.
@@ -64,7 +64,7 @@ func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
 		return p, err
 	}
 	if in.Compare {
-		_, _ = fmt.Fprintln(env.Err, p.what)
+		_, _ = fmt.Fprintln(env.Err, p.description)
 	}
 	for _, text := range p.Notes {
 		_, _ = fmt.Fprintln(env.Err, text)
@@ -75,14 +75,14 @@ func Read(ctx context.Context, env *cli.Env, in Options) (Published, error) {
 // Load reads the publish branch without printing notes.
 func (in Options) Load(ctx context.Context) (Published, error) {
 	if in.Branch == None && !in.History {
-		return Published{Baseline: plan.Baseline{Name: None}, what: "compared with nothing (" + in.Flag + " none): everything is new"}, nil
+		return Published{Baseline: plan.Baseline{Name: None}, description: "compared with nothing (" + in.Flag + " none): everything is new"}, nil
 	}
 	if _, err := os.Stat(filepath.Join(in.Branch, "base")); err == nil && in.UserSet {
 		dir, err := topofile.ReadRendered(in.Branch)
 		if err != nil {
 			return Published{}, err
 		}
-		p := Published{Tree: dir.Tree, Baseline: plan.Baseline{Name: in.Branch}, what: "compared with the directory " + in.Branch}
+		p := Published{Tree: dir.Tree, Baseline: plan.Baseline{Name: in.Branch}, description: "compared with the directory " + in.Branch}
 		return p, p.check(in.Flag)
 	}
 	store, err := gitrepo.Open(RepoOf(in.Address, in.File))
@@ -126,7 +126,7 @@ func (in Options) current(ctx context.Context, store *gitrepo.Store, found gitre
 				continue
 			}
 		}
-		newer, at, err := in.moved(ctx, r, branch, found.Commit)
+		newer, at, err := in.fetchIfMoved(ctx, r, branch, found.Commit)
 		name := r.Name + "/" + branch
 		switch {
 		case err != nil:
@@ -163,8 +163,8 @@ func (in Options) depth() int {
 	return 1
 }
 
-// moved returns the remote's store and commit of a branch; nil if the branch is unchanged.
-func (in Options) moved(ctx context.Context, r gitrepo.Remote, branch string, have gitrepo.Hash) (store *gitrepo.Store, at gitrepo.Hash, err error) {
+// fetchIfMoved returns the remote's store and commit of a branch; nil if the branch is unchanged.
+func (in Options) fetchIfMoved(ctx context.Context, r gitrepo.Remote, branch string, have gitrepo.Hash) (store *gitrepo.Store, at gitrepo.Hash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
 	if store, err = gitrepo.Open(gitrepo.Config{URL: r.URL, ExplicitURL: true, Auth: Auth(), Depth: in.depth()}); err != nil {
@@ -194,16 +194,16 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 	if err != nil {
 		return Published{}, err
 	}
-	var unreached error
-	var asked []string
+	var remoteErr error
+	var queried []string
 	for _, r := range remotes {
 		branch := strings.TrimPrefix(in.Branch, r.Name+"/")
 		remote, err := OpenRepo(ctx, gitrepo.Config{URL: r.URL, ExplicitURL: true, Auth: Auth(), Depth: in.depth()}, branch)
 		if err != nil {
-			if unreached != nil {
-				err = fmt.Errorf("%w; %w", unreached, err)
+			if remoteErr != nil {
+				err = fmt.Errorf("%w; %w", remoteErr, err)
 			}
-			unreached = fmt.Errorf("%w (git fetch %s %s:refs/remotes/%s/%s brings it here)", err, r.Name, branch, r.Name, branch)
+			remoteErr = fmt.Errorf("%w (git fetch %s %s:refs/remotes/%s/%s brings it here)", err, r.Name, branch, r.Name, branch)
 			continue
 		}
 		if head, err := remote.Head(branch); err == nil {
@@ -211,17 +211,17 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 			p.Notes = append(p.Notes, r.Name+"/"+branch+" is not in this clone: fetched now")
 			return p, err
 		}
-		asked = append(asked, r.Name)
-		there, err := remote.Names()
+		queried = append(queried, r.Name)
+		branchNames, err := remote.Names()
 		if err != nil {
 			return Published{}, err
 		}
-		for _, name := range there {
+		for _, name := range branchNames {
 			names = append(names, r.Name+"/"+name)
 		}
 	}
-	if unreached != nil {
-		return Published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, unreached)
+	if remoteErr != nil {
+		return Published{}, fmt.Errorf("%w, and not every remote could be asked for it: %w", missing, remoteErr)
 	}
 	if in.UserSet {
 		hint := ""
@@ -231,14 +231,14 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 		return Published{}, fmt.Errorf("%w (there %s%s)", missing, Listed(names, "are the branches", "is no branch at all"), hint)
 	}
 	where := ""
-	if len(asked) > 0 {
-		where = ", nor of " + strings.Join(asked, ", ")
+	if len(queried) > 0 {
+		where = ", nor of " + strings.Join(queried, ", ")
 	}
 	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), ""
 	if in.Flag != "" {
 		hint = fmt.Sprintf(" (%s or --repo names another branch or repository)", in.Flag)
 	}
-	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + hint, what: none + ": everything is new" + hint}, nil
+	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + hint, description: none + ": everything is new" + hint}, nil
 }
 
 // Listed returns the text what with the distinct names, or the text none if there are no names.
@@ -249,11 +249,11 @@ func Listed(names []string, what, none string) string {
 			seen[name], out = true, append(out, name)
 		}
 	}
-	const most = 12
+	const maxShown = 12
 	if len(out) == 0 {
 		return none
 	}
-	return what + " " + humanize.FirstN(out, most)
+	return what + " " + humanize.FirstN(out, maxShown)
 }
 
 func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash) (Published, error) {
@@ -293,7 +293,7 @@ func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash)
 		}
 	}
 	p.Time = at.UTC().Format(time.RFC3339)
-	p.what = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, formatAge(time.Since(at)))
+	p.description = fmt.Sprintf("compared with %s %.12s, published %s", name, commit, formatAge(time.Since(at)))
 	return p, p.check(in.Flag)
 }
 
@@ -377,9 +377,9 @@ func (p *Published) Verify(cluster string, pins []byte) error {
 	if err != nil {
 		return err
 	}
-	why, err := v.RefusalReason(p.Store, plumbing.NewHash(p.Commit))
-	if err == nil && why != "" {
-		err = fmt.Errorf("commit %.12s is not a published commit for cluster %s: %s", p.Commit, cluster, why)
+	reason, err := v.RefusalReason(p.Store, plumbing.NewHash(p.Commit))
+	if err == nil && reason != "" {
+		err = fmt.Errorf("commit %.12s is not a published commit for cluster %s: %s", p.Commit, cluster, reason)
 	}
 	return err
 }

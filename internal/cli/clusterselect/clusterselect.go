@@ -25,24 +25,24 @@ type Flags struct {
 	Clusters []string
 }
 
-// Add adds the flags to a command; if below, also to its subcommands.
-func (f *Flags) Add(cmd *cobra.Command, below bool) {
-	f.AddKubeconfig(cmd, below)
-	flagSet(cmd, below).StringSliceVar(&f.Clusters, "cluster", nil, "only these clusters")
+// Add adds the flags to a command; if persistent, also to its subcommands.
+func (f *Flags) Add(cmd *cobra.Command, persistent bool) {
+	f.AddKubeconfig(cmd, persistent)
+	flagSet(cmd, persistent).StringSliceVar(&f.Clusters, "cluster", nil, "only these clusters")
 	cli.CompleteFlag(cmd, "cluster", cli.CompleteList(CompletionNames))
 }
 
-// AddKubeconfig adds the flags for access to clusters to a command; if below, also to its
+// AddKubeconfig adds the flags for access to clusters to a command; if persistent, also to its
 // subcommands.
-func (f *Flags) AddKubeconfig(cmd *cobra.Command, below bool) {
-	flags := flagSet(cmd, below)
+func (f *Flags) AddKubeconfig(cmd *cobra.Command, persistent bool) {
+	flags := flagSet(cmd, persistent)
 	flags.StringSliceVar(&f.Access.Contexts, "context", nil, "CLUSTER=CONTEXT of the kubeconfig, or CONTEXT (default: the context named like the cluster)")
 	flags.StringArrayVar(&f.Access.Kubeconfigs, "kubeconfig", nil, "kubeconfig file; may be repeated (default: $KUBECONFIG, then ~/.kube/config)")
 	cli.CompleteFlag(cmd, "context", cli.CompleteList(clusterContexts))
 }
 
-func flagSet(cmd *cobra.Command, below bool) *pflag.FlagSet {
-	if below {
+func flagSet(cmd *cobra.Command, persistent bool) *pflag.FlagSet {
+	if persistent {
 		return cmd.PersistentFlags()
 	}
 	return cmd.Flags()

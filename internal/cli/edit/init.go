@@ -102,7 +102,7 @@ func writeScaffold(env *cli.Env, dir string, f initFlags) error {
 	if err := ignoreKeys(dir, f.keys); err != nil {
 		return err
 	}
-	if err := writeStart(path, startingPoint(f, env.Version, recipients), f.schema); err != nil {
+	if err := writeTopology(path, startingPoint(f, env.Version, recipients), f.schema); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(env.Out, "wrote %s: write your clusters' CIDRs and gateways into it, then run hawser validate and hawser allocate, commit, and run hawser bootstrap\n", path)
@@ -143,8 +143,8 @@ func ignoreKeys(dir, keys string) error {
 		return fmt.Errorf("read .gitignore: %w", err)
 	}
 	want := []string{"*.key", "*.identity"}
-	if inside, err := filepath.Rel(dir, keys); keys != "" && err == nil && filepath.IsLocal(inside) && inside != "." {
-		want = append(want, "/"+filepath.ToSlash(inside)+"/")
+	if rel, err := filepath.Rel(dir, keys); keys != "" && err == nil && filepath.IsLocal(rel) && rel != "." {
+		want = append(want, "/"+filepath.ToSlash(rel)+"/")
 	}
 	lines := strings.Split(string(have), "\n")
 	var add strings.Builder
@@ -162,9 +162,9 @@ func ignoreKeys(dir, keys string) error {
 // schemaFile is the name of the JSON Schema next to a topology.
 const schemaFile = "clusterset.schema.json"
 
-// writeStart writes a new topology. withSchema also writes the schema of this version next to it,
-// and adds a reference to it that editors understand.
-func writeStart(path, text string, withSchema bool) error {
+// writeTopology writes a new topology. withSchema also writes the schema of this version next to
+// it, and adds a reference to it that editors understand.
+func writeTopology(path, text string, withSchema bool) error {
 	if formatted, list := load.Format(path, []byte(text)); !list.HasErrors() { // placeholders are errors
 		text = string(formatted)
 	}
@@ -174,11 +174,11 @@ func writeStart(path, text string, withSchema bool) error {
 	if err := cli.WriteNew(path, []byte("# yaml-language-server: $schema="+schemaFile+"\n"+text), 0o644); err != nil {
 		return err
 	}
-	beside := filepath.Join(filepath.Dir(path), schemaFile)
-	if !cli.IsMissing(beside) {
+	schemaPath := filepath.Join(filepath.Dir(path), schemaFile)
+	if !cli.IsMissing(schemaPath) {
 		return nil
 	}
-	return cli.WriteNew(beside, hawser.Schema, 0o644)
+	return cli.WriteNew(schemaPath, hawser.Schema, 0o644)
 }
 
 // startingPoint returns the text of a topology with the named clusters. All of them have the same

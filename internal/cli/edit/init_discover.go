@@ -66,7 +66,8 @@ func initializeFrom(ctx context.Context, env *cli.Env, dir string, f initFlags) 
 	if err := ignoreKeys(dir, f.keys); err != nil {
 		return err
 	}
-	if err := writeStart(path, discover.Topology(f.name, list, recipients), f.schema); err != nil {
+	text := discover.Topology(f.name, list, recipients)
+	if err := writeTopology(path, text, f.schema); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(env.Out, "wrote %s\n", path); err != nil {

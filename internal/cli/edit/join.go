@@ -423,7 +423,7 @@ func writeJoin(j *joining) error {
 }
 
 // finishJoin prints the plan if a published tree exists, and then the next commands.
-func finishJoin(ctx context.Context, env *cli.Env, j *joining, then string) error {
+func finishJoin(ctx context.Context, env *cli.Env, j *joining, nextStep string) error {
 	j.after.Lock = j.lock
 	if j.published {
 		if err := printPlan(ctx, env, j.after); err != nil {
@@ -431,6 +431,6 @@ func finishJoin(ctx context.Context, env *cli.Env, j *joining, then string) erro
 		}
 	}
 	_, err := fmt.Fprintf(env.Err, "added cluster %[1]s to %[2]s and its lock\nnext: check the entry of %[1]s, then\n      git add -A && git commit -m %[3]s && git push\n      %[4]s\n",
-		j.name, j.after.Path, cli.ShellQuote("cluster "+j.name+" joins"), then)
+		j.name, j.after.Path, cli.ShellQuote("cluster "+j.name+" joins"), nextStep)
 	return err
 }

@@ -141,12 +141,12 @@ func runLeave(ctx context.Context, env *cli.Env, cluster string, f leaveFlags) e
 	if f.output != "text" {
 		return env.Encode(f.output, out)
 	}
-	kept := "the lock keeps its addresses reserved: hawser allocate --gc releases them"
+	lockText := "the lock keeps its addresses reserved: hawser allocate --gc releases them"
 	if f.gc {
-		kept = "the lock releases its addresses"
+		lockText = "the lock releases its addresses"
 	}
 	_, err = fmt.Fprintf(env.Out, "removed cluster %s from %s: %s\n%s\nNext steps:\n  %s\n",
-		cluster, t.Path, strings.Join(out.Removed, ", "), kept, strings.Join(out.Next, "\n  "))
+		cluster, t.Path, strings.Join(out.Removed, ", "), lockText, strings.Join(out.Next, "\n  "))
 	return err
 }
 
@@ -162,8 +162,8 @@ func sameWithout(before, after *schema.ClusterSet, cluster string) bool {
 		}
 	}
 	for _, e := range before.Spec.Exports {
-		stays := !slices.Equal(e.Clusters, []string{cluster})
-		if stays != slices.ContainsFunc(after.Spec.Exports, func(o schema.Export) bool { return o.ID() == e.ID() }) {
+		remains := !slices.Equal(e.Clusters, []string{cluster})
+		if remains != slices.ContainsFunc(after.Spec.Exports, func(o schema.Export) bool { return o.ID() == e.ID() }) {
 			return false
 		}
 	}

@@ -96,8 +96,8 @@ func explainTo(f *fabric.Fabric, text string) (access.Target, error) {
 	var to access.Target
 	rest := text
 	for _, protocol := range []string{"tcp", "udp"} {
-		if cut, ok := strings.CutSuffix(rest, "/"+protocol); ok {
-			rest, to.Protocol = cut, protocol
+		if target, ok := strings.CutSuffix(rest, "/"+protocol); ok {
+			rest, to.Protocol = target, protocol
 		}
 	}
 	if cluster, after, ok := strings.Cut(rest, "/"); ok && isAddress(after) {

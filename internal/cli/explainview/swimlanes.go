@@ -41,21 +41,21 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 		client.Texts = append(slices.Clone(client.Texts), "at "+AddrsText(t.Requested))
 	}
 	w.Events = []swimlane.Event{client}
-	end := func(lane, by string, texts ...string) swimlane.Path {
+	end := func(lane, via string, texts ...string) swimlane.Path {
 		w.Tone = svg.Bad
-		w.Events = append(w.Events, swimlane.Event{Swimlane: lane, Via: by, Tone: svg.Bad, Texts: texts})
+		w.Events = append(w.Events, swimlane.Event{Swimlane: lane, Via: via, Tone: svg.Bad, Texts: texts})
 		return w
 	}
 	refused := strings.HasSuffix(t.DecidedBy, ".allow")
 	if !t.Allowed {
 		w.Title = "in " + t.Cluster + ": no"
 	}
-	because := t.Reason
+	reason := t.Reason
 	if source := place(t.DecidedBy); source != "" && t.DecidedBy != "" {
-		because += " (" + source + ")"
+		reason += " (" + source + ")"
 	}
 	if !t.Allowed && !refused {
-		return end(from, "", "ends here", because)
+		return end(from, "", "ends here", reason)
 	}
 	if t.Cluster == from {
 		w.Events = append(w.Events, swimlane.Event{Swimlane: from, Texts: []string{"stays in the cluster", "handed to " + t.Backend}})
@@ -86,7 +86,7 @@ func explainPath(client swimlane.Event, from string, t *access.Destination, plac
 		}
 		if i == len(t.Links)-1 {
 			if !t.Allowed {
-				return end(l.To, l.Driver, "ends here", because)
+				return end(l.To, l.Driver, "ends here", reason)
 			}
 			in.Texts = []string{"comes in for " + AddrsText(t.Translated)}
 			if source := place(t.DecidedBy); source != "" {

@@ -27,11 +27,11 @@ import (
 
 type benchmarkFlags struct {
 	clusterselect.Flags
-	image   string
-	output  string
-	each    time.Duration
-	streams int
-	port    int
+	image    string
+	output   string
+	duration time.Duration
+	streams  int
+	port     int
 }
 
 // benchmarked is the JSON form of `hawser benchmark`.
@@ -69,7 +69,7 @@ Exit codes: 0 measured; 1 the pods did not reach each other; 2 error.`,
 	}
 	f.AddKubeconfig(cmd, false)
 	cmd.Flags().StringVar(&f.image, "image", "", "agent image if spec.agent.image is empty (default: the published image)")
-	cmd.Flags().DurationVar(&f.each, "for", 5*time.Second, "duration of each of the three measurements, from 1s to 1m")
+	cmd.Flags().DurationVar(&f.duration, "for", 5*time.Second, "duration of each of the three measurements, from 1s to 1m")
 	cmd.Flags().IntVar(&f.streams, "streams", 4, "concurrent streams and connections, from 1 to 64")
 	cmd.Flags().IntVar(&f.port, "port", 5201, "TCP port on the gateway's node for the underlay; 0 skips the underlay")
 	topofile.AddFileFlag(cmd, false, &env.File, "the topology")
@@ -81,8 +81,8 @@ func runBenchmark(ctx context.Context, env *cli.Env, from, to string, f benchmar
 	switch {
 	case from == to:
 		return fmt.Errorf("cluster %s twice: name two clusters", from)
-	case f.each < time.Second || f.each > time.Minute:
-		return fmt.Errorf("--for %s: from 1s to 1m", f.each)
+	case f.duration < time.Second || f.duration > time.Minute:
+		return fmt.Errorf("--for %s: from 1s to 1m", f.duration)
 	case f.streams < 1 || f.streams > 64:
 		return fmt.Errorf("--streams %d: from 1 to 64", f.streams)
 	case f.port < 0 || f.port > 65535:
@@ -151,29 +151,29 @@ const serverPort = 5201
 func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *fabric.Fabric, namespace string) (benchmarked, error) {
 	from, to := clusters[0], clusters[1]
 	out := benchmarked{From: from.Name, To: to.Name}
-	errands := make([]*kubeclient.TestPods, 2)
+	testPods := make([]*kubeclient.TestPods, 2)
 	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
-		if errands[i] == nil {
+		if testPods[i] == nil {
 			return
 		}
-		if err := errands[i].Cleanup(ctx); err != nil {
+		if err := testPods[i].Cleanup(ctx); err != nil {
 			m.env.LogCluster(c.Name, "pods of the benchmark may be left, in namespace "+namespace+": "+kubeclient.ErrorText(err))
 		}
 	})
 	done := m.env.Progress("measuring from pod to pod")
 	defer func() { done() }()
 	var err error
-	if errands[1], err = to.StartPods(ctx, namespace, []kubeclient.TestPod{m.server("server", nil, serverPort)}); err == nil {
-		err = errands[1].Export(ctx, "server", serverPort)
+	if testPods[1], err = to.StartPods(ctx, namespace, []kubeclient.TestPod{m.server("server", nil, serverPort)}); err == nil {
+		err = testPods[1].Export(ctx, "server", serverPort)
 	}
 	if err != nil {
 		return out, inCluster(to, err)
 	}
 	name := "server." + namespace + ".svc." + f.Domain
-	if errands[0], err = from.StartPods(ctx, namespace, []kubeclient.TestPod{m.client("client", nil, name, serverPort, answerWithin)}); err != nil {
+	if testPods[0], err = from.StartPods(ctx, namespace, []kubeclient.TestPod{m.client("client", nil, name, serverPort, replyTimeout)}); err != nil {
 		return out, inCluster(from, err)
 	}
-	if out.Pods, err = m.result(ctx, errands[0], "client"); err != nil {
+	if out.Pods, err = m.result(ctx, testPods[0], "client"); err != nil {
 		return out, inCluster(from, err)
 	}
 	done()
@@ -196,13 +196,13 @@ func (m *bench) measure(ctx context.Context, clusters []*kubeclient.Client, f *f
 		return out, nil
 	}
 	done = m.env.Progress("measuring between the gateway nodes, without Hawser")
-	if err = errands[1].Add(ctx, []kubeclient.TestPod{m.server("server-node", far, m.flags.port)}); err != nil {
+	if err = testPods[1].Add(ctx, []kubeclient.TestPod{m.server("server-node", far, m.flags.port)}); err != nil {
 		return out, inCluster(to, err)
 	}
-	if err = errands[0].Add(ctx, []kubeclient.TestPod{m.client("client-node", near, at, m.flags.port, underlayWithin)}); err != nil {
+	if err = testPods[0].Add(ctx, []kubeclient.TestPod{m.client("client-node", near, at, m.flags.port, underlayTimeout)}); err != nil {
 		return out, inCluster(from, err)
 	}
-	underlay, err := m.result(ctx, errands[0], "client-node")
+	underlay, err := m.result(ctx, testPods[0], "client-node")
 	switch {
 	case ctx.Err() != nil:
 		return out, context.Cause(ctx)
@@ -222,51 +222,51 @@ func inCluster(c *kubeclient.Client, err error) error {
 
 // server returns the server pod. With a gateway, the pod is on the network of the gateway's node;
 // the same applies to client.
-func (m *bench) server(name string, on *fabric.Gateway, port int) kubeclient.TestPod {
-	return m.testPod(name, on, "--listen", ":"+strconv.Itoa(port))
+func (m *bench) server(name string, gateway *fabric.Gateway, port int) kubeclient.TestPod {
+	return m.testPod(name, gateway, "--listen", ":"+strconv.Itoa(port))
 }
 
-func (m *bench) client(name string, on *fabric.Gateway, host string, port int, wait time.Duration) kubeclient.TestPod {
-	return m.testPod(name, on, "--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.each.String(),
+func (m *bench) client(name string, gateway *fabric.Gateway, host string, port int, wait time.Duration) kubeclient.TestPod {
+	return m.testPod(name, gateway, "--to", net.JoinHostPort(host, strconv.Itoa(port)), "--for", m.flags.duration.String(),
 		"--streams", strconv.Itoa(m.flags.streams), "--wait", wait.String())
 }
 
-func (m *bench) testPod(name string, on *fabric.Gateway, args ...string) kubeclient.TestPod {
+func (m *bench) testPod(name string, gateway *fabric.Gateway, args ...string) kubeclient.TestPod {
 	e := kubeclient.TestPod{Name: name, Image: m.image, Args: append([]string{"benchmark", "--key", m.key}, args...)}
-	if on != nil {
-		e.Node, e.NodeSelector = on.Node, on.NodeSelector
+	if gateway != nil {
+		e.Node, e.NodeSelector = gateway.Node, gateway.NodeSelector
 	}
 	return e
 }
 
 const (
-	answerWithin   = time.Minute            // for the server's first reply, from the start of the client
-	underlayWithin = 10 * time.Second       // answerWithin on the underlay, where a firewall may drop packets
-	resultsAfter   = 30 * time.Second       // for the results, in addition to the measurements
-	resultsPolled  = 500 * time.Millisecond // between two polls for the results
+	replyTimeout        = time.Minute            // for the server's first reply, from the start of the client
+	underlayTimeout     = 10 * time.Second       // replyTimeout on the underlay, where a firewall may drop packets
+	resultsAfter        = 30 * time.Second       // for the results, in addition to the measurements
+	resultsPollInterval = 500 * time.Millisecond // between two polls for the results
 )
 
 // result waits for the result that a client prints.
 func (m *bench) result(ctx context.Context, e *kubeclient.TestPods, client string) (benchmark.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, podsWithin+answerWithin+3*m.flags.each+resultsAfter)
+	ctx, cancel := context.WithTimeout(ctx, podTimeout+replyTimeout+3*m.flags.duration+resultsAfter)
 	defer cancel()
 	for {
-		looks, err := e.States(ctx)
+		states, err := e.States(ctx)
 		if err != nil {
 			return benchmark.Result{}, err
 		}
-		told := looks[client]
+		state := states[client]
 		var r benchmark.Result
-		if len(told.Last) > 0 && json.Unmarshal(told.Last, &r) == nil && r.Target != "" {
+		if len(state.Last) > 0 && json.Unmarshal(state.Last, &r) == nil && r.Target != "" {
 			return r, nil
 		}
-		if told.Image {
-			return r, errors.New("cannot pull the agent image: " + told.Reason)
+		if state.Image {
+			return r, errors.New("cannot pull the agent image: " + state.Reason)
 		}
 		select {
 		case <-ctx.Done():
-			return r, fmt.Errorf("pod %s has printed nothing: %s", client, cmp.Or(told.Reason, "it runs still"))
-		case <-time.After(resultsPolled):
+			return r, fmt.Errorf("pod %s has printed nothing: %s", client, cmp.Or(state.Reason, "it runs still"))
+		case <-time.After(resultsPollInterval):
 		}
 	}
 }
@@ -300,6 +300,6 @@ func completeTwoClusters(cmd *cobra.Command, args []string, word string) ([]stri
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	left := slices.DeleteFunc(clusterselect.CompletionNames(cmd, nil, word), func(name string) bool { return slices.Contains(args, name) })
-	return left, cobra.ShellCompDirectiveNoFileComp
+	remaining := slices.DeleteFunc(clusterselect.CompletionNames(cmd, nil, word), func(name string) bool { return slices.Contains(args, name) })
+	return remaining, cobra.ShellCompDirectiveNoFileComp
 }

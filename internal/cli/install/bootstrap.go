@@ -263,70 +263,70 @@ type gitLocation struct {
 // locateCommit returns the repository and branch of the topology. It fails if the committed
 // topology differs from the file.
 func locateCommit(ctx context.Context, env *cli.Env, t topofile.File, f bootstrapFlags) (gitLocation, error) {
-	var at gitLocation
+	var location gitLocation
 	dir := filepath.Dir(t.Path)
 	if filepath.Base(t.Path) != reconciler.TopologyFile {
-		return at, fmt.Errorf("%s: rename it to %s: the reconciler publishes no other file", t.Path, reconciler.TopologyFile)
+		return location, fmt.Errorf("%s: rename it to %s: the reconciler publishes no other file", t.Path, reconciler.TopologyFile)
 	}
 	store, err := gitrepo.Open(gitrepo.Config{URL: dir})
 	if err != nil {
-		return at, err
+		return location, err
 	}
 	err = store.Fetch(ctx)
 	if errors.Is(err, gitrepo.ErrNoRepository) {
-		return at, fmt.Errorf("%s is in no git repository, and only commits are published: git init && git add -A && git commit -m 'the clusterset'", t.Path)
+		return location, fmt.Errorf("%s is in no git repository, and only commits are published: git init && git add -A && git commit -m 'the clusterset'", t.Path)
 	}
 	if err != nil {
-		return at, err
+		return location, err
 	}
-	w, here, err := store.WorkTree()
+	w, found, err := store.WorkTree()
 	if err != nil {
-		return at, err
+		return location, err
 	}
-	if !here || w.Branch == "" {
-		return at, fmt.Errorf("%s is on no branch, and only branches are published: git switch BRANCH", t.Path)
+	if !found || w.Branch == "" {
+		return location, fmt.Errorf("%s is on no branch, and only branches are published: git switch BRANCH", t.Path)
 	}
-	if at.path, err = topofile.RelativeToTop(w.Top, dir); err != nil {
-		return at, err
+	if location.path, err = topofile.RelativeToTop(w.Top, dir); err != nil {
+		return location, err
 	}
-	changed, err := store.Uncommitted(w, w.Head, path.Join(at.path, reconciler.TopologyFile), path.Join(at.path, reconciler.LockFile))
+	changed, err := store.Uncommitted(w, w.Head, path.Join(location.path, reconciler.TopologyFile), path.Join(location.path, reconciler.LockFile))
 	if err != nil {
-		return at, err
+		return location, err
 	}
 	if len(changed) > 0 {
-		return at, cli.ExitError{Msg: fmt.Sprintf("error: %s has uncommitted changes, and only commits are published: git add -A && git commit && git push",
+		return location, cli.ExitError{Msg: fmt.Sprintf("error: %s has uncommitted changes, and only commits are published: git add -A && git commit && git push",
 			strings.Join(changed, " and "))}
 	}
-	at.branch = w.Branch
-	at.url = f.repo
-	if at.url == "" {
+	location.branch = w.Branch
+	location.url = f.repo
+	if location.url == "" {
 		remotes, err := store.Remotes()
 		if err != nil {
-			return at, err
+			return location, err
 		}
 		i := slices.IndexFunc(remotes, func(r gitrepo.Remote) bool { return r.Name == "origin" })
 		switch {
 		case len(remotes) == 0:
-			at.url = w.Top
-			return at, nil
+			location.url = w.Top
+			return location, nil
 		case i < 0 && len(remotes) > 1:
-			return at, errors.New("several remotes and no remote origin: pass --repo URL")
+			return location, errors.New("several remotes and no remote origin: pass --repo URL")
 		}
-		at.url = remotes[max(i, 0)].URL
+		location.url = remotes[max(i, 0)].URL
 	}
-	remote, err := gitrepo.Open(gitrepo.Config{URL: at.url, ExplicitURL: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)})
+	remote, err := gitrepo.Open(gitrepo.Config{URL: location.url, ExplicitURL: true, Auth: reconcilerflags.WithEnvironment(f.auth, f.repo)})
 	if err != nil {
-		return at, err
+		return location, err
 	}
-	head, err := remote.RemoteHead(ctx, at.branch)
+	head, err := remote.RemoteHead(ctx, location.branch)
 	if err != nil {
-		return at, err
+		return location, err
 	}
 	if head != w.Head {
-		return at, cli.ExitError{Msg: fmt.Sprintf("error: branch %s of %s is not at the commit that is checked out here, %.12s: git push (or git pull, if it is ahead)",
-			at.branch, gitrepo.Redact(at.url), w.Head)}
+		return location, cli.ExitError{Msg: fmt.Sprintf("error: branch %s of %s is not at the commit that is checked out here, %.12s: git push (or git pull, if it is ahead)",
+			location.branch, gitrepo.Redact(location.url), w.Head)}
 	}
-	return at, nil
+	return location, nil
 }
 
 // setups returns the delivery of each cluster, and its objects in addition to the tree.
@@ -337,7 +337,7 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
-	runs := func(by string) bool {
+	has := func(by string) bool {
 		return slices.ContainsFunc(found, func(f []string) bool { return slices.Contains(f, by) })
 	}
 	from := delivery.Source{URL: cmp.Or(f.deliveryURL, at.url), Branch: f.branch, UserSet: f.deliveryURL != ""}
@@ -353,7 +353,7 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 		case by != withAuto:
 		case slices.Contains(found[i], delivery.Flux):
 			by = delivery.Flux
-		case runs(delivery.ArgoCD): // one Argo CD serves all clusters, whichever cluster it runs in
+		case has(delivery.ArgoCD): // one Argo CD serves all clusters, whichever cluster it runs in
 			by = delivery.ArgoCD
 		default:
 			by = delivery.Direct
@@ -361,7 +361,7 @@ func (f *bootstrapFlags) setups(ctx context.Context, clusters []*kubeclient.Clie
 		switch {
 		case by == delivery.Flux && !slices.Contains(found[i], by):
 			return nil, nil, fmt.Errorf("--with flux: cluster %s has no GitRepositories and Kustomizations of Flux: install Flux there, or pass --with apply", c.Name)
-		case by == delivery.ArgoCD && !runs(by):
+		case by == delivery.ArgoCD && !has(by):
 			return nil, nil, errors.New("--with argocd: no cluster has Applications and ApplicationSets of Argo CD: install it in one of them, or pass --with apply")
 		case by == delivery.Flux:
 			s.Delivery, err = delivery.FluxObjects(ctx, c, tree, from, signers)

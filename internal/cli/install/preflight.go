@@ -78,9 +78,9 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 	if err != nil {
 		return err
 	}
-	general := diag.List{}
+	common := diag.List{}
 	image := cmp.Or(set.Spec.Agent.Image, f.image, render.DefaultImage(env.Version))
-	var asked []portResult
+	var ports []portResult
 	if f.pods {
 		c, err := topofile.CompileLoaded(env, t, set, src)
 		if err != nil {
@@ -91,30 +91,30 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 				return r.Cluster == c.Name && slices.ContainsFunc(r.Findings, func(d diag.Diagnostic) bool { return d.Code == codeUnreachable })
 			})
 		})
-		more, list, err := checkPorts(ctx, env, c.Fabric, reached, image)
+		portFindings, list, err := checkPorts(ctx, env, c.Fabric, reached, image)
 		if err != nil {
 			return err
 		}
 		for i := range results {
-			results[i].Findings = append(results[i].Findings, reconciler.WithPositions(more[results[i].Cluster], src)...)
+			results[i].Findings = append(results[i].Findings, reconciler.WithPositions(portFindings[results[i].Cluster], src)...)
 		}
-		asked = list
+		ports = list
 	}
 	if !pinned(image) {
-		general = append(general, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
+		common = append(common, diag.Diagnostic{Severity: diag.Warning, Code: "image-not-pinned",
 			Summary: fmt.Sprintf("image %s has no fixed version: nodes that start later may run another version", image),
 			Hint:    "pass --image with a version or a digest, to hawser apply or hawser reconcile too"})
 	}
 	if f.output != "text" {
-		out := map[string]any{"clusters": results, "findings": general}
+		out := map[string]any{"clusters": results, "findings": common}
 		if f.pods {
-			out["ways"] = asked
+			out["ways"] = ports
 		}
 		err = env.Encode(f.output, out)
 	} else {
-		if err = showPreflight(env, env.Out, results, general, t); err == nil && len(asked) > 0 {
+		if err = showPreflight(env, env.Out, results, common, t); err == nil && len(ports) > 0 {
 			t := &cli.Table{Title: "Paths between gateways", Head: []string{"FROM", "TO", "AT", "ANSWERED", "LARGEST", "RTT", "CLOCK"}}
-			for _, m := range asked {
+			for _, m := range ports {
 				row := []string{m.From, m.To, m.At, "no", "", "", ""}
 				if m.Answered > 0 {
 					row = []string{m.From, m.To, m.At, "yes", fmt.Sprint(m.Largest), (time.Duration(m.RTT) * time.Microsecond).String(),
@@ -184,7 +184,7 @@ func pinned(image string) bool {
 	return tagged && tag != "latest"
 }
 
-func showPreflight(env *cli.Env, w io.Writer, results []preflighted, general diag.List, t topofile.File) error {
+func showPreflight(env *cli.Env, w io.Writer, results []preflighted, findings diag.List, t topofile.File) error {
 	for _, r := range results {
 		errs := 0
 		for _, d := range r.Findings {
@@ -200,5 +200,5 @@ func showPreflight(env *cli.Env, w io.Writer, results []preflighted, general dia
 			return err
 		}
 	}
-	return diag.Print(w, general, nil, env.Colored(w))
+	return diag.Print(w, findings, nil, env.Colored(w))
 }

@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	podsWithin   = 2 * time.Minute  // for the start of preflight pods, with the pull of their image
+	podTimeout   = 2 * time.Minute  // for the start of preflight pods, with the pull of their image
 	portTimeout  = 15 * time.Second // for the reply of a port after all its pods run
-	portsOfEach  = 16               // tested ports per gateway, the first ones
+	maxPorts     = 16               // tested ports per gateway, the first ones
 	smallestMTU  = 1360             // minimum MTU of a path for IPv6 in WireGuard (nodeagent/portcheck)
 	maxClockSkew = 5 * time.Second  // maximum clock difference between gateways without a finding
 )
@@ -60,11 +60,11 @@ func (p *probePod) name() string { return p.cluster + "/" + p.gateway.Name }
 func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 	set := firewall.New(f)
 	var out []*probePod
-	openings := map[string][]firewall.Rule{}
+	rules := map[string][]firewall.Rule{}
 	for _, c := range clusters {
 		for _, o := range set.RulesFor(c.Name) {
 			if o.Purpose == firewall.PurposeLinks && o.Protocol == firewall.UDP {
-				openings[c.Name] = append(openings[c.Name], o)
+				rules[c.Name] = append(rules[c.Name], o)
 			}
 		}
 	}
@@ -72,15 +72,15 @@ func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 		of := f.Cluster(c.Name)
 		for i := range of.Gateways {
 			p := &probePod{gateway: &of.Gateways[i], cluster: c.Name}
-			for _, o := range openings[c.Name] {
+			for _, o := range rules[c.Name] {
 				if o.Gateway == p.gateway.Name {
-					for port := o.First; port <= o.Last && len(p.ports) < portsOfEach; port++ {
+					for port := o.First; port <= o.Last && len(p.ports) < maxPorts; port++ {
 						p.ports = append(p.ports, port)
 					}
 				}
 			}
 			for _, other := range clusters {
-				for _, o := range openings[other.Name] {
+				for _, o := range rules[other.Name] {
 					if slices.Contains(o.From, c.Name) {
 						p.targets = append(p.targets, targets(p.name(), o)...)
 					}
@@ -96,16 +96,16 @@ func newProbePods(f *fabric.Fabric, clusters []*kubeclient.Client) []*probePod {
 // endpoints, because agents have not announced them yet.
 func targets(from string, o firewall.Rule) []portResult {
 	var out []portResult
-	for port := o.First; port <= min(o.Last, o.First+portsOfEach-1); port++ {
+	for port := o.First; port <= min(o.Last, o.First+maxPorts-1); port++ {
 		for _, at := range o.Destinations {
 			if fabric.IsEndpointSource(at.Host) {
 				continue
 			}
-			there := port
+			remotePort := port
 			if at.First > 0 {
-				there = at.First + port - o.First
+				remotePort = at.First + port - o.First
 			}
-			out = append(out, portResult{From: from, To: o.Cluster + "/" + o.Gateway, Port: port, At: net.JoinHostPort(at.Host, strconv.Itoa(there))})
+			out = append(out, portResult{From: from, To: o.Cluster + "/" + o.Gateway, Port: port, At: net.JoinHostPort(at.Host, strconv.Itoa(remotePort))})
 		}
 	}
 	return out
@@ -120,9 +120,9 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 	all := newProbePods(f, clusters)
-	errands, failed := make([]*kubeclient.TestPods, len(clusters)), make([]error, len(clusters))
+	testPods, failed := make([]*kubeclient.TestPods, len(clusters)), make([]error, len(clusters))
 	defer kubeclient.ForEach(clusters, func(i int, c *kubeclient.Client) {
-		if err := errands[i].Cleanup(ctx); err != nil {
+		if err := testPods[i].Cleanup(ctx); err != nil {
 			env.LogCluster(c.Name, "pods of the preflight may be left, in a namespace hawser-preflight-...: "+kubeclient.ErrorText(err))
 		}
 	})
@@ -138,14 +138,14 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 				p.agentRuns = p.agentRuns || p.cluster == c.Name && p.hasAgent(agents)
 			}
 		}
-		errands[i], failed[i] = c.StartPods(ctx, kubeclient.RandomName("hawser-preflight-"), list)
+		testPods[i], failed[i] = c.StartPods(ctx, kubeclient.RandomName("hawser-preflight-"), list)
 	})
-	end, running := time.Now().Add(podsWithin), time.Time{}
+	end, running := time.Now().Add(podTimeout), time.Time{}
 	for {
-		looks := make([]map[string]kubeclient.PodState, len(clusters))
+		states := make([]map[string]kubeclient.PodState, len(clusters))
 		kubeclient.ForEach(clusters, func(i int, _ *kubeclient.Client) {
 			if failed[i] == nil {
-				looks[i], failed[i] = errands[i].States(ctx)
+				states[i], failed[i] = testPods[i].States(ctx)
 			}
 		})
 		if ctx.Err() != nil {
@@ -154,15 +154,15 @@ func checkPorts(ctx context.Context, env *cli.Env, f *fabric.Fabric, clusters []
 		for i, c := range clusters {
 			for _, p := range all {
 				if p.cluster == c.Name {
-					p.apply(looks[i][p.gateway.Name], failed[i])
+					p.apply(states[i][p.gateway.Name], failed[i])
 				}
 			}
 		}
-		if !slices.ContainsFunc(all, (*probePod).starts) && running.IsZero() {
+		if !slices.ContainsFunc(all, (*probePod).isStarting) && running.IsZero() {
 			running = time.Now()
 		}
-		over := time.Now().After(end) || !running.IsZero() && time.Since(running) > portTimeout
-		if over || !slices.ContainsFunc(all, (*probePod).incomplete) {
+		timedOut := time.Now().After(end) || !running.IsZero() && time.Since(running) > portTimeout
+		if timedOut || !slices.ContainsFunc(all, (*probePod).incomplete) {
 			break
 		}
 		select {
@@ -189,7 +189,7 @@ func (p *probePod) hasAgent(agents []unstructured.Unstructured) bool {
 }
 
 func (p *probePod) testPod(image, key string) kubeclient.TestPod {
-	args := []string{"portcheck", "--key", key, "--for", (podsWithin + time.Minute).String()}
+	args := []string{"portcheck", "--key", key, "--for", (podTimeout + time.Minute).String()}
 	for _, port := range p.ports {
 		args = append(args, "--listen", strconv.Itoa(port))
 	}
@@ -200,13 +200,13 @@ func (p *probePod) testPod(image, key string) kubeclient.TestPod {
 }
 
 // apply stores the state of the pod and its last report.
-func (p *probePod) apply(told kubeclient.PodState, failed error) {
-	p.state = told
+func (p *probePod) apply(state kubeclient.PodState, failed error) {
+	p.state = state
 	if failed != nil {
 		p.state = kubeclient.PodState{Reason: kubeclient.ErrorText(failed)}
 	}
 	var r portcheck.Report
-	if len(told.Last) == 0 || json.Unmarshal(told.Last, &r) != nil || len(r.Targets) != len(p.targets) {
+	if len(state.Last) == 0 || json.Unmarshal(state.Last, &r) != nil || len(r.Targets) != len(p.targets) {
 		return
 	}
 	p.report = &r
@@ -215,12 +215,12 @@ func (p *probePod) apply(told kubeclient.PodState, failed error) {
 	}
 }
 
-// starts reports whether the pod may still start and report.
-func (p *probePod) starts() bool { return p.report == nil && !p.state.Image }
+// isStarting reports whether the pod may still start and report.
+func (p *probePod) isStarting() bool { return p.report == nil && !p.state.Image }
 
 // incomplete reports whether the pod has missing results.
 func (p *probePod) incomplete() bool {
-	return p.starts() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
+	return p.isStarting() || slices.ContainsFunc(p.targets, func(t portResult) bool { return t.Answered < 3 && p.report != nil })
 }
 
 // findings returns the problems with the ports and paths of one gateway.
@@ -255,7 +255,7 @@ func (p *probePod) findings(all []*probePod) diag.List {
 	}
 	closed := map[string][]string{} // peer addresses by gateway
 	var order []string
-	slow := map[string]bool{}
+	reported := map[string]bool{}
 	for _, t := range p.targets {
 		other := all[slices.IndexFunc(all, func(o *probePod) bool { return o.name() == t.To })]
 		switch {
@@ -265,26 +265,26 @@ func (p *probePod) findings(all []*probePod) diag.List {
 				order = append(order, t.To)
 			}
 			closed[t.To] = append(closed[t.To], strings.TrimSuffix(t.At+" ("+t.Error+")", " ()"))
-		case t.Largest < smallestMTU && !slow[t.To]:
-			slow[t.To] = true
+		case t.Largest < smallestMTU && !reported[t.To]:
+			reported[t.To] = true
 			sizes := portcheck.Sizes()
 			next := sizes[min(slices.Index(sizes, t.Largest)+1, len(sizes)-1)]
 			add(diag.Warning, "path-mtu-small", "look for a tunnel or a VPN on the path; Hawser makes packets smaller, but IPv6 needs 1280 bytes inside",
 				"packets of %d bytes pass to %s at %s, and none of %d", t.Largest, t.To, t.At, next)
 		}
-		if ahead := time.Duration(t.ClockOffset) * time.Millisecond; t.Answered > 0 && ahead.Abs() > maxClockSkew && !slow["clock "+t.To] {
-			slow["clock "+t.To] = true
+		if ahead := time.Duration(t.ClockOffset) * time.Millisecond; t.Answered > 0 && ahead.Abs() > maxClockSkew && !reported["clock "+t.To] {
+			reported["clock "+t.To] = true
 			add(diag.Warning, "clock-skew", "synchronize the clocks of both nodes (NTP)", "the clock of %s is %s from this gateway's", t.To, ahead.Abs().Round(time.Second))
 		}
 	}
 	for _, to := range order {
-		severity, back := diag.Error, ""
+		severity, note := diag.Error, ""
 		other := all[slices.IndexFunc(all, func(o *probePod) bool { return o.name() == to })]
 		if other.reaches(p.name()) {
-			severity, back = diag.Warning, ", which itself reaches this gateway: the link begins from there"
+			severity, note = diag.Warning, ", which itself reaches this gateway: the link begins from there"
 		}
 		add(severity, "port-closed", "hawser firewall prints what has to be let in; check the endpoints of "+to+", too",
-			"%s does not answer at UDP %s%s", to, strings.Join(closed[to], ", "), back)
+			"%s does not answer at UDP %s%s", to, strings.Join(closed[to], ", "), note)
 	}
 	return out
 }
@@ -295,13 +295,13 @@ func (p *probePod) connected(f *fabric.Fabric) diag.List {
 		return nil
 	}
 	var out diag.List
-	own := f.Cluster(p.cluster)
+	member := f.Cluster(p.cluster)
 	for i := range f.Clusters {
 		c := &f.Clusters[i]
 		if c.Name == p.cluster {
 			continue
 		}
-		for _, prefix := range c.SeenFrom(own) {
+		for _, prefix := range c.SeenFrom(member) {
 			for _, n := range p.report.Networks {
 				if prefix.Overlaps(n.Prefix) {
 					out = append(out, diag.Diagnostic{Severity: diag.Warning, Code: status.ConnectedNetwork,

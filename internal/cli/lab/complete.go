@@ -10,8 +10,8 @@ import (
 	"hawser.dev/hawser/lab"
 )
 
-// has queries the lab for completion candidates; none if no lab is running.
-func (f *labFlags) has(cmd *cobra.Command, of func(lab.Status) []string) []string {
+// candidates queries the lab for completion candidates; none if no lab is running.
+func (f *labFlags) candidates(cmd *cobra.Command, list func(lab.Status) []string) []string {
 	c, err := f.client()
 	if err != nil {
 		return nil
@@ -20,17 +20,17 @@ func (f *labFlags) has(cmd *cobra.Command, of func(lab.Status) []string) []strin
 	if err != nil {
 		return nil
 	}
-	return of(s)
+	return list(s)
 }
 
-// first completes the first argument with candidates of the lab, and with more. Further arguments
-// are a program.
-func (f *labFlags) first(of func(lab.Status) []string, more ...string) cobra.CompletionFunc {
+// complete completes the first argument with candidates of the lab and extra. Further
+// arguments are a program.
+func (f *labFlags) complete(list func(lab.Status) []string, extra ...string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		return append(f.has(cmd, of), more...), cobra.ShellCompDirectiveNoFileComp
+		return append(f.candidates(cmd, list), extra...), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -79,7 +79,7 @@ func (f *labFlags) completeFault(cmd *cobra.Command, args []string, _ string) ([
 		if strings.HasSuffix(args[0], "-sync") {
 			of = clustersOf
 		}
-		out = f.has(cmd, of)
+		out = f.candidates(cmd, of)
 	default:
 		out = []string{lab.SideWAN, lab.SideLAN, lab.DirectionIn, lab.DirectionOut}
 	}

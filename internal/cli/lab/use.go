@@ -25,7 +25,7 @@ func newLabExecCommand(f *labFlags) *cobra.Command {
 connected to this terminal. The exit code is that program's.`,
 		Example:           `  hawser lab exec g1/default/client -- curl -s web.shop.svc.clusterset.local`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: f.first(podsOf),
+		ValidArgsFunction: f.complete(podsOf),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 2, "CLUSTER/NAMESPACE/POD") },
 	}
 }
@@ -38,7 +38,7 @@ func newLabNodeCommand(f *labFlags) *cobra.Command {
 a node. hawser-agent status, wg, nft and ip then show that node.`,
 		Example:           `  hawser lab node g1/g1-gw -- ip -br addr`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: f.first(nodesOf),
+		ValidArgsFunction: f.complete(nodesOf),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.enter(cmd, args, 1, "CLUSTER/NODE") },
 	}
 }
@@ -80,7 +80,7 @@ func newLabLogsCommand(f *labFlags) *cobra.Command {
   hawser lab logs reconciler`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: f.first(nodesOf, "reconciler"),
+		ValidArgsFunction: f.complete(nodesOf, "reconciler"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -112,7 +112,7 @@ func newLabApplyCommand(f *labFlags) *cobra.Command {
 		Example: `  hawser lab apply g1 -f web.yaml`,
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: f.first(clustersOf),
+		ValidArgsFunction: f.complete(clustersOf),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := readManifests(cmd, file)
 			if err != nil {
@@ -199,7 +199,7 @@ func newLabReadyCommand(f *labFlags) *cobra.Command {
 		Example: `  hawser lab ready g1/shop/web-0 false`,
 		Args:    cobra.ExactArgs(2),
 
-		ValidArgsFunction: f.first(podsOf),
+		ValidArgsFunction: f.complete(podsOf),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ready, err := strconv.ParseBool(args[1])
 			if err != nil {

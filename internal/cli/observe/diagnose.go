@@ -78,13 +78,13 @@ func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	q.OnStart = func() {
 		_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s: make the request that does not work now\n", f.long)
 	}
-	var test *verifying
+	var verify *pendingVerify
 	if f.verify {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		q.OnStart = func() {
 			_, _ = fmt.Fprintf(env.Err, "following packets of the clusterset for %s, and testing the exports as hawser verify does\n", f.long)
-			test = startVerify(ctx, env, f)
+			verify = startVerify(ctx, env, f)
 		}
 	}
 	r, err := agentquery.TracePackets(ctx, f.Targets, q)
@@ -106,8 +106,8 @@ func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	switch {
 	case err != nil:
 		return err
-	case test != nil:
-		if err := test.wait(env); err != nil {
+	case verify != nil:
+		if err := verify.wait(env); err != nil {
 			return err
 		}
 	}
@@ -120,16 +120,16 @@ func runDiagnose(ctx context.Context, env *cli.Env, f diagnoseFlags) error {
 	return nil
 }
 
-// verifying is a concurrent run of hawser verify.
-type verifying struct {
+// pendingVerify is a concurrent run of hawser verify.
+type pendingVerify struct {
 	done   chan struct{}
 	result verification
 	err    error
 }
 
 // startVerify tests the exports like hawser verify.
-func startVerify(ctx context.Context, env *cli.Env, f diagnoseFlags) *verifying {
-	v := &verifying{done: make(chan struct{})}
+func startVerify(ctx context.Context, env *cli.Env, f diagnoseFlags) *pendingVerify {
+	v := &pendingVerify{done: make(chan struct{})}
 	go func() {
 		defer close(v.done)
 		v.result, v.err = verifyFlags{Targets: f.Targets, timeout: verifyTimeout, exports: f.exports}.verify(ctx, env)
@@ -138,7 +138,7 @@ func startVerify(ctx context.Context, env *cli.Env, f diagnoseFlags) *verifying 
 }
 
 // wait prints the failed requests and returns an error if the test could not run.
-func (v *verifying) wait(env *cli.Env) error {
+func (v *pendingVerify) wait(env *cli.Env) error {
 	<-v.done
 	if v.err != nil {
 		return fmt.Errorf("--verify: %w", v.err)

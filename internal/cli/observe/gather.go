@@ -68,12 +68,12 @@ type collector struct {
 	version string // version of hawser
 	at      time.Time
 
-	mu     sync.Mutex
-	got    int // number of files from agents and APIs
-	agents []status.Status
-	states []health.State
-	apis   []string // versions of the clusters' APIs
-	notes  []string // further facts for the head of the summary
+	mu        sync.Mutex
+	fileCount int // number of files from agents and APIs
+	agents    []status.Status
+	states    []health.State
+	apis      []string // versions of the clusters' APIs
+	notes     []string // further facts for the head of the summary
 	// fabric comes from a cluster, topology comes from the lab.
 	fabric   *fabric.Fabric
 	topology string
@@ -91,7 +91,7 @@ func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 			return err
 		}
 	}
-	work, what, err := f.sources()
+	collect, what, err := f.sources()
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func runGather(ctx context.Context, env *cli.Env, f gatherFlags) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	g := &collector{Bundle: b, version: env.Version, at: at}
 	done := env.Progress("gathering from " + what)
-	work(ctx, g)
+	collect(ctx, g)
 	done()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -116,7 +116,7 @@ func finish(env *cli.Env, g *collector, what, name, out string) error {
 	for _, text := range missing {
 		_, _ = fmt.Fprintf(env.Err, "warning: %s\n", text)
 	}
-	if g.got == 0 {
+	if g.fileCount == 0 {
 		return errors.New("nothing could be gathered, so no file was written")
 	}
 	summary := g.summary(what, missing)
@@ -134,16 +134,16 @@ func finish(env *cli.Env, g *collector, what, name, out string) error {
 		_, _ = fmt.Fprintf(env.Err, "warning: there is no report.html: %s\n", diag.Line(err.Error()))
 	}
 	write := func(w io.Writer) error { return g.Write(w, name, g.at) }
-	told := env.Out
+	messages := env.Out
 	if out == "-" {
-		told = env.Err
+		messages = env.Err
 		if err := write(env.Out); err != nil {
 			return err
 		}
 	} else if err := supportbundle.Create(out, write); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(told, summary); err != nil {
+	if _, err := io.WriteString(messages, summary); err != nil {
 		return err
 	}
 	if out != "-" {
@@ -157,7 +157,7 @@ func finish(env *cli.Env, g *collector, what, name, out string) error {
 
 // sources returns the function that collects from the sources that the flags select, and their
 // description.
-func (f gatherFlags) sources() (work func(context.Context, *collector), what string, err error) {
+func (f gatherFlags) sources() (collect func(context.Context, *collector), what string, err error) {
 	targets, sockets, err := f.Resolve()
 	if err != nil {
 		return nil, "", err
@@ -193,7 +193,7 @@ func (g *collector) put(file string, text []byte, err error) {
 		text = lines.Bytes() // for human readers
 	}
 	g.mu.Lock()
-	g.got++
+	g.fileCount++
 	g.mu.Unlock()
 	g.Add(file, text)
 }

@@ -34,21 +34,21 @@ func (g *collector) clusters(ctx context.Context, clusters []*kubeclient.Client,
 		dir := path.Join("clusters", safeFileName(c.Name))
 		put := func(file string, text []byte, err error) {
 			if file == "version.json" {
-				g.noteAPI(c.Name, text)
+				g.recordAPI(c.Name, text)
 			}
 			if file == "fabric.json" && err == nil {
-				g.keepFabric(text)
+				g.recordFabric(text)
 			}
 			g.put(path.Join(dir, file), text, err)
 		}
 		if err := c.Ping(ctx); err != nil { // further requests would fail too
 			g.put(dir, nil, err)
-			g.keepState(health.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
+			g.recordState(health.State{Cluster: c.Name, Context: c.Context, Error: kubeclient.ErrorText(err)})
 			return
 		}
 		var group sync.WaitGroup
 		group.Go(func() { clusterdump.Gather(ctx, c, since, put) })
-		group.Go(func() { g.keepState(clusterstatus.Read(ctx, c)) })
+		group.Go(func() { g.recordState(clusterstatus.Read(ctx, c)) })
 		for _, t := range topics() {
 			group.Go(func() {
 				answers, err := c.ExecAgents(ctx, kubeclient.AgentCommand{Args: t.Args})
@@ -87,14 +87,14 @@ func (g *collector) recordSummary(t topic, who string, text []byte) {
 	}
 }
 
-func (g *collector) keepState(s health.State) {
+func (g *collector) recordState(s health.State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.states = append(g.states, s)
 }
 
-// keepFabric stores the first fabric that it can decode.
-func (g *collector) keepFabric(text []byte) {
+// recordFabric stores the first fabric that it can decode.
+func (g *collector) recordFabric(text []byte) {
 	f, _, err := fabric.Decode(text)
 	if err != nil {
 		return
@@ -106,7 +106,7 @@ func (g *collector) keepFabric(text []byte) {
 	}
 }
 
-func (g *collector) noteAPI(cluster string, text []byte) {
+func (g *collector) recordAPI(cluster string, text []byte) {
 	var version struct {
 		GitVersion string `json:"gitVersion"`
 	}
@@ -121,15 +121,15 @@ func (g *collector) noteAPI(cluster string, text []byte) {
 // labNode is the cluster and name of a node in its lab.
 type labNode struct{ cluster, name string }
 
-// host collects from agents on this machine, and from their lab in the directory at.
-func (g *collector) host(ctx context.Context, sockets []string, at string) {
+// host collects from agents on this machine, and from their lab in the directory labDir.
+func (g *collector) host(ctx context.Context, sockets []string, labDir string) {
 	nodes := map[string]labNode{} // by directory
-	if at != "" {
-		nodes = g.lab(ctx, at)
+	if labDir != "" {
+		nodes = g.lab(ctx, labDir)
 	}
 	var group sync.WaitGroup
 	for _, socket := range sockets {
-		group.Go(func() { g.agent(ctx, socket, nodes[nodeDir(socket)], at != "") })
+		group.Go(func() { g.agent(ctx, socket, nodes[nodeDir(socket)], labDir != "") })
 	}
 	group.Wait()
 }
@@ -188,6 +188,6 @@ func tailOf(from string) ([]byte, error) {
 	if _, err := file.Seek(skipped, io.SeekStart); err != nil {
 		return nil, err
 	}
-	text, left, err := supportbundle.Tail(file, clusterdump.MaxLog)
-	return clusterdump.NewestLog(text, left+skipped, err)
+	text, omitted, err := supportbundle.Tail(file, clusterdump.MaxLog)
+	return clusterdump.NewestLog(text, omitted+skipped, err)
 }

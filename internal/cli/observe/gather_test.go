@@ -21,8 +21,8 @@ func TestUnderstand(t *testing.T) {
 	g.recordSummary(at("status"), "g1/b", []byte(`{"cluster":"g1","node":"b","version":"v1","ready":true}`))
 	g.recordSummary(at("status"), "g1/c", []byte(`no JSON`))
 	g.recordSummary(at("metrics"), "g1/b", []byte("x 1\n"))
-	g.noteAPI("g1", []byte(`{"gitVersion":"v1.34.0"}`))
-	g.noteAPI("g2", []byte(`{}`))
+	g.recordAPI("g1", []byte(`{"gitVersion":"v1.34.0"}`))
+	g.recordAPI("g2", []byte(`{}`))
 	text := g.summary("g1", []string{"clusters/g2: cannot be reached"})
 	for _, want := range []string{
 		"asked: g1\ng1 Kubernetes v1.34.0\n1 agent answered, versions: v1 (1)\nfabrics: none (1)\n",

@@ -171,12 +171,12 @@ func (g *collector) addReport() error {
 			return err
 		}
 		t.Path, t.LockPath = filepath.Base(t.Path), filepath.Base(t.LockPath) // the path is meaningless on other machines
-		quiet := &cli.Env{Out: io.Discard, Err: io.Discard, Color: "never"}
-		set, source, err := topofile.Load(quiet, t)
+		silentEnv := &cli.Env{Out: io.Discard, Err: io.Discard, Color: "never"}
+		set, source, err := topofile.Load(silentEnv, t)
 		if err != nil {
 			return err
 		}
-		c, err := topofile.CompileLoaded(quiet, t, set, source)
+		c, err := topofile.CompileLoaded(silentEnv, t, set, source)
 		if err != nil {
 			return err
 		}

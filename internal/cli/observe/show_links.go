@@ -64,18 +64,18 @@ func pathTable(members []status.Status, wide bool) cli.Table {
 		nodes []string
 	}
 	var rows []*row
-	at := map[string]*row{}
+	byKey := map[string]*row{}
 	for _, s := range members {
 		for _, p := range s.Paths {
 			key := p.Cluster + " " + p.Link
-			if at[key] == nil {
-				at[key] = &row{Path: p}
-				rows = append(rows, at[key])
+			if byKey[key] == nil {
+				byKey[key] = &row{Path: p}
+				rows = append(rows, byKey[key])
 			}
-			at[key].nodes = append(at[key].nodes, s.Node)
+			byKey[key].nodes = append(byKey[key].nodes, s.Node)
 			// The gateway of the link has the most accurate report.
 			if s.Gateway != "" && s.Gateway == p.LocalGateway {
-				at[key].Path = p
+				byKey[key].Path = p
 			}
 		}
 	}
@@ -84,16 +84,16 @@ func pathTable(members []status.Status, wide bool) cli.Table {
 		if len(r.nodes) < len(members) {
 			nodes = cellList(r.nodes, 12, wide)
 		}
-		at, cause := "", ""
+		byKey, cause := "", ""
 		if m := r.LastMove; m != nil {
-			at, cause = formatTime(m.At), m.Cause
+			byKey, cause = formatTime(m.At), m.Cause
 			if m.From != "" {
 				cause += " (from " + m.From + ")"
 			}
 		}
 		row := []string{r.Cluster, r.Link, r.Rank, r.Reason, nodes}
 		if wide {
-			row = append(row, formatTime(r.Since), at, cause, strings.Join(r.Transit, ","), cli.Number(r.MTU))
+			row = append(row, formatTime(r.Since), byKey, cause, strings.Join(r.Transit, ","), cli.Number(r.MTU))
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -71,7 +71,7 @@ error.`,
 }
 
 func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) error {
-	t, names, all, err := named(env, args, f.Flags)
+	t, names, all, err := selectClusters(env, args, f.Flags)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func runStatus(ctx context.Context, env *cli.Env, args []string, f statusFlags) 
 	case f.watch:
 		return watch(ctx, env, read)
 	case f.wait:
-		return await(ctx, env, t, f, read)
+		return waitHealthy(ctx, env, t, f, read)
 	}
 	done := env.Progress("reading the clusters")
 	o := read()
 	done()
 	_, _ = fmt.Fprint(env.Err, versionSkewWarning(env.Version, o.states))
-	return cmp.Or(printOverview(env, f.output, o), exitOf(o.problems))
+	return cmp.Or(printOverview(env, f.output, o), exitError(o.problems))
 }
 
 // readStates reads the states of clusters concurrently.
@@ -139,8 +139,8 @@ func printOverview(env *cli.Env, output string, o overview) error {
 	return err
 }
 
-// exitOf returns the error with the exit code for the problems.
-func exitOf(problems []health.Problem) error {
+// exitError returns the error with the exit code for the problems.
+func exitError(problems []health.Problem) error {
 	healthy, known := health.Healthy(problems)
 	switch {
 	case healthy:
@@ -151,9 +151,10 @@ func exitOf(problems []health.Problem) error {
 	return cli.ExitError{}
 }
 
-// named returns the selected clusters and all clusters, of a topology or of --context. Without a
-// topology, t is empty. With --context, errors in a topology that no flag names are only a warning.
-func named(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File, names, all []string, err error) {
+// selectClusters returns the selected clusters and all clusters, of a topology or of --context.
+// Without a topology, t is empty. With --context, errors in a topology that no flag names are only
+// a warning.
+func selectClusters(env *cli.Env, args []string, f clusterselect.Flags) (t topofile.File, names, all []string, err error) {
 	explicit := len(args)+len(env.File) > 0
 	if t, err = topofile.Read(env, args); err == nil {
 		names, all, err = clusterselect.SelectNames(t, f)

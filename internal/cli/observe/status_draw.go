@@ -11,8 +11,8 @@ import (
 	"hawser.dev/hawser/internal/diag"
 )
 
-// mostTicks is the maximum number of links that a bar shows one by one.
-const mostTicks = 40
+// maxTicks is the maximum number of links that a bar shows one by one.
+const maxTicks = 40
 
 // drawnLine is a line of the drawing of hawser status --watch.
 type drawnLine struct {
@@ -21,13 +21,13 @@ type drawnLine struct {
 	cells [2]string
 }
 
-// drawnStatus returns the drawing of the clusters' states: a bar of links for each gateway, and the
-// exporting and importing clusters of each export. A star, and the colour if color is set, marks
-// lines that differ from before. If before is nil, no line is marked.
-func drawnStatus(before, now []health.State, color bool) string {
-	have, was := drawnLines(now), map[string]drawnLine{}
+// statusDrawing returns the drawing of the clusters' states: a bar of links for each gateway, and
+// the exporting and importing clusters of each export. A star, and the colour if color is set,
+// marks lines that differ from before. If before is nil, no line is marked.
+func statusDrawing(before, now []health.State, color bool) string {
+	have, previous := drawnLines(now), map[string]drawnLine{}
 	for _, l := range drawnLines(before) {
-		was[l.key] = l
+		previous[l.key] = l
 	}
 	width := 0
 	for _, l := range have {
@@ -35,7 +35,7 @@ func drawnStatus(before, now []health.State, color bool) string {
 	}
 	var out strings.Builder
 	group := ""
-	put := func(l drawnLine, mark, note string) {
+	write := func(l drawnLine, mark, note string) {
 		if l.group != group {
 			group = l.group
 			_, _ = fmt.Fprintf(&out, "%s\n", group)
@@ -47,22 +47,22 @@ func drawnStatus(before, now []health.State, color bool) string {
 		out.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	for _, l := range have {
-		old, known := was[l.key]
-		delete(was, l.key)
+		old, known := previous[l.key]
+		delete(previous, l.key)
 		switch {
 		case before == nil || old == l:
-			put(l, " ", "")
+			write(l, " ", "")
 		case !known:
-			put(l, "*", "  (new)")
+			write(l, "*", "  (new)")
 		default:
-			put(l, "*", "  (was: "+old.cells[1]+")")
+			write(l, "*", "  (was: "+old.cells[1]+")")
 		}
 	}
-	for _, l := range slices.SortedFunc(maps.Values(was), func(a, b drawnLine) int {
+	for _, l := range slices.SortedFunc(maps.Values(previous), func(a, b drawnLine) int {
 		return cmp.Or(-cmp.Compare(a.group, b.group), cmp.Compare(a.key, b.key))
 	}) {
 		l.cells[1], l.group = "is gone, was "+l.cells[1], "Gone"
-		put(l, "*", "")
+		write(l, "*", "")
 	}
 	return out.String()
 }
@@ -115,8 +115,8 @@ func drawnLines(states []health.State) []drawnLine {
 func bar(up, all int64) string {
 	up = min(max(up, 0), max(all, 0))
 	ticks, shown := max(all, 0), up
-	if ticks > mostTicks {
-		shown, ticks = up*mostTicks/all, mostTicks
+	if ticks > maxTicks {
+		shown, ticks = up*maxTicks/all, maxTicks
 	}
 	return fmt.Sprintf("[%s%s] %d of %d up", strings.Repeat("=", int(shown)), strings.Repeat(".", int(ticks-shown)), up, all)
 }

@@ -32,7 +32,7 @@ Exports
   shop/old  g1 ==> nobody
   shop/web  g2 ==> g1
 `
-	const then = `Links
+	const want = `Links
 * g1/g1-gw  [=.] 1 of 2 up  (was: [==] 2 of 2 up)
   g2/g2-gw  [==] 2 of 2 up
 * g3        ? no answer: connection refused�[2J  (new)
@@ -42,16 +42,16 @@ Exports
 Gone
 * shop/old  is gone, was g1 ==> nobody
 `
-	if d := cmp.Diff(first, drawnStatus(nil, before, false)); d != "" {
+	if d := cmp.Diff(first, statusDrawing(nil, before, false)); d != "" {
 		t.Errorf("first (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(first, drawnStatus(before, before, true)); d != "" {
+	if d := cmp.Diff(first, statusDrawing(before, before, true)); d != "" {
 		t.Errorf("nothing changed, yet (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(then, drawnStatus(before, now, false)); d != "" {
+	if d := cmp.Diff(want, statusDrawing(before, now, false)); d != "" {
 		t.Errorf("then (-want +got):\n%s", d)
 	}
-	if colored := drawnStatus(before, now, true); strings.Count(colored, "\x1b[1;33m") != 5 || strings.Count(colored, "\x1b[") != 10 {
+	if colored := statusDrawing(before, now, true); strings.Count(colored, "\x1b[1;33m") != 5 || strings.Count(colored, "\x1b[") != 10 {
 		t.Errorf("%q", colored)
 	}
 }

@@ -23,9 +23,9 @@ import (
 const (
 	// pollInterval is the time between two reads of the clusters.
 	pollInterval = time.Second
-	// readAgain is the time between two fetches of the publish branch. It is longer than
+	// fetchInterval is the time between two fetches of the publish branch. It is longer than
 	// pollInterval to reduce the load on the git server.
-	readAgain = 10 * time.Second
+	fetchInterval = 10 * time.Second
 )
 
 // watch prints the overview after each change and marks the changes. On a terminal it replaces the
@@ -38,12 +38,12 @@ func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 	}
 	var states []health.State // of the last output
 	for before := ""; ; {
-		seen := read()
-		if text := seen.String(); text != before && ctx.Err() == nil {
-			if _, err := fmt.Fprint(env.Out, first, drawnStatus(states, seen.states, env.Colored(env.Out)), "\n", text); err != nil {
+		current := read()
+		if text := current.String(); text != before && ctx.Err() == nil {
+			if _, err := fmt.Fprint(env.Out, first, statusDrawing(states, current.states, env.Colored(env.Out)), "\n", text); err != nil {
 				return err
 			}
-			before, first, states = text, between, seen.states
+			before, first, states = text, between, current.states
 		}
 		select {
 		case <-ctx.Done():
@@ -53,9 +53,9 @@ func watch(ctx context.Context, env *cli.Env, read func() overview) error {
 	}
 }
 
-// await waits until agents run the published fabric and image and no problem blocks, or until the
-// timeout. Then it prints the overview.
-func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, read func() overview) error {
+// waitHealthy waits until agents run the published fabric and image and no problem blocks, or until
+// the timeout. Then it prints the overview.
+func waitHealthy(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, read func() overview) error {
 	end := time.Now().Add(f.timeout)
 	verify, err := baseline.Verifiers("", t.Path, topofile.BuildFlags{})
 	if err != nil {
@@ -65,7 +65,7 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 	var printed []string
 	for {
 		o := read()
-		if time.Since(g.readAt) >= readAgain || len(blocking(o.problems))+len(g.laggingAgents(o.states)) == 0 {
+		if time.Since(g.readAt) >= fetchInterval || len(blocking(o.problems))+len(g.laggingAgents(o.states)) == 0 {
 			g.refresh(ctx)
 		}
 		o.problems = append(o.problems, g.laggingAgents(o.states)...)
@@ -79,9 +79,9 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 			}
 		}
 		printed = texts
-		left := time.Until(end)
-		if left <= 0 {
-			if err := cmp.Or(printOverview(env, f.output, o), exitOf(o.problems)); !errors.Is(err, cli.ExitError{}) {
+		remaining := time.Until(end)
+		if remaining <= 0 {
+			if err := cmp.Or(printOverview(env, f.output, o), exitError(o.problems)); !errors.Is(err, cli.ExitError{}) {
 				return err
 			}
 			return cli.ExitError{Msg: fmt.Sprintf("there are still problems after %s", f.timeout)}
@@ -89,7 +89,7 @@ func await(ctx context.Context, env *cli.Env, t topofile.File, f statusFlags, re
 		select {
 		case <-ctx.Done():
 			return cli.ExitError{Msg: "interrupted while there were problems"}
-		case <-time.After(min(pollInterval, left)):
+		case <-time.After(min(pollInterval, remaining)):
 		}
 	}
 }
@@ -180,14 +180,14 @@ func (g *waitTarget) laggingAgents(states []health.State) []health.Problem {
 			add("not-delivered", status.NextDeliver, "the agents run image %s, not the published image %s", s.Image, g.image)
 			continue
 		}
-		var late []string
+		var lagging []string
 		for _, n := range s.Nodes {
 			if n.NodeNotReady == "" && n.Fabric != g.digest {
-				late = append(late, n.Name)
+				lagging = append(lagging, n.Name)
 			}
 		}
-		if len(late) > 0 {
-			add("fabric-old", "wait for these agents, which read the delivered fabric", "%s: not at the published fabric %s yet", strings.Join(late, ", "), g.digest)
+		if len(lagging) > 0 {
+			add("fabric-old", "wait for these agents, which read the delivered fabric", "%s: not at the published fabric %s yet", strings.Join(lagging, ", "), g.digest)
 		}
 	}
 	return out

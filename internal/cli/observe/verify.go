@@ -339,7 +339,7 @@ func (v verification) failures() []string {
 			resolved[n.Cluster+" "+r.Name] = resolved[n.Cluster+" "+r.Name] || !strings.HasPrefix(r.Error, lookupError)
 		}
 	}
-	var noDNS, notReady, unreached []string
+	var noDNS, notReady, failed []string
 	firstError := ""
 	for _, n := range slices.Concat(v.Nodes, v.Pods) {
 		for _, r := range n.Results {
@@ -350,7 +350,7 @@ func (v verification) failures() []string {
 			case n.FromPod && strings.HasPrefix(r.Error, lookupError) && resolved[n.Cluster+" "+r.Name]:
 				noDNS = append(noDNS, n.Cluster)
 			default:
-				unreached = append(unreached, r.Export)
+				failed = append(failed, r.Export)
 				firstError = cmp.Or(firstError, r.Error)
 			}
 		}
@@ -365,12 +365,12 @@ func (v verification) failures() []string {
 	if len(notReady) > 0 {
 		out = append(out, fmt.Sprintf("no ready endpoint of %s; next: hawser show exports", list(notReady, ", ")))
 	}
-	if len(unreached) > 0 {
+	if len(failed) > 0 {
 		cause := firstError
 		if len(v.Policies) > 0 {
 			cause += " (" + strings.Join(v.Policies, "; ") + ")"
 		}
-		out = append(out, fmt.Sprintf("no connection to %s: %s; next: hawser diagnose --verify --export %s", list(unreached, ", "), cause, list(unreached, " --export ")))
+		out = append(out, fmt.Sprintf("no connection to %s: %s; next: hawser diagnose --verify --export %s", list(failed, ", "), cause, list(failed, " --export ")))
 	}
 	return out
 }

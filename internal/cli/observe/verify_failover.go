@@ -23,16 +23,17 @@ import (
 )
 
 const (
-	drillLease   = time.Minute            // after which the agent ends the drill if the command stopped
-	drillPolled  = 250 * time.Millisecond // between two requests to the gateway
-	drillStart   = podsStart              // for the connections before the drill
-	drillDrains  = 30 * time.Second       // until no other gateway uses the drained one
-	drillLasts   = 7 * time.Second        // minimum; broken connections are detected after 6 s
-	drillAfter   = 7 * time.Second        // the same after the drill
-	drillTargets = 8                      // addresses per pod
-	drillBefore  = 10                     // new connections to each address before the drill
-	drillMoves   = 2                      // path moves of the gateway: drain and undrain
-	drillMax     = drillStart + drillDrains + 2*verify.MaxDuration + drillLasts + drillAfter
+	drillLease        = time.Minute            // after which the agent ends the drill if the command stopped
+	drillPollInterval = 250 * time.Millisecond // between two requests to the gateway
+	connectTimeout    = podTimeout             // for the connections before the drill
+	drainTimeout      = 30 * time.Second       // until no other gateway uses the drained one
+	minDrillTime      = 7 * time.Second        // minimum; broken connections are detected after 6 s
+	afterDrillTime    = 7 * time.Second        // the same after the drill
+	maxDrillTargets   = 8                      // addresses per pod
+	minAttempts       = 10                     // new connections to each address before the drill
+	pathMovesPerDrill = 2                      // path moves of the gateway: drain and undrain
+	probeTime         = connectTimeout + drainTimeout + 2*verify.MaxDuration + minDrillTime +
+		afterDrillTime
 )
 
 // drill is the result of `hawser verify --failover`.
@@ -55,7 +56,7 @@ type probed struct {
 // isLate reports whether more requests were late than paths moved. If paths move during the
 // handshake, a request continues with the next SYN (docs/gateways.md), so each move can delay one
 // request.
-func (p probed) isLate() bool { return p.Late > drillMoves }
+func (p probed) isLate() bool { return p.Late > pathMovesPerDrill }
 
 // gateway is an agent that runs a gateway.
 type gateway struct {
@@ -114,15 +115,15 @@ func drillAddresses(cluster string, v status.Verification) []string {
 	parts := slices.ContainsFunc(v.Results, func(r status.Verified) bool { return r.Cluster != "" })
 	var out []string
 	for _, r := range v.Results {
-		through := r.Cluster == cluster
+		isRemote := r.Cluster == cluster
 		if v.Cluster == cluster {
-			through = r.Cluster != "" && r.Cluster != cluster
+			isRemote = r.Cluster != "" && r.Cluster != cluster
 		}
-		if parts && !through {
+		if parts && !isRemote {
 			continue
 		}
 		for _, at := range r.Reached {
-			if !strings.HasSuffix(at, "/UDP") && !slices.Contains(out, at) && len(out) < drillTargets {
+			if !strings.HasSuffix(at, "/UDP") && !slices.Contains(out, at) && len(out) < maxDrillTargets {
 				out = append(out, at)
 			}
 		}
@@ -156,8 +157,8 @@ func (f verifyFlags) failover(ctx context.Context, env *cli.Env) (v verification
 	if v, err = f.drained(ctx, env, agents, at, d); err != nil {
 		return v, err
 	}
-	printProgress(env, "undrained %s, watching connections for %s more", at.id(), drillAfter)
-	if err := sleep(ctx, drillAfter); err != nil {
+	printProgress(env, "undrained %s, watching connections for %s more", at.id(), afterDrillTime)
+	if err := sleep(ctx, afterDrillTime); err != nil {
 		return v, err
 	}
 	outputs, err := pods.outputs(ctx)
@@ -177,12 +178,12 @@ func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agent
 		if targets[v.Cluster+"/"+v.Node] = len(addrs); len(addrs) == 0 {
 			return nil
 		}
-		return []string{"connprobe", "--for", drillMax.String(), "--to", strings.Join(addrs, ",")}
+		return []string{"connprobe", "--for", probeTime.String(), "--to", strings.Join(addrs, ",")}
 	})
 	if err != nil {
 		return pods, err
 	}
-	for end := time.Now().Add(drillStart); ; {
+	for end := time.Now().Add(connectTimeout); ; {
 		outputs, err := pods.outputs(ctx)
 		if err != nil {
 			return pods, err
@@ -190,27 +191,27 @@ func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agent
 		if len(outputs) == 0 {
 			return pods, fmt.Errorf("no pod has a TCP port of an export to connect to through %s: hawser verify --protocol tcp", f.drill)
 		}
-		why := ""
+		reason := ""
 		for node, o := range outputs {
 			list := readProbes(map[string]kubeclient.PodOutput{node: o})
 			switch {
 			case o.Ended || o.Image:
 				return pods, fmt.Errorf("the pod on %s does not run: %s", node, cmp.Or(o.Reason, string(o.Text)))
 			case len(list) < targets[node]:
-				why = "the pod on " + node + " has printed nothing: " + cmp.Or(o.Reason, "it starts")
+				reason = "the pod on " + node + " has printed nothing: " + cmp.Or(o.Reason, "it starts")
 			case slices.ContainsFunc(list, func(p probed) bool { return p.Failed > 0 }):
 				return pods, fmt.Errorf("connections of the pod on %s fail already before the drill: hawser verify", node)
-			case slices.ContainsFunc(list, func(p probed) bool { return p.Attempts < drillBefore || p.KeptOpen == 0 }):
-				why = "the pod on " + node + " has not connected to every address"
+			case slices.ContainsFunc(list, func(p probed) bool { return p.Attempts < minAttempts || p.KeptOpen == 0 }):
+				reason = "the pod on " + node + " has not connected to every address"
 			}
 		}
-		if why == "" {
+		if reason == "" {
 			return pods, nil
 		}
 		if time.Now().After(end) {
-			return pods, errors.New(why)
+			return pods, errors.New(reason)
 		}
-		if err := sleep(ctx, podsPolled); err != nil {
+		if err := sleep(ctx, podInterval); err != nil {
 			return pods, err
 		}
 	}
@@ -219,9 +220,9 @@ func (f verifyFlags) startProbes(ctx context.Context, env *cli.Env, agents agent
 // drained drains the gateway, runs the checks, and undrains the gateway, even on an error or if ctx
 // is done.
 func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquery.Agents, at gateway, d *drill) (v verification, err error) {
-	post := func(ctx context.Context, lasts time.Duration) (s status.Drain, err error) {
-		q := agentquery.NewRequest("drain", url.Values{"drill": {lasts.String()}}, 0)
-		q.Path = "/drain/drill?" + url.Values{"for": {lasts.String()}}.Encode()
+	post := func(ctx context.Context, duration time.Duration) (s status.Drain, err error) {
+		q := agentquery.NewRequest("drain", url.Values{"drill": {duration.String()}}, 0)
+		q.Path = "/drain/drill?" + url.Values{"for": {duration.String()}}.Encode()
 		return s, agents.Post(ctx, at.agent, q, &s)
 	}
 	defer func() {
@@ -251,14 +252,14 @@ func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquer
 			d.Drained = time.Since(startedAt).Round(100 * time.Millisecond).String()
 			break
 		}
-		if time.Since(startedAt) > drillDrains {
+		if time.Since(startedAt) > drainTimeout {
 			break
 		}
-		if err := sleep(ctx, drillPolled); err != nil {
+		if err := sleep(ctx, drillPollInterval); err != nil {
 			return v, err
 		}
 	}
-	idle := time.Now()
+	unusedAt := time.Now()
 	renewed := make(chan error, 1)
 	verifying, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -274,7 +275,7 @@ func (f verifyFlags) drained(ctx context.Context, env *cli.Env, agents agentquer
 	}()
 	v, err = f.verify(ctx, env)
 	if err == nil {
-		err = sleep(ctx, time.Until(idle.Add(drillLasts)))
+		err = sleep(ctx, time.Until(unusedAt.Add(minDrillTime)))
 	}
 	cancel()
 	return v, cmp.Or(err, <-renewed)
@@ -309,7 +310,7 @@ func (d *drill) failures() []string {
 		}
 	}
 	if len(d.UsedBy) > 0 {
-		out = append(out, fmt.Sprintf("%s was still used by %s after %s", d.Gateway, strings.Join(d.UsedBy, ", "), drillDrains))
+		out = append(out, fmt.Sprintf("%s was still used by %s after %s", d.Gateway, strings.Join(d.UsedBy, ", "), drainTimeout))
 	}
 	if lost > 0 {
 		out = append(out, humanize.Plural(lost, "request")+" lost")
@@ -348,11 +349,11 @@ func (d *drill) text() string {
 	if failures := d.failures(); len(failures) > 0 {
 		end = "Not fine: " + strings.Join(failures, "; ") + "."
 	}
-	left := ""
+	drainText := ""
 	if d.Drained != "" {
-		left = " Unused " + d.Drained + " after it was drained."
+		drainText = " Unused " + d.Drained + " after it was drained."
 	}
-	_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf("%s%s %s", used, left, end)))
+	_, _ = fmt.Fprintln(&out, diag.Line(fmt.Sprintf("%s%s %s", used, drainText, end)))
 	return out.String()
 }
 

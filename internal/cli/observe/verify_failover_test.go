@@ -77,10 +77,10 @@ func TestDrillAddresses(t *testing.T) {
 		t.Errorf("without names of clusters: %v", have)
 	}
 	many := result("g2")
-	for i := range 3 * drillTargets {
+	for i := range 3 * maxDrillTargets {
 		many.Reached = append(many.Reached, strings.Repeat("1", i+1))
 	}
-	if have := drillAddresses("g2", status.Verification{Cluster: "g1", Results: []status.Verified{many}}); len(have) != drillTargets {
+	if have := drillAddresses("g2", status.Verification{Cluster: "g1", Results: []status.Verified{many}}); len(have) != maxDrillTargets {
 		t.Errorf("%d addresses", len(have))
 	}
 }
@@ -89,7 +89,7 @@ func TestDrillAddresses(t *testing.T) {
 // connections, remaining users or a failed undrain.
 func TestDrillReport(t *testing.T) {
 	t.Parallel()
-	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, Late: drillMoves, LongestGap: 112_345, KeptOpen: 2, ClosedByServer: 1}
+	good := status.Probed{Target: "242.2.0.1:80", Attempts: 150, Late: pathMovesPerDrill, LongestGap: 112_345, KeptOpen: 2, ClosedByServer: 1}
 	lost, late, broken := good, good, good
 	late.Late++
 	lost.Failed, broken.Broken, broken.LastError = 2, 1, "connection timed out"

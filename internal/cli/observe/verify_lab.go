@@ -54,8 +54,8 @@ func startLabPods(ctx context.Context, f verifyFlags, nodes []agentquery.Respons
 	r := &labPods{all: map[string]*labPod{}}
 	for _, n := range nodes {
 		v := n.Value
-		of := args(v)
-		if of == nil {
+		command := args(v)
+		if command == nil {
 			continue
 		}
 		pod := podOnNode(s, v.Cluster, v.Node)
@@ -64,7 +64,7 @@ func startLabPods(ctx context.Context, f verifyFlags, nodes []agentquery.Respons
 		}
 		p := &labPod{done: make(chan struct{})}
 		r.all[v.Cluster+"/"+v.Node] = p
-		cmd, err := client.AgentCommand(ctx, pod, of...)
+		cmd, err := client.AgentCommand(ctx, pod, command...)
 		if err != nil {
 			p.fail(err.Error())
 			continue
@@ -91,8 +91,8 @@ func startLabPods(ctx context.Context, f verifyFlags, nodes []agentquery.Respons
 	return r, nil
 }
 
-func (p *labPod) fail(why string) {
-	p.ended, p.problem = true, why
+func (p *labPod) fail(reason string) {
+	p.ended, p.problem = true, reason
 	close(p.done)
 }
 

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	podsStart   = time.Minute // for the start of pods; their nodes already have the image
-	podsPolled  = 300 * time.Millisecond
-	maxPodArgs  = 1 << 20 // bytes of the arguments of one pod; etcd limits its object to 1.5 MiB
-	podProgram  = "podcheck"
-	podsForbids = "add --from nodes to leave pods out"
+	podTimeout   = time.Minute // for the start of pods; their nodes already have the image
+	podInterval  = 300 * time.Millisecond
+	maxPodArgs   = 1 << 20 // bytes of the arguments of one pod; etcd limits its object to 1.5 MiB
+	podProgram   = "podcheck"
+	skipPodsHint = "add --from nodes to leave pods out"
 )
 
 // podRun is a run of hawser-agent in the pod network of nodes.
@@ -140,10 +140,10 @@ func (r *kubePods) stop(ctx context.Context) {
 // verifyFromPods runs the checks of every node again from a pod on the node.
 func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents agentquery.Agents, nodes []agentquery.Response[status.Verification]) ([]status.Verification, error) {
 	defer env.Progress("connecting to every export from pods that are removed again")()
-	left := map[string][]status.Check{} // checks beyond maxPodArgs, by cluster/node
+	remaining := map[string][]status.Check{} // checks beyond maxPodArgs, by cluster/node
 	run, err := startPods(ctx, env, f, agents, nodes, func(v status.Verification) []string {
 		args, rest := podArgs(v, f.timeout)
-		left[v.Cluster+"/"+v.Node] = rest
+		remaining[v.Cluster+"/"+v.Node] = rest
 		return args
 	})
 	if run != nil {
@@ -152,13 +152,13 @@ func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents age
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(podsStart + verify.MaxDuration)
+	end := time.Now().Add(podTimeout + verify.MaxDuration)
 	for {
 		outputs, err := run.outputs(ctx)
 		if err != nil {
 			return nil, err
 		}
-		late := time.Now().After(end)
+		timedOut := time.Now().After(end)
 		var out []status.Verification
 		for _, n := range nodes {
 			key := n.Value.Cluster + "/" + n.Value.Node
@@ -166,10 +166,10 @@ func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents age
 			if !known {
 				continue // no checks
 			}
-			if !o.Ended && !o.Image && !late {
+			if !o.Ended && !o.Image && !timedOut {
 				break
 			}
-			out = append(out, podVerification(n.Value, o, left[key]))
+			out = append(out, podVerification(n.Value, o, remaining[key]))
 		}
 		if len(out) == len(outputs) {
 			return out, nil
@@ -177,7 +177,7 @@ func verifyFromPods(ctx context.Context, env *cli.Env, f verifyFlags, agents age
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(podsPolled):
+		case <-time.After(podInterval):
 		}
 	}
 }
@@ -209,13 +209,13 @@ func podArgs(v status.Verification, timeout time.Duration) (args []string, rest 
 }
 
 // podVerification parses the output of a pod: one line per check.
-func podVerification(node status.Verification, o kubeclient.PodOutput, left []status.Check) status.Verification {
+func podVerification(node status.Verification, o kubeclient.PodOutput, remaining []status.Check) status.Verification {
 	out := status.Verification{Cluster: node.Cluster, Node: node.Node, FromPod: true, Results: []status.Verified{}}
 	want := map[string]bool{}
 	for _, r := range node.Results {
 		want[r.Name] = r.Skipped == ""
 	}
-	for _, c := range left {
+	for _, c := range remaining {
 		want[c.Name] = false
 		out.Results = append(out.Results, status.Verified{Check: c, Unknown: "not tested: too many names for one pod (use --export)"})
 	}
@@ -230,15 +230,15 @@ func podVerification(node status.Verification, o kubeclient.PodOutput, left []st
 		out.Results = append(out.Results, r)
 	}
 	missing := 0
-	for _, yes := range want {
-		if yes {
+	for _, complete := range want {
+		if complete {
 			missing++
 		}
 	}
 	switch {
 	case missing == 0:
 	case !o.Ended || len(o.Text) == 0 || o.Image:
-		out.Problem = "the pod has printed nothing: " + cmp.Or(o.Reason, "it still runs") + " (" + podsForbids + ")"
+		out.Problem = "the pod has printed nothing: " + cmp.Or(o.Reason, "it still runs") + " (" + skipPodsHint + ")"
 	default:
 		out.Problem = fmt.Sprintf("the pod printed no result of %d names: %s", missing, cmp.Or(o.Reason, errors.Join(err, errors.New("it ended early")).Error()))
 	}

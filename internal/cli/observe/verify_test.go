@@ -223,17 +223,17 @@ func TestVerifyHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back junitReport
+	var decoded junitReport
 	d := xml.NewDecoder(bytes.NewReader(raw))
-	if err := d.Decode(&back); err != nil {
+	if err := d.Decode(&decoded); err != nil {
 		t.Fatalf("%v\n%s", err, raw)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) && err != nil || !utf8.Valid(raw) || bytes.ContainsAny(raw, "\x00\x1b") {
 		t.Errorf("%v\n%q", err, raw)
 	}
-	if len(back.Suites) != 3 || len(back.Suites[0].Cases) != 3 || back.Failures != 1 || back.Errors != 3 || back.Skipped != 1 ||
-		!strings.HasPrefix(back.Suites[0].Cases[0].Failure.Message, `x"/></testcase></testsuites><!--]]>&`) {
-		t.Errorf("%+v", back)
+	if len(decoded.Suites) != 3 || len(decoded.Suites[0].Cases) != 3 || decoded.Failures != 1 || decoded.Errors != 3 || decoded.Skipped != 1 ||
+		!strings.HasPrefix(decoded.Suites[0].Cases[0].Failure.Message, `x"/></testcase></testsuites><!--]]>&`) {
+		t.Errorf("%+v", decoded)
 	}
 	for _, line := range strings.Split(v.text(), "\n") {
 		if strings.HasPrefix(line, "::") || strings.ContainsAny(line, "\x00\x1b\u202e") {

@@ -151,7 +151,7 @@ func runDiff(env *cli.Env, cmd *cobra.Command, args []string, f diffFlags) error
 	}
 	warnings := built.Warnings
 	for _, text := range have.Notes {
-		if text, loud := strings.CutPrefix(text, "WARNING: "); loud {
+		if text, isWarning := strings.CutPrefix(text, "WARNING: "); isWarning {
 			warnings = append(warnings, diag.Diagnostic{Severity: diag.Warning, Code: "skipped-commit", Pos: diag.Pos{File: t.Path}, Summary: text})
 		}
 	}

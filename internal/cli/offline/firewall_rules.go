@@ -130,8 +130,8 @@ func quotedList(list []string) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-func variable(name, kind, about string) block {
-	return block{head: "variable " + strconv.Quote(name), args: [][2]string{{"type", kind}, {"description", strconv.Quote(about)}}}
+func variable(name, kind, description string) block {
+	return block{head: "variable " + strconv.Quote(name), args: [][2]string{{"type", kind}, {"description", strconv.Quote(description)}}}
 }
 
 // terraform returns rules for a provider. Rules between the nodes of a cluster apply to their common
@@ -165,7 +165,7 @@ func owner(o *firewall.Rule) string {
 }
 
 // ruleName returns a name that is unique among all rules. Its length is within Google's limit.
-func ruleName(o *firewall.Rule, more ...string) string {
+func ruleName(o *firewall.Rule, suffixes ...string) string {
 	parts := []string{"hawser", o.Cluster}
 	if o.Gateway != "" {
 		parts = append(parts, o.Gateway)
@@ -174,12 +174,12 @@ func ruleName(o *firewall.Rule, more ...string) string {
 	if o.First != 0 {
 		parts = append(parts, o.Ports())
 	}
-	name := strings.Join(append(parts, more...), "-")
+	name := strings.Join(append(parts, suffixes...), "-")
 	if len(name) <= fabric.MaxLabel {
 		return name
 	}
-	mark := fmt.Sprintf("-%016x", stablehash.Sum64(name))
-	return strings.TrimRight(name[:fabric.MaxLabel-len(mark)], "-") + mark
+	hash := fmt.Sprintf("-%016x", stablehash.Sum64(name))
+	return strings.TrimRight(name[:fabric.MaxLabel-len(hash)], "-") + hash
 }
 
 func awsBlocks(list []firewall.Rule) []block {

@@ -21,10 +21,10 @@ func Describe(ctx context.Context, file, repository, branch string) []string {
 	dir := filepath.Dir(file)
 	store, err := openQuiet(ctx, dir)
 	if err == nil {
-		if w, here, err := store.WorkTree(); err == nil && here {
+		if w, found, err := store.WorkTree(); err == nil && found {
 			text += " at commit " + shortHash(w.Head)
-			if inside, err := topofile.RelativeToTop(w.Top, dir); err == nil {
-				changed, err := store.Uncommitted(w, w.Head, path.Join(inside, filepath.Base(file)), path.Join(inside, reconciler.LockFile))
+			if rel, err := topofile.RelativeToTop(w.Top, dir); err == nil {
+				changed, err := store.Uncommitted(w, w.Head, path.Join(rel, filepath.Base(file)), path.Join(rel, reconciler.LockFile))
 				if err == nil && len(changed) > 0 {
 					text += " with uncommitted changes"
 				}

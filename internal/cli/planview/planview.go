@@ -82,7 +82,7 @@ func printManifests(env *cli.Env, want, have render.Tree) error {
 		}
 	}
 	for _, name := range have.Paths() {
-		if _, keep := want[name]; !keep {
+		if _, found := want[name]; !found {
 			if _, err := fmt.Fprintf(env.Out, "---\n# Removed: %s\n", name); err != nil {
 				return err
 			}

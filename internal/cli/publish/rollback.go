@@ -82,14 +82,14 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	if err != nil {
 		return err
 	}
-	w, here, err := store.WorkTree()
+	w, found, err := store.WorkTree()
 	if err != nil {
 		return err
 	}
-	if !here {
+	if !found {
 		return fmt.Errorf("%s is a bare repository: rollback commits in a work tree, so run it in a clone", store.Name())
 	}
-	below, err := topofile.RelativeToTop(w.Top, dir)
+	rel, err := topofile.RelativeToTop(w.Top, dir)
 	if err != nil {
 		return err
 	}
@@ -112,18 +112,18 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	} else if _, err := store.Resolve(source); err != nil {
 		_, _ = fmt.Fprintf(env.Err, "note: commit %.12s, the source of the newest publication, is not in this clone: git pull --rebase before git push\n", source)
 	}
-	before, err := readSourceFiles(store, to.source, below)
+	before, err := readSourceFiles(store, to.source, rel)
 	if err != nil {
 		return err
 	}
-	now, err := readSourceFiles(store, w.Head, below)
+	now, err := readSourceFiles(store, w.Head, rel)
 	if err != nil {
 		return err
 	}
-	either := maps.Clone(before)
-	maps.Copy(either, now)
-	either[path.Join(below, reconciler.LockFile)] = nil
-	names := slices.Sorted(maps.Keys(either))
+	paths := maps.Clone(before)
+	maps.Copy(paths, now)
+	paths[path.Join(rel, reconciler.LockFile)] = nil
+	names := slices.Sorted(maps.Keys(paths))
 	changed, err := store.Uncommitted(w, w.Head, names...)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	}
 
 	after := t
-	after.Raw = before[path.Join(below, filepath.Base(t.Path))]
+	after.Raw = before[path.Join(rel, filepath.Base(t.Path))]
 	set, _, err := topofile.Load(env, after)
 	if err != nil {
 		return err
@@ -141,8 +141,8 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	if after.Lock, err = baseline.NewLock(env, after, set, baseline.PublishedLock{Raw: have.Tree[reconciler.LockFile], Known: have.Tree != nil}, baseline.LockOptions{}); err != nil {
 		return err
 	}
-	before[path.Join(below, reconciler.LockFile)] = after.Lock
-	now[path.Join(below, reconciler.LockFile)] = t.Lock
+	before[path.Join(rel, reconciler.LockFile)] = after.Lock
+	now[path.Join(rel, reconciler.LockFile)] = t.Lock
 	names = slices.DeleteFunc(names, func(name string) bool { return bytes.Equal(before[name], now[name]) })
 	if len(names) == 0 {
 		_, err := fmt.Fprintf(env.Err, "%s has not changed since commit %.12s: there is nothing to restore\n", t.Path, to.source)
@@ -151,8 +151,8 @@ func runRollback(ctx context.Context, env *cli.Env, args []string, f rollbackFla
 	in := reconciler.BuildInput{File: t.Path, Topology: after.Raw, LockFile: t.LockPath, Lock: after.Lock, Patches: render.Tree{},
 		Published: have.Tree, Image: f.image, Version: env.Version, Now: time.Now(), Preview: true}
 	for name, raw := range before {
-		if inside, ok := strings.CutPrefix(name, path.Join(below, render.PatchesDir)+"/"); ok {
-			in.Patches[inside] = raw
+		if patch, ok := strings.CutPrefix(name, path.Join(rel, render.PatchesDir)+"/"); ok {
+			in.Patches[patch] = raw
 		}
 	}
 	built, list := reconciler.Build(in)
@@ -276,8 +276,8 @@ func readSourceFiles(store *gitrepo.Store, commit gitrepo.Hash, dir string) (map
 	if err != nil {
 		return nil, err
 	}
-	for inside, raw := range patches {
-		out[path.Join(dir, render.PatchesDir, inside)] = raw
+	for patch, raw := range patches {
+		out[path.Join(dir, render.PatchesDir, patch)] = raw
 	}
 	return out, nil
 }

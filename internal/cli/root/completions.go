@@ -57,7 +57,7 @@ func addCompletions(root *cobra.Command) {
 			if complete == nil {
 				complete = values[f.Name]
 			}
-			if _, has := cmd.GetFlagCompletionFunc(f.Name); !has && complete != nil {
+			if _, exists := cmd.GetFlagCompletionFunc(f.Name); !exists && complete != nil {
 				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // the flag exists, and has no completion
 			}
 		}
@@ -70,8 +70,8 @@ func addCompletions(root *cobra.Command) {
 		default:
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for _, below := range cmd.Commands() {
-			walk(below)
+		for _, child := range cmd.Commands() {
+			walk(child)
 		}
 	}
 	walk(root)

@@ -30,12 +30,12 @@ func Signers(set *schema.ClusterSet, f BuildFlags) ([]string, error) {
 	if err != nil || root == nil {
 		return nil, err
 	}
-	today, _, err := root.Signers(set.Metadata.Name, set.Spec.Keys.Epochs)
+	signers, _, err := root.Signers(set.Metadata.Name, set.Spec.Keys.Epochs)
 	if err != nil {
 		return nil, err
 	}
 	out := []string{}
-	for _, s := range today {
+	for _, s := range signers {
 		out = append(out, trust.Line(s.PublicKey()))
 	}
 	return out, nil
@@ -84,12 +84,12 @@ func Build(env *cli.Env, t File, published render.Tree, f BuildFlags) (*reconcil
 	}
 	env.Findings(built.Warnings, t.Texts())
 	// This run allocated addresses that the lock lacks.
-	var stale diag.List
+	var staleFindings diag.List
 	for _, d := range built.Stale {
 		d.Severity = diag.Warning
-		stale = append(stale, d)
+		staleFindings = append(staleFindings, d)
 	}
-	env.Findings(stale, t.Texts())
+	env.Findings(staleFindings, t.Texts())
 	return built, nil
 }
 

@@ -20,9 +20,9 @@ const inventoryFile = ".hawser-inventory"
 
 // RenderDir is a directory that render writes to.
 type RenderDir struct {
-	dir  string
-	Tree render.Tree     // content of the rendered directories
-	own  map[string]bool // files of an earlier run
+	dir      string
+	Tree     render.Tree     // content of the rendered directories
+	previous map[string]bool // files of an earlier run
 }
 
 // written is the number of files that a run wrote and removed.
@@ -30,7 +30,7 @@ type written struct{ Written, Removed int }
 
 // ReadRendered reads a directory that hawser render wrote. A missing directory is empty.
 func ReadRendered(dir string) (RenderDir, error) {
-	r := RenderDir{dir: dir, Tree: render.Tree{}, own: map[string]bool{}}
+	r := RenderDir{dir: dir, Tree: render.Tree{}, previous: map[string]bool{}}
 	for _, top := range []string{"base", "clusters", "flux", "argocd"} {
 		if err := readInto(r.Tree, filepath.Join(dir, top), top+"/", checkout.Rendered()); err != nil {
 			return r, err
@@ -44,7 +44,7 @@ func ReadRendered(dir string) (RenderDir, error) {
 			return r, fmt.Errorf("read directory: %w", err)
 		case name == inventoryFile:
 			for line := range strings.Lines(string(raw)) {
-				r.own[strings.TrimSpace(line)] = true
+				r.previous[strings.TrimSpace(line)] = true
 			}
 		default:
 			r.Tree[name] = raw
@@ -61,7 +61,7 @@ func (r RenderDir) Write(want render.Tree) (written, error) {
 		if exists && bytes.Equal(have, want[name]) {
 			continue
 		}
-		if exists && !r.own[name] {
+		if exists && !r.previous[name] {
 			return done, fmt.Errorf("%s exists and was not written by hawser render: move it away, or choose another --out",
 				filepath.Join(r.dir, name))
 		}
@@ -87,8 +87,8 @@ func (r RenderDir) Write(want render.Tree) (written, error) {
 // removeStale removes files of an earlier run, and the directories that become empty.
 func (r RenderDir) removeStale(want render.Tree) (int, error) {
 	removed := 0
-	for name := range r.own {
-		if _, keep := want[name]; keep || !filepath.IsLocal(name) {
+	for name := range r.previous {
+		if _, wanted := want[name]; wanted || !filepath.IsLocal(name) {
 			continue
 		}
 		path := filepath.Join(r.dir, filepath.FromSlash(name))
@@ -110,7 +110,7 @@ func (r RenderDir) removeStale(want render.Tree) (int, error) {
 func (r RenderDir) writeInventory(want render.Tree) error {
 	var out strings.Builder
 	for _, name := range want.Paths() {
-		foreign := r.Tree[name] != nil && !r.own[name] && bytes.Equal(r.Tree[name], want[name])
+		foreign := r.Tree[name] != nil && !r.previous[name] && bytes.Equal(r.Tree[name], want[name])
 		if !foreign {
 			out.WriteString(name + "\n")
 		}

@@ -31,14 +31,14 @@ func (t File) Texts() map[string][]byte {
 	return map[string][]byte{t.Path: t.Raw, t.LockPath: t.Lock}
 }
 
-// AddFileFlag adds -f to a command; if below, also to its subcommands. In every command that reads
-// a topology, -f names the topology. The value of into is the default.
-func AddFileFlag(cmd *cobra.Command, below bool, into *string, about string) {
+// AddFileFlag adds -f to a command; if persistent, also to its subcommands. In every command that
+// reads a topology, -f names the topology. The initial value is the default.
+func AddFileFlag(cmd *cobra.Command, persistent bool, value *string, usage string) {
 	flags := cmd.Flags()
-	if below {
+	if persistent {
 		flags = cmd.PersistentFlags()
 	}
-	flags.StringVarP(into, "file", "f", *into, about)
+	flags.StringVarP(value, "file", "f", *value, usage)
 	cli.CompleteFlag(cmd, "file", CompleteFile)
 }
 

@@ -21,8 +21,8 @@ func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir str
 	if err != nil || store.Remote() || store.Fetch(ctx) != nil {
 		return
 	}
-	w, here, err := store.WorkTree()
-	if err != nil || !here {
+	w, found, err := store.WorkTree()
+	if err != nil || !found {
 		return
 	}
 	commit, where := w.Head, "the last commit"
@@ -41,30 +41,30 @@ func WarnUncommitted(ctx context.Context, env *cli.Env, address, branch, dir str
 	if err != nil || len(changed) == 0 {
 		return
 	}
-	why := "the changes are not committed"
+	reason := "the changes are not committed"
 	switch {
 	case w.Head == commit:
 	case w.Branch == "":
-		why = "HEAD is detached at " + w.Head.String()[:7]
+		reason = "HEAD is detached at " + w.Head.String()[:7]
 	default:
-		why = "the work tree is on branch " + w.Branch
+		reason = "the work tree is on branch " + w.Branch
 	}
 	_, _ = fmt.Fprintf(env.Err, "warning: %s in the work tree: not as on %s (%s), and only commits are published\n",
-		strings.Join(changed, ", "), where, why)
+		strings.Join(changed, ", "), where, reason)
 }
 
 // RelativeToTop returns the path of a directory in its work tree, as git writes it.
 func RelativeToTop(top, dir string) (string, error) {
-	var real [2]string
+	var resolved [2]string
 	for i, p := range []string{top, dir} {
 		full, err := filepath.Abs(p)
 		if err == nil {
-			real[i], err = filepath.EvalSymlinks(full)
+			resolved[i], err = filepath.EvalSymlinks(full)
 		}
 		if err != nil {
 			return "", err
 		}
 	}
-	rel, err := filepath.Rel(real[0], real[1])
+	rel, err := filepath.Rel(resolved[0], resolved[1])
 	return filepath.ToSlash(rel), err
 }

@@ -69,7 +69,7 @@ func clusterPage(ctx context.Context, env *cli.Env, f uiFlags) error {
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
-	server := ui.New(ui.Config{Source: source, Interval: f.every, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
+	server := ui.New(ui.Config{Source: source, Interval: f.interval, Log: log, Hosts: slices.Concat(serviceHosts(), f.page.hosts), Token: token,
 		Probe: source.problems, LiveCluster: source.cluster, HiddenViews: []string{"change", "follow"}, Version: env.Version})
 	if err := printURL(env, server, listener, f.page.hosts, token != ""); err != nil {
 		return err
@@ -133,8 +133,8 @@ type clusterSource struct {
 	nodes   *kube.Nodes
 	pods    *listwatch.Cache[clusterstatus.AgentPod]
 
-	mu   sync.Mutex
-	read *ui.Clusterset // from the current fabric
+	mu     sync.Mutex
+	cached *ui.Clusterset // from the current fabric
 }
 
 // problems returns an error if the page has no data. Outdated data is no error.
@@ -150,10 +150,10 @@ func (s *clusterSource) Clusterset(context.Context) (*ui.Clusterset, error) {
 	f, digest, err := s.mounted.Current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f != nil && (s.read == nil || s.read.Fabric != f) {
-		s.read = &ui.Clusterset{Fabric: f, Sources: []string{"fabric " + digest}, PositionOf: func(string) string { return "" }}
+	if f != nil && (s.cached == nil || s.cached.Fabric != f) {
+		s.cached = &ui.Clusterset{Fabric: f, Sources: []string{"fabric " + digest}, PositionOf: func(string) string { return "" }}
 	}
-	return s.read, err
+	return s.cached, err
 }
 
 // Agents returns the reports in the HawserNodes of the cluster. If the API server does not return
@@ -179,7 +179,7 @@ func (s *clusterSource) from() string { return "HawserNodes of " + s.cluster }
 // reportsOf returns the reports of a cluster's agents. A report is old if the pod of its agent is
 // missing, stopped or unresponsive (health.State.Unresponsive). If err is not nil, nodes and pods may
 // be incomplete, so a missing pod does not make a report old.
-func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[string]kube.NodeStatus, pods []clusterstatus.AgentPod, err error) ui.Reports {
+func reportsOf(cluster string, member *fabric.Cluster, from string, nodes map[string]kube.NodeStatus, pods []clusterstatus.AgentPod, err error) ui.Reports {
 	out := ui.Reports{HasAgents: true, From: from}
 	byNode := map[string]clusterstatus.AgentPod{}
 	for _, pod := range pods {
@@ -190,7 +190,7 @@ func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[strin
 	var all []status.Status
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {
 		if nodes[node].Cluster == cluster { // not of another clusterset, or outdated
-			all = append(all, statusOf(node, nodes[node], own))
+			all = append(all, statusOf(node, nodes[node], member))
 		}
 	}
 	state := health.State{Cluster: cluster, Pods: int64(len(byNode))}
@@ -230,8 +230,8 @@ func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[strin
 		out.Old = append(out.Old, *report)
 		out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: cluster + "/" + report.Node, Cluster: cluster, Node: report.Node, Error: reason})
 	}
-	for i := 0; own != nil && err == nil && i < len(own.Gateways); i++ {
-		if g := &own.Gateways[i]; !reported[g.Name] {
+	for i := 0; member != nil && err == nil && i < len(member.Gateways); i++ {
+		if g := &member.Gateways[i]; !reported[g.Name] {
 			out.Unreachable = append(out.Unreachable, status.Unreachable{Agent: cluster + "/" + g.Name, Cluster: cluster, Node: g.Node, Error: "no HawserNode reports this gateway"})
 		}
 	}
@@ -242,14 +242,14 @@ func reportsOf(cluster string, own *fabric.Cluster, from string, nodes map[strin
 }
 
 // statusOf converts the status of a HawserNode to an agent's status. Missing fields stay empty.
-func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Status {
-	out := status.Status{Cluster: told.Cluster, Node: node, Gateway: told.Gateway, Version: told.Version, Digest: told.Fabric, Inputs: []status.InputState{}, Problems: told.Problems}
-	if out.Gateway == "" && told.Role == kube.Gateway && own != nil { // a decommission fabric has no clusters
-		if g := own.GatewayOn(node); g != nil {
+func statusOf(node string, current kube.NodeStatus, member *fabric.Cluster) status.Status {
+	out := status.Status{Cluster: current.Cluster, Node: node, Gateway: current.Gateway, Version: current.Version, Digest: current.Fabric, Inputs: []status.InputState{}, Problems: current.Problems}
+	if out.Gateway == "" && current.Role == kube.Gateway && member != nil { // a decommission fabric has no clusters
+		if g := member.GatewayOn(node); g != nil {
 			out.Gateway = g.Name
 		}
 	}
-	for _, c := range told.Conditions {
+	for _, c := range current.Conditions {
 		is := c.Status == metav1.ConditionTrue
 		switch c.Type {
 		case status.ConditionReady:
@@ -258,11 +258,11 @@ func statusOf(node string, told kube.NodeStatus, own *fabric.Cluster) status.Sta
 			out.Drained = is
 		}
 	}
-	if told.Links != nil && told.Links.Total > len(told.LinkStates) {
+	if current.Links != nil && current.Links.Total > len(current.LinkStates) {
 		out.Problems = append(out.Problems, status.Problem{Code: "omitted", Severity: status.Info,
-			Text: fmt.Sprintf("its HawserNode lists %d of %d links: those that are down or in use first", len(told.LinkStates), told.Links.Total)})
+			Text: fmt.Sprintf("its HawserNode lists %d of %d links: those that are down or in use first", len(current.LinkStates), current.Links.Total)})
 	}
-	for _, l := range told.LinkStates {
+	for _, l := range current.LinkStates {
 		c := status.Connection{Gateway: l.Gateway, RemoteCluster: l.RemoteCluster, RemoteGateway: l.RemoteGateway, Active: l.Active,
 			Status: status.Connecting, Loss: float64(l.Loss) / 1000}
 		switch l.State {
@@ -298,7 +298,7 @@ func (s *clusterSource) Explain(ctx context.Context, from, to string) (any, erro
 	if err != nil {
 		return nil, ui.UserError(err.Error())
 	}
-	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
+	return explanation{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
 }
 
 // Diagnose is unavailable because the page sends no requests to agents.

@@ -22,7 +22,7 @@ func TestStatusOf(t *testing.T) {
 	own := &fabric.Cluster{Name: "g1", Gateways: []fabric.Gateway{{Name: "a", Node: "n1"}, {Name: "edge-1"}}}
 	for _, tt := range []struct {
 		name, node string
-		told       kube.NodeStatus
+		current    kube.NodeStatus
 		cluster    *fabric.Cluster
 		want       string
 	}{
@@ -38,7 +38,7 @@ func TestStatusOf(t *testing.T) {
 			"gateway a; omitted: its HawserNode lists 0 of 1 links: those that are down or in use first"},
 		{"a cluster that left", "n1", kube.NodeStatus{Role: kube.Gateway}, nil, "gateway "},
 	} {
-		got := statusOf(tt.node, tt.told, tt.cluster)
+		got := statusOf(tt.node, tt.current, tt.cluster)
 		have := "gateway " + got.Gateway
 		if got.Drained {
 			have += "; drained"

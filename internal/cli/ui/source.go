@@ -44,22 +44,22 @@ type uiSource struct {
 
 	poller agentquery.Poller
 
-	mu       sync.Mutex
-	stamp    string    // stamp of the read files
-	stated   time.Time // time of the last description of the sources
-	compiled topofile.Compiled
-	read     *ui.Clusterset
-	readErr  error
+	mu          sync.Mutex
+	stamp       string    // stamp of the read files
+	describedAt time.Time // time of the last description of the sources
+	compiled    topofile.Compiled
+	read        *ui.Clusterset
+	readErr     error
 
 	fetching sync.Mutex
 	branch   *publishedBranch
 
-	listing   sync.Mutex // separate, because other data of the page must not wait for git
+	historyMu sync.Mutex // separate, because other data of the page must not wait for git
 	historyOf string     // head of the branch and its verifiers at the last read
 	history   []baseline.Publication
 
-	planning sync.Mutex // one comparison at a time: each reads two trees
-	plans    []planned  // newest last
+	planMu sync.Mutex // one comparison at a time: each reads two trees
+	plans  []planned  // newest last
 }
 
 // planned is a cached plan with its inputs.
@@ -89,13 +89,13 @@ func (s *uiSource) clusterset(ctx context.Context) (*ui.Clusterset, error) {
 	}
 	stamp := stampOf(file) + stampOf(filepath.Join(filepath.Dir(file), reconciler.LockFile))
 	if stamp == s.stamp && (s.read != nil || s.readErr != nil) {
-		if s.read != nil && time.Since(s.stated) > describeInterval { // a new commit may leave the files unchanged
-			s.stated = time.Now()
+		if s.read != nil && time.Since(s.describedAt) > describeInterval { // a new commit may leave the files unchanged
+			s.describedAt = time.Now()
 			go s.updateSources(ctx, file)
 		}
 		return s.read, s.readErr
 	}
-	s.stamp, s.stated = stamp, time.Now()
+	s.stamp, s.describedAt = stamp, time.Now()
 	c, warnings, err := s.compile(file)
 	if s.readErr = err; err == nil {
 		s.compiled = c
@@ -194,20 +194,20 @@ func (s *uiSource) Agents(ctx context.Context) (ui.Reports, error) {
 
 // missingGateways returns the gateways without an agent, in the clusters whose pods are known.
 func missingGateways(f *fabric.Fabric, got agentquery.PolledReports) []status.Unreachable {
-	there := map[string]bool{} // running agents, by cluster/node and cluster:gateway
+	running := map[string]bool{} // running agents, by cluster/node and cluster:gateway
 	for _, list := range [][]status.Status{got.Agents, got.Old} {
 		for i := range list {
-			there[list[i].Cluster+"/"+list[i].Node], there[list[i].Cluster+":"+list[i].Gateway] = true, true
+			running[list[i].Cluster+"/"+list[i].Node], running[list[i].Cluster+":"+list[i].Gateway] = true, true
 		}
 	}
 	for _, u := range got.Silent {
-		there[u.Cluster+"/"+u.Node] = true
+		running[u.Cluster+"/"+u.Node] = true
 	}
 	var out []status.Unreachable
 	for _, name := range got.Listed {
 		c := f.Cluster(name)
 		for i := 0; c != nil && i < len(c.Gateways); i++ {
-			if g := &c.Gateways[i]; !there[name+"/"+g.Node] && !there[name+":"+g.Name] {
+			if g := &c.Gateways[i]; !running[name+"/"+g.Node] && !running[name+":"+g.Name] {
 				out = append(out, status.Unreachable{Agent: name + "/" + cmp.Or(g.Node, g.Name), Cluster: name, Node: g.Node, Error: "no agent runs for gateway " + g.Name})
 			}
 		}
@@ -286,8 +286,8 @@ func (s *uiSource) History(ctx context.Context) (any, error) {
 }
 
 func (s *uiSource) publications(ctx context.Context, p *publishedBranch) ([]baseline.Publication, error) {
-	s.listing.Lock()
-	defer s.listing.Unlock()
+	s.historyMu.Lock()
+	defer s.historyMu.Unlock()
 	of := fmt.Sprint(p.Head, p.verify)
 	if s.history != nil && s.historyOf == of {
 		return s.history, nil
@@ -323,8 +323,8 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 			return nil, ui.UserError(fmt.Sprintf("%q is not among the last %d publications (hawser diff compares any two commits)", name, len(list)))
 		}
 	}
-	s.planning.Lock()
-	defer s.planning.Unlock()
+	s.planMu.Lock()
+	defer s.planMu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err // the client disconnected
 	}
@@ -335,14 +335,14 @@ func (s *uiSource) Plan(ctx context.Context, from, to string) (any, error) {
 	if i := slices.IndexFunc(s.plans, func(p planned) bool { return p.of == of }); i >= 0 {
 		return s.plans[i].plan, nil
 	}
-	made, err := s.compare(ctx, store, head, from, to)
+	result, err := s.compare(ctx, store, head, from, to)
 	if err != nil {
 		return nil, err
 	}
-	if s.plans = append(s.plans, planned{of, made}); len(s.plans) > maxPlans {
+	if s.plans = append(s.plans, planned{of, result}); len(s.plans) > maxPlans {
 		s.plans = s.plans[1:]
 	}
-	return made, nil
+	return result, nil
 }
 
 // compare returns the plan from one publication to another, or to the topology.
@@ -389,12 +389,12 @@ func (s *uiSource) compare(ctx context.Context, store *gitrepo.Store, head gitre
 		first := list[slices.IndexFunc(list, cli.IsError)]
 		return nil, fmt.Errorf("%s: %s", first.Pos, first.Summary)
 	}
-	made, err := plan.Compute(built.Tree, have)
+	result, err := plan.Compute(built.Tree, have)
 	if err != nil {
 		return nil, err
 	}
-	made.Locate(func(path string) string { return topofile.Compiled{Source: built.Source}.PositionOf(path) })
-	return made, nil
+	result.Locate(func(path string) string { return topofile.Compiled{Source: built.Source}.PositionOf(path) })
+	return result, nil
 }
 
 // Explain implements hawser explain, with --live if the page queries agents.
@@ -410,11 +410,11 @@ func (s *uiSource) Explain(ctx context.Context, from, to string) (any, error) {
 	if err != nil {
 		return nil, ui.UserError(err.Error())
 	}
-	return drawnAnswer{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
+	return explanation{answer, swimlane.Draw("", explainview.Swimlanes(answer, c.PositionOf))}, nil
 }
 
-// drawnAnswer is the answer of hawser explain with its drawing.
-type drawnAnswer struct {
+// explanation is the answer of hawser explain with its drawing.
+type explanation struct {
 	*access.Answer
 	Drawing *svg.Drawing `json:"drawing"`
 }

@@ -20,9 +20,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// publishedThrice returns a repository with three publications: one cluster, then another address
-// of its gateway, then two clusters. It also has a branch that was never published.
-func publishedThrice(t *testing.T) (*uiSource, []baseline.Publication) {
+// newPublishedSource returns a repository with three publications: one cluster, then another
+// address of its gateway, then two clusters. It also has a branch that was never published.
+func newPublishedSource(t *testing.T) (*uiSource, []baseline.Publication) {
 	t.Helper()
 	c := &clitest.Repo{T: t, Dir: t.TempDir()}
 	work := filepath.Join(c.Dir, "work")
@@ -47,16 +47,16 @@ func publishedThrice(t *testing.T) (*uiSource, []baseline.Publication) {
 	return s, list
 }
 
-// TestPlanOfTwo checks that any two publications can be compared, in both directions, and that the
+// TestPlan checks that any two publications can be compared, in both directions, and that the
 // plan is cached.
-func TestPlanOfTwo(t *testing.T) {
+func TestPlan(t *testing.T) {
 	t.Parallel()
-	s, list := publishedThrice(t)
+	s, list := newPublishedSource(t)
 	newest, middle, oldest := list[0].Commit, list[1].Commit, list[2].Commit
 	for _, tt := range []struct {
 		name, from, to string
 		add, destroy   bool
-		says           string
+		contains       string
 	}{
 		{"the first and the last", oldest, newest, true, false, "203.0.113.9"},
 		{"back", newest, oldest, false, true, "203.0.113.1"},
@@ -79,7 +79,7 @@ func TestPlanOfTwo(t *testing.T) {
 				text.WriteString(f.Want + " ")
 			}
 		}
-		if (made.Summary.Add > 0) != tt.add || (made.Summary.Destroy > 0) != tt.destroy || !strings.Contains(text.String(), tt.says) || tt.says == "" && len(made.Entries) > 0 {
+		if (made.Summary.Add > 0) != tt.add || (made.Summary.Destroy > 0) != tt.destroy || !strings.Contains(text.String(), tt.contains) || tt.contains == "" && len(made.Entries) > 0 {
 			t.Errorf("%s: %+v: %s", tt.name, made.Summary, &text)
 		}
 	}
@@ -106,10 +106,11 @@ func TestPlanOfTwo(t *testing.T) {
 	}
 }
 
-// TestPlanOfOthers checks that the page reads only publications, and no other commits or files.
-func TestPlanOfOthers(t *testing.T) {
+// TestPlanRefusesOtherCommits checks that the page reads only publications, and no other commits or
+// files.
+func TestPlanRefusesOtherCommits(t *testing.T) {
 	t.Parallel()
-	s, list := publishedThrice(t)
+	s, list := newPublishedSource(t)
 	for _, name := range []string{
 		"private", "refs/heads/private", "main", "HEAD", "rendered", "rendered~1", list[0].Commit + "~1", list[0].Commit[:7], strings.ToUpper(list[0].Commit),
 		list[0].Source, "/etc", "../work", ".", "file:///etc", "--output=/tmp/x", "\x00", strings.Repeat("0", 40), "none ", " ",

@@ -24,7 +24,7 @@ type uiFlags struct {
 	agentquery.Targets // the agents to query; File is the topology
 	live               bool
 	listen             string
-	every              time.Duration
+	interval           time.Duration
 	repo               string
 	branch             string
 	signers            string
@@ -68,7 +68,7 @@ Exit codes: 0 interrupted; 1 errors in the topology; 2 error.`,
 	cmd.Flags().Lookup("file").Usage = "topology: a file or a directory; the same as the argument"
 	cmd.Flags().BoolVar(&f.live, "live", false, "query the agents and show their state")
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "loopback address and port of the page, any address with --in-cluster; port 0 = a free port")
-	cmd.Flags().DurationVar(&f.every, "interval", 500*time.Millisecond, "time between two queries of an agent, at least 100ms")
+	cmd.Flags().DurationVar(&f.interval, "interval", 500*time.Millisecond, "time between two queries of an agent, at least 100ms")
 	cmd.Flags().StringVar(&f.repo, "repo", "", "path or URL of the repository with the publish branch (default: the topology's)")
 	cmd.Flags().StringVar(&f.branch, "branch", reconciler.DefaultPublishBranch, "publish branch")
 	flags := cmd.Flags()
@@ -83,8 +83,8 @@ Exit codes: 0 interrupted; 1 errors in the topology; 2 error.`,
 }
 
 func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
-	if f.every < 100*time.Millisecond {
-		return fmt.Errorf("--interval %s: at least 100ms", f.every)
+	if f.interval < 100*time.Millisecond {
+		return fmt.Errorf("--interval %s: at least 100ms", f.interval)
 	}
 	if f.page.inCluster {
 		if len(args) > 0 || f.File != "" {
@@ -92,8 +92,8 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 		}
 		return clusterPage(ctx, env, f)
 	}
-	at, err := netip.ParseAddrPort(f.listen)
-	if err != nil || !at.Addr().IsLoopback() {
+	addrPort, err := netip.ParseAddrPort(f.listen)
+	if err != nil || !addrPort.Addr().IsLoopback() {
 		return fmt.Errorf("--listen %s: give a loopback address and a port, such as 127.0.0.1:8080 (from elsewhere: ssh -L 8080:127.0.0.1:8080)", f.listen)
 	}
 	if f.File != "" {
@@ -118,8 +118,9 @@ func runUI(ctx context.Context, env *cli.Env, args []string, f uiFlags) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(env.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	server := ui.New(ui.Config{Source: source, Interval: f.every, Log: log, Version: env.Version})
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.String())
+	server := ui.New(ui.Config{Source: source, Interval: f.interval, Log: log,
+		Version: env.Version})
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addrPort.String())
 	if err != nil {
 		return fmt.Errorf("listen for browsers: %w", err)
 	}
