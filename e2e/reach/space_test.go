@@ -142,10 +142,10 @@ func (s *space) apply(state desired.State, node []netip.Addr, pods []netip.Prefi
 	ours := func(link string) bool {
 		return link == linkTunnel || link == linkNodes || link == "" || strings.HasPrefix(link, desired.TransitDevicePrefix)
 	}
-	var neighbours []desired.Neighbor
+	var neighbors []desired.Neighbor
 	for _, n := range state.Neighbors {
 		if strings.HasPrefix(n.Device, desired.TransitDevicePrefix) {
-			neighbours = append(neighbours, n)
+			neighbors = append(neighbors, n)
 		}
 	}
 	var forwards []desired.Forward
@@ -167,7 +167,7 @@ func (s *space) apply(state desired.State, node []netip.Addr, pods []netip.Prefi
 		}
 	}
 	converged(s, kernel.NewAddresses(s.ns), addresses)
-	converged(s, kernel.NewNeighbors(s.ns), neighbours)
+	converged(s, kernel.NewNeighbors(s.ns), neighbors)
 	converged(s, kernel.NewForwards(s.ns), forwards)
 	converged(s, kernel.NewRules(s.ns), state.Rules)
 	converged(s, kernel.NewRoutes(s.ns), routes)

@@ -18,13 +18,13 @@ const (
 	// IPsecDevice is the device where packets enter and leave ESP. It is an xfrm interface, or
 	// the TUN device of Hawser's own charon. charon always chooses this name.
 	IPsecDevice = "ipsec0"
-	// IPsecOverlay is the name prefix of the VXLAN devices inside ESP. The outer IP family and
+	// IPsecOverlayPrefix is the name prefix of the VXLAN devices inside ESP. The outer IP family and
 	// -port follow.
-	IPsecOverlay = "hw-ip"
-	// IPsecEvenOverlay is the name prefix of the VXLAN devices in connections of even key
-	// epochs, and in alternate connections of odd epochs. IPsecAltVNI is their VNI.
-	IPsecEvenOverlay = "hw-iq"
-	IPsecAltVNI      = 76
+	IPsecOverlayPrefix = "hw-ip"
+	// IPsecEvenOverlayPrefix is the name prefix of the VXLAN devices in connections of even key
+	// epochs, and in alternate connections of odd epochs. IPsecEvenVNI is their VNI.
+	IPsecEvenOverlayPrefix = "hw-iq"
+	IPsecEvenVNI           = 76
 	// IPsecIfID is the if_id of the xfrm interface and of its policies.
 	IPsecIfID = 73
 )
@@ -80,7 +80,7 @@ func (c IPsec) Fields() []diff.Field {
 		{Name: "localPort", Value: number(c.LocalPort)},
 		{Name: "localID", Value: c.LocalID},
 		{Name: "remoteID", Value: c.RemoteID},
-		{Name: "privateKey", Value: secretOrNone(c.PrivateKey), Secret: true},
+		{Name: "privateKey", Value: encodeSecret(c.PrivateKey), Secret: true},
 		{Name: "publicKey", Value: c.PublicKey},
 		{Name: "localAddr", Value: addr(c.LocalAddr)},
 		{Name: "remoteAddr", Value: addr(c.RemoteAddr)},
@@ -91,8 +91,8 @@ func (c IPsec) Fields() []diff.Field {
 	}
 }
 
-// secretOrNone returns the key in base64; empty if absent.
-func secretOrNone(key fabric.Secret) string {
+// encodeSecret returns the key in base64; empty if absent.
+func encodeSecret(key fabric.Secret) string {
 	if key == (fabric.Secret{}) {
 		return ""
 	}

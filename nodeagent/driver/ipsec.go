@@ -63,11 +63,11 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		if len(remotes) > 0 {
 			// The VXLAN in the connections of address set 0 (even) or 1 (odd).
 			o := overlay{
-				driver: fabric.DriverIPsec, prefix: desired.IPsecOverlay, vni: desired.VXLANTunnelID,
+				driver: fabric.DriverIPsec, prefix: desired.IPsecOverlayPrefix, vni: desired.VXLANTunnelID,
 				port: func(int, bool) int { return desired.IPsecPort },
 			}
 			if parity == 0 {
-				o.prefix, o.vni = desired.IPsecEvenOverlay, desired.IPsecAltVNI
+				o.prefix, o.vni = desired.IPsecEvenOverlayPrefix, desired.IPsecEvenVNI
 			}
 			o.build(&b, &site, remotes)
 		}

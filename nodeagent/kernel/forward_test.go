@@ -92,21 +92,21 @@ func TestForwardLaws(t *testing.T) {
 		})
 }
 
-// TestTunnelNeighbourLaws checks that on devices to other clusters a neighbour has no forwarding
+// TestTunnelNeighborLaws checks that on devices to other clusters a neighbour has no forwarding
 // entry. Forwards owns these entries.
-func TestTunnelNeighbourLaws(t *testing.T) {
+func TestTunnelNeighborLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
 	four, _ := tunnelDevices()
 	w.createDevices(t, nodeLink(), four)
-	neighbour := func(addr, mac string) desired.Neighbor {
+	neighbor := func(addr, mac string) desired.Neighbor {
 		return desired.Neighbor{Device: four.Name, Addr: netip.MustParseAddr(addr), MAC: mac}
 	}
 	const mac = "02:00:00:00:00:02"
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbor] { return NewNeighbors(w.open(t)) },
 		convergetest.Samples[desired.Neighbor]{
 			Want: []desired.Neighbor{
-				neighbour("241.0.0.2", mac), neighbour("fe80::ff:fe00:2", mac), neighbour("fd00:41::2", mac),
+				neighbor("241.0.0.2", mac), neighbor("fe80::ff:fe00:2", mac), neighbor("fd00:41::2", mac),
 				{Device: "hw-vx0", Addr: netip.MustParseAddr("fe80::ff:fe00:7"), MAC: "02:00:00:00:00:07"},
 			},
 			Vary: func(n desired.Neighbor) []desired.Neighbor {

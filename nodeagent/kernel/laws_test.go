@@ -112,11 +112,11 @@ func TestAddressIsNoSource(t *testing.T) {
 	}
 }
 
-func TestNeighbourLaws(t *testing.T) {
+func TestNeighborLaws(t *testing.T) {
 	t.Parallel()
 	w := newTestNode(t)
 	w.createDevices(t, nodeLink())
-	neighbour := func(addr, mac string) desired.Neighbor {
+	neighbor := func(addr, mac string) desired.Neighbor {
 		return desired.Neighbor{Device: "hw-vx0", Addr: netip.MustParseAddr(addr), MAC: mac}
 	}
 	fdb := func(commands ...string) func(*testing.T) {
@@ -130,8 +130,8 @@ func TestNeighbourLaws(t *testing.T) {
 	convergetest.Laws(t, func(t *testing.T) converge.Kind[desired.Neighbor] { return NewNeighbors(w.open(t)) },
 		convergetest.Samples[desired.Neighbor]{
 			Want: []desired.Neighbor{
-				neighbour("192.0.2.2", mac), neighbour("192.0.2.3", "02:00:00:00:00:03"), neighbour("2001:db8::2", mac),
-				neighbour("fe80::ff:fe00:2", mac),
+				neighbor("192.0.2.2", mac), neighbor("192.0.2.3", "02:00:00:00:00:03"), neighbor("2001:db8::2", mac),
+				neighbor("fe80::ff:fe00:2", mac),
 			},
 			Vary: func(n desired.Neighbor) []desired.Neighbor {
 				n.MAC = other

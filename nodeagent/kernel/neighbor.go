@@ -31,8 +31,8 @@ func NewNeighbors(ns *Namespace) *Neighbors { return &Neighbors{ns: ns} }
 // Name returns "neighbour".
 func (*Neighbors) Name() string { return "neighbour" }
 
-// neighbourHalves holds the entries of both tables for one address.
-type neighbourHalves struct {
+// neighborHalves holds the entries of both tables for one address.
+type neighborHalves struct {
 	link    *netlink.Vxlan
 	addr    netip.Addr
 	entry   string          // hardware address of the neighbour entry
@@ -51,7 +51,7 @@ func needsForward(link *netlink.Vxlan, addr netip.Addr) bool {
 
 // spec returns both halves as one object. If they disagree, its MAC differs from every desired
 // one.
-func (n *neighbourHalves) spec() desired.Neighbor {
+func (n *neighborHalves) spec() desired.Neighbor {
 	out := desired.Neighbor{Device: n.link.Name, Addr: n.addr, MAC: n.entry}
 	agree := len(n.forward) == 0
 	if needsForward(n.link, n.addr) {
@@ -97,12 +97,12 @@ func (k *Neighbors) Observe(ctx context.Context) ([]desired.Neighbor, error) {
 	return out, nil
 }
 
-func (k *Neighbors) read(link *netlink.Vxlan) (map[netip.Addr]*neighbourHalves, error) {
-	halves := map[netip.Addr]*neighbourHalves{}
-	halvesOf := func(ip net.IP) *neighbourHalves {
+func (k *Neighbors) read(link *netlink.Vxlan) (map[netip.Addr]*neighborHalves, error) {
+	halves := map[netip.Addr]*neighborHalves{}
+	halvesOf := func(ip net.IP) *neighborHalves {
 		addr := fromIP(ip)
 		if halves[addr] == nil {
-			halves[addr] = &neighbourHalves{link: link, addr: addr, forward: map[string]bool{}}
+			halves[addr] = &neighborHalves{link: link, addr: addr, forward: map[string]bool{}}
 		}
 		return halves[addr]
 	}
@@ -158,7 +158,7 @@ func (k *Neighbors) Apply(ctx context.Context, changes []diff.Change[desired.Nei
 				return fmt.Errorf("set forwarding of %s to %s on %s: %w", c.Want.MAC, c.Want.Addr, c.Want.Device, err)
 			}
 		}
-		if err := k.ns.route.NeighSet(neighbourEntry(link, c.Want.Addr, mac)); err != nil {
+		if err := k.ns.route.NeighSet(neighborEntry(link, c.Want.Addr, mac)); err != nil {
 			return fmt.Errorf("set neighbour %s of %s: %w", c.Want.Addr, c.Want.Device, err)
 		}
 		return nil
@@ -207,13 +207,13 @@ func (k *Neighbors) remove(have desired.Neighbor) error {
 	if err != nil {
 		return err
 	}
-	if err := k.ns.route.NeighDel(neighbourEntry(link, have.Addr, nil)); err != nil && !isGone(err) {
+	if err := k.ns.route.NeighDel(neighborEntry(link, have.Addr, nil)); err != nil && !isGone(err) {
 		return fmt.Errorf("delete neighbour %s of %s: %w", have.Addr, have.Device, err)
 	}
 	return k.clearForward(link, have.Addr, "")
 }
 
-func neighbourEntry(link *netlink.Vxlan, addr netip.Addr, mac net.HardwareAddr) *netlink.Neigh {
+func neighborEntry(link *netlink.Vxlan, addr netip.Addr, mac net.HardwareAddr) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex: link.Index, Family: familyOf(addr), State: netlink.NUD_PERMANENT, IP: toIP(addr), HardwareAddr: mac,
 	}

@@ -112,7 +112,7 @@ func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gatewa
 			}
 			peer := feed.Peer{
 				Cluster: c.Name, Gateway: g.Name, Keys: keys, Source: source,
-				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Addrs: g.Addresses, AllowedPrefixes: visible(c),
+				Addr: netip.AddrPortFrom(addr, desired.FeedPort), Addrs: g.Addresses, AllowedPrefixes: reachablePrefixes(c),
 			}
 			o.Allow = append(o.Allow, peer)
 			if path := paths[c.Name]; path.Local == gateway.Name && (path.Via != "" || path.Remote == g.Name) {
@@ -123,9 +123,9 @@ func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gatewa
 	return nil
 }
 
-// visible returns the prefixes by which other clusters reach a cluster's pods.
-func visible(c *fabric.Cluster) []netip.Prefix {
-	return slices.Concat(c.GlobalCIDRs, Visible(c, c.PodCIDRs))
+// reachablePrefixes returns the prefixes by which other clusters reach a cluster's pods.
+func reachablePrefixes(c *fabric.Cluster) []netip.Prefix {
+	return slices.Concat(c.GlobalCIDRs, FlatPrefixes(c, c.PodCIDRs))
 }
 
 func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
@@ -141,8 +141,8 @@ func privateKeys(keys *fabric.Keys, gateway string) map[int]fabric.Secret {
 	return out
 }
 
-// Visible returns the prefixes whose family is flat in a cluster: other clusters use these without
-// translation.
-func Visible(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
+// FlatPrefixes returns the prefixes whose family is flat in a cluster: other clusters use these
+// without translation.
+func FlatPrefixes(c *fabric.Cluster, prefixes []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return c.IsGlobalnet(fabric.Family(p.Addr())) })
 }

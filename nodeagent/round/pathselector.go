@@ -45,9 +45,9 @@ type activePath struct {
 	Former   bool   `json:"former,omitempty"` // the path belongs to the former topology
 }
 
-// keepDown returns the previous link, marked as down. The agents may be dead while their tunnels
-// still forward.
-func (h activePath) keepDown(want health.ActiveLink) activePath {
+// withLinkDown returns the previous link, marked as down. The agents may be dead while their
+// tunnels still forward.
+func (h activePath) withLinkDown(want health.ActiveLink) activePath {
 	path := h.Path
 	path.Down = true
 	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Reason: want.Reason + ", so it stays"}, Since: h.Since}
@@ -114,7 +114,7 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 		return have
 	}
 	if known && want.Rank == health.Down && v.exists(remote, have.Path) {
-		return have.keepDown(want)
+		return have.withLinkDown(want)
 	}
 	m := status.Move{At: now, Cluster: remote, To: v.name(remote, want.Path)}
 	if known {

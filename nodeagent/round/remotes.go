@@ -43,7 +43,7 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 		c.remotes = append(c.remotes, Remote{
 			Remote: endpoint.Remote{
 				Name: r.Cluster + "/" + r.Gateway.Name, Candidates: r.Candidates, CanProbe: r.Driver != fabric.DriverVXLAN,
-				Improves: improves(in, own.GatewayOn(in.Node), r, held), NeedsSecondary: r.Driver == fabric.DriverIPsec,
+				Improves: searchesEndpoints(in, own.GatewayOn(in.Node), r, held), NeedsSecondary: r.Driver == fabric.DriverIPsec,
 			},
 			Driver: r.Driver, Endpoints: len(r.Gateway.Endpoints), HasAlternatives: len(r.Candidates) > 1 || r.MayChange,
 		})
@@ -51,16 +51,16 @@ func (c *cache) remotesOf(in projection.Input) []Remote {
 	return c.remotes
 }
 
-// improves reports whether this gateway searches for better endpoints of the pair. If only one
-// gateway has endpoints in the topology, the other gateway searches. Otherwise the first cluster by
-// name searches. With VXLAN each gateway selects the endpoint of its own packets. With IPsec the
-// initiator searches, unless held contains an address of the secondary connection.
-func improves(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
+// searchesEndpoints reports whether this gateway searches for better endpoints of the pair. If only
+// one gateway has endpoints in the topology, the other gateway searches. Otherwise the first
+// cluster by name searches. With VXLAN each gateway selects the endpoint of its own packets. With
+// IPsec the initiator searches, unless held contains an address of the secondary connection.
+func searchesEndpoints(in projection.Input, own *fabric.Gateway, r projection.EndpointCandidates, held map[netip.Addr]bool) bool {
 	switch r.Driver {
 	case fabric.DriverVXLAN:
 		return true
 	case fabric.DriverIPsec:
-		return driver.IsInitiator(in.Cluster, own, r.Cluster, r.Gateway) && secondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
+		return driver.IsInitiator(in.Cluster, own, r.Cluster, r.Gateway) && isSecondaryFree(in.Fabric.TunnelPools, held, own, r.Gateway)
 	}
 	if own.HasStaticEndpoint() != r.Gateway.HasStaticEndpoint() {
 		return r.Gateway.HasStaticEndpoint()
@@ -68,8 +68,8 @@ func improves(in projection.Input, own *fabric.Gateway, r projection.EndpointCan
 	return in.Cluster < r.Cluster
 }
 
-// secondaryFree reports whether held has no alternate address of the gateways.
-func secondaryFree(pools []netip.Prefix, held map[netip.Addr]bool, gateways ...*fabric.Gateway) bool {
+// isSecondaryFree reports whether held has no alternate address of the gateways.
+func isSecondaryFree(pools []netip.Prefix, held map[netip.Addr]bool, gateways ...*fabric.Gateway) bool {
 	return !slices.ContainsFunc(gateways, func(g *fabric.Gateway) bool {
 		return slices.ContainsFunc(g.Addresses, func(a netip.Addr) bool { return held[fabric.AlternateAddr(pools, a)] })
 	})

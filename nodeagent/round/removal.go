@@ -20,11 +20,11 @@ const (
 	recheck = time.Second
 )
 
-// keepUsed returns the next fabric with the retiring gateways: gateways that only the previous
-// fabric has and that are still used. A new gateway replaces a retiring gateway at once if it has
-// its ordinal, node or an address, because these are unique. A removed cluster has no retiring
-// gateways. keepUsed modifies neither fabric.
-func keepUsed(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
+// withRetiringGateways returns the next fabric with the retiring gateways: gateways that only the
+// previous fabric has and that are still used. A new gateway replaces a retiring gateway at once if
+// it has its ordinal, node or an address, because these are unique. A removed cluster has no
+// retiring gateways. withRetiringGateways modifies neither fabric.
+func withRetiringGateways(previous, next *fabric.Fabric, used func(health.GatewayID) bool) (*fabric.Fabric, []health.GatewayID) {
 	if previous == nil {
 		return next, nil
 	}
@@ -96,7 +96,7 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 		return r
 	}
 	var left []retirement
-	merged, leaving := keepUsed(before, next, func(p health.GatewayID) bool {
+	merged, leaving := withRetiringGateways(before, next, func(p health.GatewayID) bool {
 		d := retirement{Peer: p, At: now, Used: now}
 		if i := slices.IndexFunc(r.Retirements, func(d retirement) bool { return d.Peer == p }); i >= 0 {
 			d = r.Retirements[i]

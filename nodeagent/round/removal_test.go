@@ -74,7 +74,7 @@ func TestKeepUsed(t *testing.T) {
 		if tt.previous != nil {
 			before = textOf(tt.previous)
 		}
-		got, leaving := keepUsed(tt.previous, tt.next, func(p health.GatewayID) bool {
+		got, leaving := withRetiringGateways(tt.previous, tt.next, func(p health.GatewayID) bool {
 			return strings.Contains(" "+tt.used+" ", " "+p.Gateway+" ")
 		})
 		if want := tt.leaving; textOf(got) != tt.want || len(leaving) > 0 && fmt.Sprint(leaving) != want || (want == "") != (len(leaving) == 0) {

@@ -15,9 +15,9 @@ type PathMTUSpec struct {
 	Links  []pathmtu.Link
 }
 
-// sizesOf returns the links to probe, with the MTU of their tunnels in the last projection. links
-// has the active links.
-func sizesOf(self string, p ProbeSpec, last *DesiredNode, links map[string]model.Path) PathMTUSpec {
+// pathMTUSpec returns the links to probe, with the MTU of their tunnels in the last projection.
+// links has the active links.
+func pathMTUSpec(self string, p ProbeSpec, last *DesiredNode, links map[string]model.Path) PathMTUSpec {
 	out := PathMTUSpec{Self: self}
 	for _, l := range p.Listen {
 		if l.Device == "" {

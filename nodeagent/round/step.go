@@ -74,7 +74,7 @@ func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.
 	s.Removals = s.Removals.update(in.Fabric, inUse, now)
 	do.Leaving = s.IsRetiring(in.Cluster, in.Node)
 	if len(s.Removals.Retiring) > 0 || s.Transition.Before != nil {
-		do.again(recheck)
+		do.requeueAfter(recheck)
 	}
 	return s.Removals.merged
 }
@@ -84,7 +84,7 @@ func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.
 func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
 	var expires time.Duration
 	s.Endpoints, expires = s.Endpoints.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
-	do.again(expires)
+	do.requeueAfter(expires)
 	do.PublishEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
 	return s.Endpoints.Endpoints()
 }
@@ -115,7 +115,7 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 		path.Down = true
 		selected.remote[remote] = path
 	}
-	do.again(expires)
+	do.requeueAfter(expires)
 	s.Selector, s.Transition.Former = choice, selected.former
 	do.Moves, do.Links, do.Advertise = choice.newMoves, selected.links, selected.advertise
 	if !selected.former {
@@ -129,7 +129,7 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 // the path MTU.
 func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected paths, do *Effects) {
 	do.Feeds, do.FeedsErr = s.cache.feedsOf(in, f, selected.remote)
-	do.Sizes = sizesOf(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
+	do.Sizes = pathMTUSpec(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
 }
 
 // restoreClusterState returns the saved states of clusters that have been silent since the start.
@@ -138,8 +138,8 @@ func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time
 	do.SaveLive = !reflect.DeepEqual(s.Restored.live, in.Peers.Live)
 	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
 	// Saved values expire after these times, even without an event.
-	do.again(s.Selector.StartedAt.Add(SettleTime).Sub(now))
-	do.again(s.Restored.StartedAt.Add(in.Stale).Sub(now))
+	do.requeueAfter(s.Selector.StartedAt.Add(SettleTime).Sub(now))
+	do.requeueAfter(s.Restored.StartedAt.Add(in.Stale).Sub(now))
 	return s.Restored.Saved, synced
 }
 
@@ -165,8 +165,8 @@ func (in Observed) hostState() model.HostState {
 	return out
 }
 
-// again requests another round after at most the given time; 0 = no request.
-func (e *Effects) again(after time.Duration) {
+// requeueAfter requests another round after at most the given time; 0 = no request.
+func (e *Effects) requeueAfter(after time.Duration) {
 	if after > 0 {
 		e.Requeue = min(cmp.Or(e.Requeue, after), after)
 	}

@@ -44,7 +44,7 @@ func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.Clust
 		}
 	}
 	w.former = hasNewPath(c.table.Graph().Now, c.Cluster, former)
-	w.own = throughOwn(w.remote, w.own)
+	w.own = gatewayPaths(w.remote, w.own)
 	w.advertise = know.advertise()
 }
 
@@ -58,9 +58,9 @@ func hasNewPath(now *fabric.Graph, own string, former []string) bool {
 	return slices.ContainsFunc(former, func(remote string) bool { return len(paths[remote]) > 0 })
 }
 
-// throughOwn returns a gateway's own path to each cluster, over its link to the next cluster on the
-// path.
-func throughOwn(paths, links map[string]model.Path) map[string]model.Path {
+// gatewayPaths returns a gateway's own path to each cluster, over its link to the next cluster on
+// the path.
+func gatewayPaths(paths, links map[string]model.Path) map[string]model.Path {
 	if links == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 	}
 	out.Former = route.FormerShape
 	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
-		m := status.Move{At: now, Cluster: remote, From: v.route(remote, have), To: v.route(remote, out), Kind: causeTransit, Cause: transitCause(have, out)}
+		m := status.Move{At: now, Cluster: remote, From: v.pathText(remote, have), To: v.pathText(remote, out), Kind: causeTransit, Cause: transitCause(have, out)}
 		c.moved(m)
 	}
 	return out
@@ -143,8 +143,8 @@ func (h activePath) transitClusters() []string {
 	return names[:max(len(names)-1, 0)]
 }
 
-// route returns a path as text for the status: the link and the transit clusters.
-func (v nodeView) route(remote string, have activePath) string {
+// pathText returns a path as text for the status: the link and the transit clusters.
+func (v nodeView) pathText(remote string, have activePath) string {
 	text := v.name(remote, have.Path)
 	if through := have.transitClusters(); len(through) > 0 {
 		text += " through " + strings.Join(through, ", ")

@@ -76,7 +76,7 @@ func flatten(f *fabric.Fabric) []item {
 		e := &f.Exports[i]
 		out = append(out, exportItem(e))
 		for j := range e.Clusters {
-			out = append(out, partItem(e, &e.Clusters[j]))
+			out = append(out, clusterExportItem(e, &e.Clusters[j]))
 		}
 	}
 	return out
@@ -218,7 +218,7 @@ func exportItem(e *fabric.Export) item {
 	}}
 }
 
-func partItem(e *fabric.Export, c *fabric.ExportCluster) item {
+func clusterExportItem(e *fabric.Export, c *fabric.ExportCluster) item {
 	return item{kind: kindClusterExport, name: e.ID() + " in " + c.Name, cluster: c.Name,
 		path: fmt.Sprintf("exports[%s].clusters[%s]", e.ID(), c.Name), fields: []diff.Field{
 			immutableField("global IPs", ranges(c.IPs)),

@@ -10,7 +10,7 @@ import (
 // frames without IP and for neighbour discovery.
 func Source(frame []byte) netip.Addr {
 	p, ok := parseFrame(frame)
-	if !ok || p.src.Is6() && neighbours(frame[14:]) {
+	if !ok || p.src.Is6() && isNeighborDiscovery(frame[14:]) {
 		return netip.Addr{}
 	}
 	return p.src

@@ -36,8 +36,8 @@ type Rules struct {
 // HardwareAddr is the hardware address of a node on its cluster's network.
 type HardwareAddr [6]byte
 
-// DirectNode is a node that may exchange packets of other clusters without VXLAN: a gateway with the
-// workers of its cluster.
+// DirectNode is a node that may exchange packets of other clusters without VXLAN: a gateway with
+// the workers of its cluster.
 type DirectNode struct {
 	Cluster string
 	Gateway bool
@@ -218,7 +218,7 @@ func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
 		return p, true, fmt.Sprintf("a frame of %d bytes", len(frame))
 	}
 	kind := binary.BigEndian.Uint16(frame[12:])
-	if kind == etherARP || kind == etherIPv6 && neighbours(frame[14:]) {
+	if kind == etherARP || kind == etherIPv6 && isNeighborDiscovery(frame[14:]) {
 		return p, true, ""
 	}
 	if p, ok := parseFrame(frame); ok {
@@ -227,9 +227,9 @@ func (r Rules) parse(frame []byte) (p packet, done bool, wrong string) {
 	return p, true, "unknown: " + Describe(frame)
 }
 
-// neighbours reports whether a packet is neighbour discovery or multicast listener discovery
-// (RFC 4861, RFC 3810), which an idle IPv6 link sends.
-func neighbours(b []byte) bool {
+// isNeighborDiscovery reports whether a packet is neighbour discovery or multicast listener
+// discovery (RFC 4861, RFC 3810), which an idle IPv6 link sends.
+func isNeighborDiscovery(b []byte) bool {
 	if len(b) < 40 {
 		return false
 	}

@@ -34,7 +34,7 @@ func (s Suite) Run(t *testing.T) {
 				run  func(*testing.T, *env)
 			}{
 				{"up", up}, {"counters", counters}, {"wire", wire}, {"spoofed", spoofed}, {"replayed", replayed},
-				{"neighbours stay", neighboursStay}, {"repair", repair}, {"epochs", epochs}, {"overhead", overhead}, {"teardown", teardown},
+				{"neighbours stay", neighborsStay}, {"repair", repair}, {"epochs", epochs}, {"overhead", overhead}, {"teardown", teardown},
 			}
 			for _, step := range steps {
 				if !t.Run(step.name, func(t *testing.T) { r.t = t; step.run(t, r) }) {
@@ -153,9 +153,9 @@ func replayed(t *testing.T, r *env) {
 	}
 }
 
-// neighboursStay checks that adding and removing another gateway does not change the existing
+// neighborsStay checks that adding and removing another gateway does not change the existing
 // link or its counters.
-func neighboursStay(t *testing.T, r *env) {
+func neighborsStay(t *testing.T, r *env) {
 	a, b, c := r.gateways["a"], r.gateways["b"], r.gateways["c"]
 	was := a.traffic("b")
 	r.publish("a", "b", "c")

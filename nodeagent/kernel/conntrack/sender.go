@@ -32,7 +32,7 @@ func openSender(device string) (*sender, error) {
 		return nil, fmt.Errorf("find device %s: %w", device, err)
 	}
 	index := link.Attrs().Index
-	neighbours, err := netlink.NeighList(index, netlink.FAMILY_ALL)
+	neighbors, err := netlink.NeighList(index, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours on %s: %w", device, err)
 	}
@@ -40,7 +40,7 @@ func openSender(device string) (*sender, error) {
 		device: device, index: index,
 		nextHops: map[netip.Addr]net.HardwareAddr{}, macs: map[netip.Addr]net.HardwareAddr{},
 	}
-	for _, n := range neighbours {
+	for _, n := range neighbors {
 		if a, ok := netip.AddrFromSlice(n.IP); ok && len(n.HardwareAddr) == 6 {
 			s.macs[a.Unmap()] = n.HardwareAddr
 		}

@@ -52,7 +52,7 @@ func (m *pathTracker) update(in projection.Input) {
 	if len(localPods.Pods) == 0 {
 		localPods.Pods = cluster.PodCIDRs
 	}
-	localPods.KeepSource = round.Visible(cluster, cluster.PodCIDRs)
+	localPods.KeepSource = round.FlatPrefixes(cluster, cluster.PodCIDRs)
 	m.syncer.SetLocalPods(localPods)
 	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
@@ -106,5 +106,5 @@ func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gatew
 
 // reachedBy returns the prefixes by which other clusters reach a cluster.
 func reachedBy(c *fabric.Cluster) []netip.Prefix {
-	return slices.Concat(c.GlobalCIDRs, round.Visible(c, c.PodCIDRs), round.Visible(c, c.ServiceCIDRs))
+	return slices.Concat(c.GlobalCIDRs, round.FlatPrefixes(c, c.PodCIDRs), round.FlatPrefixes(c, c.ServiceCIDRs))
 }
