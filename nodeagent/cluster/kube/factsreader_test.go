@@ -14,20 +14,20 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// testSource is a FactsReader with its test server.
-type testSource struct {
+// testFactsReader is a FactsReader with its test server.
+type testFactsReader struct {
 	*FactsReader
 	server  *kubetest.Server
 	changes chan struct{}
 }
 
-func start(t *testing.T, server *kubetest.Server, before *model.Facts) *testSource {
+func start(t *testing.T, server *kubetest.Server, before *model.Facts) *testFactsReader {
 	t.Helper()
 	client, err := Open(Config{Kubeconfig: server.Kubeconfig(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &testSource{server: server, changes: make(chan struct{}, 1)}
+	r := &testFactsReader{server: server, changes: make(chan struct{}, 1)}
 	r.FactsReader = NewFactsReader(client, "g1", "gateway", before, slog.New(slog.DiscardHandler), func() {
 		select {
 		case r.changes <- struct{}{}:
@@ -48,7 +48,7 @@ func start(t *testing.T, server *kubetest.Server, before *model.Facts) *testSour
 }
 
 // await waits for a state for which good returns true.
-func (r *testSource) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
+func (r *testFactsReader) await(t *testing.T, what string, good func(facts.State) bool) facts.State {
 	t.Helper()
 	deadline := time.After(60 * time.Second)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -126,7 +126,7 @@ func serves(namespace, name string, want ...string) func(facts.State) bool {
 	}
 }
 
-func TestSourceUpdates(t *testing.T) {
+func TestFactsReaderUpdates(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), node("worker", "203.0.113.2"),
@@ -150,8 +150,8 @@ func TestSourceUpdates(t *testing.T) {
 	r.await(t, "a deleted service", func(s facts.State) bool { return endpoints(s.Facts, "sample", "web") == nil })
 }
 
-// TestSourceFabricChange checks that watches start and stop as the fabric changes.
-func TestSourceFabricChange(t *testing.T) {
+// TestFactsReaderFabricChange checks that watches start and stop as the fabric changes.
+func TestFactsReaderFabricChange(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"),
@@ -180,8 +180,8 @@ func TestSourceFabricChange(t *testing.T) {
 	}
 }
 
-// TestSourceExports checks that the source reads the Services of new ServiceExports.
-func TestSourceExports(t *testing.T) {
+// TestFactsReaderExports checks that the reader reads the Services of new ServiceExports.
+func TestFactsReaderExports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}",
@@ -205,7 +205,7 @@ func TestSourceExports(t *testing.T) {
 	})
 }
 
-func TestSourceServerUnreachable(t *testing.T) {
+func TestFactsReaderServerUnreachable(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
@@ -231,9 +231,9 @@ func TestSourceServerUnreachable(t *testing.T) {
 	r.await(t, "changes made in the meantime", serves("sample", "web", "10.7.0.9"))
 }
 
-// TestSourceLateCRD checks that the source reads a kind soon after its CRD exists, even if the CRD
+// TestFactsReaderLateCRD checks that the reader reads a kind soon after its CRD exists, even if the CRD
 // was missing for long.
-func TestSourceLateCRD(t *testing.T) {
+func TestFactsReaderLateCRD(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"), export("sample", "db"))
@@ -262,7 +262,7 @@ func TestSourceLateCRD(t *testing.T) {
 	r.await(t, "the export", func(s facts.State) bool { return len(s.Facts.Exports) == 1 && s.Err == nil })
 }
 
-func TestSourceForbidden(t *testing.T) {
+func TestFactsReaderForbidden(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, node("gateway", "203.0.113.1"), service("sample", "web"), slice("sample", "web", "a", "10.7.0.1"))
@@ -289,11 +289,11 @@ func TestSourceForbidden(t *testing.T) {
 	r.await(t, "no error", func(s facts.State) bool { return s.Err == nil })
 }
 
-// TestSourceReports checks that a node counts as protected (Hawser's rules are loaded) while
+// TestFactsReaderReports checks that a node counts as protected (Hawser's rules are loaded) while
 // rulesBootID of its HawserNode equals the bootID of its Node. A reboot ends the protection. A
 // deleted HawserNode does not end it, nor does a restart of this agent without permission to list
 // HawserNodes.
-func TestSourceReports(t *testing.T) {
+func TestFactsReaderReports(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	node := func(name, boot string) string {

@@ -53,8 +53,8 @@ type FactsReader struct {
 	unreachableSince time.Time // zero = the API server is reachable
 }
 
-// NewFactsReader returns a source that starts with before, the facts of the previous agent (nil if
-// absent). The source calls changed after each change of facts. changed must not block.
+// NewFactsReader returns a reader that starts with before, the facts of the previous agent (nil if
+// absent). The reader calls changed after each change of facts. changed must not block.
 func NewFactsReader(client *Client, cluster, node string, before *model.Facts, log *slog.Logger, changed func()) *FactsReader {
 	return &FactsReader{
 		client: client, cluster: cluster, node: node, log: log, changed: changed, wake: trigger.New(),
