@@ -11,10 +11,10 @@ import (
 func TestLinkFault(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		have  linkFault
-		fault Fault
-		want  linkFault
-		bad   string
+		have    linkFault
+		fault   Fault
+		want    linkFault
+		wantErr string
 	}{
 		{have: linkFault{}, fault: Fault{Kind: "cut"}, want: linkFault{Cut: true}},
 		{have: linkFault{}, fault: Fault{Kind: "cut", Direction: DirectionIn}, want: linkFault{CutIn: true}},
@@ -28,21 +28,21 @@ func TestLinkFault(t *testing.T) {
 		{have: linkFault{MTU: 1400}, fault: Fault{Kind: "mtu", Value: "0"}, want: linkFault{}},
 		{have: linkFault{BlockIn: "icmp"}, fault: Fault{Kind: "block", Value: "from/10.7.0.0/16"}, want: linkFault{BlockIn: "from/10.7.0.0/16,icmp", BlockOut: "from/10.7.0.0/16"}},
 		{have: linkFault{Cut: true, CutOut: true, LossIn: 1, Delay: 1, MTU: 600}, fault: Fault{Kind: "heal"}, want: linkFault{}},
-		{fault: Fault{Kind: "loss", Value: "101"}, bad: `loss "101": it is a percentage, such as 5%; 0 heals`},
-		{fault: Fault{Kind: "loss", Value: "NaN"}, bad: `loss "NaN": it is a percentage, such as 5%; 0 heals`},
-		{fault: Fault{Kind: "loss", Value: "-1"}, bad: `loss "-1": it is a percentage, such as 5%; 0 heals`},
-		{fault: Fault{Kind: "delay", Value: "fast"}, bad: `delay "fast": it is a duration up to 10s, such as 20ms; 0 heals`},
-		{fault: Fault{Kind: "delay", Value: "11s"}, bad: `delay "11s": it is a duration up to 10s, such as 20ms; 0 heals`},
-		{fault: Fault{Kind: "block", Value: "from/10.7"}, bad: `block "from/10.7": it is udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX`},
-		{fault: Fault{Kind: "mtu", Value: "575"}, bad: `mtu "575": it is a number of bytes from 576 to 1500; 0 heals`},
-		{fault: Fault{Kind: "mtu", Value: "big"}, bad: `mtu "big": it is a number of bytes from 576 to 1500; 0 heals`},
+		{fault: Fault{Kind: "loss", Value: "101"}, wantErr: `loss "101": it is a percentage, such as 5%; 0 heals`},
+		{fault: Fault{Kind: "loss", Value: "NaN"}, wantErr: `loss "NaN": it is a percentage, such as 5%; 0 heals`},
+		{fault: Fault{Kind: "loss", Value: "-1"}, wantErr: `loss "-1": it is a percentage, such as 5%; 0 heals`},
+		{fault: Fault{Kind: "delay", Value: "fast"}, wantErr: `delay "fast": it is a duration up to 10s, such as 20ms; 0 heals`},
+		{fault: Fault{Kind: "delay", Value: "11s"}, wantErr: `delay "11s": it is a duration up to 10s, such as 20ms; 0 heals`},
+		{fault: Fault{Kind: "block", Value: "from/10.7"}, wantErr: `block "from/10.7": it is udp, udp/PORT, udp/PORT-PORT, icmp or from/PREFIX`},
+		{fault: Fault{Kind: "mtu", Value: "575"}, wantErr: `mtu "575": it is a number of bytes from 576 to 1500; 0 heals`},
+		{fault: Fault{Kind: "mtu", Value: "big"}, wantErr: `mtu "big": it is a number of bytes from 576 to 1500; 0 heals`},
 	}
 	for _, tt := range tests {
 		got, err := tt.have.apply(tt.fault)
 		switch {
-		case tt.bad != "":
-			if err == nil || err.Error() != tt.bad {
-				t.Errorf("%+v with %+v: error %v, want %s", tt.have, tt.fault, err, tt.bad)
+		case tt.wantErr != "":
+			if err == nil || err.Error() != tt.wantErr {
+				t.Errorf("%+v with %+v: error %v, want %s", tt.have, tt.fault, err, tt.wantErr)
 			}
 		case err != nil || got != tt.want:
 			t.Errorf("%+v with %+v: %+v, %v; want %+v", tt.have, tt.fault, got, err, tt.want)
@@ -88,9 +88,9 @@ func TestFaultArguments(t *testing.T) {
 	}
 }
 
-// TestRulesWhileTheyAreReplaced: whether a packet is masqueraded must not hang on
-// a set, as a set of a table that is being replaced matches nothing.
-func TestRulesWhileTheyAreReplaced(t *testing.T) {
+// TestReplacedRulesKeepMatching checks that rules masquerade packets without a set. A set of a
+// table that is being replaced matches nothing.
+func TestReplacedRulesKeepMatching(t *testing.T) {
 	t.Parallel()
 	prefixes := func(texts ...string) (out []netip.Prefix) {
 		for _, text := range texts {

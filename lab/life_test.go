@@ -45,9 +45,9 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: down removes a lab that runs, and one whose daemon was
-// killed while a program ran in a pod; up in between starts it again.
-func TestNothingIsLeft(t *testing.T) {
+// TestDownRemovesEverything checks that down removes a running lab, and a lab whose daemon was
+// killed while a program ran in a pod. up in between restarts the lab.
+func TestDownRemovesEverything(t *testing.T) {
 	t.Parallel()
 	r := newTestLab(t)
 	config, err := readConfig(r.layout)

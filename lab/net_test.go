@@ -316,8 +316,8 @@ func TestPowerCutIsSilent(t *testing.T) {
 	}
 }
 
-// TestWrongNodes: what a fault cannot find, it says.
-func TestWrongNodes(t *testing.T) {
+// TestFaultErrors checks the errors of faults whose target is unknown or unsuitable.
+func TestFaultErrors(t *testing.T) {
 	t.Parallel()
 	r := newTestLab(t)
 	ctx := context.Background()
@@ -347,8 +347,9 @@ func TestWrongNodes(t *testing.T) {
 	}
 }
 
-// TestDelayKeepsBulk tests that a delayed link delivers a stream of large segments unchanged.
-func TestDelayKeepsBulk(t *testing.T) {
+// TestDelayedLinkDeliversLargeSegments tests that a delayed link delivers a stream of large
+// segments unchanged.
+func TestDelayedLinkDeliversLargeSegments(t *testing.T) {
 	t.Parallel()
 	r := newTestLab(t)
 	if err := r.client.Fault(context.Background(), Fault{Kind: "delay", Target: "b/b-gw", Value: "1ms"}); err != nil {

@@ -106,12 +106,12 @@ func TestLANAvoidsTheTopology(t *testing.T) {
 	}
 }
 
-// TestGatewaysComeAndGo: a node stays when its gateway leaves, with its card and
+// TestGatewayChanges: a node stays when its gateway leaves, with its card and
 // its address until another gateway has it; pods stay where they are.
-func TestGatewaysComeAndGo(t *testing.T) {
+func TestGatewayChanges(t *testing.T) {
 	t.Parallel()
 	s := newState()
-	at := func(gateways string) string {
+	assign := func(gateways string) string {
 		t.Helper()
 		top, err := parseTopology([]byte("spec:\n  clusters:\n  - {name: a, podCIDRs: [10.7.0.0/16], gateways: [" + gateways + "]}\n" +
 			"  - {name: b, gateways: [{name: z, node: b-z, endpoints: [203.0.113.9]}]}\n"))
@@ -146,7 +146,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 			"a-w1 false true [] [172.18.0.4]\nclient on a-w1"},
 	}
 	for _, step := range steps {
-		if got := at(step.gateways); got != step.want {
+		if got := assign(step.gateways); got != step.want {
 			t.Errorf("%s (-want +got):\n%s", step.name, cmp.Diff(step.want, got))
 		}
 	}
@@ -169,8 +169,8 @@ func TestPlan(t *testing.T) {
 			}
 			top, sets, want := inputs(t, archive)
 			s := newState()
-			got := planned(t, top, sets, s)
-			if again := planned(t, top, sets, s); again != got {
+			got := planText(t, top, sets, s)
+			if again := planText(t, top, sets, s); again != got {
 				t.Errorf("a second plan moved something (-first +second):\n%s", cmp.Diff(got, again))
 			}
 			if *update {
@@ -217,7 +217,7 @@ func inputs(t *testing.T, archive *txtar.Archive) (topology, map[string]*workloa
 	return top, sets, want
 }
 
-func planned(t *testing.T, top topology, sets map[string]*workload.Set, s *state) string {
+func planText(t *testing.T, top topology, sets map[string]*workload.Set, s *state) string {
 	t.Helper()
 	w, err := plan(top, sets, 1, s)
 	if err != nil {
@@ -246,9 +246,9 @@ func planned(t *testing.T, top topology, sets map[string]*workload.Set, s *state
 	return out.String()
 }
 
-// TestPodsComeBack tests that a pod scaled down and up again keeps its address unless another pod got
-// it.
-func TestPodsComeBack(t *testing.T) {
+// TestRecreatedPodsKeepAddresses tests that a pod scaled down and up again keeps its address unless
+// another pod got it.
+func TestRecreatedPodsKeepAddresses(t *testing.T) {
 	t.Parallel()
 	top, err := parseTopology([]byte("spec:\n  clusters:\n  - {name: a, podCIDRs: [10.7.0.0/16], gateways: [{name: g, node: g}]}\n"))
 	if err != nil {

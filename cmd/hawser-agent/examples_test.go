@@ -25,15 +25,15 @@ func TestExamples(t *testing.T) {
 				continue
 			}
 			fresh := newRoot()
-			named, rest, err := fresh.Find(words[1:])
-			if err != nil || cmd.HasParent() && named.Name() != cmd.Name() && !strings.Contains(line, "--version") {
-				t.Errorf("%s: %q is of %s: %v", cmd.CommandPath(), line, named.CommandPath(), err)
+			command, rest, err := fresh.Find(words[1:])
+			if err != nil || cmd.HasParent() && command.Name() != cmd.Name() && !strings.Contains(line, "--version") {
+				t.Errorf("%s: %q is of %s: %v", cmd.CommandPath(), line, command.CommandPath(), err)
 				continue
 			}
-			named.InitDefaultVersionFlag()
-			if err := named.ParseFlags(rest); err != nil {
+			command.InitDefaultVersionFlag()
+			if err := command.ParseFlags(rest); err != nil {
 				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
-			} else if err := named.ValidateArgs(named.Flags().Args()); err != nil {
+			} else if err := command.ValidateArgs(command.Flags().Args()); err != nil {
 				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
 			}
 		}

@@ -60,9 +60,9 @@ func TestSetup(t *testing.T) {
 	expectError(Setup{Recipient: recipient}, "it is no file of age identities")
 
 	api, c = fakeapi.New(t, "g1")
-	follow := kubeclient.IdentityObject("")
-	follow.SetName("hawser-signers")
-	planAndExecute(t, c, want(Setup{Identity: first, Recipient: recipient, Delivery: append(want(Setup{}).Objects[:0:0], follow)}))
+	signersSecret := kubeclient.IdentityObject("")
+	signersSecret.SetName("hawser-signers")
+	planAndExecute(t, c, want(Setup{Identity: first, Recipient: recipient, Delivery: append(want(Setup{}).Objects[:0:0], signersSecret)}))
 	for path := range api.Objects {
 		if strings.Contains(path, "inventory") || strings.Contains(path, "daemonsets") {
 			t.Errorf("%s was made", path)

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 func known(target string) bool { return strings.HasPrefix(target, "g") && target != "g9" }
 
-// TestWrongInputs compares the errors of wrong files with the expected ones.
-func TestWrongInputs(t *testing.T) {
+// TestParseErrors compares the errors of wrong files with the expected ones.
+func TestParseErrors(t *testing.T) {
 	paths, err := filepath.Glob("testdata/wrong/*.txtar")
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no testdata", err)

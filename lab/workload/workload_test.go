@@ -338,13 +338,13 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
-func TestDeleteNamespaceTakesAll(t *testing.T) {
+func TestDeleteNamespaceDeletesObjects(t *testing.T) {
 	t.Parallel()
 	set := sampleSet(t)
 	if err := set.Delete([]Key{{Kind: "Namespace", Name: "sample"}}); err != nil {
 		t.Fatal(err)
 	}
-	if left := set.Objects(); len(left) != 0 {
-		t.Errorf("left: %v", left)
+	if remaining := set.Objects(); len(remaining) != 0 {
+		t.Errorf("left: %v", remaining)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens")
 
-func world(shape fabric.Shape, names ...string) *fabric.Fabric {
+func testFabric(shape fabric.Shape, names ...string) *fabric.Fabric {
 	f := &fabric.Fabric{Name: "demo", Tunnel: fabric.TunnelDefaults{Driver: fabric.DriverWireguard}, Shape: shape}
 	for i, name := range names {
 		f.Clusters = append(f.Clusters, fabric.Cluster{
@@ -33,11 +33,11 @@ func world(shape fabric.Shape, names ...string) *fabric.Fabric {
 	return f
 }
 
-// changed is a clusterset before and after: ams goes, sin comes with a link by VXLAN, fra
+// twoFabrics is a clusterset before and after: ams goes, sin comes with a link by VXLAN, fra
 // gets a second gateway and nyc another prefix.
-func changed() (before, after *fabric.Fabric) {
-	before = world(fabric.Shape{}, "ams", "fra", "nyc")
-	after = world(fabric.Shape{}, "fra", "nyc", "sin")
+func twoFabrics() (before, after *fabric.Fabric) {
+	before = testFabric(fabric.Shape{}, "ams", "fra", "nyc")
+	after = testFabric(fabric.Shape{}, "fra", "nyc", "sin")
 	for i, name := range []string{"fra", "nyc"} {
 		after.Clusters[i] = *before.Cluster(name)
 	}
@@ -50,7 +50,7 @@ func changed() (before, after *fabric.Fabric) {
 
 func TestFormats(t *testing.T) {
 	t.Parallel()
-	m := Compare(changed())
+	m := Compare(twoFabrics())
 	raw, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +81,15 @@ func golden(t *testing.T, name, have string) {
 	}
 }
 
-// TestNothingJumps: where a cluster is drawn depends on which clusters there are, and on
-// nothing else.
-func TestNothingJumps(t *testing.T) {
+// TestStablePositions checks that the positions of clusters depend only on the names of clusters,
+// not on links.
+func TestStablePositions(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c", "d", "e"}
 	var places []svg.Box
 	for _, edges := range [][][2]string{{{"a", "b"}}, {{"a", "b"}, {"c", "e"}}, {{"b", "c"}, {"d", "e"}, {"a", "e"}}} {
-		s := New(world(fabric.Shape{Mode: fabric.ModeExplicit, Edges: edges}, names...)).Drawing()
+		f := testFabric(fabric.Shape{Mode: fabric.ModeExplicit, Edges: edges}, names...)
+		s := New(f).Drawing()
 		if len(s.Lines) != len(edges) {
 			t.Errorf("%d lines for %d links", len(s.Lines), len(edges))
 		}
@@ -114,7 +115,7 @@ func TestNoCardsOverlap(t *testing.T) {
 			if hubs > 0 {
 				shape = fabric.Shape{Mode: fabric.ModeHub, Hubs: names[:hubs]}
 			}
-			s := New(world(shape, names...)).Drawing()
+			s := New(testFabric(shape, names...)).Drawing()
 			for i, a := range s.Boxes {
 				if a.X < 0 || a.Y < margin || a.X+a.W > s.Width || a.Y+a.H > s.Height {
 					t.Errorf("%d clusters, %d hubs: card %d is outside of the picture", n, hubs, i)
@@ -129,15 +130,15 @@ func TestNoCardsOverlap(t *testing.T) {
 	}
 }
 
-// TestLabelsAreSeen: no card hides the label of a link of its cluster.
-func TestLabelsAreSeen(t *testing.T) {
+// TestLabelsAreVisible checks that no card hides the label of a link of its cluster.
+func TestLabelsAreVisible(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 6; n++ {
 		names := make([]string, n)
 		for i := range names {
 			names[i] = fmt.Sprintf("c%02d", i)
 		}
-		m := New(world(fabric.Shape{}, names...))
+		m := New(testFabric(fabric.Shape{}, names...))
 		for i := range m.Links {
 			m.Links[i].RTT = 12800
 		}
@@ -164,7 +165,7 @@ func TestLabelsAreSeen(t *testing.T) {
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	const evil = "\x00\x1bx\"]\n  click n0 href \"javascript:alert(1)\"\n<script>alert(1)</script>&\\"
-	f := world(fabric.Shape{}, "a", evil)
+	f := testFabric(fabric.Shape{}, "a", evil)
 	f.Name = evil
 	f.Clusters[0].Gateways[0] = fabric.Gateway{Name: evil, Node: evil, Endpoints: []string{evil}}
 	f.Tunnel.Driver = evil
@@ -200,7 +201,7 @@ func TestLargeMesh(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("c%04d", i)
 	}
-	f := world(fabric.Shape{}, names...)
+	f := testFabric(fabric.Shape{}, names...)
 	f.Links = []fabric.LinkSettings{{Between: [2]string{"c0001", "c0500"}, Driver: fabric.DriverVXLAN}}
 	m := New(f)
 	if !m.MeshImplied || len(m.Links) != 1 || m.Links[0].Driver != fabric.DriverVXLAN {
@@ -212,11 +213,11 @@ func TestLargeMesh(t *testing.T) {
 	if n := len(m.SVG()); n > 1<<20 {
 		t.Errorf("%d bytes of SVG", n)
 	}
-	near, err := Neighborhood(f, "c0500")
+	subset, err := Neighborhood(f, "c0500")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := New(near); m.MeshImplied || len(m.Links) != 999 {
+	if m := New(subset); m.MeshImplied || len(m.Links) != 999 {
 		t.Errorf("around c0500: implied %t, %d links", m.MeshImplied, len(m.Links))
 	}
 	if _, err := Neighborhood(f, "nobody"); err == nil || err.Error() != "there is no cluster nobody in the topology" {
@@ -229,7 +230,7 @@ func BenchmarkSVG(b *testing.B) {
 	for i := range names {
 		names[i] = fmt.Sprintf("c%04d", i)
 	}
-	f := world(fabric.Shape{}, names...)
+	f := testFabric(fabric.Shape{}, names...)
 	for b.Loop() {
 		_ = New(f).SVG()
 	}

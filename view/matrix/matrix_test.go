@@ -218,8 +218,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestWrong: unknown clusters and exports are errors.
-func TestWrong(t *testing.T) {
+// TestUnknownSelection checks that unknown clusters and exports are errors.
+func TestUnknownSelection(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		in   Input

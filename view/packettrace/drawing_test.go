@@ -9,7 +9,7 @@ import (
 // TestPaths: every trace that failed ends in red, and no other has red in it.
 func TestPaths(t *testing.T) {
 	t.Parallel()
-	for _, trace := range everyOutcome().Traces {
+	for _, trace := range reportWithAllOutcomes().Traces {
 		red := 0
 		for _, path := range trace.Paths() {
 			for _, event := range path.Events {

@@ -11,15 +11,15 @@ import (
 )
 
 // flow returns a flow of five packets that arrived as "from>to" and left as "from>to".
-func flow(in, out, came, left string) status.FlowTrace {
+func flow(in, out, ingress, egress string) status.FlowTrace {
 	ends := func(text string) status.Ends {
 		from, to, _ := strings.Cut(text, ">")
 		return status.Ends{Protocol: "tcp", From: from, To: to}
 	}
-	if left == "" {
-		left = came
+	if egress == "" {
+		egress = ingress
 	}
-	return status.FlowTrace{Ingress: ends(came), Egress: ends(left), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Middle: 5, Last: 6}
+	return status.FlowTrace{Ingress: ends(ingress), Egress: ends(egress), In: in, Out: out, Packets: 5, Passed: 5, First: 2, Middle: 5, Last: 6}
 }
 
 // droppedFlow returns a flow that a rule dropped.
@@ -106,14 +106,14 @@ func TestJoin(t *testing.T) {
 		j.Ingress.Protocol, j.Egress.Protocol = "udp", "udp"
 		return j
 	}
-	asks, handed := flow("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), flow("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
-	strays := flow("hw-wg1", "ovn0", repliesTo, "242.2.0.9:80>10.7.2.5")
+	fromClient, forwarded := flow("cni0", "hw-vx0", pod, "10.7.2.5>242.2.0.9:80"), flow("hw-vx0", "hw-wg1", "10.7.2.5>242.2.0.9:80", tunnel)
+	bypassed := flow("hw-wg1", "ovn0", repliesTo, "242.2.0.9:80>10.7.2.5")
 	edges := func(j status.FlowTrace, middle float64) status.FlowTrace {
 		j.First, j.Middle, j.Last = 0, middle, 9.5
 		return j
 	}
-	refuses := droppedFlow("cni0", "10.7.2.5>242.2.0.9:80")
-	refuses.Resets = refuses.Packets
+	rejected := droppedFlow("cni0", "10.7.2.5>242.2.0.9:80")
+	rejected.Resets = rejected.Packets
 	const route = "tcp 10.7.2.5 -> 243.0.0.1:80 "
 	for _, tt := range []struct {
 		name string
@@ -168,20 +168,20 @@ func TestJoin(t *testing.T) {
 			route + "looped: g1-w g1-a g2-a g1-a(looped)"},
 		{"circles that begin nowhere", []NodeTrace{node("g1-a", flow("hw-wg1", "hw-wg1", pod, "")), node("g2-a", flow("hw-wg1", "hw-wg1", pod, ""))},
 			route + "looped: g1-a g2-a(looped)"},
-		{"the answer goes past the worker", []NodeTrace{node("g1-w", asks), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the answer goes past the worker", []NodeTrace{node("g1-w", fromClient), node("g1-a", forwarded, bypassed), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "asymmetric: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(asymmetric)"},
-		{"and is rejected, at any rule", []NodeTrace{node("g1-w", asks, refuses), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"and is rejected, at any rule", []NodeTrace{node("g1-w", fromClient, rejected), node("g1-a", forwarded, bypassed), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "asymmetric: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(asymmetric), 5 resets"},
-		{"another question there is no refusal", []NodeTrace{node("g1-w", asks, droppedFlow("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", handed, strays),
+		{"another question there is no refusal", []NodeTrace{node("g1-w", fromClient, droppedFlow("cni0", "10.7.2.5>242.2.0.9:80")), node("g1-a", forwarded, bypassed),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			"tcp 10.7.2.5 -> 242.2.0.9:80 dropped: g1-w!(dropped)\n" + route + "asymmetric: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(asymmetric)"},
-		{"the worker may have had the answer unseen", []NodeTrace{full(node("g1-w", asks)), node("g1-a", handed, strays), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
+		{"the worker may have had the answer unseen", []NodeTrace{full(node("g1-w", fromClient)), node("g1-a", forwarded, bypassed), node("g2-a", b, reply[1]), node("g2-w", last, reply[0])},
 			route + "unclear: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a(unclear)"},
-		{"the worker has the answer over another network", []NodeTrace{node("g1-w", asks, flow("eth0", "cni0", "242.2.0.9:80>10.7.2.5", replyToClient)), node("g1-a", handed, strays),
+		{"the worker has the answer over another network", []NodeTrace{node("g1-w", fromClient, flow("eth0", "cni0", "242.2.0.9:80>10.7.2.5", replyToClient)), node("g1-a", forwarded, bypassed),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
-		{"the worker drops the answer from another network", []NodeTrace{node("g1-w", asks, droppedFlow("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", handed, strays),
+		{"the worker drops the answer from another network", []NodeTrace{node("g1-w", fromClient, droppedFlow("eth0", "242.2.0.9:80>10.7.2.5")), node("g1-a", forwarded, bypassed),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, route + "dropped: g1-w g1-a g2-a g2-w(arrived), answered g2-w g2-a g1-a g1-w!(dropped)"},
-		{"what the client asked for itself may come straight", []NodeTrace{node("g1-w", flow("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", handed, strays),
+		{"what the client asked for itself may come straight", []NodeTrace{node("g1-w", flow("cni0", "hw-vx0", "10.7.2.5>242.2.0.9:80", "")), node("g1-a", forwarded, bypassed),
 			node("g2-a", b, reply[1]), node("g2-w", last, reply[0])}, "tcp 10.7.2.5 -> 242.2.0.9:80 arrived: g1-w g1-a g2-a g2-w(arrived), answered"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// everyOutcome returns a report with a trace of each outcome.
-func everyOutcome() *Report {
+// reportWithAllOutcomes returns a report with a trace of each outcome.
+func reportWithAllOutcomes() *Report {
 	ends := func(from, to string) status.Ends { return status.Ends{Protocol: "tcp", From: from, To: to} }
-	hop := func(node, in, out string, came, left status.Ends, next ...*Hop) *Hop {
-		return &Hop{Cluster: node[:2], Node: node, Next: next, Flow: status.FlowTrace{In: in, Out: out, Ingress: came, Egress: left, Packets: 3}}
+	hop := func(node, in, out string, ingress, egress status.Ends, next ...*Hop) *Hop {
+		return &Hop{Cluster: node[:2], Node: node, Next: next, Flow: status.FlowTrace{In: in, Out: out, Ingress: ingress, Egress: egress, Packets: 3}}
 	}
 	end := func(s *Hop, outcome string) *Hop { s.Outcome = outcome; return s }
 	pod, tunnel, server := ends("10.7.2.5", "243.0.0.1:80"), ends("242.1.2.5", "242.2.0.9:80"), ends("242.1.2.5", "10.7.1.9:8080")
@@ -91,7 +91,7 @@ tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: asymmetric
 
 tcp 10.7.2.5 -> 243.0.0.1:80, 3 packets: arrived at 10.7.1.9:8080 over g1/g1-w, g2/g2-w, answered
 `
-	if text := cmp.Diff(want, everyOutcome().Text()); text != "" {
+	if text := cmp.Diff(want, reportWithAllOutcomes().Text()); text != "" {
 		t.Errorf("(-want +got)\n%s", text)
 	}
 	const nothing = "no packet of the clusterset on 1 node in 10 s: make a request meanwhile\n"

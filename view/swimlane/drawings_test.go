@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseWrong(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                 "line 1: there is no step: write LANE: TEXT",

@@ -13,8 +13,8 @@ import (
 
 const testToken = "0123456789abcdef0123456789abcdef"
 
-// inCluster serves the page as a cluster does, behind an ingress for map.example.com.
-func inCluster(t *testing.T, source Source, probe func() error) *testSite {
+// openInCluster serves the page as a cluster does, behind an ingress for map.example.com.
+func openInCluster(t *testing.T, source Source, probe func() error) *testSite {
 	t.Helper()
 	return openWith(t, Config{Source: source, Hosts: []string{"hawser-ui.hawser-system.svc", "map.example.com"}, Token: testToken,
 		Probe: probe, LiveCluster: "g1", HiddenViews: []string{"change", "follow"}})
@@ -24,7 +24,7 @@ func inCluster(t *testing.T, source Source, probe func() error) *testSite {
 func TestAttacksInCluster(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
-	s := inCluster(t, source, func() error { return nil })
+	s := openInCluster(t, source, func() error { return nil })
 	anonymous := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	bearer := "Bearer " + testToken
 	const host = "map.example.com"
@@ -70,9 +70,9 @@ func TestAttacksInCluster(t *testing.T) {
 // time.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	first := inCluster(t, newFake("g1"), nil)
-	again := inCluster(t, newFake("g1"), nil)
-	first.answers(again.client, "the token of the server before", http.MethodGet, "/api/map", nil, http.StatusOK)
+	first := openInCluster(t, newFake("g1"), nil)
+	second := openInCluster(t, newFake("g1"), nil)
+	first.answers(second.client, "the token of the server before", http.MethodGet, "/api/map", nil, http.StatusOK)
 	if a, b := New(Config{}).token, New(Config{}).token; a == b || len(a) < 26 {
 		t.Errorf("tokens %s and %s", a, b)
 	}
@@ -86,14 +86,14 @@ func TestTokens(t *testing.T) {
 // TestProbes: they need no token and say nothing else; a page on a machine has none.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	s := inCluster(t, newFake("g1"), func() error { return errors.New("no fabric of secret-cluster") })
+	s := openInCluster(t, newFake("g1"), func() error { return errors.New("no fabric of secret-cluster") })
 	anonymous := &http.Client{}
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
 		if resp, body := s.do(anonymous, http.MethodGet, s.at.URL+path, nil); resp.StatusCode != want || strings.Contains(body, "secret-cluster") {
 			t.Errorf("%s: %s: %s", path, resp.Status, body)
 		}
 	}
-	local := open(t, newFake("g1"))
+	local := openSite(t, newFake("g1"))
 	if resp, _ := local.do(anonymous, http.MethodGet, local.at.URL+"/healthz", nil); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("a page on a machine answers probes: %s", resp.Status)
 	}
@@ -107,7 +107,7 @@ func TestOneClusterReports(t *testing.T) {
 	down := agentOf("g1", "g2", status.Disconnected, 0)
 	down.Problems = []status.Problem{{Code: "error", Text: "<img src=x onerror=alert(1)>"}}
 	source.setReports(Reports{HasAgents: true, Agents: []status.Status{down}, Unreachable: []status.Unreachable{{Agent: "g1/<b>", Error: "<script>alert(1)</script>"}}})
-	s := inCluster(t, source, nil)
+	s := openInCluster(t, source, nil)
 	s.server.publisher.refresh(t.Context(), true)
 	_, body := s.get(s.at.URL+"/api/map", nil)
 	var got struct {

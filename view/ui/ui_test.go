@@ -94,8 +94,8 @@ type testSite struct {
 	client *http.Client
 }
 
-// open serves a page, and returns a client that sends its token.
-func open(t *testing.T, source Source) *testSite {
+// openSite serves a page, and returns a client that sends its token.
+func openSite(t *testing.T, source Source) *testSite {
 	t.Helper()
 	return openWith(t, Config{Source: source})
 }
@@ -184,7 +184,7 @@ func (f *fake) checkNoQueries(t *testing.T) {
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
-	s := open(t, source)
+	s := openSite(t, source)
 	anonymous := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	port := s.at.Listener.Addr().(*net.TCPAddr).Port
 	for _, tt := range []struct {
@@ -238,7 +238,7 @@ func TestAttacks(t *testing.T) {
 // this machine, and what that port receives opens nothing here.
 func TestOtherPorts(t *testing.T) {
 	t.Parallel()
-	s := open(t, newFake("g1"))
+	s := openSite(t, newFake("g1"))
 	var received http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received = r.Header.Clone() }))
 	defer other.Close()
@@ -266,7 +266,7 @@ func TestOtherPorts(t *testing.T) {
 // TestStartURL: the token is in the fragment, which no server and no proxy receives.
 func TestStartURL(t *testing.T) {
 	t.Parallel()
-	s := open(t, newFake("g1"))
+	s := openSite(t, newFake("g1"))
 	start, err := url.Parse(s.server.URL("http://127.0.0.1:8080"))
 	if err != nil || start.Fragment != "token="+s.server.token || start.RawQuery != "" || start.Path != "/" {
 		t.Errorf("the URL is %s: %v", start, err)
@@ -293,7 +293,7 @@ func TestStartURL(t *testing.T) {
 // of a text, and is small.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	s := open(t, newFake("g1"))
+	s := openSite(t, newFake("g1"))
 	var packed bytes.Buffer
 	out := gzip.NewWriter(&packed)
 	err := fs.WalkDir(page, ".", func(path string, d fs.DirEntry, err error) error {
@@ -342,7 +342,7 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1", "g2")
 	source.reports = Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0)}}
-	s := open(t, source)
+	s := openSite(t, source)
 	// So that agents are asked.
 	s.events(func(_ string, data []byte) bool { return bytes.Contains(data, []byte(`"live":true`)) })
 	for _, tt := range []struct {
@@ -402,7 +402,7 @@ func TestEvents(t *testing.T) {
 	source := newFake("g1", "g2", "g3")
 	healthy := Reports{HasAgents: true, Agents: []status.Status{agentOf("g1", "g2", status.Connected, 0), agentOf("g2", "g1", status.Connected, 0)}}
 	source.setReports(healthy)
-	s := open(t, source)
+	s := openSite(t, source)
 	type event struct {
 		Clusters []cluster
 		Links    []link
@@ -465,7 +465,7 @@ func TestEvents(t *testing.T) {
 func TestNoViewers(t *testing.T) {
 	t.Parallel()
 	source := newFake("g1")
-	s := open(t, source)
+	s := openSite(t, source)
 	s.get(s.at.URL+"/api/map", nil)
 	source.mu.Lock()
 	if source.queries != 0 {
@@ -518,7 +518,7 @@ func TestThousand(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("c%04d", i)
 	}
-	s := open(t, newFake(names...))
+	s := openSite(t, newFake(names...))
 	startedAt := time.Now()
 	resp, body := s.get(s.at.URL+"/api/map", nil)
 	if resp.StatusCode != http.StatusOK || strings.Count(body, `"podCIDRs"`) != 1000 || !strings.Contains(body, `"meshImplied":true`) {
@@ -563,7 +563,7 @@ func TestManyLive(t *testing.T) {
 				return out
 			}
 			source.setReports(report(nil))
-			s := open(t, source)
+			s := openSite(t, source)
 			type event struct {
 				Live, MeshImplied bool
 				Clusters          []cluster

@@ -22,9 +22,9 @@ type fakeAgent struct {
 }
 
 const (
-	answers = iota
-	hangs
-	fails
+	modeAnswer = iota
+	modeHang
+	modeFail
 )
 
 func newFakeAgent(t *testing.T, lab, node string) *fakeAgent {
@@ -40,9 +40,9 @@ func newFakeAgent(t *testing.T, lab, node string) *fakeAgent {
 	a := &fakeAgent{}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch a.mode.Load() {
-		case hangs:
+		case modeHang:
 			<-r.Context().Done()
-		case fails:
+		case modeFail:
 			http.Error(w, "no", http.StatusInternalServerError)
 		default:
 			s := status.Status{Cluster: "g1", Node: node, Version: string(rune('a' + a.passes.Add(1)%26))}
@@ -68,12 +68,12 @@ func TestPoller(t *testing.T) {
 	p := Poller{Targets: func() Targets { return Targets{Lab: lab} }}
 	poll := func(want string) PolledReports {
 		t.Helper()
-		begun := time.Now()
+		startedAt := time.Now()
 		got, err := p.Poll(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begun); took > 2*time.Second {
+		if took := time.Since(startedAt); took > 2*time.Second {
 			t.Errorf("a poll took %s", took)
 		}
 		var have []string
@@ -94,25 +94,25 @@ func TestPoller(t *testing.T) {
 		return got
 	}
 	poll("n1, n2")
-	one.mode.Store(hangs)
+	one.mode.Store(modeHang)
 	frozen := time.Now()
 	last := *poll("n2, n1 silent").Silent[0].LastAnswer
-	if named := time.Since(frozen); named > 2*time.Second || last.After(frozen) {
-		t.Errorf("named after %s, with a last answer %s after it began", named, last.Sub(frozen))
+	if delay := time.Since(frozen); delay > 2*time.Second || last.After(frozen) {
+		t.Errorf("named after %s, with a last answer %s after it began", delay, last.Sub(frozen))
 	}
 	for range 5 { // no poll waits for n1
-		before, begun := two.passes.Load(), time.Now()
+		before, startedAt := two.passes.Load(), time.Now()
 		if got := poll("n2, n1 silent").Silent[0].LastAnswer; !got.Equal(last) {
 			t.Errorf("the last answer moved from %s to %s", last, got)
 		}
-		if two.passes.Load() == before || time.Since(begun) > time.Second {
-			t.Errorf("n2 was not asked, or answered after %s", time.Since(begun))
+		if two.passes.Load() == before || time.Since(startedAt) > time.Second {
+			t.Errorf("n2 was not asked, or answered after %s", time.Since(startedAt))
 		}
 	}
-	two.mode.Store(fails)
+	two.mode.Store(modeFail)
 	poll("n1 silent, n2 silent")
-	one.mode.Store(answers)
-	two.mode.Store(answers)
+	one.mode.Store(modeAnswer)
+	two.mode.Store(modeAnswer)
 	deadline := time.Now().Add(agentTimeout + 3*time.Second)
 	for {
 		got, err := p.Poll(t.Context())

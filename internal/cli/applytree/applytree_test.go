@@ -20,16 +20,16 @@ import (
 	"hawser.dev/hawser/schema/load"
 )
 
-// TestAgreement checks that only "y" or "yes" is consent, and that confirm asks only if there are
-// changes.
-func TestAgreement(t *testing.T) {
+// TestConfirmation checks that only "y" or "yes" is consent, and that confirm asks only if there
+// are changes.
+func TestConfirmation(t *testing.T) {
 	t.Parallel()
 	changes := &apply.Plan{Changes: []apply.Change{{Op: "+"}}}
 	tests := []struct {
-		name, say string
-		planned   []apply.Result
-		agreed    bool
-		asked     string
+		name, input string
+		planned     []apply.Result
+		agreed      bool
+		asked       string
 	}{
 		{"yes", "y\n", []apply.Result{{Cluster: "g1", Plan: changes}}, true, "Apply this to 1 cluster? [y/N] "},
 		{"yes in full", " YES \n", []apply.Result{{Cluster: "g1", Plan: changes}, {Cluster: "g2", Plan: changes}}, true, "to 2 clusters?"},
@@ -45,7 +45,7 @@ func TestAgreement(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			var g confirmation
-			agreed := g.confirm(t.Context(), &cli.Env{In: strings.NewReader(tt.say), Err: &out}, tt.planned)
+			agreed := g.confirm(t.Context(), &cli.Env{In: strings.NewReader(tt.input), Err: &out}, tt.planned)
 			if agreed != tt.agreed || g.refused == tt.agreed {
 				t.Errorf("agreed %v, refused %v", agreed, g.refused)
 			}
@@ -56,15 +56,15 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// TestAgreementEnds checks that an interrupt ends the question without consent.
-func TestAgreementEnds(t *testing.T) {
+// TestConfirmIsCancelled checks that an interrupt ends the question without consent.
+func TestConfirmIsCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	silent, hold := io.Pipe()
-	t.Cleanup(func() { _ = hold.Close() })
+	reader, writer := io.Pipe()
+	t.Cleanup(func() { _ = writer.Close() })
 	var g confirmation
-	if g.confirm(ctx, &cli.Env{In: silent, Err: io.Discard}, []apply.Result{{Plan: &apply.Plan{Changes: []apply.Change{{Op: "+"}}}}}) || !g.refused {
+	if g.confirm(ctx, &cli.Env{In: reader, Err: io.Discard}, []apply.Result{{Plan: &apply.Plan{Changes: []apply.Change{{Op: "+"}}}}}) || !g.refused {
 		t.Error("an interrupt is taken for a yes")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// end returns the status of a gateway with one link.
-func end(cluster, remote string, epoch int, inForce ...int) status.Status {
+// gateway returns the status of a gateway with one link.
+func gw(cluster, remote string, epoch int, inForce ...int) status.Status {
 	return status.Status{Cluster: cluster, Node: "n", Gateway: "a", Epochs: inForce, Connections: []status.Connection{
 		{Gateway: "a", RemoteCluster: remote, RemoteGateway: "a", Driver: "wireguard (kernel)", Epoch: epoch},
 	}}
@@ -18,26 +18,26 @@ func end(cluster, remote string, epoch int, inForce ...int) status.Status {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	worker := status.Status{Cluster: "g1", Node: "w"}
-	clear := end("g3", "g1", 0, 1)
+	withoutEpochs := gw("g3", "g1", 0, 1)
 	tests := map[string]struct {
 		agents []status.Status
 		silent []status.Unreachable
 		want   string // the last lines
 	}{
-		"one epoch": {[]status.Status{end("g1", "g2", 1, 1), end("g2", "g1", 1, 1), worker}, nil,
+		"one epoch": {[]status.Status{gw("g1", "g2", 1, 1), gw("g2", "g1", 1, 1), worker}, nil,
 			"\nevery link that has keys uses epoch 1; to rotate write keys: {epochs: [1, 2]}\n"},
-		"one heard of it": {[]status.Status{end("g1", "g2", 1, 1, 2), end("g2", "g1", 1, 1)}, nil,
+		"one heard of it": {[]status.Status{gw("g1", "g2", 1, 1, 2), gw("g2", "g1", 1, 1)}, nil,
 			"\ng2/a has not heard of epoch 2 yet\n2 of 2 links do not use epoch 2 yet: wait\n"},
-		"one end uses it": {[]status.Status{end("g1", "g2", 2, 1, 2), end("g2", "g1", 1, 1, 2)}, nil,
+		"one end uses it": {[]status.Status{gw("g1", "g2", 2, 1, 2), gw("g2", "g1", 1, 1, 2)}, nil,
 			"\n1 of 2 links do not use epoch 2 yet: wait\n"},
-		"all use it": {[]status.Status{end("g1", "g2", 2, 1, 2), end("g2", "g1", 2, 1, 2)}, nil,
+		"all use it": {[]status.Status{gw("g1", "g2", 2, 1, 2), gw("g2", "g1", 2, 1, 2)}, nil,
 			"\nepoch 1 is unused: set keys: {epochs: [2]}\n"},
-		"one is silent": {[]status.Status{end("g1", "g2", 2, 1, 2)}, []status.Unreachable{{Agent: "g2", Error: "timeout"}},
+		"one is silent": {[]status.Status{gw("g1", "g2", 2, 1, 2)}, []status.Unreachable{{Agent: "g2", Error: "timeout"}},
 			"\nthe agent at g2 does not answer: timeout\nnot every gateway is known to have epoch 2: wait\n"},
-		"one is late to drop": {[]status.Status{end("g1", "g2", 2, 2), end("g2", "g1", 2, 1, 2)}, nil,
+		"one is late to drop": {[]status.Status{gw("g1", "g2", 2, 2), gw("g2", "g1", 2, 1, 2)}, nil,
 			"\nepoch 1 is unused: set keys: {epochs: [2]}\n"},
 		"no keys at all":  {[]status.Status{worker}, nil, "\nno gateway has keys\n"},
-		"drivers without": {[]status.Status{clear}, nil, "\nevery link that has keys uses epoch 1; to rotate write keys: {epochs: [1, 2]}\n"},
+		"drivers without": {[]status.Status{withoutEpochs}, nil, "\nevery link that has keys uses epoch 1; to rotate write keys: {epochs: [1, 2]}\n"},
 	}
 	for name, tt := range tests {
 		r := rotationOf(tt.agents, tt.silent)

@@ -93,7 +93,7 @@ func TestDrillReport(t *testing.T) {
 	lost, late, broken := good, good, good
 	late.Late++
 	lost.Failed, broken.Broken, broken.LastError = 2, 1, "connection timed out"
-	sample := func(change func(*drill)) verification {
+	newVerification := func(change func(*drill)) verification {
 		d := &drill{Gateway: "g2/a", Paths: 6, Drained: "1s", Requests: []probed{{"g1/w", good}}}
 		change(d)
 		return verification{Failover: d, Nodes: []status.Verification{{Cluster: "g1", Node: "w", Results: []status.Verified{verified("web", "")}}}}
@@ -104,7 +104,7 @@ FROM  TO            REQUESTS  LOST  LATE  LONGEST GAP  KEPT OPEN            BROK
 g1/w  242.2.0.1:80  150       0     2     112ms        2 (server closed 1)  0
 6 paths of nodes used it before. Unused 1s after it was drained. No request was lost, no open connection broke.
 `
-	if diff := cmp.Diff("g1/w: 1 of 1 name answered\n"+want, sample(func(*drill) {}).text()); diff != "" {
+	if diff := cmp.Diff("g1/w: 1 of 1 name answered\n"+want, newVerification(func(*drill) {}).text()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	for want, change := range map[string]func(*drill){
@@ -115,7 +115,7 @@ g1/w  242.2.0.1:80  150       0     2     112ms        2 (server closed 1)  0
 		"still used by g1":         func(d *drill) { d.UsedBy, d.Drained = []string{"g1"}, "" },
 		"could not be undrained":   func(d *drill) { d.Undrain = "no route to host" },
 	} {
-		v := sample(change)
+		v := newVerification(change)
 		code := (&cli.Env{Out: io.Discard, Err: io.Discard}).Exit(v.exit())
 		report, err := junit(v)
 		if err != nil {

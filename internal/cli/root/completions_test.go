@@ -32,8 +32,8 @@ func TestEveryFlagCompletes(t *testing.T) {
 		}
 		cmd.Flags().VisitAll(check)
 		cmd.PersistentFlags().VisitAll(check)
-		for _, below := range cmd.Commands() {
-			walk(below)
+		for _, child := range cmd.Commands() {
+			walk(child)
 		}
 	}
 	walk(newRoot(&cli.Env{Version: "dev"}))

@@ -16,8 +16,8 @@ func TestExamples(t *testing.T) {
 	seen := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
-		for _, below := range cmd.Commands() {
-			walk(below)
+		for _, child := range cmd.Commands() {
+			walk(child)
 		}
 		if cmd.Hidden || cmd.HasSubCommands() && cmd.HasParent() || strings.Contains(cmd.CommandPath(), "completion") {
 			return
@@ -32,15 +32,15 @@ func TestExamples(t *testing.T) {
 				continue
 			}
 			root := newRoot(&cli.Env{Version: "dev"})
-			named, rest, err := root.Find(words[1:])
-			if err != nil || cmd.HasParent() && named.CommandPath() != cmd.CommandPath() && !strings.Contains(line, "--version") {
-				t.Errorf("%s: %q is of %s: %v", cmd.CommandPath(), line, named.CommandPath(), err)
+			command, rest, err := root.Find(words[1:])
+			if err != nil || cmd.HasParent() && command.CommandPath() != cmd.CommandPath() && !strings.Contains(line, "--version") {
+				t.Errorf("%s: %q is of %s: %v", cmd.CommandPath(), line, command.CommandPath(), err)
 				continue
 			}
-			named.InitDefaultVersionFlag()
-			if err := named.ParseFlags(rest); err != nil {
+			command.InitDefaultVersionFlag()
+			if err := command.ParseFlags(rest); err != nil {
 				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
-			} else if err := named.ValidateArgs(named.Flags().Args()); err != nil {
+			} else if err := command.ValidateArgs(command.Flags().Args()); err != nil {
 				t.Errorf("%s: %q: %v", cmd.CommandPath(), line, err)
 			}
 			seen++
