@@ -59,7 +59,7 @@ func portcheckCommand() *cobra.Command {
 	flags.IntSliceVar(&config.Ports, "listen", nil, "UDP ports of this gateway")
 	flags.StringSliceVar(&config.Targets, "to", nil, "host:port of other gateways")
 	flags.StringVar(&key, "key", "", "what all gateways of this check know, in hex")
-	flags.DurationVar(&duration, "for", 2*time.Minute, "how long it asks and answers")
+	flags.DurationVar(&duration, "for", 2*time.Minute, "time to send and answer probes")
 	return cmd
 }
 

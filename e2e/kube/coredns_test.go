@@ -51,7 +51,7 @@ func TestClusterDNS(t *testing.T) {
 	// Nodes still resolve names, and pods do not: verify fails and names the cause.
 	s.eventually(t, func(out string) bool {
 		return strings.Contains(out, "code 1") && strings.Contains(out, "\nc1/c1n2: 2 of 2 names answered\n") && strings.Contains(out, "\npod on c1/c1n2: 0 of 2 names answered\n") &&
-			strings.Contains(out, "pods of c1 look names up at the cluster's DNS, which does not lead to the agents")
+			strings.Contains(out, "pods of c1 use the cluster's DNS, which does not forward names to the agents")
 	}, "sh", "-c", "hawser verify --cluster c1,c2 --export sample/whereami-cs; echo code $?")
 	s.reset(t)
 	d.awaitBlock()

@@ -37,11 +37,11 @@ func checkNodeLocalDNS(ctx context.Context, c *kubeclient.Client, tree render.Tr
 	if !forward.Valid() || !corefile.BypassesForward(text, f.Domain) {
 		return "", nil
 	}
-	fix := fmt.Sprintf("give it a server block for %s with forward . %s and the bind of the others", f.Domain, forward.Servers[0])
+	fix := fmt.Sprintf("add a server block for %s with forward . %s and the bind addresses of the other blocks", f.Domain, forward.Servers[0])
 	if cache.GetName() == nodeLocal {
-		fix = "say clusters[].dns: node-local in the topology, or " + fix
+		fix = "set clusters[].dns: node-local in the topology, or " + fix
 	}
-	return fmt.Sprintf("NodeLocal DNSCache does not lead %s to the agents, so pods that ask it do not resolve names of the clusterset: "+
+	return fmt.Sprintf("NodeLocal DNSCache does not forward %s to the agents, so pods that use it do not resolve names of the clusterset: "+
 		"its Corefile is in ConfigMap kube-system/%s; %s", f.Domain, cache.GetName(), fix), nil
 }
 

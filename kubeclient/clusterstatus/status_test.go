@@ -60,11 +60,11 @@ func TestNodeLocalCache(t *testing.T) {
 		objects    map[string]map[string]any
 	}{
 		{"none", "", nil},
-		{"not led", "kube-system/node-local-dns; say clusters[].dns: node-local in the topology, or give it a server block for clusterset.local with forward . 169.254.73.53",
+		{"not forwarded", "kube-system/node-local-dns; set clusters[].dns: node-local in the topology, or add a server block for clusterset.local with forward . 169.254.73.53",
 			map[string]map[string]any{
 				configMaps + "node-local-dns": settings("node-local-dns", plain)}},
-		{"led", "", map[string]map[string]any{configMaps + "node-local-dns": settings("node-local-dns", forwarded+plain)}},
-		{"of another name", "kube-system/cache; give it a server block for clusterset.local",
+		{"forwarded", "", map[string]map[string]any{configMaps + "node-local-dns": settings("node-local-dns", forwarded+plain)}},
+		{"of another name", "kube-system/cache; add a server block for clusterset.local",
 			map[string]map[string]any{configMaps + "cache": settings("cache", plain), "/apis/apps/v1/namespaces/kube-system/daemonsets/node-local-dns": daemons}},
 	} {
 		api, c := fakeapi.New(t, "g1")

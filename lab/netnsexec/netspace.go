@@ -134,11 +134,11 @@ func onOtherThread(fn func() error) error {
 func Inode(path string) (uint64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0, fmt.Errorf("look at namespace: %w", err)
+		return 0, fmt.Errorf("read namespace: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, fmt.Errorf("look at namespace %s: no inode", path)
+		return 0, fmt.Errorf("read namespace %s: no inode", path)
 	}
 	return stat.Ino, nil
 }

@@ -50,16 +50,16 @@ func (p Process) Alive() bool {
 func stat(pid int) (state byte, start uint64, err error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
+		return 0, 0, fmt.Errorf("read process %d: %w", pid, err)
 	}
 	// The second field is the name in parentheses and may contain any character.
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 20 {
-		return 0, 0, fmt.Errorf("look at process %d: short stat", pid)
+		return 0, 0, fmt.Errorf("read process %d: short stat", pid)
 	}
 	start, err = strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
-		return 0, 0, fmt.Errorf("look at process %d: %w", pid, err)
+		return 0, 0, fmt.Errorf("read process %d: %w", pid, err)
 	}
 	return fields[0][0], start, nil
 }

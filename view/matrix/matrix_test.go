@@ -162,7 +162,7 @@ func TestAgentReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "heard.json")
+	golden := filepath.Join("testdata", "matrix.json")
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)

@@ -43,15 +43,16 @@ func NewPreflightCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preflight [FILE|DIR]",
 		Short: "Compare clusters with the topology before installing",
-		Long: `Look for what keeps Hawser from working in the clusters of a topology: versions, CIDRs
+		Long: `Find what prevents Hawser from working in the clusters of a topology: versions, CIDRs
 and gateways' nodes that differ from the topology, addresses in the clusterset's pools,
 the namespace's Pod Security level, the cluster's DNS, identities that are missing, and
 other software that connects clusters by the same names. It only reads.
 
 With --pods it also runs a pod with the agent's image on the node of each gateway. The pod
-listens at the UDP ports of the tunnels and probes the ports of other gateways: whether the image can be pulled, which ports are closed in which direction,
-how large a packet passes, how far clocks are apart, and whether a network that the node is
-connected to has addresses of another cluster. The pods have the network of their
+listens on the UDP ports of the tunnels and probes the ports of other gateways. It finds
+whether the image can be pulled, which ports are closed in which direction, how large a
+packet passes, how far clocks are apart, and whether a network that the node is connected
+to has addresses of another cluster. The pods have the network of their
 node and no rights; they are removed again, with their namespace hawser-preflight-....
 
 Exit codes: 0 no errors (there may be warnings); 1 errors; 2 no other error than that a
@@ -108,7 +109,7 @@ func runPreflight(ctx context.Context, env *cli.Env, args []string, f preflightF
 	if f.output != "text" {
 		out := map[string]any{"clusters": results, "findings": common}
 		if f.pods {
-			out["ways"] = ports
+			out["paths"] = ports
 		}
 		err = env.Encode(f.output, out)
 	} else {

@@ -75,7 +75,7 @@ Two kinds of clients test:
 - nodes: each agent asks its own name server and connects from its node.
 - pods: a pod on each node asks the cluster's DNS with the search domains of pods, and
   connects from the pod network. A lookup that fails there alone means that the cluster's
-  DNS does not lead to the clusterset's domain.
+  DNS does not forward the clusterset's domain.
 
 The pods need the right to create namespaces and pods and to read logs. They run the
 agent's image without any privilege, in a namespace hawser-verify-... of their own, and
@@ -360,7 +360,7 @@ func (v verification) failures() []string {
 	}
 	var out []string
 	if len(noDNS) > 0 {
-		out = append(out, fmt.Sprintf("pods of %s look names up at the cluster's DNS, which does not lead to the agents, and nodes resolve the same names; next: hawser status", list(noDNS, ", ")))
+		out = append(out, fmt.Sprintf("pods of %s use the cluster's DNS, which does not forward names to the agents, and nodes resolve the same names; next: hawser status", list(noDNS, ", ")))
 	}
 	if len(notReady) > 0 {
 		out = append(out, fmt.Sprintf("no ready endpoint of %s; next: hawser show exports", list(notReady, ", ")))

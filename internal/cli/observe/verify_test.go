@@ -49,7 +49,7 @@ func verifiedSample() verification {
 // several nodes are printed once.
 func TestVerifiedText(t *testing.T) {
 	t.Parallel()
-	const want = `pods of g1 look names up at the cluster's DNS, which does not lead to the agents, and nodes resolve the same names; next: hawser status
+	const want = `pods of g1 use the cluster's DNS, which does not forward names to the agents, and nodes resolve the same names; next: hawser status
 no ready endpoint of shop/log; next: hawser show exports
 no connection to shop/web: connect to 242.2.0.9:80: i/o timeout; next: hawser diagnose --verify --export shop/web
 
