@@ -22,6 +22,9 @@ ip link set eth0 down
 ip address flush dev eth0
 ip link set eth0 name phy0
 plain phy0
+# The kernel also receives what the userspace datapath receives, and would reply to ARP requests for
+# eth0 with the hardware address of phy0.
+echo 1 >/proc/sys/net/ipv4/conf/phy0/arp_ignore
 ip link set phy0 up
 
 ovsdb-server /etc/openvswitch/conf.db --remote=p$sock --pidfile=/run/openvswitch/ovsdb-server.pid \
