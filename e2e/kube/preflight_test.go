@@ -22,7 +22,7 @@ func TestPreflightPods(t *testing.T) {
 	pair.must(t, "", "hawser", "allocate", s.path("repo"))
 
 	// preflight returns the codes with their subjects, and the measured paths.
-	preflight := func(t *testing.T, image string) (codes, ways []string) {
+	preflight := func(t *testing.T, image string) (codes, paths []string) {
 		t.Helper()
 		out, err := pair.try(t.Context(), s.path("repo"), "", "sh", "-c", "hawser preflight --pods -o json --image "+image+" 2>/dev/null")
 		if err != nil && !strings.Contains(err.Error(), "exit status 1") {
@@ -32,7 +32,7 @@ func TestPreflightPods(t *testing.T) {
 			Clusters []struct {
 				Findings []struct{ Code, Severity, Path, Summary string }
 			}
-			Ways []struct {
+			Paths []struct {
 				From, To, At string
 				Answered     int
 				Largest      int
@@ -49,25 +49,25 @@ func TestPreflightPods(t *testing.T) {
 				}
 			}
 		}
-		for _, w := range got.Ways {
-			ways = append(ways, fmt.Sprint(w.From, " ", w.To, " ", w.At, " ", w.Answered > 0, " ", w.Largest))
+		for _, w := range got.Paths {
+			paths = append(paths, fmt.Sprint(w.From, " ", w.To, " ", w.At, " ", w.Answered > 0, " ", w.Largest))
 		}
 		for _, c := range pair.clusters {
 			if out := pair.kubectl(t, c, "get", "namespaces", "-o", "name"); strings.Contains(out, "preflight") {
 				t.Errorf("%s: something is left: %s", c, out)
 			}
 		}
-		return codes, ways
+		return codes, paths
 	}
 	wide := func(argv ...string) {
 		t.Helper()
 		pair.must(t, "", append([]string{"kubelab", "--dir", pair.dir, "net", "internet"}, argv...)...)
 	}
 
-	codes, ways := preflight(t, "hawser.dev/hawser-agent:lab")
-	if len(codes) > 0 || !slices.Contains(ways, "c1/c1-a c2/c2-a 172.31.2.11:51820 true 1500") ||
-		!slices.Contains(ways, "c2/c2-a c1/c1-a 172.31.1.11:51820 true 1500") {
-		t.Errorf("all is well: %q, %q", codes, ways)
+	codes, paths := preflight(t, "hawser.dev/hawser-agent:lab")
+	if len(codes) > 0 || !slices.Contains(paths, "c1/c1-a c2/c2-a 172.31.2.11:51820 true 1500") ||
+		!slices.Contains(paths, "c2/c2-a c1/c1-a 172.31.1.11:51820 true 1500") {
+		t.Errorf("all is well: %q, %q", codes, paths)
 	}
 
 	// A firewall of c2 drops new connections. Only small packets pass to c1.
@@ -76,10 +76,10 @@ func TestPreflightPods(t *testing.T) {
 	t.Cleanup(func() { wide("nft", "delete table inet cut") })
 	wide("ip", "link", "set", "lan1", "mtu", "1300")
 	t.Cleanup(func() { wide("ip", "link", "set", "lan1", "mtu", "1500") })
-	codes, ways = preflight(t, "hawser.dev/hawser-agent:lab")
+	codes, paths = preflight(t, "hawser.dev/hawser-agent:lab")
 	if want := []string{"clusters[c1].gateways[c1-a] port-closed warning", "clusters[c2].gateways[c2-a] path-mtu-small warning"}; !slices.Equal(codes, want) ||
-		!slices.Contains(ways, "c2/c2-a c1/c1-a 172.31.1.11:51820 true 1300") {
-		t.Errorf("one direction: %q, want %q (%q)", codes, want, ways)
+		!slices.Contains(paths, "c2/c2-a c1/c1-a 172.31.1.11:51820 true 1300") {
+		t.Errorf("one direction: %q, want %q (%q)", codes, want, paths)
 	}
 
 	// The firewall drops the other direction too, so no path is left.
