@@ -40,7 +40,7 @@ func (e *Engine[D]) log(ctx context.Context, r Report) {
 	}
 }
 
-// logBlocked logs each blocked change, and warns once about each that is blocked for long.
+// logBlocked logs blocked changes at debug level, and once as a warning after blockedWarnTime.
 func (e *Engine[D]) logBlocked(ctx context.Context, r Report) {
 	blocked := make(map[string]blockedChange, len(r.Blocked))
 	for _, p := range r.Blocked {

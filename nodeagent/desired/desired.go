@@ -1,5 +1,5 @@
-// Package desired has the types of the desired objects of a node: kernel objects, the userspace
-// tunnel and DNS data. Package projection creates them; the converge kinds compare them with
+// Package desired has the types of the desired objects of a node: kernel objects, tunnels
+// and DNS data. Package projection creates them; the converge kinds compare them with
 // the observed objects. They are data only.
 package desired
 
@@ -17,11 +17,11 @@ import (
 
 // Names, numbers and marks by which Hawser recognizes its own objects.
 const (
-	DevicePrefix        = "hw-"    // prefix of every device of ours
+	DevicePrefix        = "hw-"    // prefix of our devices except IPsecDevice
 	DeviceAlias         = "hawser" // alias of every device of ours
-	TunnelDevicePrefix  = "hw-wg"  // WireGuard devices; followed by the key epoch, then by -ordinal unless that is 0, or by -p and the port
+	TunnelDevicePrefix  = "hw-wg"  // WireGuard devices; <epoch>, <epoch>-<ordinal> (above 0), or <epoch>-p<port> (a link with its own port)
 	VXLANDevicePrefix   = "hw-vt"  // VXLAN to other clusters; followed by the outer family and -port
-	NodeDevicePrefix    = "hw-vx"  // devices inside the cluster; all other devices of ours are tunnels
+	NodeDevicePrefix    = "hw-vx"  // devices inside the cluster; all other hw- devices lead to other clusters
 	NodeDevice          = "hw-vx0" // VXLAN between the nodes of one cluster
 	TransitDevicePrefix = "hw-tr"  // VXLAN inside the tunnels, for transit traffic; followed by the outer family and -port
 	SiblingDevice       = "hw-vx1" // VXLAN between the gateways of one cluster, for transit traffic
@@ -45,7 +45,7 @@ const (
 	RuleTest          = 7364       // priority of the rule of TableMain for test packets of other nodes; after RulePriority, because exports may use ProbePort
 	RuleTunnel        = 7365       // priority of the rules of all other tunnels, and of packets from other gateways
 	RuleReturn        = 7289       // priority of the rules that return packets from a tunnel or another gateway to the node that opened the flow
-	RuleReturnPath    = 33000      // first of the rules that find that node, after all others: only RuleReturn leads here
+	RuleReturnPath    = 33000      // first priority of the rules by ReturnMark, after the kernel's rule 32767; reached through RuleReturn
 	RuleReturnPathEnd = 33280      // last of them, for an unknown node
 	TableReturnBase   = 7400       // routes to nodes that handed over flows: one table per node; the node's number is added
 	MaxReturnNodes    = 4095       // nodes
@@ -59,7 +59,7 @@ const (
 	// VXLANTunnelID is the VNI between gateways of different clusters.
 	VXLANTunnelID = 74
 	TransitVNI    = 75   // VNI of transit traffic
-	TransitPort   = 4809 // UDP, the same on tunnel addresses
+	TransitPort   = 4809 // UDP, VXLAN of transit traffic on tunnel addresses
 	ProbePort     = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeDevice
 	FeedPort      = 4805 // TCP, peer feed on tunnel addresses and over NodeDevice
 	IPsecPort     = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
@@ -81,7 +81,7 @@ type State struct {
 	Elements   []Element
 	Services   []Service // DNS
 	Zones      []Zone    // DNS
-	Tunnels    []Tunnel  // paths to other gateways over the objects above; sorted by cluster, gateway and preference
+	Tunnels    []Tunnel  // encapsulations to other gateways, built from the objects above; sorted by cluster, gateway and preference
 }
 
 // Sysctl is one kernel setting under /proc/sys. The kind saves the original value, and cleanup
@@ -111,7 +111,7 @@ type Device struct {
 	Type string
 	MTU  int
 	Up   bool
-	MAC  string // VXLAN only; a device of a tunnel has none
+	MAC  string // VXLAN only
 	VNI  int    // VXLAN
 	Port int    // VXLAN: UDP port; IPsec: UDP port of IKE behind NAT and of ESP in UDP
 	// IKEPort is the other UDP port of IPsec.
@@ -161,8 +161,8 @@ func (a Address) Fields() []diff.Field {
 }
 
 // Neighbor maps a next hop on a VXLAN to its hardware address, so that the device neither
-// floods nor learns. It is a permanent neighbour entry (Addr to MAC). For a node's own address
-// on NodeDevice it is a forwarding entry (MAC to Addr), too.
+// floods nor learns. It is a permanent neighbour entry (Addr to MAC). For addresses of
+// nodes on NodeDevice it is also an FDB entry (MAC to Addr).
 type Neighbor struct {
 	Device string
 	Addr   netip.Addr // a node's own address, or an address inside the tunnels
@@ -261,9 +261,8 @@ func ReturnRules(number, table int, ipv6 bool, origin string) []Rule {
 	return rules
 }
 
-// ReturnID identifies a node by the frames that it sends on NodeDevice: the last four bytes of
-// its hardware address as the kernel stores them in a mark, in decimal. It is empty if mac is
-// malformed.
+// ReturnID returns the last four bytes of mac, as the kernel stores them in a mark, in decimal.
+// They identify the frames that a node sends on NodeDevice. It returns "" if mac is malformed.
 func ReturnID(mac string) string {
 	raw, err := hex.DecodeString(strings.ReplaceAll(mac, ":", ""))
 	if err != nil || len(raw) != 6 {

@@ -19,10 +19,10 @@ import (
 // Tables is the kind of table inet hawser: chains, rules and the declarations of sets. The
 // whole table is ours. No other table is read or written.
 //
-// A change of rules replaces all rules in one transaction; sets and elements do not change. The
-// table is recreated only if a set's declaration differs, or a foreign element refers to a
-// chain that must be deleted. Then its elements are missing until the stage of Elements has
-// run.
+// A change of rules replaces all rules in one transaction. Existing sets keep their elements,
+// except the sets that rules fill. The table is recreated if a set's declaration differs, or if the
+// kernel refuses the transaction, for example because a foreign element refers to a chain to
+// delete. Then its elements are missing until the stage of Elements has run.
 type Tables struct {
 	conn    nftConn
 	tracker *nftChangeTracker
@@ -144,8 +144,8 @@ func nftRecreateTable(t desired.Table, exists bool) *nftables.Batch {
 	return b
 }
 
-// nftReplaceRules replaces the rules and the differing chains and sets. Packets match either the
-// old or the new rules.
+// nftReplaceRules replaces all rules and the changed chains, and adds or deletes chains and sets.
+// Packets match either the old or the new rules.
 func nftReplaceRules(t desired.Table, have *nftObserved) *nftables.Batch {
 	b := nftables.NewBatch(0)
 	b.AddTable(nftables.Table{TableName: nftTable()})
@@ -156,7 +156,7 @@ func nftReplaceRules(t desired.Table, have *nftObserved) *nftables.Batch {
 			b.AddSet(s.declaration(uint32(i + 1)))
 		}
 		if exists && s.Dynamic {
-			// The replaced rules counted the elements in this set.
+			// The elements have the ct count state of the replaced rules.
 			b.DeleteAllElements(s.name())
 		}
 		delete(have.sets, s.Name)

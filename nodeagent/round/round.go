@@ -1,8 +1,8 @@
 // Package round decides what a node does next. The pure function Step has three inputs: the state
 // of the last round, the observations and the time. It returns the next state and the effects: the
 // desired state of the node, and the announcements to other agents. It has no clock, randomness or
-// I/O, and logs nothing. So hawser-agent plan can make the round of a running agent, and tests can
-// replay recorded rounds.
+// I/O, and logs nothing. So hawser-agent plan can compute the round of a running agent, and tests
+// can replay recorded rounds.
 package round
 
 import (
@@ -23,14 +23,14 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// Observed has all inputs of a round.
+// Observed has the observations that Step reads.
 type Observed struct {
 	Cluster string // of this node
 	Node    string
 	// Stale is the time for which a cluster's state is valid after its last message.
-	Stale time.Duration
-	// Digest is the digest of Fabric.
+	Stale  time.Duration
 	Fabric *fabric.Fabric
+	// Digest is the digest of Fabric.
 	Digest string
 	Keys   *fabric.Keys `json:"-"`
 	Facts  model.Facts
@@ -40,7 +40,7 @@ type Observed struct {
 
 // PeerStatus is the state of all protocols with other agents.
 type PeerStatus struct {
-	Spec     *PeerSpec // of this status; nil before the first
+	Spec     *PeerSpec // in use when the status was read; nil before the first spec
 	Links    health.Snapshot
 	Live     map[string]model.ClusterState // by remote cluster, as in projection.Input
 	PathMTUs map[string]int                // by remote gateway, in bytes; only if smaller than the tunnel's MTU
@@ -57,7 +57,7 @@ type PeerStatus struct {
 // PeerSpec has the targets of all protocols with other agents.
 type PeerSpec struct {
 	Probing ProbeSpec
-	Pairs   []migration.PairConfig // with the tunnel of the fabric
+	Pairs   []migration.PairConfig // links with the tunnel that the fabric requires
 	Remotes []Remote
 	Direct  direct.Spec
 }
@@ -131,7 +131,7 @@ type State struct {
 	cache      *cache
 }
 
-// cache has results of the last step that the next step may reuse.
+// cache has inputs and results of the last step that the next step may reuse.
 type cache struct {
 	slots    projection.Memo
 	exports  effective
@@ -148,7 +148,7 @@ type cache struct {
 // SavedLive has the saved states of other clusters by name.
 type SavedLive map[string]model.ClusterState
 
-// Saved is the state from the previous agent.
+// Saved is the state from the previous agent process on this node.
 type Saved struct {
 	Paths     map[string]SavedPath
 	Shape     SavedShape
@@ -176,11 +176,11 @@ type Effects struct {
 	PeerSpec *PeerSpec
 
 	Moves     []status.Move         // path changes of this step
-	Links     map[string]model.Path // the active link to each neighbour, which peers learn
-	Shape     string                // digest of the topology that this cluster uses, for other clusters
+	Links     map[string]model.Path // the active link to each adjacent cluster, which peers learn
+	Shape     string                // digest of the shape that this cluster uses, for other clusters
 	Advertise *model.TransitAdvert  // this cluster's links for transit
 	Feeds     FeedSpec
-	FeedsErr  error // why Feeds is incomplete; the running feeds then stay
+	FeedsErr  error // why Feeds is incomplete; the running feeds then continue
 	Sizes     PathMTUSpec
 	// Publish has the exports of this cluster for other clusters; nil = unchanged.
 	Publish *model.ClusterState
@@ -196,8 +196,8 @@ type Effects struct {
 	Changed bool
 }
 
-// WithRunning returns the status for a dry run: the status of the running agent for targets that
-// both have, and p for other targets.
+// WithRunning returns p with the status of the running agent where it exists, for a dry run. Links,
+// tunnels and endpoints of new targets remain those in p.
 func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	p.Links = p.Links.Merge(running.Links)
 	p.Live, p.PathMTUs, p.Observed, p.Direct = running.Live, running.PathMTUs, running.Observed, running.Direct
@@ -241,7 +241,7 @@ func (s State) IsRetiring(cluster, node string) bool {
 	})
 }
 
-// SavedPaths, SavedShape and SavedLive return the parts of Saved for the next agent.
+// SavedPaths, SavedShape and SavedLive return the parts of Saved for the agent after a restart.
 func (s State) SavedPaths() map[string]SavedPath { return s.Selector.saved() }
 func (s State) SavedShape() SavedShape           { return s.Transition.saved() }
 func (s State) SavedLive() SavedLive             { return s.Restored.saved() }

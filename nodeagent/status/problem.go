@@ -116,7 +116,7 @@ const (
 	ConditionDrained = "Drained"
 )
 
-// Code has what all problems with one code share.
+// Code has the severity, condition and next step of a problem code.
 type Code struct {
 	Name     string
 	Severity Severity
@@ -222,7 +222,7 @@ func NewCatalog() Catalog {
 	return c
 }
 
-// Code returns a code by its name. An unknown code is an error without a next step.
+// Code returns a code by its name. An unknown name has severity Error and no next step.
 func (c Catalog) Code(name string) Code {
 	if i, known := c.index[name]; known {
 		return c.codes[i]

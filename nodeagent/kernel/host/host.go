@@ -134,10 +134,10 @@ func (h *Host) tunnels() *userspacewg.Supervisor {
 	}
 }
 
-// Observe reads the state of this host. It leaves out parts that it cannot read; the projection
-// reports them. gateway means that this node is a gateway. hasTunnels reports whether the node has
-// tunnels of a driver, even if the fabric no longer uses that driver. found is false if no
-// interface has the node's address.
+// Observe reads the state of this host. It logs and omits parts that it cannot read. gateway means
+// that this node is a gateway. hasTunnels reports whether the node has tunnels of a driver, even if
+// the fabric no longer uses that driver. found is false if the underlay of the node's address
+// cannot be determined.
 func (h *Host) Observe(f *fabric.Fabric, nodes []model.Node, gateway bool, hasTunnels func(driver string) bool) (local model.HostState, found bool) {
 	local = model.HostState{NoIPv6: kernel.NoIPv6(), NoConnLimit: gateway && h.noConnLimit(f)}
 	if slices.Contains(f.Drivers(h.config.Cluster), fabric.DriverIPsec) || hasTunnels(fabric.DriverIPsec) {
