@@ -9,8 +9,8 @@ import (
 )
 
 // TestDirectInKubernetes checks that agents in pods may list BPF programs, so that nodes exchange
-// packets without VXLAN where the network carries them. The lab's network does. Nodes whose device
-// has a BPF program, as those of Cilium, use VXLAN.
+// packets without VXLAN where the network accepts them, as in the lab. Nodes whose device has a BPF
+// program use VXLAN, such as nodes with Cilium.
 func TestDirectInKubernetes(t *testing.T) {
 	s := needClusterset(t, samePrefixes)
 	want := "2/2 direct"

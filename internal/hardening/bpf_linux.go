@@ -8,9 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bpfProgQuery is the command BPF_PROG_QUERY of bpf(2): it lists the programs at an attach point.
-const bpfProgQuery = unix.BPF_PROG_QUERY
-
 // Offsets in struct seccomp_data (linux/seccomp.h). The first argument is the lower half of a
 // little-endian 64-bit number.
 const (
@@ -51,7 +48,7 @@ func RestrictBPF() error {
 		jump(unix.BPF_JGE, x32Bit, 3, 0),
 		jump(unix.BPF_JEQ, unix.SYS_BPF, 0, 3),
 		load(seccompArg0),
-		jump(unix.BPF_JEQ, bpfProgQuery, 1, 0),
+		jump(unix.BPF_JEQ, unix.BPF_PROG_QUERY, 1, 0), // lists the programs at an attach point
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
@@ -68,7 +65,7 @@ func RestrictBPF() error {
 	case errno != 0:
 		return fmt.Errorf("forbid bpf(2) except queries: %w", errno)
 	case failed != 0: // TSYNC returns the thread that has another filter
-		return fmt.Errorf("forbid bpf(2) except queries: thread %d has its own seccomp filter", failed)
+		return fmt.Errorf("forbid bpf(2) except queries: thread %d has another seccomp filter", failed)
 	}
 	return nil
 }

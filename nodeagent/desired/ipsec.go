@@ -61,7 +61,7 @@ func IPsecName(cluster, gateway string, epoch int, alternate bool) string {
 		name += ".e" + strconv.Itoa(epoch)
 	}
 	if alternate {
-		name += ".beside"
+		name += ".alt"
 	}
 	return name
 }

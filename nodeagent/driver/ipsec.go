@@ -139,7 +139,7 @@ func (b *Result) addConnection(site *LocalGateway, r *Remote) (inner netip.Addr,
 	id := func(cluster, gateway string) string {
 		name := gateway + "." + cluster + ".e" + strconv.Itoa(r.Epoch)
 		if r.Alternate {
-			name += ".beside" // charon closes a second connection between the same two identities
+			name += ".alt" // charon closes a second connection between the same two identities
 		}
 		return name + ".hawser"
 	}

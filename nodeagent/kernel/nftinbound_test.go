@@ -33,8 +33,8 @@ func TestNftPrefixBothWays(t *testing.T) {
 			t.Errorf("%s: seen as %q, want 242.4.1.2", network, got.client)
 		}
 	}
-	// A datagram from the address and port of an export may be a reply. It is none if the pod
-	// serves an export on that port. A connection from there is no reply.
+	// A datagram from the address and port of an export may be a reply. It is not a reply
+	// if the pod serves an export on that port. A TCP connection from there is never a reply.
 	if got := l.mustReply(l.remote, "udp", nftRemote+":7000", "242.4.1.2:9000"); got.server != nftPod+":9000" {
 		t.Errorf("reached %q, want the pod", got.server)
 	}
@@ -314,7 +314,7 @@ func TestNftVXLANUntracked(t *testing.T) {
 }
 
 // TestNftVXLANOfOthers checks that packets that NAT translated to the nodes' VXLAN port are
-// dropped, as they were sent to another address. Packets of other hosts to nodes and gateways that
+// dropped, because they were sent to another address. Packets of other hosts to nodes and gateways that
 // accept VXLAN are never forwarded.
 func TestNftVXLANOfOthers(t *testing.T) {
 	t.Parallel()

@@ -198,7 +198,7 @@ type RemoteEndpoint struct {
 	Pending netip.AddrPort
 }
 
-// Path is the link that carries the traffic between this cluster and a remote cluster.
+// Path is the active link between this cluster and a remote cluster.
 type Path struct {
 	Local  string // gateway of this cluster
 	Remote string // gateway of the remote cluster, or of Via

@@ -43,8 +43,8 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestCheck checks that two gateways get replies from each other, in either order of start, as does
-// one that only dials out. A client without the key gets none.
+// TestCheck checks that two gateways get replies from each other in either order of start, and that
+// a gateway without an endpoint gets replies. A client without the key gets no reply.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	a, b := free(t), free(t)

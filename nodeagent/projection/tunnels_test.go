@@ -173,7 +173,7 @@ func TestSecondaryIPsec(t *testing.T) {
 	if lost := widened(minus(before, both)); len(lost) > 0 {
 		t.Errorf("second connection removed %v", lost)
 	}
-	if want := map[string]string{"hawser-g2.g2-a": "203.0.113.99", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
+	if want := map[string]string{"hawser-g2.g2-a": "203.0.113.99", "hawser-g2.g2-a.alt": "10.99.0.2"}; !maps.Equal(to, want) {
 		t.Errorf("connections to %v, want %v", to, want)
 	}
 	// With only the second connection, the first one is created again at the better endpoint.
@@ -183,7 +183,7 @@ func TestSecondaryIPsec(t *testing.T) {
 	if lost := widened(minus(alone, again)); len(lost) > 0 {
 		t.Errorf("recreation removed %v", lost)
 	}
-	if want := map[string]string{"hawser-g2.g2-a": "10.99.0.2", "hawser-g2.g2-a.beside": "10.99.0.2"}; !maps.Equal(to, want) {
+	if want := map[string]string{"hawser-g2.g2-a": "10.99.0.2", "hawser-g2.g2-a.alt": "10.99.0.2"}; !maps.Equal(to, want) {
 		t.Errorf("connections to %v, want %v", to, want)
 	}
 }

@@ -165,7 +165,7 @@ func (p *Writer) source(ctx context.Context) (Desired, string, bool) {
 }
 
 // importsFiles reports whether the cluster's Corefile imports server blocks from the existing
-// ConfigMap coredns-custom. undecided reports whether the ConfigMaps are not known yet.
+// ConfigMap coredns-custom. undecided is true before the ConfigMaps have been read.
 func (p *Writer) importsFiles() (imported, undecided bool) {
 	custom, known := p.dns[configMapOfDNS[fabric.DNSImport]]()
 	main, knownToo := p.dns[configMapOfDNS[fabric.DNSCoreDNS]]()
@@ -201,7 +201,7 @@ type writeContext struct {
 	order       int // gateways that write before this one
 	peersSynced bool
 	forward     corefile.Forward
-	// dnsTargetUnknown reports whether the ConfigMap for forward is not known yet.
+	// dnsTargetUnknown is true before the ConfigMap for forward has been read.
 	dnsTargetUnknown bool
 }
 

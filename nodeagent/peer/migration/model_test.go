@@ -250,7 +250,7 @@ func (m *model) checkSettled() error {
 
 // TestModel migrates two ends with loss, reordering, firewalls, restarts, and commits that reach
 // them at different times. No end ever sends over a tunnel on which its peer does not receive.
-// Finally both ends have only the wanted tunnel, or a reason for another one.
+// Finally both ends have only the wanted tunnel, or a reason to use another.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	runs := uint64(randtest.Rounds(t, 20))
