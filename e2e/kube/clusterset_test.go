@@ -185,12 +185,34 @@ func (s *clusterset) install(t *testing.T) {
 	}
 }
 
-// awaitReady waits until the agents of all nodes are ready.
+// awaitReady waits until the agents of all nodes are ready. If they do not become ready, it logs the
+// pods, their events and what the agents that are not ready wrote.
 func (s *clusterset) awaitReady(t *testing.T) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
+	defer cancel()
 	for _, c := range s.clusters {
 		for name := range strings.FieldsSeq(s.kubectl(t, c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")) {
-			s.kubectl(t, c, "-n", "hawser-system", "rollout", "status", name, "--timeout="+conditionTimeout.String())
+			if _, err := s.try(ctx, "", "", "kubectl", "--context", c, "-n", "hawser-system", "rollout", "status", name); err != nil {
+				s.logAgents(t, c)
+				t.Fatal(err)
+			}
 		}
 	}
+}
+
+// logAgents logs the agents' pods of a cluster, the events of hawser-system, and the status and the
+// last lines of each agent that is not ready.
+func (s *clusterset) logAgents(t *testing.T, cluster string) {
+	t.Helper()
+	const script = `kubectl="kubectl --context $1 -n hawser-system"
+$kubectl get nodes,pods -o wide
+$kubectl get events --sort-by=.lastTimestamp | tail -40
+for pod in $($kubectl get pods -o 'jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].ready}{"\n"}{end}' | sed -n 's/false$//p'); do
+	echo "== $pod"
+	$kubectl exec $pod -- /hawser-agent status
+	$kubectl logs --tail=60 $pod
+done`
+	out, err := s.try(context.Background(), "", "", "timeout", "60", "sh", "-c", script, "sh", cluster)
+	t.Log(out, err)
 }
