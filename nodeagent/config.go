@@ -39,7 +39,7 @@ type Config struct {
 	DNSListen netip.AddrPort
 	ProcSys   string        // writable directory of the kernel's settings [/proc/sys]
 	Metrics   []string      // host:port of each HTTP server for /metrics, /healthz and /readyz
-	Resync    time.Duration // maximum time between two passes [30s]
+	Resync    time.Duration // maximum time between two rounds [30s]
 	FeedStale time.Duration // time for which the data of a lost feed stays valid [30s]
 	Version   string
 }

@@ -154,7 +154,7 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 }
 
 // urgentState returns the routes for an urgent pass, if link choices changed since the last
-// projection. Everything else can wait for the full pass.
+// projection. Everything else can wait for the round.
 func (l *loop) urgentState(context.Context) (*round.DesiredNode, string, bool) {
 	in := round.Observed{Cluster: l.config.Cluster, Node: l.config.Node, Peers: l.peers.ObserveLinks()}
 	next, do, ok := round.Reroute(l.State(), in, time.Now())
@@ -163,13 +163,13 @@ func (l *loop) urgentState(context.Context) (*round.DesiredNode, string, bool) {
 	}
 	l.applyStep(next, do)
 	if !ok {
-		l.publication.Trigger() // its order of writers depends on the links, and no full round follows
+		l.publication.Trigger() // its order of writers depends on the links, and no round follows
 		return nil, "", false
 	}
 	return next.Routes(), "", true
 }
 
-// applyStep stores a state, and applies the effects that full and urgent rounds share.
+// applyStep stores a state, and applies the effects that rounds and urgent passes share.
 func (l *loop) applyStep(next round.State, do round.Effects) {
 	l.state.Store(&next)
 	for _, m := range do.Moves {
@@ -182,14 +182,14 @@ func (l *loop) applyStep(next round.State, do round.Effects) {
 	}
 }
 
-// onRoutesWritten moves the flows of this node to the routes of the last pass.
+// onRoutesWritten moves the flows of this node to the latest routes.
 func (l *loop) onRoutesWritten() { l.host.RoutesWritten(l.State().RoutedInput()) }
 
-// readyTime is the time after its first pass at which a gateway becomes ready even with failed
+// readyTime is the time after its first round at which a gateway becomes ready even with failed
 // or blocked objects.
 const readyTime = 5 * time.Second
 
-// onReport handles the report of each full pass.
+// onReport handles the report of each round.
 func (l *loop) onReport(r converge.Report) {
 	next, live := round.Applied(l.State())
 	l.state.Store(&next)
@@ -203,7 +203,7 @@ func (l *loop) onReport(r converge.Report) {
 	case r.Clean() && last.Input.AcceptedByNodes():
 		l.peers.SetReady(true)
 	case !r.Interrupted && !l.completedOnce:
-		// A pass may be slow on a busy machine, so the time counts from its end.
+		// A round may be slow on a busy machine, so the time counts from its end.
 		l.completedOnce = true
 		time.AfterFunc(readyTime, func() { l.peers.SetReady(true) })
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestOnDrainChange checks that a drain triggers an urgent pass and a full pass.
+// TestOnDrainChange checks that a drain triggers an urgent pass and a round.
 func TestOnDrainChange(t *testing.T) {
 	t.Parallel()
 	a, err := New(Config{StateDir: t.TempDir(), FabricDir: t.TempDir(), FactsDir: t.TempDir(), Socket: "unused", Cluster: "g1", Node: "n"}, slog.New(slog.DiscardHandler))

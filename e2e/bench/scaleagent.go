@@ -114,7 +114,7 @@ type onePass struct {
 	took    time.Duration
 }
 
-var passLine = regexp.MustCompile(`msg="?converged.* changed=(\d+) .*took=(\S+)`)
+var passLine = regexp.MustCompile(`msg="round done".* changed=(\d+) .*took=(\S+)`)
 
 func (a *scaleAgent) passes() ([]onePass, error) {
 	f, err := os.Open(filepath.Join(a.dir, "agent.log"))

@@ -80,7 +80,7 @@ func (s *stage[D, S]) compare(ctx context.Context, p *pass[D]) (changes []diff.C
 }
 
 // changedParts returns the desired and the existing objects that may differ. Usually most objects
-// have not changed since the last clean pass. former has the desired objects of that pass. They
+// have not changed since the last clean round. former has the desired objects of that round. They
 // replace the observed objects, unless the kernel fills in fields.
 func (s *stage[D, S]) changedParts(desired, former, observed []S) (want, have []S) {
 	_, normalizes := s.kind.(Normalizer[S])

@@ -2,6 +2,11 @@
 // compares and applies the smallest change. Creates and updates walk forward through the
 // stages, deletes walk backward: policy exists before traffic arrives, and is removed after
 // it. The package knows nothing about networks.
+//
+// One walk over the stages is a pass. A round obtains the desired state and runs one to three full
+// passes, over all stages. A round is verify-only if the desired state has not changed since the last
+// clean round; its changes are then drift. An urgent pass writes only the stages of MarkUrgent. It
+// runs between two rounds, or between two stages of a full pass.
 package converge
 
 import (

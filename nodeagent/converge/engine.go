@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Resync is the time between full passes without a trigger.
+// Resync is the time between rounds without a trigger.
 const Resync = 30 * time.Second
 
 const maxPasses = 3
@@ -19,28 +19,28 @@ type Engine[D any] struct {
 	// Decommission reports whether d requests the removal of all objects of Hawser. Nil means
 	// never.
 	Decommission func(d D) bool
-	// OnReport receives the report of each full pass of Run, in Run's goroutine; may be nil.
+	// OnReport receives the report of each round of Run, in Run's goroutine; may be nil.
 	OnReport func(Report)
-	// Resync overrides the time between full passes without a trigger; 0 = Resync.
+	// Resync overrides the time between rounds without a trigger; 0 = Resync.
 	Resync time.Duration
 	// Drift has a token if this engine or another writer changed an observed object; nil = no
-	// events. It triggers a full pass of Run, after the full pass that follows an urgent one.
+	// events. It triggers a round of Run, after the round that follows an urgent pass.
 	Drift <-chan struct{}
 	// Urgent configures urgent passes of Run; nil = none.
 	Urgent *UrgentConfig[D]
 
 	schedule          schedule
 	trigger           <-chan struct{}          // of Run; nil without it
-	cleanDigest       string                   // of the desired state of the last clean pass; empty = unknown
+	cleanDigest       string                   // of the desired state of the last clean round; empty = unknown
 	blocked           map[string]blockedChange // by kind and key
-	completedOnce     bool                     // a full pass reached its end
-	interruptedPasses int                      // verify-only passes in a row that stopped early
+	completedOnce     bool                     // a round reached its end
+	interruptedRounds int                      // verify-only rounds in a row that stopped early
 	preempted         bool                     // an urgent pass has newer state than this pass
-	urgentResult      Report                   // of the latest urgent pass, with all changes since the last full pass
+	urgentResult      Report                   // of the latest urgent pass, with the changes of all urgent passes since the last round
 }
 
-// Once runs one full pass, and up to two more if a pass made progress and also left failed or
-// blocked changes. Digest must change whenever desired does: a change under the same digest
+// Once runs one round: one full pass, and up to two more if a pass made progress and also left failed
+// or blocked changes. Digest must change whenever desired does: a change under the same digest
 // counts as drift. An empty digest means unknown.
 func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	start := time.Now()
@@ -73,10 +73,11 @@ func (e *Engine[D]) Once(ctx context.Context, desired D, digest string) Report {
 	if e.cleanDigest = ""; report.Clean() && !e.preempted {
 		e.cleanDigest = digest
 	}
-	report.Changed = append(e.urgentResult.Changed, report.Changed...)
+	urgent := e.urgentResult.Changed
 	e.urgentResult.Changed = nil
+	report.Changed = append(urgent, report.Changed...)
 	report.Took = time.Since(start)
-	e.log(ctx, report)
+	e.log(ctx, report, len(urgent))
 	return report
 }
 
@@ -126,7 +127,7 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 	}
 	for _, s := range slices.Backward(e.Stages) {
 		p.preempt()
-		if !(e.preempted && s.isUrgent()) { // the full pass that follows deletes there
+		if !(e.preempted && s.isUrgent()) { // the round that follows deletes there
 			s.backward(ctx, p)
 		}
 	}

@@ -15,7 +15,7 @@ const (
 )
 
 // ErrFight means that the same change was needed repeatedly.
-var ErrFight = errors.New("another writer reverts this change; backing off")
+var ErrFight = errors.New("another program reverts this change repeatedly; the agent retries later")
 
 // fight is the history of one key that changes in each pass.
 type fight struct {

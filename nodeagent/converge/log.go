@@ -15,15 +15,17 @@ type blockedChange struct {
 	logged bool
 }
 
-func (e *Engine[D]) log(ctx context.Context, r Report) {
+// log logs the report of a round. Urgent passes made the first urgent changes in r.Changed; these are
+// never drift.
+func (e *Engine[D]) log(ctx context.Context, r Report, urgent int) {
 	if e.Log == nil {
 		return
 	}
-	level, message := slog.LevelDebug, "changed"
-	if len(r.Drift) > 0 {
-		level, message = slog.LevelWarn, "drift repaired"
-	}
-	for _, c := range r.Changed {
+	for i, c := range r.Changed {
+		level, message := slog.LevelDebug, "changed"
+		if len(r.Drift) > 0 && i >= urgent {
+			level, message = slog.LevelWarn, "drift repaired"
+		}
 		e.Log.Log(ctx, level, message,
 			"kind", c.Kind, "op", string(c.Op), "key", c.Key, "origin", c.Origin, "fields", fieldsOf(c))
 	}
@@ -31,11 +33,11 @@ func (e *Engine[D]) log(ctx context.Context, r Report) {
 		e.Log.ErrorContext(ctx, "change failed", "kind", p.Kind, "key", p.Key, "err", p.Err)
 	}
 	for _, p := range r.Fights {
-		e.Log.ErrorContext(ctx, "another writer keeps reverting this change", "kind", p.Kind, "key", p.Key)
+		e.Log.ErrorContext(ctx, "change reverted repeatedly by another program", "kind", p.Kind, "key", p.Key)
 	}
 	e.logBlocked(ctx, r)
 	if len(r.Changed) > 0 {
-		e.Log.InfoContext(ctx, "converged", "digest", r.Digest, "changed", len(r.Changed), "blocked", len(r.Blocked),
+		e.Log.InfoContext(ctx, "round done", "digest", r.Digest, "changed", len(r.Changed), "blocked", len(r.Blocked),
 			"failed", len(r.Failed), "passes", r.Passes, "took", r.Took)
 	}
 }

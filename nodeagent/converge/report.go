@@ -65,7 +65,7 @@ func (p Problem) Error() string {
 // Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Report is the result of Once.
+// Report is the result of one round.
 type Report struct {
 	Digest   string         // of the desired state
 	At       time.Time      // start
@@ -80,8 +80,8 @@ type Report struct {
 	Drift    map[string]int // changes by kind that the desired state did not cause
 	Objects  map[string]int // objects of Hawser by kind, before the changes of the last pass
 
-	// Interrupted means that a verify-only pass stopped early because of a new trigger. Another
-	// pass follows at once.
+	// Interrupted means that a verify-only round stopped early because of a new trigger. Another
+	// round follows at once.
 	Interrupted bool
 }
 

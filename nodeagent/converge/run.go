@@ -10,8 +10,8 @@ import (
 // state: the engine continues with the last valid one, and does nothing before the first.
 type Source[D any] func(ctx context.Context) (desired D, digest string, ok bool)
 
-// Run runs a full pass for each token of trigger and Drift, after failures with growing pauses,
-// and once every resync period. Channels have size one, so that many events become one token.
+// Run runs a round for each token of trigger and Drift, after failures with growing pauses, and
+// once every resync period. Channels have size one, so that many events become one token.
 // Urgent passes run first, even during a full pass. Run returns when ctx is done.
 func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan struct{}) {
 	var last struct {
@@ -24,7 +24,7 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		// The source is called next: its state includes the causes of all tokens so far.
 		drain(e.trigger)
 		drain(e.Drift)
-		e.schedule.startFull()
+		e.schedule.startRound()
 		if desired, digest, ok := source(ctx); ok {
 			last.desired, last.digest, last.valid = desired, digest, true
 		}
@@ -32,20 +32,20 @@ func (e *Engine[D]) Run(ctx context.Context, source Source[D], trigger <-chan st
 		if last.valid {
 			report = e.Once(ctx, last.desired, last.digest)
 			if report.Interrupted {
-				e.interruptedPasses++
+				e.interruptedRounds++
 				continue
 			}
-			e.interruptedPasses = 0
+			e.interruptedRounds = 0
 			if e.OnReport != nil {
 				e.OnReport(report)
 			}
 		}
-		e.schedule.finishFull(time.Now(), report, e.period())
+		e.schedule.finishRound(time.Now(), report, e.period())
 		e.wait(ctx)
 	}
 }
 
-// wait returns when a full pass is due, or ctx is done. It runs urgent passes in the meantime.
+// wait returns when a round is due, or ctx is done. It runs urgent passes in the meantime.
 func (e *Engine[D]) wait(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -82,7 +82,7 @@ func drain(tokens <-chan struct{}) {
 	}
 }
 
-// period returns the time between full passes, up to 10 % shorter or longer. So the nodes of a
+// period returns the time between rounds, up to 10 % shorter or longer. So the nodes of a
 // cluster do not act at the same time.
 func (e *Engine[D]) period() time.Duration {
 	period := e.Resync

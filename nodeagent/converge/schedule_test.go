@@ -16,7 +16,7 @@ func TestSchedule(t *testing.T) {
 	failed := Report{Took: ms, Failed: []Problem{{Err: errors.New("no")}}}
 	busy := func(s *schedule) { // for 2 s without a rest
 		for i := range 20 {
-			s.finishFull(end.Add(time.Duration(i-20)*100*ms), Report{Took: 100 * ms}, time.Minute)
+			s.finishRound(end.Add(time.Duration(i-20)*100*ms), Report{Took: 100 * ms}, time.Minute)
 		}
 	}
 	for _, tt := range []struct {
@@ -38,19 +38,19 @@ func TestSchedule(t *testing.T) {
 		{name: "trigger after own changes", report: changed, after: requests(driftToken, triggerToken), want: triggerToken, at: minRest},
 		{name: "urgent", after: requests(urgentToken, triggerToken), want: urgentToken, at: 0},
 		{name: "urgent and full pass are due", after: requests(urgentToken, triggerToken), now: time.Second, want: urgentToken, at: time.Second},
-		{name: "full pass after an urgent one", after: func(s *schedule) { s.urgent(end, 0) }, want: followUp, at: fullPassDelay},
-		{name: "full pass after several urgent ones", after: func(s *schedule) { s.urgent(end, 0); s.urgent(end.Add(100*ms), 0) }, now: 100 * ms, want: followUp, at: fullPassDelay},
-		{name: "drift after an urgent pass", after: func(s *schedule) { s.urgent(end, 0); s.request(driftToken) }, want: driftToken, at: fullPassDelay},
+		{name: "round after an urgent pass", after: func(s *schedule) { s.urgent(end, 0) }, want: followUp, at: roundDelay},
+		{name: "round after several urgent passes", after: func(s *schedule) { s.urgent(end, 0); s.urgent(end.Add(100*ms), 0) }, now: 100 * ms, want: followUp, at: roundDelay},
+		{name: "drift after an urgent pass", after: func(s *schedule) { s.urgent(end, 0); s.request(driftToken) }, want: driftToken, at: roundDelay},
 		{name: "trigger after an urgent pass", after: func(s *schedule) { s.urgent(end, 0); s.request(triggerToken) }, want: triggerToken, at: minRest},
 		{name: "urgent again", after: func(s *schedule) { s.urgent(end, ms); s.request(urgentToken) }, want: urgentToken, at: ms + minUrgentInterval},
 		{name: "slow urgent passes", after: func(s *schedule) { s.urgent(end, 200*ms); s.request(urgentToken) }, now: 200 * ms, want: followUp, at: 200 * ms},
 		{name: "failure", report: failed, want: resync, at: minBackoff},
-		{name: "second failure", before: func(s *schedule) { s.finishFull(end, failed, time.Minute) }, report: failed, want: resync, at: 2 * minBackoff},
-		{name: "failure with progress", before: func(s *schedule) { s.finishFull(end, failed, time.Minute) },
+		{name: "second failure", before: func(s *schedule) { s.finishRound(end, failed, time.Minute) }, report: failed, want: resync, at: 2 * minBackoff},
+		{name: "failure with progress", before: func(s *schedule) { s.finishRound(end, failed, time.Minute) },
 			report: Report{Took: ms, Failed: failed.Failed, Changed: changed.Changed}, want: resync, at: minBackoff},
 		{name: "failure after a clean pass", before: func(s *schedule) {
-			s.finishFull(end, failed, time.Minute)
-			s.finishFull(end, changed, time.Minute)
+			s.finishRound(end, failed, time.Minute)
+			s.finishRound(end, changed, time.Minute)
 		}, report: failed, want: resync, at: minBackoff},
 		{name: "trigger after a failure", report: failed, after: requests(triggerToken), want: triggerToken, at: maxRest},
 		{name: "deferred change", report: Report{Took: ms, Next: end.Add(5 * time.Second)}, want: resync, at: 5 * time.Second},
@@ -62,8 +62,8 @@ func TestSchedule(t *testing.T) {
 			if tt.before != nil {
 				tt.before(&s)
 			}
-			s.startFull()
-			s.finishFull(end, tt.report, time.Minute)
+			s.startRound()
+			s.finishRound(end, tt.report, time.Minute)
 			if tt.after != nil {
 				tt.after(&s)
 			}
@@ -80,11 +80,11 @@ func TestScheduleStartFull(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	var s schedule
-	s.finishFull(now, Report{}, time.Minute)
+	s.finishRound(now, Report{}, time.Minute)
 	s.urgent(now, 0)
 	requests(urgentToken, triggerToken, driftToken)(&s)
-	s.startFull()
-	s.finishFull(now, Report{}, time.Minute)
+	s.startRound()
+	s.finishRound(now, Report{}, time.Minute)
 	if why, at := s.next(now); why != urgentToken || !at.Equal(now.Add(minUrgentInterval)) {
 		t.Errorf("next is reason %d at %v", why, at.Sub(now))
 	}

@@ -162,9 +162,9 @@ type pass[D any] struct {
 	desired    D
 	digest     string
 	planOnly   bool
-	verifyOnly bool // the desired state has not changed since the last clean pass
+	verifyOnly bool // the desired state has not changed since the last clean round
 	// trustWritten compares urgent stages with the objects that this engine wrote, without
-	// reading them. The full pass that follows reads them.
+	// reading them. The round that follows reads them.
 	trustWritten bool
 	now          time.Time
 	preempt      func() // runs a pending urgent pass, between stages and batches

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxInterruptedPasses limits the consecutive verify-only passes that stop early for a trigger.
-const maxInterruptedPasses = 2
+// maxInterruptedRounds limits the consecutive verify-only rounds that stop early for a trigger.
+const maxInterruptedRounds = 2
 
-// UrgentConfig lets Run write a few stages before all others. A full pass follows each urgent
-// pass, unless Source has no state.
+// UrgentConfig lets Run write a few stages before all others. A round follows each urgent pass,
+// unless Source has no state.
 type UrgentConfig[D any] struct {
 	// Source returns the desired state of the urgent stages. It is called in the engine's
 	// goroutine.
@@ -23,8 +23,8 @@ type UrgentConfig[D any] struct {
 }
 
 // MarkUrgent marks a stage that urgent passes write, and returns it. An urgent pass also
-// deletes, unless its source has no object of the stage or no full pass completed yet: objects
-// of the previous agent have to be removed in the order of the stages.
+// deletes, unless its source has no object of the stage or no round completed yet: objects of
+// the previous agent process have to be removed in the order of the stages.
 func MarkUrgent[D any](s Stage[D]) Stage[D] {
 	s.markUrgent()
 	return s
@@ -42,15 +42,15 @@ func (e *Engine[D]) urgentTrigger() <-chan struct{} {
 	return e.Urgent.Trigger
 }
 
-// shouldRestart reports whether a verify-only pass should stop because a new trigger arrived.
-// A pass that already repaired something continues: its own writes caused the trigger.
+// shouldRestart reports whether a verify-only round should stop because a new trigger arrived.
+// A round that already repaired something continues: its own writes caused the trigger.
 func (e *Engine[D]) shouldRestart(p *pass[D]) bool {
 	return p.verifyOnly && !p.planOnly && len(p.report.Changed) == 0 &&
-		len(e.trigger) > 0 && e.interruptedPasses < maxInterruptedPasses
+		len(e.trigger) > 0 && e.interruptedRounds < maxInterruptedRounds
 }
 
-// preempt runs a pending urgent pass between two stages. It does nothing before the first full
-// pass completed, because urgent stages depend on the objects of that pass.
+// preempt runs a pending urgent pass between two stages. It does nothing before the first round
+// completed, because urgent stages depend on the objects of that round.
 func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 	if p.planOnly || !e.completedOnce {
 		return
@@ -66,8 +66,8 @@ func (e *Engine[D]) preempt(ctx context.Context, p *pass[D]) {
 }
 
 // runUrgentPass runs one urgent pass, and stores the number of objects of its stages. It
-// returns false if the urgent source has no state. Its changes appear in the report of the full
-// pass that it preempts, or that follows. With trustWritten, stages whose objects are known from
+// returns false if the urgent source has no state. Its changes appear in the report of the round
+// that it preempts, or that follows. With trustWritten, stages whose objects are known from
 // the last write do not read them.
 func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int, trustWritten bool) bool {
 	start := time.Now()

@@ -1,10 +1,13 @@
 package converge_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -373,5 +376,33 @@ func TestUrgentPassReadsNothing(t *testing.T) {
 			t.Errorf("objects after the full pass (-want +got):\n%s", d)
 		}
 		time.Sleep(5 * time.Second) // ends the writes of the stage below
+	})
+}
+
+// TestUrgentChangeIsNotLoggedAsDrift checks the log of a verify-only pass with an urgent pass in it.
+func TestUrgentChangeIsNotLoggedAsDrift(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newUrgentEngine()
+		desired := state{Lower: items("a"), Upper: items("u")}
+		r.engine.Once(t.Context(), desired, "1")
+		var out bytes.Buffer
+		r.engine.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		r.lower.Remove("a")
+		r.now.Store(&state{Upper: items("u", "v")})
+		r.urgent <- struct{}{}
+		report := r.engine.Once(t.Context(), desired, "1")
+		if want := map[string]int{"lower": 1}; !cmp.Equal(want, report.Drift) || len(report.Changed) != 2 {
+			t.Errorf("changed %v, drift %v", report.Changed, report.Drift)
+		}
+		for _, want := range []string{
+			`level=WARN msg="drift repaired" kind=lower op=+ key=a`,
+			`level=DEBUG msg=changed kind=upper op=+ key=v`,
+			`level=INFO msg="round done" digest=1 changed=2 blocked=0 failed=0 passes=1`,
+		} {
+			if strings.Count(out.String(), want) != 1 {
+				t.Errorf("the log does not have %q once:\n%s", want, out.String())
+			}
+		}
 	})
 }

@@ -1,8 +1,9 @@
-// Package round decides what a node does next. The pure function Step has three inputs: the state
-// of the last round, the observations and the time. It returns the next state and the effects: the
-// desired state of the node, and the announcements to other agents. It has no clock, randomness or
-// I/O, and logs nothing. So hawser-agent plan can compute the round of a running agent, and tests
-// can replay recorded rounds.
+// Package round makes the decision of each round. In a round the agent observes its inputs and the
+// node, calls Step, and applies the effects, of which package converge writes the desired state. The
+// pure function Step has three inputs: the state of the last round, the observations and the time. It
+// returns the next state and the effects: the desired state of the node, and the announcements to
+// other agents. It has no clock, randomness or I/O, and logs nothing. So hawser-agent plan can
+// compute the round of a running agent, and tests can replay recorded rounds.
 package round
 
 import (

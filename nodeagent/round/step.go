@@ -20,7 +20,7 @@ import (
 // maxSpecTries limits how often a round observes again because PeerSpec changed.
 const maxSpecTries = 4
 
-// StepUntilStable makes one round. It observes, steps, and passes each new PeerSpec to setSpec. It
+// StepUntilStable makes the decision of one round. It observes, steps, and passes each new PeerSpec to setSpec. It
 // repeats this until the PeerSpec no longer changes, at most maxSpecTries times. After that it uses
 // the last observation.
 func StepUntilStable(previous State, observe func() Observed, setSpec func(*PeerSpec), now time.Time) (State, Effects) {
@@ -38,7 +38,7 @@ func StepUntilStable(previous State, observe func() Observed, setSpec func(*Peer
 	}
 }
 
-// Step makes one round. If Effects.PeerSpec is set, next is previous. The caller must then apply
+// Step makes the decision of one round. If Effects.PeerSpec is set, next is previous. The caller must then apply
 // this PeerSpec, observe the peers again, and repeat the step.
 func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next = previous
