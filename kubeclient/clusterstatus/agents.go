@@ -49,7 +49,7 @@ func Nodes(ctx context.Context, c *kubeclient.Client) ([]health.Node, error) {
 		n := health.Node{
 			Name: o.GetName(), Cluster: stringField("cluster"), Role: stringField("role"), Gateway: stringField("gateway"), Version: stringField("version"), Fabric: stringField("fabric"),
 			LinksUp: count("links", "up"), Links: count("links", "total"), Problems: problems(o),
-			Ready: cmp.Or(kubeclient.ConditionStatus(o, "Ready"), "Unknown"), Drained: kubeclient.ConditionStatus(o, "Drained") == "True",
+			Ready: cmp.Or(kubeclient.ConditionStatus(o, "Ready"), "Unknown"), Drained: kubeclient.ConditionStatus(o, "DrainRequested") == "True",
 		}
 		if _, found, _ := unstructured.NestedMap(o.Object, "status", "nodeNetwork"); found {
 			n.NodeNetwork = &health.NodePaths{

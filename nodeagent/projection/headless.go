@@ -70,7 +70,7 @@ func (v *builder) addHeadless(e *fabric.Export, part *fabric.ExportCluster, svc 
 	}
 	origin := exportPath(e.ID(), v.self.Name)
 	if ready := len(v.liveHosts(part, svc)); ready > mcs.MaxHosts {
-		v.problem(origin, status.TooManyHeadlessPods, strconv.Itoa(ready)+" pods are ready, and other clusters learn the first "+strconv.Itoa(mcs.MaxHosts)+
+		v.problem(origin, status.TooManyHeadlessPods, strconv.Itoa(ready)+" pods are ready, and other clusters resolve only the first "+strconv.Itoa(mcs.MaxHosts)+
 			" by name: divide them among several Services")
 	}
 	for _, m := range members(part, svc) {

@@ -236,7 +236,7 @@ func (v *builder) checkMTU() {
 		}
 		if link.MTU <= fits {
 			if v.v6 && cmp.Or(link.MTU, fits) < minMTU6 {
-				v.problem(path, status.MTUTooSmall, "IPv6 needs "+strconv.Itoa(minMTU6)+" bytes, so larger packets are split outside the link")
+				v.problem(path, status.MTUTooSmall, "IPv6 needs "+strconv.Itoa(minMTU6)+" bytes, so larger tunnel packets are fragmented in the underlay")
 			}
 			continue
 		}

@@ -183,7 +183,7 @@ func (v *builder) families() {
 		v.v6 = v.v6 && (v.self.Has(6) || v.in.Fabric.Graph().ForwardsTransit(v.self.Name))
 	}
 	if v.v6 && v.in.Local.NoIPv6 {
-		v.problem(clusterPath(v.self.Name), status.IPv6Disabled, "the cluster has IPv6, which is switched off on node "+v.in.Node)
+		v.problem(clusterPath(v.self.Name), status.IPv6Disabled, "the cluster has IPv6, which is disabled on node "+v.in.Node)
 		v.v6 = false
 	}
 }

@@ -41,36 +41,36 @@ const (
 	ChangesFailed     = "changes-failed"      // the kernel refuses changes
 	ChangesReverted   = "changes-reverted"    // another program reverts changes again and again
 	ChangesBlocked    = "changes-blocked"     // changes wait for other objects
-	DNSNotServing     = "dns-not-serving"     // the agent cannot answer names
-	DNSNotRemoved     = "dns-not-removed"     // the block in the cluster's DNS outlives a decommission
+	DNSNotServing     = "dns-not-serving"     // the agent cannot answer DNS queries
+	DNSNotRemoved     = "dns-not-removed"     // a decommission could not remove the block from the cluster's DNS
 	DNSNotConfigured  = "dns-not-configured"  // the block in the cluster's DNS cannot be written
 	ObjectsNotWritten = "objects-not-written" // objects of the cluster's API cannot be written
 	LeaseNotWritten   = "lease-not-written"   // the lease of a gateway cannot be written
 	ReportNotWritten  = "report-not-written"  // the HawserNode cannot be written
-	MetricsNotServed  = "metrics-not-served"  // the address for metrics is taken
-	FeedNotServed     = "feed-not-served"     // the address of the feed is taken
+	MetricsNotServed  = "metrics-not-served"  // the agent cannot listen on the address for metrics
+	FeedNotServed     = "feed-not-served"     // the agent cannot listen on the address of the feed
 	FeedLost          = "feed-lost"           // a path to another cluster is up, but the node receives no feed of it
 	ConntrackFull     = "conntrack-full"      // the connection table is almost full
-	QuotaReached      = "quota-reached"       // a pod has limits.connections connections
+	QuotaReached      = "quota-reached"       // a pod exceeded limits.connections in the last minute
 )
 
 // Codes of problems of addresses and networks.
 const (
 	PodsOutsideCIDRs      = "pods-outside-cidrs"      // pods of the node are in no prefix of podCIDRs
-	UnknownSource         = "unknown-source"          // packets were dropped within a minute: their source is in no prefix of podCIDRs
+	UnknownSource         = "unknown-source"          // packets were dropped in the last minute because no prefix of podCIDRs contains their source
 	EndpointsOutsideCIDRs = "endpoints-outside-cidrs" // endpoints of exports are in no prefix of podCIDRs
 	ForeignRule           = "foreign-rule"            // a routing rule of another program matches packets for other clusters
-	ConnectedNetwork      = "connected-network"       // the node is connected to a network with addresses of another cluster
-	ConnectedExport       = "connected-export"        // an export of another cluster has such an address
+	ConnectedNetwork      = "connected-network"       // a network of the node has addresses of another cluster or of the clusterset
+	ConnectedExport       = "connected-export"        // a network of the node has the address of an export of another cluster
 	CoversNode            = "prefix-covers-node"      // a prefix of another cluster contains an address of this node
 	NodeAddressConflict   = "node-address-conflict"   // a node has an address of the clusterset, of another cluster or of another node
-	NodeUnprotected       = "node-unprotected"        // a node whose agent has not reported its rules since the node booted
-	IPv6Disabled          = "ipv6-disabled"           // the cluster has IPv6, and the host has it off
+	NodeUnprotected       = "node-unprotected"        // no agent has reported since a node booted that its nftables rules are in place
+	IPv6Disabled          = "ipv6-disabled"           // the cluster has IPv6, which is disabled on the node
 	NoFamily              = "no-common-family"        // another cluster has no address family of this cluster
 	NoNextHop             = "no-next-hop"             // a node has no address of the family that a route needs
-	MTUTooSmall           = "mtu-too-small"           // packets of IPv6 do not fit the underlay in one piece
+	MTUTooSmall           = "mtu-too-small"           // the MTU of a link is below 1280 bytes, so IPv6 packets are fragmented in the underlay
 	MTUTooLarge           = "mtu-too-large"           // tunnel.mtu does not fit the underlay
-	SourceTranslated      = "source-translated"       // another cluster uses a prefix of a flat cluster, too
+	SourceTranslated      = "source-translated"       // another cluster uses the same prefix as this flat cluster, so its pods have egress addresses
 	NodeNeedsVXLAN        = "node-needs-vxlan"        // nodeNetwork is direct, and packets to another node need VXLAN
 	QuotaUnsupported      = "quota-unsupported"       // the gateway's kernel cannot count connections
 )
@@ -84,7 +84,7 @@ const (
 	FamilyMissing    = "family-missing"    // two gateways have no common address family inside the tunnels
 	DriverUnknown    = "driver-unknown"    // this agent does not have the driver of a link
 	DuplicateOrdinal = "duplicate-ordinal" // two gateways of a cluster have the same ordinal
-	EndpointRefused  = "endpoint-refused"  // another cluster announces an endpoint that does not count
+	EndpointRefused  = "endpoint-refused"  // this cluster refuses an endpoint that another cluster announces
 )
 
 // Codes of problems of exports and egress rules.
@@ -94,26 +94,27 @@ const (
 	PortMissing            = "port-missing"             // the Service lacks a port of its export
 	ExportWithoutEndpoints = "export-without-endpoints" // no endpoint of an export is ready in this cluster
 	EndpointUnsupported    = "endpoint-unsupported"     // parts of a Service or of its EndpointSlices are not supported
-	ExportInvalid          = "export-invalid"           // a ServiceExport does not count
+	ExportInvalid          = "export-invalid"           // a ServiceExport is invalid and ignored
 	ExportNotReady         = "export-not-ready"         // a ServiceExport has no address
 	ExportRefused          = "export-refused"           // another cluster makes an export that the topology reserves for others
 	ImportConflict         = "import-conflict"          // another program writes a ServiceImport of Hawser
 	HeadlessNoAddr         = "headless-no-address"      // an endpoint of a headless export has no global address
 	TooManyEndpoints       = "too-many-endpoints"       // an export has more endpoints than slots
-	TooManyHeadlessPods    = "too-many-headless-pods"   // a headless export has more pods than other clusters learn
+	TooManyHeadlessPods    = "too-many-headless-pods"   // a headless export has more than 256 pods; other clusters resolve only the first 256 by name
 	EgressNoMatch          = "egress-no-match"          // an egress rule matches no pod
 	EgressAmbiguous        = "egress-ambiguous"         // two egress rules match a pod
 )
 
 // Conditions of a HawserNode. Problems make Ready and Current false.
 const (
-	// ConditionReady is true if the node is as desired and the agent answers names.
+	// ConditionReady is true if the node is as desired and the agent answers DNS queries.
 	ConditionReady = "Ready"
 	// ConditionCurrent is true if the agent reads its inputs from their sources, not from
 	// copies.
 	ConditionCurrent = "Current"
-	// ConditionDrained is true if traffic should leave the gateway.
-	ConditionDrained = "Drained"
+	// ConditionDrainRequested is true if traffic should leave the gateway. Clusters may still use
+	// the gateway.
+	ConditionDrainRequested = "DrainRequested"
 )
 
 // Code has the severity, condition and next step of a problem code.
@@ -156,7 +157,7 @@ func Codes() []Code {
 		{Name: ChangesBlocked, Severity: Error, Condition: ConditionReady, Reason: "Blocked", Next: show},
 		{Name: DNSNotServing, Severity: Error, Condition: ConditionReady, Reason: "DNSNotServing", Next: logs},
 		{Name: DNSNotRemoved, Severity: Error, Condition: ConditionReady, Reason: "DNSNotRemoved", Next: logs},
-		{Name: DNSNotConfigured, Severity: Error, Shared: true, Next: "correct the block from hawser: begin to hawser: end in the Corefile of the cluster"},
+		{Name: DNSNotConfigured, Severity: Error, Shared: true, Next: "correct the lines from \"hawser: begin\" to \"hawser: end\" in the Corefile of the cluster"},
 		{Name: ObjectsNotWritten, Severity: Error, Next: logs},
 		{Name: LeaseNotWritten, Severity: Error, Next: logs},
 		{Name: ReportNotWritten, Severity: Warning, Next: logs},
@@ -173,7 +174,7 @@ func Codes() []Code {
 		{Name: ConnectedNetwork, Severity: Error, Next: "ip route on NODE"},
 		{Name: ConnectedExport, Severity: Error, Next: "ip route on NODE"},
 		{Name: ForeignRule, Severity: Error, Next: "ip rule on NODE"},
-		{Name: PodsOutsideCIDRs, Severity: Error, Next: "correct clusters[CLUSTER].podCIDRs in the topology, hawser discover shows them"},
+		{Name: PodsOutsideCIDRs, Severity: Error, Next: "correct clusters[CLUSTER].podCIDRs in the topology (hawser discover prints the prefixes)"},
 		{Name: UnknownSource, Severity: Error, Next: packets},
 		{Name: NoNextHop, Severity: Warning, Next: "kubectl get nodes -o wide"},
 		{Name: NoEndpoint, Severity: Warning, Next: links},
@@ -194,7 +195,7 @@ func Codes() []Code {
 		{Name: PortMissing, Severity: Error, Shared: true, Next: service},
 		{Name: ExportInvalid, Severity: Error, Shared: true, Next: service},
 		{Name: ExportNotReady, Severity: Error, Shared: true, Next: service},
-		{Name: EndpointsOutsideCIDRs, Severity: Error, Shared: true, Next: "correct clusters[CLUSTER].podCIDRs in the topology, hawser discover shows them"},
+		{Name: EndpointsOutsideCIDRs, Severity: Error, Shared: true, Next: "correct clusters[CLUSTER].podCIDRs in the topology (hawser discover prints the prefixes)"},
 		{Name: ExportRefused, Severity: Warning, Shared: true, Next: "hawser show exports"},
 		{Name: ExportWithoutEndpoints, Severity: Warning, Shared: true, Next: service},
 		{Name: HeadlessNoAddr, Severity: Warning, Shared: true, Next: "hawser show exports"},

@@ -254,7 +254,7 @@ func statusOf(node string, current kube.NodeStatus, member *fabric.Cluster) stat
 		switch c.Type {
 		case status.ConditionReady:
 			out.Ready = is
-		case status.ConditionDrained:
+		case status.ConditionDrainRequested:
 			out.Drained = is
 		}
 	}

@@ -30,7 +30,7 @@ func TestStatusOf(t *testing.T) {
 		{"a gateway that its node holds", "n7", kube.NodeStatus{Role: kube.Gateway, Gateway: "edge-1"}, own, "gateway edge-1"},
 		{"a node that could be a gateway", "n7", kube.NodeStatus{Role: kube.Gateway}, own, "gateway "},
 		{"another node", "n7", kube.NodeStatus{Role: kube.Worker}, own, "gateway "},
-		{"drained", "n1", kube.NodeStatus{Role: kube.Gateway, Conditions: []metav1.Condition{{Type: status.ConditionDrained, Status: metav1.ConditionTrue, Message: "soon"}}}, own, "gateway a; drained"},
+		{"drained", "n1", kube.NodeStatus{Role: kube.Gateway, Conditions: []metav1.Condition{{Type: status.ConditionDrainRequested, Status: metav1.ConditionTrue, Message: "soon"}}}, own, "gateway a; drained"},
 		{"problems", "n1", kube.NodeStatus{Role: kube.Gateway, Problems: []status.Problem{{Code: status.PodsOutsideCIDRs, Text: "pods"}}}, own, "gateway a; pods-outside-cidrs: pods"},
 		{"more links than it lists", "n1", kube.NodeStatus{Role: kube.Gateway, Links: &kube.LinkCount{Total: 600}, LinkStates: make([]kube.LinkState, 512)}, own,
 			"gateway a; omitted: its HawserNode lists 512 of 600 links: those that are down or in use first"},

@@ -58,7 +58,7 @@ func (e *events) record(ctx context.Context, before, now NodeStatus) error {
 			continue
 		}
 		kind := "Normal"
-		if (c.Status == metav1.ConditionTrue) == (c.Type == status.ConditionDrained) {
+		if (c.Status == metav1.ConditionTrue) == (c.Type == status.ConditionDrainRequested) {
 			kind = "Warning"
 		}
 		message := c.Type + " is " + string(c.Status)

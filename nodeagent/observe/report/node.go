@@ -55,12 +55,12 @@ func (r *Reporter) Node() kube.NodeStatus {
 		}
 	}
 	out.LinkStates = kube.ListLinks(links)
-	drained := metav1.Condition{Type: status.ConditionDrained, Status: metav1.ConditionFalse, Reason: "InUse"}
+	drain := metav1.Condition{Type: status.ConditionDrainRequested, Status: metav1.ConditionFalse, Reason: "NotDrained"}
 	if s.Drained {
-		drained.Status, drained.Reason = metav1.ConditionTrue, "Drained"
-		drained.Message = "traffic uses other gateways if there are any"
+		drain.Status, drain.Reason = metav1.ConditionTrue, "Drained"
+		drain.Message = "traffic moves to other gateways if there are any"
 	}
-	out.Conditions = append(out.Conditions, drained)
+	out.Conditions = append(out.Conditions, drain)
 	return out
 }
 

@@ -64,7 +64,7 @@ func (r *Reporter) unready(v round.Outcome) []status.Problem {
 		l.add(status.ChangesBlocked, "", text)
 	}
 	if v.Report.Interrupted && len(l.all) == 0 {
-		l.add(status.ChangesBlocked, "", "the last pass was interrupted, and another one follows")
+		l.add(status.ChangesBlocked, "", "the last round was interrupted, and another round follows")
 	}
 	if !r.config.Publication.DNSCleanedUp(v.Input) {
 		l.add(status.DNSNotRemoved, "", "the cluster's DNS still has the block of Hawser")
