@@ -60,7 +60,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	machine, err := host.Open(host.Config{
 		Cluster: config.Cluster, Node: config.Node, StateDir: config.StateDir, VICI: config.VICI, ProcSys: config.ProcSys,
 		Log: log, TriggerRound: triggers.trigger.Fire, Drift: triggers.drift, OnTunnelProcess: counts.Tunnel, OnTunnelReplaced: counts.Replaced,
-		Wanted: func() *round.DesiredNode { return shared.Outcome().Node },
+		Desired: func() *round.DesiredNode { return shared.Outcome().Node },
 	})
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	elector := newElector(config, inputs, machine, shared, drain, triggers, log)
 	peers := peer.New(peer.Config{
 		Cluster: config.Cluster, StateDir: config.StateDir, Stale: config.FeedStale, Log: log,
-		TriggerRound: triggers.trigger.Fire, Urgent: triggers.urgent.Fire, Resolve: inputs.Resolve, Meters: machine.Meters, Secured: machine.IPsecStates,
+		TriggerRound: triggers.trigger.Fire, Urgent: triggers.urgent.Fire, Resolve: inputs.Resolve, TunnelCounters: machine.TunnelCounters, Secured: machine.IPsecStates,
 		RemotePackets: machine.RemotePackets, NodeDeviceExists: host.NodeDeviceExists(),
 	})
 	api, client := inputs.API()

@@ -93,8 +93,8 @@ func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 // Cleanup removes all objects with Hawser's marks and restores sysctls.
 func (a *Agent) Cleanup(ctx context.Context) (converge.Report, error) {
 	out := a.engine.Once(ctx, &round.DesiredNode{Decommission: true}, "")
-	held, err := host.Release()
-	for _, rule := range held {
+	removed, err := host.RemoveStaleBlocks()
+	for _, rule := range removed {
 		out.Changed = append(out.Changed, converge.Change{Kind: "rule", Op: diff.Delete, Key: rule})
 	}
 	return out, errors.Join(out.Err(), err, a.loop.elector.RemoveFence())

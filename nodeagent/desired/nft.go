@@ -20,10 +20,10 @@ type Table struct {
 	// Connections is the maximum number of connections of one pod through this gateway; 0 =
 	// unlimited. See SetQuota.
 	Connections int
-	// Skeleton is the digest of chains, rules and sets. Only the converge kind knows the rules,
-	// so it sets Skeleton in the desired and the observed table (converge.Normalizer).
-	Skeleton string
-	Origin   string
+	// Digest is the digest of chains, rules and sets. Only the converge kind knows the rules,
+	// so it sets Digest in the desired and the observed table (converge.Normalizer).
+	Digest string
+	Origin string
 }
 
 // Key is the name.
@@ -39,7 +39,7 @@ func (t Table) Fields() []diff.Field {
 		{Name: "mss4", Value: strconv.Itoa(t.MSS4)},
 		{Name: "mss6", Value: strconv.Itoa(t.MSS6)},
 		{Name: "connections", Value: connections},
-		{Name: "skeleton", Value: t.Skeleton},
+		{Name: "digest", Value: t.Digest},
 	}
 }
 
@@ -75,7 +75,7 @@ const (
 	TypeProto   Type = "proto"   // inet_proto
 	TypePort    Type = "port"    // inet_service
 	TypeMark    Type = "mark"    // mark
-	TypeLink    Type = "link"    // ifname
+	TypeIfname  Type = "ifname"  // ifname
 	TypeVerdict Type = "verdict" // goto a chain
 )
 
@@ -170,7 +170,7 @@ func Sets() []Set {
 		{Name: SetDirect, Doc: "prefixes of this cluster that other clusters reach without translation (flat)", Key: address, Interval: true},
 		{Name: SetRemote, Doc: "prefixes behind the tunnels; the packets to each are counted", Key: address, Interval: true, Counter: true},
 		{Name: SetNetworks, Doc: "addresses of other clusters that on this node belong to a network that the node is connected to", Key: address, Interval: true},
-		{Name: SetConnected, Doc: "such an address and the device of its network: packets to and from there do not belong to other clusters", Key: []Type{TypeAddr, TypeLink}, Interval: true},
+		{Name: SetConnected, Doc: "such an address and the device of its network: packets to and from there do not belong to other clusters", Key: []Type{TypeAddr, TypeIfname}, Interval: true},
 		{Name: SetPodBlocks, Doc: "global prefixes of mapped pods: only replies come in", Key: address, Interval: true},
 		{Name: SetBlocks, Doc: "global prefixes of this cluster: the original destination of translated packets", Key: address, Interval: true},
 		{Name: SetPools, Doc: "pools of clusterset IPs: packets without a backend are rejected", Key: address, Interval: true},
@@ -181,9 +181,9 @@ func Sets() []Set {
 		{Name: SetNodes, Doc: "nodes of this cluster, which may send VXLAN", Key: address},
 		{Name: SetSiblings, Doc: "other gateways of this cluster, which may send VXLAN with transit traffic", Key: address},
 		{Name: SetExternalEndpoints, Doc: "endpoints outside pods: traffic from other clusters is sent with the gateway's address", Key: service},
-		{Name: SetSenders, Doc: "last four bytes of the hardware address of a node that may hand over packets without VXLAN, and the device: the same bytes of its address on hw-vx0", Key: []Type{TypeMark, TypeLink}, Data: []Type{TypeMark}},
-		{Name: SetGatewayHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
-		{Name: SetNodeHops, Doc: "other nodes that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeLink}},
+		{Name: SetSenders, Doc: "last four bytes of the hardware address of a node that may hand over packets without VXLAN, and the device: the same bytes of its address on hw-vx0", Key: []Type{TypeMark, TypeIfname}, Data: []Type{TypeMark}},
+		{Name: SetGatewayHops, Doc: "gateways of this cluster that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeIfname}},
+		{Name: SetNodeHops, Doc: "other nodes that get packets without VXLAN, with the device to them", Key: []Type{TypeAddr, TypeIfname}},
 		{Name: SetHairpin, Doc: "a local backend as source and destination: a pod that reaches itself", Key: []Type{TypeAddr, TypeAddr}},
 		{Name: SetTunnels, Doc: "this gateway's addresses inside the tunnels", Key: address},
 		{Name: SetOverlays, Doc: "ports where this gateway receives VXLAN from other clusters", Key: []Type{TypePort}},

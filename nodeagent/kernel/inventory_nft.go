@@ -20,14 +20,15 @@ func (ns *Namespace) readRuleset(ctx context.Context, k *inventory.Kernel) error
 	var conn nftConn
 	defer func() { _ = conn.close() }()
 	return ns.inside(func() error {
-		return conn.retryRead(ctx, func(c *nftables.Conn) (err error) {
+		return conn.retryInterrupted(ctx, func(c *nftables.Conn) (err error) {
 			k.NFTables, err = inventoryRuleset(c)
 			return err
 		})
 	})
 }
 
-// inventoryRuleset returns the objects in the order of nft(8): by table, then by kind.
+// inventoryRuleset returns each table, followed by its sets, chains and rules. nft -j 1.0 lists them in
+// this order.
 func inventoryRuleset(conn *nftables.Conn) ([]inventory.NFTObject, error) {
 	tables, err := conn.Tables()
 	if err != nil {
@@ -110,8 +111,8 @@ func nftHookName(family nftables.Family, number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
-// inventorySets returns our sets with their elements. Sets of other programs in our table,
-// and sets that a rule contains, are left out.
+// inventorySets returns our sets with their elements. It omits anonymous sets, and sets of other
+// programs in our table.
 func inventorySets(conn *nftables.Conn) ([]inventory.NFTObject, error) {
 	observed, err := conn.Sets(nftTable())
 	if err != nil {
@@ -131,7 +132,7 @@ func inventorySets(conn *nftables.Conn) ([]inventory.NFTObject, error) {
 			Family: o.Table.Family.String(), Name: o.Name, Table: o.Table.Name, Type: nftTypeNames(s.Key, s.Family), Handle: o.Handle,
 			Size: o.Size, Flags: nftFlagNames(o.Flags),
 		}
-		if o.Each == nftCounter {
+		if o.ElemExpr == nftCounter {
 			set.Stmt = []inventory.NFTStatement{{Counter: true}}
 		}
 		if !s.Dynamic {
@@ -205,8 +206,8 @@ func inventoryElements(conn *nftables.Conn, s nftSet) ([]inventory.NFTValue, err
 	return out, nil
 }
 
-// nftValue converts the text of a key or of data. With prefixes, addresses are written as
-// prefixes.
+// nftValue converts the text of a key or of data. If prefixes is set, it converts addresses to
+// prefixes of full length.
 func nftValue(parts []desired.Type, text string, prefixes bool) inventory.NFTValue {
 	var out []inventory.NFTValue
 	words := strings.Split(text, nftConcatSeparator)
@@ -229,7 +230,7 @@ func nftPartValue(part desired.Type, word string, prefixes bool) inventory.NFTVa
 			return inventory.NFTValue{Number: &n}
 		}
 	}
-	if part == desired.TypeLink { // a name may contain a slash or a dash
+	if part == desired.TypeIfname { // an interface name may contain a dash, like a range
 		return inventory.NFTValue{Text: word}
 	}
 	addr, length, isPrefix := strings.Cut(word, "/")

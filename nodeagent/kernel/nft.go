@@ -108,22 +108,23 @@ func nftVersion(generation uint32, err error) (string, error) {
 	return strconv.FormatUint(uint64(generation), 10), nil
 }
 
-// retryRead repeats a read that a concurrent ruleset change interrupted.
-func (c *nftConn) retryRead(ctx context.Context, read func(*nftables.Conn) error) error {
+// retryInterrupted runs do, and repeats it if a concurrent ruleset change interrupted one of its
+// reads, at most 9 times.
+func (c *nftConn) retryInterrupted(ctx context.Context, do func(*nftables.Conn) error) error {
 	const attempts = 10
 	var err error
 	for range attempts {
 		if err = ctx.Err(); err != nil {
 			return err
 		}
-		if err = c.use(read); !errors.Is(err, nftables.ErrInterrupted) {
+		if err = c.use(do); !errors.Is(err, nftables.ErrInterrupted) {
 			return err
 		}
 	}
 	return err
 }
 
-// nftDigest returns a digest of the lines of a skeleton: the first 16 bytes of SHA-256, in
+// nftDigest returns a digest of the lines that describe a table: the first 16 bytes of SHA-256, in
 // hexadecimal. It sorts lines in place, so their order does not matter.
 func nftDigest(lines []string) string {
 	slices.Sort(lines)

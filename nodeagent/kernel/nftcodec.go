@@ -120,7 +120,7 @@ func (s nftSet) encodePart(word string, part desired.Type, ranges bool) (low, hi
 		}
 		b := nftHostOrder(uint32(n))
 		return b, b, nil
-	case desired.TypeLink:
+	case desired.TypeIfname:
 		if word == "" || len(word) >= unix.IFNAMSIZ {
 			return nil, nil, fmt.Errorf("device %q has an empty or too long name", word)
 		}
@@ -245,7 +245,7 @@ func (s nftSet) appendPart(text []byte, part desired.Type, low, high []byte) []b
 			text = strconv.AppendUint(append(text, '-'), uint64(binary.BigEndian.Uint16(high)), 10)
 		}
 		return text
-	case desired.TypeLink:
+	case desired.TypeIfname:
 		name, _, _ := bytes.Cut(low, []byte{0})
 		text = append(text, name...)
 		if !slices.Equal(low, high) { // a range that another program wrote

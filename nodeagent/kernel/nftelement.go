@@ -66,7 +66,7 @@ func (k *Elements) Version(context.Context) (string, error) {
 // first-last.
 func (k *Elements) Observe(ctx context.Context) ([]desired.Element, error) {
 	var have []desired.Element
-	err := k.conn.retryRead(ctx, func(conn *nftables.Conn) (err error) {
+	err := k.conn.retryInterrupted(ctx, func(conn *nftables.Conn) (err error) {
 		have, err = nftObserveElements(conn)
 		return err
 	})

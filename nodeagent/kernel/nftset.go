@@ -55,7 +55,7 @@ func nftTypeOf(t desired.Type, family int) googlenft.SetDatatype {
 		return googlenft.TypeInetService
 	case desired.TypeMark:
 		return googlenft.TypeMark
-	case desired.TypeLink:
+	case desired.TypeIfname:
 		return googlenft.TypeIFName
 	case desired.TypeVerdict:
 		return googlenft.TypeVerdict
@@ -137,7 +137,7 @@ func (s nftSet) declaration(id uint32) nftables.Set {
 		SetName: s.name(), ID: id, Flags: s.flags(), Key: s.types(s.Key), Data: s.dataType(), UserData: s.userData(),
 	}
 	if s.Counter {
-		out.Each = nftCounter
+		out.ElemExpr = nftCounter
 	}
 	if s.Dynamic {
 		out.Size = nftDynamicSize
@@ -169,17 +169,17 @@ func (s nftSet) userData() []byte {
 	return udata
 }
 
-// line describes the set for the digest of the skeleton.
+// line describes the set for the digest of the table.
 func (s nftSet) line() string { return nftSetLine(s.declaration(0)) }
 
-// nftSetLine describes a set for the digest of the skeleton.
+// nftSetLine describes a set for the digest of the table.
 func nftSetLine(s nftables.Set) string {
 	if s.Data.Number == unix.NFT_DATA_VERDICT {
 		s.Data.Size = 0 // the kernel reports the size of its own structure
 	}
 	line := fmt.Sprintf("set %s flags %#x key %d/%d data %d/%d", s.Name, s.Flags, s.Key.Number, s.Key.Size, s.Data.Number, s.Data.Size)
-	if s.Each != "" {
-		line += " " + s.Each
+	if s.ElemExpr != "" {
+		line += " " + s.ElemExpr
 	}
 	return line
 }

@@ -16,7 +16,7 @@ import (
 	"hawser.dev/hawser/nodeagent/kernel/nftables"
 )
 
-// Tables is the kind of table inet hawser: chains, rules and the declarations of sets. The
+// Tables reads and writes table inet hawser: chains, rules and the declarations of sets. The
 // whole table is ours. No other table is read or written.
 //
 // A change of rules replaces all rules in one transaction. Existing sets keep their elements,
@@ -34,7 +34,7 @@ var (
 	_ converge.Versioned                 = (*Tables)(nil)
 )
 
-// NewTables returns the kind of table inet hawser.
+// NewTables returns the converge.Kind of table inet hawser.
 func NewTables(opts NFTOptions) *Tables {
 	return &Tables{conn: nftConn{opts: opts}, tracker: &nftChangeTracker{opts: opts}}
 }
@@ -42,9 +42,9 @@ func NewTables(opts NFTOptions) *Tables {
 // Name returns "nft table".
 func (k *Tables) Name() string { return "nft table" }
 
-// Normalize returns want with the digest of its rules.
+// Normalize returns want with the digest of its chains, sets and rules.
 func (k *Tables) Normalize(want, _ desired.Table) desired.Table {
-	want.Skeleton = nftDesiredDigest(want)
+	want.Digest = nftDesiredDigest(want)
 	return want
 }
 
@@ -55,10 +55,10 @@ func (k *Tables) Version(context.Context) (string, error) {
 	return nftVersion(touched, err)
 }
 
-// Observe returns the table, if it exists, with the digest of its content.
+// Observe returns the table, if it exists, with the digest of its chains, sets and rules.
 func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	var have *nftObserved
-	err := k.conn.retryRead(ctx, func(conn *nftables.Conn) (err error) {
+	err := k.conn.retryInterrupted(ctx, func(conn *nftables.Conn) (err error) {
 		have, err = nftObserveTable(conn)
 		return err
 	})
@@ -75,7 +75,7 @@ func (k *Tables) Observe(ctx context.Context) ([]desired.Table, error) {
 	for _, line := range have.chains {
 		lines = append(lines, line)
 	}
-	return []desired.Table{{Name: desired.TableName, MSS4: have.mss[0], MSS6: have.mss[1], Connections: have.connections, Skeleton: nftDigest(lines)}}, nil
+	return []desired.Table{{Name: desired.TableName, MSS4: have.mss[0], MSS6: have.mss[1], Connections: have.connections, Digest: nftDigest(lines)}}, nil
 }
 
 // Apply writes or deletes the table, each in one transaction.
@@ -102,7 +102,7 @@ func (k *Tables) Apply(ctx context.Context, changes []diff.Change[desired.Table]
 		if c.Want.Name != desired.TableName {
 			return fmt.Errorf("table %q is not ours to write, only %q is", c.Want.Name, desired.TableName)
 		}
-		return k.conn.retryRead(ctx, func(conn *nftables.Conn) error { return nftWriteTable(conn, c.Want) })
+		return k.conn.retryInterrupted(ctx, func(conn *nftables.Conn) error { return nftWriteTable(conn, c.Want) })
 	})
 }
 
@@ -114,8 +114,8 @@ func nftWriteTable(conn *nftables.Conn, t desired.Table) error {
 		return err
 	}
 	if exists && have.setsMatch() {
-		// A foreign chain that an element refers to cannot be deleted. If the refresh
-		// fails, the table is recreated.
+		// The kernel may refuse to replace the rules: it does not delete a chain to which an
+		// element refers. Then the table is recreated.
 		if conn.Commit(nftReplaceRules(t, have)) == nil {
 			return nil
 		}
@@ -183,7 +183,8 @@ func nftReplaceRules(t desired.Table, have *nftObserved) *nftables.Batch {
 	return b
 }
 
-// nftObserved is the skeleton in the kernel. Sets and chains are lines of the digest, by name.
+// nftObserved is the table in the kernel. The table and each set, chain and rule are one line of the
+// digest's input; lines of sets and chains are by name.
 type nftObserved struct {
 	table  string
 	sets   map[string]string
@@ -194,7 +195,7 @@ type nftObserved struct {
 	connections int
 }
 
-// setsMatch reports whether none of our sets has a different declaration.
+// setsMatch reports whether all existing sets of ours have the desired declaration.
 func (o *nftObserved) setsMatch() bool {
 	for _, s := range nftSets() {
 		if line, exists := o.sets[s.Name]; exists && line != s.line() {

@@ -28,14 +28,14 @@ const (
 	nftAnonymousID = 1000
 )
 
-// nftRuleLine describes a rule at its position for the digest of the skeleton. The kernel does
+// nftRuleLine describes a rule at its position for the digest of the table. The kernel does
 // not return the same bytes that it received, so the rule's user data contain a digest of them.
 // A rule replaced by hand lacks it.
 func nftRuleLine(chain string, position int, tag []byte) string {
 	return fmt.Sprintf("rule %s %d %x", chain, position, tag)
 }
 
-// nftChainLine describes a chain for the digest of the skeleton.
+// nftChainLine describes a chain for the digest of the table.
 func nftChainLine(c nftables.Chain) string {
 	if c.Hook == nil {
 		return "chain " + c.Name
@@ -43,7 +43,7 @@ func nftChainLine(c nftables.Chain) string {
 	return fmt.Sprintf("chain %s type %s hook %d priority %d policy %d", c.Name, c.Hook.Type, c.Hook.Number, c.Hook.Priority, c.Policy)
 }
 
-// nftDesiredDigest returns the digest of the desired skeleton.
+// nftDesiredDigest returns the digest of the desired table.
 func nftDesiredDigest(t desired.Table) string {
 	lines := []string{nftTableLine(0)}
 	for _, s := range nftSets() {

@@ -135,7 +135,7 @@ func (e *endpointSelector) observe(ctx context.Context, now time.Time) {
 		}
 	}
 	e.mu.Unlock()
-	meters, err := e.config.Meters(ctx, tunnels)
+	meters, err := e.config.TunnelCounters(ctx, tunnels)
 	if err != nil {
 		e.log.Debug("cannot read counters of tunnels", "err", err)
 	}

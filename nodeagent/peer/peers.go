@@ -34,8 +34,8 @@ import (
 	"hawser.dev/hawser/nodeagent/status"
 )
 
-// Config is the fixed configuration of Peers. Its functions must not block, except Meters and
-// RemotePackets.
+// Config is the fixed configuration of Peers. Its functions must not block, except TunnelCounters
+// and RemotePackets.
 type Config struct {
 	Cluster      string
 	StateDir     string
@@ -44,9 +44,9 @@ type Config struct {
 	TriggerRound func() // requests a converge round
 	Urgent       func() // a link may have changed
 	Resolve      func() // requests to resolve the names of endpoints again
-	// Meters reads counters of tunnels from the kernel. Secured returns the state of IPsec
-	// connections.
-	Meters  func(context.Context, []desired.Tunnel) ([]kernel.TunnelCounters, error)
+	// TunnelCounters reads counters of tunnels from the kernel.
+	TunnelCounters func(context.Context, []desired.Tunnel) ([]kernel.TunnelCounters, error)
+	// Secured returns the state of IPsec connections.
 	Secured func() map[string]ipsec.State
 	// RemotePackets reads how many packets this node sent to other clusters, by the first
 	// address of each prefix. It may block.

@@ -18,7 +18,7 @@ const (
 	blockProtocol = 74
 )
 
-// blockIngress drops packets from the clusters of the changes to the pods. free removes the
+// blockIngress drops packets from the clusters of the changes to the pods. unblock removes the
 // rules; call it also after an error.
 func blockIngress(changes []*linkChange, pods []netip.Prefix) (unblock func(), err error) {
 	var rules []*netlink.Rule

@@ -39,9 +39,9 @@ type Config struct {
 	Log              *slog.Logger
 	TriggerRound     func()                    // requests a round
 	Drift            trigger.Trigger           // fired when the kernel's state changed
-	Wanted           func() *round.DesiredNode // result of the last round; nil = none yet
-	OnTunnelProcess  func(link string)         // called when a process serves a tunnel device
-	OnTunnelReplaced func(link string)         // called when a tunnel process that ended or hung was replaced
+	Desired          func() *round.DesiredNode // result of the last round; nil = none yet
+	OnTunnelProcess  func(device string)       // called when a userspace WireGuard process serves a device
+	OnTunnelReplaced func(device string)       // called when a userspace WireGuard process that ended or hung was replaced
 }
 
 // Host is the machine. It is safe for concurrent use, except Stages, Observe and RoutesWritten:
@@ -74,8 +74,8 @@ func Open(config Config) (*Host, error) {
 		},
 	}
 	h.moves.syncer = h.syncer
-	h.ipsecSupervisor = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.TriggerRound, Wanted: func() []desired.IPsec {
-		if n := config.Wanted(); n != nil {
+	h.ipsecSupervisor = &ipsec.Supervisor{Charon: h.charon, Log: config.Log, TriggerRound: config.TriggerRound, Desired: func() []desired.IPsec {
+		if n := config.Desired(); n != nil {
 			return n.IPsecs
 		}
 		return nil
@@ -83,8 +83,8 @@ func Open(config Config) (*Host, error) {
 	return h, nil
 }
 
-// Fence returns the fence of the gateway that this node holds if labels select the gateway. ports
-// returns the UDP port ranges of its tunnels, as first and last port.
+// Fence returns the fence for a gateway that is selected by labels and has this node as its holder.
+// ports returns the UDP port ranges of the gateway's tunnels, as first and last port.
 func (h *Host) Fence(ports func() [][2]int) *kernel.Fence {
 	return h.namespace.NewFence(func() []kernel.PortRange {
 		var out []kernel.PortRange
@@ -103,23 +103,23 @@ func (h *Host) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
 		func(ctx context.Context) error { return kernel.Monitor(ctx, h.config.Drift) },
-		h.ruleset.Monitor, h.tunnels().Run, h.ipsecSupervisor.Run, h.syncer.Run,
+		h.ruleset.Monitor, h.wireguardSupervisor().Run, h.ipsecSupervisor.Run, h.syncer.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()
 }
 
-// tunnels returns the supervisor of this node's tunnel processes.
-func (h *Host) tunnels() *userspacewg.Supervisor {
+// wireguardSupervisor returns the supervisor of this node's userspace WireGuard processes.
+func (h *Host) wireguardSupervisor() *userspacewg.Supervisor {
 	return &userspacewg.Supervisor{
 		Log: h.config.Log,
 		Devices: func() []string {
 			var names []string
-			if n := h.config.Wanted(); n != nil {
-				for _, l := range n.Devices {
-					if l.Type == desired.DeviceWireguard {
-						names = append(names, l.Name)
+			if n := h.config.Desired(); n != nil {
+				for _, d := range n.Devices {
+					if d.Type == desired.DeviceWireguard {
+						names = append(names, d.Name)
 					}
 				}
 			}
@@ -241,13 +241,13 @@ func BootID() string {
 // NoIPv6 reports whether this host has no IPv6.
 func (h *Host) NoIPv6() bool { return kernel.NoIPv6() }
 
-// Meters reads the counters of tunnels.
-func (h *Host) Meters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.TunnelCounters, error) {
+// TunnelCounters reads the counters of tunnels.
+func (h *Host) TunnelCounters(ctx context.Context, tunnels []desired.Tunnel) ([]kernel.TunnelCounters, error) {
 	return h.namespace.TunnelCounters(ctx, tunnels)
 }
 
-// RemotePackets returns the packets that this node sent into tunnels, by the first address of each
-// prefix of another cluster.
+// RemotePackets returns the number of packets that this node sent into tunnels, by the first address
+// of each prefix of another cluster.
 func (h *Host) RemotePackets(ctx context.Context) (map[netip.Addr]uint64, error) {
 	return h.namespace.RemotePackets(ctx)
 }
@@ -255,7 +255,7 @@ func (h *Host) RemotePackets(ctx context.Context) (map[netip.Addr]uint64, error)
 // IPsecStates returns the state of the IPsec connections.
 func (h *Host) IPsecStates() map[string]ipsec.State { return h.ipsecSupervisor.States() }
 
-// Dropped returns the packets that the node's rules dropped, by reason.
+// Dropped returns the number of packets that the node's rules dropped, by reason.
 func (h *Host) Dropped() []status.Dropped {
 	counts, err := h.namespace.Dropped(context.Background())
 	if err != nil {
@@ -297,14 +297,14 @@ func NodeDeviceExists() bool {
 
 // AcceptsTransit reports whether a node has the device that receives transit traffic.
 func AcceptsTransit(n *round.DesiredNode) bool {
-	return n != nil && slices.ContainsFunc(n.Devices, func(l desired.Device) bool {
-		return strings.HasPrefix(l.Name, desired.TransitDevicePrefix)
+	return n != nil && slices.ContainsFunc(n.Devices, func(d desired.Device) bool {
+		return strings.HasPrefix(d.Name, desired.TransitDevicePrefix)
 	})
 }
 
-// Release removes the rules of an agent that was killed while it blocked packets; no stage manages
-// them. It returns their descriptions.
-func Release() ([]string, error) { return conntrack.RemoveStaleRules() }
+// RemoveStaleBlocks removes the routing rules of an agent that was killed while it blocked packets of
+// flows that moved to another path. No stage manages these rules. It returns their descriptions.
+func RemoveStaleBlocks() ([]string, error) { return conntrack.RemoveStaleRules() }
 
 // StateFiles returns patterns of the host's files in the state directory.
 func StateFiles() []string { return []string{"sysctls.json", "ipsec", "hw-*.log"} }
@@ -318,7 +318,7 @@ func (h *Host) Inventory(ctx context.Context) (k inventory.Kernel, err error) {
 	}
 	defer func() { err = errors.Join(err, namespace.Close()) }()
 	var sysctls []string
-	if n := h.config.Wanted(); n != nil {
+	if n := h.config.Desired(); n != nil {
 		for _, s := range n.Sysctls {
 			sysctls = append(sysctls, s.Name)
 		}

@@ -41,7 +41,7 @@ func TestHangs(t *testing.T) {
 	a.converge(t, to)
 	looks := make(chan struct{}, 100)
 	watch := &Supervisor{
-		Charon: a.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{to} }, Log: slog.New(slog.DiscardHandler),
+		Charon: a.charon, Desired: func() []desired.IPsec { return []desired.IPsec{to} }, Log: slog.New(slog.DiscardHandler),
 		TriggerRound: func() { looks <- struct{}{} },
 	}
 	go func() { _ = watch.Run(t.Context()) }()
@@ -245,7 +245,7 @@ func TestReturns(t *testing.T) {
 	wanted := map[*end]desired.IPsec{a: a.to(b), b: b.to(a)}
 	for e, w := range wanted {
 		e.converge(t, w)
-		watch := &Supervisor{Charon: e.charon, Wanted: func() []desired.IPsec { return []desired.IPsec{w} }, Log: slog.New(slog.DiscardHandler), TriggerRound: func() {}}
+		watch := &Supervisor{Charon: e.charon, Desired: func() []desired.IPsec { return []desired.IPsec{w} }, Log: slog.New(slog.DiscardHandler), TriggerRound: func() {}}
 		go func() { _ = watch.Run(t.Context()) }()
 	}
 	a.reaches(t, b)

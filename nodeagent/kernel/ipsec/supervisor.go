@@ -32,9 +32,9 @@ const (
 // of all connections. Its exported fields must not change while it runs.
 type Supervisor struct {
 	Charon *Charon
-	// Wanted returns the desired connections.
-	Wanted func() []desired.IPsec
-	Log    *slog.Logger
+	// Desired returns the desired connections.
+	Desired func() []desired.IPsec
+	Log     *slog.Logger
 	// TriggerRound is called when a charon was killed or a connection is not loaded.
 	TriggerRound func()
 
@@ -77,7 +77,7 @@ func (w *Supervisor) init() {
 }
 
 func (w *Supervisor) checkCharon(ctx context.Context, now time.Time) {
-	wanted := w.Wanted()
+	connections := w.Desired()
 	if w.Charon.Managed() {
 		for _, name := range []string{outputFile, logFile} {
 			if err := childprocess.TrimLog(w.Charon.path(name)); err != nil {
@@ -85,7 +85,7 @@ func (w *Supervisor) checkCharon(ctx context.Context, now time.Time) {
 			}
 		}
 	}
-	if len(wanted) == 0 {
+	if len(connections) == 0 {
 		w.record(nil, now)
 		w.watchdog.Reset()
 		return
@@ -111,9 +111,9 @@ func (w *Supervisor) checkCharon(ctx context.Context, now time.Time) {
 	}
 	w.watchdog.Reset()
 	w.record(have, now)
-	for i := range wanted {
-		if err := w.initiate(checkCtx, client, &wanted[i], have[wanted[i].Name], now); err != nil {
-			w.Log.Warn("ipsec connection not opened", "connection", wanted[i].Name, "err", err)
+	for i := range connections {
+		if err := w.initiate(checkCtx, client, &connections[i], have[connections[i].Name], now); err != nil {
+			w.Log.Warn("ipsec connection not opened", "connection", connections[i].Name, "err", err)
 		}
 	}
 }

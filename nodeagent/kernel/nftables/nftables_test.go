@@ -95,7 +95,7 @@ func TestObjects(t *testing.T) {
 	t.Parallel()
 	conn := dial(t, newNetNS(t))
 	set, verdicts := testSet("set", unix.NFT_SET_TIMEOUT), testSet("verdicts", unix.NFT_SET_MAP)
-	set.Each, verdicts.ID = "counter", 2
+	set.ElemExpr, verdicts.ID = "counter", 2
 	chain := Chain{Table: testTable(), Name: "in", Hook: &Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: -7}, Policy: PolicyAccept}
 	plain := Chain{Table: testTable(), Name: "plain"}
 	var code Attributes
@@ -135,7 +135,7 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	sets, err := conn.Sets(testTable())
-	if err != nil || len(sets) != 2 || sets[0].Each != "counter" || sets[0].Key != set.Key || sets[1].Data.Number != unix.NFT_DATA_VERDICT || !bytes.Equal(sets[0].UserData, set.UserData) {
+	if err != nil || len(sets) != 2 || sets[0].ElemExpr != "counter" || sets[0].Key != set.Key || sets[1].Data.Number != unix.NFT_DATA_VERDICT || !bytes.Equal(sets[0].UserData, set.UserData) {
 		t.Error("sets", sets, err)
 	}
 	read := func(s SetName) (e Element) {

@@ -35,7 +35,7 @@ type Set struct {
 	Data     Type     // of a map
 	Size     uint32   // limit of elements; 0 = unlimited
 	Fields   []uint32 // sizes of the parts of a key with SetConcatenation, bytes; write only
-	Each     string   // expression of each element that has no options, such as counter; empty = none
+	ElemExpr string   // expression of each element that has no options, such as counter; empty = none
 	UserData []byte   // for nft(8): package userdata of github.com/google/nftables
 	Handle   uint64   // read only
 }
@@ -78,8 +78,8 @@ func (b *Batch) AddSet(s Set) {
 		if s.Size != 0 || len(s.Fields) > 0 {
 			a.Nest(unix.NFTA_SET_DESC, func() { s.describe(a) })
 		}
-		if s.Each != "" {
-			a.Nest(setExpr, func() { a.String(unix.NFTA_EXPR_NAME, s.Each) })
+		if s.ElemExpr != "" {
+			a.Nest(setExpr, func() { a.String(unix.NFTA_EXPR_NAME, s.ElemExpr) })
 		}
 		if s.UserData != nil {
 			a.Bytes(unix.NFTA_SET_USERDATA, s.UserData)
@@ -202,7 +202,7 @@ func parseSet(family Family, attrs []byte) Set {
 		Key:      Type{number(unix.NFTA_SET_KEY_TYPE), number(unix.NFTA_SET_KEY_LEN)},
 		Data:     Type{number(unix.NFTA_SET_DATA_TYPE), number(unix.NFTA_SET_DATA_LEN)},
 		Size:     toUint32(find(find(attrs, unix.NFTA_SET_DESC), setDescSize)),
-		Each:     parseExpression(find(attrs, setExpr)).Name,
+		ElemExpr: parseExpression(find(attrs, setExpr)).Name,
 		UserData: append([]byte(nil), find(attrs, unix.NFTA_SET_USERDATA)...),
 		Handle:   toUint64(find(attrs, setHandle)),
 	}
