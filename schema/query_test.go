@@ -1,11 +1,32 @@
 package schema
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"hawser.dev/hawser/schema/fabric"
+	"hawser.dev/hawser/schema/tags"
 )
+
+// TestPortTags compares the maximum of each base port with fabric.MaxPort.
+func TestPortTags(t *testing.T) {
+	t.Parallel()
+	for _, v := range []any{Tunnel{}, TunnelOverride{}, Link{}, Gateway{}} {
+		fields := tags.Fields(reflect.TypeOf(v))
+		i := slices.IndexFunc(fields, func(f tags.Field) bool { return f.Name == "port" })
+		if i < 0 {
+			t.Errorf("%T has no port", v)
+		} else if fields[i].Max != fabric.MaxPort {
+			t.Errorf("%T: want %d, have %d", v, fabric.MaxPort, fields[i].Max)
+		}
+	}
+	last := max(fabric.WireguardPort(fabric.MaxPort, 1, 0, true), fabric.VXLANPort(fabric.MaxPort, true), fabric.MaxPort+fabric.IPsecOffset)
+	if last != 65535 {
+		t.Errorf("last port: want 65535, have %d", last)
+	}
+}
 
 func TestTunnelOf(t *testing.T) {
 	t.Parallel()

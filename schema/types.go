@@ -178,9 +178,9 @@ type Tunnel struct {
 	// an IPv6 prefix: a /64 derived from the clusterset's name.
 	IPv6CIDR netip.Prefix `json:"ipv6Cidr,omitzero"`
 	// First of the UDP ports on which gateways listen. WireGuard uses two ports for each
-	// gateway of the largest cluster, 64 at most. VXLAN uses the port after these 64.
-	// IPsec uses other ports.
-	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65472"`
+	// gateway of the largest cluster, 64 at most. VXLAN uses the two ports after these
+	// 64. IPsec uses ikePort and natPort.
+	Port int `json:"port,omitempty" default:"51820" min:"1" max:"65470"`
 	// MTU of the tunnel devices in bytes. 0: the MTU of the underlay minus the overhead
 	// of the driver.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
@@ -213,7 +213,7 @@ type TunnelOverride struct {
 	// As spec.tunnel.driver, for every link of this cluster.
 	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
 	// First of the UDP ports on which this cluster's gateways listen.
-	Port int `json:"port,omitempty" min:"1" max:"65472" owner:"cluster"`
+	Port int `json:"port,omitempty" min:"1" max:"65470" owner:"cluster"`
 	// MTU in bytes of this cluster's links. Between two clusters the smaller value counts.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535" owner:"cluster"`
 	// As spec.tunnel.keepalive, for this cluster's links. Between two clusters the
@@ -228,7 +228,7 @@ type Link struct {
 	// As spec.tunnel.driver, for this link.
 	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
 	// As spec.tunnel.port, for the gateways of both clusters on this link.
-	Port int `json:"port,omitempty" min:"1" max:"65472"`
+	Port int `json:"port,omitempty" min:"1" max:"65470"`
 	// As spec.tunnel.mtu, for this link.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
 	// As spec.tunnel.keepalive, for this link.

@@ -109,7 +109,7 @@ type Gateway struct {
 	Endpoints []string `json:"endpoints,omitempty"`
 	// First of the UDP ports on which the gateway listens. 0: the port of the cluster,
 	// otherwise spec.tunnel.port.
-	Port int `json:"port,omitempty" min:"1" max:"65472"`
+	Port int `json:"port,omitempty" min:"1" max:"65470"`
 	// Public key of your own key pair: 32 bytes (X25519) in base64. Hawser then renders
 	// no private key for the gateway; the node must have it already.
 	PublicKey string `json:"publicKey,omitempty"`

@@ -17,10 +17,11 @@ const DefaultPort = 51820
 
 // Ports of a gateway, relative to its Port, or to the Port of the link if it has one.
 const (
-	WireguardPorts = 2 * MaxGateways        // WireGuard: the first ports, one for each remote ordinal and each of two key epochs
-	VXLANOffset    = WireguardPorts         // VXLAN: the port after those of WireGuard
-	IPsecOffset    = WireguardPorts + 1     // IPsec: the port that a router forwards to IPsec.NATPort; the gateway itself does not use it
-	MaxPort        = 65535 - WireguardPorts // the largest Port of a gateway
+	WireguardPorts = 2 * MaxGateways          // WireGuard: the first ports, one for each remote ordinal and each of two key epochs
+	VXLANOffset    = WireguardPorts           // VXLAN: the two ports after those of WireGuard; the second one is the alternate port
+	IPsecOffset    = WireguardPorts + 1       // IPsec: the port that a router forwards to IPsec.NATPort; the gateway itself does not use it
+	GatewayPorts   = WireguardPorts + 2       // consecutive ports of a gateway with all drivers
+	MaxPort        = 65535 - GatewayPorts + 1 // maximum Port of a gateway or link, as in the tags of package schema
 )
 
 // LinkSettings configures the link between two clusters. All fields except Port and MTU

@@ -163,7 +163,7 @@ func (c *checker) checkServiceSource(cluster *schema.Cluster, g *schema.Gateway,
 		c.Fail("misplaced", path, fmt.Sprintf("%d gateways cannot have the same ports of the nodes", n),
 			"set count: 1, and write another gateway with a port of its own")
 	}
-	const last = fabric.LastNodePort - fabric.WireguardPorts
+	const last = fabric.LastNodePort - fabric.GatewayPorts + 1
 	if port := c.set.GatewayPort(cluster, g); port < fabric.FirstNodePort || port > last {
 		c.Fail("bad-port", path,
 			fmt.Sprintf("the node ports equal the gateway's ports, which begin at %d, outside the range %d to %d", port, fabric.FirstNodePort, last),
@@ -175,10 +175,10 @@ func (c *checker) checkServiceSource(cluster *schema.Cluster, g *schema.Gateway,
 			return
 		}
 		gap := c.set.GatewayPort(cluster, other) - c.set.GatewayPort(cluster, g)
-		if slices.Contains(other.Endpoints, fabric.SourceNodePort) && max(gap, -gap) <= fabric.WireguardPorts {
+		if slices.Contains(other.Endpoints, fabric.SourceNodePort) && max(gap, -gap) < c.portsPerGateway() {
 			c.Fail("bad-port", path,
 				"the ports of nodes lead to gateway "+other.Name+" already, whose ports are not apart from these",
-				fmt.Sprintf("give the gateway a port at least %d away from it", fabric.WireguardPorts+1))
+				fmt.Sprintf("give the gateway a port at least %d away from it", c.portsPerGateway()))
 		}
 	}
 }
@@ -196,8 +196,8 @@ func (c *checker) endpoint(path, text string, pools []overlap.Use) (fabric.Endpo
 		return fail(fmt.Sprintf("%q is no source of endpoints", text), sourceHint(text))
 	case err != nil:
 		return fail(fmt.Sprintf("%q is neither an address nor dns:<name>", text), endpointHint(text))
-	case e.Port > maxBasePort:
-		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, maxBasePort), "the ports behind it belong to the gateway, too")
+	case e.Port > fabric.MaxPort:
+		return fail(fmt.Sprintf("port %d is not in the range 1 to %d", e.Port, fabric.MaxPort), fmt.Sprintf("the gateway uses up to %d ports from this one", fabric.GatewayPorts))
 	case e.Name != "" && !fabric.IsDomain(e.Name):
 		return fail(fmt.Sprintf("%q is not a DNS name", e.Name), "write dns: and a name, such as dns:gw.g1.example.com")
 	case e.Name != "":

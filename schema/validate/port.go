@@ -9,14 +9,11 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// maxBasePort is the maximum base port of a gateway, as in the tags of the types.
-const maxBasePort = 65535 - fabric.WireguardPorts + 1
-
 // portsPerGateway returns the number of consecutive ports that a gateway may use.
 func (c *checker) portsPerGateway() int {
 	for _, k := range c.links.DistinctTunnels {
 		if k.Driver != fabric.DriverWireguard {
-			return fabric.IPsecOffset + 1
+			return fabric.GatewayPorts
 		}
 	}
 	return fabric.WireguardPorts
@@ -53,7 +50,7 @@ func (c *checker) portRanges(cluster *schema.Cluster, g *schema.Gateway) []portR
 		case fabric.DriverWireguard:
 			out = append(out, portRange{"WireGuard", base, base + fabric.WireguardPorts - 1})
 		case fabric.DriverVXLAN:
-			out = append(out, portRange{"VXLAN", base + fabric.VXLANOffset, base + fabric.VXLANOffset})
+			out = append(out, portRange{"VXLAN", fabric.VXLANPort(base, false), fabric.VXLANPort(base, true)})
 		case fabric.DriverIPsec:
 			ports := &c.set.Spec.Tunnel.IPsec
 			out = append(out, portRange{"IPsec", ports.IKEPort, ports.IKEPort}, portRange{"IPsec", ports.NATPort, ports.NATPort})
@@ -70,10 +67,6 @@ func (c *checker) gatewayPorts(cluster *schema.Cluster, g *schema.Gateway, path 
 	agent := portRange{"the agent", firstAgentPort, lastAgentPort}
 	spans := append([]portRange{agent}, c.portRanges(cluster, g)...)
 	for i, s := range spans {
-		if s.owner == "VXLAN" && s.first == 65536 {
-			c.Fail("bad-port", path, fmt.Sprintf("%s is beyond 65535, the last one", s),
-				fmt.Sprintf("set port to %d at most", maxBasePort-1))
-		}
 		for _, o := range spans[:i] {
 			if !s.overlaps(o) {
 				continue

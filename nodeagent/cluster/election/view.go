@@ -61,7 +61,7 @@ func ViewOf(f *fabric.Fabric, cluster, node string, nodes []model.Node) ClusterV
 
 // addPorts adds the range from a base port: the port of WireGuard and the two ports of VXLAN.
 func (v *ClusterView) addPorts(base int) {
-	if r := [2]int{base, min(fabric.VXLANPort(base, true), 65535)}; !slices.Contains(v.Ports, r) {
+	if r := [2]int{base, fabric.VXLANPort(base, true)}; !slices.Contains(v.Ports, r) {
 		v.Ports = append(v.Ports, r)
 	}
 }

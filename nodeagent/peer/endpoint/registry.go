@@ -24,7 +24,6 @@ const (
 	changeInterval = 30 * time.Second
 	// Ports below minPort belong to well-known services.
 	minPort = 1024
-	maxPort = 65535 - fabric.VXLANOffset
 )
 
 // Registry has the discovered endpoints of remote gateways, as their clusters announce them. The
@@ -213,8 +212,8 @@ func (p addressPolicy) rejectReason(g *fabric.Gateway, d model.DiscoveredEndpoin
 	if !a.IsValid() || !a.IsGlobalUnicast() || a.Zone() != "" || a.Is4In6() {
 		return "an address that is not unicast, or link-local"
 	}
-	if d.Port != 0 && d.Port != g.Port && (d.Port < minPort || d.Port > maxPort) {
-		return fmt.Sprintf("a port outside %d to %d", minPort, maxPort)
+	if d.Port != 0 && d.Port != g.Port && (d.Port < minPort || d.Port > fabric.MaxPort) {
+		return fmt.Sprintf("a port outside %d to %d", minPort, fabric.MaxPort)
 	}
 	for _, r := range p.reserved {
 		if r.prefix.Contains(a) {

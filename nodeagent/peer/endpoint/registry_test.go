@@ -79,7 +79,7 @@ func announce(cluster, gateway, text string) map[string]model.ClusterState {
 // TestFilter checks which announced endpoints of another cluster's gateway are accepted.
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	const port = "gateway a: a port outside 1024 to 65471"
+	const port = "gateway a: a port outside 1024 to 65470"
 	const unicast = "gateway a: an address that is not unicast, or link-local"
 	tests := []struct {
 		name, gateway, announced, want string
@@ -105,7 +105,7 @@ func TestFilter(t *testing.T) {
 			refused: []string{"gateway a: an address inside the pools of the clusterset"}},
 		{name: "own node", gateway: "a", announced: "node:InternalIP 172.18.0.3", refused: []string{"gateway a: an address of a node of this cluster"}},
 		{name: "port of a name server", gateway: "a", announced: "seen 203.0.113.1:53", refused: []string{port}},
-		{name: "no room for the following ports", gateway: "a", announced: "seen 203.0.113.1:65500", refused: []string{port}},
+		{name: "no room for the following ports", gateway: "a", announced: "seen 203.0.113.1:65471", refused: []string{port}},
 		{name: "its own port", gateway: "c", announced: "seen 203.0.113.1:800", want: "seen 203.0.113.1:800"},
 		{name: "accepted and refused", gateway: "a", announced: "seen 127.0.0.1, seen 203.0.113.1", want: "seen 203.0.113.1", refused: []string{unicast}},
 		{name: "another source", gateway: "c", announced: "node:ExternalIP 203.0.113.1", refused: []string{"gateway c: the topology does not allow it this source of endpoints"}},
