@@ -239,7 +239,7 @@ func (e *endpointSelector) probe(p endpoint.ProbeRequest, t probeTarget) error {
 		e.mu.Unlock()
 		e.wake.Fire()
 	}
-	to := t.tunnelAddr(p.Addr)
+	to := t.outerEndpoint(p.Addr)
 	switch t.tunnel.Driver {
 	case fabric.DriverVXLAN:
 		return endpointprobe.SendVXLAN(to, t.frame, e.prober.NewOffPathProbe(health.GatewayID{Cluster: t.tunnel.Cluster, Gateway: t.tunnel.Gateway}, onReply))

@@ -14,8 +14,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// probeTarget has the parameters of probes of a gateway. It translates between the base port of a
-// candidate and the port of the tunnel.
+// probeTarget has the parameters of endpoint probes to a gateway. It translates between the base
+// port of a candidate and the port of the tunnel.
 type probeTarget struct {
 	tunnel  desired.Tunnel
 	offset  int                 // from the base port to the tunnel's port at the peer
@@ -51,13 +51,13 @@ func probeTargets(in projection.Input, n *round.DesiredNode) map[string]probeTar
 // hasFabricPorts reports whether a tunnel has the driver and the ports of the fabric. Its epoch may
 // differ.
 func hasFabricPorts(t model.TunnelParams, in projection.Input, own *fabric.Gateway, cluster string, remote *fabric.Gateway) bool {
-	usual := projection.TunnelOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
-	usual.Epoch = t.Epoch
-	return t == usual
+	fromFabric := projection.TunnelOf(in.Fabric.Link(in.Cluster, cluster), in.Fabric.Epochs, in.Keys, own, remote)
+	fromFabric.Epoch = t.Epoch
+	return t == fromFabric
 }
 
-// newProbeTarget returns the target of a tunnel. ok is false if the gateway cannot be probed, such
-// as without a key.
+// newProbeTarget returns the target of a tunnel. ok is false if the gateway cannot be probed,
+// for example because it has no key.
 func newProbeTarget(in projection.Input, own *fabric.Gateway, t desired.Tunnel, remote *fabric.Gateway) (probeTarget, bool) {
 	switch t.Driver {
 	case fabric.DriverWireguard:
@@ -69,8 +69,8 @@ func newProbeTarget(in projection.Input, own *fabric.Gateway, t desired.Tunnel, 
 	case fabric.DriverVXLAN:
 		return vxlanTarget(in.Cluster, own, t, remote)
 	case fabric.DriverIPsec:
-		usual := in.Fabric.Link(in.Cluster, t.Cluster).BasePort(remote, 0)
-		return probeTarget{tunnel: t, ikePort: func(base int) int { return driver.IKEPort(in.Fabric.Tunnel.IPsec, base, usual) }}, true
+		basePort := in.Fabric.Link(in.Cluster, t.Cluster).BasePort(remote, 0)
+		return probeTarget{tunnel: t, ikePort: func(base int) int { return driver.IKEPort(in.Fabric.Tunnel.IPsec, base, basePort) }}, true
 	}
 	return probeTarget{}, false
 }
@@ -97,13 +97,13 @@ func vxlanTarget(cluster string, own *fabric.Gateway, t desired.Tunnel, remote *
 	if err != nil {
 		return probeTarget{}, false
 	}
-	source, addr, ok := round.SameFamily(own.Addresses, remote.Addresses)
+	source, addr, ok := round.FirstCommonFamily(own.Addresses, remote.Addresses)
 	frame := endpointprobe.Frame{VNI: desired.VXLANTunnelID, From: from, To: to, Source: source, Addr: addr, Port: desired.ProbePort}
 	return probeTarget{tunnel: t, offset: fabric.VXLANOffset, frame: frame}, ok
 }
 
-// tunnelAddr returns the endpoint of the tunnel at a candidate.
-func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
+// outerEndpoint returns the address and port to which the tunnel at a candidate sends its packets.
+func (t probeTarget) outerEndpoint(candidate netip.AddrPort) netip.AddrPort {
 	port := int(candidate.Port()) + t.offset
 	if t.ikePort != nil {
 		port = t.ikePort(int(candidate.Port()))
@@ -111,9 +111,9 @@ func (t probeTarget) tunnelAddr(candidate netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(candidate.Addr(), uint16(port))
 }
 
-// candidateAddr returns the candidate for an endpoint of a tunnel. It returns an IPsec endpoint
-// that is not a candidate unchanged, because an IKE port determines no base port. The result is
-// invalid if the endpoint is invalid or its port is too low.
+// candidateAddr returns the candidate that belongs to an outer endpoint. An IPsec endpoint that
+// matches no candidate is returned unchanged: the base port cannot be derived from an IKE port. The
+// result is invalid if addr is invalid or, except for IPsec, has a port that is too low.
 func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candidate) netip.AddrPort {
 	if t.ikePort == nil {
 		if int(addr.Port()) <= t.offset {
@@ -122,7 +122,7 @@ func (t probeTarget) candidateAddr(addr netip.AddrPort, candidates []model.Candi
 		return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()-uint16(t.offset))
 	}
 	for _, c := range candidates {
-		if addr == t.tunnelAddr(c.Addr) {
+		if addr == t.outerEndpoint(c.Addr) {
 			return c.Addr
 		}
 	}

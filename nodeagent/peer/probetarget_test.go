@@ -22,7 +22,7 @@ func TestCandidateAddr(t *testing.T) {
 	candidates := []model.Candidate{{Addr: addr("192.0.2.1:51820")}, {Addr: addr("203.0.113.7:6000")}, {Addr: addr("[2001:db8::1]:51820")}}
 	for _, target := range []probeTarget{inRow, ike} {
 		for _, c := range candidates {
-			if have := target.candidateAddr(target.tunnelAddr(c.Addr), candidates); have != c.Addr {
+			if have := target.candidateAddr(target.outerEndpoint(c.Addr), candidates); have != c.Addr {
 				t.Errorf("IPsec %t: %s yields %s", target.ikePort != nil, c.Addr, have)
 			}
 		}

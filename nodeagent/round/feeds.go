@@ -74,7 +74,7 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSp
 		}
 	}
 	for _, g := range own.Gateways {
-		source, addr, ok := SameFamily(self, NodeAddrs(in.Facts.Nodes, g.Node))
+		source, addr, ok := FirstCommonFamily(self, NodeAddrs(in.Facts.Nodes, g.Node))
 		if g.Node == in.Node || !ok {
 			continue
 		}
@@ -102,7 +102,7 @@ func (o *FeedSpec) gateway(in Observed, f *fabric.Fabric, gateway *fabric.Gatewa
 			continue
 		}
 		for _, g := range c.Gateways {
-			source, addr, ok := SameFamily(gateway.Addresses, g.Addresses)
+			source, addr, ok := FirstCommonFamily(gateway.Addresses, g.Addresses)
 			if !ok {
 				continue
 			}

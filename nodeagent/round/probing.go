@@ -81,7 +81,7 @@ func (p *ProbeSpec) tunnels(f *fabric.Fabric, graph projection.Graph, cluster st
 			continue
 		}
 		for _, g := range c.Gateways {
-			if source, addr, ok := SameFamily(own, g.Addresses); ok {
+			if source, addr, ok := FirstCommonFamily(own, g.Addresses); ok {
 				p.Targets = append(p.Targets, health.Target{
 					Peer: health.GatewayID{Cluster: c.Name, Gateway: g.Name}, Source: source, Addr: addr,
 				})
@@ -98,7 +98,7 @@ func (p *ProbeSpec) neighbors(own *fabric.Cluster, nodes []model.Node, node stri
 		}
 	}
 	for _, g := range own.Gateways {
-		source, addr, ok := SameFamily(self, NodeAddrs(nodes, g.Node))
+		source, addr, ok := FirstCommonFamily(self, NodeAddrs(nodes, g.Node))
 		if g.Node == node || !ok {
 			continue
 		}
@@ -118,8 +118,8 @@ func NodeAddrs(nodes []model.Node, name string) []netip.Addr {
 	return nodes[i].Addrs
 }
 
-// SameFamily returns the first pair of own and remote addresses in one family.
-func SameFamily(own, remote []netip.Addr) (source, addr netip.Addr, ok bool) {
+// FirstCommonFamily returns the first pair of own and remote addresses in one family.
+func FirstCommonFamily(own, remote []netip.Addr) (source, addr netip.Addr, ok bool) {
 	for _, a := range own {
 		for _, b := range remote {
 			if a.Is4() == b.Is4() {
