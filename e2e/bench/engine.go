@@ -111,7 +111,7 @@ func gatewayState() (desired.State, error) {
 		Sysctls: []desired.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}, {Name: "net/ipv4/conf/hw-vx0/rp_filter", Value: "2"}},
 		Devices: []desired.Device{
 			{Name: desired.NodeDevice, Type: desired.DeviceVXLAN, MTU: 1450, Up: true, MAC: "02:11:22:33:44:55",
-				VNI: desired.VXLANID, Port: desired.VXLANPort, Local: netip.MustParseAddr("192.0.2.1")},
+				VNI: desired.NodeVNI, Port: desired.VXLANPort, Local: netip.MustParseAddr("192.0.2.1")},
 			{Name: wg, Type: desired.DeviceWireguard, MTU: 1380, Up: true},
 		},
 		Wireguards: []desired.Wireguard{{Device: wg, PrivateKey: fabric.Secret(key), ListenPort: 51820}},

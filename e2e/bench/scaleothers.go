@@ -117,7 +117,7 @@ func (c scaleFakes) parts(one fakeGateway) []func(context.Context) error {
 // gateway under test identifies it.
 func (c scaleFakes) configure(s *space) error {
 	port := strconv.Itoa(51820 + fabric.VXLANOffset)
-	script := "link add " + scaleDevice + " type vxlan id " + strconv.Itoa(desired.VXLANTunnelID) + " dstport " + port + " nolearning\n" +
+	script := "link add " + scaleDevice + " type vxlan id " + strconv.Itoa(desired.TunnelVNI) + " dstport " + port + " nolearning\n" +
 		"link set " + scaleDevice + " mtu " + strconv.Itoa(scaleMTU) + " up\n" +
 		"route add " + c.Addr.String() + " dev " + scaleDevice + "\n" +
 		"neigh add " + c.Addr.String() + " lladdr " + c.MAC + " dev " + scaleDevice + "\n"

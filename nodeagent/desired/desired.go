@@ -24,25 +24,27 @@ const (
 	NodeDevicePrefix    = "hw-vx"  // devices inside the cluster; all other hw- devices lead to other clusters
 	NodeDevice          = "hw-vx0" // VXLAN between the nodes of one cluster
 	TransitDevicePrefix = "hw-tr"  // VXLAN inside the tunnels, for transit traffic; followed by the outer family and -port
-	SiblingDevice       = "hw-vx1" // VXLAN between the gateways of one cluster, for transit traffic
+	SiblingDevice       = "hw-vx1" // VXLAN to the other gateways of this cluster (siblings), for transit traffic
 
-	RouteProtocol     = 73   // routes and rules
-	TableOut          = 7300 // routes to remote clusters
-	TableIn           = 7301 // routes of packets from a tunnel, received here or by a sibling
-	TableGateway      = 7302 // a gateway's own links, for traffic that other nodes hand to it
-	TableIPsec        = 7303 // VXLAN to remote gateways, encrypted by IPsec
-	RuleIPsec         = 7297 // priority of the rule of TableIPsec
-	TableBound        = 7304 // IPv6 of nodes of this cluster, for sockets bound to NodeDevice
-	RuleBound         = 7296 // priority of the rule of TableBound
-	TableTransit      = 7305 // routes of packets from TransitDevicePrefix devices: forwarded, or handed to a sibling
-	TableSibling      = 7306 // routes of packets from SiblingDevice: forwarded
-	TableFeed         = 7307 // feeds of neighbouring clusters that are reached in transit
-	RuleFeed          = 7290 // priority of the rule of TableFeed for packets to FeedPort; the next one is for packets from it
-	RuleSibling       = 7292
-	RuleTransit       = 7294       // and RuleTransit-1
+	RouteProtocol     = 73         // routes and rules
+	TableOut          = 7300       // routes to remote clusters
+	TableIn           = 7301       // routes of packets from a tunnel, received here or by a sibling
+	TableGateway      = 7302       // a gateway's own links, for traffic that other nodes hand to it
+	TableIPsec        = 7303       // VXLAN to remote gateways, encrypted by IPsec
+	RuleIPsec         = 7297       // priority of the rule of TableIPsec
+	TableBound        = 7304       // IPv6 of nodes of this cluster, for sockets bound to NodeDevice
+	RuleBound         = 7296       // priority of the rule of TableBound
+	TableTransit      = 7305       // routes of packets from TransitDevicePrefix devices: forwarded, or handed to a sibling
+	TableSibling      = 7306       // routes of packets from SiblingDevice: forwarded
+	TableFeed         = 7307       // feeds of neighbouring clusters that are reached in transit
+	RuleFeed          = 7290       // priority of the rule of TableFeed for packets to FeedPort
+	RuleFeedReply     = 7291       // priority of the rule of TableFeed for packets from FeedPort
+	RuleSibling       = 7292       // priority of the rule of TableSibling
+	RuleTransit6      = 7293       // priority of the rule of TableTransit for the device whose outer family is IPv6
+	RuleTransit4      = 7294       // priority of the rule of TableTransit for the device whose outer family is IPv4
 	RuleGateway       = 7299       // priority of the rule of TableGateway
-	RulePriority      = 7300       // priority of the rule of TableOut; the rules of the WireGuard devices at the gateway's own port follow
-	RuleTest          = 7364       // priority of the rule of TableMain for test packets of other nodes; after RulePriority, because exports may use ProbePort
+	RuleOut           = 7300       // priority of the rule of TableOut; the rules of the WireGuard devices at the gateway's own port follow
+	RuleDirectTest    = 7364       // priority of the rule of TableMain for direct-path tests by other nodes; after RuleOut, because exports may use ProbePort
 	RuleTunnel        = 7365       // priority of the rules of all other tunnels, and of packets from other gateways
 	RuleReturn        = 7289       // priority of the rules that return packets from a tunnel or another gateway to the node that opened the flow
 	RuleReturnPath    = 33000      // first priority of the rules by ReturnMark, after the kernel's rule 32767; reached through RuleReturn
@@ -54,15 +56,14 @@ const (
 	MaskReturn        = 0xf0000000
 	MetricTunnel      = 7300 // base metric of routes over tunnels other than the active one
 
-	VXLANPort = 4803 // UDP, between nodes of one cluster
-	VXLANID   = 73
-	// VXLANTunnelID is the VNI between gateways of different clusters.
-	VXLANTunnelID = 74
-	TransitVNI    = 75   // VNI of transit traffic
-	TransitPort   = 4809 // UDP, VXLAN of transit traffic on tunnel addresses
-	ProbePort     = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeDevice
-	FeedPort      = 4805 // TCP, peer feed on tunnel addresses and over NodeDevice
-	IPsecPort     = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
+	VXLANPort      = 4803 // UDP, between nodes of one cluster
+	NodeVNI        = 73   // between nodes of one cluster
+	TunnelVNI      = 74   // between gateways of different clusters
+	TransitVNI     = 75   // transit traffic
+	TransitPort    = 4809 // UDP, VXLAN of transit traffic on tunnel addresses
+	ProbePort      = 4804 // UDP, messages about links (package wire) on tunnel addresses and over NodeDevice
+	FeedPort       = 4805 // TCP, peer feed on tunnel addresses and over NodeDevice
+	IPsecVXLANPort = 4807 // UDP, VXLAN on tunnel addresses, inside ESP only
 )
 
 // State is the desired state of one node.
@@ -84,8 +85,8 @@ type State struct {
 	Tunnels    []Tunnel  // encapsulations to other gateways, built from the objects above; sorted by cluster, gateway and preference
 }
 
-// Sysctl is one kernel setting under /proc/sys. The kind saves the original value, and cleanup
-// restores it.
+// Sysctl is one kernel setting under /proc/sys. The converge.Kind of sysctls saves the original
+// value, and cleanup restores it.
 type Sysctl struct {
 	Name   string // slashes, as below /proc/sys: net/ipv4/ip_forward
 	Value  string
@@ -124,22 +125,22 @@ type Device struct {
 }
 
 // Key is the name.
-func (l Device) Key() string { return l.Name }
+func (d Device) Key() string { return d.Name }
 
 // Fields returns the attributes; type, VNI, ports and local address cannot change in place.
-func (l Device) Fields() []diff.Field {
-	local := l.Local
+func (d Device) Fields() []diff.Field {
+	local := d.Local
 	if local.IsValid() && local.IsUnspecified() {
 		local = netip.Addr{}
 	}
 	return []diff.Field{
-		{Name: "type", Value: l.Type, Immutable: true},
-		{Name: "mtu", Value: strconv.Itoa(l.MTU)},
-		{Name: "up", Value: strconv.FormatBool(l.Up)},
-		{Name: "mac", Value: l.MAC},
-		{Name: "vni", Value: number(l.VNI), Immutable: true},
-		{Name: "port", Value: number(l.Port), Immutable: true},
-		{Name: "ikePort", Value: number(l.IKEPort), Immutable: true},
+		{Name: "type", Value: d.Type, Immutable: true},
+		{Name: "mtu", Value: strconv.Itoa(d.MTU)},
+		{Name: "up", Value: strconv.FormatBool(d.Up)},
+		{Name: "mac", Value: d.MAC},
+		{Name: "vni", Value: number(d.VNI), Immutable: true},
+		{Name: "port", Value: number(d.Port), Immutable: true},
+		{Name: "ikePort", Value: number(d.IKEPort), Immutable: true},
 		{Name: "local", Value: addr(local), Immutable: true},
 	}
 }
@@ -245,9 +246,10 @@ func ReturnMark(number int) uint32 {
 	return mark
 }
 
-// ReturnRules returns the rules that lead a packet with ReturnMark(number) to its table. The
-// rules are a tree of three levels, and nodes share the upper ones. A packet meets at most 48
-// of them, however many nodes exist. Rules of one priority are the branches of one tree node.
+// ReturnRules returns the rules that lead a packet with ReturnMark(number) to table, the return
+// table of the node with this number. The rules of all nodes form a tree of three levels whose upper
+// levels are shared: rules of one priority are the branches of one vertex. A packet meets at most 48
+// rules, however many nodes exist.
 func ReturnRules(number, table int, ipv6 bool, origin string) []Rule {
 	mark := ReturnMark(number)
 	first, second := number>>8, number>>4

@@ -28,7 +28,7 @@ type Rule struct {
 func (r Rule) Key() string {
 	key := family(r.IPv6) + "/" + strconv.Itoa(r.Priority)
 	switch {
-	case r.Priority == RuleTunnel, r.Priority == RuleReturn, r.Priority == RuleGateway, r.Priority == RuleTest:
+	case r.Priority == RuleTunnel, r.Priority == RuleReturn, r.Priority == RuleGateway, r.Priority == RuleDirectTest:
 		key += "/" + r.IIF
 	case r.Priority >= RuleReturnPath && r.Priority <= RuleReturnPathEnd:
 		key += "/" + hexNumber(r.Mark)

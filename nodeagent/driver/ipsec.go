@@ -63,8 +63,8 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		if len(remotes) > 0 {
 			// The VXLAN in the connections of address set 0 (even) or 1 (odd).
 			o := overlay{
-				driver: fabric.DriverIPsec, prefix: desired.IPsecOverlayPrefix, vni: desired.VXLANTunnelID,
-				port: func(int, bool) int { return desired.IPsecPort },
+				driver: fabric.DriverIPsec, prefix: desired.IPsecOverlayPrefix, vni: desired.TunnelVNI,
+				port: func(int, bool) int { return desired.IPsecVXLANPort },
 			}
 			if parity == 0 {
 				o.prefix, o.vni = desired.IPsecEvenOverlayPrefix, desired.IPsecEvenVNI
@@ -98,7 +98,7 @@ func (ipsec) Build(site LocalGateway, remotes []Remote) Result {
 		for _, six := range []bool{false, true} {
 			if six && site.V6 || !six && site.V4 {
 				b.Rules = append(b.Rules, desired.Rule{
-					Priority: desired.RuleIPsec, IPv6: six, UDPPort: desired.IPsecPort, Table: desired.TableIPsec, Origin: origin,
+					Priority: desired.RuleIPsec, IPv6: six, UDPPort: desired.IPsecVXLANPort, Table: desired.TableIPsec, Origin: origin,
 				})
 			}
 		}

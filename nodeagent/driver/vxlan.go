@@ -18,7 +18,7 @@ func (vxlan) Traits() Traits {
 func (vxlan) Build(site LocalGateway, remotes []Remote) Result {
 	var b Result
 	o := overlay{
-		driver: fabric.DriverVXLAN, prefix: desired.VXLANDevicePrefix, vni: desired.VXLANTunnelID, clear: true,
+		driver: fabric.DriverVXLAN, prefix: desired.VXLANDevicePrefix, vni: desired.TunnelVNI, clear: true,
 		port: fabric.VXLANPort,
 	}
 	all := make([]overlayPeer, len(remotes))

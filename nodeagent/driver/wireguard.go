@@ -89,7 +89,7 @@ func (wireguard) Build(site LocalGateway, remotes []Remote) Result {
 		}
 		priority := desired.RuleTunnel
 		if d.isDefaultPort() {
-			priority = desired.RulePriority + 1 + PortOffset(d.epoch, d.ordinal)
+			priority = desired.RuleOut + 1 + PortOffset(d.epoch, d.ordinal)
 		}
 		b.device(&site, desired.Device{Name: d.link, Type: desired.DeviceWireguard, MTU: mtu}, priority)
 		b.Wireguards = append(b.Wireguards, desired.Wireguard{

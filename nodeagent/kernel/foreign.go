@@ -58,7 +58,7 @@ func ForeignRules(remote, pods []netip.Prefix) ([]string, error) {
 		}
 		for _, r := range rules {
 			// The local table has the node's own addresses.
-			if r.Protocol == desired.RouteProtocol || r.Priority >= desired.RulePriority || r.Table == unix.RT_TABLE_LOCAL ||
+			if r.Protocol == desired.RouteProtocol || r.Priority >= desired.RuleOut || r.Table == unix.RT_TABLE_LOCAL ||
 				!mustMatch(r, remote, pods) {
 				continue
 			}

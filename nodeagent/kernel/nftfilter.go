@@ -249,8 +249,8 @@ func nftLeakChains() []nftChain {
 		// VXLAN inside ESP, between tunnel addresses: over the device of charon, or over an
 		// xfrm interface. Postrouting has the underlay's device for the latter, so the rule
 		// checks the xfrm state.
-		newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).ifname(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
-		newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
+		newRule().dport(unix.IPPROTO_UDP, desired.IPsecVXLANPort).ifname(expr.MetaKeyOIFNAME, nftESPLink).verdict(expr.VerdictReturn, ""),
+		newRule().dport(unix.IPPROTO_UDP, desired.IPsecVXLANPort).add(&expr.Rt{Register: nftReg, Key: nftRtXFRM}).equal(1).verdict(expr.VerdictReturn, ""),
 		newRule().ifname(expr.MetaKeyIIFNAME, desired.DevicePrefix).dropAs(desired.DropLeak),
 	}}
 	for _, f := range nftFamilies() {
@@ -424,7 +424,7 @@ const nftRtXFRM expr.RtKey = 4
 // nftRequireESP drops VXLAN that must use ESP but does not: forged packets from the underlay, or
 // our own packets when ESP is unavailable.
 func nftRequireESP(direction expr.MetaKey) *nftRule {
-	return newRule().dport(unix.IPPROTO_UDP, desired.IPsecPort).notIfname(direction, nftESPLink).drop()
+	return newRule().dport(unix.IPPROTO_UDP, desired.IPsecVXLANPort).notIfname(direction, nftESPLink).drop()
 }
 
 // Offsets in a VXLAN packet from its UDP header: UDP 8 bytes, VXLAN 8 (RFC 7348), Ethernet 14.

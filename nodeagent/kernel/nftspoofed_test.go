@@ -166,7 +166,7 @@ const nftFrameIP = 8 + 14
 // the VXLAN header.
 func nftFrameFrom(from netip.Addr) []byte {
 	frame := make([]byte, 8+12, 128)
-	frame[0], frame[6] = 0x08, desired.VXLANID
+	frame[0], frame[6] = 0x08, desired.NodeVNI
 	if from.Is4() {
 		ip := append([]byte{0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0}, from.AsSlice()...)
 		return append(append(append(frame, 8, 0), ip...), make([]byte, 4+8)...)

@@ -98,7 +98,7 @@ func vxlanTarget(cluster string, own *fabric.Gateway, t desired.Tunnel, remote *
 		return probeTarget{}, false
 	}
 	source, addr, ok := round.FirstCommonFamily(own.Addresses, remote.Addresses)
-	frame := endpointprobe.Frame{VNI: desired.VXLANTunnelID, From: from, To: to, Source: source, Addr: addr, Port: desired.ProbePort}
+	frame := endpointprobe.Frame{VNI: desired.TunnelVNI, From: from, To: to, Source: source, Addr: addr, Port: desired.ProbePort}
 	return probeTarget{tunnel: t, offset: fabric.VXLANOffset, frame: frame}, ok
 }
 

@@ -66,7 +66,7 @@ func (v *builder) addDirect() {
 	}
 	if len(devices) > 0 {
 		v.addRule(desired.Rule{
-			Priority: desired.RuleTest, IIF: desired.NodeDevice, UDPPort: desired.ProbePort, Table: desired.TableMain, Origin: origin,
+			Priority: desired.RuleDirectTest, IIF: desired.NodeDevice, UDPPort: desired.ProbePort, Table: desired.TableMain, Origin: origin,
 		})
 	}
 	// Packets that a node hands over directly leave over this gateway's own links, like packets

@@ -65,7 +65,7 @@ func TestDirectGateway(t *testing.T) {
 			}
 		}
 		tested := slices.ContainsFunc(s.Rules, func(r desired.Rule) bool {
-			return r.UDPPort == desired.ProbePort && r.IIF == desired.NodeDevice && r.Priority > desired.RulePriority && r.Priority < desired.RuleTunnel
+			return r.UDPPort == desired.ProbePort && r.IIF == desired.NodeDevice && r.Priority > desired.RuleOut && r.Priority < desired.RuleTunnel
 		})
 		if tested != (len(nodes) > 0 && nodes[0].Node == "c-w1") {
 			t.Errorf("%v: rule of test packets %t", nodes, tested)

@@ -284,7 +284,7 @@ func (v *builder) addFeedRules() {
 		Priority: desired.RuleFeed, IIF: "lo", TCPPort: desired.FeedPort, Table: desired.TableFeed, Origin: v.gatewayPath(),
 	}
 	v.addRule(feed)
-	feed.Priority, feed.TCPPort, feed.TCPFrom = desired.RuleFeed+1, 0, desired.FeedPort
+	feed.Priority, feed.TCPPort, feed.TCPFrom = desired.RuleFeedReply, 0, desired.FeedPort
 	v.addRule(feed)
 }
 

@@ -151,7 +151,7 @@ func (v *builder) addNodeDevice() {
 	origin := clusterPath(v.self.Name)
 	v.state.Devices = append(v.state.Devices, desired.Device{
 		Name: desired.NodeDevice, Type: desired.DeviceVXLAN, MTU: v.linkMTU(min(v.underlayMTU()-over, v.largestMTU())), Up: true,
-		MAC: hardwareAddr(v.node.Name), VNI: desired.VXLANID, Port: desired.VXLANPort, Local: local, Origin: origin,
+		MAC: hardwareAddr(v.node.Name), VNI: desired.NodeVNI, Port: desired.VXLANPort, Local: local, Origin: origin,
 	})
 	for _, dns := range v.in.Fabric.DNS.Addresses() {
 		if !v.usesFamily(fabric.Family(dns)) {

@@ -16,7 +16,7 @@ import (
 // precedes it: the gateway uses its own links for packets that other nodes hand over. So no packet
 // is lost or loops while nodes disagree about the path.
 func (v *builder) addRules() {
-	v.addRule(desired.Rule{Priority: desired.RulePriority, Table: desired.TableOut, Origin: clusterPath(v.self.Name)})
+	v.addRule(desired.Rule{Priority: desired.RuleOut, Table: desired.TableOut, Origin: clusterPath(v.self.Name)})
 	if v.gateway != nil && v.node != nil {
 		v.addRule(desired.Rule{
 			Priority: desired.RuleGateway, IIF: desired.NodeDevice, Table: desired.TableGateway, Origin: v.gatewayPath(),

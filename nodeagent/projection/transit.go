@@ -23,9 +23,9 @@ func (v *builder) addTransit() {
 	v.merge(&built)
 	v.transitTunnels = built.Tunnels
 	for _, l := range built.Devices {
-		priority := desired.RuleTransit
-		if l.Name[len(desired.TransitDevicePrefix)] == '6' { // a rule is identified by its priority
-			priority--
+		priority := desired.RuleTransit4 // a rule is identified by its priority
+		if l.Name[len(desired.TransitDevicePrefix)] == '6' {
+			priority = desired.RuleTransit6
 		}
 		v.addRule(desired.Rule{Priority: priority, IIF: l.Name, Table: desired.TableTransit, Origin: v.gatewayPath()})
 	}

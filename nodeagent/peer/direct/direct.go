@@ -462,7 +462,7 @@ func (c *Checker) testPacket(p *pair, now time.Time) socket.Datagram {
 	}
 	m := wire.Message{From: c.self, To: c.self, Direct: &wire.Direct{Nonce: p.nonce}}
 	frame := endpointprobe.Frame{
-		VNI: desired.VXLANID, From: parseMAC(p.VXLAN.LocalMAC), To: parseMAC(p.VXLAN.RemoteMAC),
+		VNI: desired.NodeVNI, From: parseMAC(p.VXLAN.LocalMAC), To: parseMAC(p.VXLAN.RemoteMAC),
 		Source: p.Source, Addr: p.Local, SourcePort: p.port, Port: c.config.Port,
 	}
 	return socket.Datagram{
