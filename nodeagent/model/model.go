@@ -49,8 +49,8 @@ type Node struct {
 	External []netip.Addr   `json:",omitempty"` // ExternalIPs, at most one per family
 	PodCIDRs []netip.Prefix // Node.spec.podCIDRs; may be empty
 	// Unprotected reports whether the agent's rules on this node are unconfirmed: its
-	// HawserNode does not report them since the node booted. It is false in clusters without
-	// HawserNodes.
+	// HawserNode does not report them since the node booted. It is false outside of Kubernetes,
+	// where no node reports.
 	Unprotected bool `json:",omitempty"`
 	// Labels are the node's labels that a node selector of a gateway names. UnavailableReason
 	// is the reason why the node cannot be a gateway; empty = it can. Both are set only in

@@ -22,6 +22,7 @@ type Index struct {
 	// for one boot, like the rules in the kernel, even if the HawserNode is deleted.
 	boots         map[string]boots
 	reportsSynced bool // all HawserNodes were listed once
+	noReports     bool // no node reports, so all nodes count as protected
 	pods          sortedmap.Map[model.Pod]
 	namespaces    sortedmap.Map[string]
 	imports       sortedmap.Map[mcs.Import]
@@ -123,7 +124,7 @@ func (t *Index) PutReport(node, boot string) bool {
 }
 
 // ReportsSynced records that all HawserNodes were listed, and reports whether facts changed. Until
-// then, a node keeps the state that the previous agent saved.
+// then, a node keeps the state that the previous agent saved, and other nodes are unprotected.
 func (t *Index) ReportsSynced() bool {
 	t.reportsSynced = true
 	changed := false
@@ -136,10 +137,13 @@ func (t *Index) ReportsSynced() bool {
 // protect stores a node and whether its rules are installed.
 func (t *Index) protect(n model.Node) bool {
 	b := t.boots[n.Name]
-	before, _ := t.nodes.Get(n.Name)
-	n.Unprotected = before.Unprotected
-	if t.reportsSynced {
+	before, known := t.nodes.Get(n.Name)
+	switch {
+	case t.noReports:
+	case t.reportsSynced:
 		n.Unprotected = b.reported == "" || b.node != "" && b.node != b.reported
+	default:
+		n.Unprotected = !known || before.Unprotected
 	}
 	return t.nodes.Put(n.Name, n)
 }

@@ -18,6 +18,7 @@ import (
 // matter, except that the last of several objects with the same name wins.
 func FromObjects(objects Objects) model.Facts {
 	t := NewIndex(nil)
+	t.noReports = objects.HawserNodes == nil
 	for i := range objects.Nodes {
 		t.PutNode(&objects.Nodes[i])
 	}
@@ -43,12 +44,10 @@ func FromObjects(objects Objects) model.Facts {
 		s := &objects.Services[i]
 		t.PutService(s.Namespace, s.Name, s, slicesOf[s.Namespace+"/"+s.Name])
 	}
-	if objects.HawserNodes != nil {
-		for i := range objects.HawserNodes {
-			t.PutReport(objects.HawserNodes[i].Name, objects.HawserNodes[i].Status.RulesBootID)
-		}
-		t.ReportsSynced()
+	for i := range objects.HawserNodes {
+		t.PutReport(objects.HawserNodes[i].Name, objects.HawserNodes[i].Status.RulesBootID)
 	}
+	t.ReportsSynced()
 	return t.Facts()
 }
 

@@ -348,4 +348,9 @@ func TestFactsReaderReports(t *testing.T) {
 	restarted.await(t, "the nodes, without reports", func(s facts.State) bool {
 		return len(s.Facts.Nodes) == 2 && unprotected(s.Facts) == "rebooted"
 	})
+	secondServer.Put(t, node("new", "b1"))
+	restarted.await(t, "a new node, without reports", is("new rebooted"))
+	unsaved := start(t, secondServer, nil)
+	unsaved.SetFabric(testFabric(nil))
+	unsaved.await(t, "the nodes, without saved facts and reports", is("agent new rebooted"))
 }
