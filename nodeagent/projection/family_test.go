@@ -7,6 +7,7 @@ import (
 
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // TestNoIPv6 checks that a host without IPv6 gets no IPv6 objects. It has a problem only if the
@@ -49,6 +50,35 @@ func TestMinMTU(t *testing.T) {
 		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == status.MTUTooSmall })
 		if reported != (least == 1280) {
 			t.Errorf("%s: mtu-too-small is reported: %v", name, reported)
+		}
+	}
+}
+
+// TestSerial checks that the zone's serial changes with each setting that changes answers.
+func TestSerial(t *testing.T) {
+	t.Parallel()
+	serial := func(change func(*fabric.Fabric)) uint32 {
+		w, _ := readWorld(t, "testdata/families.txtar")
+		in := w.inputs["a/a-a"]
+		for i := range in.Fabric.Exports {
+			e := &in.Fabric.Exports[i]
+			e.VIPs = nil
+			for j := range e.Clusters {
+				e.Clusters[j].IPs, e.Clusters[j].Hosts = nil, nil
+			}
+		}
+		change(in.Fabric)
+		s, _ := projection.Desired(in)
+		return s.Zones[0].Serial
+	}
+	before := serial(func(*fabric.Fabric) {})
+	for name, change := range map[string]func(*fabric.Fabric){
+		"cluster names":                 func(f *fabric.Fabric) { f.DNS.ClusterNames = !f.DNS.ClusterNames },
+		"TTL":                           func(f *fabric.Fabric) { f.DNS.TTL++ },
+		"headless, without any address": func(f *fabric.Fabric) { f.Exports[0].Type = fabric.Headless },
+	} {
+		if serial(change) == before {
+			t.Errorf("%s: the serial did not change", name)
 		}
 	}
 }

@@ -27,10 +27,12 @@ func (v *builder) addDNS() {
 	// node and after every restart. Zero is not a valid serial.
 	d := &digest{sum: stablehash.Sum64("")}
 	d.number(int(f.DNS.TTL))
+	d.flag(f.DNS.ClusterNames)
 	for i := range v.state.Services {
 		s := &v.state.Services[i]
 		d.text(s.Namespace)
 		d.text(s.Name)
+		d.flag(s.Headless)
 		d.addrs(s.VIPs)
 		for _, p := range s.Ports {
 			d.text(p.Name)
@@ -225,6 +227,14 @@ func (d *digest) text(s string) {
 		d.octet(s[i])
 	}
 	d.octet(0)
+}
+
+func (d *digest) flag(set bool) {
+	if set {
+		d.octet(1)
+	} else {
+		d.octet(0)
+	}
 }
 
 func (d *digest) number(n int) {
