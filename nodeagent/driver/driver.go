@@ -31,8 +31,11 @@ type Traits struct {
 	// Overhead4 and Overhead6 are the bytes that it adds to a packet over an IPv4 and an IPv6
 	// underlay. If padding depends on the packet, they are the maximum.
 	Overhead4, Overhead6 int
-	// Userspace is the largest inner packet in bytes if a daemon encrypts instead of the
-	// kernel; 0 means no limit.
+	// InnerIPv6 is the number of bytes that it adds to both if the tunnel addresses are IPv6; 0
+	// if packets inside the tunnel do not use tunnel addresses.
+	InnerIPv6 int
+	// Userspace is the largest inner packet in bytes between IPv4 tunnel addresses if a daemon
+	// encrypts instead of the kernel; 0 means no limit.
 	Userspace int
 	// Roaming is true if a remote may switch the address family at any time. Overhead then
 	// always returns Overhead6.

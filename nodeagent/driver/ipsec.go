@@ -33,14 +33,14 @@ const espOver = 8 + 8 + 8 + 3 + 2 + 16
 // padding that espOver counts, so the overhead is exact.
 const maxUserspace = 1400 - vxlanOver4 - 1
 
-// vxlanOver4 is the overhead of VXLAN over IPv4; innerPair prefers IPv4 tunnel addresses.
+// vxlanOver4 is the overhead of VXLAN between IPv4 tunnel addresses, which innerPair prefers.
 const vxlanOver4 = 20 + 8 + 8 + 14
 
 // Traits returns the header sizes of ESP and of the VXLAN inside.
 func (ipsec) Traits() Traits {
 	return Traits{
 		Name: fabric.DriverIPsec, Overhead4: 20 + espOver + vxlanOver4, Overhead6: 40 + espOver + vxlanOver4,
-		Userspace: maxUserspace, FixedPorts: true, Keys: Ed25519,
+		InnerIPv6: 20, Userspace: maxUserspace, FixedPorts: true, Keys: Ed25519,
 	}
 }
 

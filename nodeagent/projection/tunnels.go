@@ -42,9 +42,13 @@ func (v *builder) tunnelMTU(name string, six bool) int {
 	if driver == nil {
 		return v.underlayMTU()
 	}
-	fits := v.underlayMTU() - driver.Traits().Overhead(six)
-	if limit := driver.Traits().Userspace; limit > 0 && !v.in.Local.KernelESP {
-		return min(fits, limit)
+	traits := driver.Traits()
+	fits := v.underlayMTU() - traits.Overhead(six)
+	if traits.Userspace > 0 && !v.in.Local.KernelESP {
+		fits = min(fits, traits.Userspace)
+	}
+	if !slices.ContainsFunc(v.in.Fabric.TunnelPools, func(p netip.Prefix) bool { return p.Addr().Is4() }) {
+		fits -= traits.InnerIPv6
 	}
 	return fits
 }

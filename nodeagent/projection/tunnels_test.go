@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"hawser.dev/hawser/nodeagent/desired"
 	"hawser.dev/hawser/nodeagent/model"
 	"hawser.dev/hawser/nodeagent/projection"
 	"hawser.dev/hawser/schema/fabric"
@@ -185,5 +186,39 @@ func TestSecondaryIPsec(t *testing.T) {
 	}
 	if want := map[string]string{"hawser-g2.g2-a": "10.99.0.2", "hawser-g2.g2-a.alt": "10.99.0.2"}; !maps.Equal(to, want) {
 		t.Errorf("connections to %v, want %v", to, want)
+	}
+}
+
+// TestMTUOfIPsec checks that the MTU of an IPsec link leaves space for all headers: those of the
+// outer packet, and those of the VXLAN packet between the tunnel addresses inside.
+func TestMTUOfIPsec(t *testing.T) {
+	t.Parallel()
+	const esp, vxlan = 8 + 8 + 8 + 3 + 2 + 16, 8 + 8 + 14
+	for _, tt := range []struct {
+		name      string
+		pools     string
+		device    string
+		kernelESP bool
+		want      int
+	}{
+		{"IPv4 tunnel addresses", "241.0.0.0/16", "hw-ip4-4807", true, 1500 - 40 - esp - 20 - vxlan},
+		{"IPv6 tunnel addresses", "fd41::/64", "hw-ip6-4807", true, 1500 - 40 - esp - 40 - vxlan},
+		{"IPv4 tunnel addresses, charon encrypts", "241.0.0.0/16", "hw-ip4-4807", false, 1400 - 20 - vxlan - 1},
+		{"IPv6 tunnel addresses, charon encrypts", "fd41::/64", "hw-ip6-4807", false, 1400 - 40 - vxlan - 1},
+	} {
+		w, _ := readWorld(t, "testdata/ipv6.txtar")
+		in := w.inputs["d1/d1-a"]
+		in.Fabric.Tunnel.Driver, in.Local.KernelESP = fabric.DriverIPsec, tt.kernelESP
+		in.Fabric.TunnelPools = []netip.Prefix{netip.MustParsePrefix(tt.pools)}
+		for i := range in.Fabric.Clusters {
+			g := &in.Fabric.Clusters[i].Gateways[0]
+			g.Addresses = slices.DeleteFunc(g.Addresses, func(a netip.Addr) bool { return !in.Fabric.TunnelPools[0].Contains(a) })
+			g.Keys[0].Ed25519 = "pub-" + g.Name
+		}
+		s, _ := projection.Desired(in)
+		i := slices.IndexFunc(s.Devices, func(d desired.Device) bool { return d.Name == tt.device })
+		if i < 0 || s.Devices[i].MTU != tt.want {
+			t.Errorf("%s: want %s with MTU %d, have %+v", tt.name, tt.device, tt.want, s.Devices)
+		}
 	}
 }
