@@ -30,7 +30,7 @@ routers:
 - {name: full, uplinkOf: [full], nat: full-cone, addresses: [203.0.113.30, "2001:db8::30"]}
 - name: some
   uplinkOf: [some/gw]
-  nat: restricted
+  nat: port-restricted
   addresses: [203.0.113.40, "2001:db8::40"]
   forward: [{port: 6000, count: 2, to: some/gw, toPort: 51820}]
 - {name: sym, uplinkOf: [sym], nat: symmetric, addresses: [203.0.113.50, "2001:db8::50"]}

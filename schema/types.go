@@ -46,12 +46,12 @@ type Spec struct {
 	Services Services `json:"services,omitzero"`
 	// Defaults for every tunnel.
 	Tunnel Tunnel `json:"tunnel,omitzero"`
-	// Settings of single links between two clusters. They override tunnel and the
+	// Settings for the links between two clusters. They override tunnel and the
 	// settings of the two clusters.
 	Links []Link `json:"links,omitempty"`
 	// How links are probed.
 	Health Health `json:"health,omitzero"`
-	// Which clusters have tunnels to each other.
+	// Which clusters have links to each other.
 	Connectivity Connectivity `json:"connectivity,omitzero"`
 	// How much of the shared resources one pod may use.
 	Limits Limits `json:"limits,omitzero"`
@@ -59,7 +59,8 @@ type Spec struct {
 	DNS DNS `json:"dns,omitzero"`
 	// The active generations of tunnel keys.
 	Keys Keys `json:"keys,omitzero"`
-	// Whose commits of the topology are accepted, and which keys sign published commits.
+	// Signers whose commits of the topology are accepted, and keys that sign published
+	// commits.
 	Trust Trust `json:"trust,omitzero"`
 	// Whether agents in Kubernetes serve metrics.
 	Metrics Metrics `json:"metrics,omitzero"`
@@ -83,15 +84,15 @@ type Spec struct {
 	Exports []Export `json:"exports,omitempty" owner:"namespace"`
 }
 
-// Trust names whose commits of the topology are accepted, and which keys sign published
-// commits.
+// Trust names the signers whose commits of the topology are accepted, and the keys that sign
+// published commits.
 type Trust struct {
 	// Path of a file with the accepted signers, relative to the directory of this file. It is
 	// an allowed_signers file of ssh-keygen, an armored OpenPGP key ring, or both in one
 	// file. Once a topology with this field is published, hawser reconcile accepts only
 	// commits signed by a key that the file contained one commit earlier. The signer of a
-	// merge vouches for the merged commits. namespaces is the only option of a line that
-	// is used.
+	// merge vouches for the merged commits. Of the options in a line, only namespaces= is
+	// accepted.
 	Commits string `json:"commits,omitempty"`
 	// Fingerprints of the OpenPGP keys that sign published commits, for Argo CD: 40 hex
 	// digits, as gpg --list-keys shows them; at most 16. The AppProject of the Applications
@@ -221,17 +222,17 @@ type TunnelOverride struct {
 	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s" owner:"cluster"`
 }
 
-// Link overrides spec.tunnel and the settings of two clusters for the link between them.
+// Link overrides spec.tunnel and the settings of two clusters for the links between them.
 type Link struct {
 	// The two clusters.
 	Between []string `json:"between" required:"true"`
-	// As spec.tunnel.driver, for this link.
+	// As spec.tunnel.driver, for these links.
 	Driver string `json:"driver,omitempty" enum:"wireguard|ipsec|vxlan"`
-	// As spec.tunnel.port, for the gateways of both clusters on this link.
+	// As spec.tunnel.port, for the gateways of both clusters on these links.
 	Port int `json:"port,omitempty" min:"1" max:"65470"`
-	// As spec.tunnel.mtu, for this link.
+	// As spec.tunnel.mtu, for these links.
 	MTU int `json:"mtu,omitempty" min:"576" max:"65535"`
-	// As spec.tunnel.keepalive, for this link.
+	// As spec.tunnel.keepalive, for these links.
 	Keepalive *fabric.Duration `json:"keepalive,omitempty" min:"0s" max:"18h12m15s"`
 }
 
@@ -248,17 +249,17 @@ type Limits struct {
 	// Number of connections to other clusters that one pod may have at a time through one
 	// gateway of its own cluster; a flow of UDP or ICMP counts as one. Further new
 	// connections are dropped and counted as quota; existing connections continue. A pod
-	// is identified by its address. From 512 on only a random part of its connections is
-	// counted, so the effective limit is between 0.8 and 1.2 times the number. 0: no
-	// limit.
+	// is identified by its address. If the limit is 512 or more, only a random sample of
+	// its connections is counted, and the effective limit is between 0.8 and 1.2 times the
+	// number. 0: no limit.
 	Connections *int `json:"connections,omitempty" default:"32768" min:"0" max:"16777216"`
 }
 
-// Connectivity selects the clusters that have tunnels to each other.
+// Connectivity selects the clusters that have links to each other.
 type Connectivity struct {
-	// mesh: every cluster has a tunnel to every other; hub: every cluster has a tunnel to
-	// each of hubs, and the others reach each other through a hub; links: only the pairs
-	// in links have a tunnel, and all others use the shortest path over these.
+	// mesh: every cluster has links to every other; hub: every cluster has links to each
+	// of hubs, and the others reach each other through a hub; links: only the pairs of
+	// clusters in links have links, and all others use the shortest path over these.
 	Mode string `json:"mode,omitempty" default:"mesh" enum:"mesh|hub|links"`
 	// Clusters to which all others connect; mode hub only.
 	Hubs []string `json:"hubs,omitempty"`
@@ -274,7 +275,7 @@ type DNS struct {
 	ClusterNames *bool `json:"clusterNames,omitempty" default:"true"`
 	// How long resolvers may cache an answer; whole seconds.
 	TTL *fabric.Duration `json:"ttl,omitempty" default:"5s" min:"0s" max:"1h"`
-	// Link-scope IPv4 address at which the agent of each node answers, the same on all
+	// Link-local IPv4 address at which the agent of each node answers, the same on all
 	// nodes. It has no default if all prefixes of the clusters are IPv6.
 	Address netip.Addr `json:"address,omitzero" default:"169.254.73.53"`
 	// The same for IPv6. Default, if a cluster has an IPv6 prefix: fd68:6177:7365:72::53.

@@ -4,8 +4,8 @@ package schema
 // of Hawser, except for the image.
 type Agent struct {
 	// Image of the agent, with a tag or a digest. Without it the published image does not
-	// change. The first publication uses the version of the hawser that publishes,
-	// hawser.dev/hawser-agent:<version>.
+	// change. The first publication uses hawser.dev/hawser-agent:<version>, with the version
+	// of the hawser program that publishes.
 	Image string `json:"image,omitempty"`
 	// Names of Secrets in the namespace hawser-system with credentials for the
 	// image's registry.
@@ -23,7 +23,7 @@ type Agent struct {
 	GatewayLimits GatewayLimits `json:"gatewayLimits,omitzero"`
 }
 
-// Toleration is a taint that agents tolerate, as in a pod.
+// Toleration matches taints that agents tolerate, as in a pod.
 type Toleration struct {
 	// Key of the taint. An empty key with operator Exists matches every taint.
 	Key string `json:"key,omitempty"`

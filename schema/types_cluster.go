@@ -99,13 +99,13 @@ type Gateway struct {
 	// Number of gateways that nodeSelector selects, each on its own node; 1 if not set.
 	Count *int `json:"count,omitempty" min:"1" max:"32"`
 	// Where other gateways reach the gateway, in order of preference: addresses, or
-	// dns:<name>. :<port> after one is the first port of a router that forwards to the
-	// gateway: that port to the gateway's first port, and so on. After these may follow
-	// sources of discovered endpoints, which gateways send to each other over existing
+	// dns:<name>. Both can have a port, such as 203.0.113.7:6000, at a router that forwards
+	// this port and the following ones to the gateway's ports. Sources of discovered
+	// endpoints can follow. Gateways announce these endpoints to each other over existing
 	// links: node:ExternalIP and node:InternalIP are the addresses of its Node;
 	// service:LoadBalancer and service:NodePort are the addresses of a Service that Hawser
-	// renders for it; seen is the address from which other gateways receive its packets.
-	// Without endpoints the gateway only dials out.
+	// renders for it; seen is its observed address, from which other gateways receive its
+	// packets. Without endpoints the gateway only dials out.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// First of the UDP ports on which the gateway listens. 0: the port of the cluster,
 	// otherwise spec.tunnel.port.

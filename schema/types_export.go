@@ -43,8 +43,8 @@ type Port struct {
 	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
-// Allow restricts the clusters that may reach an export. Clusters that export it always
-// may.
+// Allow restricts the clusters that may reach an export. Clusters that export it can always
+// reach it.
 type Allow struct {
 	// Names of the clusters that may reach the export.
 	Clusters []string `json:"clusters"`

@@ -11,12 +11,13 @@ type UI struct {
 	// DNS names under which an ingress serves the page, at most 16. Without it the page
 	// accepts only the names of its Service, and localhost for kubectl port-forward.
 	Hosts []string `json:"hosts,omitempty"`
-	// Name of a Secret in the namespace hawser-system of each of these clusters. Its key
-	// token is a token of at least 32 characters; a client that sends it sees the page.
-	// Without it the page creates a token when it starts and logs its URL.
+	// Name of a Secret in the namespace hawser-system of each of these clusters. The value
+	// of its key "token" has at least 32 characters; clients that send it see the page.
+	// Without the Secret the page creates a token when it starts and logs its URL.
 	TokenSecret string `json:"tokenSecret,omitempty"`
-	// Image of hawser, with a tag or a digest. By default it is the image of the agents
-	// with hawser instead of hawser-agent in its name, by tag.
+	// Image of hawser, with a tag or a digest. By default it has the name of the agents'
+	// image, with hawser instead of hawser-agent, and the same tag. Required if the agents'
+	// image has a digest or another name.
 	Image string `json:"image,omitempty"`
 }
 

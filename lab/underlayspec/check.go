@@ -103,7 +103,7 @@ func (c *checker) forward(path string, r *Router) {
 	for k, f := range r.Forward {
 		at := fmt.Sprintf("%s.forward[%d]", path, k)
 		if r.NAT == "" {
-			c.fail("forward-without-nat", at, "router "+r.Name+" translates nothing, so there is nothing to forward", "give it nat: full-cone, restricted or symmetric")
+			c.fail("forward-without-nat", at, "router "+r.Name+" translates nothing, so there is nothing to forward", "give it nat: full-cone, port-restricted or symmetric")
 		}
 		if c.target(at+".to", f.To) && (!strings.Contains(f.To, "/") || !r.has(f.To)) {
 			c.fail("not-behind", at+".to", f.To+" is no gateway behind the router", "write a node, cluster/node, that for: names by itself or by its cluster")

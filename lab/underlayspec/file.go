@@ -32,9 +32,9 @@ type Segment struct {
 
 // Kinds of address translation (RFC 3489, section 5; RFC 4787 for their behaviour).
 const (
-	FullCone   = "full-cone"  // one mapping per source, open to every host
-	Restricted = "restricted" // one mapping per source, open to hosts to which it sent packets
-	Symmetric  = "symmetric"  // one mapping per source and destination
+	FullCone       = "full-cone"       // one mapping per source, open to every host
+	PortRestricted = "port-restricted" // one mapping per source, open to addresses and ports to which it sent packets
+	Symmetric      = "symmetric"       // one mapping per source and destination
 )
 
 // Router is a namespace with an outer interface out0 and an inner interface in0.
@@ -44,7 +44,7 @@ type Router struct {
 	// through the router.
 	UplinkOf []string `json:"uplinkOf,omitempty"`
 	// NAT is the kind of address translation; empty = the router does not translate addresses.
-	NAT string `json:"nat,omitempty" enum:"full-cone|restricted|symmetric"`
+	NAT string `json:"nat,omitempty" enum:"full-cone|port-restricted|symmetric"`
 	// Addresses are the router's outer addresses, at most one per address family. The router
 	// does not forward a family without an address.
 	Addresses []netip.Addr `json:"addresses" required:"true"`

@@ -106,12 +106,11 @@ func fieldNode(types map[string]structDef, f fieldDef) *node {
 	n := typeNode(types, f.typ)
 	n.Description = f.doc
 	if f.bounded() {
-		n.Description += " Range: " + f.min + " to " + f.max + "."
+		n.Description += " Range: " + f.rangeText() + "."
 	}
 	n.Default = defaultValue(f)
 	n.Enum = f.enum
-	optional := f.def == "" && !f.required
-	if optional && len(f.enum) > 0 {
+	if len(f.enum) > 0 && f.def == "" && !f.required {
 		n.Enum = append([]string{""}, f.enum...)
 	}
 	if f.typ.kind == kindList && f.required {
@@ -122,17 +121,17 @@ func fieldNode(types map[string]structDef, f fieldDef) *node {
 	}
 	switch f.typ.kind {
 	case kindNumber, kindDegrees:
-		limits(n, f, optional)
+		limits(n, f, f.zeroIsUnset())
 	case kindMap:
 		limits(n.Additional.(*node), f, false)
 	}
 	return n
 }
 
-// limits sets the range of a number. An optional number may also be 0, which equals a missing field.
-func limits(n *node, f fieldDef, optional bool) {
+// limits sets the range of a number, and accepts 0 in addition if orZero is set.
+func limits(n *node, f fieldDef, orZero bool) {
 	low, high, zero := number(f.min), number(f.max), 0
-	if optional && low > 0 {
+	if orZero {
 		n.AnyOf = []*node{{Const: &zero}, {Minimum: &low, Maximum: &high}}
 		return
 	}

@@ -67,11 +67,30 @@ type fieldDef struct {
 	def      string
 	enum     []string
 	required bool
+	pointer  bool // 0 is not the same as a missing field
 	min, max string
 }
 
 // bounded reports whether the field's value has a range.
 func (f fieldDef) bounded() bool { return f.max != "" }
+
+// zeroIsUnset reports whether the field may be 0 although its range begins above 0. 0 equals a
+// missing field.
+func (f fieldDef) zeroIsUnset() bool {
+	isNumber := f.typ.kind == kindNumber || f.typ.kind == kindDegrees
+	return isNumber && f.bounded() && f.def == "" && !f.required && !f.pointer && number(f.min) > 0
+}
+
+// rangeText returns the range, as in "0 or 8 to 29".
+func (f fieldDef) rangeText() string {
+	switch {
+	case !f.zeroIsUnset():
+		return f.min + " to " + f.max
+	case f.min == "1":
+		return "0 to " + f.max
+	}
+	return "0 or " + f.min + " to " + f.max
+}
 
 // structDef is one mapping of the file.
 type structDef struct {
@@ -139,6 +158,7 @@ func parseField(f *ast.Field) (fieldDef, error) {
 		name: name, doc: text(f.Doc), typ: typeOf(f.Type), def: tag.Get("default"),
 		required: tag.Get("required") == "true", min: tag.Get("min"), max: tag.Get("max"),
 	}
+	_, out.pointer = f.Type.(*ast.StarExpr)
 	if enum := tag.Get("enum"); enum != "" {
 		out.enum = strings.Split(enum, "|")
 	}

@@ -15,11 +15,11 @@ For users who write a topology: every field of ` + "`clusterset.yaml`" + `, one 
 ` + "`clusterset.example.yaml`" + ` is a short example, [clusterset.full.yaml](clusterset.full.yaml) has every
 setting, and with ` + "`clusterset.schema.json`" + ` an editor completes and checks the file.
 
-- An unknown or repeated key is an error. A number is not text, and the words yes, no, on, off, y
-  and n must be in quotes where they are text, because tools read them differently.
+- An unknown or repeated key is an error. Text fields accept no unquoted numbers. The words yes, no,
+  on, off, y and n need quotes in text fields, because YAML 1.1 reads them as booleans.
 - There are no anchors, aliases or tags, and no second document.
-- An address or prefix is of either family unless it says IPv4 or IPv6. A prefix has no bits set
-  after its length.
+- An address or prefix is of either family unless the description says IPv4 or IPv6. A prefix has no
+  host bits set.
 - A duration is a number with a unit: ` + "`250ms`, `25s`, `5m`, `1h30m`" + `.
 - Messages name a value by its path below spec, list items by their names:
   ` + "`clusters[g1].podCIDRs[0]`, `exports[sample/web].ports[0].name`" + `.
@@ -65,7 +65,7 @@ func typeText(f fieldDef) string {
 		text = "`" + strings.Join(f.enum, "` or `") + "`"
 	}
 	if f.bounded() {
-		text += fmt.Sprintf(", %s to %s", f.min, f.max)
+		text += ", " + f.rangeText()
 	}
 	return text
 }
