@@ -14,11 +14,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport/ssh"
 )
 
-// Auth is the login for the remote repositories of one host. Its files are read at every use, so
-// that an operator can rotate a token in place.
+// Auth has the credentials for the remote repositories of one host. Its files are read at every
+// use, so that an operator can rotate a token in place.
 type Auth struct {
-	// Host is the host or host:port of the only server that receives the login. Repositories
-	// and redirects can refer to other servers. Empty = none.
+	// Host is the host or host:port of the only server that receives the credentials.
+	// Repositories and redirects can refer to other servers. Empty = none.
 	Host           string
 	Username       string // HTTPS; with a token most servers accept any name
 	Password       string // HTTPS password or token
@@ -47,8 +47,8 @@ func hostPort(ep *transport.Endpoint) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(ep.Port))
 }
 
-// method returns the login for an address; nil = use the login of the URL, if any. It refuses to
-// send a password over http.
+// method returns the credentials for an address; nil = use the credentials of the URL, if any. It
+// refuses to send a password over http.
 func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	matchesHost := a.Host != "" && strings.EqualFold(a.Host, hostPort(ep))
 	switch ep.Protocol {
@@ -74,7 +74,8 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 		return &http.BasicAuth{Username: username, Password: password}, nil
 	case "ssh":
 		if a.SSHKeyFile != "" && !matchesHost {
-			return nil, fmt.Errorf("the SSH key %s is for %s and not for %s: set HAWSER_GIT_HOST=%[3]s if it is", a.SSHKeyFile, cmp.Or(a.Host, "no host"), hostPort(ep))
+			host := cmp.Or(a.Host, "no host")
+			return nil, fmt.Errorf("SSH key %s is for %s, not %s: to use it there, set HAWSER_GIT_HOST=%[3]s", a.SSHKeyFile, host, hostPort(ep))
 		}
 		if a.SSHKeyFile == "" {
 			if os.Getenv("SSH_AUTH_SOCK") == "" {
@@ -105,18 +106,18 @@ func (a Auth) method(ep *transport.Endpoint) (transport.AuthMethod, error) {
 	}
 }
 
-// loginHint returns a suffix for the error of a server that requires a login. It is empty unless
+// hostHint returns a suffix for the error of a server that requires credentials. It is empty unless
 // the configured password is for another host.
-func (a Auth) loginHint(ep *transport.Endpoint, err error) string {
+func (a Auth) hostHint(ep *transport.Endpoint, err error) string {
 	refused := errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrAuthorizationFailed)
 	noPassword := a.Password == "" && a.PasswordFile == ""
 	if !refused || noPassword || strings.EqualFold(a.Host, hostPort(ep)) {
 		return ""
 	}
 	if a.Host == "" {
-		return fmt.Sprintf(" (the token is sent to no host that a clone names: set HAWSER_GIT_HOST=%s if it is for this one)", hostPort(ep))
+		return fmt.Sprintf(" (no host is configured for the token: to send it to this host, set HAWSER_GIT_HOST=%s)", hostPort(ep))
 	}
-	return fmt.Sprintf(" (the token is for %s alone)", a.Host)
+	return fmt.Sprintf(" (the token is only for %s)", a.Host)
 }
 
 // secrets returns the passwords that messages must not contain. Some may be empty.

@@ -13,7 +13,7 @@ import (
 
 const password = "s3cret-of-the-test"
 
-// TestLoginGoesToOneHost checks that only Auth.Host receives the login, over https.
+// TestLoginGoesToOneHost checks that only Auth.Host receives the credentials, over https.
 func TestLoginGoesToOneHost(t *testing.T) {
 	t.Parallel()
 	var receivedLogin atomic.Pointer[string]
@@ -43,10 +43,10 @@ func TestLoginGoesToOneHost(t *testing.T) {
 	}{
 		{"its host", tls.URL, hostOf(tls.URL), "git:" + password, "authentication required"},
 		{"no host", tls.URL, "", ":", "HAWSER_GIT_HOST=" + hostOf(tls.URL)},
-		{"another host", tls.URL, "git.example.org", ":", "the token is for git.example.org alone"},
-		{"another port", tls.URL, hostOf(redirector.URL), ":", "the token is for " + hostOf(redirector.URL) + " alone"},
+		{"another host", tls.URL, "git.example.org", ":", "the token is only for git.example.org"},
+		{"another port", tls.URL, hostOf(redirector.URL), ":", "the token is only for " + hostOf(redirector.URL)},
 		{"http", plain.URL, hostOf(plain.URL), "", "use an https address"},
-		{"http, not its host", plain.URL, "git.example.org", ":", "alone"},
+		{"http, not its host", plain.URL, "git.example.org", ":", "only for"},
 		{"a redirect", redirector.URL, hostOf(redirector.URL), ":", ""},
 	}
 	for _, tt := range tests {
@@ -64,7 +64,7 @@ func TestLoginGoesToOneHost(t *testing.T) {
 			have = *p
 		}
 		if have != tt.receivedLogin {
-			t.Errorf("%s: the server heard %q, want %q", tt.name, have, tt.receivedLogin)
+			t.Errorf("%s: the server received %q, want %q", tt.name, have, tt.receivedLogin)
 		}
 	}
 }

@@ -7,5 +7,5 @@ import (
 	"hawser.dev/hawser/internal/tlstest"
 )
 
-// TestMain trusts httptest's certificates, because a login is sent only over https.
+// TestMain trusts httptest's certificates, because credentials are sent only over https.
 func TestMain(m *testing.M) { os.Exit(tlstest.Run(m)) }

@@ -190,7 +190,7 @@ func (m *mirror) prune(heads map[string]Hash) error {
 	return err
 }
 
-// exchange calls do with the login. It cancels the context of do if the server sends nothing for
+// exchange calls do with the credentials. It cancels the context of do if the server sends nothing for
 // idleTimeout. The returned error contains the server's messages, without secrets.
 func (m *mirror) exchange(ctx context.Context, do func(context.Context, transport.AuthMethod, *transferMonitor) error) error {
 	auth, err := m.auth.method(m.endpoint)
@@ -208,7 +208,7 @@ func (m *mirror) exchange(ctx context.Context, do func(context.Context, transpor
 	if cause := context.Cause(ctx); errors.As(cause, &idleError{}) {
 		err = cause
 	}
-	text := oneLine(err.Error(), maxMessage) + m.auth.loginHint(m.endpoint, err) + monitor.text()
+	text := oneLine(err.Error(), maxMessage) + m.auth.hostHint(m.endpoint, err) + monitor.text()
 	for _, secret := range m.auth.secrets(m.endpoint, auth) {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "***")

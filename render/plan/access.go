@@ -10,9 +10,9 @@ import (
 
 // Limits of the listed access in the text. The JSON form contains all.
 const (
-	maxListed        = 40 // lines of each list
-	maxLineResources = 4  // resources of a line
-	maxLineClusters  = 6  // clusters of a line
+	maxListed       = 40 // lines of each list
+	maxLineItems    = 4  // resources or endpoints of a line
+	maxLineClusters = 6  // clusters of a line
 )
 
 // locateAccess sets the position of paths that are in the new topology.
@@ -51,7 +51,7 @@ func (o *printer) accessList(title, color string, list []access.Change) {
 //	ams, sin -> shop/db:5432 in fra
 func accessText(c *access.Change) string {
 	var to []string
-	for i := range c.To[:min(len(c.To), maxLineResources)] {
+	for i := range c.To[:min(len(c.To), maxLineItems)] {
 		to = append(to, resourceText(&c.To[i]))
 	}
 	from := allClusters

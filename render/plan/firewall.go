@@ -12,14 +12,14 @@ import (
 )
 
 // Firewall lists the changes for firewalls in front of gateways. Open contains the ports to open
-// before the change is published. Close contains the ports to close after all agents have applied
-// it.
+// before the change is merged. Close contains the ports to close after all agents have applied it.
 type Firewall struct {
 	Open  []Ports `json:"open"`
 	Close []Ports `json:"close"`
 }
 
-// Ports lists ports at the endpoints of some gateways, for the gateways of some clusters.
+// Ports lists destination ports at endpoints of gateways, and the clusters whose gateways connect
+// to them.
 type Ports struct {
 	Protocol string      `json:"protocol"`        // udp | esp
 	Ports    []int       `json:"ports,omitempty"` // at the endpoints, ascending; none for esp
@@ -144,8 +144,8 @@ func difference(list, other []string) []string {
 	})
 }
 
-// portGrouper joins the ports of one endpoint for the same clusters. Then it joins endpoints with
-// the same ports for the same clusters.
+// portGrouper joins the ports of one endpoint that have the same clusters. Then it joins endpoints
+// with the same ports and clusters.
 type portGrouper struct {
 	clusters int
 	byKey    map[string]*Ports
@@ -204,9 +204,9 @@ func (p *Ports) Text() string {
 	if p.Protocol == firewall.UDP {
 		text = "UDP " + portList(p.Ports)
 	}
-	at := make([]string, 0, maxLineResources)
+	at := make([]string, 0, maxLineItems)
 	for i, a := range p.At {
-		if i == maxLineResources {
+		if i == maxLineItems {
 			at = append(at, fmt.Sprintf("%d more", len(p.At)-i))
 			break
 		}
@@ -251,13 +251,13 @@ func (o *printer) firewall(f *Firewall) {
 	o.ports("close after rollout:", f.Close)
 }
 
-func (o *printer) ports(verb string, list []Ports) {
+func (o *printer) ports(label string, list []Ports) {
 	for i := range list {
 		if i == maxListed {
-			o.text("  %s %d more (-o json lists all)\n", verb, len(list)-i)
+			o.text("  %s %d more (-o json lists all)\n", label, len(list)-i)
 			return
 		}
-		o.text("  %s %s\n", verb, list[i].Text())
+		o.text("  %s %s\n", label, list[i].Text())
 	}
 }
 

@@ -348,8 +348,8 @@ func RepoOf(address, file string) gitrepo.Config {
 	return gitrepo.Config{URL: address, ExplicitURL: true, Auth: AuthFor(address)}
 }
 
-// AuthFor returns the login of the environment for the repositories that a user named. It is valid
-// for one host: HAWSER_GIT_HOST, or else the host of the first address on a server.
+// AuthFor returns the credentials of the environment for the repositories that a user named. They
+// are for one host: HAWSER_GIT_HOST, or else the host of the first address on a server.
 func AuthFor(addresses ...string) gitrepo.Auth {
 	auth := Auth()
 	for _, address := range addresses {
@@ -360,7 +360,7 @@ func AuthFor(addresses ...string) gitrepo.Auth {
 	return auth
 }
 
-// Auth returns the login of the environment, which is valid for HAWSER_GIT_HOST only. The remotes
+// Auth returns the credentials of the environment, which are for HAWSER_GIT_HOST only. The remotes
 // of a clone come from its config.
 func Auth() gitrepo.Auth {
 	return gitrepo.Auth{

@@ -13,14 +13,15 @@ import (
 	"hawser.dev/hawser/internal/cli"
 	"hawser.dev/hawser/internal/cli/agentquery"
 	"hawser.dev/hawser/nodeagent/status"
+	"hawser.dev/hawser/schema/fabric"
 )
 
 // rotation is the state of a key rotation as the gateways report it.
 type rotation struct {
-	Links      []epochLink `json:"links"`
+	Links      []epochLink `json:"links"`             // twice if both ends report it
 	Old        int         `json:"old"`               // the oldest current epoch of any gateway
 	New        int         `json:"new"`               // the newest epoch
-	OnOldEpoch int         `json:"onOldEpoch"`        // links that do not use New
+	OnOldEpoch int         `json:"onOldEpoch"`        // links of which an end does not use New
 	Waiting    []string    `json:"waiting,omitempty"` // gateways without New, and unreachable agents
 	Next       string      `json:"next"`              // next step
 }
@@ -79,18 +80,21 @@ func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 			r.New, r.Old = max(r.New, epoch), min(cmp.Or(r.Old, epoch), epoch)
 		}
 	}
+	all, old := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, s := range agents {
 		name := s.Cluster + "/" + s.Gateway
 		if s.Gateway != "" && !slices.Contains(s.Epochs, r.New) {
-			r.Waiting = append(r.Waiting, fmt.Sprintf("%s has not heard of epoch %d yet", name, r.New))
+			r.Waiting = append(r.Waiting, fmt.Sprintf("%s does not have epoch %d yet", name, r.New))
 		}
 		for _, c := range s.Connections {
 			l := epochLink{Gateway: name, Remote: c.RemoteCluster + "/" + c.RemoteGateway, Driver: c.Driver, Epoch: c.Epoch}
 			if c.Migration != nil {
 				l.Reason = "changes to " + c.Migration.To + ": " + c.Migration.Reason
 			}
+			pair := fabric.SortedPair(l.Gateway, l.Remote)
+			all[pair] = true
 			if c.Epoch != 0 && c.Epoch != r.New {
-				r.OnOldEpoch++
+				old[pair] = true
 			}
 			r.Links = append(r.Links, l)
 		}
@@ -98,19 +102,20 @@ func rotationOf(agents []status.Status, silent []status.Unreachable) rotation {
 	for _, u := range silent {
 		r.Waiting = append(r.Waiting, fmt.Sprintf("the agent at %s does not answer: %s", u.Agent, u.Error))
 	}
-	r.Next = r.next()
+	r.OnOldEpoch = len(old)
+	r.Next = r.next(len(all))
 	return r
 }
 
-// next returns the next step. Unreachable agents may still use the old epoch.
-func (r *rotation) next() string {
+// next returns the next step. links is the number of links. Unreachable agents may still use the old epoch.
+func (r *rotation) next(links int) string {
 	switch {
 	case r.New == 0:
 		return "no gateway has keys"
 	case r.OnOldEpoch > 0:
-		return fmt.Sprintf("%d of %d links do not use epoch %d yet: wait", r.OnOldEpoch, len(r.Links), r.New)
+		return fmt.Sprintf("%d of %d links without epoch %d: wait", r.OnOldEpoch, links, r.New)
 	case len(r.Waiting) > 0:
-		return fmt.Sprintf("not every gateway is known to have epoch %d: wait", r.New)
+		return fmt.Sprintf("some gateways may not have epoch %d yet: wait", r.New)
 	case r.Old != r.New:
 		return fmt.Sprintf("epoch %d is unused: set keys: {epochs: [%d]}", r.Old, r.New)
 	}
