@@ -24,7 +24,7 @@ type Engine[D any] struct {
 	// Resync overrides the time between rounds without a trigger; 0 = Resync.
 	Resync time.Duration
 	// Drift has a token if this engine or another writer changed an observed object; nil = no
-	// events. It triggers a round of Run, after the round that follows an urgent pass.
+	// events. It triggers a round of Run; after an urgent pass, the round that follows it.
 	Drift <-chan struct{}
 	// Urgent configures urgent passes of Run; nil = none.
 	Urgent *UrgentConfig[D]
