@@ -131,9 +131,9 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sh
 	gateways := func() []election.Gateway { v, _ := view(); return v.Gateways }
 	var store election.LeaseStore
 	if _, client := inputs.API(); client != nil {
-		store = kube.NewLeaseStore(client, func() bool { return len(gateways()) > 0 })
+		store = kube.NewLeaseStore(client, func() bool { return len(gateways()) > 0 }, log)
 	} else if config.LeasesDir != "" {
-		store = election.NewDirStore(config.LeasesDir, gateways)
+		store = election.NewDirStore(config.LeasesDir, gateways, log)
 	}
 	return election.New(election.Config{
 		Node: config.Node, Store: store, View: view, StateDir: config.StateDir, Log: log, Trigger: wake.election,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,23 +32,32 @@ const (
 type DirStore struct {
 	dir      string
 	gateways func() []Gateway
+	log      *slog.Logger
 
 	mu     sync.Mutex
 	leases map[string]Lease // nil = not read yet
 }
 
 // NewDirStore returns a store of the Leases of gateways in a directory.
-func NewDirStore(dir string, gateways func() []Gateway) *DirStore {
-	return &DirStore{dir: dir, gateways: gateways}
+func NewDirStore(dir string, gateways func() []Gateway, log *slog.Logger) *DirStore {
+	return &DirStore{dir: dir, gateways: gateways, log: log}
 }
 
-// Watch implements LeaseStore.
+// Watch implements LeaseStore. It logs an error once until it changes.
 func (f *DirStore) Watch(ctx context.Context, changed trigger.Trigger) {
 	tick := time.NewTicker(dirPollInterval)
 	defer tick.Stop()
+	logged := ""
 	for {
-		if f.readAll() {
+		differs, err := f.readAll()
+		if differs {
 			changed.Fire()
+		}
+		if err == nil {
+			logged = ""
+		} else if err.Error() != logged {
+			logged = err.Error()
+			f.log.Warn("Leases not read; using the last known Leases", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -57,12 +67,12 @@ func (f *DirStore) Watch(ctx context.Context, changed trigger.Trigger) {
 	}
 }
 
-func (f *DirStore) readAll() (changed bool) {
+func (f *DirStore) readAll() (changed bool, err error) {
 	now := map[string]Lease{}
 	for _, g := range f.gateways() {
 		l, err := f.read(g.Name)
 		if err != nil {
-			return false
+			return false, err
 		}
 		now[g.Name] = l
 	}
@@ -73,7 +83,7 @@ func (f *DirStore) readAll() (changed bool) {
 		changed = changed || f.leases[name] != l
 	}
 	f.leases = now
-	return changed
+	return changed, nil
 }
 
 // Leases implements LeaseStore.

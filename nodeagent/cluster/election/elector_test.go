@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -76,15 +77,17 @@ func TestElector(t *testing.T) {
 		"api": func(t *testing.T) func() election.LeaseStore {
 			server := kubetest.New(t)
 			server.Put(t, released)
-			return func() election.LeaseStore { return kube.NewLeaseStore(client(t, server), func() bool { return true }) }
+			return func() election.LeaseStore {
+				return kube.NewLeaseStore(client(t, server), func() bool { return true }, slog.New(slog.DiscardHandler))
+			}
 		},
 		"directory": func(t *testing.T) func() election.LeaseStore {
 			dir := t.TempDir()
-			first := election.NewDirStore(dir, gateways)
+			first := election.NewDirStore(dir, gateways, slog.New(slog.DiscardHandler))
 			if _, err := first.Write(t.Context(), election.Lease{Gateway: "edge-1", Released: true, Transitions: 4, Version: "0"}); err != nil {
 				t.Fatal(err)
 			}
-			return func() election.LeaseStore { return election.NewDirStore(dir, gateways) }
+			return func() election.LeaseStore { return election.NewDirStore(dir, gateways, slog.New(slog.DiscardHandler)) }
 		},
 	}
 	for name, store := range stores {
@@ -194,12 +197,12 @@ func TestLeases(t *testing.T) {
 	t.Parallel()
 	server := kubetest.New(t)
 	server.Put(t, released)
-	s := kube.NewLeaseStore(client(t, server), func() bool { return true })
+	s := kube.NewLeaseStore(client(t, server), func() bool { return true }, slog.New(slog.DiscardHandler))
 	before, err := s.Read(t.Context(), "edge-1")
 	if err != nil || !before.Released || before.Transitions != 4 || before.Holder != "" {
 		t.Fatalf("%+v, %v", before, err)
 	}
-	stale := kube.NewLeaseStore(client(t, server), func() bool { return true })
+	stale := kube.NewLeaseStore(client(t, server), func() bool { return true }, slog.New(slog.DiscardHandler))
 	if _, err := stale.Read(t.Context(), "edge-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -230,4 +233,47 @@ func TestLeases(t *testing.T) {
 	if fresh, err := s.Read(t.Context(), "edge-1"); err != nil || fresh.Released || fresh.Holder != "" {
 		t.Errorf("never held: %+v, %v", fresh, err)
 	}
+}
+
+// TestLeasesNotRead checks that both stores log why they cannot read the Leases.
+func TestLeasesNotRead(t *testing.T) {
+	t.Parallel()
+	server, dir := kubetest.New(t), t.TempDir()
+	server.SetForbidden("leases", true)
+	if err := os.Mkdir(filepath.Join(dir, "edge-1.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stores := map[string]func(*slog.Logger) election.LeaseStore{
+		"leases is forbidden": func(log *slog.Logger) election.LeaseStore {
+			return kube.NewLeaseStore(client(t, server), func() bool { return true }, log)
+		},
+		"is a directory": func(log *slog.Logger) election.LeaseStore { return election.NewDirStore(dir, gateways, log) },
+	}
+	for want, store := range stores {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			lines := make(chan string, 100)
+			s := store(slog.New(slog.NewTextHandler(lineWriter(lines), nil)))
+			var running sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			running.Go(func() { s.Watch(ctx, trigger.New()) })
+			line := <-lines
+			cancel()
+			running.Wait()
+			if !strings.Contains(line, want) || len(lines) > 0 {
+				t.Errorf("%d more lines after %s", len(lines), line)
+			}
+			if _, ok := s.Leases(); ok {
+				t.Error("the Leases count as read")
+			}
+		})
+	}
+}
+
+// lineWriter sends each line.
+type lineWriter chan string
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w <- string(line)
+	return len(line), nil
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ const (
 type LeaseStore struct {
 	client dynamic.ResourceInterface
 	needed func() bool
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	synced  bool
@@ -42,18 +44,25 @@ type LeaseStore struct {
 }
 
 // NewLeaseStore returns a store that watches the Leases while needed returns true.
-func NewLeaseStore(c *Client, needed func() bool) *LeaseStore {
+func NewLeaseStore(c *Client, needed func() bool, log *slog.Logger) *LeaseStore {
 	return &LeaseStore{
-		client: c.Dynamic.Resource(LeaseKind).Namespace(fabric.SystemNamespace), needed: needed,
+		client: c.Dynamic.Resource(LeaseKind).Namespace(fabric.SystemNamespace), needed: needed, log: log,
 		objects: map[string]*unstructured.Unstructured{},
 	}
 }
 
-// Watch implements election.LeaseStore.
+// Watch implements election.LeaseStore. It logs an error once until it changes.
 func (s *LeaseStore) Watch(ctx context.Context, changed trigger.Trigger) {
+	logged := ""
 	for ctx.Err() == nil {
 		if s.needed() {
-			s.watchOnce(ctx, changed)
+			err := s.watchOnce(ctx, changed)
+			if err == nil {
+				logged = ""
+			} else if err.Error() != logged && ctx.Err() == nil {
+				logged = err.Error()
+				s.log.Warn("Leases not read; using the last known Leases", "err", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -64,10 +73,10 @@ func (s *LeaseStore) Watch(ctx context.Context, changed trigger.Trigger) {
 
 // watchOnce lists the Leases and watches them until the server ends the watch. The last known
 // Leases stay if the list fails.
-func (s *LeaseStore) watchOnce(ctx context.Context, changed trigger.Trigger) {
+func (s *LeaseStore) watchOnce(ctx context.Context, changed trigger.Trigger) error {
 	list, err := s.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return
+		return fmt.Errorf("list Leases: %w", err)
 	}
 	all := map[string]*unstructured.Unstructured{}
 	for i := range list.Items {
@@ -82,13 +91,17 @@ func (s *LeaseStore) watchOnce(ctx context.Context, changed trigger.Trigger) {
 	seconds := int64(leaseWatchTimeout / time.Second)
 	stream, err := s.client.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: &seconds})
 	if err != nil {
-		return
+		return fmt.Errorf("watch Leases: %w", err)
 	}
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
 		object, ok := e.Object.(*unstructured.Unstructured)
 		if !ok || e.Type == watch.Error {
-			return
+			err := apierrors.FromObject(e.Object)
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				return nil // the next list has a newer version
+			}
+			return fmt.Errorf("watch Leases: %w", err)
 		}
 		gateway, ok := gatewayOf(object)
 		if !ok {
@@ -103,6 +116,7 @@ func (s *LeaseStore) watchOnce(ctx context.Context, changed trigger.Trigger) {
 		s.mu.Unlock()
 		changed.Fire()
 	}
+	return nil
 }
 
 // Leases implements election.LeaseStore.
