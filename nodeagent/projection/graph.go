@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -82,7 +83,7 @@ func ShapeDigest(s fabric.Shape) string {
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return ""
+		panic(fmt.Sprintf("encode shape %+v: %v", s, err)) // strings and booleans always encode
 	}
 	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, stablehash.Mix64(stablehash.Sum64(string(raw)))))
 }
