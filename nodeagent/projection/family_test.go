@@ -54,6 +54,30 @@ func TestMinMTU(t *testing.T) {
 	}
 }
 
+// TestRestoredFamilies checks that a restarted agent keeps to the families of other clusters'
+// Services until their states arrive.
+func TestRestoredFamilies(t *testing.T) {
+	t.Parallel()
+	w, _ := readWorld(t, "testdata/families.txtar")
+	limited := 0
+	for name, in := range w.inputs {
+		for _, live := range in.Live {
+			for _, e := range live.Exports {
+				limited += len(e.Families)
+			}
+		}
+		in.Live, in.RestoredLive = nil, in.Live
+		s, _ := projection.Desired(in)
+		before, restarted := linesOf(text(w.states[name])), linesOf(text(s))
+		if lost, added := minus(before, restarted), minus(restarted, before); len(lost)+len(added) > 0 {
+			t.Errorf("%s: the restart removed %v and added %v", name, lost, added)
+		}
+	}
+	if limited == 0 {
+		t.Error("no Service is limited to a family")
+	}
+}
+
 // TestSerial checks that the zone's serial changes with each setting that changes answers.
 func TestSerial(t *testing.T) {
 	t.Parallel()

@@ -161,9 +161,6 @@ func localHosts(part *fabric.ExportCluster, svc *model.Service) []desired.Servic
 // replaces it.
 func (r *remoteCluster) hosts(e *fabric.Export, part *fabric.ExportCluster) []desired.ServiceHost {
 	live := r.live[e.ID()]
-	if !r.hasState {
-		live = r.restored[e.ID()]
-	}
 	if live == nil || e.Type != fabric.Headless {
 		return nil
 	}

@@ -48,17 +48,16 @@ type remoteCluster struct {
 	*fabric.Cluster
 	linked       bool // the two clusters have a link
 	path         model.Path
-	reachable    bool                // both gateways of path exist
-	ownPath      model.Path          // this gateway's own link
-	hasLink      bool                // both gateways of transit exist
-	destinations []netip.Prefix      // prefixes by which this cluster reaches it
-	sources      []netip.Prefix      // source prefixes of its packets
-	connected    []model.Network     // parts of visible on networks of this node
-	link         fabric.LinkSettings // settings of its tunnels
-	overIPv6     bool                // the tunnels may use IPv6
-	live         map[string]*model.ExportState
-	hasState     bool                          // live is current
-	restored     map[string]*model.ExportState // saved by the previous agent
+	reachable    bool                          // both gateways of path exist
+	ownPath      model.Path                    // this gateway's own link
+	hasLink      bool                          // both gateways of transit exist
+	destinations []netip.Prefix                // prefixes by which this cluster reaches it
+	sources      []netip.Prefix                // source prefixes of its packets
+	connected    []model.Network               // parts of visible on networks of this node
+	link         fabric.LinkSettings           // settings of its tunnels
+	overIPv6     bool                          // the tunnels may use IPv6
+	live         map[string]*model.ExportState // by namespace/name
+	hasState     bool                          // live is current; false = saved by the previous agent
 }
 
 // newBuilder indexes the input. It returns nil if the fabric lacks the cluster.
@@ -206,11 +205,11 @@ func (v *builder) addRemotes() {
 		}
 		v.findPrefixes(r)
 		v.findConnected(r)
-		if live, exists := v.in.Live[c.Name]; exists {
-			r.hasState, r.live = true, exportsByID(live)
-		} else {
-			r.restored = exportsByID(v.in.RestoredLive[c.Name])
+		live, exists := v.in.Live[c.Name]
+		if !exists {
+			live = v.in.RestoredLive[c.Name]
 		}
+		r.hasState, r.live = exists, exportsByID(live)
 		v.remotes = append(v.remotes, r)
 		v.byName[c.Name] = r
 	}

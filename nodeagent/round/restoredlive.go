@@ -54,11 +54,11 @@ func (h restoredLive) saved() map[string]model.ClusterState {
 	return all
 }
 
-// trimForSave returns the part of a state to save: exports with an offer, and hosts.
+// trimForSave returns the part of a state to save: exports with an offer, hosts or limited families.
 func trimForSave(live model.ClusterState) model.ClusterState {
 	out := model.ClusterState{Cluster: live.Cluster}
 	for _, e := range live.Exports {
-		if e.Offer != nil || len(e.Hosts) > 0 {
+		if e.Offer != nil || len(e.Hosts)+len(e.Families) > 0 {
 			out.Exports = append(out.Exports, e)
 		}
 	}

@@ -21,6 +21,7 @@ func offering(cluster, addr string) model.ClusterState {
 			Addrs: []netip.Addr{netip.MustParseAddr(addr)},
 		}},
 		{Namespace: "shop", Name: "web", Ready: true},
+		{Namespace: "shop", Name: "ipv4", Ready: true, Families: []int{4}},
 	}}
 }
 
@@ -44,7 +45,8 @@ func TestExportsOutliveARestart(t *testing.T) {
 	}
 
 	second, synced := restarted(first, now).update(2, nil, stale, now.Add(time.Second))
-	if saved := second.Saved; len(saved) != 2 || synced || len(saved["g2"].Exports) != 1 || !reflect.DeepEqual(saved["g2"].Exports[0], g2.Exports[0]) {
+	if saved := second.Saved; len(saved) != 2 || synced || len(saved["g2"].Exports) != 2 || !reflect.DeepEqual(saved["g2"].Exports[0], g2.Exports[0]) ||
+		!reflect.DeepEqual(saved["g2"].Exports[1], g2.Exports[2]) {
 		t.Fatalf("after the restart %+v, synced %t", saved, synced)
 	}
 	// Saved states survive another restart without a received state.
