@@ -73,7 +73,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	})
 	api, client := inputs.API()
 	publication, err := publisher.New(config.Kube, api, config.Node, func() publisher.Observed {
-		return publisher.Observed{Outcome: shared.Outcome(), Links: peers.Links(), Leaving: shared.ownGatewayRemoved.Load() || drain.Active()}
+		return publisher.Observed{Outcome: shared.Outcome(), Links: peers.Links(), Draining: shared.ownGatewayRetiring.Load() || drain.Active()}
 	}, log)
 	if err != nil {
 		return nil, errors.Join(err, machine.Close())

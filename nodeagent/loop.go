@@ -58,9 +58,9 @@ func newTriggers() triggers {
 
 // sharedState is the state that the engine's goroutine publishes to other goroutines.
 type sharedState struct {
-	state             atomic.Pointer[round.State]
-	outcome           atomic.Pointer[round.Outcome]
-	ownGatewayRemoved atomic.Bool // this node's gateway left the fabric, and is retiring
+	state              atomic.Pointer[round.State]
+	outcome            atomic.Pointer[round.Outcome]
+	ownGatewayRetiring atomic.Bool // this node's gateway left the fabric, and is retiring
 }
 
 func newSharedState(cluster string, now time.Time) *sharedState {
@@ -86,7 +86,7 @@ func (l *loop) restore(now time.Time) round.State {
 // observe reads the observed state of a round.
 func (l *loop) observe(in input.Current) round.Observed {
 	own := in.Fabric.Cluster(l.config.Cluster)
-	gateway := own != nil && own.GatewayOn(l.config.Node) != nil || l.ownGatewayRemoved.Load()
+	gateway := own != nil && own.GatewayOn(l.config.Node) != nil || l.ownGatewayRetiring.Load()
 	local, ok := l.host.Observe(in.Fabric, in.Facts.Nodes, gateway, l.peers.UsesDriver)
 	if !ok {
 		l.closeStaleAPIConns()
@@ -94,7 +94,7 @@ func (l *loop) observe(in input.Current) round.Observed {
 	l.inputs.ResolveNames(endpoint.HostNames(in.Fabric, l.config.Cluster, in.Facts))
 	local.Resolved = l.inputs.Resolved()
 	return round.Observed{
-		Cluster: l.config.Cluster, Node: l.config.Node, Stale: l.peers.Stale(),
+		Cluster: l.config.Cluster, Node: l.config.Node, StaleAfter: l.peers.Stale(),
 		Fabric: in.Fabric, Digest: in.Digest, Keys: in.Keys, Facts: in.Facts, Local: local, Peers: l.peers.Observe(),
 	}
 }
@@ -129,7 +129,7 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 		last := next.Last()
 		l.peers.SetProjection(last.Input, last.Node)
 	}
-	if l.ownGatewayRemoved.Swap(do.Leaving) != do.Leaving {
+	if l.ownGatewayRetiring.Swap(do.Retiring) != do.Retiring {
 		l.onDrainChange()
 	}
 	// Each refused endpoint is counted when it is new, and each reason is logged once: other
@@ -146,8 +146,8 @@ func (l *loop) desiredState(context.Context) (*round.DesiredNode, string, bool) 
 			}
 		}
 	}
-	if do.SaveLive {
-		l.files.live.MarkDirty()
+	if do.SaveClusterStates {
+		l.files.remoteExports.MarkDirty()
 		l.files.discovered.MarkDirty()
 	}
 	return do.Node, do.Digest, true
@@ -191,7 +191,7 @@ const readyTime = 5 * time.Second
 
 // onReport handles the report of each round.
 func (l *loop) onReport(r converge.Report) {
-	next, live := round.Applied(l.State())
+	next, exports := round.Applied(l.State())
 	l.state.Store(&next)
 	last := next.Last()
 	l.metrics.ObserveReport(r)
@@ -207,19 +207,19 @@ func (l *loop) onReport(r converge.Report) {
 		l.completedOnce = true
 		time.AfterFunc(readyTime, func() { l.peers.SetReady(true) })
 	}
-	l.peers.Publish(live)
+	l.peers.Publish(exports)
 	l.files.paths.MarkDirty()
 	l.files.shape.MarkDirty()
 	l.peers.SetInstalled(last.InstalledTunnels(r))
 	l.peers.SetDirectSenders(last.DirectSenders(r))
 	l.onRoutesWritten()
-	l.outcome.Store(&round.Outcome{Report: r, Projection: last, Leaving: next.RetiringGateways()})
+	l.outcome.Store(&round.Outcome{Report: r, Projection: last, Retiring: next.RetiringGateways()})
 	l.publication.Trigger()
 }
 
 // onDrainChange announces a change of the drain to other agents, and triggers a round.
 func (l *loop) onDrainChange() {
-	l.peers.SetDraining(l.drain.Active() || l.ownGatewayRemoved.Load())
+	l.peers.SetDraining(l.drain.Active() || l.ownGatewayRetiring.Load())
 	l.urgent.Fire()
 	l.trigger.Fire()
 }

@@ -53,9 +53,9 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 		return do.Node, nil
 	}
 	if running.Peers.Spec != nil {
-		l.peers.SetSpec(running.Peers.Spec) // this agent has not seen their data either
+		l.peers.SetSpec(running.Peers.Spec) // this agent has no data of its targets either
 	}
-	l.ownGatewayRemoved.Store(running.State.IsRetiring(l.config.Cluster, l.config.Node))
+	l.ownGatewayRetiring.Store(running.State.IsRetiring(l.config.Cluster, l.config.Node))
 	_, do := round.StepUntilStable(running.State, func() round.Observed {
 		seen := l.observe(in)
 		seen.Peers = seen.Peers.WithRunning(running.Peers)
@@ -70,15 +70,15 @@ func (l *loop) planned(ctx context.Context) (*round.DesiredNode, error) {
 // planWithSecondAgent plans with a second agent: the engine and its handles are not safe for
 // concurrent use.
 func (c Config) planWithSecondAgent(ctx context.Context) (changes []converge.Change, err error) {
-	beside, err := New(c, slog.New(slog.DiscardHandler))
+	second, err := New(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, beside.Close()) }()
-	return beside.Plan(ctx)
+	defer func() { err = errors.Join(err, second.Close()) }()
+	return second.Plan(ctx)
 }
 
-// Plan returns the changes that a pass would make in the kernel now. It needs the inputs, and
+// Plan returns the changes that a round would make in the kernel now. It needs the inputs, and
 // changes nothing.
 func (a *Agent) Plan(ctx context.Context) ([]converge.Change, error) {
 	n, err := a.loop.planned(ctx)

@@ -11,9 +11,9 @@ import (
 	"hawser.dev/hawser/nodeagent/round"
 )
 
-// saveLiveInterval is the minimum time between two writes of the exports of other clusters, which
+// saveRemoteExportsInterval is the minimum time between two writes of the exports of other clusters, which
 // change often.
-const saveLiveInterval = 5 * time.Second
+const saveRemoteExportsInterval = 5 * time.Second
 
 const (
 	pathsFile               = "paths.json"
@@ -24,25 +24,25 @@ const (
 
 // stateFiles are the files that rounds save for the next agent on this node.
 type stateFiles struct {
-	paths      *statefile.File[map[string]round.SavedPath]
-	shape      *statefile.File[round.SavedShape]
-	live       *statefile.File[round.SavedLive]
-	discovered *statefile.File[map[string][]model.DiscoveredEndpoint]
+	paths         *statefile.File[map[string]round.SavedPath]
+	shape         *statefile.File[round.SavedShape]
+	remoteExports *statefile.File[round.SavedClusterStates]
+	discovered    *statefile.File[map[string][]model.DiscoveredEndpoint]
 }
 
 func newStateFiles(dir string) stateFiles {
 	return stateFiles{
-		paths:      statefile.New[map[string]round.SavedPath](dir, pathsFile),
-		shape:      statefile.New[round.SavedShape](dir, shapeFile),
-		live:       statefile.New[round.SavedLive](dir, remoteExportsFile),
-		discovered: statefile.New[map[string][]model.DiscoveredEndpoint](dir, discoveredEndpointsFile),
+		paths:         statefile.New[map[string]round.SavedPath](dir, pathsFile),
+		shape:         statefile.New[round.SavedShape](dir, shapeFile),
+		remoteExports: statefile.New[round.SavedClusterStates](dir, remoteExportsFile),
+		discovered:    statefile.New[map[string][]model.DiscoveredEndpoint](dir, discoveredEndpointsFile),
 	}
 }
 
 // load returns the state saved by the previous agent. An unreadable file is logged and counts
 // as missing.
 func (f stateFiles) load(log *slog.Logger) round.Saved {
-	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), Live: f.live.LoadOrZero(log), Endpoints: f.discovered.LoadOrZero(log)}
+	return round.Saved{Paths: f.paths.LoadOrZero(log), Shape: f.shape.LoadOrZero(log), ClusterStates: f.remoteExports.LoadOrZero(log), Endpoints: f.discovered.LoadOrZero(log)}
 }
 
 // run saves each file after its MarkDirty until ctx is done. A disk may hang, so each file has a
@@ -54,7 +54,7 @@ func (f stateFiles) run(ctx context.Context, state func() round.State, log *slog
 	})
 	wait.Go(func() { f.shape.Run(ctx, 0, func() round.SavedShape { return state().SavedShape() }, log) })
 	wait.Go(func() {
-		f.live.Run(ctx, saveLiveInterval, func() round.SavedLive { return state().SavedLive() }, log)
+		f.remoteExports.Run(ctx, saveRemoteExportsInterval, func() round.SavedClusterStates { return state().SavedClusterStates() }, log)
 	})
 	wait.Go(func() {
 		f.discovered.Run(ctx, 0, func() map[string][]model.DiscoveredEndpoint { return state().SavedEndpoints() }, log)

@@ -165,7 +165,7 @@ func (p *Peers) Observe() round.PeerStatus {
 	out.Spec = p.spec
 	p.mu.Unlock()
 	out.Tunnels = p.negotiator.Tunnels()
-	out.RemoteEndpoints, out.Observed = p.endpointSelector.snapshot()
+	out.RemoteEndpoints, out.ObservedAddrs = p.endpointSelector.snapshot()
 	return out
 }
 
@@ -200,7 +200,7 @@ func (p *Peers) ObserveLinks() round.PeerStatus {
 			pathMTUs[path.Peer] = path.PathMTU
 		}
 	}
-	return round.PeerStatus{Links: links, Live: p.client.Snapshot(), PathMTUs: pathMTUs, Direct: p.direct.Snapshot()}
+	return round.PeerStatus{Links: links, ClusterStates: p.client.Snapshot(), PathMTUs: pathMTUs, Direct: p.direct.Snapshot()}
 }
 
 // SetSpec sets the targets of all protocols.
@@ -233,27 +233,27 @@ func (p *Peers) SetSpec(spec *round.PeerSpec) {
 func (p *Peers) ApplyStep(e round.Effects) {
 	p.setActiveLinks(e.Links)
 	p.publish(func(state *model.ClusterState) bool {
-		same := state.Shape == e.Shape && reflect.DeepEqual(state.Transit, e.Advertise)
-		state.Shape, state.Transit = e.Shape, e.Advertise
+		same := state.Shape == e.Shape && reflect.DeepEqual(state.Transit, e.AnnounceTransit)
+		state.Shape, state.Transit = e.Shape, e.AnnounceTransit
 		return !same && state.Cluster != ""
 	})
-	p.Publish(e.Publish)
+	p.Publish(e.AnnounceExports)
 }
 
 // ApplyRound applies the effects of a complete round to feeds, endpoints and path MTUs.
 func (p *Peers) ApplyRound(e round.Effects) {
 	p.setFeeds(e.Feeds, e.FeedsErr)
 	p.publish(func(state *model.ClusterState) bool {
-		same := reflect.DeepEqual(state.Endpoints, e.PublishEndpoints)
-		state.Endpoints = e.PublishEndpoints
+		same := reflect.DeepEqual(state.Endpoints, e.AnnounceEndpoints)
+		state.Endpoints = e.AnnounceEndpoints
 		return !same && state.Cluster != ""
 	})
 	p.mu.Lock()
-	same := e.Sizes.Self == p.pathMTUSpec.Self && slices.Equal(e.Sizes.Listen, p.pathMTUSpec.Listen) && slices.Equal(e.Sizes.Links, p.pathMTUSpec.Links)
-	p.pathMTUSpec = e.Sizes
+	same := e.PathMTU.Self == p.pathMTUSpec.Self && slices.Equal(e.PathMTU.Listen, p.pathMTUSpec.Listen) && slices.Equal(e.PathMTU.Links, p.pathMTUSpec.Links)
+	p.pathMTUSpec = e.PathMTU
 	p.mu.Unlock()
 	if !same {
-		p.finder.Set(e.Sizes.Self, e.Sizes.Listen, e.Sizes.Links)
+		p.finder.Set(e.PathMTU.Self, e.PathMTU.Listen, e.PathMTU.Links)
 	}
 }
 
@@ -293,12 +293,12 @@ func (p *Peers) setFeeds(feeds round.FeedSpec, err error) {
 }
 
 // Publish publishes the state of this cluster's exports to other clusters; nil = unchanged.
-func (p *Peers) Publish(live *model.ClusterState) {
-	if live == nil {
+func (p *Peers) Publish(exports *model.ClusterState) {
+	if exports == nil {
 		return
 	}
 	p.publish(func(state *model.ClusterState) bool {
-		state.Cluster, state.Exports = live.Cluster, live.Exports
+		state.Cluster, state.Exports = exports.Cluster, exports.Exports
 		return true
 	})
 }

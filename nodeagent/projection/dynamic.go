@@ -130,9 +130,9 @@ func mcsView(in Input) mcs.ClusterView {
 	}
 	for i := range in.Fabric.Clusters {
 		name := in.Fabric.Clusters[i].Name
-		live, exists := in.Live[name]
+		live, exists := in.ClusterStates[name]
 		if !exists {
-			live = in.RestoredLive[name]
+			live = in.RestoredClusterStates[name]
 		}
 		for j := range live.Exports {
 			if e := &live.Exports[j]; e.Offer != nil {

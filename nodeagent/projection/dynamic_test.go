@@ -74,10 +74,10 @@ func dynamicWorld(t *testing.T) *world {
 	for range 2 { // a cluster's state depends on the states of other clusters
 		for name, in := range w.inputs {
 			in.Fabric, in.Facts.Exports, in.Facts.Services = w.fabric, exports[in.Cluster], services[in.Cluster]
-			in.Live = map[string]model.ClusterState{}
+			in.ClusterStates = map[string]model.ClusterState{}
 			for cluster, live := range lives {
 				if cluster != in.Cluster {
-					in.Live[cluster] = live
+					in.ClusterStates[cluster] = live
 				}
 			}
 			in.Fabric, in.MCSDecision = projection.EffectiveFabric(in)

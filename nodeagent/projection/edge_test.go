@@ -137,7 +137,7 @@ func TestBadInputs(t *testing.T) {
 		},
 		{
 			"nothing ready in the remote cluster", "g1/g1-w1",
-			func(in *projection.Input) { in.Live = map[string]model.ClusterState{"g2": {Cluster: "g2"}} }, "",
+			func(in *projection.Input) { in.ClusterStates = map[string]model.ClusterState{"g2": {Cluster: "g2"}} }, "",
 			[]string{
 				"service sample/whereami-cs headless=false vips=243.0.0.1 ports=http/TCP/80 clusters=g2[]",
 				"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]",
@@ -145,7 +145,7 @@ func TestBadInputs(t *testing.T) {
 			[]string{"services4", "slots4", "icmp_echo4", "service sample", "zone"},
 		},
 		{
-			"no state of the remote cluster", "g1/g1-w1", func(in *projection.Input) { in.Live = nil }, "",
+			"no state of the remote cluster", "g1/g1-w1", func(in *projection.Input) { in.ClusterStates = nil }, "",
 			[]string{"service sample/whereami-ss headless=true ports=http/TCP/80 clusters=g2[]"},
 			[]string{"service sample/whereami-ss", "zone"},
 		},
@@ -278,7 +278,7 @@ func TestPolicies(t *testing.T) {
 			export := &in.Fabric.Exports[1]
 			export.Balance, export.Affinity = tt.balance, tt.affinity
 			for _, name := range []string{"c2", "c3"} {
-				in.Live[name] = model.ClusterState{Cluster: name, Exports: []model.ExportState{
+				in.ClusterStates[name] = model.ClusterState{Cluster: name, Exports: []model.ExportState{
 					{Namespace: "sample", Name: "web", Ready: strings.Contains(tt.ready, name)},
 				}}
 			}
@@ -319,7 +319,7 @@ func TestLinkDown(t *testing.T) {
 		in := w.inputs["c4/c4-a"]
 		in.Fabric.Exports[1].Balance = fabric.Balance{Policy: fabric.Spread}
 		in.Fabric.Exports[1].Clusters = in.Fabric.Exports[1].Clusters[1:]
-		in.Live = nil
+		in.ClusterStates = nil
 		for _, name := range tt.down {
 			path := in.Paths[name]
 			path.Down = true

@@ -82,7 +82,7 @@ func TestTerminatingEndpoints(t *testing.T) {
 		for _, name := range []string{"c2", "c3"} {
 			e := tt.remote[name]
 			e.Namespace, e.Name = "sample", "web"
-			in.Live[name] = model.ClusterState{Cluster: name, Exports: []model.ExportState{e}}
+			in.ClusterStates[name] = model.ClusterState{Cluster: name, Exports: []model.ExportState{e}}
 		}
 		state, _ := projection.Desired(in)
 		if diff := cmp.Diff(tt.want, backendsOf(state, "243.0.0.1")); diff != "" {
@@ -132,7 +132,7 @@ func TestOfferOnAcceptedNodes(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/mixed.txtar")
 	in := w.inputs["c1/c1-a"]
-	in.Live = nil
+	in.ClusterStates = nil
 	in.Facts.Nodes = append(slices.Clone(in.Facts.Nodes), model.Node{Name: "booted", Unprotected: true})
 	first := func(s *model.Service) {
 		s.Endpoints = slices.Clone(s.Endpoints)
@@ -376,7 +376,7 @@ func TestManyHosts(t *testing.T) {
 	for a := addr("10.9.64.1"); len(live.Exports[0].Hosts) < 10*mcs.MaxHosts; a = a.Next() {
 		live.Exports[0].Hosts = append(slices.Clip(live.Exports[0].Hosts), model.ExportHost{Name: fmt.Sprintf("y-%d", len(live.Exports[0].Hosts)), IPs: []netip.Addr{a}})
 	}
-	other.Live["c2"] = live
+	other.ClusterStates["c2"] = live
 	state, _ := projection.Desired(other)
 	for _, s := range state.Services {
 		for _, c := range s.Clusters {

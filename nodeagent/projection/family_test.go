@@ -61,12 +61,12 @@ func TestRestoredFamilies(t *testing.T) {
 	w, _ := readWorld(t, "testdata/families.txtar")
 	limited := 0
 	for name, in := range w.inputs {
-		for _, live := range in.Live {
+		for _, live := range in.ClusterStates {
 			for _, e := range live.Exports {
 				limited += len(e.Families)
 			}
 		}
-		in.Live, in.RestoredLive = nil, in.Live
+		in.ClusterStates, in.RestoredClusterStates = nil, in.ClusterStates
 		s, _ := projection.Desired(in)
 		before, restarted := linesOf(text(w.states[name])), linesOf(text(s))
 		if lost, added := minus(before, restarted), minus(restarted, before); len(lost)+len(added) > 0 {

@@ -32,12 +32,12 @@ type Input struct {
 	// address.
 	Direct []model.DirectNode
 	// FormerShape is the previous shape, while a cluster may still use it; nil if none.
-	FormerShape *fabric.Shape
-	Live        map[string]model.ClusterState // by remote cluster; if missing, the static data of the fabric counts
-	// RestoredLive is the state saved by the previous agent, for clusters whose state has not
-	// arrived since. Their exports stay, like the exports in the fabric.
-	RestoredLive map[string]model.ClusterState
-	// PeersSynced reports whether a cluster that is missing in Live is lost. If false, its
+	FormerShape   *fabric.Shape
+	ClusterStates map[string]model.ClusterState // by remote cluster; if missing, the static data of the fabric counts
+	// RestoredClusterStates has the states saved by the previous agent, for clusters whose state
+	// has not arrived since. Their exports stay, like the exports in the fabric.
+	RestoredClusterStates map[string]model.ClusterState
+	// PeersSynced reports whether a cluster that is missing in ClusterStates is lost. If false, its
 	// state may not have arrived yet.
 	PeersSynced bool
 	// MCSDecision is the result of EffectiveFabric, if already computed; nil if absent. It does

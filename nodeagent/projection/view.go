@@ -205,9 +205,9 @@ func (v *builder) addRemotes() {
 		}
 		v.findPrefixes(r)
 		v.findConnected(r)
-		live, exists := v.in.Live[c.Name]
+		live, exists := v.in.ClusterStates[c.Name]
 		if !exists {
-			live = v.in.RestoredLive[c.Name]
+			live = v.in.RestoredClusterStates[c.Name]
 		}
 		r.hasState, r.live = exists, exportsByID(live)
 		v.remotes = append(v.remotes, r)

@@ -67,12 +67,12 @@ func (w *world) build(facts map[string]model.Facts, local map[string]model.HostS
 	for _, c := range w.fabric.Clusters {
 		in := projection.Input{
 			Fabric: w.fabric, Keys: keysOf(c), Cluster: c.Name, Facts: facts[c.Name],
-			Paths: map[string]model.Path{}, Live: map[string]model.ClusterState{},
+			Paths: map[string]model.Path{}, ClusterStates: map[string]model.ClusterState{},
 		}
 		for _, r := range w.fabric.Clusters {
 			if r.Name != c.Name {
 				in.Paths[r.Name] = model.Path{Local: c.Gateways[0].Name, Remote: r.Gateways[0].Name}
-				in.Live[r.Name] = lives[r.Name]
+				in.ClusterStates[r.Name] = lives[r.Name]
 			}
 		}
 		for _, n := range facts[c.Name].Nodes {

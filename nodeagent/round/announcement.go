@@ -40,10 +40,10 @@ func (a exportAnnouncement) finishRound() (exportAnnouncement, *model.ClusterSta
 	return a.publish(a.Next)
 }
 
-func (a exportAnnouncement) publish(live model.ClusterState) (exportAnnouncement, *model.ClusterState) {
-	if a.Published != nil && reflect.DeepEqual(*a.Published, live) {
+func (a exportAnnouncement) publish(state model.ClusterState) (exportAnnouncement, *model.ClusterState) {
+	if a.Published != nil && reflect.DeepEqual(*a.Published, state) {
 		return a, nil
 	}
-	a.Published = &live
+	a.Published = &state
 	return a, a.Published
 }

@@ -8,9 +8,9 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// effective caches the effective fabric, which has the dynamic exports. Its pointer changes only if
+// effectiveFabric caches the effectiveFabric fabric, which has the dynamic exports. Its pointer changes only if
 // the fabric or the exports change.
-type effective struct {
+type effectiveFabric struct {
 	last    projection.Input
 	hosts   map[string][]string // projection.Hostnames of the fabric
 	have    *fabric.Fabric
@@ -18,7 +18,7 @@ type effective struct {
 }
 
 // update returns the effective fabric of an input, and the decision about its exports.
-func (e *effective) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) {
+func (e *effectiveFabric) update(in projection.Input) (*fabric.Fabric, *mcs.Decision) {
 	hosts := projection.Hostnames(in)
 	if e.have != nil && sameExports(e.last, in) && reflect.DeepEqual(e.hosts, hosts) {
 		return e.have, e.decided
@@ -37,5 +37,5 @@ func sameExports(a, b projection.Input) bool {
 	return a.Fabric == b.Fabric && a.Digest == b.Digest && a.Cluster == b.Cluster && a.Facts.HasAPI == b.Facts.HasAPI &&
 		reflect.DeepEqual(a.Facts.Exports, b.Facts.Exports) && reflect.DeepEqual(a.Facts.Imports, b.Facts.Imports) &&
 		reflect.DeepEqual(a.Facts.Namespaces, b.Facts.Namespaces) &&
-		reflect.DeepEqual(a.Live, b.Live) && reflect.DeepEqual(a.RestoredLive, b.RestoredLive)
+		reflect.DeepEqual(a.ClusterStates, b.ClusterStates) && reflect.DeepEqual(a.RestoredClusterStates, b.RestoredClusterStates)
 }

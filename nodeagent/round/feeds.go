@@ -22,8 +22,8 @@ type FeedSpec struct {
 	Listen    []feed.Listen
 }
 
-// feedsInput is the input of feedsOf.
-type feedsInput struct {
+// feedInput is the input of feedsOf.
+type feedInput struct {
 	cluster, node string
 	fabric        *fabric.Fabric
 	keys          *fabric.Keys
@@ -31,14 +31,14 @@ type feedsInput struct {
 	paths         map[string]model.Path
 }
 
-func (a *feedsInput) equal(b *feedsInput) bool {
+func (a *feedInput) equal(b *feedInput) bool {
 	return a.cluster == b.cluster && a.node == b.node && a.fabric == b.fabric && a.keys == b.keys &&
 		maps.Equal(a.paths, b.paths) && reflect.DeepEqual(a.nodes, b.nodes)
 }
 
 // feedsOf returns the feeds of a node. It returns the same slices while their input is unchanged.
 func (c *cache) feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSpec, error) {
-	next := feedsInput{cluster: in.Cluster, node: in.Node, fabric: f, keys: in.Keys, nodes: in.Facts.Nodes, paths: paths}
+	next := feedInput{cluster: in.Cluster, node: in.Node, fabric: f, keys: in.Keys, nodes: in.Facts.Nodes, paths: paths}
 	if next.equal(&c.feeds) {
 		return c.feedSpec, nil
 	}

@@ -68,18 +68,18 @@ type paths struct {
 	former    bool                  // some path belongs to the former topology
 }
 
-// next selects the paths again and returns the new pathSelector. live has the states of other
+// next selects the paths again and returns the new pathSelector. states has the states of other
 // clusters. next does not modify its receiver.
-func (c *pathSelector) next(v nodeView, live map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
+func (c *pathSelector) next(v nodeView, states map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
 	next := *c
 	next.newMoves = nil
 	if next.table == nil || !next.table.Same(v.fabric, v.before) {
 		next.table = health.NewPreferences(v.fabric, v.before)
 	}
-	return &next, next.selectAll(v, live, now)
+	return &next, next.selectAll(v, states, now)
 }
 
-func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState, now time.Time) paths {
+func (c *pathSelector) selectAll(v nodeView, states map[string]model.ClusterState, now time.Time) paths {
 	w := paths{remote: map[string]model.Path{}, links: map[string]model.Path{}}
 	if v.gateway != "" {
 		w.own = c.ownLinks(health.GatewayLinks(c.table, c.Cluster, v.gateway, v.links), v)
@@ -95,7 +95,7 @@ func (c *pathSelector) selectAll(v nodeView, live map[string]model.ClusterState,
 		c.Last, w.remote = links, maps.Clone(w.links)
 		return w
 	}
-	c.transit(&w, v, live, now)
+	c.transit(&w, v, states, now)
 	return w
 }
 

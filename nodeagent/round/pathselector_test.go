@@ -51,7 +51,7 @@ func (d *selectorTest) set(peer string, rank health.Rank, why string) {
 }
 
 // next selects again after one second. It returns the path and the log.
-func (d *selectorTest) next(leaving ...health.GatewayID) (model.Path, string) {
+func (d *selectorTest) next(retiring ...health.GatewayID) (model.Path, string) {
 	d.now = d.now.Add(time.Second)
 	var links []health.Link
 	for _, peer := range []string{"g1/b", "g2/c", "g2/d"} {
@@ -59,7 +59,7 @@ func (d *selectorTest) next(leaving ...health.GatewayID) (model.Path, string) {
 			links = append(links, l)
 		}
 	}
-	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, links).WithRetiring(leaving)
+	s := health.NewSnapshot(health.GatewayID{Cluster: "g1", Gateway: "a"}, links).WithRetiring(retiring)
 	next, w := d.choice.next(nodeView{fabric: d.fabric, cluster: "g1", gateway: "a", links: s}, nil, d.now)
 	d.choice = next
 	var log bytes.Buffer

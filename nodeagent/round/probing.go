@@ -23,8 +23,8 @@ type ProbeSpec struct {
 	Settings health.Settings
 }
 
-// linksInput is the input of probesOf and pairConfigs.
-type linksInput struct {
+// probingInput is the input of probesOf and pairConfigs.
+type probingInput struct {
 	cluster, node string
 	fabric        *fabric.Fabric
 	before        *fabric.Shape
@@ -33,7 +33,7 @@ type linksInput struct {
 	endpoints     map[string]model.RemoteEndpoint
 }
 
-func (a *linksInput) equal(b *linksInput) bool {
+func (a *probingInput) equal(b *probingInput) bool {
 	return a.cluster == b.cluster && a.node == b.node && a.fabric == b.fabric && a.before == b.before && a.keys == b.keys &&
 		maps.Equal(a.endpoints, b.endpoints) && reflect.DeepEqual(a.nodes, b.nodes)
 }
@@ -41,7 +41,7 @@ func (a *linksInput) equal(b *linksInput) bool {
 // linksOf returns the targets and the pairs of this node. It returns the same slices while their
 // input is unchanged.
 func (c *cache) linksOf(in Observed, f *fabric.Fabric, before *fabric.Shape) (ProbeSpec, []migration.PairConfig) {
-	next := linksInput{
+	next := probingInput{
 		cluster: in.Cluster, node: in.Node, fabric: f, before: before, keys: in.Keys, nodes: in.Facts.Nodes, endpoints: in.Peers.RemoteEndpoints,
 	}
 	if !next.equal(&c.links) {

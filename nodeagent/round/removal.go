@@ -30,7 +30,7 @@ func withRetiringGateways(previous, next *fabric.Fabric, used func(health.Gatewa
 	}
 	merged := *next
 	merged.Clusters = slices.Clone(next.Clusters)
-	var leaving []health.GatewayID
+	var retiring []health.GatewayID
 	for i := range merged.Clusters {
 		c := &merged.Clusters[i]
 		before := previous.Cluster(c.Name)
@@ -43,13 +43,13 @@ func withRetiringGateways(previous, next *fabric.Fabric, used func(health.Gatewa
 				continue
 			}
 			c.Gateways = append(slices.Clip(c.Gateways), g)
-			leaving = append(leaving, peer)
+			retiring = append(retiring, peer)
 		}
 	}
-	if len(leaving) == 0 {
+	if len(retiring) == 0 {
 		return next, nil
 	}
-	return &merged, leaving
+	return &merged, retiring
 }
 
 // replaces reports whether a gateway has the name of the gateway before, or one of its unique
@@ -63,8 +63,8 @@ func replaces(g, before fabric.Gateway) bool {
 type retiringGateways struct {
 	// Gateways has the gateways of the current fabric and the retiring ones, by cluster.
 	Gateways []members `json:"gateways,omitempty"`
-	// Retiring has the retiring gateways, and Retirements has their times.
-	Retiring    []health.GatewayID `json:"retiring,omitempty"`
+	// IDs has the retiring gateways, and Retirements has their times.
+	IDs         []health.GatewayID `json:"ids,omitempty"`
 	Retirements []retirement       `json:"retirements,omitempty"`
 
 	next   *fabric.Fabric // published
@@ -88,7 +88,7 @@ type retirement struct {
 // only if its content changes.
 func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric, p health.GatewayID) bool, now time.Time) retiringGateways {
 	before := r.before()
-	if before == nil || next == r.next && len(r.Retiring) == 0 {
+	if before == nil || next == r.next && len(r.IDs) == 0 {
 		if next != r.next {
 			r.Gateways = membersOf(next)
 		}
@@ -96,7 +96,7 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 		return r
 	}
 	var left []retirement
-	merged, leaving := withRetiringGateways(before, next, func(p health.GatewayID) bool {
+	merged, retiring := withRetiringGateways(before, next, func(p health.GatewayID) bool {
 		d := retirement{Peer: p, At: now, Used: now}
 		if i := slices.IndexFunc(r.Retirements, func(d retirement) bool { return d.Peer == p }); i >= 0 {
 			d = r.Retirements[i]
@@ -107,8 +107,8 @@ func (r retiringGateways) update(next *fabric.Fabric, used func(f *fabric.Fabric
 		left = append(left, d)
 		return now.Sub(d.Used) < removalMin && now.Sub(d.At) < removalMax
 	})
-	if next != r.next || !slices.Equal(leaving, r.Retiring) {
-		r.next, r.merged, r.Retiring, r.Gateways = next, merged, leaving, membersOf(merged)
+	if next != r.next || !slices.Equal(retiring, r.IDs) {
+		r.next, r.merged, r.IDs, r.Gateways = next, merged, retiring, membersOf(merged)
 	}
 	r.Retirements = left
 	return r

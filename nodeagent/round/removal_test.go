@@ -51,36 +51,36 @@ func TestKeepUsed(t *testing.T) {
 		name           string
 		previous, next *fabric.Fabric
 		used           string // names of gateways
-		want, leaving  string
+		want, retiring string
 	}{
 		{name: "nothing before", next: gatewaysOf("g1: a/0"), used: "a", want: "g1: a/0"},
 		{name: "nothing removed", previous: gatewaysOf("g1: a/0"), next: gatewaysOf("g1: a/0 b/1"), used: "a b", want: "g1: a/0 b/1"},
 		{name: "used", previous: gatewaysOf("g1: a/0 b/1", "g2: c/0"), next: gatewaysOf("g1: a/0", "g2: c/0"), used: "b",
-			want: "g1: a/0 b/1; g2: c/0", leaving: "[g1/b]"},
+			want: "g1: a/0 b/1; g2: c/0", retiring: "[g1/b]"},
 		{name: "not used", previous: gatewaysOf("g1: a/0 b/1", "g2: c/0"), next: gatewaysOf("g1: a/0", "g2: c/0"), used: "a c",
 			want: "g1: a/0; g2: c/0"},
 		{name: "the last one", previous: gatewaysOf("g1: a/0", "g2: c/0"), next: gatewaysOf("g1:", "g2: c/0"), used: "a",
-			want: "g1: a/0; g2: c/0", leaving: "[g1/a]"},
+			want: "g1: a/0; g2: c/0", retiring: "[g1/a]"},
 		{name: "its ordinal is in use", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/1"), used: "b", want: "g1: a/0 c/1"},
 		{name: "another ordinal is in use", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/2"), used: "b",
-			want: "g1: a/0 c/2 b/1", leaving: "[g1/b]"},
+			want: "g1: a/0 c/2 b/1", retiring: "[g1/b]"},
 		{name: "its node is in use", previous: gatewaysOf("g1: a/0 b/1"), next: gatewaysOf("g1: a/0 c/2@node-b"), used: "b", want: "g1: a/0 c/2"},
 		{name: "the cluster is removed", previous: gatewaysOf("g1: a/0", "g2: c/0"), next: gatewaysOf("g1: a/0"), used: "a c", want: "g1: a/0"},
 		{name: "of two clusters", previous: gatewaysOf("g1: a/0 b/1", "g2: c/0 d/1"), next: gatewaysOf("g1: a/0", "g2: d/1"), used: "b c",
-			want: "g1: a/0 b/1; g2: d/1 c/0", leaving: "[g1/b g2/c]"},
+			want: "g1: a/0 b/1; g2: d/1 c/0", retiring: "[g1/b g2/c]"},
 	}
 	for _, tt := range tests {
 		before, published := "", textOf(tt.next)
 		if tt.previous != nil {
 			before = textOf(tt.previous)
 		}
-		got, leaving := withRetiringGateways(tt.previous, tt.next, func(p health.GatewayID) bool {
+		got, retiring := withRetiringGateways(tt.previous, tt.next, func(p health.GatewayID) bool {
 			return strings.Contains(" "+tt.used+" ", " "+p.Gateway+" ")
 		})
-		if want := tt.leaving; textOf(got) != tt.want || len(leaving) > 0 && fmt.Sprint(leaving) != want || (want == "") != (len(leaving) == 0) {
-			t.Errorf("%s: %s, leaving %v; want %s, leaving %s", tt.name, textOf(got), leaving, tt.want, want)
+		if want := tt.retiring; textOf(got) != tt.want || len(retiring) > 0 && fmt.Sprint(retiring) != want || (want == "") != (len(retiring) == 0) {
+			t.Errorf("%s: %s, retiring %v; want %s, retiring %s", tt.name, textOf(got), retiring, tt.want, want)
 		}
-		if tt.leaving == "" && got != tt.next {
+		if tt.retiring == "" && got != tt.next {
 			t.Errorf("%s: a copy although no gateway is retained", tt.name)
 		}
 		if textOf(tt.next) != published || tt.previous != nil && textOf(tt.previous) != before {
@@ -98,9 +98,9 @@ func TestRemovals(t *testing.T) {
 	step := func(d time.Duration, next *fabric.Fabric) *fabric.Fabric {
 		now = now.Add(d)
 		r = r.update(next, used, now)
-		got, leaving := r.merged, r.Retiring
-		if (len(leaving) > 0) != (got != next) {
-			t.Errorf("leaving %v from %s", leaving, textOf(got))
+		got, retiring := r.merged, r.IDs
+		if (len(retiring) > 0) != (got != next) {
+			t.Errorf("retiring %v from %s", retiring, textOf(got))
 		}
 		return got
 	}

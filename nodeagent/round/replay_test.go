@@ -81,7 +81,7 @@ func (p *parts) advance() {
 // observe returns a recorded moment as an agent with the targets of p observes it.
 func (n *node) observe(m roundtest.Moment, p *parts) round.Observed {
 	in := round.Observed{
-		Cluster: n.Cluster, Node: n.Node, Stale: 30 * time.Second,
+		Cluster: n.Cluster, Node: n.Node, StaleAfter: 30 * time.Second,
 		Fabric: n.fabrics[m.Fabric], Digest: m.Fabric, Keys: n.keys[m.Fabric], Facts: m.Facts,
 		Local: model.HostState{UnderlayMTU: 1500, Resolved: maps.Clone(m.Resolved)}, Peers: m.Peers,
 	}
@@ -150,7 +150,7 @@ func outcomeOf(t *testing.T, next round.State, do round.Effects) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return outcome{Node: do.Node, Live: do.Publish, Moves: do.Moves, Next: string(raw)}
+	return outcome{Node: do.Node, Live: do.AnnounceExports, Moves: do.Moves, Next: string(raw)}
 }
 
 // plan makes the round of hawser-agent plan while an agent runs. It has a copy of the agent's state
@@ -179,7 +179,7 @@ func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before
 	t.Helper()
 	var c counts
 	p := &parts{}
-	state := round.NewState(n.Cluster, round.Saved{Live: n.Saved}, n.Moments[0].At)
+	state := round.NewState(n.Cluster, round.Saved{ClusterStates: n.Saved}, n.Moments[0].At)
 	for i, m := range n.Moments {
 		if m.Urgent {
 			next, do, ok := round.Reroute(state, n.observe(m, p), m.At)
@@ -201,7 +201,7 @@ func (n *node) replay(t *testing.T, check func(i int, m roundtest.Moment, before
 		if next.Last().Input.FormerShape != nil {
 			c.left++
 		}
-		if do.Publish != nil {
+		if do.AnnounceExports != nil {
 			c.live++
 		}
 		state, _ = round.Applied(next)
@@ -239,7 +239,7 @@ func TestPlanIsRunAtRandom(t *testing.T) {
 func TestStateIsAll(t *testing.T) {
 	t.Parallel()
 	needed := map[string]bool{}
-	for _, field := range []string{"selector", "transition", "removals", "restored", "announcement"} {
+	for _, field := range []string{"selector", "transition", "retiring", "restored", "announcement"} {
 		for seed := range uint64(6) {
 			n := newNode(t, invented(t, seed))
 			n.replay(t, func(_ int, m roundtest.Moment, before round.State, p *parts, have outcome) {
@@ -307,7 +307,7 @@ func TestRestartKeepsLinks(t *testing.T) {
 		if before.Last().Node == nil {
 			return
 		}
-		saved := round.Saved{Paths: copied(t, before.SavedPaths()), Shape: copied(t, before.SavedShape()), Live: copied(t, before.SavedLive())}
+		saved := round.Saved{Paths: copied(t, before.SavedPaths()), Shape: copied(t, before.SavedShape()), ClusterStates: copied(t, before.SavedClusterStates())}
 		now := &parts{}
 		next, do := round.StepUntilStable(round.NewState(n.Cluster, saved, m.At), func() round.Observed { return n.observe(m, now) }, func(a *round.PeerSpec) { now.aim = a }, m.At)
 		for remote, path := range next.Last().Input.Paths {
@@ -351,7 +351,7 @@ func invented(t *testing.T, seed uint64) roundtest.Recording {
 	whole.Exports = append(whole.Exports, pods)
 	own := whole.Clusters[r.IntN(len(whole.Clusters))].Name
 	nodes := facts[own].Nodes
-	out := roundtest.Recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Saved: round.SavedLive{}}
+	out := roundtest.Recording{Cluster: own, Node: nodes[r.IntN(len(nodes))].Name, Fabrics: map[string][]byte{}, Saved: round.SavedClusterStates{}}
 	for i, c := range whole.Clusters {
 		host := model.ExportHost{Name: "db-0", IPs: []netip.Addr{netip.AddrFrom4([4]byte{242, byte(i + 1), 0, 40})}}
 		if c.Name != own {
@@ -428,7 +428,7 @@ func (w *weather) facts(f model.Facts) model.Facts {
 // peers returns links to all gateways of the run. Most links are unchanged. If received is set, it
 // also returns states of other clusters.
 func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus {
-	out := round.PeerStatus{Live: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]migration.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
+	out := round.PeerStatus{ClusterStates: map[string]model.ClusterState{}, PathMTUs: map[string]int{}, Tunnels: map[string][]migration.TunnelID{}, RemoteEndpoints: map[string]model.RemoteEndpoint{}}
 	own := whole.Cluster(w.own)
 	gateway, device := "", ""
 	if g := own.GatewayOn(w.node); g != nil {
@@ -496,7 +496,7 @@ func (w *weather) peers(whole, f *fabric.Fabric, received bool) round.PeerStatus
 		for _, e := range f.Exports {
 			live.Exports = append(live.Exports, model.ExportState{Namespace: e.Namespace, Name: e.Name, Ready: w.rand.IntN(3) > 0})
 		}
-		out.Live[c.Name] = live
+		out.ClusterStates[c.Name] = live
 		for _, g := range c.Gateways {
 			if name := c.Name + "/" + g.Name; w.rand.IntN(6) == 0 {
 				out.PathMTUs[name] = 1200 + w.rand.IntN(100)

@@ -10,14 +10,14 @@ import (
 func TestAgainAfterStart(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)
-	in := Observed{Fabric: gatewaysOf("g1: a/0"), Digest: "1", Cluster: "g1", Node: "node-b", Stale: 30 * time.Second}
+	in := Observed{Fabric: gatewaysOf("g1: a/0"), Digest: "1", Cluster: "g1", Node: "node-b", StaleAfter: 30 * time.Second}
 	state := NewState("g1", Saved{}, start)
 	for _, tt := range []struct{ after, want time.Duration }{
 		{0, SettleTime},
 		{time.Second, SettleTime - time.Second},
-		{SettleTime, in.Stale - SettleTime},
-		{in.Stale - 1, 1},
-		{in.Stale, 0},
+		{SettleTime, in.StaleAfter - SettleTime},
+		{in.StaleAfter - 1, 1},
+		{in.StaleAfter, 0},
 		{time.Hour, 0},
 	} {
 		var do Effects

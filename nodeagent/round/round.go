@@ -28,9 +28,9 @@ import (
 type Observed struct {
 	Cluster string // of this node
 	Node    string
-	// Stale is the time for which a cluster's state is valid after its last message.
-	Stale  time.Duration
-	Fabric *fabric.Fabric
+	// StaleAfter is the time for which a cluster's state is valid after its last message.
+	StaleAfter time.Duration
+	Fabric     *fabric.Fabric
 	// Digest is the digest of Fabric.
 	Digest string
 	Keys   *fabric.Keys `json:"-"`
@@ -41,18 +41,18 @@ type Observed struct {
 
 // PeerStatus is the state of all protocols with other agents.
 type PeerStatus struct {
-	Spec     *PeerSpec // in use when the status was read; nil before the first spec
-	Links    health.Snapshot
-	Live     map[string]model.ClusterState // by remote cluster, as in projection.Input
-	PathMTUs map[string]int                // by remote gateway, in bytes; only if smaller than the tunnel's MTU
-	// Tunnels has the tunnels of each migrating pair.
+	Spec          *PeerSpec // in use when the status was read; nil before the first spec
+	Links         health.Snapshot
+	ClusterStates map[string]model.ClusterState // by remote cluster
+	PathMTUs      map[string]int                // by remote gateway, in bytes; only if smaller than the tunnel's MTU
+	// Tunnels has the tunnels of each link in migration, by remote gateway.
 	Tunnels map[string][]migration.TunnelID
 	// RemoteEndpoints has the endpoint in use of each remote gateway that has several.
 	RemoteEndpoints map[string]model.RemoteEndpoint
 	// Direct has the pairs of nodes that may exchange packets without VXLAN.
 	Direct []direct.State `json:",omitempty"`
-	// Observed has the observed addresses of gateways that want to learn theirs.
-	Observed endpoint.ObservedAddrs
+	// ObservedAddrs has the observed addresses of remote gateways whose links are up.
+	ObservedAddrs endpoint.ObservedAddrs
 }
 
 // PeerSpec has the targets of all protocols with other agents.
@@ -109,20 +109,20 @@ type Projection struct {
 type Outcome struct {
 	Report converge.Report
 	Projection
-	Leaving []health.GatewayID // retiring gateways
+	Retiring []health.GatewayID
 }
 
 // State is the state between two rounds. A State is immutable, but a State and its successors share
 // caches, so all their steps must run in one goroutine. Its JSON is the input of a dry run and has
 // no secret.
 type State struct {
-	Selector     *pathSelector      `json:"selector"`
-	Transition   transition         `json:"transition"`
-	Removals     retiringGateways   `json:"removals"`
-	Restored     restoredLive       `json:"restored"`
-	Announcement exportAnnouncement `json:"announcement"`
-	Endpoints    endpoint.Registry  `json:"endpoints,omitzero"`
-	HoldDown     holdDown           `json:"holdDown,omitempty"`
+	Selector     *pathSelector         `json:"selector"`
+	Transition   transition            `json:"transition"`
+	Retiring     retiringGateways      `json:"retiring"`
+	Restored     restoredClusterStates `json:"restored"`
+	Announcement exportAnnouncement    `json:"announcement"`
+	Endpoints    endpoint.Registry     `json:"endpoints,omitzero"`
+	HoldDown     holdDown              `json:"holdDown,omitempty"`
 
 	last       Projection
 	generation int
@@ -135,26 +135,26 @@ type State struct {
 // cache has inputs and results of the last step that the next step may reuse.
 type cache struct {
 	slots    projection.Memo
-	exports  effective
+	exports  effectiveFabric
 	input    remotesInput
 	remotes  []Remote
-	links    linksInput // of probing and pairs
+	links    probingInput // yields probing and pairs
 	probing  ProbeSpec
 	pairs    []migration.PairConfig
-	feeds    feedsInput // of feedSpec
+	feeds    feedInput // yields feedSpec
 	feedSpec FeedSpec
 	direct   directCache
 }
 
-// SavedLive has the saved states of other clusters by name.
-type SavedLive map[string]model.ClusterState
+// SavedClusterStates has the saved states of other clusters by name.
+type SavedClusterStates map[string]model.ClusterState
 
 // Saved is the state from the previous agent process on this node.
 type Saved struct {
-	Paths     map[string]SavedPath
-	Shape     SavedShape
-	Live      SavedLive
-	Endpoints map[string][]model.DiscoveredEndpoint
+	Paths         map[string]SavedPath
+	Shape         SavedShape
+	ClusterStates SavedClusterStates
+	Endpoints     map[string][]model.DiscoveredEndpoint
 	// TunnelsInUse reports whether the previous agent left tunnels in use.
 	TunnelsInUse bool
 }
@@ -164,7 +164,7 @@ func NewState(cluster string, saved Saved, now time.Time) State {
 	return State{
 		Selector:     restorePathSelector(cluster, saved.Paths, now),
 		Transition:   restoreTransition(saved.Shape, now),
-		Restored:     restoredLive{StartedAt: now, Saved: saved.Live},
+		Restored:     restoredClusterStates{StartedAt: now, Saved: saved.ClusterStates},
 		Announcement: exportAnnouncement{Active: saved.TunnelsInUse},
 		Endpoints:    endpoint.Restore(saved.Endpoints),
 	}
@@ -176,20 +176,20 @@ type Effects struct {
 	// and repeat the step. All other fields are then empty.
 	PeerSpec *PeerSpec
 
-	Moves     []status.Move         // path changes of this step
-	Links     map[string]model.Path // the active link to each adjacent cluster, which peers learn
-	Shape     string                // digest of the shape that this cluster uses, for other clusters
-	Advertise *model.TransitAdvert  // this cluster's links for transit
-	Feeds     FeedSpec
-	FeedsErr  error // why Feeds is incomplete; the running feeds then continue
-	Sizes     PathMTUSpec
-	// Publish has the exports of this cluster for other clusters; nil = unchanged.
-	Publish *model.ClusterState
-	// PublishEndpoints has the discovered endpoints of gateways for other clusters.
-	PublishEndpoints *model.EndpointAdvert
-	Leaving          bool          // the gateway of this node is retiring
-	SaveLive         bool          // the states of other clusters must be saved
-	Requeue          time.Duration // the next round is due after this time; 0 = none
+	Moves           []status.Move         // path changes of this step
+	Links           map[string]model.Path // the active link to each neighbouring cluster, for other agents
+	Shape           string                // digest of the shape that this cluster uses, for other clusters
+	AnnounceTransit *model.TransitAdvert  // this cluster's links for transit
+	Feeds           FeedSpec
+	FeedsErr        error // why Feeds is incomplete; the running feeds then continue
+	PathMTU         PathMTUSpec
+	// AnnounceExports has the exports of this cluster for other clusters; nil = unchanged.
+	AnnounceExports *model.ClusterState
+	// AnnounceEndpoints has the discovered endpoints of gateways for other clusters.
+	AnnounceEndpoints *model.EndpointAdvert
+	Retiring          bool          // the gateway of this node is retiring
+	SaveClusterStates bool          // the states of other clusters must be saved
+	Requeue           time.Duration // the next round is due after this time; 0 = none
 	// Node is the desired state and Digest identifies it. If Changed is false, Node is the
 	// same pointer as in the last step.
 	Node    *DesiredNode
@@ -201,7 +201,7 @@ type Effects struct {
 // tunnels and endpoints of new targets remain those in p.
 func (p PeerStatus) WithRunning(running PeerStatus) PeerStatus {
 	p.Links = p.Links.Merge(running.Links)
-	p.Live, p.PathMTUs, p.Observed, p.Direct = running.Live, running.PathMTUs, running.Observed, running.Direct
+	p.ClusterStates, p.PathMTUs, p.ObservedAddrs, p.Direct = running.ClusterStates, running.PathMTUs, running.ObservedAddrs, running.Direct
 	if p.Spec != nil && running.Spec != nil && samePairs(p.Spec.Pairs, running.Spec.Pairs) {
 		p.Tunnels = running.Tunnels
 	}
@@ -231,21 +231,21 @@ func (s State) Last() Projection { return s.last }
 func (s State) RoutedInput() projection.Input { return s.routed }
 
 // RetiringGateways returns the gateways that left the fabric and are still in use.
-func (s State) RetiringGateways() []health.GatewayID { return s.Removals.Retiring }
+func (s State) RetiringGateways() []health.GatewayID { return s.Retiring.IDs }
 
 // IsRetiring reports whether the gateway of a node is retiring.
 func (s State) IsRetiring(cluster, node string) bool {
-	return slices.ContainsFunc(s.Removals.Gateways, func(m members) bool {
+	return slices.ContainsFunc(s.Retiring.Gateways, func(m members) bool {
 		return m.Cluster == cluster && slices.ContainsFunc(m.Gateways, func(g fabric.Gateway) bool {
-			return g.Node == node && slices.Contains(s.Removals.Retiring, health.GatewayID{Cluster: cluster, Gateway: g.Name})
+			return g.Node == node && slices.Contains(s.Retiring.IDs, health.GatewayID{Cluster: cluster, Gateway: g.Name})
 		})
 	})
 }
 
 // SavedPaths, SavedShape and SavedLive return the parts of Saved for the agent after a restart.
-func (s State) SavedPaths() map[string]SavedPath { return s.Selector.saved() }
-func (s State) SavedShape() SavedShape           { return s.Transition.saved() }
-func (s State) SavedLive() SavedLive             { return s.Restored.saved() }
+func (s State) SavedPaths() map[string]SavedPath       { return s.Selector.saved() }
+func (s State) SavedShape() SavedShape                 { return s.Transition.saved() }
+func (s State) SavedClusterStates() SavedClusterStates { return s.Restored.saved() }
 
 // SavedEndpoints returns the discovered endpoints of other clusters for Saved.
 func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s.Endpoints.Saved() }
@@ -260,5 +260,5 @@ func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path,
 // another gateway.
 func (s State) Users(in projection.Input, links health.Snapshot) (users []User, needed []string) {
 	v := s.view(in.Cluster, in.Node, in.Fabric, links)
-	return s.Selector.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Selector.needed(v, in.Live)
+	return s.Selector.users(in.Fabric, links, health.GatewayID{Cluster: in.Cluster, Gateway: v.gateway}), s.Selector.needed(v, in.ClusterStates)
 }

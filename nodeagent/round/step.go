@@ -58,7 +58,7 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next.project(projection.Input{
 		Fabric: f, Digest: in.Digest, Keys: in.Keys, Cluster: in.Cluster, Node: in.Node, Facts: in.Facts, Local: in.hostState(),
 		FormerShape: next.Transition.Before, Paths: selected.remote, GatewayPaths: selected.own,
-		Live: in.Peers.Live, RestoredLive: restored, PeersSynced: synced,
+		ClusterStates: in.Peers.ClusterStates, RestoredClusterStates: restored, PeersSynced: synced,
 		Tunnels: tunnelParams(in, spec.Probing, in.Peers.Tunnels), Direct: directNodes(in.Peers.Direct, excluded), Memo: &next.cache.slots,
 	}, &do)
 	return next, do
@@ -67,25 +67,25 @@ func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 // retainGateways returns the fabric with the gateways that left it and are still in use. It also
 // updates the transition to a new shape.
 func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.Fabric {
-	s.Transition = s.Transition.update(in.Fabric, in.Peers.Live, now)
+	s.Transition = s.Transition.update(in.Fabric, in.Peers.ClusterStates, now)
 	inUse := func(f *fabric.Fabric, g health.GatewayID) bool {
 		return len(s.Selector.users(f, in.Peers.Links, g)) > 0
 	}
-	s.Removals = s.Removals.update(in.Fabric, inUse, now)
-	do.Leaving = s.IsRetiring(in.Cluster, in.Node)
-	if len(s.Removals.Retiring) > 0 || s.Transition.Before != nil {
+	s.Retiring = s.Retiring.update(in.Fabric, inUse, now)
+	do.Retiring = s.IsRetiring(in.Cluster, in.Node)
+	if len(s.Retiring.IDs) > 0 || s.Transition.Before != nil {
 		do.requeueAfter(recheck)
 	}
-	return s.Removals.merged
+	return s.Retiring.merged
 }
 
 // discoverEndpoints returns the endpoints that other clusters announce for their gateways, and
 // publishes the endpoints of this cluster.
 func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
 	var expires time.Duration
-	s.Endpoints, expires = s.Endpoints.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.Live, now)
+	s.Endpoints, expires = s.Endpoints.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.ClusterStates, now)
 	do.requeueAfter(expires)
-	do.PublishEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.Live, in.Peers.Observed)
+	do.AnnounceEndpoints = endpoint.BuildAdvert(f, in.Cluster, in.Facts, in.Local.Resolved, in.Peers.ClusterStates, in.Peers.ObservedAddrs)
 	return s.Endpoints.Endpoints()
 }
 
@@ -104,9 +104,9 @@ func (s *State) peerSpec(in Observed, f *fabric.Fabric, nodes direct.Spec) PeerS
 
 // selectPaths returns the best path to each other cluster. It marks paths in hold-down as down.
 func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Effects) paths {
-	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRetiring(s.Removals.Retiring))
+	v := s.view(in.Cluster, in.Node, f, in.Peers.Links.WithRetiring(s.Retiring.IDs))
 	v.narrow = in.Peers.PathMTUs
-	choice, selected := s.Selector.next(v, in.Peers.Live, now)
+	choice, selected := s.Selector.next(v, in.Peers.ClusterStates, now)
 	var held []string
 	var expires time.Duration
 	s.HoldDown, held, expires = s.HoldDown.update(choice.StartedAt, s.Selector.Last, selected.remote, now)
@@ -117,7 +117,7 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 	}
 	do.requeueAfter(expires)
 	s.Selector, s.Transition.Former = choice, selected.former
-	do.Moves, do.Links, do.Advertise = choice.newMoves, selected.links, selected.advertise
+	do.Moves, do.Links, do.AnnounceTransit = choice.newMoves, selected.links, selected.advertise
 	if !selected.former {
 		do.Shape = projection.ShapeDigest(f.Shape)
 	}
@@ -129,17 +129,17 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 // the path MTU.
 func (s *State) planPeers(in Observed, f *fabric.Fabric, spec PeerSpec, selected paths, do *Effects) {
 	do.Feeds, do.FeedsErr = s.cache.feedsOf(in, f, selected.remote)
-	do.Sizes = pathMTUSpec(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
+	do.PathMTU = pathMTUSpec(spec.OwnGateway(in.Cluster), spec.Probing, s.last.Node, selected.links)
 }
 
 // restoreClusterState returns the saved states of clusters that have been silent since the start.
 // synced reports whether every cluster sent a state or counts as lost.
 func (s *State) restoreClusterState(in Observed, f *fabric.Fabric, now time.Time, do *Effects) (restored map[string]model.ClusterState, synced bool) {
-	do.SaveLive = !reflect.DeepEqual(s.Restored.live, in.Peers.Live)
-	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.Live, in.Stale, now)
+	do.SaveClusterStates = !reflect.DeepEqual(s.Restored.received, in.Peers.ClusterStates)
+	s.Restored, synced = s.Restored.update(len(f.Clusters)-1, in.Peers.ClusterStates, in.StaleAfter, now)
 	// Saved values expire after these times, even without an event.
 	do.requeueAfter(s.Selector.StartedAt.Add(SettleTime).Sub(now))
-	do.requeueAfter(s.Restored.StartedAt.Add(in.Stale).Sub(now))
+	do.requeueAfter(s.Restored.StartedAt.Add(in.StaleAfter).Sub(now))
 	return s.Restored.Saved, synced
 }
 
@@ -152,7 +152,7 @@ func (s *State) project(input projection.Input, do *Effects) {
 		s.last = Projection{Input: input, Node: &DesiredNode{State: state, Decommission: input.Fabric.Decommission}, Problems: problems}
 		s.generation++
 		s.rerouted, s.routed = false, input
-		s.Announcement, do.Publish = s.Announcement.startRound(announced)
+		s.Announcement, do.AnnounceExports = s.Announcement.startRound(announced)
 		do.Changed = true
 	}
 	do.Node, do.Digest = s.last.Node, input.Digest+"-"+strconv.Itoa(s.generation)
@@ -210,13 +210,13 @@ func (s State) Routes() *DesiredNode {
 	return &DesiredNode{State: desired.State{Routes: routes}}
 }
 
-// Applied records that the desired state of the last round is in the kernel. live is the state to
-// publish to other clusters; nil = unchanged.
-func Applied(previous State) (next State, live *model.ClusterState) {
+// Applied records that the desired state of the last round is in the kernel. exports is the state to
+// announce to other clusters; nil = unchanged.
+func Applied(previous State) (next State, exports *model.ClusterState) {
 	next = previous
 	next.applied = previous.last.Node
-	next.Announcement, live = next.Announcement.finishRound()
-	return next, live
+	next.Announcement, exports = next.Announcement.finishRound()
+	return next, exports
 }
 
 // SameInput reports whether two inputs yield the same desired state. It is fast, because most
@@ -226,7 +226,7 @@ func SameInput(a, b projection.Input) bool {
 		a.FormerShape == b.FormerShape && maps.Equal(a.Paths, b.Paths) && maps.Equal(a.GatewayPaths, b.GatewayPaths) &&
 		reflect.DeepEqual(a.Local, b.Local) &&
 		reflect.DeepEqual(a.Tunnels, b.Tunnels) && slices.Equal(a.Direct, b.Direct) &&
-		reflect.DeepEqual(a.Live, b.Live) &&
-		a.PeersSynced == b.PeersSynced && reflect.DeepEqual(a.RestoredLive, b.RestoredLive) &&
+		reflect.DeepEqual(a.ClusterStates, b.ClusterStates) &&
+		a.PeersSynced == b.PeersSynced && reflect.DeepEqual(a.RestoredClusterStates, b.RestoredClusterStates) &&
 		reflect.DeepEqual(a.Facts, b.Facts)
 }

@@ -14,8 +14,8 @@ import (
 
 // transit selects the paths to all clusters, over links and in transit. It also sets the advert of
 // this cluster's links for transit traffic.
-func (c *pathSelector) transit(w *paths, v nodeView, live map[string]model.ClusterState, now time.Time) {
-	know := transitRanks{choice: c, snapshot: v, live: live}
+func (c *pathSelector) transit(w *paths, v nodeView, states map[string]model.ClusterState, now time.Time) {
+	know := transitRanks{choice: c, snapshot: v, states: states}
 	found := health.ClusterPaths(c.table.Graph(), c.Cluster, health.LinkRanks{
 		Direct:  func(n string) health.Rank { return c.Links[n].Rank },
 		Transit: know.transit,
@@ -168,7 +168,7 @@ func transitCause(have, next activePath) string {
 type transitRanks struct {
 	choice   *pathSelector
 	snapshot nodeView
-	live     map[string]model.ClusterState
+	states   map[string]model.ClusterState
 }
 
 // transit returns the rank of the link between two clusters. If this cluster is one of them, its
@@ -205,18 +205,18 @@ func (w linkReport) rank() health.Rank {
 }
 
 func (k transitRanks) advertised(cluster, neighbour string) linkReport {
-	live, ok := k.live[cluster]
+	state, ok := k.states[cluster]
 	if !ok {
 		return linkReport{}
 	}
-	if live.Transit == nil {
+	if state.Transit == nil {
 		return linkReport{&model.TransitEdge{}}
 	}
-	i := slices.IndexFunc(live.Transit.Edges, func(e model.TransitEdge) bool { return e.Cluster == neighbour })
+	i := slices.IndexFunc(state.Transit.Edges, func(e model.TransitEdge) bool { return e.Cluster == neighbour })
 	if i < 0 {
 		return linkReport{}
 	}
-	return linkReport{&live.Transit.Edges[i]}
+	return linkReport{&state.Transit.Edges[i]}
 }
 
 // size returns the path MTU of a path after its first link, in bytes; 0 if no link limits it.

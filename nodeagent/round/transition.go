@@ -37,7 +37,7 @@ func (l transition) saved() SavedShape {
 }
 
 // update applies a published fabric.
-func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterState, now time.Time) transition {
+func (l transition) update(next *fabric.Fabric, states map[string]model.ClusterState, now time.Time) transition {
 	if l.Shape == nil || !projection.SameShape(*l.Shape, next.Shape) {
 		if l.Shape != nil {
 			l.Before, l.Since, l.LastUsed = l.Shape, now, now
@@ -50,7 +50,7 @@ func (l transition) update(next *fabric.Fabric, live map[string]model.ClusterSta
 	}
 	former, want := l.Former, projection.ShapeDigest(next.Shape)
 	for i := range next.Clusters {
-		state, ok := live[next.Clusters[i].Name]
+		state, ok := states[next.Clusters[i].Name]
 		former = former || ok && state.Shape != want
 	}
 	if former {

@@ -7,10 +7,10 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// needed returns the clusters that this cluster reaches only over this gateway. live has the states
+// needed returns the clusters that this cluster reaches only over this gateway. states has the states
 // of other clusters.
-func (c *pathSelector) needed(v nodeView, live map[string]model.ClusterState) []string {
-	know := transitRanks{choice: c, snapshot: v, live: live}
+func (c *pathSelector) needed(v nodeView, states map[string]model.ClusterState) []string {
+	know := transitRanks{choice: c, snapshot: v, states: states}
 	routes := health.ClusterPaths(projection.NewGraph(v.fabric, v.before), c.Cluster, health.LinkRanks{Direct: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
 		switch c.Cluster {
 		case a:

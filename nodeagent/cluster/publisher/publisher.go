@@ -32,8 +32,8 @@ const Input = "objects"
 // Observed is the result of the last round.
 type Observed struct {
 	round.Outcome
-	Links   health.Snapshot
-	Leaving bool // this node's gateway is draining
+	Links    health.Snapshot
+	Draining bool // this node's gateway is drained or retiring
 }
 
 // Publisher writes the objects of this node's gateway into the cluster's API while the node is a
@@ -162,7 +162,7 @@ func (p *Publisher) desired(context.Context) (apiobjects.Desired, string, bool) 
 	own := in.Fabric.Cluster(in.Cluster)
 	if own != nil {
 		p.forward = corefile.ForwardOf(in.Fabric, own)
-		want.WriteOrder = rankOf(own, p.node, v.Leaving, v.Links)
+		want.WriteOrder = rankOf(own, p.node, v.Draining, v.Links)
 	}
 	// A decommissioned cluster is not in the fabric, but its forwarding must still be removed.
 	want.Forward = p.forward

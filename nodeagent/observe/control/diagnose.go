@@ -177,7 +177,7 @@ func addressesOf(in projection.Input, id string) []netip.Addr {
 			}
 		}
 	}
-	for _, live := range in.Live {
+	for _, live := range in.ClusterStates {
 		for _, e := range live.Exports {
 			if e.Namespace+"/"+e.Name == id {
 				for _, h := range e.Hosts {

@@ -57,7 +57,7 @@ func TestNarrowed(t *testing.T) {
 			{Namespace: "shop", Name: "other", VIPs: addrs("243.0.0.2")},
 			{Namespace: "shop", Name: "none"},
 		}},
-		Live: map[string]model.ClusterState{"g2": {Exports: []model.ExportState{
+		ClusterStates: map[string]model.ClusterState{"g2": {Exports: []model.ExportState{
 			{Namespace: "shop", Name: "web", Hosts: []model.ExportHost{{Name: "web-0", IPs: addrs("242.2.0.7", "10.9.0.4")}}},
 			{Namespace: "shop", Name: "other", Hosts: []model.ExportHost{{IPs: addrs("10.9.0.5")}}}}}},
 	}

@@ -35,7 +35,7 @@ func TestChecksOf(t *testing.T) {
 		}
 		return out
 	}
-	in.Live = map[string]model.ClusterState{"g2": ready("a/web", "d/theirs", "e/part"), "g3": {}}
+	in.ClusterStates = map[string]model.ClusterState{"g2": ready("a/web", "d/theirs", "e/part"), "g3": {}}
 	lines := func() string {
 		var lines []string
 		for _, c := range checksOf(in) {

@@ -98,7 +98,7 @@ func (r *Reporter) problems(s *status.Status, v round.Outcome, now time.Time) []
 			l.add(status.EndpointRefused, "clusters["+cluster+"].gateways", "an endpoint that "+cluster+" announces is refused: "+reason)
 		}
 	}
-	for _, cluster := range lostFeeds(s.Paths, v.Input.Live, r.config.Peers.Stale(), now) {
+	for _, cluster := range lostFeeds(s.Paths, v.Input.ClusterStates, r.config.Peers.Stale(), now) {
 		l.add(status.FeedLost, "clusters["+cluster+"]", "node "+s.Node+" receives no feed of cluster "+cluster+
 			" (TCP "+strconv.Itoa(desired.FeedPort)+"), so the ready endpoints of its exports are unknown")
 	}

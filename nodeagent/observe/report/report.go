@@ -159,7 +159,7 @@ func (r *Reporter) Summary() status.Status {
 		Blocked: converge.Texts(v.Report.Blocked), Failed: append(converge.Texts(v.Report.Failed), converge.Texts(v.Report.Fights)...),
 	}
 	s.Dropped, s.Conntrack = r.config.Host.Dropped(), r.config.Host.Conntrack()
-	links := r.config.Peers.Links().WithRetiring(v.Leaving)
+	links := r.config.Peers.Links().WithRetiring(v.Retiring)
 	s.Paths, s.Moves = r.config.State().Paths(v.Input, links)
 	s.Nodes = nodePaths(r.config.State().RoutedInput().Direct)
 	s.Problems = r.problems(&s, v, now)
@@ -277,7 +277,7 @@ func Exports(in projection.Input) []status.Export {
 			shown.Ports = append(shown.Ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
 		}
 		for _, c := range e.Clusters {
-			live, received := in.Live[c.Name]
+			live, received := in.ClusterStates[c.Name]
 			if c.Name == in.Cluster {
 				live, received = own, true
 			}

@@ -24,8 +24,8 @@ import (
 // Recording is the sequence of observations of one agent.
 type Recording struct {
 	Cluster, Node string
-	Fabrics       map[string][]byte // compressed by fabric.Compress; by digest
-	Saved         round.SavedLive   // state that the previous agent saved
+	Fabrics       map[string][]byte        // compressed by fabric.Compress; by digest
+	Saved         round.SavedClusterStates // state that the previous agent saved
 	Moments       []Moment
 }
 
@@ -47,7 +47,7 @@ const interval = 50 * time.Millisecond
 func Record(ctx context.Context, dir string) (Recording, error) {
 	node := filepath.Base(dir)
 	cluster, _, _ := strings.Cut(node, "-")
-	r := Recording{Cluster: cluster, Node: node, Fabrics: map[string][]byte{}, Saved: round.SavedLive{}}
+	r := Recording{Cluster: cluster, Node: node, Fabrics: map[string][]byte{}, Saved: round.SavedClusterStates{}}
 	var last []byte
 	for tick := time.NewTicker(interval); ; {
 		select {

@@ -30,16 +30,16 @@ func offering(cluster, addr string) model.ClusterState {
 func TestExportsOutliveARestart(t *testing.T) {
 	t.Parallel()
 	now, stale := time.Unix(1000, 0), 30*time.Second
-	restarted := func(h restoredLive, at time.Time) restoredLive {
+	restarted := func(h restoredClusterStates, at time.Time) restoredClusterStates {
 		raw, err := json.Marshal(h.saved())
-		next := restoredLive{StartedAt: at}
+		next := restoredClusterStates{StartedAt: at}
 		if err = errors.Join(err, json.Unmarshal(raw, &next.Saved)); err != nil {
 			t.Fatal(err)
 		}
 		return next
 	}
 	g2, g3 := offering("g2", "242.2.192.9"), offering("g3", "242.3.192.9")
-	first, synced := restoredLive{StartedAt: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
+	first, synced := restoredClusterStates{StartedAt: now}.update(2, map[string]model.ClusterState{"g2": g2, "g3": g3}, stale, now)
 	if len(first.Saved) != 0 || !synced {
 		t.Fatalf("saved %v, synced %t with all states received", first.Saved, synced)
 	}
@@ -72,7 +72,7 @@ func TestEffectiveFabricStays(t *testing.T) {
 	t.Parallel()
 	plain := &fabric.Fabric{Clusters: []fabric.Cluster{{Name: "g1"}}}
 	in := projection.Input{Fabric: plain, Cluster: "g1"}
-	var e effective
+	var e effectiveFabric
 	if have, _ := e.update(in); have != plain {
 		t.Error("the fabric without dynamic exports is a new pointer")
 	}
@@ -84,20 +84,20 @@ func TestEffectiveFabricStays(t *testing.T) {
 			Namespaces: []string{"team-*"}, VIPs: []netip.Prefix{netip.MustParsePrefix("243.0.128.0/17")},
 		},
 	}
-	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
+	in.ClusterStates = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
 	one, decided := e.update(in)
-	in.Live = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
+	in.ClusterStates = map[string]model.ClusterState{"g2": offering("g2", "242.2.192.9")}
 	if len(one.Exports) != 1 || !one.Exports[0].Dynamic || len(one.Exports[0].VIPs) != 1 || len(decided.Services) != 1 {
 		t.Errorf("exports %+v of %+v", one.Exports, decided)
 	}
 	if same, again := e.update(in); same != one || again != decided {
 		t.Errorf("the same offers yield a new fabric: %+v", one.Exports)
 	}
-	in.Live, in.RestoredLive = nil, in.Live
+	in.ClusterStates, in.RestoredClusterStates = nil, in.ClusterStates
 	if same, _ := e.update(in); same != one {
 		t.Error("saved states yield a new fabric")
 	}
-	in.RestoredLive = nil
+	in.RestoredClusterStates = nil
 	if two, _ := e.update(in); two == one || len(two.Exports) != 0 {
 		t.Errorf("exports without offers: %+v", two.Exports)
 	}
