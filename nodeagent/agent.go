@@ -149,11 +149,7 @@ func newElector(config Config, inputs *input.Inputs, machine *host.Host, now *sh
 			}
 			return !own.GatewayOn(config.Node).HasNodeSelector()
 		},
-		OnChange: func(holders map[string]string) {
-			inputs.SetHolders(holders)
-			inputs.Refresh()
-			wake.trigger.Fire()
-		},
+		OnChange: inputs.SetHolders,
 	})
 }
 

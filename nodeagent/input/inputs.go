@@ -199,14 +199,16 @@ type holderView struct {
 	factsFor       *fabric.Fabric // fabric that the facts were read for
 }
 
-// SetHolders sets the nodes that hold the gateways selected by labels, by gateway. Until the first
-// call Current returns false if the cluster has such gateways. Call Refresh afterwards: a node that
-// became a gateway needs keys.
+// SetHolders sets the nodes that hold the gateways selected by labels, by gateway, and reads the
+// inputs again: a node that became a gateway needs keys. Until the first call Current returns false
+// if the cluster has such gateways.
 func (in *Inputs) SetHolders(holders map[string]string) {
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.withHolders.holders, in.withHolders.known = maps.Clone(holders), true
 	in.withHolders.fabric = nil
+	in.mu.Unlock()
+	in.Refresh()
+	in.changed()
 }
 
 // current returns the current fabric with the holders of its gateways, nil if absent. The pointer

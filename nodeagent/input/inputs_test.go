@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"hawser.dev/hawser/nodeagent/cluster/facts"
 	"hawser.dev/hawser/nodeagent/cluster/kube"
 	"hawser.dev/hawser/nodeagent/cluster/kube/kubetest"
 	"hawser.dev/hawser/nodeagent/model"
@@ -106,13 +105,22 @@ func TestStartWithoutTheAPI(t *testing.T) {
 }
 
 // TestSetHolders checks that a cluster with gateways selected by labels has no inputs until their
-// holders are known. The holders are then the gateways' nodes.
+// holders are known. The holders are then the gateways' nodes. Readers such as the name server learn
+// that the inputs are complete.
 func TestSetHolders(t *testing.T) {
 	t.Parallel()
 	f := &fabric.Fabric{APIVersion: fabric.APIVersion, Name: "demo", Clusters: []fabric.Cluster{
 		{Name: "g1", Gateways: []fabric.Gateway{{Name: "edge-1", NodeSelector: map[string]string{"role": "edge"}}}},
 	}}
-	in := &Inputs{config: Config{Cluster: "g1", Node: "w1"}, dirSource: facts.Open("", "")}
+	complete := false // the inputs at the last call of Changed
+	var in *Inputs
+	in, err := Open(Config{
+		Cluster: "g1", Node: "w1", FabricDir: t.TempDir(), StateDir: t.TempDir(), FactsDir: t.TempDir(),
+		Log: slog.New(slog.DiscardHandler), Changed: func() { _, complete = in.Current() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	in.fabric.have, in.fabric.value.Fabric = true, f
 	if view, ok := in.ElectionView(); !ok || len(view.Gateways) != 1 {
 		t.Errorf("election view %+v, %t", view, ok)
@@ -125,6 +133,9 @@ func TestSetHolders(t *testing.T) {
 	now, ok := in.Current()
 	if !ok || now.Fabric.Cluster("g1").GatewayOn("w1") == nil || in.gateway() == nil {
 		t.Errorf("complete: %t, this node is not the gateway that it holds", ok)
+	}
+	if !complete {
+		t.Error("Changed was not called when the holders completed the inputs")
 	}
 	if again, _ := in.Current(); again.Fabric != now.Fabric {
 		t.Error("the same fabric and holders are another fabric")
