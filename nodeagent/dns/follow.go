@@ -4,14 +4,14 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
 
 // ServeDynamic serves at the addresses that where returns, and calls where again for each token of
-// changed. It ignores config.Addr. It calls config.Serving with true when all addresses are served,
-// and with false when one no longer is.
+// changed. It ignores config.Addr. It calls config.Serving, one call at a time, with true when all
+// addresses are served, and with false when one no longer is.
 func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrPort, changed <-chan struct{}) error {
 	serving := config.Serving
 	for ctx.Err() == nil {
@@ -23,14 +23,18 @@ func ServeDynamic(ctx context.Context, config Config, where func() []netip.AddrP
 		group, at := errgroup.WithContext(ctx)
 		at, stop := context.WithCancel(at)
 		config.Store.SetServerAddrs(addrs)
-		var up atomic.Int32
+		var mu sync.Mutex // also orders the calls of serving: the last one has the current state
+		up := 0
 		config.Serving = func(serves bool) {
-			change := int32(-1)
+			mu.Lock()
+			defer mu.Unlock()
 			if serves {
-				change = 1
+				up++
+			} else {
+				up--
 			}
-			if all := int(up.Add(change)) == len(addrs); serving != nil {
-				serving(all)
+			if serving != nil {
+				serving(up == len(addrs))
 			}
 		}
 		for _, config.Addr = range addrs {
