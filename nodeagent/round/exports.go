@@ -8,8 +8,8 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-// effectiveFabric caches the effectiveFabric fabric, which has the dynamic exports. Its pointer changes only if
-// the fabric or the exports change.
+// effectiveFabric caches the fabric with the dynamic exports. The pointer to this fabric changes only
+// if the fabric or the exports change.
 type effectiveFabric struct {
 	last    projection.Input
 	hosts   map[string][]string // projection.Hostnames of the fabric

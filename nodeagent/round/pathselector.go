@@ -19,14 +19,14 @@ const (
 	SettleTime = 2 * time.Second
 )
 
-// pathSelector has the active link to each other cluster and the last moves. It is immutable: next
-// returns a new pathSelector.
+// pathSelector has the active path to each other cluster and the last moves. Only next, and the
+// methods that it calls, modify a pathSelector: a copy, which next returns.
 type pathSelector struct {
 	Cluster      string                `json:"cluster"`
 	StartedAt    time.Time             `json:"startedAt"`
-	Links        map[string]activePath `json:"links"`        // to each neighbour
-	Last         map[string]activePath `json:"last"`         // path to each other cluster
-	GatewayPaths map[string]model.Path `json:"gatewayPaths"` // this gateway's links for traffic that nodes hand over
+	Links        map[string]activePath `json:"links"`        // the active link to each neighbouring cluster
+	Paths        map[string]activePath `json:"paths"`        // the active path to each other cluster: a link, or a path in transit
+	GatewayLinks map[string]model.Path `json:"gatewayLinks"` // this gateway's own links, for traffic that nodes hand over
 	WasActive    map[string]bool       `json:"wasActive"`    // links that were active before, as remote cluster and link
 	Moves        []status.Move         `json:"moves"`        // oldest first
 
@@ -34,38 +34,38 @@ type pathSelector struct {
 	table    *health.Preferences // of the fabric of the last step
 }
 
-// activePath is the link to one remote cluster.
+// activePath is the active path to one remote cluster, and its first link.
 type activePath struct {
 	health.ActiveLink
 	Since    time.Time `json:"since"`
 	Restored bool      `json:"restored,omitempty"` // saved by the previous agent, not confirmed yet
 	// Clusters lists the clusters on the path, separated by spaces, the remote cluster last;
-	// empty for a neighbour.
-	Clusters string `json:"clusters,omitempty"`
-	Former   bool   `json:"former,omitempty"` // the path belongs to the former topology
+	// empty if the path is one link.
+	Clusters    string `json:"clusters,omitempty"`
+	FormerShape bool   `json:"formerShape,omitempty"` // the path belongs to the former shape
 }
 
 // withLinkDown returns the previous link, marked as down. The agents may be dead while their
 // tunnels still forward.
-func (h activePath) withLinkDown(want health.ActiveLink) activePath {
-	path := h.Path
+func (p activePath) withLinkDown(want health.ActiveLink) activePath {
+	path := p.Path
 	path.Down = true
-	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Reason: want.Reason + ", so it stays"}, Since: h.Since}
+	return activePath{ActiveLink: health.ActiveLink{Path: path, Rank: want.Rank, Reason: want.Reason + ": keeping the last link"}, Since: p.Since}
 }
 
 func newPathSelector(cluster string, now time.Time) *pathSelector {
 	return &pathSelector{
-		Cluster: cluster, StartedAt: now, Links: map[string]activePath{}, Last: map[string]activePath{}, WasActive: map[string]bool{},
+		Cluster: cluster, StartedAt: now, Links: map[string]activePath{}, Paths: map[string]activePath{}, WasActive: map[string]bool{},
 	}
 }
 
 // paths is the result of a selection.
 type paths struct {
-	remote    map[string]model.Path // by remote cluster
-	own       map[string]model.Path // on a gateway: its own links
-	links     map[string]model.Path // to neighbours, on a path or not
-	advertise *model.TransitAdvert  // advert of this cluster's links; nil in a mesh
-	former    bool                  // some path belongs to the former topology
+	remote      map[string]model.Path // by remote cluster
+	own         map[string]model.Path // on a gateway: its own links
+	links       map[string]model.Path // links to neighbouring clusters, including unused ones
+	advertise   *model.TransitAdvert  // advert of this cluster's links; nil in a mesh
+	formerShape bool                  // some path belongs to the former shape
 }
 
 // next selects the paths again and returns the new pathSelector. states has the states of other
@@ -80,26 +80,26 @@ func (c *pathSelector) next(v nodeView, states map[string]model.ClusterState, no
 }
 
 func (c *pathSelector) selectAll(v nodeView, states map[string]model.ClusterState, now time.Time) paths {
-	w := paths{remote: map[string]model.Path{}, links: map[string]model.Path{}}
+	out := paths{remote: map[string]model.Path{}, links: map[string]model.Path{}}
 	if v.gateway != "" {
-		w.own = c.ownLinks(health.GatewayLinks(c.table, c.Cluster, v.gateway, v.links), v)
+		out.own = c.ownLinks(health.GatewayLinks(c.table, c.Cluster, v.gateway, v.links), v)
 	}
 	links := make(map[string]activePath, len(c.Links))
 	want := health.ChooseLinks(c.table, c.Cluster, v.links)
-	for _, remote := range slices.Sorted(maps.Keys(want)) { // order of the moves
+	for _, remote := range slices.Sorted(maps.Keys(want)) { // sorted, so that moves have a stable order
 		links[remote] = c.selectLink(remote, want[remote], v, now)
-		w.links[remote] = links[remote].Path
+		out.links[remote] = links[remote].Path
 	}
 	c.Links = links
 	if c.table.Graph().Mesh() {
-		c.Last, w.remote = links, maps.Clone(w.links)
-		return w
+		c.Paths, out.remote = links, maps.Clone(out.links)
+		return out
 	}
-	c.transit(&w, v, states, now)
-	return w
+	c.transit(&out, v, states, now)
+	return out
 }
 
-// selectLink returns the active link to a neighbour, and records a move if it changed.
+// selectLink returns the active link to a neighbouring cluster, and records a move if it changed.
 func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeView, now time.Time) activePath {
 	have, known := c.Links[remote]
 	if known && sameLink(have.Path, want.Path) {
@@ -126,24 +126,25 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 		c.WasActive = maps.Clone(c.WasActive)
 		c.WasActive[remote+" "+m.To] = true
 	}
-	c.moved(m)
+	c.recordMove(m)
 	return activePath{ActiveLink: want, Since: now}
 }
 
 // ownLinks returns this gateway's own links. If all its links to a cluster are down, it returns the
-// last used one.
+// last used link.
 func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
-		if have, known := c.GatewayPaths[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
+		if have, known := c.GatewayLinks[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
 			have.Down = true
 			want[remote] = have
 		}
 	}
-	c.GatewayPaths = maps.Clone(want)
+	c.GatewayLinks = maps.Clone(want)
 	return want
 }
 
-func (c *pathSelector) moved(m status.Move) {
+// recordMove adds a move to Moves, which has at most maxMoves.
+func (c *pathSelector) recordMove(m status.Move) {
 	c.newMoves = append(c.newMoves, m)
 	c.Moves = append(slices.Clip(c.Moves), m)
 	if more := len(c.Moves) - maxMoves; more > 0 {
@@ -151,11 +152,11 @@ func (c *pathSelector) moved(m status.Move) {
 	}
 }
 
-// state returns the active links and the last moves for the status.
+// state returns the active paths and the last moves for the status.
 func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	var out []status.Path
-	for _, remote := range slices.Sorted(maps.Keys(c.Last)) {
-		have := c.Last[remote]
+	for _, remote := range slices.Sorted(maps.Keys(c.Paths)) {
+		have := c.Paths[remote]
 		p := status.Path{
 			Cluster: remote, Link: v.name(remote, have.Path), LocalGateway: have.Local, RemoteGateway: have.Remote,
 			Rank: have.Rank.String(), Reason: have.Reason, Since: have.Since, MTU: have.MTU, Transit: have.transitClusters(),
@@ -174,14 +175,14 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	return out, slices.Clone(c.Moves)
 }
 
-// sameLinks reports whether two selectors have the same active links to the neighbours.
+// sameLinks reports whether two selectors have the same active links to the neighbouring clusters.
 func (c *pathSelector) sameLinks(o *pathSelector) bool {
 	return maps.EqualFunc(c.Links, o.Links, func(a, b activePath) bool { return a.Path == b.Path })
 }
 
 func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
 
-// SavedPath is an active link in the state directory.
+// SavedPath is an active path in the state directory.
 type SavedPath struct {
 	Local    string    `json:"local"`
 	Remote   string    `json:"remote"`
@@ -193,8 +194,8 @@ type SavedPath struct {
 
 // saved returns the active paths, by remote cluster, for the next agent.
 func (c *pathSelector) saved() map[string]SavedPath {
-	out := make(map[string]SavedPath, len(c.Last))
-	for remote, have := range c.Last {
+	out := make(map[string]SavedPath, len(c.Paths))
+	for remote, have := range c.Paths {
 		out[remote] = SavedPath{
 			Local: have.Local, Remote: have.Remote, Via: have.Via, Clusters: have.Clusters, Since: have.Since, Reason: have.Reason,
 		}
@@ -202,15 +203,15 @@ func (c *pathSelector) saved() map[string]SavedPath {
 	return out
 }
 
-// restorePathSelector starts with the links that the previous agent saved, so that a restart moves
+// restorePathSelector starts with the paths that the previous agent saved, so that a restart moves
 // no traffic.
 func restorePathSelector(cluster string, saved map[string]SavedPath, now time.Time) *pathSelector {
 	c := newPathSelector(cluster, now)
 	for remote, k := range saved {
 		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
-		c.Last[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Reason: k.Reason}, Since: k.Since, Restored: true, Clusters: k.Clusters}
+		c.Paths[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Reason: k.Reason}, Since: k.Since, Restored: true, Clusters: k.Clusters}
 		if k.Via == "" {
-			c.Links[remote] = c.Last[remote]
+			c.Links[remote] = c.Paths[remote]
 		}
 		c.WasActive[remote+" "+nodeView{cluster: cluster}.name(remote, path)] = true
 	}

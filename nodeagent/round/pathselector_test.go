@@ -191,7 +191,7 @@ func TestRestartMovesNothing(t *testing.T) {
 	d := restarted()
 	path, log := d.next()
 	d.expect(t, "after the restart", path, log, "a-"+other)
-	if since := d.choice.Last["g2"].Since; !since.Equal(saved["g2"].Since) {
+	if since := d.choice.Paths["g2"].Since; !since.Equal(saved["g2"].Since) {
 		t.Errorf("in use since %v, want %v", since, saved["g2"].Since)
 	}
 	d.now = d.now.Add(SettleTime)
@@ -283,7 +283,7 @@ func TestOwnLinkStays(t *testing.T) {
 		d.next()
 		d.set("g2/"+last, health.Down, "no reply")
 		d.next()
-		if have, want := d.choice.GatewayPaths["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
+		if have, want := d.choice.GatewayLinks["g2"], (model.Path{Local: "a", Remote: last, Down: true}); have != want {
 			t.Errorf("own link %+v, want %+v", have, want)
 		}
 	}

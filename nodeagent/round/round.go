@@ -250,7 +250,7 @@ func (s State) SavedClusterStates() SavedClusterStates { return s.Restored.saved
 // SavedEndpoints returns the discovered endpoints of other clusters for Saved.
 func (s State) SavedEndpoints() map[string][]model.DiscoveredEndpoint { return s.Endpoints.Saved() }
 
-// Paths returns the active links of the current routes, and the last moves. links is the current
+// Paths returns the active paths of the current routes, and the last moves. links is the current
 // snapshot of the prober.
 func (s State) Paths(in projection.Input, links health.Snapshot) ([]status.Path, []status.Move) {
 	return s.Selector.state(s.view(in.Cluster, in.Node, in.Fabric, links))

@@ -20,9 +20,9 @@ import (
 // maxSpecTries limits how often a round observes again because PeerSpec changed.
 const maxSpecTries = 4
 
-// StepUntilStable makes the decision of one round. It observes, steps, and passes each new PeerSpec to setSpec. It
-// repeats this until the PeerSpec no longer changes, at most maxSpecTries times. After that it uses
-// the last observation.
+// StepUntilStable makes the decision of one round. It observes, steps, and passes each new PeerSpec
+// to setSpec. It repeats this until the PeerSpec no longer changes, at most maxSpecTries times. After
+// that it uses the last observation.
 func StepUntilStable(previous State, observe func() Observed, setSpec func(*PeerSpec), now time.Time) (State, Effects) {
 	for tries := 1; ; tries++ {
 		in := observe()
@@ -38,8 +38,8 @@ func StepUntilStable(previous State, observe func() Observed, setSpec func(*Peer
 	}
 }
 
-// Step makes the decision of one round. If Effects.PeerSpec is set, next is previous. The caller must then apply
-// this PeerSpec, observe the peers again, and repeat the step.
+// Step makes the decision of one round. If Effects.PeerSpec is set, next is previous. The caller must
+// then apply this PeerSpec, observe the peers again, and repeat the step.
 func Step(previous State, in Observed, now time.Time) (next State, do Effects) {
 	next = previous
 	if next.cache == nil {
@@ -109,16 +109,16 @@ func (s *State) selectPaths(in Observed, f *fabric.Fabric, now time.Time, do *Ef
 	choice, selected := s.Selector.next(v, in.Peers.ClusterStates, now)
 	var held []string
 	var expires time.Duration
-	s.HoldDown, held, expires = s.HoldDown.update(choice.StartedAt, s.Selector.Last, selected.remote, now)
+	s.HoldDown, held, expires = s.HoldDown.update(choice.StartedAt, s.Selector.Paths, selected.remote, now)
 	for _, remote := range held {
 		path := selected.remote[remote]
 		path.Down = true
 		selected.remote[remote] = path
 	}
 	do.requeueAfter(expires)
-	s.Selector, s.Transition.Former = choice, selected.former
+	s.Selector, s.Transition.Former = choice, selected.formerShape
 	do.Moves, do.Links, do.AnnounceTransit = choice.newMoves, selected.links, selected.advertise
-	if !selected.former {
+	if !selected.formerShape {
 		do.Shape = projection.ShapeDigest(f.Shape)
 	}
 	selected.limit(v.gateway, v.narrow)
@@ -172,9 +172,9 @@ func (e *Effects) requeueAfter(after time.Duration) {
 	}
 }
 
-// Reroute only selects the paths again, because their routes must not wait for a full round. If ok
-// is true, State.Routes returns the new routes. ok is false if no path and no link to a neighbour
-// moved since the last projection.
+// Reroute only selects the paths again, because their routes must not wait for a round. If ok is
+// true, State.Routes returns the new routes. ok is false if no path and no link to a neighbouring
+// cluster moved since the last projection.
 func Reroute(previous State, in Observed, now time.Time) (next State, do Effects, ok bool) {
 	next = previous
 	if next.last.Node == nil {

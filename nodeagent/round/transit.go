@@ -35,15 +35,15 @@ func (c *pathSelector) transit(w *paths, v nodeView, states map[string]model.Clu
 			next[remote] = link
 		}
 	}
-	c.Last = next
+	c.Paths = next
 	var former []string
 	for remote, have := range next {
 		w.remote[remote] = have.Path
-		if have.Former {
+		if have.FormerShape {
 			former = append(former, remote)
 		}
 	}
-	w.former = hasNewPath(c.table.Graph().Now, c.Cluster, former)
+	w.formerShape = hasNewPath(c.table.Graph().Now, c.Cluster, former)
 	w.own = gatewayPaths(w.remote, w.own)
 	w.advertise = know.advertise()
 }
@@ -77,7 +77,7 @@ func gatewayPaths(paths, links map[string]model.Path) map[string]model.Path {
 // keepLastPath returns the last path in transit if no path is up. It also returns a restored path
 // until SettleTime has passed. Its link is the current link to its first cluster.
 func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
-	have, known := c.Last[remote]
+	have, known := c.Paths[remote]
 	link, near := c.Links[have.Via]
 	if !known || have.Via == "" || !near || !v.exists(remote, link.via(have.Via)) {
 		return activePath{}, false
@@ -96,14 +96,14 @@ func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, fou
 	return activePath{ActiveLink: health.ActiveLink{Path: path, Reason: "no live link: keeping the last path"}, Since: have.Since, Clusters: have.Clusters}, true
 }
 
-// via returns the link to a neighbour as a path in transit through it.
-func (h activePath) via(via string) model.Path {
-	return model.Path{Local: h.Local, Remote: h.Remote, Via: via}
+// via returns the link to a neighbouring cluster as a path in transit through this cluster.
+func (p activePath) via(via string) model.Path {
+	return model.Path{Local: p.Local, Remote: p.Remote, Via: via}
 }
 
 // selectPath returns the active path to a cluster, and records a move if its Via changed.
 func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know transitRanks, v nodeView, now time.Time) activePath {
-	have, known := c.Last[remote]
+	have, known := c.Paths[remote]
 	link := c.Links[route.Hops[0]]
 	out := link
 	if len(route.Hops) > 1 {
@@ -117,10 +117,10 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 			out.Since = have.Since
 		}
 	}
-	out.Former = route.FormerShape
+	out.FormerShape = route.FormerShape
 	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
 		m := status.Move{At: now, Cluster: remote, From: v.pathText(remote, have), To: v.pathText(remote, out), Kind: causeTransit, Cause: transitCause(have, out)}
-		c.moved(m)
+		c.recordMove(m)
 	}
 	return out
 }
@@ -135,11 +135,11 @@ func transitReason(route health.ClusterPath) string {
 }
 
 // transitClusters returns the clusters that forward transit traffic.
-func (h activePath) transitClusters() []string {
-	if h.Via == "" {
+func (p activePath) transitClusters() []string {
+	if p.Via == "" {
 		return nil
 	}
-	names := strings.Fields(h.Clusters)
+	names := strings.Fields(p.Clusters)
 	return names[:max(len(names)-1, 0)]
 }
 
@@ -184,8 +184,8 @@ func (k transitRanks) transit(a, b string) health.Rank {
 	return min(k.advertised(a, b).rank(), k.advertised(b, a).rank())
 }
 
-// toNeighbor returns the rank of the link to a neighbour; Down if one of its gateways does not
-// accept transit.
+// toNeighbor returns the rank of the link to a neighbouring cluster; Down if one of its gateways does
+// not accept transit.
 func (k transitRanks) toNeighbor(n string) health.Rank {
 	link, near := k.choice.Links[n]
 	if !near || !k.snapshot.links.AcceptsTransit(link.Local, health.GatewayID{Cluster: n, Gateway: link.Remote}) {
@@ -194,7 +194,7 @@ func (k transitRanks) toNeighbor(n string) health.Rank {
 	return link.Rank
 }
 
-// linkReport is the report of a cluster about its link to a neighbour.
+// linkReport is the report of a cluster about its link to a neighbouring cluster.
 type linkReport struct{ *model.TransitEdge }
 
 func (w linkReport) rank() health.Rank {

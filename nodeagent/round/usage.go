@@ -29,8 +29,8 @@ func (c *pathSelector) needed(v nodeView, states map[string]model.ClusterState) 
 	return out
 }
 
-// rankWithoutThis returns the rank of the best link to a neighbour over another gateway of this
-// cluster.
+// rankWithoutThis returns the rank of the best link to a neighbouring cluster over another gateway of
+// this cluster.
 func (v nodeView) rankWithoutThis(neighbour string) health.Rank {
 	rank := health.Down
 	for _, near := range v.fabric.Cluster(v.cluster).Gateways {
@@ -66,7 +66,7 @@ func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health
 // usedWith returns how traffic between this cluster and remote uses a gateway: User.Who, or empty
 // if it does not.
 func (c *pathSelector) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.GatewayID) string {
-	path := c.Last[remote.Name].Path
+	path := c.Paths[remote.Name].Path
 	own := gateway.Cluster == c.Cluster
 	if own && path.Local == gateway.Gateway || !own && path.Via == "" && path.Remote == gateway.Gateway {
 		return nodeView{cluster: c.Cluster}.name(remote.Name, path)
