@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -153,6 +155,27 @@ func TestCreate(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// TestCreateRace checks that only one of several processes creates a file.
+func TestCreateRace(t *testing.T) {
+	t.Parallel()
+	for round := range 50 {
+		path := filepath.Join(t.TempDir(), "a.tar.gz")
+		var created atomic.Int32
+		var running sync.WaitGroup
+		for n := range 8 {
+			running.Go(func() {
+				if Create(path, func(w io.Writer) error { _, err := fmt.Fprint(w, n); return err }) == nil {
+					created.Add(1)
+				}
+			})
+		}
+		running.Wait()
+		if n := created.Load(); n != 1 {
+			t.Fatalf("round %d: %d of 8 created the file", round, n)
+		}
 	}
 }
 

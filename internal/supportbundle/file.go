@@ -7,15 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-
-	"hawser.dev/hawser/internal/atomicfile"
 )
 
 // CheckNew returns an error if path exists.
 func CheckNew(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {
-		return fmt.Errorf("%s is there already, and is not overwritten", path)
+		return errExists(path)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for %s: %w", path, err)
@@ -23,14 +21,24 @@ func CheckNew(path string) error {
 	return nil
 }
 
-// Create creates a file that only its owner can read, atomically. It fails if the file exists.
+func errExists(path string) error {
+	return fmt.Errorf("%s is there already, and is not overwritten", path)
+}
+
+// Create creates a file that only its owner can read. It fails if the file exists, and removes the
+// file if write fails.
 func Create(path string, write func(io.Writer) error) error {
-	return atomicfile.WriteFunc(path, func(f *os.File) error {
-		if err := errors.Join(write(f), f.Sync()); err != nil {
-			return err
-		}
-		return CheckNew(path)
-	})
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return errExists(path)
+	}
+	if err != nil {
+		return fmt.Errorf("create file: %w", err)
+	}
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
+	}
+	return nil
 }
 
 // slack is the number of bytes beyond its limit that Tail reads before it drops the oldest bytes.
