@@ -2,7 +2,6 @@ package round
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"hawser.dev/hawser/nodeagent/model"
@@ -97,7 +96,7 @@ func (v nodeView) cause(remote string, have activePath, want health.ActiveLink, 
 		return causeRemoved, "gateway removed: " + gone
 	}
 	switch rank := v.rank(remote, have.Path); {
-	case rank >= want.Rank && strings.HasPrefix(want.Reason, "follows "):
+	case rank >= want.Rank && want.Follows:
 		return causePeer, want.Reason
 	case rank == health.Down:
 		return causeDead, v.deadGateway(remote, have.Path)

@@ -11,6 +11,8 @@ type ActiveLink struct {
 	model.Path
 	Rank   Rank
 	Reason string // such as "best of 9", "follows g1", "best of the live links", "all links down"
+	// Follows is true if the other cluster leads and uses this link.
+	Follows bool
 }
 
 // Pick returns the first link of the highest rank, or the first link if all are Down. It returns
@@ -111,7 +113,9 @@ func (c *clusterPair) choose(order []model.Path) ActiveLink {
 			}
 		}
 		if p, rank, ok := Pick(used, c.rank); ok && rank > Down {
-			return c.activeLink(p, rank, "follows "+c.remote)
+			link := c.activeLink(p, rank, "follows "+c.remote)
+			link.Follows = true
+			return link
 		}
 	}
 	p, rank, ok := Pick(order, c.rank)

@@ -298,7 +298,7 @@ func TestFollower(t *testing.T) {
 		if n.name.Cluster != "b" {
 			continue
 		}
-		if c := n.paths["a"]; c.Local != others.Remote || c.Remote != others.Local || c.Reason != "follows a" {
+		if c := n.paths["a"]; c.Local != others.Remote || c.Remote != others.Local || c.Reason != "follows a" || !c.Follows {
 			t.Errorf("%v is at %+v, want the link of the other nodes of a: %+v", n.name, c, others)
 		}
 	}
