@@ -18,7 +18,7 @@ import (
 // restoreDNS removes Hawser's entries from the cluster's own DNS, if no gateway was left to do so.
 // Otherwise pods would wait for name servers that no longer exist.
 func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
-	forwards := forwards(ctx, c)
+	forwards := fabricForwards(ctx, c)
 	configMaps := []struct {
 		name, key string
 		remove    func(string) (string, error)
@@ -71,9 +71,9 @@ func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstruct
 	})
 }
 
-// forwards returns the stub domains that agents may have written, according to the current fabric
-// or the decommission fabric.
-func forwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
+// fabricForwards returns the stub domains that agents may have written, according to the current
+// fabric or the decommission fabric.
+func fabricForwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
 	tree, err := clusterstatus.Published(ctx, c)
 	if err != nil {
 		return nil
