@@ -136,7 +136,7 @@ func (c explanations) explains(name string) bool {
 	case name == render.TopologyText:
 		return c.topology
 	case cluster != "" && name == path.Join(render.ClusterDir(cluster), render.UIFile):
-		return true // the web UI has no effect on traffic
+		return true // pageItems lists its changes
 	case name == render.AgentFile, name == render.GatewayFile:
 		return c.agents
 	case cluster != "" && strings.Contains(name, "/patches/"):
