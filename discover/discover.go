@@ -217,7 +217,8 @@ func supernet(list []netip.Prefix) []netip.Prefix {
 }
 
 // outermost returns the prefixes that no larger prefix of list contains, because a topology
-// lists only the larger ones.
+// lists only the larger ones. Unlike cidr.Outermost it keeps their order: the first family is the
+// cluster's preferred family.
 func outermost(list []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for i, p := range list {
