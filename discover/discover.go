@@ -116,19 +116,19 @@ func (d *analysis) add(severity diag.Severity, code, field, summary, hint string
 // warnUnreadable adds one warning for each resource that could not be read.
 func (d *analysis) warnUnreadable() {
 	var resources []string
-	names, why := map[string][]string{}, map[string]string{}
+	names, reasons := map[string][]string{}, map[string]string{}
 	for _, r := range d.Unreadable {
 		resource, name, isNamed := strings.Cut(r.What, " ")
-		if why[resource] == "" {
-			resources, why[resource] = append(resources, resource), sanitize(r.Reason)
+		if reasons[resource] == "" {
+			resources, reasons[resource] = append(resources, resource), sanitize(r.Reason)
 		}
 		if isNamed {
 			names[resource] = append(names[resource], name)
 		}
 	}
 	for _, resource := range resources {
-		what := strings.TrimSpace(resource + " " + firstNames(names[resource]))
-		d.warn("not-read", "", "cannot read "+what+": "+why[resource],
+		subject := strings.TrimSpace(resource + " " + firstNames(names[resource]))
+		d.warn("not-read", "", "cannot read "+subject+": "+reasons[resource],
 			"everything else was examined; with it the result may be more complete")
 	}
 }
@@ -169,8 +169,8 @@ func sanitize(text string) string {
 		return ' '
 	}, strings.ToValidUTF8(text, "?"))
 	text = strings.Join(strings.Fields(text), " ")
-	if long := []rune(text); len(long) > maxSanitized {
-		return string(long[:maxSanitized]) + "..."
+	if runes := []rune(text); len(runes) > maxSanitized {
+		return string(runes[:maxSanitized]) + "..."
 	}
 	return text
 }

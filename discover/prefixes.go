@@ -210,8 +210,8 @@ func (o Objects) NeedsServiceDryRun() bool {
 // outside them.
 func ServiceRange(refusal string) []netip.Prefix {
 	_, text, _ := strings.Cut(refusal, "range of valid IPs is ")
-	word, _, _ := strings.Cut(text, " ")
-	return prefixes(strings.TrimRight(word, ".,;"))
+	field, _, _ := strings.Cut(text, " ")
+	return prefixes(strings.TrimRight(field, ".,;"))
 }
 
 const kubeadmConfig = "ConfigMap kube-system/kubeadm-config"
@@ -236,11 +236,11 @@ func cidrFields(o *unstructured.Unstructured, fields ...string) []netip.Prefix {
 // 10.244.0.0/16/24.
 func parseOVNNet(text string) []netip.Prefix {
 	var out []string
-	for word := range strings.SplitSeq(text, ",") {
-		if strings.Count(word, "/") == 2 {
-			word = word[:strings.LastIndexByte(word, '/')]
+	for prefix := range strings.SplitSeq(text, ",") {
+		if strings.Count(prefix, "/") == 2 {
+			prefix = prefix[:strings.LastIndexByte(prefix, '/')]
 		}
-		out = append(out, strings.TrimSpace(word))
+		out = append(out, strings.TrimSpace(prefix))
 	}
 	return prefixes(out...)
 }

@@ -235,8 +235,8 @@ func (d *analysis) checkDNS(w Expected) {
 				d.warn("domain-conflict", "dns", "ConfigMap kube-system/"+name+" serves "+domain+" already",
 					"remove it there, choose another domain, or set dns: none")
 			}
-			if why := fabric.DomainConflict(domain, nil, corefile.ClusterDomains(otherBlocks)...); why != "" {
-				d.warn("domain-reserved", "dns", "ConfigMap kube-system/"+name+": "+diag.Quote(domain)+" "+why+
+			if reason := fabric.DomainConflict(domain, nil, corefile.ClusterDomains(otherBlocks)...); reason != "" {
+				d.warn("domain-reserved", "dns", "ConfigMap kube-system/"+name+": "+diag.Quote(domain)+" "+reason+
 					", so Hawser will not forward it", "choose another domain in the topology")
 			}
 		}

@@ -19,7 +19,7 @@ import (
 func TestPreflight(t *testing.T) {
 	t.Parallel()
 	cidrs := func(text string) []netip.Prefix { return prefixes(text) }
-	fits := func() schema.Cluster {
+	valid := func() schema.Cluster {
 		return schema.Cluster{Name: "c", PodCIDRs: cidrs("10.244.0.0/16"), ServiceCIDRs: cidrs("10.96.0.0/12"),
 			DNS: "coredns", CRDs: "install",
 			Gateways: []schema.Gateway{{Name: "a", Node: "w1"}}}
@@ -115,7 +115,7 @@ func TestPreflight(t *testing.T) {
 				}
 				o.Items = slices.Insert(o.Items, 0, unstructured.Unstructured{Object: object}) // before the objects of the file
 			}
-			c := fits()
+			c := valid()
 			if test.change != nil {
 				test.change(&c)
 			}

@@ -10,7 +10,7 @@ import (
 // TestRemove removes a cluster from hand-written topologies.
 func TestRemove(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ have, want, gone, err string }{
+	for name, test := range map[string]struct{ have, want, removed, err string }{
 		"all that names it": {
 			have: `# the set
 spec:
@@ -88,19 +88,19 @@ spec:
       weights:
         c: 4
 `,
-			gone: "links[a,b] connectivity.links[a,b] connectivity.links[b,c] exports[shop/web].clusters[b] exports[shop/web].allow.clusters[b] " +
+			removed: "links[a,b] connectivity.links[a,b] connectivity.links[b,c] exports[shop/web].clusters[b] exports[shop/web].allow.clusters[b] " +
 				"exports[shop/web].balance.order[b] exports[shop/web].balance.weights[b] exports[shop/db].clusters[b] exports[shop/db].balance.weights[b] " +
 				"exports[shop/api] clusters[b]",
 		},
 		"the last": {
-			have: "spec:\n  clusters:\n  - name: a\n  -\n    name: b\n    gateways: []",
-			want: "spec:\n  clusters:\n  - name: a\n",
-			gone: "clusters[b]",
+			have:    "spec:\n  clusters:\n  - name: a\n  -\n    name: b\n    gateways: []",
+			want:    "spec:\n  clusters:\n  - name: a\n",
+			removed: "clusters[b]",
 		},
 		"a hub": {
-			have: "spec:\n  connectivity:\n    hubs: [b, a]\n  clusters:\n  - name: b\n  - name: a\n",
-			want: "spec:\n  connectivity:\n    hubs: [a]\n  clusters:\n  - name: a\n",
-			gone: "connectivity.hubs[b] clusters[b]",
+			have:    "spec:\n  connectivity:\n    hubs: [b, a]\n  clusters:\n  - name: b\n  - name: a\n",
+			want:    "spec:\n  connectivity:\n    hubs: [a]\n  clusters:\n  - name: a\n",
+			removed: "connectivity.hubs[b] clusters[b]",
 		},
 		"who may": {
 			have: "spec:\n  clusters:\n  - name: b\n  exports:\n  - name: x\n    namespace: n\n    clusters: [a]\n    allow: {clusters: [b]}\n",
@@ -129,8 +129,8 @@ spec:
 			if diff := cmp.Diff(test.want, string(got)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			if got := strings.Join(gone, " "); got != test.gone {
-				t.Errorf("gone: %s", got)
+			if got := strings.Join(gone, " "); got != test.removed {
+				t.Errorf("removed: %s", got)
 			}
 			if windows, _, err := Remove([]byte(strings.ReplaceAll(test.have, "\n", "\r\n")), "b"); err != nil ||
 				string(windows) != strings.ReplaceAll(test.want, "\n", "\r\n") {

@@ -132,10 +132,10 @@ spec:
 	return out.String()
 }
 
-func indented(text, by string) string {
+func indented(text, prefix string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
-		_, _ = out.WriteString(by + line)
+		_, _ = out.WriteString(prefix + line)
 	}
 	return out.String()
 }

@@ -38,7 +38,7 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 	if err != nil {
 		return s, err
 	}
-	var ways []*tunnelPath
+	var paths []*tunnelPath
 	for _, pod := range []string{"worker", "gateway"} {
 		server := "b2/bench/" + pod
 		if err := errors.Join(t.background("lab", "exec", server, "--", "iperf3", "-s", "-p", iperfPort),
@@ -49,22 +49,22 @@ func measureTunnel(ctx context.Context, c config) (s section, err error) {
 		if err != nil {
 			return s, err
 		}
-		ways = append(ways, &tunnelPath{name: "Hawser", pod: pod, address: ours}, &tunnelPath{name: "by hand", pod: pod, address: reference[pod]})
+		paths = append(paths, &tunnelPath{name: "Hawser", pod: pod, address: ours}, &tunnelPath{name: "by hand", pod: pod, address: reference[pod]})
 	}
-	for _, w := range ways {
+	for _, w := range paths {
 		if err := within(ctx, 5*time.Second, func() error { return t.latency(ctx, &tunnelPath{pod: w.pod, address: w.address}) }); err != nil {
 			return s, fmt.Errorf("%s, %s: %w", w.name, w.pod, err)
 		}
 	}
 	for round := range tunnelRounds {
-		for i := range ways {
-			w := ways[(i+round)%len(ways)]
+		for i := range paths {
+			w := paths[(i+round)%len(paths)]
 			if err := errors.Join(t.throughput(ctx, w), t.latency(ctx, w)); err != nil {
 				return s, fmt.Errorf("%s, %s: %w", w.name, w.pod, err)
 			}
 		}
 	}
-	return tunnelSection(ways), nil
+	return tunnelSection(paths), nil
 }
 
 func (t *testbed) throughput(ctx context.Context, w *tunnelPath) error {
@@ -107,7 +107,7 @@ func (t *testbed) latency(ctx context.Context, w *tunnelPath) error {
 	return nil
 }
 
-func tunnelSection(ways []*tunnelPath) section {
+func tunnelSection(paths []*tunnelPath) section {
 	s := section{
 		title: "Through the tunnel",
 		how: fmt.Sprintf(`
@@ -121,8 +121,8 @@ Pods on gateways show globalnet and the tunnel alone. Pods on workers have, on H
 gateway: the network of a
 cluster does not carry other clusters' addresses, which the reference's plain routes take for granted. It is that VXLAN (eight times
 through its device for a request and its answer) that costs the difference.`
-	for i := 0; i < len(ways); i += 2 {
-		ours, hand := ways[i], ways[i+1]
+	for i := 0; i < len(paths); i += 2 {
+		ours, hand := paths[i], paths[i+1]
 		place := ", pods on " + ours.pod + "s"
 		fast := ratio(ours.speed, hand.speed)
 		s.rows = append(s.rows, row{what: "throughput" + place, figure: gigabits(median(ours.speed)), reference: gigabits(median(hand.speed)),

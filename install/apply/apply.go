@@ -52,7 +52,7 @@ type Options struct {
 	Verify func(cluster string, pins []byte) error
 	Wait   *Wait // nil = do not wait
 	// Log reports progress. It must be safe for concurrent use.
-	Log func(cluster, what string)
+	Log func(cluster, message string)
 	// Confirm is called once before the first change, with the plans of all clusters. If it
 	// returns false, no cluster is changed. nil = apply without confirmation, and without
 	// waiting for the plans of other clusters.
@@ -126,7 +126,7 @@ func (j *job) execute(ctx context.Context, o Options) (err error) {
 	if o.Wait == nil {
 		return nil
 	}
-	r.Ready, err = clusterstatus.WaitReady(ctx, c, j.want.Digest, o.Wait.Timeout, func(what string) { o.Log(c.Name, what) })
+	r.Ready, err = clusterstatus.WaitReady(ctx, c, j.want.Digest, o.Wait.Timeout, func(message string) { o.Log(c.Name, message) })
 	return err
 }
 

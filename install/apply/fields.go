@@ -34,14 +34,14 @@ func (v view) Fields() []diff.Field { return v.fields }
 
 // views returns the two sides of an object. A side may be nil.
 func views(id kubeclient.ID, want, have *unstructured.Unstructured) (w, h view) {
-	wanted, had := leaves(want), leaves(have)
-	all := maps.Clone(wanted)
-	maps.Copy(all, had)
+	desired, existing := leaves(want), leaves(have)
+	all := maps.Clone(desired)
+	maps.Copy(all, existing)
 	w, h = view{key: id.Key()}, view{key: id.Key()}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		secret := id.Kind == kubeclient.KindSecret && !isPublic(name)
-		w.fields = append(w.fields, diff.Field{Name: name, Value: wanted[name], Secret: secret})
-		h.fields = append(h.fields, diff.Field{Name: name, Value: had[name], Secret: secret})
+		w.fields = append(w.fields, diff.Field{Name: name, Value: desired[name], Secret: secret})
+		h.fields = append(h.fields, diff.Field{Name: name, Value: existing[name], Secret: secret})
 	}
 	return w, h
 }

@@ -22,7 +22,7 @@ func TestPinsRise(t *testing.T) {
 	t.Parallel()
 	own, foreign := pinSigner(t, "o"), pinSigner(t, "f")
 	pins := []byte(trust.PinFile("demo", "*", []string{trust.Line(own.PublicKey())}))
-	want := func(by ssh.Signer, fabric, sealed int64) Desired { return pinWant(t, by, fabric, sealed) }
+	want := func(signer ssh.Signer, fabric, sealed int64) Desired { return pinWant(t, signer, fabric, sealed) }
 	raised, err := want(own, 100, 50).raiseFloors(pins)
 	if err != nil || string(raised) != "# revision: 100\n# keys revision: 50\n"+string(pins) {
 		t.Fatalf("got %s, %v", raised, err)
@@ -42,11 +42,11 @@ func TestPinsRise(t *testing.T) {
 }
 
 // pinWant returns a tree whose fabric and sealed keys have these revisions.
-func pinWant(t *testing.T, by ssh.Signer, fabric, sealed int64) Desired {
+func pinWant(t *testing.T, signer ssh.Signer, fabric, sealed int64) Desired {
 	t.Helper()
 	document, ciphertext := []byte("fabric"), "ciphertext"
-	return Desired{Cluster: "g1", encoded: document, proof: pinProof(t, by, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
-		sealed: keys.SealedKeys{Ciphertext: ciphertext, Proof: string(pinProof(t, by, trust.Keys,
+	return Desired{Cluster: "g1", encoded: document, proof: pinProof(t, signer, trust.Fabric, trust.Statement{Revision: fabric, SHA256: trust.Hash(document)}),
+		sealed: keys.SealedKeys{Ciphertext: ciphertext, Proof: string(pinProof(t, signer, trust.Keys,
 			trust.Statement{Cluster: "g1", Revision: sealed, SHA256: trust.Hash([]byte(ciphertext))}))}}
 }
 
@@ -84,10 +84,10 @@ func pinSigner(t *testing.T, seed string) ssh.Signer {
 	return out
 }
 
-func pinProof(t *testing.T, by ssh.Signer, kind trust.Kind, s trust.Statement) []byte {
+func pinProof(t *testing.T, signer ssh.Signer, kind trust.Kind, s trust.Statement) []byte {
 	t.Helper()
 	s.Clusterset = "demo"
-	signed, err := trust.Sign(kind, s, by)
+	signed, err := trust.Sign(kind, s, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,15 +114,15 @@ func TestVerifiedApply(t *testing.T) {
 		t.Fatalf("pins %v", found)
 	}
 	before := len(f.Log)
-	var asked string
+	var question string
 	want := Desired{Cluster: "g1", verify: func(cluster string, raw []byte) error {
-		asked = cluster + " " + string(raw)
+		question = cluster + " " + string(raw)
 		return errors.New("not signed")
 	}}
 	if err := planPins(t.Context(), c, &Plan{want: want}); err == nil || err.Error() != "not signed" {
 		t.Errorf("err %v", err)
 	}
-	if asked != "g1 "+string(pins) || len(f.Log) != before {
-		t.Errorf("asked %q, changes %v", asked, f.Log[before:])
+	if question != "g1 "+string(pins) || len(f.Log) != before {
+		t.Errorf("asked %q, changes %v", question, f.Log[before:])
 	}
 }

@@ -24,13 +24,13 @@ type Options struct {
 	Foreign bool // continue if Flux or Argo CD manages the objects
 	CRDs    bool // also delete unused CRDs of the Multi-Cluster Services API
 	Timeout time.Duration
-	Log     func(cluster, what string)
+	Log     func(cluster, message string)
 
 	cluster string
 	have    clusterstatus.Inventory
 }
 
-func (r *Options) log(what string) { r.Log(r.cluster, what) }
+func (r *Options) log(message string) { r.Log(r.cluster, message) }
 
 // ErrManagedByGitOps is returned if Flux or Argo CD would recreate the deleted objects.
 var ErrManagedByGitOps = errors.New("it would be brought back")
@@ -191,19 +191,19 @@ func deleteDefinitions(ctx context.Context, c *kubeclient.Client, p *apply.Plan,
 	return nil
 }
 
-// waitDeleted waits until count returns 0. what describes the objects.
-func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, what string, count func(context.Context) (int, error)) error {
+// waitDeleted waits until count returns 0. condition describes that state.
+func waitDeleted(ctx context.Context, c *kubeclient.Client, r Options, condition string, count func(context.Context) (int, error)) error {
 	reported := false
 	err := kubeclient.Poll(ctx, r.Timeout, func(ctx context.Context) (bool, error) {
 		remaining, err := count(ctx)
 		if err == nil && remaining > 0 && !reported {
-			r.log("waiting until " + what)
+			r.log("waiting until " + condition)
 			reported = true
 		}
 		return err == nil && remaining == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s: %w", what, err)
+		return fmt.Errorf("wait until %s: %w", condition, err)
 	}
 	return nil
 }

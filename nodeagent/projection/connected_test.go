@@ -99,8 +99,8 @@ func TestConnectedNetworks(t *testing.T) {
 			for _, p := range problems {
 				switch p.Code {
 				case status.ConnectedNetwork:
-					begin, end := strings.Index(p.Text, " ("), strings.Index(p.Text, ")")
-					have = append(have, p.Path+p.Text[begin:end+1])
+					start, end := strings.Index(p.Text, " ("), strings.Index(p.Text, ")")
+					have = append(have, p.Path+p.Text[start:end+1])
 				case status.ConnectedExport:
 					have = append(have, p.Path)
 				}

@@ -17,7 +17,7 @@ import (
 	"hawser.dev/hawser/schema/fabric"
 )
 
-func made(name string, minute int, ports ...mcs.Port) mcs.Export {
+func newExport(name string, minute int, ports ...mcs.Port) mcs.Export {
 	return mcs.Export{
 		Namespace: "team-a", Name: name, Created: time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC),
 		Service: &mcs.Service{Type: "ClusterIP", Ports: ports, Families: []int{4}},
@@ -53,11 +53,11 @@ func dynamicWorld(t *testing.T) *world {
 		w.fabric.Clusters[i].Dynamic = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("242.%d.0.64/26", i+1))}
 	}
 	port := func(name string, number int) mcs.Port { return mcs.Port{Name: name, Protocol: "TCP", Port: number} }
-	headless := made("pods", 1, port("sql", 5432))
+	headless := newExport("pods", 1, port("sql", 5432))
 	headless.Service.Headless = true
 	exports := map[string][]mcs.Export{
-		"c1": {made("same", 1, port("tcp", 42)), made("split", 1, port("a", 42))},
-		"c2": {headless, made("same", 2, port("tcp", 4242)), made("split", 2, port("b", 4242))},
+		"c1": {newExport("same", 1, port("tcp", 42)), newExport("split", 1, port("a", 42))},
+		"c2": {headless, newExport("same", 2, port("tcp", 4242)), newExport("split", 2, port("b", 4242))},
 	}
 	services := map[string][]model.Service{
 		"c1": {
@@ -166,9 +166,9 @@ func TestAPIObjects(t *testing.T) {
 		for _, line := range list(node) {
 			have[line] = true
 		}
-		for line, there := range want {
-			if have[line] != there {
-				t.Errorf("%s: %q is %t, want %t in %q", node, line, have[line], there, list(node))
+		for line, expected := range want {
+			if have[line] != expected {
+				t.Errorf("%s: %q is %t, want %t in %q", node, line, have[line], expected, list(node))
 			}
 			delete(have, line)
 		}
@@ -232,9 +232,9 @@ func TestDynamicNeverShadows(t *testing.T) {
 	f := *w.fabric
 	f.DynamicExports = &fabric.DynamicExports{Namespaces: []string{"*"}, VIPs: []netip.Prefix{netip.MustParsePrefix("243.0.0.0/16")}}
 	in.Fabric = &f
-	web := made("web", 0, mcs.Port{Name: "other", Protocol: "TCP", Port: 1})
+	web := newExport("web", 0, mcs.Port{Name: "other", Protocol: "TCP", Port: 1})
 	web.Namespace = "sample"
-	in.Facts.Exports = []mcs.Export{made("new", 1, mcs.Port{Protocol: "TCP", Port: 80}), web}
+	in.Facts.Exports = []mcs.Export{newExport("new", 1, mcs.Port{Protocol: "TCP", Port: 80}), web}
 	effective, _ := projection.EffectiveFabric(in)
 	var have []fabric.Export
 	for _, e := range effective.Exports {

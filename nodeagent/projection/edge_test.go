@@ -343,12 +343,12 @@ func TestLinkDown(t *testing.T) {
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		epochs  []int
-		held    []int // epochs of Input.Tunnels; none = epochs of the fabric
-		ordinal int   // of the remote gateway
-		ports   map[string]int
-		carrier string
-		code    string
+		epochs       []int
+		tunnelEpochs []int // epochs of Input.Tunnels; none = epochs of the fabric
+		ordinal      int   // of the remote gateway
+		ports        map[string]int
+		carrier      string
+		code         string
 	}{
 		{[]int{1}, nil, 0, map[string]int{"hw-wg1": 51820}, "hw-wg1", ""},
 		{[]int{1, 2}, nil, 0, map[string]int{"hw-wg2": 51821}, "hw-wg2", ""},
@@ -374,7 +374,7 @@ func TestEpochs(t *testing.T) {
 			}
 			peer.Keys = append(peer.Keys, fabric.Key{Epoch: epoch, Public: "pub"})
 		}
-		for _, epoch := range tt.held {
+		for _, epoch := range tt.tunnelEpochs {
 			name := in.Fabric.Clusters[1].Name + "/" + peer.Name
 			in.Tunnels = map[string][]model.TunnelParams{name: append(in.Tunnels[name], model.TunnelParams{Driver: fabric.DriverWireguard, Epoch: epoch})}
 		}

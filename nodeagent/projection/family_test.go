@@ -38,17 +38,17 @@ func TestNoIPv6(t *testing.T) {
 func TestMinMTU(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/families.txtar")
-	for name, least := range map[string]int{"a/a-a": 1120, "c/c-a": 1280} {
+	for name, minMTU := range map[string]int{"a/a-a": 1120, "c/c-a": 1280} {
 		in := w.inputs[name]
 		in.Local.UnderlayMTU = 1200
 		s, problems := projection.Desired(in)
 		for _, l := range s.Devices {
-			if l.MTU != least {
-				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, least)
+			if l.MTU != minMTU {
+				t.Errorf("%s: %s has an MTU of %d, want %d", name, l.Name, l.MTU, minMTU)
 			}
 		}
 		reported := slices.ContainsFunc(problems, func(p projection.Problem) bool { return p.Code == status.MTUTooSmall })
-		if reported != (least == 1280) {
+		if reported != (minMTU == 1280) {
 			t.Errorf("%s: mtu-too-small is reported: %v", name, reported)
 		}
 	}

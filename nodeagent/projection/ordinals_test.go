@@ -125,9 +125,9 @@ func TestDisagreement(t *testing.T) {
 				if slices.Contains(used, "g1/g1-a") == slices.Contains(used, "g1/g1-b") {
 					t.Errorf("worker %v, a %v, b %v: used %v", atWorker, atA, atB, used)
 				}
-				back, end := tr.send(hop{node: at.node, iif: "pod", packet: at.turned(), mid: true})
-				if end != "delivered" || back.node != "g1/g1-w1" || back.packet != first.turned() {
-					t.Errorf("worker %v, a %v, b %v: answer %s at %s", atWorker, atA, atB, end, back.node)
+				reply, end := tr.send(hop{node: at.node, iif: "pod", packet: at.turned(), mid: true})
+				if end != "delivered" || reply.node != "g1/g1-w1" || reply.packet != first.turned() {
+					t.Errorf("worker %v, a %v, b %v: answer %s at %s", atWorker, atA, atB, end, reply.node)
 				}
 			}
 		}

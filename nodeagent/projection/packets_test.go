@@ -171,9 +171,9 @@ func checkFlow(t *testing.T, tr *tracer, first hop, want string) {
 	if end != "delivered" {
 		return
 	}
-	back, end := tr.send(hop{node: at.node, iif: first.iif, packet: at.turned()})
-	if end != "delivered" || back.node != first.node || back.packet != first.turned() {
-		t.Errorf("answer: %s at %s %v, want delivered at %s %v", end, back.node, back.packet, first.node, first.turned())
+	reply, end := tr.send(hop{node: at.node, iif: first.iif, packet: at.turned()})
+	if end != "delivered" || reply.node != first.node || reply.packet != first.turned() {
+		t.Errorf("answer: %s at %s %v, want delivered at %s %v", end, reply.node, reply.packet, first.node, first.turned())
 	}
 }
 
@@ -209,12 +209,12 @@ func TestFailover(t *testing.T) {
 			for _, name := range tt.lost {
 				delete(tr.flows, name)
 			}
-			back, end := tr.send(hop{node: at.node, iif: "pod", packet: at.turned(), mid: true})
+			reply, end := tr.send(hop{node: at.node, iif: "pod", packet: at.turned(), mid: true})
 			if end != tt.want {
 				t.Fatalf("server's packet: have %s, want %s", end, tt.want)
 			}
-			if end == "delivered" && (back.node != first.node || back.packet != first.turned()) {
-				t.Errorf("server's packet arrived at %s as %v, want %s %v", back.node, back.packet, first.node, first.turned())
+			if end == "delivered" && (reply.node != first.node || reply.packet != first.turned()) {
+				t.Errorf("server's packet arrived at %s as %v, want %s %v", reply.node, reply.packet, first.node, first.turned())
 			}
 		})
 	}

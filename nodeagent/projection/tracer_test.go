@@ -103,8 +103,8 @@ func (t *tracer) visit(h hop) (hop, string) {
 	translated := h
 	if known < 0 {
 		t.prerouting(&translated)
-		if why := t.refused(&translated); why != "" {
-			return h, why
+		if reason := t.refused(&translated); reason != "" {
+			return h, reason
 		}
 	}
 	owner := ""
@@ -116,15 +116,15 @@ func (t *tracer) visit(h hop) (hop, string) {
 		t.flows[h.node][known].owner = owner
 	}
 	route, local := t.lookup(&translated)
-	if why := t.filter(&translated, route); why != "" {
-		return h, why
+	if reason := t.filter(&translated, route); reason != "" {
+		return h, reason
 	}
 	if route == nil && !local && !t.inside(&translated) {
 		return h, "left by the default route"
 	}
 	if known < 0 {
-		if why := t.postrouting(&translated, route); why != "" {
-			return h, why
+		if reason := t.postrouting(&translated, route); reason != "" {
+			return h, reason
 		}
 		t.flows[h.node] = append(t.flows[h.node], flow{original: in, reply: translated.turned(), owner: owner})
 	}
@@ -133,14 +133,14 @@ func (t *tracer) visit(h hop) (hop, string) {
 
 // owner evaluates the chain return_path and returns the new conntrack mark of the flow.
 func (t *tracer) owner(h *hop, known string) string {
-	_, there := t.has(h, desired.SetRemote, h.dst)
+	_, isRemote := t.has(h, desired.SetRemote, h.dst)
 	switch {
-	case h.iif == desired.NodeDevice && there:
+	case h.iif == desired.NodeDevice && isRemote:
 		return desired.ReturnID(desired.HardwareAddr("node/" + h.sender))
-	case h.iif != desired.NodeDevice && !t.tunnel(h.iif) && there:
+	case h.iif != desired.NodeDevice && !t.tunnel(h.iif) && isRemote:
 		return ""
 	}
-	if mark, ok := t.get(h, desired.SetNodeMarks, known); ok && t.tunnel(h.iif) {
+	if mark, ok := t.element(h, desired.SetNodeMarks, known); ok && t.tunnel(h.iif) {
 		fmt.Sscan(mark, &h.mark)
 	} else if t.tunnel(h.iif) && h.answer {
 		h.mark = desired.MarkReturn
@@ -155,8 +155,8 @@ func (h *hop) service(a netip.Addr, p int) string {
 	return fmt.Sprintf("%s . %s . %d", a, h.proto, p)
 }
 
-// get returns the value of the element with a key.
-func (t *tracer) get(h *hop, set, id string) (string, bool) {
+// element returns the value of the element with a key.
+func (t *tracer) element(h *hop, set, id string) (string, bool) {
 	for _, e := range t.state(h).Elements {
 		if e.Set == set && e.ID == id {
 			return e.Value, true
@@ -196,12 +196,12 @@ func (t *tracer) prerouting(h *hop) {
 		return
 	}
 	if h.proto == "icmp" {
-		if to, ok := t.get(h, desired.SetICMPEcho, h.dst.String()); ok {
+		if to, ok := t.element(h, desired.SetICMPEcho, h.dst.String()); ok {
 			h.dst = netip.MustParseAddr(to)
 			return
 		}
-	} else if chain, ok := t.get(h, desired.SetServices, h.service(h.dst, h.dport)); ok {
-		to, ok := t.get(h, desired.SetSlots, fmt.Sprintf("%s . %d", h.service(h.dst, h.dport), t.slot%slotsOf(chain)))
+	} else if chain, ok := t.element(h, desired.SetServices, h.service(h.dst, h.dport)); ok {
+		to, ok := t.element(h, desired.SetSlots, fmt.Sprintf("%s . %d", h.service(h.dst, h.dport), t.slot%slotsOf(chain)))
 		if !ok {
 			panic("no slot for " + h.service(h.dst, h.dport))
 		}
@@ -211,7 +211,7 @@ func (t *tracer) prerouting(h *hop) {
 		return
 	}
 	if t.tunnel(h.iif) {
-		if to, ok := t.get(h, desired.SetOwners, h.dst.String()); ok {
+		if to, ok := t.element(h, desired.SetOwners, h.dst.String()); ok {
 			h.dst = netip.MustParseAddr(to)
 		} else if e, ok := t.has(h, desired.SetUnmapped, h.dst); ok {
 			h.dst = moved(h.dst, parsePrefix(e.ID), parsePrefix(e.Value))

@@ -115,13 +115,13 @@ func (t *tracer) postrouting(h *hop, route *desired.Route) string {
 	if route != nil && t.tunnel(route.Device) {
 		return t.egress(h)
 	}
-	if _, ok := t.get(h, desired.SetHairpin, h.src.String()+" . "+h.dst.String()); ok {
+	if _, ok := t.element(h, desired.SetHairpin, h.src.String()+" . "+h.dst.String()); ok {
 		h.src = t.nodeAddr(h)
 		return ""
 	}
-	_, there := t.has(h, desired.SetRemote, h.dst)
-	_, here := t.has(h, desired.SetRemote, h.src)
-	if there || here {
+	_, toRemote := t.has(h, desired.SetRemote, h.dst)
+	_, fromRemote := t.has(h, desired.SetRemote, h.src)
+	if toRemote || fromRemote {
 		return ""
 	}
 	// A CNI masquerades packets from pods to addresses that are not pods. kube-proxy
@@ -151,14 +151,14 @@ func (t *tracer) egress(h *hop) string {
 		return ""
 	}
 	first := h.mid && h.proto == "tcp" || h.proto == "udp"
-	if _, ok := t.get(h, desired.SetAmbiguous, h.service(h.src, h.sport)); ok && first {
+	if _, ok := t.element(h, desired.SetAmbiguous, h.service(h.src, h.sport)); ok && first {
 		return "waits for its client"
 	}
-	if to, ok := t.get(h, desired.SetReverse, h.service(h.src, h.sport)); ok && first {
+	if to, ok := t.element(h, desired.SetReverse, h.service(h.src, h.sport)); ok && first {
 		address, port, _ := strings.Cut(to, " . ")
 		h.src = netip.MustParseAddr(address)
 		fmt.Sscan(port, &h.sport)
-	} else if to, ok := t.get(h, desired.SetEgress, h.src.String()); ok {
+	} else if to, ok := t.element(h, desired.SetEgress, h.src.String()); ok {
 		h.src = netip.MustParseAddr(to)
 	} else if _, ok := t.has(h, desired.SetKeepSource, h.src); ok {
 		return ""
@@ -166,7 +166,7 @@ func (t *tracer) egress(h *hop) string {
 		h.src = moved(h.src, parsePrefix(e.ID), parsePrefix(e.Value))
 	} else if !t.fromInside(h) {
 		return "stranger"
-	} else if to, ok := t.get(h, desired.SetShared, fmt.Sprint(t.slot%desired.SharedSlots)); ok {
+	} else if to, ok := t.element(h, desired.SetShared, fmt.Sprint(t.slot%desired.SharedSlots)); ok {
 		h.src = netip.MustParseAddr(to)
 	}
 	return ""
@@ -205,13 +205,13 @@ func (t *tracer) forward(h hop, route *desired.Route) (hop, string) {
 // wireguard applies the allowed IPs of both gateways.
 func (t *tracer) wireguard(h hop, link string) (hop, string) {
 	for _, peer := range t.state(&h).Peers {
-		if peer.Device != link || !holds(peer.AllowedIPs, h.dst) {
+		if peer.Device != link || !containsAddr(peer.AllowedIPs, h.dst) {
 			continue
 		}
 		at := t.keyHolder(peer.PublicKey)
-		for _, back := range t.w.states[at].Peers {
-			if t.keyHolder(back.PublicKey) == h.node && holds(back.AllowedIPs, h.src) {
-				return hop{node: at, iif: back.Device, packet: h.packet, mid: h.mid}, ""
+		for _, remote := range t.w.states[at].Peers {
+			if t.keyHolder(remote.PublicKey) == h.node && containsAddr(remote.AllowedIPs, h.src) {
+				return hop{node: at, iif: remote.Device, packet: h.packet, mid: h.mid}, ""
 			}
 		}
 		return h, "source " + h.src.String() + " not allowed by " + at
@@ -230,6 +230,6 @@ func (t *tracer) keyHolder(key string) string {
 	return ""
 }
 
-func holds(list []netip.Prefix, a netip.Addr) bool {
+func containsAddr(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }

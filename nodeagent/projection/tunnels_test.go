@@ -147,10 +147,10 @@ func TestSecondaryIPsec(t *testing.T) {
 	t.Parallel()
 	w, _ := readWorld(t, "testdata/ordinals.txtar")
 	in := w.inputs["g1/g1-a"]
-	far := in.Fabric.Cluster("g2")
-	for i := range far.Gateways {
-		if far.Gateways[i].Name == "g2-a" {
-			far.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
+	remote := in.Fabric.Cluster("g2")
+	for i := range remote.Gateways {
+		if remote.Gateways[i].Name == "g2-a" {
+			remote.Gateways[i].Endpoints = []string{"10.99.0.2", "203.0.113.99"}
 		}
 	}
 	usual, secondary := model.TunnelParams{Driver: "ipsec", Epoch: 1}, model.TunnelParams{Driver: "ipsec", Epoch: 1, Alternate: true}

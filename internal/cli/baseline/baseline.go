@@ -230,19 +230,19 @@ func (in Options) fetchFromOrigin(ctx context.Context, store *gitrepo.Store, mis
 		}
 		return Published{}, fmt.Errorf("%w (there %s%s)", missing, Listed(names, "are the branches", "is no branch at all"), hint)
 	}
-	where := ""
+	elsewhere := ""
 	if len(queried) > 0 {
-		where = ", nor of " + strings.Join(queried, ", ")
+		elsewhere = ", nor of " + strings.Join(queried, ", ")
 	}
-	none, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), where), ""
+	summary, hint := fmt.Sprintf("nothing is published on branch %s of %s%s", in.Branch, store.Name(), elsewhere), ""
 	if in.Flag != "" {
 		hint = fmt.Sprintf(" (%s or --repo names another branch or repository)", in.Flag)
 	}
-	return Published{Baseline: plan.Baseline{Name: None}, Missing: none + hint, description: none + ": everything is new" + hint}, nil
+	return Published{Baseline: plan.Baseline{Name: None}, Missing: summary + hint, description: summary + ": everything is new" + hint}, nil
 }
 
-// Listed returns the text what with the distinct names, or the text none if there are no names.
-func Listed(names []string, what, none string) string {
+// Listed returns the text intro with the distinct names, or the text ifEmpty if there are no names.
+func Listed(names []string, intro, ifEmpty string) string {
 	seen, out := map[string]bool{}, []string{}
 	for _, name := range names {
 		if !seen[name] {
@@ -251,9 +251,9 @@ func Listed(names []string, what, none string) string {
 	}
 	const maxShown = 12
 	if len(out) == 0 {
-		return none
+		return ifEmpty
 	}
-	return what + " " + humanize.FirstN(out, maxShown)
+	return intro + " " + humanize.FirstN(out, maxShown)
 }
 
 func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash) (Published, error) {
@@ -300,15 +300,15 @@ func (in Options) commit(store *gitrepo.Store, name string, commit gitrepo.Hash)
 // check returns an error if there is no rendered tree: a comparison would show every object as new.
 func (p *Published) check(flag string) error {
 	if _, err := render.FabricOf(p.Tree); errors.Is(err, render.ErrNoFabric) {
-		what := p.Name
+		name := p.Name
 		if p.Commit != "" {
-			what = fmt.Sprintf("%s (%.12s)", p.Name, p.Commit)
+			name = fmt.Sprintf("%s (%.12s)", p.Name, p.Commit)
 		}
 		hint := ""
 		if flag != "" {
 			hint = " (" + flag + " names a branch that hawser bootstrap or hawser reconcile publishes, or a directory that hawser render wrote)"
 		}
-		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml%s", what, hint)
+		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml%s", name, hint)
 	} else if err != nil {
 		return fmt.Errorf("read %s: %w", p.Name, err)
 	}

@@ -77,8 +77,8 @@ func PublishedCommits(cmd *cobra.Command, args []string, _ string) []string {
 		return nil
 	}
 	var out []string
-	const most = 20
-	for at := head.Commit; !at.IsZero() && len(out) < most; {
+	const maxCommits = 20
+	for at := head.Commit; !at.IsZero() && len(out) < maxCommits; {
 		p, err := OriginOf(s, at)
 		if err != nil {
 			break

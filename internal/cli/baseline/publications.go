@@ -55,11 +55,11 @@ func (p Publication) Signed() string {
 }
 
 // History returns the publications of a branch along first parents, newest first. It returns at
-// most most publications; 0 = all. sources are the repositories that may have the topology.
-func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, most int, verify []Verifier, sources ...*gitrepo.Store) ([]Publication, error) {
+// most limit publications; 0 = all. sources are the repositories that may have the topology.
+func History(ctx context.Context, store *gitrepo.Store, at gitrepo.Hash, limit int, verify []Verifier, sources ...*gitrepo.Store) ([]Publication, error) {
 	list := []Publication{}
 	tree, err := TreeOf(store, at)
-	for err == nil && !at.IsZero() && (most == 0 || len(list) < most) && ctx.Err() == nil {
+	for err == nil && !at.IsZero() && (limit == 0 || len(list) < limit) && ctx.Err() == nil {
 		var parent gitrepo.Hash
 		var before render.Tree
 		var p Publication
@@ -231,18 +231,18 @@ func (p *Publication) count(want, have render.Tree) error {
 			*tree = render.Tree{}
 		}
 	}
-	made, err := plan.Compute(want, have)
+	computed, err := plan.Compute(want, have)
 	if err != nil {
 		return err
 	}
-	p.Summary = made.Summary
+	p.Summary = computed.Summary
 	type change struct {
 		op   diff.Op
 		kind string
 	}
 	var order []change
 	counts := map[change]int{}
-	for _, e := range made.Entries {
+	for _, e := range computed.Entries {
 		c := change{e.Op, e.Kind}
 		if counts[c]++; counts[c] == 1 {
 			order = append(order, c)

@@ -126,10 +126,10 @@ const maxReasons = 20
 // NewestVerified returns the newest commit that all verifiers accept, from a commit along first
 // parents. It also returns the skipped commits, newest first. The error is
 // reconciler.ErrNotPublished if no commit counts.
-func NewestVerified(store *gitrepo.Store, by []Verifier, from gitrepo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
+func NewestVerified(store *gitrepo.Store, verifiers []Verifier, from gitrepo.Hash) (reconciler.PublishedCommit, []plan.Skipped, error) {
 	at, skipped := reconciler.PublishedCommit{Commit: from}, []plan.Skipped{}
-	for i, agreed := 0, 0; agreed < len(by); i++ {
-		v := by[i%len(by)]
+	for i, agreed := 0, 0; agreed < len(verifiers); i++ {
+		v := verifiers[i%len(verifiers)]
 		found, passed, err := reconciler.NewestPublished(store, v.clusterset, v.signers, at.Commit, gitrepo.Hash{})
 		for _, commit := range passed {
 			s := plan.Skipped{Commit: commit.String(), Reason: "see the commits above"}

@@ -117,11 +117,11 @@ const maxGatewaysShown = 5
 func foundTable(c *discover.Cluster) cli.Table {
 	t := cli.Table{Title: fmt.Sprintf("Cluster %q, context %q", c.Name, c.Context),
 		Head: []string{"WHAT", "VALUE", "CERTAINTY", "SOURCE"}}
-	add := func(what, value string, sure discover.Confidence, from string) {
+	add := func(label, value string, sure discover.Confidence, from string) {
 		if value == "" {
 			value, sure, from = "unknown", "", ""
 		}
-		t.Rows = append(t.Rows, []string{what, value, string(sure), from})
+		t.Rows = append(t.Rows, []string{label, value, string(sure), from})
 	}
 	if c.Version == "" {
 		return t
@@ -136,9 +136,9 @@ func foundTable(c *discover.Cluster) cli.Table {
 		if i == maxGatewaysShown {
 			break
 		}
-		what := "other node"
+		role := "other node"
 		if g.Selected {
-			what = "gateway"
+			role = "gateway"
 		}
 		text := []string{g.Node}
 		for _, e := range g.Endpoints {
@@ -147,7 +147,7 @@ func foundTable(c *discover.Cluster) cli.Table {
 		if g.ControlPlane {
 			text = append(text, "(control plane)")
 		}
-		add(what, strings.Join(text, " "), g.Confidence, g.From)
+		add(role, strings.Join(text, " "), g.Confidence, g.From)
 	}
 	return t
 }

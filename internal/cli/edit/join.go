@@ -270,20 +270,20 @@ func runRequest(ctx context.Context, env *cli.Env, args []string, f joinFlags) e
 		}
 	}
 	text := []byte(list[0].RequestYAML(f.clusterset, recipient))
-	where := "the request"
+	destination := "the request"
 	if f.out == "" {
 		_, err = env.Out.Write(text)
 	} else {
-		where = f.out
+		destination = f.out
 		err = cli.WriteNew(f.out, text, 0o644)
 	}
 	if err != nil {
 		return err
 	}
 	if list[0].Incomplete() {
-		return cli.ExitError{Msg: fmt.Sprintf("complete the lines of %s that are marked %s before you send it", where, discover.Todo)}
+		return cli.ExitError{Msg: fmt.Sprintf("complete the lines of %s that are marked %s before you send it", destination, discover.Todo)}
 	}
-	_, err = fmt.Fprintf(env.Err, "next: send %s to an owner of the topology, who runs hawser join --from FILE\n", where)
+	_, err = fmt.Fprintf(env.Err, "next: send %s to an owner of the topology, who runs hawser join --from FILE\n", destination)
 	return err
 }
 
@@ -351,12 +351,12 @@ func (f joinFlags) checkNewIdentity(c *kubeclient.Client, flags string) error {
 	if err != nil {
 		return fmt.Errorf("%s exists already, and cannot be reused: %w: move it away first", file, err)
 	}
-	where := c.Name
+	contextFlag := c.Name
 	if c.Context != c.Name {
-		where += "=" + c.Context
+		contextFlag += "=" + c.Context
 	}
 	return fmt.Errorf("%s exists already: join with this identity by hawser join%s --context %s --recipient %s, or move it away for a new one",
-		file, flags, cli.ShellQuote(where), recipients[0])
+		file, flags, cli.ShellQuote(contextFlag), recipients[0])
 }
 
 // insert adds the cluster to the topology's text. It loads the result and checks that nothing else

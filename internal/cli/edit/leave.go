@@ -157,7 +157,7 @@ func sameWithout(before, after *schema.ClusterSet, cluster string) bool {
 		return false
 	}
 	for _, c := range after.Spec.Clusters {
-		if was := before.Cluster(c.Name); c.Name == cluster || was == nil || !reflect.DeepEqual(*was, c) {
+		if previous := before.Cluster(c.Name); c.Name == cluster || previous == nil || !reflect.DeepEqual(*previous, c) {
 			return false
 		}
 	}

@@ -93,7 +93,7 @@ func runExplain(ctx context.Context, env *cli.Env, args []string, f explainview.
 // explainText formats an answer.
 func explainText(a *access.Answer) string {
 	var out strings.Builder
-	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	writeLine := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	verdict := "no: "
 	switch {
 	case a.Reached():
@@ -101,43 +101,43 @@ func explainText(a *access.Answer) string {
 	case a.Live != nil && a.Live.Verdict == access.Unknown:
 		verdict = "" // the reason starts with the verdict
 	}
-	put("%s%s", verdict, a.Summary())
+	writeLine("%s%s", verdict, a.Summary())
 	for i := range a.Destinations {
 		t := &a.Destinations[i]
 		out.WriteString("\n")
 		if !t.Allowed {
-			put("in %s: no, %s", t.Cluster, t.Reason)
+			writeLine("in %s: no, %s", t.Cluster, t.Reason)
 			continue
 		}
-		put("in %s: yes", t.Cluster)
+		writeLine("in %s: yes", t.Cluster)
 		if len(t.Requested) > 0 {
 			requested := explainview.AddrsText(t.Requested)
 			if a.Name != "" {
 				requested = a.Name + ", " + requested
 			}
-			put("  the client asks for    %s", requested)
+			writeLine("  the client asks for    %s", requested)
 		}
 		if t.Cluster == a.From.Cluster {
-			put("  it stays in the cluster")
+			writeLine("  it stays in the cluster")
 			continue
 		}
 		for _, l := range t.Links {
-			put("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
+			writeLine("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
 			for _, name := range slices.Sorted(maps.Keys(l.NodeSelectors)) {
-				put("  %-22s is held by a node %s", name, l.NodeSelectors[name])
+				writeLine("  %-22s is held by a node %s", name, l.NodeSelectors[name])
 			}
 		}
 		if len(t.Translated) > 0 {
-			put("  %-22s %s", t.Cluster+" is asked for", explainview.AddrsText(t.Translated))
+			writeLine("  %-22s %s", t.Cluster+" is asked for", explainview.AddrsText(t.Translated))
 		}
 		if a.To.Export == "" || len(t.Translated) > 0 {
 			sources := "the client's own address"
 			if len(t.Sources) > 0 {
 				sources = strings.Join(t.Sources, ", ")
 			}
-			put("  it sees the client as  %s", sources)
+			writeLine("  it sees the client as  %s", sources)
 		}
-		put("  and hands it to        %s", t.Backend)
+		writeLine("  and hands it to        %s", t.Backend)
 	}
 	if a.Live != nil {
 		out.WriteString(liveText(a))
@@ -153,13 +153,13 @@ func explainText(a *access.Answer) string {
 }
 
 // completeFromTo completes a source cluster and an export.
-func completeFromTo(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func completeFromTo(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
-		return clusterselect.CompletionNames(cmd, nil, word), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return clusterselect.CompletionNames(cmd, nil, toComplete), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	case 1:
 		var out []string
-		for _, id := range topofile.ExportNames(cmd, nil, word) {
+		for _, id := range topofile.ExportNames(cmd, nil, toComplete) {
 			namespace, name, _ := strings.Cut(id, "/")
 			out = append(out, name+"."+namespace)
 		}

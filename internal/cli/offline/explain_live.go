@@ -13,7 +13,7 @@ import (
 // liveText formats the agents' reports about an answer.
 func liveText(a *access.Answer) string {
 	var out strings.Builder
-	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	writeLine := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	for i := range a.Destinations {
 		cluster, t := a.Destinations[i].Cluster, a.Destinations[i].Live
 		if t == nil {
@@ -24,10 +24,10 @@ func liveText(a *access.Answer) string {
 		if len(t.Reasons) > 0 {
 			verdict += ": " + strings.Join(t.Reasons, "; ")
 		}
-		put("\nnow in %s: %s", cluster, verdict)
+		writeLine("\nnow in %s: %s", cluster, verdict)
 		for _, h := range t.Hops {
 			if len(h.Links) == 0 {
-				put("  links                  none between %s and %s", h.From, h.To)
+				writeLine("  links                  none between %s and %s", h.From, h.To)
 			}
 			for _, k := range h.Links {
 				text := fmt.Sprintf("%s - %s (%s): %s", k.From, k.To, k.Driver, k.State)
@@ -43,24 +43,24 @@ func liveText(a *access.Answer) string {
 				if len(k.Nodes) > 0 {
 					text += " by " + strings.Join(k.Nodes, ", ")
 				}
-				put("  link                   %s", text)
+				writeLine("  link                   %s", text)
 				for _, name := range slices.Sorted(maps.Keys(k.ActiveNodes)) {
-					put("  %-22s is held by node %s", name, k.ActiveNodes[name])
+					writeLine("  %-22s is held by node %s", name, k.ActiveNodes[name])
 				}
 				if k.InUse {
 					for _, name := range slices.Sorted(maps.Keys(k.EndpointResults)) {
-						put("  %-22s reached at: %s", name, k.EndpointResults[name])
+						writeLine("  %-22s reached at: %s", name, k.EndpointResults[name])
 					}
 				}
 			}
 		}
 		if len(t.Backends) > 0 {
-			put("  ready backends         %s", strings.Join(t.Backends, ", "))
+			writeLine("  ready backends         %s", strings.Join(t.Backends, ", "))
 		} else if t.Ready != "" {
-			put("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "not known"}[t.Ready])
+			writeLine("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "not known"}[t.Ready])
 		}
 		for _, policy := range t.Policies {
-			put("  may drop packets       %s", policy)
+			writeLine("  may drop packets       %s", policy)
 		}
 	}
 	for _, list := range []struct {
@@ -68,7 +68,7 @@ func liveText(a *access.Answer) string {
 		texts []string
 	}{{"Missing", a.Live.Missing}, {"Not known", a.Live.Unknown}} {
 		if len(list.texts) > 0 {
-			put("\n%s\n  %s", list.title, strings.Join(list.texts, "\n  "))
+			writeLine("\n%s\n  %s", list.title, strings.Join(list.texts, "\n  "))
 		}
 	}
 	return out.String()

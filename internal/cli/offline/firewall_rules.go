@@ -14,28 +14,28 @@ import (
 // nftText returns one chain per gateway, and one chain for the nodes of each cluster.
 func nftText(name string, list []firewall.Rule) string {
 	var out strings.Builder
-	put := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
-	put("# What firewalls must let in for the clusterset %s, by hawser firewall.", name)
-	put("# Jump to a chain from one of yours that has a hook, before it drops:")
-	put("#   nft add rule inet filter input jump %s", chainName(&list[0]))
-	put("table inet filter {")
+	writeLine := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
+	writeLine("# What firewalls must let in for the clusterset %s, by hawser firewall.", name)
+	writeLine("# Jump to a chain from one of yours that has a hook, before it drops:")
+	writeLine("#   nft add rule inet filter input jump %s", chainName(&list[0]))
+	writeLine("table inet filter {")
 	for i := range list {
 		o := &list[i]
 		if i == 0 || chainName(o) != chainName(&list[i-1]) {
 			if i > 0 {
-				put("\t}\n")
+				writeLine("\t}\n")
 			}
-			put("\tchain %s {", chainName(o))
+			writeLine("\tchain %s {", chainName(o))
 		}
 		if o.Purpose == firewall.PurposeNodes { // the topology does not have the addresses of these nodes
-			put("\t\t# ip saddr { the nodes of %s } udp dport %s accept", o.Cluster, o.Ports())
+			writeLine("\t\t# ip saddr { the nodes of %s } udp dport %s accept", o.Cluster, o.Ports())
 			continue
 		}
 		for _, rule := range nftRules(o) {
-			put("\t\t%s accept comment %q", rule, comment(o))
+			writeLine("\t\t%s accept comment %q", rule, comment(o))
 		}
 	}
-	put("\t}\n}")
+	writeLine("\t}\n}")
 	return out.String()
 }
 
@@ -48,12 +48,12 @@ func chainName(o *firewall.Rule) string {
 
 // nftRules returns a rule per address family, or one rule if any source is allowed.
 func nftRules(o *firewall.Rule) []string {
-	what := "meta l4proto esp"
+	match := "meta l4proto esp"
 	if o.Protocol == firewall.UDP {
-		what = "udp dport " + o.Ports()
+		match = "udp dport " + o.Ports()
 	}
 	if len(o.Sources) == 0 {
-		return []string{what}
+		return []string{match}
 	}
 	var out []string
 	for _, s := range families(o) {
@@ -62,7 +62,7 @@ func nftRules(o *firewall.Rule) []string {
 			family = "ip6"
 		}
 		out = append(out, fmt.Sprintf("%s saddr { %s } %s", family, strings.Join(prefixTexts(s.list, true), ", "),
-			what))
+			match))
 	}
 	return out
 }
