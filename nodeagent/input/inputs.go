@@ -79,7 +79,7 @@ type Inputs struct {
 	refused     map[string]string // the last logged reasons, by input
 	fabric      cachedDocument[compiled]
 	keys        cachedDocument[*fabric.Keys]
-	own         localKeys    // last good keys of this host
+	own         ownKeys      // last good own keys of the gateway
 	merged      *fabric.Keys // keys and own
 	saved       *model.Facts // last good copy, used until all files were read once
 	saveErr     error        // of the last good copies
@@ -175,7 +175,7 @@ func (in *Inputs) Refresh() {
 		} else if in.keys.state.OK {
 			in.keys.state = status.InputState{Name: in.keys.name, From: in.keys.state.From, Error: err.Error()}
 		}
-		in.merged = in.own.overlay(in.keys.value, gateway)
+		in.merged = in.own.replaceDerived(in.keys.value, gateway)
 	}
 	if f := in.current(); f != nil && in.api != nil && (fabricChanged || f != in.withHolders.factsFor) {
 		in.withHolders.factsFor = f

@@ -52,28 +52,29 @@ func openKeys(sealed []byte, identityFile string) (*fabric.Keys, error) {
 	return fabric.DecodeKeys(doc)
 }
 
-// localKeys are the private keys that were created on this host; nil = none.
-type localKeys struct {
+// ownKeys are the private keys of a gateway from the keys directory; nil = none. The root key does not
+// derive them.
+type ownKeys struct {
 	wireguard, ike *fabric.Secret
 }
 
-// readOwnKeys reads the keys of this host from the keys directory: <gateway>.key has the WireGuard
-// key, <gateway>.ike.key the IKE key.
-func readOwnKeys(dir, gateway string) (own localKeys, err error) {
-	if own.wireguard, err = ownKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {
+// readOwnKeys reads the own keys of a gateway: <gateway>.key has the WireGuard key,
+// <gateway>.ike.key the IKE key.
+func readOwnKeys(dir, gateway string) (own ownKeys, err error) {
+	if own.wireguard, err = readOwnKey(filepath.Join(dir, gateway+".key"), wireguardKey); err != nil {
 		return own, fmt.Errorf("read private key of gateway %s: %w", gateway, err)
 	}
-	if own.ike, err = ownKey(filepath.Join(dir, gateway+".ike.key"), ikeKey); err != nil {
+	if own.ike, err = readOwnKey(filepath.Join(dir, gateway+".ike.key"), ikeKey); err != nil {
 		return own, fmt.Errorf("read private key for IKE of gateway %s: %w", gateway, err)
 	}
 	return own, nil
 }
 
-// overlay returns keys with the gateway's own keys. It uses an own key if the fabric has its public
-// key, or if keys has no other. So a key file may exist before the commit that names it and after
-// the commit that removes it.
-func (own localKeys) overlay(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
-	if keys == nil || own == (localKeys{}) {
+// replaceDerived returns keys in which the gateway's own keys replace derived keys. It uses an own key
+// if the fabric has its public key, or if keys has no key of the gateway. So a key file may exist
+// before the commit that names it and after the commit that removes it.
+func (own ownKeys) replaceDerived(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
+	if keys == nil || own == (ownKeys{}) {
 		return keys
 	}
 	out := *keys
@@ -84,17 +85,18 @@ func (own localKeys) overlay(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys 
 		if j := slices.IndexFunc(g.Keys, func(k fabric.Key) bool { return k.Epoch == e.Epoch }); j >= 0 {
 			public = g.Keys[j]
 		}
-		if _, derived := e.Gateways[g.Name]; own.wireguard != nil && (!derived || isPrivate(*own.wireguard, public.Public)) {
-			e.Gateways = with(e.Gateways, g.Name, *own.wireguard)
+		if _, derived := e.Gateways[g.Name]; own.wireguard != nil && (!derived || matchesX25519(*own.wireguard, public.Public)) {
+			e.Gateways = withKey(e.Gateways, g.Name, *own.wireguard)
 		}
-		if _, derived := e.Ed25519[g.Name]; own.ike != nil && (!derived || isSeed(*own.ike, public.Ed25519)) {
-			e.Ed25519 = with(e.Ed25519, g.Name, *own.ike)
+		if _, derived := e.Ed25519[g.Name]; own.ike != nil && (!derived || matchesEd25519(*own.ike, public.Ed25519)) {
+			e.Ed25519 = withKey(e.Ed25519, g.Name, *own.ike)
 		}
 	}
 	return &out
 }
 
-func with(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[string]fabric.Secret {
+// withKey returns a copy of keys with the key of one gateway replaced.
+func withKey(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[string]fabric.Secret {
 	out := map[string]fabric.Secret{gateway: key}
 	for name, other := range keys {
 		if name != gateway {
@@ -104,8 +106,8 @@ func with(keys map[string]fabric.Secret, gateway string, key fabric.Secret) map[
 	return out
 }
 
-// ownKey reads a key from a file; nil if the file does not exist.
-func ownKey(path string, decode func([]byte) (fabric.Secret, error)) (*fabric.Secret, error) {
+// readOwnKey reads a key from a file; nil if the file does not exist.
+func readOwnKey(path string, decode func([]byte) (fabric.Secret, error)) (*fabric.Secret, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -144,13 +146,13 @@ func ikeKey(raw []byte) (fabric.Secret, error) {
 	return fabric.Secret(private.Seed()), nil
 }
 
-// isPrivate reports whether a secret is the private half of an X25519 key.
-func isPrivate(secret fabric.Secret, public string) bool {
+// matchesX25519 reports whether a secret is the private key of an X25519 public key in base64.
+func matchesX25519(secret fabric.Secret, public string) bool {
 	private, err := ecdh.X25519().NewPrivateKey(secret[:])
 	return err == nil && base64.StdEncoding.EncodeToString(private.PublicKey().Bytes()) == public
 }
 
-// isSeed reports whether a secret is the seed of an Ed25519 key.
-func isSeed(seed fabric.Secret, public string) bool {
+// matchesEd25519 reports whether a seed yields an Ed25519 public key in base64.
+func matchesEd25519(seed fabric.Secret, public string) bool {
 	return base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(seed[:])[ed25519.SeedSize:]) == public
 }
