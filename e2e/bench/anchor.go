@@ -118,8 +118,8 @@ func (a *activePassive) start(ctx context.Context) error {
 	ctx, a.stop = context.WithCancel(ctx)
 	for _, e := range []*anchorEnd{a.near, a.far} {
 		for _, gateway := range e.gateways {
-			one := &elector{lease: e.lease, name: gateway}
-			a.wait.Go(func() { one.run(ctx, func() { a.takeOver(ctx, e) }) })
+			member := &elector{lease: e.lease, name: gateway}
+			a.wait.Go(func() { member.run(ctx, func() { a.takeOver(ctx, e) }) })
 		}
 	}
 	return nil
@@ -172,8 +172,8 @@ func (a *activePassive) prepare(ctx context.Context, e *anchorEnd, gateway strin
 		"ip link set " + anchorLink + " mtu 1420 up",
 		"ip route replace " + remote.net.String() + " dev " + anchorLink,
 	} {
-		words := strings.Fields(command)
-		if err := a.inside(gateway, "", words[0], words[1:]...); err != nil {
+		args := strings.Fields(command)
+		if err := a.inside(gateway, "", args[0], args[1:]...); err != nil {
 			return err
 		}
 	}

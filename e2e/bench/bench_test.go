@@ -52,9 +52,9 @@ func TestRow(t *testing.T) {
 		row  row
 		want string
 	}{
-		{row{what: "w", figure: "1", reference: "2", ratio: "0.50"}, "| w | 1 | 2 | 0.50 |  |\n"},
-		{row{what: "w"}.withTarget("1 or better", true), "| w |  |  |  | 1 or better: met |\n"},
-		{row{what: "w"}.withTarget("1 or better", false), "| w |  |  |  | 1 or better: **missed** |\n"},
+		{row{metric: "w", figure: "1", reference: "2", ratio: "0.50"}, "| w | 1 | 2 | 0.50 |  |\n"},
+		{row{metric: "w"}.withTarget("1 or better", true), "| w |  |  |  | 1 or better: met |\n"},
+		{row{metric: "w"}.withTarget("1 or better", false), "| w |  |  |  | 1 or better: **missed** |\n"},
 	}
 	for _, tt := range tests {
 		if d := cmp.Diff(tt.want, tt.row.String()); d != "" {

@@ -76,18 +76,18 @@ func (g *gateway) oneElement(ctx context.Context) (time.Duration, error) {
 func convergeSection(first converge.Report, sides []*side) section {
 	s := section{
 		title: "The engine",
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 A gateway with %d peers (WireGuard in a separate process), two routes per peer, %d elements and %d services in DNS, and the engine
 with all stages, in a namespace. *Nothing to do* is a resync; *everything read again* is a resync after another program changed
 nftables. *One element changes* is the pass from a new desired state to the kernel's acknowledgement.`,
 			enginePeers, engineElements, engineElements/4),
-		rows: []row{{what: "first pass, everything is made", figure: millis(first.Took), reference: fmt.Sprintf("%d objects", len(first.Changed)),
+		rows: []row{{metric: "first pass, everything is made", figure: millis(first.Took), reference: fmt.Sprintf("%d objects", len(first.Changed)),
 			ratio: fmt.Sprintf("%.0f µs an object", first.Took.Seconds()*1e6/float64(len(first.Changed)))}},
 	}
 	targets := []time.Duration{20 * time.Millisecond, 20 * time.Millisecond, 10 * time.Millisecond}
 	for i, side := range sides {
 		m := median(side.times)
-		r := row{what: side.name, figure: millis(m), reference: millis(first.Took) + " (first pass)",
+		r := row{metric: side.name, figure: millis(m), reference: millis(first.Took) + " (first pass)",
 			ratio: fmt.Sprintf("%.3f", m.Seconds()/first.Took.Seconds())}
 		s.rows = append(s.rows, r.withTarget(millis(targets[i]), m <= targets[i]))
 	}

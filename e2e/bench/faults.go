@@ -20,15 +20,15 @@ type faultCase struct {
 
 func faultCases() []faultCase {
 	always, never := func(int) bool { return true }, func(int) bool { return false }
-	turns, pairs := func(rep int) bool { return rep%2 == 0 }, func(rep int) bool { return rep/2%2 == 0 }
+	everySecond, everyOtherPair := func(rep int) bool { return rep%2 == 0 }, func(rep int) bool { return rep/2%2 == 0 }
 	return []faultCase{
 		{"power-off of the client's gateway", always, powerOff, powerOn},
 		{"power-off of the server's gateway", never, powerOff, powerOn},
-		{"SIGKILL of agent and tunnels", turns, labFault(lab.Fault{Kind: "kill-gateway"}), startAgent},
-		{"underlay cut", turns, labFault(lab.Fault{Kind: "cut", Side: lab.SideWAN}), heal},
-		{"underlay loses all, one way", pairs, loseOneDirection, heal},
-		{"tunnels lost, the gateway lives", turns, labFault(lab.Fault{Kind: "lose-tunnels"}), heal},
-		{"network of the cluster cut", turns, labFault(lab.Fault{Kind: "cut", Side: lab.SideLAN}), heal},
+		{"SIGKILL of agent and tunnels", everySecond, labFault(lab.Fault{Kind: "kill-gateway"}), startAgent},
+		{"underlay cut", everySecond, labFault(lab.Fault{Kind: "cut", Side: lab.SideWAN}), heal},
+		{"underlay loses all, one way", everyOtherPair, loseOneDirection, heal},
+		{"tunnels lost, the gateway lives", everySecond, labFault(lab.Fault{Kind: "lose-tunnels"}), heal},
+		{"network of the cluster cut", everySecond, labFault(lab.Fault{Kind: "cut", Side: lab.SideLAN}), heal},
 	}
 }
 

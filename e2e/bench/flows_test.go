@@ -53,7 +53,7 @@ func loopback(at traffic.Socket, up bool) error {
 	})
 }
 
-func await(t *testing.T, what string, probe func() error) {
+func await(t *testing.T, subject string, probe func() error) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -62,7 +62,7 @@ func await(t *testing.T, what string, probe func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v", subject, err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -174,7 +174,7 @@ func (p *hopPath) connect(ctx context.Context) (rate float64, err error) {
 func hopSection(direct, tunnel, reference *hopPath) section {
 	s := section{
 		title: "VXLAN between clusters, compared with two hops by hand",
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 Three labs of two clusters with the same prefixes run at once. A pod on a worker connects to a pod on a worker of the other cluster.
 Hawser has `+"`driver: vxlan`"+` and a clusterset IP. With `+"`nodeNetwork: tunnel`"+` packets are in VXLAN three times: to the gateway, to
 the other gateway and to the worker. Otherwise they are in VXLAN only between the gateways. The reference is a lab
@@ -184,15 +184,15 @@ s. Connections are %d sequential TCP handshakes and resets. %d rounds in turn. R
 	}
 	for _, p := range []struct {
 		*hopPath
-		place  string
-		target float64
+		location string
+		target   float64
 	}{{direct, ", direct packets", 1.2}, {tunnel, ", `nodeNetwork: tunnel`", 0.8}} {
 		target := fmt.Sprintf("%.2f or better", p.target)
 		fast, many := ratio(p.throughput, reference.throughput), ratio(p.rate, reference.rate)
 		s.rows = append(s.rows,
-			row{what: "throughput" + p.place, figure: gigabits(median(p.throughput)), reference: gigabits(median(reference.throughput)),
+			row{metric: "throughput" + p.location, figure: gigabits(median(p.throughput)), reference: gigabits(median(reference.throughput)),
 				ratio: fmt.Sprintf("%.2f", fast)}.withTarget(target, fast >= p.target),
-			row{what: "new connections" + p.place, figure: perSecond(p.rate), reference: perSecond(reference.rate),
+			row{metric: "new connections" + p.location, figure: perSecond(p.rate), reference: perSecond(reference.rate),
 				ratio: fmt.Sprintf("%.2f", many)}.withTarget(target, many >= p.target))
 	}
 	s.after = fmt.Sprintf(`

@@ -61,18 +61,18 @@ func (l link) String() string { return l.near + " - " + l.far }
 
 // inUse returns the link between two clusters on which both ends agree.
 func (f *labAgents) inUse(ctx context.Context, near, far string) (link, error) {
-	here, err := f.activeLink(ctx, near, far)
+	nearLink, err := f.activeLink(ctx, near, far)
 	if err != nil {
 		return link{}, err
 	}
-	there, err := f.activeLink(ctx, far, near)
+	farLink, err := f.activeLink(ctx, far, near)
 	if err != nil {
 		return link{}, err
 	}
-	if here != (link{there.far, there.near}) {
-		return link{}, fmt.Errorf("%s uses %s and %s uses %s", near, here, far, there)
+	if nearLink != (link{farLink.far, farLink.near}) {
+		return link{}, fmt.Errorf("%s uses %s and %s uses %s", near, nearLink, far, farLink)
 	}
-	return here, nil
+	return nearLink, nil
 }
 
 // activeLink returns the link that the gateways of one cluster use to another.

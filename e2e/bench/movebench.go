@@ -34,7 +34,7 @@ type moveTimes struct {
 func measureMove(ctx context.Context, _ config) (s section, err error) {
 	s = section{
 		title: "From a choice to the kernel",
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 A gateway in clustersets of 20 and of 1000 clusters with three gateways each; one cluster's traffic moves to another of its
 gateways. *Routes* is the pure part: fabric and choices to desired routes. *To the kernel* is the engine in a namespace: from the
 trigger, through the comparison with the written routes, to the kernel's acknowledgement. The reference is the whole desired
@@ -45,7 +45,7 @@ state of the node, which the next pass computes. %d moves.`, moveRounds),
 		if err != nil {
 			return s, fmt.Errorf("%d clusters: %w", clusters, err)
 		}
-		whole := median(t.all)
+		wholeState := median(t.all)
 		for _, r := range []struct {
 			name  string
 			times []time.Duration
@@ -56,8 +56,8 @@ state of the node, which the next pass computes. %d moves.`, moveRounds),
 			}{{"p50", 0.5}, {"p99", 0.99}} {
 				have := quantile(r.times, q.share)
 				s.rows = append(s.rows, row{
-					what: fmt.Sprintf("%s, %s, %d clusters, %d routes", r.name, q.name, t.clusters, t.routes), figure: millis(have),
-					reference: millis(whole) + " (whole state)", ratio: fmt.Sprintf("%.2f", have.Seconds()/whole.Seconds()),
+					metric: fmt.Sprintf("%s, %s, %d clusters, %d routes", r.name, q.name, t.clusters, t.routes), figure: millis(have),
+					reference: millis(wholeState) + " (whole state)", ratio: fmt.Sprintf("%.2f", have.Seconds()/wholeState.Seconds()),
 				})
 			}
 		}
@@ -106,28 +106,28 @@ func (b *moveBench) links(routes []desired.Route) error {
 		return err
 	}
 	b.space.atEnd = append(b.space.atEnd, other.close)
-	made := map[string]bool{"": true}
+	created := map[string]bool{"": true}
 	for _, r := range routes {
-		if made[r.Device] {
+		if created[r.Device] {
 			continue
 		}
-		made[r.Device] = true
+		created[r.Device] = true
 		if err := join(b.space, r.Device, other, r.Device); err != nil {
 			return err
 		}
-		number := byte(len(made))
+		number := byte(len(created))
 		if err := b.space.address(r.Device, netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, number, 1}), 24).String()); err != nil {
 			return err
 		}
 	}
 	// Routes name the node's own addresses as their source.
-	var own []string
+	var sources []string
 	for _, r := range routes {
-		if r.Src.IsValid() && !slices.Contains(own, r.Src.String()) {
-			own = append(own, r.Src.String())
+		if r.Src.IsValid() && !slices.Contains(sources, r.Src.String()) {
+			sources = append(sources, r.Src.String())
 		}
 	}
-	for _, addr := range own {
+	for _, addr := range sources {
 		if err := b.space.address("lo", addr+"/32"); err != nil {
 			return err
 		}

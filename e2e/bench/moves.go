@@ -92,11 +92,11 @@ func movedBetween(all []move, hit, heal time.Time) map[string]time.Duration {
 }
 
 // saveRaw writes raw measurements to the directory of -keep.
-func (c config) saveRaw(name string, what any) error {
+func (c config) saveRaw(name string, value any) error {
 	if c.save == "" {
 		return nil
 	}
-	raw, err := json.MarshalIndent(what, "", " ")
+	raw, err := json.MarshalIndent(value, "", " ")
 	if err != nil {
 		return err
 	}

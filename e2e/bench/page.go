@@ -17,7 +17,7 @@ import (
 
 // row is one line of a table.
 type row struct {
-	what      string
+	metric    string
 	figure    string
 	reference string
 	ratio     string
@@ -30,7 +30,7 @@ func (r row) String() string {
 	if r.met != nil {
 		target += map[bool]string{true: ": met", false: ": **missed**"}[*r.met]
 	}
-	return "| " + strings.Join([]string{r.what, r.figure, r.reference, r.ratio, target}, " | ") + " |\n"
+	return "| " + strings.Join([]string{r.metric, r.figure, r.reference, r.ratio, target}, " | ") + " |\n"
 }
 
 // withTarget returns the row with a target.
@@ -41,18 +41,18 @@ func (r row) withTarget(target string, met bool) row {
 
 // section is one section of the page, with its table.
 type section struct {
-	name  string
-	title string
-	how   string // description of the measurement
-	rows  []row
-	table [][]string // used instead of rows for other columns; the first line is the head
-	after string     // interpretation of the figures
+	name   string
+	title  string
+	method string // description of the measurement
+	rows   []row
+	table  [][]string // used instead of rows for other columns; the first line is the head
+	after  string     // interpretation of the figures
 }
 
 // String returns the section as Markdown, between the marks for update.
 func (s section) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", beginMark(s.name), s.title, filled(s.how))
+	fmt.Fprintf(&b, "%s\n## %s\n\n%s\n\n", beginMark(s.name), s.title, filled(s.method))
 	b.WriteString(s.figures())
 	if s.after != "" {
 		fmt.Fprintf(&b, "\n%s\n", filled(s.after))

@@ -94,7 +94,7 @@ func (r *scaleRun) measure(ctx context.Context, c config, w *scaleWorld) (err er
 		return err
 	}
 	r.connected = time.Since(start)
-	if err := r.rest(ctx, a); err != nil {
+	if err := r.measureIdle(ctx, a); err != nil {
 		return err
 	}
 	for i := range scaleAdded {
@@ -157,8 +157,8 @@ func startStandIns(ctx context.Context, at *space, fakes scaleFakes) (*standIns,
 	return p, nil
 }
 
-// rest measures the agent while nothing changes.
-func (r *scaleRun) rest(ctx context.Context, a *scaleAgent) error {
+// measureIdle measures the agent while nothing changes.
+func (r *scaleRun) measureIdle(ctx context.Context, a *scaleAgent) error {
 	// A new link costs more than an older one until its probes reach their final rate.
 	if err := pauseFor(ctx, scaleMeasure/2); err != nil {
 		return err
@@ -209,24 +209,24 @@ func (r *scaleRun) add(ctx context.Context, a *scaleAgent, w *scaleWorld, others
 	if err := a.await(ctx, others); err != nil {
 		return err
 	}
-	one := addedGateway{seen: time.Since(start)}
-	one.cpu = a.processor() - cpu - time.Duration(r.idle*float64(one.seen))
+	gateway := addedGateway{seen: time.Since(start)}
+	gateway.cpu = a.processor() - cpu - time.Duration(r.idle*float64(gateway.seen))
 	passes, err := a.passes()
 	if err != nil {
 		return err
 	}
 	for _, p := range passes[len(before):] {
-		one.changed += p.changed
-		one.pass = max(one.pass, p.took)
+		gateway.changed += p.changed
+		gateway.pass = max(gateway.pass, p.took)
 	}
-	r.added = append(r.added, one)
+	r.added = append(r.added, gateway)
 	return nil
 }
 
 func scaleSection(few, many scaleRun) section {
 	s := section{
 		title: "One agent and many gateways",
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 One gateway runs the built agent in a namespace. One process plays the gateways of %d (%d) other clusters with the same prefixes,
 each with its own address and keys (probes, full-size probes, a feed in each direction), over VXLAN. *At rest* is the agent's
 share of one core over %s without changes. Then %d clusters join in turn: *until it is connected* runs from the new fabric to the
@@ -235,8 +235,8 @@ beyond its use at rest. The reference is a tenth of the
 gateways: ratio 1 does not grow with them, 0.10 grows in proportion.`,
 			many.others, few.others, scaleMeasure, scaleAdded),
 	}
-	times := func(what string, figure func(scaleRun) time.Duration) row {
-		return row{what: what, figure: millis(figure(many)), reference: millis(figure(few)),
+	times := func(metric string, figure func(scaleRun) time.Duration) row {
+		return row{metric: metric, figure: millis(figure(many)), reference: millis(figure(few)),
 			ratio: fmt.Sprintf("%.2f", figure(few).Seconds()/figure(many).Seconds())}
 	}
 	added := func(figure func(addedGateway) time.Duration) func(scaleRun) time.Duration {
@@ -258,16 +258,16 @@ gateways: ratio 1 does not grow with them, 0.10 grows in proportion.`,
 	s.rows = []row{
 		times("until all links are connected", func(r scaleRun) time.Duration { return r.connected }),
 		times("the first pass, in which all is made", func(r scaleRun) time.Duration { return r.pass }),
-		{what: "objects made", figure: fmt.Sprint(many.objects), reference: fmt.Sprint(few.objects),
+		{metric: "objects made", figure: fmt.Sprint(many.objects), reference: fmt.Sprint(few.objects),
 			ratio: fmt.Sprintf("%.2f", float64(few.objects)/float64(many.objects))},
-		{what: "at rest, processor", figure: fmt.Sprintf("%.1f %%", many.idle*100), reference: fmt.Sprintf("%.1f %%", few.idle*100),
+		{metric: "at rest, processor", figure: fmt.Sprintf("%.1f %%", many.idle*100), reference: fmt.Sprintf("%.1f %%", few.idle*100),
 			ratio: fmt.Sprintf("%.2f", few.idle/many.idle)},
-		{what: "at rest, memory", figure: fmt.Sprintf("%d MiB", many.memory>>20), reference: fmt.Sprintf("%d MiB", few.memory>>20),
+		{metric: "at rest, memory", figure: fmt.Sprintf("%d MiB", many.memory>>20), reference: fmt.Sprintf("%d MiB", few.memory>>20),
 			ratio: fmt.Sprintf("%.2f", float64(few.memory)/float64(many.memory))},
 		times("one more gateway, until it is connected", added(func(a addedGateway) time.Duration { return a.seen })),
 		times("one more gateway, the longest pass", added(func(a addedGateway) time.Duration { return a.pass })),
 		times("one more gateway, processor", added(func(a addedGateway) time.Duration { return a.cpu })),
-		{what: "one more gateway, objects changed", figure: fmt.Sprint(objects(many)), reference: fmt.Sprint(objects(few)),
+		{metric: "one more gateway, objects changed", figure: fmt.Sprint(objects(many)), reference: fmt.Sprint(objects(few)),
 			ratio: fmt.Sprintf("%.2f", float64(objects(few))/float64(objects(many)))},
 	}
 	return s

@@ -66,8 +66,8 @@ func scaleStandIns(ctx context.Context, in io.Reader) error {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
-	for _, one := range fakes.Others {
-		for _, run := range fakes.parts(one) {
+	for _, fake := range fakes.Others {
+		for _, run := range fakes.parts(fake) {
 			wait.Go(func() { _ = run(ctx) }) // ends only with its context
 		}
 	}
@@ -76,37 +76,37 @@ func scaleStandIns(ctx context.Context, in io.Reader) error {
 }
 
 // parts returns the goroutines of one stand-in.
-func (c scaleFakes) parts(one fakeGateway) []func(context.Context) error {
+func (c scaleFakes) parts(fake fakeGateway) []func(context.Context) error {
 	log, wake := slog.New(slog.DiscardHandler), trigger.New()
 	p := health.New(health.Config{
-		Cluster: one.Cluster, Gateway: one.Gateway, Port: desired.ProbePort, Wake: wake,
+		Cluster: fake.Cluster, Gateway: fake.Gateway, Port: desired.ProbePort, Wake: wake,
 		Settings: health.Settings{Interval: max(scaleInterval, scaleIdle*time.Duration(len(c.Others))), Misses: 3},
 	})
-	p.SetListen([]health.Listen{{Addr: one.Addr}})
+	p.SetListen([]health.Listen{{Addr: fake.Addr}})
 	p.SetReady(true)
-	p.SetTargets([]health.Target{{Peer: health.GatewayID{Cluster: scaleOwn, Gateway: scaleGateway}, Source: one.Addr, Addr: c.Addr}})
-	p.SetActiveLinks(map[string]model.Path{scaleOwn: {Local: one.Gateway, Remote: scaleGateway}})
+	p.SetTargets([]health.Target{{Peer: health.GatewayID{Cluster: scaleOwn, Gateway: scaleGateway}, Source: fake.Addr, Addr: c.Addr}})
+	p.SetActiveLinks(map[string]model.Path{scaleOwn: {Local: fake.Gateway, Remote: scaleGateway}})
 
 	finder := pathmtu.New(pathmtu.Config{Port: desired.ProbePort, Log: log, Wake: wake})
-	finder.Set(one.Cluster+"/"+one.Gateway, []netip.Addr{one.Addr}, []pathmtu.Link{{
-		Peer: scaleOwn + "/" + scaleGateway, Source: one.Addr, Addr: c.Addr, MTU: scaleMTU, InUse: true,
+	finder.Set(fake.Cluster+"/"+fake.Gateway, []netip.Addr{fake.Addr}, []pathmtu.Link{{
+		Peer: scaleOwn + "/" + scaleGateway, Source: fake.Addr, Addr: c.Addr, MTU: scaleMTU, InUse: true,
 	}})
 	layer := transport.New(transport.Config{
 		Port: desired.ProbePort, Log: log, Wake: wake, Protocols: []transport.Protocol{p, finder},
 	})
 
 	own := []feed.Peer{{
-		Cluster: scaleOwn, Gateway: scaleGateway, Keys: c.Keys, Source: one.Addr, Addr: netip.AddrPortFrom(c.Addr, desired.FeedPort),
+		Cluster: scaleOwn, Gateway: scaleGateway, Keys: c.Keys, Source: fake.Addr, Addr: netip.AddrPortFrom(c.Addr, desired.FeedPort),
 	}}
-	id := feed.Identity{Cluster: one.Cluster, Gateway: one.Gateway, Keys: map[int]fabric.Secret{}}
-	for epoch, key := range one.Private {
+	id := feed.Identity{Cluster: fake.Cluster, Gateway: fake.Gateway, Keys: map[int]fabric.Secret{}}
+	for epoch, key := range fake.Private {
 		id.Keys[epoch] = fabric.Secret(key)
 	}
 	server, client := feed.NewServer(feed.Config{Log: log}), feed.NewClient(feed.Config{Log: log})
 	server.SetIdentity(id)
 	server.SetPeers(own)
-	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(one.Addr, desired.FeedPort)}})
-	_ = server.Publish(model.ClusterState{Cluster: one.Cluster}) // an empty state is never too large
+	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(fake.Addr, desired.FeedPort)}})
+	_ = server.Publish(model.ClusterState{Cluster: fake.Cluster}) // an empty state is never too large
 	client.SetIdentity(id)
 	client.SetPeers(own)
 	return []func(context.Context) error{layer.Run, server.Run, client.Run}
@@ -129,9 +129,9 @@ func (c scaleFakes) configure(s *space) error {
 	}
 	// Offset of the inner source address: UDP 8, VXLAN 8, Ethernet 14, IPv4 12 bytes.
 	var senders []string
-	for _, one := range c.Others {
-		inner := one.Addr.As4()
-		senders = append(senders, fmt.Sprintf("0x%x : %s", inner[:], one.Endpoint))
+	for _, fake := range c.Others {
+		inner := fake.Addr.As4()
+		senders = append(senders, fmt.Sprintf("0x%x : %s", inner[:], fake.Endpoint))
 	}
 	return s.run(`table ip standin {
   chain out {

@@ -151,15 +151,15 @@ func (w *scaleWorld) standIns() (scaleFakes, error) {
 		if err != nil {
 			return fakes, err
 		}
-		one := fakeGateway{
+		fake := fakeGateway{
 			Cluster: c.Name, Gateway: g.Name, Addr: g.Addresses[0],
 			Endpoint: netip.MustParseAddr(w.cluster(c.Name).Gateways[0].Endpoints[0]), Private: map[int][]byte{},
 		}
 		for _, e := range private.Epochs {
 			key := e.Gateways[g.Name]
-			one.Private[e.Epoch] = key[:]
+			fake.Private[e.Epoch] = key[:]
 		}
-		fakes.Others = append(fakes.Others, one)
+		fakes.Others = append(fakes.Others, fake)
 	}
 	return fakes, nil
 }

@@ -107,15 +107,15 @@ func (b *failoverLab) rounds(ctx context.Context, t *flows, n int) (list []fault
 	failures := 0
 	for rep := range n {
 		for _, fault := range faultCases() {
-			one := b.repeat(ctx, t, fault, rep)
-			list = append(list, one)
-			if failures++; one.Err == "" {
+			result := b.repeat(ctx, t, fault, rep)
+			list = append(list, result)
+			if failures++; result.Err == "" {
 				failures = 0
 			} else {
-				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %s\n", one.Fault, rep, one.Err)
+				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %s\n", result.Fault, rep, result.Err)
 			}
 			if ctx.Err() != nil || failures == maxFailures {
-				return list, errors.Join(ctx.Err(), fmt.Errorf("%d repetitions in a row failed: %s", failures, one.Err))
+				return list, errors.Join(ctx.Err(), fmt.Errorf("%d repetitions in a row failed: %s", failures, result.Err))
 			}
 		}
 		fmt.Fprintf(os.Stderr, "bench: %d of %d rounds\n", rep+1, n)
@@ -126,26 +126,26 @@ func (b *failoverLab) rounds(ctx context.Context, t *flows, n int) (list []fault
 // repeat injects one fault, waits for the recovery of the flow, heals the fault, and waits until
 // everything is at rest.
 func (b *failoverLab) repeat(ctx context.Context, t *flows, fault faultCase, rep int) faultRun {
-	one := faultRun{Fault: fault.name, Rep: rep}
-	fail := func(what string, err error) {
-		if err != nil && one.Err == "" {
-			one.Err = fmt.Sprintf("%s: %v", what, err)
+	result := faultRun{Fault: fault.name, Rep: rep}
+	fail := func(phase string, err error) {
+		if err != nil && result.Err == "" {
+			result.Err = fmt.Sprintf("%s: %v", phase, err)
 		}
 	}
 	now, busy, err := b.calmLink(ctx)
 	fail("before the fault", err)
-	one.Busy = busy
+	result.Busy = busy
 	if now == (link{}) {
 		now, _ = b.activeLink(ctx, stallNear, stallFar) // use one end's view if both do not agree
 	}
-	one.Link, one.Victim = now.String(), now.far
+	result.Link, result.Victim = now.String(), now.far
 	if fault.near(rep) {
-		one.Victim = now.near
+		result.Victim = now.near
 	}
 	// Inject the fault at a random phase of the probes.
 	time.Sleep(rand.N(250 * time.Millisecond))
-	one.Hit = time.Now()
-	fail("fault", fault.hit(ctx, b.labAgents, one.Victim, rep))
+	result.Hit = time.Now()
+	fail("fault", fault.hit(ctx, b.labAgents, result.Victim, rep))
 	hit := time.Now()
 	fail("the flow after the fault", within(ctx, backWithin, func() error {
 		if time.Since(hit) < watched+watched/4 {
@@ -153,13 +153,13 @@ func (b *failoverLab) repeat(ctx context.Context, t *flows, fault faultCase, rep
 		}
 		return t.packets.CheckComplete(watched)
 	}))
-	one.Heal = time.Now()
-	fail("heal", fault.heal(ctx, b.labAgents, one.Victim))
+	result.Heal = time.Now()
+	fail("heal", fault.heal(ctx, b.labAgents, result.Victim))
 	_, err = b.awaitRest(ctx, stallNear, stallFar, restWithin)
 	fail("rest", err)
 	fail("the flow at rest", t.awaitComplete(ctx, watched, restWithin))
-	one.End = time.Now()
-	return one
+	result.End = time.Now()
+	return result
 }
 
 // calmLink waits until everything is at rest on an idle machine, and returns the active link. It
@@ -184,8 +184,8 @@ func (b *failoverLab) calmLink(ctx context.Context) (now link, busy int, err err
 // watched is the time for which a flow must be complete to count as recovered.
 const watched = 200 * time.Millisecond
 
-// late is the duration of a new connection with a lost first SYN: the next SYN follows after 1 s.
-const late = 500 * time.Millisecond
+// lateThreshold is the duration of a new connection with a lost first SYN: the next SYN follows after 1 s.
+const lateThreshold = 500 * time.Millisecond
 
 // evaluate completes each repetition from the flows and the agents' logs.
 func (b *failoverLab) evaluate(t *flows, list []faultRun) error {
@@ -194,17 +194,17 @@ func (b *failoverLab) evaluate(t *flows, list []faultRun) error {
 		return err
 	}
 	for i := range list {
-		one := &list[i]
-		one.Stall, one.Paused = t.packets.Gap(one.Hit, one.Heal), t.packets.Paused(one.Hit, one.Heal)
-		one.Lost, _ = t.packets.Lost(one.Hit.Add(-inFlight), one.Heal.Add(-inFlight))
-		one.Returned, _ = t.packets.Lost(one.Heal.Add(-inFlight), one.End.Add(-inFlight))
-		for _, call := range t.requests.begun(one.Hit.Add(-inFlight), one.End.Add(-inFlight)) {
-			if one.Request = max(one.Request, time.Duration(call.Long)); call.Error != "" {
-				one.Broken++
+		result := &list[i]
+		result.Stall, result.Paused = t.packets.Gap(result.Hit, result.Heal), t.packets.Paused(result.Hit, result.Heal)
+		result.Lost, _ = t.packets.Lost(result.Hit.Add(-inFlight), result.Heal.Add(-inFlight))
+		result.Returned, _ = t.packets.Lost(result.Heal.Add(-inFlight), result.End.Add(-inFlight))
+		for _, call := range t.requests.begun(result.Hit.Add(-inFlight), result.End.Add(-inFlight)) {
+			if result.Request = max(result.Request, time.Duration(call.Long)); call.Error != "" {
+				result.Broken++
 			}
 		}
-		one.Failed, one.Late = newConnections(t.dials, one.Hit.Add(-inFlight), one.End.Add(-inFlight))
-		one.Moved = movedBetween(logs, one.Hit, one.Heal)
+		result.Failed, result.Late = newConnections(t.dials, result.Hit.Add(-inFlight), result.End.Add(-inFlight))
+		result.Moved = movedBetween(logs, result.Hit, result.Heal)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func newConnections(d *background, from, to time.Time) (failed, slow int) {
 		switch {
 		case call.Error != "":
 			failed++
-		case time.Duration(call.Long) >= late:
+		case time.Duration(call.Long) >= lateThreshold:
 			slow++
 		}
 	}

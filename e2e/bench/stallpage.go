@@ -9,7 +9,7 @@ import (
 func stallSection(p profile, n int, list []faultRun) section {
 	s := section{
 		title: fmt.Sprintf("A gateway dies: %s profile (%s x %d)", p.name, p.interval, p.misses),
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 Three clusters with the same prefixes and globalnet, two of them with three gateways. A pod sends to a pod of another cluster %d
 UDP packets a second (each is returned), %d new TCP connections a second (each with a request), and small requests over one open
 connection. Each fault hits a gateway of the link in use %d times, in turn at both ends, and is cleared after the flow was whole
@@ -22,7 +22,7 @@ to that log line on each live node.`,
 			"longest request p50", "p99", "moved p50", "p99", fmt.Sprintf("stall p99 %s", millis(p.worst))}},
 	}
 	if p.name != "default" {
-		s.how = fmt.Sprintf("Clusters, load, faults and columns are as in the default profile; each fault %d times, from an idle lab (at most %d %% of the processors).", n, calmShare)
+		s.method = fmt.Sprintf("Clusters, load, faults and columns are as in the default profile; each fault %d times, from an idle lab (at most %d %% of the processors).", n, calmShare)
 	}
 	for _, t := range faultCases() {
 		s.table = append(s.table, stallRow(p, t.name, list))
@@ -35,15 +35,15 @@ func stallRow(p profile, name string, list []faultRun) []string {
 	var stall, request, moved []time.Duration
 	var lost []int
 	failed, slow, returned := 0, 0, 0
-	for _, one := range list {
-		if one.Fault != name {
+	for _, result := range list {
+		if result.Fault != name {
 			continue
 		}
-		stall, request, lost = append(stall, one.Stall), append(request, one.Request), append(lost, one.Lost)
-		for _, took := range one.Moved {
+		stall, request, lost = append(stall, result.Stall), append(request, result.Request), append(lost, result.Lost)
+		for _, took := range result.Moved {
 			moved = append(moved, took)
 		}
-		failed, slow, returned = failed+one.Failed+one.Broken, slow+one.Late, returned+one.Returned
+		failed, slow, returned = failed+result.Failed+result.Broken, slow+result.Late, returned+result.Returned
 	}
 	worst := quantile(stall, 0.99)
 	verdict := "met"
@@ -65,9 +65,9 @@ const pausedLong = 50 * time.Millisecond
 // stallNotes returns the notes about failed and doubtful repetitions.
 func stallNotes(n int, list []faultRun) string {
 	var failed []string
-	for _, one := range list {
-		if one.Err != "" {
-			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", one.Fault, one.Rep+1, one.Victim, one.Err))
+	for _, result := range list {
+		if result.Err != "" {
+			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", result.Fault, result.Rep+1, result.Victim, result.Err))
 		}
 	}
 	out := fmt.Sprintf("With %d repetitions the p99 is the slowest of all. ", n)
@@ -75,14 +75,14 @@ func stallNotes(n int, list []faultRun) string {
 		out = ""
 	}
 	busy, paused, longest := 0, 0, time.Duration(0)
-	for _, one := range list {
-		if one.Busy > calmShare {
+	for _, result := range list {
+		if result.Busy > calmShare {
 			busy++
 		}
-		if one.Paused > pausedLong {
+		if result.Paused > pausedLong {
 			paused++
 		}
-		longest = max(longest, one.Paused)
+		longest = max(longest, result.Paused)
 	}
 	if busy > 0 {
 		out += fmt.Sprintf("Before %d of the faults the processors were still busy after %s. ", busy, calmWithin)

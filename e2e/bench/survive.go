@@ -23,14 +23,14 @@ const (
 
 // setup is one kind of gateways, with its faults.
 type setup struct {
-	name     string
-	one      netip.AddrPort   // target of the flow of packets
-	many     []netip.AddrPort // targets of the connections
-	recovery time.Duration    // limit for the recovery of the flow
-	grace    time.Duration    // additional limit for the connections
-	rest     func(context.Context) error
-	crash    func(ctx context.Context, near bool) (string, error) // returns the victim
-	revive   func(ctx context.Context, near bool, victim string) error
+	name              string
+	flowTarget        netip.AddrPort   // target of the flow of packets
+	connectionTargets []netip.AddrPort // targets of the connections
+	recovery          time.Duration    // limit for the recovery of the flow
+	grace             time.Duration    // additional limit for the connections
+	awaitIdle         func(context.Context) error
+	crash             func(ctx context.Context, near bool) (string, error) // returns the victim
+	revive            func(ctx context.Context, near bool, victim string) error
 }
 
 // survival is the result of one gateway's failure.
@@ -53,8 +53,8 @@ func measureSurvive(ctx context.Context, c config) (s section, err error) {
 	for _, run := range []func(context.Context, config, int) ([]survival, error){
 		surviveAnchor, surviveHawser("Hawser, mapped egress", "mapped"), surviveHawser("Hawser, shared egress", "shared"),
 	} {
-		some, err := run(ctx, c, n)
-		if list = append(list, some...); err != nil {
+		results, err := run(ctx, c, n)
+		if list = append(list, results...); err != nil {
 			return s, errors.Join(err, c.saveRaw("survive", list))
 		}
 	}
@@ -84,11 +84,11 @@ func surviveAnchor(ctx context.Context, c config, n int) (list []survival, err e
 		return a.far
 	}
 	return b.survive(ctx, n, setup{
-		name: "active/passive, lease of 15 s", one: at(globalOne), recovery: anchorBack, grace: anchorGrace,
-		many:   []netip.AddrPort{at(globalBack), at(globalHead), at(globalBack), at(globalHead + 1), at(globalBack), at(globalHead + 2)},
-		rest:   func(context.Context) error { return nil },
-		crash:  func(ctx context.Context, near bool) (string, error) { return a.crash(ctx, end(near)) },
-		revive: func(ctx context.Context, near bool, victim string) error { return a.revive(ctx, end(near), victim) },
+		name: "active/passive, lease of 15 s", flowTarget: at(globalOne), recovery: anchorBack, grace: anchorGrace,
+		connectionTargets: []netip.AddrPort{at(globalBack), at(globalHead), at(globalBack), at(globalHead + 1), at(globalBack), at(globalHead + 2)},
+		awaitIdle:         func(context.Context) error { return nil },
+		crash:             func(ctx context.Context, near bool) (string, error) { return a.crash(ctx, end(near)) },
+		revive:            func(ctx context.Context, near bool, victim string) error { return a.revive(ctx, end(near), victim) },
 	})
 }
 
@@ -117,8 +117,8 @@ func surviveHawser(name, egress string) func(context.Context, config, int) ([]su
 			many = append(many, back, head)
 		}
 		return b.survive(ctx, n, setup{
-			name: name, one: one, many: many, recovery: backWithin, grace: ourGrace,
-			rest: func(ctx context.Context) error {
+			name: name, flowTarget: one, connectionTargets: many, recovery: backWithin, grace: ourGrace,
+			awaitIdle: func(ctx context.Context) error {
 				_, err := b.awaitRest(ctx, stallNear, stallFar, restWithin)
 				return err
 			},
@@ -143,7 +143,7 @@ func (b *failoverLab) crashInUse(ctx context.Context, near bool) (string, error)
 
 // survive powers off the active gateway n times at each side.
 func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survival, err error) {
-	packets, err := startPackets(b.near, s.one, packetRate)
+	packets, err := startPackets(b.near, s.flowTarget, packetRate)
 	if err != nil {
 		return nil, err
 	}
@@ -154,14 +154,14 @@ func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survi
 	}
 	for rep := range n {
 		for _, near := range []bool{true, false} {
-			one, err := b.surviveOnce(ctx, t, s, near)
-			one.Rep = rep
+			result, err := b.surviveOnce(ctx, t, s, near)
+			result.Rep = rep
 			if err != nil {
-				one.Err = err.Error()
+				result.Err = err.Error()
 				fmt.Fprintf(os.Stderr, "bench: %s, repetition %d: %v\n", s.name, rep, err)
 			}
-			fmt.Fprintf(os.Stderr, "bench: %s, %s died: stall %s, alive %v of %v\n", s.name, one.Victim, one.Stall, one.Alive, one.Count)
-			if list = append(list, one); ctx.Err() != nil {
+			fmt.Fprintf(os.Stderr, "bench: %s, %s died: stall %s, alive %v of %v\n", s.name, result.Victim, result.Stall, result.Alive, result.Count)
+			if list = append(list, result); ctx.Err() != nil {
 				return list, ctx.Err()
 			}
 		}
@@ -169,39 +169,39 @@ func (b *failoverLab) survive(ctx context.Context, n int, s setup) (list []survi
 	return list, nil
 }
 
-func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near bool) (one survival, err error) {
-	one = survival{Setup: s.name, Near: near}
-	if err := errors.Join(s.rest(ctx), t.awaitComplete(ctx, watched, restWithin)); err != nil {
-		return one, err
+func (b *failoverLab) surviveOnce(ctx context.Context, t *flows, s setup, near bool) (result survival, err error) {
+	result = survival{Setup: s.name, Near: near}
+	if err := errors.Join(s.awaitIdle(ctx), t.awaitComplete(ctx, watched, restWithin)); err != nil {
+		return result, err
 	}
 	connections, err := b.open(ctx, s)
 	if err != nil {
-		return one, err
+		return result, err
 	}
 	defer connections.end()
 	if err := t.awaitComplete(ctx, watched, restWithin); err != nil {
-		return one, err
+		return result, err
 	}
 	hit := time.Now()
-	if one.Victim, err = s.crash(ctx, near); err != nil {
-		return one, err
+	if result.Victim, err = s.crash(ctx, near); err != nil {
+		return result, err
 	}
-	gone := time.Now()
+	hitDone := time.Now()
 	failed := within(ctx, s.recovery, func() error {
-		if time.Since(gone) < 2*watched {
+		if time.Since(hitDone) < 2*watched {
 			return errors.New("the fault is too new")
 		}
 		return t.packets.CheckComplete(watched)
 	})
-	back := time.Now()
-	one.Stall = t.packets.Gap(hit, back)
-	one.Lost, _ = t.packets.Lost(hit.Add(-inFlight), back.Add(-inFlight))
+	recoveredAt := time.Now()
+	result.Stall = t.packets.Gap(hit, recoveredAt)
+	result.Lost, _ = t.packets.Lost(hit.Add(-inFlight), recoveredAt.Add(-inFlight))
 	report, testErr := connections.end()
-	one.Count, one.Alive = map[string]int{}, map[string]int{}
+	result.Count, result.Alive = map[string]int{}, map[string]int{}
 	for kind, k := range report.Kinds {
-		one.Count[string(kind)], one.Alive[string(kind)] = k.Connections, k.Survivors
+		result.Count[string(kind)], result.Alive[string(kind)] = k.Connections, k.Survivors
 	}
-	return one, errors.Join(failed, testErr, s.revive(ctx, near, one.Victim), t.awaitComplete(ctx, watched, restWithin))
+	return result, errors.Join(failed, testErr, s.revive(ctx, near, result.Victim), t.awaitComplete(ctx, watched, restWithin))
 }
 
 // connectionSet is a set of open connections of all kinds.
@@ -220,7 +220,7 @@ func (b *failoverLab) open(ctx context.Context, s setup) (*connectionSet, error)
 		Count: perKind * len(traffic.Kinds()), Interval: 250 * time.Millisecond, Patience: s.recovery + s.grace, Grace: s.grace,
 		Reset: true, Dial: b.near.Dial, Ready: func() { close(opened) },
 	}
-	for _, to := range s.many {
+	for _, to := range s.connectionTargets {
 		tcp.Targets = append(tcp.Targets, to.String())
 	}
 	go func() {

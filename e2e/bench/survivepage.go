@@ -11,7 +11,7 @@ import (
 func surviveSection(n int, list []survival) section {
 	s := section{
 		title: "Compared with one active gateway and a lease",
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 The lab of three clusters, once with an active and a passive gateway per cluster, set up by hand, and twice with Hawser's default
 profile. By hand, a lease decides with client-go's defaults (%s, renewed every %s, retried every %s to %s); the passive gateway
 has tunnel, keys and rules already. Its destination NAT selects a random backend, its source NAT one of %d addresses; only
@@ -35,9 +35,9 @@ within %s with the lease, because TCP backs off, and within %s with Hawser. %d r
 			}
 		}
 	}
-	for _, one := range list {
-		if one.Err != "" {
-			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", one.Setup, one.Rep+1, one.Victim, one.Err))
+	for _, result := range list {
+		if result.Err != "" {
+			failed = append(failed, fmt.Sprintf("- %s, repetition %d, %s: %s", result.Setup, result.Rep+1, result.Victim, result.Err))
 		}
 	}
 	for _, name := range names[min(1, len(names)):] {
@@ -61,9 +61,9 @@ func kinds() []string {
 // setupsOf returns the names of the setups in the order of the measurement.
 func setupsOf(list []survival) []string {
 	var names []string
-	for _, one := range list {
-		if len(names) == 0 || names[len(names)-1] != one.Setup {
-			names = append(names, one.Setup)
+	for _, result := range list {
+		if len(names) == 0 || names[len(names)-1] != result.Setup {
+			names = append(names, result.Setup)
 		}
 	}
 	return names
@@ -73,27 +73,27 @@ func surviveRow(name string, near bool, list []survival) (row []string, middle t
 	var stall []time.Duration
 	var lost []int
 	alive, count, all, total := map[string]int{}, map[string]int{}, 0, 0
-	for _, one := range list {
-		if one.Setup != name || one.Near != near {
+	for _, result := range list {
+		if result.Setup != name || result.Near != near {
 			continue
 		}
-		for kind, n := range one.Count {
-			count[kind], alive[kind] = count[kind]+n, alive[kind]+one.Alive[kind]
-			total, all = total+n, all+one.Alive[kind]
+		for kind, n := range result.Count {
+			count[kind], alive[kind] = count[kind]+n, alive[kind]+result.Alive[kind]
+			total, all = total+n, all+result.Alive[kind]
 		}
-		if one.Count != nil { // nil without a measurement, which the notes mention
-			stall, lost = append(stall, one.Stall), append(lost, one.Lost)
+		if result.Count != nil { // nil without a measurement, which the notes mention
+			stall, lost = append(stall, result.Stall), append(lost, result.Lost)
 		}
 	}
-	who := "the server's"
+	gateway := "the server's"
 	if near {
-		who = "the client's"
+		gateway = "the client's"
 	}
 	if len(stall) == 0 {
-		return []string{name, who, "none", "none", "none", "", "", "", "", ""}, 0
+		return []string{name, gateway, "none", "none", "none", "", "", "", "", ""}, 0
 	}
 	middle = median(stall)
-	row = []string{name, who, millis(middle), millis(quantile(stall, 1)), fmt.Sprint(median(lost))}
+	row = []string{name, gateway, millis(middle), millis(quantile(stall, 1)), fmt.Sprint(median(lost))}
 	for _, kind := range kinds() {
 		row = append(row, share(alive[kind], count[kind]))
 	}

@@ -110,7 +110,7 @@ func (t *testbed) latency(ctx context.Context, w *tunnelPath) error {
 func tunnelSection(paths []*tunnelPath) section {
 	s := section{
 		title: "Through the tunnel",
-		how: fmt.Sprintf(`
+		method: fmt.Sprintf(`
 Two clusters with the same prefixes. A pod calls a service of the other cluster through globalnet: clusterset IP, source NAT,
 VXLAN to the gateway, WireGuard (userspace on both sides of the comparison), destination NAT. The reference is a WireGuard set up
 by hand between the same gateways, with plain routes and second addresses for the same pods. Throughput is one TCP stream of
@@ -123,16 +123,16 @@ cluster does not carry other clusters' addresses, which the reference's plain ro
 through its device for a request and its answer) that costs the difference.`
 	for i := 0; i < len(paths); i += 2 {
 		ours, hand := paths[i], paths[i+1]
-		place := ", pods on " + ours.pod + "s"
+		location := ", pods on " + ours.pod + "s"
 		fast := ratio(ours.speed, hand.speed)
-		s.rows = append(s.rows, row{what: "throughput" + place, figure: gigabits(median(ours.speed)), reference: gigabits(median(hand.speed)),
+		s.rows = append(s.rows, row{metric: "throughput" + location, figure: gigabits(median(ours.speed)), reference: gigabits(median(hand.speed)),
 			ratio: fmt.Sprintf("%.2f", fast)}.withTarget("0.95 or better", fast >= 0.95))
 		for _, q := range []struct {
 			name       string
 			ours, hand []time.Duration
 		}{{"latency, p50", ours.middle, hand.middle}, {"latency, p99", ours.worst, hand.worst}} {
 			quick := ratio(q.hand, q.ours)
-			s.rows = append(s.rows, row{what: q.name + place, figure: millis(median(q.ours)), reference: millis(median(q.hand)),
+			s.rows = append(s.rows, row{metric: q.name + location, figure: millis(median(q.ours)), reference: millis(median(q.hand)),
 				ratio: fmt.Sprintf("%.2f", quick)}.withTarget("0.95 or better", quick >= 0.95))
 		}
 	}

@@ -85,10 +85,10 @@ func TestPairedRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.serve("one")
-	good := UDP{Target: "127.0.0.1:7000", Rate: 100, Size: 64, Dial: s.dial}
-	bad := good
-	bad.Rate = 0
-	for _, b := range []Paired{{Changed: bad, Control: good}, {Changed: good, Control: bad}} {
+	valid := UDP{Target: "127.0.0.1:7000", Rate: 100, Size: 64, Dial: s.dial}
+	invalid := valid
+	invalid.Rate = 0
+	for _, b := range []Paired{{Changed: invalid, Control: valid}, {Changed: valid, Control: invalid}} {
 		if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "rate 0: from 1 to 100000 datagrams a second") {
 			t.Errorf("error %v", err)
 		}

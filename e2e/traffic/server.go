@@ -14,11 +14,11 @@ import (
 // Server answers all traffic. It echoes datagrams. The first message of a TCP connection selects
 // the server's mode. Server echoes other input too, for nc and similar tools.
 type Server struct {
-	name    string
-	socket  Socket
-	seen    func(Seen)
-	closers []io.Closer // listeners and packet sockets
-	group   sync.WaitGroup
+	name      string
+	socket    Socket
+	onRequest func(Seen)
+	closers   []io.Closer // listeners and packet sockets
+	group     sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
@@ -34,10 +34,10 @@ type Seen struct {
 }
 
 // Serve opens ports on all addresses of a network namespace, TCP and UDP each, and answers
-// on them. It calls seen, which may be nil, for the first message of each connection and for
+// on them. It calls onRequest, which may be nil, for the first message of each connection and for
 // every datagram.
-func Serve(at Socket, name string, seen func(Seen), ports ...int) (*Server, error) {
-	s := &Server{name: name, socket: at, seen: seen, conns: map[net.Conn]bool{}}
+func Serve(at Socket, name string, onRequest func(Seen), ports ...int) (*Server, error) {
+	s := &Server{name: name, socket: at, onRequest: onRequest, conns: map[net.Conn]bool{}}
 	for _, port := range ports {
 		streams, packets, err := at.listen(port)
 		if err != nil {
@@ -77,8 +77,8 @@ func (s *Server) packets(conn net.PacketConn) {
 		if err != nil {
 			continue // an ICMP message about an earlier answer
 		}
-		if m, _, err := decode(buffer[:n]); err == nil && s.seen != nil {
-			s.seen(Seen{Caller: m.who, Server: s.name, From: addressOf(from)})
+		if m, _, err := decode(buffer[:n]); err == nil && s.onRequest != nil {
+			s.onRequest(Seen{Caller: m.who, Server: s.name, From: addressOf(from)})
 		}
 		_, _ = conn.WriteTo(buffer[:n], from) // a datagram lost here counts as lost on the path
 	}
@@ -139,8 +139,8 @@ func (s *Server) answer(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	if s.seen != nil {
-		s.seen(Seen{Caller: first.who, Server: s.name, From: addressOf(conn.RemoteAddr()), Begun: time.Unix(0, int64(first.arg))})
+	if s.onRequest != nil {
+		s.onRequest(Seen{Caller: first.who, Server: s.name, From: addressOf(conn.RemoteAddr()), Begun: time.Unix(0, int64(first.arg))})
 	}
 	answer := message{who: s.name, mode: first.mode, body: []byte(s.name)}.encode()
 	if first.mode == modeBurst {
@@ -206,11 +206,11 @@ func (s *Server) count(messages io.Reader, conn net.Conn) {
 }
 
 // push sends numbers until the connection ends.
-func (s *Server) push(conn net.Conn, every time.Duration) {
-	if every <= 0 {
+func (s *Server) push(conn net.Conn, interval time.Duration) {
+	if interval <= 0 {
 		return
 	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for seq := uint64(0); ; seq++ {
 		if _, err := conn.Write(message{who: s.name, mode: modePush, seq: seq}.encode()); err != nil {

@@ -91,19 +91,19 @@ func longest(times []time.Duration, from, to time.Duration) time.Duration {
 	if i > 0 {
 		last = times[i-1]
 	}
-	var most time.Duration
+	var result time.Duration
 	for ; i < len(times) && last < to; i++ {
-		most, last = max(most, times[i]-last), times[i]
+		result, last = max(result, times[i]-last), times[i]
 	}
-	return max(most, to-last)
+	return max(result, to-last)
 }
 
 // lost returns the number of datagrams sent in from..to, and how many of these have no answer.
 func (t *tally) lost(from, to time.Duration) (lost, sent int) {
 	first, _ := slices.BinarySearch(t.sent, from)
 	end, _ := slices.BinarySearch(t.sent, to)
-	for _, back := range t.answered[first:max(first, end)] {
-		if sent++; !back {
+	for _, answered := range t.answered[first:max(first, end)] {
+		if sent++; !answered {
 			lost++
 		}
 	}
@@ -121,12 +121,12 @@ func (t *tally) report(start time.Time, end, threshold time.Duration) UDPReport 
 	if r.Received > 0 {
 		r.RTT.Mean = Millis(t.rtts / time.Duration(r.Received))
 	}
-	record := func(from, until time.Duration, lost int, most *Gap, list *[]Gap, least time.Duration) {
+	record := func(from, until time.Duration, lost int, maximum *Gap, list *[]Gap, minimum time.Duration) {
 		gap := Gap{At: start.Add(from), From: Millis(from), Long: Millis(until - from), Lost: lost}
-		if gap.Long > most.Long {
-			*most = gap
+		if gap.Long > maximum.Long {
+			*maximum = gap
 		}
-		if until-from >= least && len(*list) < maxGaps {
+		if until-from >= minimum && len(*list) < maxGaps {
 			*list = append(*list, gap)
 		}
 	}
@@ -139,7 +139,7 @@ func (t *tally) report(start time.Time, end, threshold time.Duration) UDPReport 
 		record(last, end, 0, &r.Silence, &r.Silences, threshold)
 	}
 	run := 0
-	for n, back := range append(slices.Clip(t.answered), true) {
+	for n, answered := range append(slices.Clip(t.answered), true) {
 		at := end
 		if n < len(t.sent) {
 			at = t.sent[n]
@@ -148,7 +148,7 @@ func (t *tally) report(start time.Time, end, threshold time.Duration) UDPReport 
 			r.Pause = max(r.Pause, Millis(at-t.sent[n-1]))
 		}
 		switch {
-		case !back:
+		case !answered:
 			run++
 		case run > 0:
 			record(t.sent[n-run], at, run, &r.Outage, &r.Outages, 0)

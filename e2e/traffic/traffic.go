@@ -37,8 +37,8 @@ func Resolve(ctx context.Context, targets []string) ([]string, error) {
 }
 
 // RaiseFiles raises the process's limit of open files to n, or to the hard limit if that is
-// lower. It fails if the hard limit is below least.
-func RaiseFiles(n, least uint64) error {
+// lower. It fails if the hard limit is below minimum.
+func RaiseFiles(n, minimum uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("read limit of open files: %w", err)
@@ -54,8 +54,8 @@ func RaiseFiles(n, least uint64) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("raise limit of open files to %d: %w", limit.Cur, err)
 	}
-	if limit.Cur < least {
-		return fmt.Errorf("open files are limited to %d, but the test needs %d: raise it with ulimit -n", limit.Cur, least)
+	if limit.Cur < minimum {
+		return fmt.Errorf("open files are limited to %d, but the test needs %d: raise it with ulimit -n", limit.Cur, minimum)
 	}
 	return nil
 }

@@ -299,14 +299,14 @@ func TestParseKinds(t *testing.T) {
 	}
 }
 
-// newLog returns a flow of one packet a millisecond. Packets for which back is true are
+// newLog returns a flow of one packet a millisecond. Packets for which answered is true are
 // answered after half a millisecond.
-func newLog(count int, back func(int) bool) *tally {
+func newLog(count int, answered func(int) bool) *tally {
 	l := newTally()
 	for i := range count {
 		at := time.Duration(i) * time.Millisecond
 		l.send(at)
-		if back(i) {
+		if answered(i) {
 			l.receive(i, at+time.Millisecond/2)
 		}
 	}
@@ -347,11 +347,11 @@ func TestGapAndLost(t *testing.T) {
 	if have := longest(l.sent, l.sent[90], l.sent[110]); have != ends || ends < 50*ms {
 		t.Errorf("the sender paused for %s, want %s", have, ends)
 	}
-	twice := newLog(3, outage(0, 0))
-	twice.receive(1, 10*ms)
-	twice.receive(99, 10*ms)
-	if len(twice.arrived) != 3 {
-		t.Errorf("a duplicate or unknown answer counts: %v", twice.arrived)
+	flow := newLog(3, outage(0, 0))
+	flow.receive(1, 10*ms)
+	flow.receive(99, 10*ms)
+	if len(flow.arrived) != 3 {
+		t.Errorf("a duplicate or unknown answer counts: %v", flow.arrived)
 	}
 }
 
@@ -433,9 +433,9 @@ func TestMessage(t *testing.T) {
 	if _, err := receive(bytes.NewReader(spoiled)); !errors.Is(err, errNoMessage) {
 		t.Errorf("a spoiled mark: %v", err)
 	}
-	long := want.encode()
-	long[32] = 1
-	if _, err := receive(bytes.NewReader(long)); !errors.Is(err, errNoMessage) {
+	tooLong := want.encode()
+	tooLong[32] = 1
+	if _, err := receive(bytes.NewReader(tooLong)); !errors.Is(err, errNoMessage) {
 		t.Errorf("an endless body: %v", err)
 	}
 	if _, _, err := decode(want.encode()[:minDatagram-1]); !errors.Is(err, errNoMessage) {
