@@ -14,10 +14,10 @@ type exportAnnouncement struct {
 	Active    bool                `json:"active,omitempty"`
 	Applied   model.ClusterState  `json:"applied"` // by this node
 	Next      model.ClusterState  `json:"next"`    // of the current round
-	Published *model.ClusterState `json:"published,omitempty"`
+	Announced *model.ClusterState `json:"announced,omitempty"`
 }
 
-// startRound starts a round with new exports and returns the state to publish during it; nil if
+// startRound starts a round with new exports and returns the state to announce during it; nil if
 // unchanged.
 func (a exportAnnouncement) startRound(next model.ClusterState) (exportAnnouncement, *model.ClusterState) {
 	a.Next = next
@@ -25,25 +25,25 @@ func (a exportAnnouncement) startRound(next model.ClusterState) (exportAnnouncem
 		// If the state were empty, other clusters would remove all exports of this cluster.
 		return a, nil
 	}
-	if a.Published == nil {
+	if a.Announced == nil {
 		a.Applied = next
 	}
-	return a.publish(a.Applied.Intersect(next))
+	return a.announce(a.Applied.Intersect(next))
 }
 
-// finishRound returns the state to publish after the round; nil if unchanged.
+// finishRound returns the state to announce after the round; nil if unchanged.
 func (a exportAnnouncement) finishRound() (exportAnnouncement, *model.ClusterState) {
 	if a.Next.Cluster == "" {
 		return a, nil
 	}
 	a.Active, a.Applied = true, a.Next
-	return a.publish(a.Next)
+	return a.announce(a.Next)
 }
 
-func (a exportAnnouncement) publish(state model.ClusterState) (exportAnnouncement, *model.ClusterState) {
-	if a.Published != nil && reflect.DeepEqual(*a.Published, state) {
+func (a exportAnnouncement) announce(state model.ClusterState) (exportAnnouncement, *model.ClusterState) {
+	if a.Announced != nil && reflect.DeepEqual(*a.Announced, state) {
 		return a, nil
 	}
-	a.Published = &state
-	return a, a.Published
+	a.Announced = &state
+	return a, a.Announced
 }

@@ -10,9 +10,9 @@ import (
 	"hawser.dev/hawser/nodeagent/model"
 )
 
-// liveOf returns a state of exports such as "web 242.1.0.7" (ready, served there), "web" (not
+// exportsOf returns a state of exports such as "web 242.1.0.7" (ready, served there), "web" (not
 // ready) and "db [242.1.0.8 242.1.0.9]" (pods).
-func liveOf(exports ...string) model.ClusterState {
+func exportsOf(exports ...string) model.ClusterState {
 	out := model.ClusterState{Cluster: "g1"}
 	for _, text := range exports {
 		name, at, ready := strings.Cut(text, " ")
@@ -29,7 +29,7 @@ func liveOf(exports ...string) model.ClusterState {
 	return out
 }
 
-func textOfLive(l model.ClusterState) string {
+func textOfState(l model.ClusterState) string {
 	var out []string
 	for _, e := range l.Exports {
 		text := e.Name
@@ -47,7 +47,7 @@ func textOfLive(l model.ClusterState) string {
 	return strings.Join(out, ", ")
 }
 
-// TestAnnouncement checks that new exports are published after the round, and removals before it.
+// TestAnnouncement checks that new exports are announced after the round, and removals before it.
 func TestAnnouncement(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, before, next, meanwhile string }{
@@ -62,9 +62,9 @@ func TestAnnouncement(t *testing.T) {
 	}
 	list := func(text string) model.ClusterState {
 		if text == "" {
-			return liveOf()
+			return exportsOf()
 		}
-		return liveOf(strings.Split(text, ", ")...)
+		return exportsOf(strings.Split(text, ", ")...)
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,37 +72,37 @@ func TestAnnouncement(t *testing.T) {
 			var a exportAnnouncement
 			a, update := a.startRound(list(tt.before))
 			if update != nil {
-				t.Error("a node without traffic publishes a state")
+				t.Error("a node without traffic announces a state")
 			}
-			a, published := a.finishRound()
-			if want := textOfLive(list(tt.before)); published == nil || textOfLive(*published) != want {
-				t.Fatalf("after the first round: %+v, want %q", published, want)
+			a, announced := a.finishRound()
+			if want := textOfState(list(tt.before)); announced == nil || textOfState(*announced) != want {
+				t.Fatalf("after the first round: %+v, want %q", announced, want)
 			}
 			if a, update = a.startRound(list(tt.next)); update != nil {
-				published = update
+				announced = update
 			}
-			if textOfLive(*published) != tt.meanwhile {
-				t.Errorf("before the round: %q, want %q", textOfLive(*published), tt.meanwhile)
+			if textOfState(*announced) != tt.meanwhile {
+				t.Errorf("before the round: %q, want %q", textOfState(*announced), tt.meanwhile)
 			}
 			if a, update = a.finishRound(); update != nil {
-				published = update
+				announced = update
 			}
-			if want := textOfLive(list(tt.next)); textOfLive(*published) != want {
-				t.Errorf("after the round: %q, want %q", textOfLive(*published), want)
+			if want := textOfState(list(tt.next)); textOfState(*announced) != want {
+				t.Errorf("after the round: %q, want %q", textOfState(*announced), want)
 			}
 			if _, update = a.finishRound(); update != nil {
-				t.Error("published twice")
+				t.Error("announced twice")
 			}
 		})
 	}
 }
 
-// TestAnnouncementAfterARestart checks that a restarted agent publishes at once the exports that
+// TestAnnouncementAfterARestart checks that a restarted agent announces at once the exports that
 // the node already serves.
 func TestAnnouncementAfterARestart(t *testing.T) {
 	t.Parallel()
 	a := exportAnnouncement{Active: true}
-	if _, published := a.startRound(liveOf("web 242.1.0.7")); published == nil || textOfLive(*published) != "web ready [242.1.0.7]" {
-		t.Errorf("published %+v", published)
+	if _, announced := a.startRound(exportsOf("web 242.1.0.7")); announced == nil || textOfState(*announced) != "web ready [242.1.0.7]" {
+		t.Errorf("announced %+v", announced)
 	}
 }

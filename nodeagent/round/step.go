@@ -80,7 +80,7 @@ func (s *State) retainGateways(in Observed, now time.Time, do *Effects) *fabric.
 }
 
 // discoverEndpoints returns the endpoints that other clusters announce for their gateways, and
-// publishes the endpoints of this cluster.
+// announces the endpoints of this cluster.
 func (s *State) discoverEndpoints(in Observed, f *fabric.Fabric, now time.Time, do *Effects) map[string][]model.DiscoveredEndpoint {
 	var expires time.Duration
 	s.Endpoints, expires = s.Endpoints.Update(f, in.Cluster, in.Facts.Nodes, in.Peers.ClusterStates, now)

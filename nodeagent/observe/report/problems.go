@@ -70,7 +70,7 @@ func (r *Reporter) unready(v round.Outcome) []status.Problem {
 		l.add(status.DNSNotRemoved, "", "the cluster's DNS still has the block of Hawser")
 	}
 	if r.dnsUnavailable(v) {
-		l.add(status.DNSNotServing, "", "the agent does not answer names of the clusterset: another program may use port 53 of dns.address")
+		l.add(status.DNSNotServing, "", "the agent does not answer DNS queries for the clusterset: another program may use port 53 of dns.address")
 	}
 	return l.all
 }
