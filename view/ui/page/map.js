@@ -281,7 +281,6 @@ export function open(main, query, page) {
     rove(nodes.has(focused) ? focused : scene.nodes[0]?.key, nodes.has(focused));
     refresh();
     const key = [scene.kind, scene.width, scene.height, view.group].join(' ');
-    if (!drawn) requestAnimationFrame(() => performance.mark('first picture'));
     if (key !== drawn) { drawn = key; fitFound(); } else look();
   }
 
