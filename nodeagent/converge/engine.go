@@ -136,14 +136,14 @@ func (e *Engine[D]) fullPass(ctx context.Context, p *pass[D]) {
 // isMassDelete reports whether the desired state is empty although objects exist. A lost input
 // looks the same, so only a decommission permits it.
 func (e *Engine[D]) isMassDelete(p *pass[D]) bool {
-	deletes, wanted := 0, 0
+	deletes, desired := 0, 0
 	for _, n := range p.deletes {
 		deletes += n
 	}
 	for _, s := range e.Stages {
-		wanted += s.Wanted(p.desired)
+		desired += s.DesiredCount(p.desired)
 	}
-	if deletes == 0 || wanted > 0 {
+	if deletes == 0 || desired > 0 {
 		return false
 	}
 	return e.Decommission == nil || !e.Decommission(p.desired)

@@ -13,8 +13,8 @@ import (
 type Stage[D any] interface {
 	// Name returns the name of the kind.
 	Name() string
-	// Wanted returns the number of objects in d.
-	Wanted(d D) int
+	// DesiredCount returns the number of objects in d.
+	DesiredCount(d D) int
 
 	forward(ctx context.Context, p *pass[D])
 	backward(ctx context.Context, p *pass[D])
@@ -44,7 +44,7 @@ type stage[D any, S diff.Spec] struct {
 
 func (s *stage[D, S]) Name() string { return s.kind.Name() }
 
-func (s *stage[D, S]) Wanted(d D) int { return len(s.desired(d)) }
+func (s *stage[D, S]) DesiredCount(d D) int { return len(s.desired(d)) }
 
 // forward compares, and creates and updates.
 func (s *stage[D, S]) forward(ctx context.Context, p *pass[D]) {

@@ -88,7 +88,7 @@ func (e *Engine[D]) runUrgentPass(ctx context.Context, objects map[string]int, t
 		}
 	}
 	for _, s := range slices.Backward(e.Stages) {
-		if s.isUrgent() && e.completedOnce && s.Wanted(desired) > 0 {
+		if s.isUrgent() && e.completedOnce && s.DesiredCount(desired) > 0 {
 			s.backward(ctx, p)
 		}
 	}

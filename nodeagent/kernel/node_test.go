@@ -60,7 +60,7 @@ func nodeEngine(t testing.TB, ns *Namespace, found string) *converge.Engine[desi
 
 func changeCount(e *converge.Engine[desired.State], s desired.State) (n int) {
 	for _, stage := range e.Stages {
-		n += stage.Wanted(s)
+		n += stage.DesiredCount(s)
 	}
 	return n
 }
