@@ -19,7 +19,7 @@ func TestGather(t *testing.T) {
 	startAgent(t, r.servers["g1"], "g1", "g1-gw", "gateway")
 	file := filepath.Join(r.dir, "out.tar.gz")
 	got := r.expect(2, "gather", "--context", "g1=g1,g9=g2", "--out", file)
-	for _, want := range []string{"asked: g1 (context g1), g9 (context g2)", "g1 Kubernetes v1.", "written to " + file} {
+	for _, want := range []string{"queried: g1 (context g1), g9 (context g2)", "g1 Kubernetes v1.", "written to " + file} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, got.out)
 		}

@@ -308,7 +308,7 @@ func (p *Published) check(flag string) error {
 		if flag != "" {
 			hint = " (" + flag + " names a branch that hawser bootstrap or hawser reconcile publishes, or a directory that hawser render wrote)"
 		}
-		return fmt.Errorf("%s holds no rendered tree: there is no base/fabric.yaml%s", name, hint)
+		return fmt.Errorf("%s contains no rendered tree: there is no base/fabric.yaml%s", name, hint)
 	} else if err != nil {
 		return fmt.Errorf("read %s: %w", p.Name, err)
 	}

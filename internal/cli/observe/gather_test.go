@@ -25,7 +25,7 @@ func TestUnderstand(t *testing.T) {
 	g.recordAPI("g2", []byte(`{}`))
 	text := g.summary("g1", []string{"clusters/g2: cannot be reached"})
 	for _, want := range []string{
-		"asked: g1\ng1 Kubernetes v1.34.0\n1 agent answered, versions: v1 (1)\nfabrics: none (1)\n",
+		"queried: g1\ng1 Kubernetes v1.34.0\n1 agent answered, versions: v1 (1)\nfabrics: none (1)\n",
 		"report:\n  g1/b: its kernel is not as it should be. Plan: 0 to create, 1 to update, 0 to replace, 0 to delete.\n\n",
 		"Not collected:\n  clusters/g2: cannot be reached\n",
 	} {

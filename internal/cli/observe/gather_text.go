@@ -15,11 +15,11 @@ import (
 )
 
 // summary returns the text of the summary file.
-func (g *collector) summary(what string, missing []string) string {
+func (g *collector) summary(targets string, missing []string) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	line("hawser gather, hawser %s, %s", g.version, g.at.Format(time.RFC3339))
-	line("asked: %s", what)
+	line("queried: %s", targets)
 	for _, api := range slices.Sorted(slices.Values(g.apis)) {
 		line("%s", api)
 	}

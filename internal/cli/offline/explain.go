@@ -115,29 +115,29 @@ func explainText(a *access.Answer) string {
 			if a.Name != "" {
 				requested = a.Name + ", " + requested
 			}
-			writeLine("  the client asks for    %s", requested)
+			writeLine("  destination            %s", requested)
 		}
 		if t.Cluster == a.From.Cluster {
 			writeLine("  it stays in the cluster")
 			continue
 		}
 		for _, l := range t.Links {
-			writeLine("  over the link          %s - %s (%s)", l.From, l.To, l.Driver)
+			writeLine("  link                   %s - %s (%s)", l.From, l.To, l.Driver)
 			for _, name := range slices.Sorted(maps.Keys(l.NodeSelectors)) {
-				writeLine("  %-22s is held by a node %s", name, l.NodeSelectors[name])
+				writeLine("  %-22s runs on a node %s", name, l.NodeSelectors[name])
 			}
 		}
 		if len(t.Translated) > 0 {
-			writeLine("  %-22s %s", t.Cluster+" is asked for", explainview.AddrsText(t.Translated))
+			writeLine("  destination on link    %s", explainview.AddrsText(t.Translated))
 		}
 		if a.To.Export == "" || len(t.Translated) > 0 {
 			sources := "the client's own address"
 			if len(t.Sources) > 0 {
 				sources = strings.Join(t.Sources, ", ")
 			}
-			writeLine("  it sees the client as  %s", sources)
+			writeLine("  source on link         %s", sources)
 		}
-		writeLine("  and hands it to        %s", t.Backend)
+		writeLine("  backend                %s", t.Backend)
 	}
 	if a.Live != nil {
 		out.WriteString(liveText(a))
