@@ -70,8 +70,8 @@ type paths struct {
 
 // next selects the paths again and returns the new pathSelector. states has the states of other
 // clusters. next does not modify its receiver.
-func (c *pathSelector) next(v nodeView, states map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
-	next := *c
+func (s *pathSelector) next(v nodeView, states map[string]model.ClusterState, now time.Time) (*pathSelector, paths) {
+	next := *s
 	next.newMoves = nil
 	if next.table == nil || !next.table.Same(v.fabric, v.before) {
 		next.table = health.NewPreferences(v.fabric, v.before)
@@ -79,36 +79,36 @@ func (c *pathSelector) next(v nodeView, states map[string]model.ClusterState, no
 	return &next, next.selectAll(v, states, now)
 }
 
-func (c *pathSelector) selectAll(v nodeView, states map[string]model.ClusterState, now time.Time) paths {
+func (s *pathSelector) selectAll(v nodeView, states map[string]model.ClusterState, now time.Time) paths {
 	out := paths{remote: map[string]model.Path{}, links: map[string]model.Path{}}
 	if v.gateway != "" {
-		out.own = c.ownLinks(health.GatewayLinks(c.table, c.Cluster, v.gateway, v.links), v)
+		out.own = s.ownLinks(health.GatewayLinks(s.table, s.Cluster, v.gateway, v.links), v)
 	}
-	links := make(map[string]activePath, len(c.Links))
-	want := health.ChooseLinks(c.table, c.Cluster, v.links)
+	links := make(map[string]activePath, len(s.Links))
+	want := health.ChooseLinks(s.table, s.Cluster, v.links)
 	for _, remote := range slices.Sorted(maps.Keys(want)) { // sorted, so that moves have a stable order
-		links[remote] = c.selectLink(remote, want[remote], v, now)
+		links[remote] = s.selectLink(remote, want[remote], v, now)
 		out.links[remote] = links[remote].Path
 	}
-	c.Links = links
-	if c.table.Graph().Mesh() {
-		c.Paths, out.remote = links, maps.Clone(out.links)
+	s.Links = links
+	if s.table.Graph().Mesh() {
+		s.Paths, out.remote = links, maps.Clone(out.links)
 		return out
 	}
-	c.transit(&out, v, states, now)
+	s.transit(&out, v, states, now)
 	return out
 }
 
 // selectLink returns the active link to a neighbouring cluster, and records a move if it changed.
-func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeView, now time.Time) activePath {
-	have, known := c.Links[remote]
+func (s *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeView, now time.Time) activePath {
+	have, known := s.Links[remote]
 	if known && sameLink(have.Path, want.Path) {
 		return activePath{ActiveLink: want, Since: have.Since}
 	}
 	// With complete observations, the other nodes may already use another link than the
 	// restored one. Replies to new TCP connections would arrive at the gateway of that link,
 	// which saw no SYN and drops them.
-	early := have.Restored && now.Sub(c.StartedAt) < SettleTime && !v.links.Complete()
+	early := have.Restored && now.Sub(s.StartedAt) < SettleTime && !v.links.Complete()
 	if early && v.rank(remote, have.Path) > health.Down {
 		have.Rank = v.rank(remote, have.Path)
 		return have
@@ -121,49 +121,49 @@ func (c *pathSelector) selectLink(remote string, want health.ActiveLink, v nodeV
 		m.From = v.name(remote, have.Path)
 		m.Silent = v.silent(remote, have.Path, now)
 	}
-	m.Kind, m.Cause = v.cause(remote, have, want, c.WasActive[remote+" "+m.To])
-	if !c.WasActive[remote+" "+m.To] {
-		c.WasActive = maps.Clone(c.WasActive)
-		c.WasActive[remote+" "+m.To] = true
+	m.Kind, m.Cause = v.cause(remote, have, want, s.WasActive[remote+" "+m.To])
+	if !s.WasActive[remote+" "+m.To] {
+		s.WasActive = maps.Clone(s.WasActive)
+		s.WasActive[remote+" "+m.To] = true
 	}
-	c.recordMove(m)
+	s.recordMove(m)
 	return activePath{ActiveLink: want, Since: now}
 }
 
 // ownLinks returns this gateway's own links. If all its links to a cluster are down, it returns the
 // last used link.
-func (c *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
+func (s *pathSelector) ownLinks(want map[string]model.Path, v nodeView) map[string]model.Path {
 	for remote, path := range want {
-		if have, known := c.GatewayLinks[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
+		if have, known := s.GatewayLinks[remote]; known && path.Down && have.Local == v.gateway && v.exists(remote, have) {
 			have.Down = true
 			want[remote] = have
 		}
 	}
-	c.GatewayLinks = maps.Clone(want)
+	s.GatewayLinks = maps.Clone(want)
 	return want
 }
 
 // recordMove adds a move to Moves, which has at most maxMoves.
-func (c *pathSelector) recordMove(m status.Move) {
-	c.newMoves = append(c.newMoves, m)
-	c.Moves = append(slices.Clip(c.Moves), m)
-	if more := len(c.Moves) - maxMoves; more > 0 {
-		c.Moves = slices.Clone(c.Moves[more:])
+func (s *pathSelector) recordMove(m status.Move) {
+	s.newMoves = append(s.newMoves, m)
+	s.Moves = append(slices.Clip(s.Moves), m)
+	if more := len(s.Moves) - maxMoves; more > 0 {
+		s.Moves = slices.Clone(s.Moves[more:])
 	}
 }
 
 // state returns the active paths and the last moves for the status.
-func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
+func (s *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 	var out []status.Path
-	for _, remote := range slices.Sorted(maps.Keys(c.Paths)) {
-		have := c.Paths[remote]
+	for _, remote := range slices.Sorted(maps.Keys(s.Paths)) {
+		have := s.Paths[remote]
 		p := status.Path{
 			Cluster: remote, Link: v.name(remote, have.Path), LocalGateway: have.Local, RemoteGateway: have.Remote,
 			Rank: have.Rank.String(), Reason: have.Reason, Since: have.Since, MTU: have.MTU, Transit: have.transitClusters(),
 		}
-		for i := range c.Moves {
-			if c.Moves[i].Cluster == remote {
-				p.LastMove = &c.Moves[i]
+		for i := range s.Moves {
+			if s.Moves[i].Cluster == remote {
+				p.LastMove = &s.Moves[i]
 			}
 		}
 		if p.LastMove != nil {
@@ -172,12 +172,12 @@ func (c *pathSelector) state(v nodeView) ([]status.Path, []status.Move) {
 		}
 		out = append(out, p)
 	}
-	return out, slices.Clone(c.Moves)
+	return out, slices.Clone(s.Moves)
 }
 
 // sameLinks reports whether two selectors have the same active links to the neighbouring clusters.
-func (c *pathSelector) sameLinks(o *pathSelector) bool {
-	return maps.EqualFunc(c.Links, o.Links, func(a, b activePath) bool { return a.Path == b.Path })
+func (s *pathSelector) sameLinks(o *pathSelector) bool {
+	return maps.EqualFunc(s.Links, o.Links, func(a, b activePath) bool { return a.Path == b.Path })
 }
 
 func sameLink(a, b model.Path) bool { return a.Local == b.Local && a.Remote == b.Remote }
@@ -193,9 +193,9 @@ type SavedPath struct {
 }
 
 // saved returns the active paths, by remote cluster, for the next agent.
-func (c *pathSelector) saved() map[string]SavedPath {
-	out := make(map[string]SavedPath, len(c.Paths))
-	for remote, have := range c.Paths {
+func (s *pathSelector) saved() map[string]SavedPath {
+	out := make(map[string]SavedPath, len(s.Paths))
+	for remote, have := range s.Paths {
 		out[remote] = SavedPath{
 			Local: have.Local, Remote: have.Remote, Via: have.Via, Clusters: have.Clusters, Since: have.Since, Reason: have.Reason,
 		}
@@ -206,16 +206,16 @@ func (c *pathSelector) saved() map[string]SavedPath {
 // restorePathSelector starts with the paths that the previous agent saved, so that a restart moves
 // no traffic.
 func restorePathSelector(cluster string, saved map[string]SavedPath, now time.Time) *pathSelector {
-	c := newPathSelector(cluster, now)
+	s := newPathSelector(cluster, now)
 	for remote, k := range saved {
 		path := model.Path{Local: k.Local, Remote: k.Remote, Via: k.Via}
-		c.Paths[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Reason: k.Reason}, Since: k.Since, Restored: true, Clusters: k.Clusters}
+		s.Paths[remote] = activePath{ActiveLink: health.ActiveLink{Path: path, Reason: k.Reason}, Since: k.Since, Restored: true, Clusters: k.Clusters}
 		if k.Via == "" {
-			c.Links[remote] = c.Paths[remote]
+			s.Links[remote] = s.Paths[remote]
 		}
-		c.WasActive[remote+" "+nodeView{cluster: cluster}.name(remote, path)] = true
+		s.WasActive[remote+" "+nodeView{cluster: cluster}.name(remote, path)] = true
 	}
-	return c
+	return s
 }
 
 // gatewayOf returns the gateway on a node; empty = none.

@@ -14,28 +14,28 @@ import (
 
 // transit selects the paths to all clusters, over links and in transit. It also sets the advert of
 // this cluster's links for transit traffic.
-func (c *pathSelector) transit(w *paths, v nodeView, states map[string]model.ClusterState, now time.Time) {
-	know := transitRanks{choice: c, snapshot: v, states: states}
-	found := health.ClusterPaths(c.table.Graph(), c.Cluster, health.LinkRanks{
-		Direct:  func(n string) health.Rank { return c.Links[n].Rank },
-		Transit: know.transit,
+func (s *pathSelector) transit(w *paths, v nodeView, states map[string]model.ClusterState, now time.Time) {
+	ranks := transitRanks{selector: s, snapshot: v, states: states}
+	found := health.ClusterPaths(s.table.Graph(), s.Cluster, health.LinkRanks{
+		Direct:  func(n string) health.Rank { return s.Links[n].Rank },
+		Transit: ranks.transit,
 	})
 	next := make(map[string]activePath, len(found))
 	for i := range v.fabric.Clusters {
 		remote := v.fabric.Clusters[i].Name
 		route, ok := found[remote]
-		if remote == c.Cluster {
+		if remote == s.Cluster {
 			continue
 		}
-		if have, saved := c.keepLastPath(remote, route, ok, v, now); saved {
+		if have, saved := s.keepLastPath(remote, route, ok, v, now); saved {
 			next[remote] = have
 		} else if ok {
-			next[remote] = c.selectPath(remote, route, know, v, now)
-		} else if link, near := c.Links[remote]; near {
+			next[remote] = s.selectPath(remote, route, ranks, v, now)
+		} else if link, near := s.Links[remote]; near {
 			next[remote] = link
 		}
 	}
-	c.Paths = next
+	s.Paths = next
 	var former []string
 	for remote, have := range next {
 		w.remote[remote] = have.Path
@@ -43,9 +43,9 @@ func (c *pathSelector) transit(w *paths, v nodeView, states map[string]model.Clu
 			former = append(former, remote)
 		}
 	}
-	w.formerShape = hasNewPath(c.table.Graph().Now, c.Cluster, former)
+	w.formerShape = hasNewPath(s.table.Graph().Now, s.Cluster, former)
 	w.own = gatewayPaths(w.remote, w.own)
-	w.advertise = know.advertise()
+	w.advertise = ranks.advertise()
 }
 
 // hasNewPath reports whether the new shape has a path to a cluster in former. This node still
@@ -76,14 +76,14 @@ func gatewayPaths(paths, links map[string]model.Path) map[string]model.Path {
 
 // keepLastPath returns the last path in transit if no path is up. It also returns a restored path
 // until SettleTime has passed. Its link is the current link to its first cluster.
-func (c *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
-	have, known := c.Paths[remote]
-	link, near := c.Links[have.Via]
+func (s *pathSelector) keepLastPath(remote string, route health.ClusterPath, found bool, v nodeView, now time.Time) (activePath, bool) {
+	have, known := s.Paths[remote]
+	link, near := s.Links[have.Via]
 	if !known || have.Via == "" || !near || !v.exists(remote, link.via(have.Via)) {
 		return activePath{}, false
 	}
-	early := have.Restored && now.Sub(c.StartedAt) < SettleTime && link.Rank > health.Down
-	if found && (!early || strings.Join(route.Hops, " ") == have.Clusters) || !found && c.Links[remote].Rank > health.Down {
+	early := have.Restored && now.Sub(s.StartedAt) < SettleTime && link.Rank > health.Down
+	if found && (!early || strings.Join(route.Hops, " ") == have.Clusters) || !found && s.Links[remote].Rank > health.Down {
 		return activePath{}, false
 	}
 	path := link.via(have.Via)
@@ -102,13 +102,13 @@ func (p activePath) via(via string) model.Path {
 }
 
 // selectPath returns the active path to a cluster, and records a move if its Via changed.
-func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know transitRanks, v nodeView, now time.Time) activePath {
-	have, known := c.Paths[remote]
-	link := c.Links[route.Hops[0]]
+func (s *pathSelector) selectPath(remote string, route health.ClusterPath, ranks transitRanks, v nodeView, now time.Time) activePath {
+	have, known := s.Paths[remote]
+	link := s.Links[route.Hops[0]]
 	out := link
 	if len(route.Hops) > 1 {
 		path := link.via(route.Hops[0])
-		path.MTU = know.size(route.Hops)
+		path.MTU = ranks.size(route.Hops)
 		out = activePath{
 			ActiveLink: health.ActiveLink{Path: path, Rank: route.Rank, Reason: transitReason(route)},
 			Since:      now, Clusters: strings.Join(route.Hops, " "),
@@ -120,7 +120,7 @@ func (c *pathSelector) selectPath(remote string, route health.ClusterPath, know 
 	out.FormerShape = route.FormerShape
 	if known && have.Via != out.Via && (have.Local != "" || have.Remote != "") {
 		m := status.Move{At: now, Cluster: remote, From: v.pathText(remote, have), To: v.pathText(remote, out), Kind: causeTransit, Cause: transitCause(have, out)}
-		c.recordMove(m)
+		s.recordMove(m)
 	}
 	return out
 }
@@ -166,7 +166,7 @@ func transitCause(have, next activePath) string {
 
 // transitRanks has the ranks of links for transit traffic.
 type transitRanks struct {
-	choice   *pathSelector
+	selector *pathSelector
 	snapshot nodeView
 	states   map[string]model.ClusterState
 }
@@ -175,7 +175,7 @@ type transitRanks struct {
 // probes decide. Otherwise it is the lower rank of the two clusters' reports. Without reports it is
 // Good.
 func (k transitRanks) transit(a, b string) health.Rank {
-	switch k.choice.Cluster {
+	switch k.selector.Cluster {
 	case a:
 		return k.toNeighbor(b)
 	case b:
@@ -187,7 +187,7 @@ func (k transitRanks) transit(a, b string) health.Rank {
 // toNeighbor returns the rank of the link to a neighbouring cluster; Down if one of its gateways does
 // not accept transit.
 func (k transitRanks) toNeighbor(n string) health.Rank {
-	link, near := k.choice.Links[n]
+	link, near := k.selector.Links[n]
 	if !near || !k.snapshot.links.AcceptsTransit(link.Local, health.GatewayID{Cluster: n, Gateway: link.Remote}) {
 		return health.Down
 	}
@@ -235,8 +235,8 @@ func (k transitRanks) size(over []string) int {
 // advertise returns this cluster's report about its links.
 func (k transitRanks) advertise() *model.TransitAdvert {
 	out := &model.TransitAdvert{}
-	for _, n := range slices.Sorted(maps.Keys(k.choice.Links)) {
-		if rank, mtu := k.toNeighbor(n), k.snapshot.pathMTU(n, k.choice.Links[n].Path); rank < health.Good || mtu > 0 {
+	for _, n := range slices.Sorted(maps.Keys(k.selector.Links)) {
+		if rank, mtu := k.toNeighbor(n), k.snapshot.pathMTU(n, k.selector.Links[n].Path); rank < health.Good || mtu > 0 {
 			out.Edges = append(out.Edges, model.TransitEdge{Cluster: n, Rank: int(rank), MTU: mtu})
 		}
 	}

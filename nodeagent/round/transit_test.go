@@ -120,7 +120,7 @@ func TestTransitionOutlivesARestart(t *testing.T) {
 
 func TestTransitRanks(t *testing.T) {
 	t.Parallel()
-	k := transitRanks{choice: &pathSelector{Cluster: "a"}, states: map[string]model.ClusterState{
+	k := transitRanks{selector: &pathSelector{Cluster: "a"}, states: map[string]model.ClusterState{
 		"h": {Transit: &model.TransitAdvert{Edges: []model.TransitEdge{{Cluster: "b", Rank: 2}, {Cluster: "c", Rank: 99, MTU: 1300}}}},
 		"b": {Transit: &model.TransitAdvert{Edges: []model.TransitEdge{{Cluster: "h", Rank: 1}}}},
 		"d": {},

@@ -9,20 +9,20 @@ import (
 
 // needed returns the clusters that this cluster reaches only over this gateway. states has the states
 // of other clusters.
-func (c *pathSelector) needed(v nodeView, states map[string]model.ClusterState) []string {
-	know := transitRanks{choice: c, snapshot: v, states: states}
-	routes := health.ClusterPaths(projection.NewGraph(v.fabric, v.before), c.Cluster, health.LinkRanks{Direct: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
-		switch c.Cluster {
+func (s *pathSelector) needed(v nodeView, states map[string]model.ClusterState) []string {
+	ranks := transitRanks{selector: s, snapshot: v, states: states}
+	routes := health.ClusterPaths(projection.NewGraph(v.fabric, v.before), s.Cluster, health.LinkRanks{Direct: v.rankWithoutThis, Transit: func(a, b string) health.Rank {
+		switch s.Cluster {
 		case a:
 			return v.rankWithoutThis(b)
 		case b:
 			return v.rankWithoutThis(a)
 		}
-		return know.transit(a, b)
+		return ranks.transit(a, b)
 	}})
 	var out []string
 	for i := range v.fabric.Clusters {
-		if name := v.fabric.Clusters[i].Name; name != c.Cluster && len(routes[name].Hops) == 0 {
+		if name := v.fabric.Clusters[i].Name; name != s.Cluster && len(routes[name].Hops) == 0 {
 			out = append(out, name)
 		}
 	}
@@ -50,12 +50,12 @@ func (u User) String() string { return u.Cluster + " (" + u.Who + ")" }
 
 // users returns the clusters that use a gateway of this or another cluster. The selection of this
 // node and the reports of remote gateways are the evidence.
-func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health.GatewayID) []User {
+func (s *pathSelector) users(f *fabric.Fabric, links health.Snapshot, gateway health.GatewayID) []User {
 	var out []User
 	for i := range f.Clusters {
 		remote := &f.Clusters[i]
-		if remote.Name != c.Cluster && (gateway.Cluster == c.Cluster || gateway.Cluster == remote.Name) {
-			if who := c.usedWith(f, remote, s, gateway); who != "" {
+		if remote.Name != s.Cluster && (gateway.Cluster == s.Cluster || gateway.Cluster == remote.Name) {
+			if who := s.usedWith(f, remote, links, gateway); who != "" {
 				out = append(out, User{remote.Name, who})
 			}
 		}
@@ -65,16 +65,16 @@ func (c *pathSelector) users(f *fabric.Fabric, s health.Snapshot, gateway health
 
 // usedWith returns how traffic between this cluster and remote uses a gateway: User.Who, or empty
 // if it does not.
-func (c *pathSelector) usedWith(f *fabric.Fabric, remote *fabric.Cluster, s health.Snapshot, gateway health.GatewayID) string {
-	path := c.Paths[remote.Name].Path
-	own := gateway.Cluster == c.Cluster
+func (s *pathSelector) usedWith(f *fabric.Fabric, remote *fabric.Cluster, links health.Snapshot, gateway health.GatewayID) string {
+	path := s.Paths[remote.Name].Path
+	own := gateway.Cluster == s.Cluster
 	if own && path.Local == gateway.Gateway || !own && path.Via == "" && path.Remote == gateway.Gateway {
-		return nodeView{cluster: c.Cluster}.name(remote.Name, path)
+		return nodeView{cluster: s.Cluster}.name(remote.Name, path)
 	}
 	for _, far := range remote.Gateways {
-		for _, near := range f.Cluster(c.Cluster).Gateways {
+		for _, near := range f.Cluster(s.Cluster).Gateways {
 			concerns := own && near.Name == gateway.Gateway || !own && far.Name == gateway.Gateway
-			if concerns && s.PeerUses(near.Name, health.GatewayID{Cluster: remote.Name, Gateway: far.Name}) {
+			if concerns && links.PeerUses(near.Name, health.GatewayID{Cluster: remote.Name, Gateway: far.Name}) {
 				return "by " + remote.Name + "/" + far.Name
 			}
 		}
