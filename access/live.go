@@ -158,14 +158,14 @@ func (q *query) addLive() {
 			l.out.Verdict = v
 		}
 	}
-	why := strings.Join(a.LiveReasons(), "; ")
+	reasons := strings.Join(a.LiveReasons(), "; ")
 	switch l.out.Verdict {
 	case Delivered:
 		l.out.Reason = l.deliveredText()
 	case Unknown:
-		l.out.Reason = "allowed; not known to arrive: " + why
+		l.out.Reason = "allowed; not known to arrive: " + reasons
 	default:
-		l.out.Reason = "allowed, but nothing arrives: " + why
+		l.out.Reason = "allowed, but nothing arrives: " + reasons
 	}
 }
 
@@ -177,9 +177,9 @@ func (a *Answer) LiveReasons() []string {
 		if a.Live == nil || l == nil || l.Verdict != a.Live.Verdict {
 			continue
 		}
-		for _, why := range l.Reasons {
-			if !slices.Contains(out, why) {
-				out = append(out, why)
+		for _, reason := range l.Reasons {
+			if !slices.Contains(out, reason) {
+				out = append(out, reason)
 			}
 		}
 	}
@@ -225,14 +225,14 @@ func (l *liveCheck) deliveredText() string {
 		}
 		in = append(in, text)
 	}
-	what := l.answer.To.Addr.String()
+	destination := l.answer.To.Addr.String()
 	if l.answer.To.Export != "" {
-		what = l.answer.To.Export
+		destination = l.answer.To.Export
 	}
 	if l.answer.To.Port != "" {
-		what += ":" + l.answer.To.Port
+		destination += ":" + l.answer.To.Port
 	}
-	return fmt.Sprintf("%s: %s is reached now in %s", l.answer.From, what, strings.Join(in, ", "))
+	return fmt.Sprintf("%s: %s is reached now in %s", l.answer.From, destination, strings.Join(in, ", "))
 }
 
 func (l *liveCheck) addMissing(format string, args ...any) {
@@ -253,8 +253,8 @@ func appendUnique(list *[]string, format string, args ...any) {
 // Unknown.
 func (l *liveCheck) noAgentsReason(cluster string) string {
 	text := "no agent of " + cluster + " answered"
-	if why := l.Unreachable[cluster]; why != "" {
-		text += ": " + why
+	if reason := l.Unreachable[cluster]; reason != "" {
+		text += ": " + reason
 	}
 	l.addUnknown("%s", text)
 	return text
@@ -303,8 +303,8 @@ func (l *liveCheck) checkDNS(cluster string) finding {
 	if l.answer.To.Export == "" {
 		return noFinding // an address needs no DNS
 	}
-	if why := l.Unresolved[cluster]; why != "" {
-		l.addMissing("%s: %s", cluster, why)
+	if reason := l.Unresolved[cluster]; reason != "" {
+		l.addMissing("%s: %s", cluster, reason)
 		return finding{Unknown, "pods of " + cluster + " may not resolve names of the clusterset"}
 	}
 	var unanswered []string // nodes
@@ -550,8 +550,8 @@ func (l *liveCheck) addReadiness(t *LiveDestination, from, cluster string) {
 	}
 	if exported.ready == "no" {
 		text := fmt.Sprintf("no backend of %s is ready in %s", l.export, cluster)
-		if why := l.exportProblems(cluster); len(why) > 0 {
-			text += ": " + strings.Join(why, "; ")
+		if problems := l.exportProblems(cluster); len(problems) > 0 {
+			text += ": " + strings.Join(problems, "; ")
 		}
 		l.addMissing("%s", text)
 		t.add(finding{NotDelivered, text})

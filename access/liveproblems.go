@@ -66,7 +66,9 @@ func (l *liveCheck) checkFabric(s *status.Status) {
 	l.addDoubt(s.Cluster, agent+" uses another fabric than the topology")
 }
 
-func (l *liveCheck) addDoubt(cluster, why string) { l.doubts[cluster] = append(l.doubts[cluster], why) }
+func (l *liveCheck) addDoubt(cluster, reason string) {
+	l.doubts[cluster] = append(l.doubts[cluster], reason)
+}
 
 // checkGateway adds problems of a gateway of the topology: its node does not answer, or no link to
 // it is alive.
