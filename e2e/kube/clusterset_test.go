@@ -185,15 +185,15 @@ func (s *clusterset) install(t *testing.T) {
 	}
 }
 
-// awaitReady waits until the agents of all nodes are ready. If they do not become ready, it logs the
-// pods, their events and what the agents that are not ready wrote.
+// awaitReady waits until the agents of all nodes are ready. After the timeout it calls logAgents and
+// fails the test.
 func (s *clusterset) awaitReady(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
-	defer cancel()
 	for _, c := range s.clusters {
 		for name := range strings.FieldsSeq(s.kubectl(t, c, "-n", "hawser-system", "get", "daemonsets", "-o", "name")) {
-			if _, err := s.try(ctx, "", "", "kubectl", "--context", c, "-n", "hawser-system", "rollout", "status", name); err != nil {
+			_, err := s.try(context.Background(), "", "", "kubectl", "--context", c, "-n", "hawser-system",
+				"rollout", "status", name, "--timeout="+conditionTimeout.String())
+			if err != nil {
 				s.logAgents(t, c)
 				t.Fatal(err)
 			}
@@ -214,5 +214,9 @@ for pod in $($kubectl get pods -o 'jsonpath={range .items[*]}{.metadata.name}{.s
 	$kubectl logs --tail=60 $pod
 done`
 	out, err := s.try(context.Background(), "", "", "timeout", "60", "sh", "-c", script, "sh", cluster)
-	t.Log(out, err)
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	t.Log(out)
 }
