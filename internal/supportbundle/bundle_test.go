@@ -143,7 +143,7 @@ func TestCreate(t *testing.T) {
 	if err := Create(path, hello); err != nil {
 		t.Fatal(err)
 	}
-	if err := Create(path, func(io.Writer) error { return nil }); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if err := Create(path, func(io.Writer) error { return nil }); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("overwritten: %v", err)
 	}
 	info, err := os.Stat(path)

@@ -13,16 +13,16 @@ import (
 func CheckNew(path string) error {
 	_, err := os.Lstat(path)
 	if err == nil {
-		return errExists(path)
+		return existsError(path)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for %s: %w", path, err)
+		return fmt.Errorf("check whether %s exists: %w", path, err)
 	}
 	return nil
 }
 
-func errExists(path string) error {
-	return fmt.Errorf("%s is there already, and is not overwritten", path)
+func existsError(path string) error {
+	return fmt.Errorf("%s already exists: choose another file name", path)
 }
 
 // Create creates a file that only its owner can read. It fails if the file exists, and removes the
@@ -30,7 +30,7 @@ func errExists(path string) error {
 func Create(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return errExists(path)
+		return existsError(path)
 	}
 	if err != nil {
 		return fmt.Errorf("create file: %w", err)
