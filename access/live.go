@@ -163,7 +163,7 @@ func (q *query) addLive() {
 	case Delivered:
 		l.out.Reason = l.deliveredText()
 	case Unknown:
-		l.out.Reason = "allowed; not known to arrive: " + reasons
+		l.out.Reason = "allowed; delivery unknown: " + reasons
 	default:
 		l.out.Reason = "allowed, but nothing arrives: " + reasons
 	}

@@ -65,7 +65,7 @@ func preferGatewayA(string, string) (local, remote string, ok bool) { return "a"
 
 func TestLive(t *testing.T) {
 	t.Parallel()
-	const nothing, maybe = "allowed, but nothing arrives: ", "allowed; not known to arrive: "
+	const nothing, maybe = "allowed, but nothing arrives: ", "allowed; delivery unknown: "
 	type agents = []status.Status
 	all := func(change func(g1a, g1w, g2a *status.Status)) agents {
 		list := agents{agentStatus("g1", "g1-a"), agentStatus("g1", "g1-w"),

@@ -111,8 +111,8 @@ func explainLive(w swimlane.Path, t *access.Destination) swimlane.Path {
 		w.Title, w.Tone = "in "+t.Cluster+": allowed, but nothing arrives", svg.Bad
 		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Bad, Texts: append([]string{"ends here"}, now.Reasons...)})
 	case access.Unknown:
-		w.Title, w.Tone = "in "+t.Cluster+": allowed, not known to arrive", svg.Fair
-		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Dim, Texts: append([]string{"not known"}, now.Reasons...)})
+		w.Title, w.Tone = "in "+t.Cluster+": allowed, delivery unknown", svg.Fair
+		w.Events = append(w.Events, swimlane.Event{Swimlane: last.Swimlane, Tone: svg.Dim, Texts: append([]string{"unknown"}, now.Reasons...)})
 	default:
 		if len(now.Backends) > 0 {
 			last.Texts = append(last.Texts, "ready: "+strings.Join(now.Backends, ", "))

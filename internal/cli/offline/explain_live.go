@@ -20,7 +20,7 @@ func liveText(a *access.Answer) string {
 			continue
 		}
 		verdict := map[string]string{access.Delivered: "it arrives", access.NotDelivered: "nothing arrives",
-			access.Unknown: "not known to arrive"}[t.Verdict]
+			access.Unknown: "delivery unknown"}[t.Verdict]
 		if len(t.Reasons) > 0 {
 			verdict += ": " + strings.Join(t.Reasons, "; ")
 		}
@@ -57,7 +57,7 @@ func liveText(a *access.Answer) string {
 		if len(t.Backends) > 0 {
 			writeLine("  ready backends         %s", strings.Join(t.Backends, ", "))
 		} else if t.Ready != "" {
-			writeLine("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "not known"}[t.Ready])
+			writeLine("  ready backends         %s", map[string]string{"no": "none", "yes": "yes", access.Unknown: "unknown"}[t.Ready])
 		}
 		for _, policy := range t.Policies {
 			writeLine("  may drop packets       %s", policy)
