@@ -71,7 +71,7 @@ func readOwnKeys(dir, gateway string) (own ownKeys, err error) {
 }
 
 // replaceDerived returns keys in which the gateway's own keys replace derived keys. It uses an own key
-// if the fabric has its public key, or if keys has no key of the gateway. So a key file may exist
+// if the fabric names its public key, or if keys has no key of the gateway. So a key file may exist
 // before the commit that names it and after the commit that removes it.
 func (own ownKeys) replaceDerived(keys *fabric.Keys, g *fabric.Gateway) *fabric.Keys {
 	if keys == nil || own == (ownKeys{}) {

@@ -95,8 +95,8 @@ func inventoryChain(c nftables.Chain) inventory.NFTChain {
 	return out
 }
 
-// nftHookName returns the name of a hook in nft(8). Families arp and netdev have their own
-// numbers.
+// nftHookName returns the name of a hook in nft(8). Families arp and netdev number their hooks
+// differently.
 func nftHookName(family nftables.Family, number uint32) string {
 	names := []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
 	switch family {

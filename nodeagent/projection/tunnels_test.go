@@ -189,8 +189,8 @@ func TestSecondaryIPsec(t *testing.T) {
 	}
 }
 
-// TestMTUOfIPsec checks that the MTU of an IPsec link leaves space for all headers: those of the
-// outer packet, and those of the VXLAN packet between the tunnel addresses inside.
+// TestMTUOfIPsec checks that the MTU of an IPsec link leaves space for all headers: of the outer
+// packet, and of the VXLAN packet between the tunnel addresses inside.
 func TestMTUOfIPsec(t *testing.T) {
 	t.Parallel()
 	const esp, vxlan = 8 + 8 + 8 + 3 + 2 + 16, 8 + 8 + 14

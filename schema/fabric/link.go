@@ -18,7 +18,7 @@ const DefaultPort = 51820
 // Ports of a gateway, relative to its Port, or to the Port of the link if it has one.
 const (
 	WireguardPorts = 2 * MaxGateways          // WireGuard: the first ports, one for each remote ordinal and each of two key epochs
-	VXLANOffset    = WireguardPorts           // VXLAN: the two ports after those of WireGuard; the second one is the alternate port
+	VXLANOffset    = WireguardPorts           // VXLAN: the two ports after the WireGuard ports; the second one is the alternate port
 	IPsecOffset    = WireguardPorts + 1       // IPsec: the port that a router forwards to IPsec.NATPort; the gateway itself does not use it
 	GatewayPorts   = WireguardPorts + 2       // consecutive ports of a gateway with all drivers
 	MaxPort        = 65535 - GatewayPorts + 1 // maximum Port of a gateway or link, as in the tags of package schema
