@@ -197,8 +197,9 @@ func TestPageInCluster(t *testing.T) {
 	if strings.Contains(p.stdout, pageToken) || !strings.Contains(p.stdout, "https://map.example.com/?#token=...") {
 		t.Errorf("printed %s", p.stdout)
 	}
-	d := p.waitFor("the link", func(d pageMap) bool { return d.link(clustermap.Up) })
-	if d.LiveCluster != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Unreachable) != 0 || d.Error != "" ||
+	// The HawserNodes may arrive before the pods: until then the page has an error.
+	d := p.waitFor("the link and the pods", func(d pageMap) bool { return d.link(clustermap.Up) && d.Error == "" })
+	if d.LiveCluster != "g1" || d.Clusterset != "demo" || d.Links[0].RTT != 1234 || d.Links[0].Loss != 0.02 || len(d.Unreachable) != 0 ||
 		d.Clusters[0].State != clustermap.Up || d.Clusters[1].State != clustermap.Unknown {
 		t.Errorf("drawn %+v", d)
 	}
