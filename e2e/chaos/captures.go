@@ -29,7 +29,13 @@ func (s *trafficSet) startCaptures(ctx context.Context) (captures, error) {
 		}
 		return onUnderlay(rules, link, frame)
 	},
-		func(f sniff.Finding) { s.log.add(safety, "on the underlay, from %s: %s", f.Link, f.Text) })
+		func(f sniff.Finding) {
+			if s.lab.unprotected.permits(f) {
+				s.log.add(noteEntry, "a node without rules, from %s: %s", f.Link, f.Text)
+				return
+			}
+			s.log.add(safety, "on the underlay, from %s: %s", f.Link, f.Text)
+		})
 	if err != nil {
 		return nil, err
 	}

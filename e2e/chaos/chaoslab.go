@@ -29,6 +29,8 @@ type chaosLab struct {
 	text     []byte                    // topology file at the start of every round
 	global   map[string][]netip.Prefix // global prefixes by cluster
 	networks map[string]string         // nodeNetwork by cluster
+
+	unprotected *unprotected
 }
 
 // newChaosLab starts the lab.
@@ -37,7 +39,7 @@ func newChaosLab(ctx context.Context, o options) (*chaosLab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make directory of the lab: %w", err)
 	}
-	b := &chaosLab{options: o, dir: dir, networks: nodeNetworks(o.seed)}
+	b := &chaosLab{options: o, dir: dir, networks: nodeNetworks(o.seed), unprotected: newUnprotected()}
 	b.client = lab.NewClient(lab.Layout{Dir: b.labDir()})
 	files := filepath.Join(dir, "files")
 	err = o.variant.write(filepath.Join(o.root, "e2e/chaos/testdata/lab"), files, b.networks)
@@ -205,14 +207,13 @@ func parseLock(text string) map[string]string {
 	return out
 }
 
-// socket returns the path of the agent's socket on a node.
-func (b *chaosLab) socket(id string) string {
-	for _, n := range b.status.Nodes {
-		if n.Cluster+"/"+n.Name == id {
-			return filepath.Join(n.Dir, "run", "agent.sock")
-		}
+// node returns a node by CLUSTER/NODE; the zero value if the lab has no such node.
+func (b *chaosLab) node(id string) lab.NodeStatus {
+	i := slices.IndexFunc(b.status.Nodes, func(n lab.NodeStatus) bool { return n.Cluster+"/"+n.Name == id })
+	if i < 0 {
+		return lab.NodeStatus{}
 	}
-	return ""
+	return b.status.Nodes[i]
 }
 
 // ports returns the range of the tunnels' ports: two epochs for each gateway ordinal of the

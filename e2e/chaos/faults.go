@@ -59,10 +59,17 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 			for _, e := range track {
 				time.Sleep(e.At - time.Since(startedAt))
 				locks.acquire(e.Locks)
+				rulesWritten := func() {}
+				if schedule.CutsPower(e.Kind) {
+					rulesWritten = b.unprotected.begin(e.Target)
+				}
 				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.startFault(ctx, e) })
 				// The planned time counts from the end of a slow start.
 				time.Sleep(e.For)
 				act(strings.TrimSpace("end   "+e.Kind+" "+e.Target), func() error { return b.endFault(ctx, e) })
+				if schedule.CutsPower(e.Kind) {
+					go awaitRules(ctx, b.node(e.Target), rulesWritten)
+				}
 				locks.release(e.Locks)
 			}
 		})
@@ -194,7 +201,7 @@ func (b *chaosLab) withGateway() string {
 // drain runs hawser-agent drain or undrain on a node. It does not wait for the end of the
 // drain: faults on a draining gateway are part of the test.
 func (b *chaosLab) drain(ctx context.Context, command, node string) error {
-	args := []string{command, "--socket", b.socket(node)}
+	args := []string{command, "--socket", filepath.Join(b.node(node).Dir, "run", "agent.sock")}
 	if command == schedule.Drain {
 		args = append(args, "--wait", "0")
 	}

@@ -56,8 +56,8 @@ func (s *summary) print(out io.Writer, c *chaos) {
 	for _, r := range c.trafficSet.refused {
 		tries += r.tries.Load()
 	}
-	fmt.Fprintf(out, "calls and messages answered %d, not answered during faults %d; forbidden calls %d; frames checked %d\n",
-		ok, failed, tries, c.captures.frames())
+	fmt.Fprintf(out, "calls and messages answered %d, not answered during faults %d; forbidden calls %d; frames checked %d, %d of them from nodes without rules\n",
+		ok, failed, tries, c.captures.frames(), c.unprotected.count())
 	for p, u := range s.memory {
 		if first, ok := c.first[p]; ok {
 			fmt.Fprintf(out, "%s: %d KiB after the first round, %d KiB at the end; %d and %d files\n",

@@ -15,8 +15,9 @@ import (
 
 // Finding is a forbidden frame, and the link on which it arrived.
 type Finding struct {
-	At   time.Time
+	At   time.Time // of the arrival, not of the check
 	Link string
+	From HardwareAddr
 	Text string
 }
 
@@ -50,6 +51,7 @@ func Start(path string, check func(link string, frame []byte) string, found func
 		err = errors.Join(
 			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer),
 			unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
+			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 			// The socket receives nothing before it is bound to the protocol.
 			unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL)}),
 		)
@@ -70,9 +72,9 @@ func bigEndian(v uint16) uint16 {
 }
 
 func (c *Capture) read() {
-	buffer := make([]byte, 64<<10)
+	buffer, control := make([]byte, 64<<10), make([]byte, 256)
 	for !c.stopped.Load() {
-		n, from, err := unix.Recvfrom(c.fd, buffer, 0)
+		n, controlSize, _, from, err := unix.Recvmsg(c.fd, buffer, control, 0)
 		if err != nil {
 			continue // a timeout, or a link went down
 		}
@@ -83,9 +85,28 @@ func (c *Capture) read() {
 		c.frames.Add(1)
 		name := c.name(link.Ifindex)
 		if text := c.check(name, buffer[:n]); text != "" {
-			c.report(Finding{At: time.Now(), Link: name, Text: text})
+			f := Finding{At: arrival(control[:controlSize]), Link: name, Text: text}
+			if n >= 12 {
+				f.From = HardwareAddr(buffer[6:12])
+			}
+			c.report(f)
 		}
 	}
+}
+
+// arrival returns the time at which the kernel received a frame, or the current time if the control
+// messages do not contain it.
+func arrival(control []byte) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Now()
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+		}
+	}
+	return time.Now()
 }
 
 // name returns the name of a link, or an empty string if the link no longer exists.

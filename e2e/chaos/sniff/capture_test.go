@@ -41,6 +41,7 @@ func TestCapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sent := time.Now()
 	err = netnsexec.Do(path, func() error {
 		conn, err := net.Dial("udp", "127.0.0.1:9999")
 		if err != nil {
@@ -57,6 +58,10 @@ func TestCapture(t *testing.T) {
 	case f := <-findings:
 		if f.Link != "lo" || !strings.Contains(f.Text, "127.0.0.1 > 127.0.0.1 proto 17") {
 			t.Errorf("found %+v", f)
+		}
+		// The kernel's clock may be some milliseconds behind.
+		if f.At.Before(sent.Add(-time.Second)) || f.At.After(time.Now()) || f.From != (HardwareAddr{}) {
+			t.Errorf("arrived at %v from %x, want a time after %v and the address of lo", f.At, f.From, sent)
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the datagram was not seen")
