@@ -85,6 +85,16 @@ func (s *Syncer) LinkAvailable(cluster string, prefixes []netip.Prefix) {
 	s.change(func(now time.Time) { s.schedule.linkAvailable(now, cluster, prefixes) })
 }
 
+// RoutesAdded reports that this node has new routes to prefixes of other clusters and to clusterset
+// IPs. The routes and rules must have been written already. Packets before left by the default
+// route.
+func (s *Syncer) RoutesAdded(prefixes, clusterSetIPs []netip.Prefix) {
+	s.change(func(time.Time) {
+		s.schedule.new.prefixes = append(s.schedule.new.prefixes, prefixes...)
+		s.schedule.new.clusterSetIPs = append(s.schedule.new.clusterSetIPs, clusterSetIPs...)
+	})
+}
+
 // SetLocalPods sets the pods of this node. Only a gateway needs them.
 func (s *Syncer) SetLocalPods(pods LocalPods) {
 	s.mu.Lock()
@@ -144,7 +154,12 @@ func (s *Syncer) runDue(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	moves, purges := s.schedule.due(now)
 	changes, localPods := s.schedule.dueChanges(now), s.localPods
+	added := s.schedule.new
+	s.schedule.new = newRoutes{}
 	s.mu.Unlock()
+	if !added.empty() {
+		s.deleteDefaultRouted(ctx, added)
+	}
 	if len(changes) > 0 {
 		s.rebuild(ctx, changes, localPods)
 	}
@@ -153,6 +168,19 @@ func (s *Syncer) runDue(ctx context.Context, now time.Time) {
 	}
 	if len(purges) > 0 {
 		s.purge(ctx, now, purges)
+	}
+}
+
+func (s *Syncer) deleteDefaultRouted(ctx context.Context, added newRoutes) {
+	deleted, err := deleteDefaultRouted(ctx, added)
+	s.mu.Lock()
+	s.stats.Purged += uint64(deleted)
+	s.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.config.Log.Warn("cannot delete conntrack entries of flows by the default route", "err", err)
+	case deleted > 0:
+		s.config.Log.Info("deleted conntrack entries of flows by the default route", "flows", deleted)
 	}
 }
 

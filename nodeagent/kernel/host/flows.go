@@ -19,6 +19,7 @@ type flowSyncer interface {
 	LinkReleased(cluster string, prefixes []netip.Prefix)
 	PathMoved(cluster string, prefixes []netip.Prefix)
 	LinkAvailable(cluster string, prefixes []netip.Prefix)
+	RoutesAdded(prefixes, clusterSetIPs []netip.Prefix)
 }
 
 // RoutesWritten must be called after the routes of an input were written. It updates the flows
@@ -33,8 +34,9 @@ func (h *Host) RoutesWritten(in projection.Input) {
 // not safe for concurrent use.
 type pathTracker struct {
 	syncer   flowSyncer
-	carriers map[string]string // node whose gateway has the active path, by remote cluster; nil before the first update
-	hasLink  map[string]bool   // remote clusters to which this gateway has a link
+	carriers map[string]string     // node whose gateway has the active path, by remote cluster; nil before the first update
+	hasLink  map[string]bool       // remote clusters to which this gateway has a link
+	routed   map[netip.Prefix]bool // destinations outside this cluster; nil before the first update
 }
 
 // update reports the changes since the last input, whose routes were written.
@@ -54,6 +56,7 @@ func (m *pathTracker) update(in projection.Input) {
 	}
 	localPods.KeepSource = round.FlatPrefixes(cluster, cluster.PodCIDRs)
 	m.syncer.SetLocalPods(localPods)
+	m.reportAddedRoutes(in.Fabric, in.Cluster)
 	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
 			m.syncer.ClusterRemoved(remote)
@@ -81,6 +84,31 @@ func (m *pathTracker) update(in projection.Input) {
 		}
 	}
 	m.hasLink = hasLink
+}
+
+// reportAddedRoutes reports the destinations that are new since the last update.
+func (m *pathTracker) reportAddedRoutes(f *fabric.Fabric, own string) {
+	routed := map[netip.Prefix]bool{}
+	added := func(prefixes []netip.Prefix) (out []netip.Prefix) {
+		for _, p := range prefixes {
+			routed[p] = true
+			if !m.routed[p] {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	clusterSetIPs := added(f.ServicePools)
+	var prefixes []netip.Prefix
+	for i := range f.Clusters {
+		if f.Clusters[i].Name != own {
+			prefixes = append(prefixes, added(reachedBy(&f.Clusters[i]))...)
+		}
+	}
+	m.routed = routed
+	if len(prefixes)+len(clusterSetIPs) > 0 {
+		m.syncer.RoutesAdded(prefixes, clusterSetIPs)
+	}
 }
 
 func (m *pathTracker) report(remote *fabric.Cluster, self, carrier string, gateway bool) {

@@ -13,7 +13,10 @@ import (
 )
 
 // callRecorder is a flowSyncer that records its calls.
-type callRecorder struct{ calls []string }
+type callRecorder struct {
+	calls  []string
+	routes []netip.Prefix
+}
 
 func (t *callRecorder) SetLocalPods(conntrack.LocalPods) {}
 func (t *callRecorder) ClusterRemoved(cluster string)    { t.calls = append(t.calls, "gone "+cluster) }
@@ -31,6 +34,46 @@ func (t *callRecorder) PathMoved(cluster string, _ []netip.Prefix) {
 }
 func (t *callRecorder) LinkAvailable(cluster string, _ []netip.Prefix) {
 	t.calls = append(t.calls, "available "+cluster)
+}
+
+func (t *callRecorder) RoutesAdded(prefixes, clusterSetIPs []netip.Prefix) {
+	t.routes = append(t.routes, prefixes...)
+	t.routes = append(t.routes, clusterSetIPs...)
+}
+
+// TestAddedRoutes checks that the syncer is notified once of each destination outside the cluster.
+func TestAddedRoutes(t *testing.T) {
+	t.Parallel()
+	prefix := netip.MustParsePrefix
+	recorder := &callRecorder{}
+	m := pathTracker{syncer: recorder}
+	f := &fabric.Fabric{
+		ServicePools: []netip.Prefix{prefix("243.0.0.0/16")},
+		Clusters: []fabric.Cluster{
+			{Name: "g1", GlobalCIDRs: []netip.Prefix{prefix("242.1.0.0/16")}},
+			{Name: "g2", GlobalCIDRs: []netip.Prefix{prefix("242.2.0.0/16")}},
+		},
+	}
+	update := func(want ...string) {
+		t.Helper()
+		recorder.routes = nil
+		m.update(projection.Input{Fabric: f, Cluster: "g1", Node: "n1"})
+		var got []string
+		for _, p := range recorder.routes {
+			got = append(got, p.String())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("routes (-want +got):\n%s", diff)
+		}
+	}
+	update("242.2.0.0/16", "243.0.0.0/16")
+	update()
+	f.Clusters = append(f.Clusters, fabric.Cluster{Name: "g3", GlobalCIDRs: []netip.Prefix{prefix("242.3.0.0/16")}})
+	update("242.3.0.0/16")
+	f.Clusters = f.Clusters[:1]
+	update()
+	f.Clusters = f.Clusters[:2]
+	update("242.2.0.0/16")
 }
 
 // TestPathTracker checks that the syncer is notified if another node forwards the traffic, even if

@@ -1,0 +1,57 @@
+package conntrack
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// newRoutes are the destinations of routes that this node did not have before.
+type newRoutes struct {
+	prefixes      []netip.Prefix // of other clusters
+	clusterSetIPs []netip.Prefix // pools of clusterset IPs
+}
+
+func (n newRoutes) empty() bool { return len(n.prefixes) == 0 && len(n.clusterSetIPs) == 0 }
+
+// deleteDefaultRouted deletes the entries of flows to other clusters that left by the default route,
+// because this node had no routes to these clusters yet, such as after a boot. It returns the
+// number of deleted entries.
+//
+// The kernel applies NAT rules only to the first packet of a flow. So such a flow would stay
+// without the translations of Hawser, and with the masquerading of another program. A client that
+// repeats its packets would keep its entry alive. An entry of a server's reply would also have the
+// addresses and ports that the client's packets need. The next packet of a flow creates its entry
+// again.
+func deleteDefaultRouted(ctx context.Context, added newRoutes) (int, error) {
+	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return 0, fmt.Errorf("list addresses: %w", err)
+	}
+	local := make(map[netip.Addr]bool, len(addrs))
+	for _, a := range addrs {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok {
+			local[addr.Unmap()] = true
+		}
+	}
+	prefixes, clusterSetIPs := newPrefixTable(), newPrefixTable()
+	prefixes.add("", added.prefixes)
+	clusterSetIPs.add("", added.clusterSetIPs)
+	var found []Flow
+	err = listFlows(ctx, func(f *Flow) {
+		_, remote := prefixes.find(f.Reply.From.Addr())
+		_, clusterSetIP := clusterSetIPs.find(f.Reply.From.Addr())
+		// Hawser translates the source to an egress address, which no host has, and a
+		// clusterset IP to a backend.
+		masqueraded := !f.keepsSource() && local[f.Reply.To.Addr()]
+		if clusterSetIP || remote && masqueraded {
+			found = append(found, *f)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return deleteEntries(ctx, found)
+}
