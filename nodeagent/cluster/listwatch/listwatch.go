@@ -85,8 +85,11 @@ func requests(w Watch) cache.ListerWatcher {
 				// a response.
 				err = errors.New("the server closed the connection")
 			}
-			done(ctx, err)
-			if err != nil && options.SendInitialEvents != nil {
+			streaming := options.SendInitialEvents != nil
+			if !streaming || !apierrors.IsInvalid(err) {
+				done(ctx, err) // a server without streaming lists gets a list next
+			}
+			if err != nil && streaming {
 				// After some errors of a streaming list, the reflector waits
 				// without checking its context, and the agent could not stop. The
 				// reflector does not recognise a plain error, and falls back to a
