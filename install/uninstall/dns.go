@@ -18,7 +18,11 @@ import (
 // restoreDNS removes Hawser's entries from the cluster's own DNS, if no gateway was left to do so.
 // Otherwise pods would wait for name servers that no longer exist.
 func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
-	forwards := fabricForwards(ctx, c)
+	var errs []error
+	forwards, err := fabricForwards(ctx, c)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("find the stub domains of Hawser: %w", err))
+	}
 	configMaps := []struct {
 		name, key string
 		remove    func(string) (string, error)
@@ -28,7 +32,6 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 		{"coredns-custom", "hawser.server", func(string) (string, error) { return "", nil }},
 		{"kube-dns", "stubDomains", func(text string) (string, error) { return withoutStubs(text, forwards) }},
 	}
-	var errs []error
 	for _, configMap := range configMaps {
 		id := kubeclient.ID{Version: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: configMap.name}
 		o, err := c.Get(ctx, id)
@@ -43,7 +46,7 @@ func restoreDNS(ctx context.Context, c *kubeclient.Client, r *Options) error {
 			errs = append(errs, fmt.Errorf("%s, %s: %w", id, configMap.key, err))
 		}
 	}
-	err := errors.Join(errs...)
+	err = errors.Join(errs...)
 	if err != nil && r.Force {
 		r.log("continuing (--force): " + kubeclient.ErrorText(err))
 		return nil
@@ -73,16 +76,16 @@ func restore(ctx context.Context, c *kubeclient.Client, o *unstructured.Unstruct
 
 // fabricForwards returns the stub domains that agents may have written, according to the current
 // fabric or the decommission fabric.
-func fabricForwards(ctx context.Context, c *kubeclient.Client) []corefile.Forward {
-	tree, err := clusterstatus.Published(ctx, c)
-	if err != nil {
-		return nil
+func fabricForwards(ctx context.Context, c *kubeclient.Client) ([]corefile.Forward, error) {
+	tree := render.Tree{}
+	if err := clusterstatus.ReadFabric(ctx, c, tree); err != nil {
+		return nil, err
 	}
 	f, err := render.FabricOf(tree)
 	if err != nil {
-		return nil // without a fabric, agents wrote nothing
+		return nil, nil // without a fabric, agents wrote nothing
 	}
-	return forwardsOf(f)
+	return forwardsOf(f), nil
 }
 
 func forwardsOf(f *fabric.Fabric) []corefile.Forward {

@@ -1,9 +1,11 @@
 package uninstall
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 
+	"hawser.dev/hawser/kubeclient/fakeapi"
 	"hawser.dev/hawser/nodeagent/cluster/apiobjects/corefile"
 	"hawser.dev/hawser/schema/fabric"
 )
@@ -37,5 +39,19 @@ func TestStubs(t *testing.T) {
 				t.Errorf("%s: %q became %q and then %q (%v)", name, before, text, rest, err)
 			}
 		}
+	}
+}
+
+// TestUnreadableFabric tests that an API error is not the same as a cluster without a fabric.
+func TestUnreadableFabric(t *testing.T) {
+	t.Parallel()
+	_, c := fakeapi.New(t, "g1")
+	if forwards, err := fabricForwards(t.Context(), c); len(forwards) > 0 || err != nil {
+		t.Errorf("without a fabric: %v, %v", forwards, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := fabricForwards(ctx, c); err == nil {
+		t.Error("no error although the fabric cannot be read")
 	}
 }
