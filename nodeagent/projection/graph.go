@@ -81,6 +81,7 @@ func ShapeDigest(s fabric.Shape) string {
 	if IsMesh(s) {
 		s = fabric.Shape{}
 	}
+	s.Partial = false // as in SameShape: it changes no link
 	raw, err := json.Marshal(s)
 	if err != nil {
 		panic(fmt.Sprintf("encode shape %+v: %v", s, err)) // strings and booleans always encode

@@ -70,4 +70,9 @@ func TestShapes(t *testing.T) {
 	if SameShape(hub, other) || SameShape(mesh, hub) || ShapeDigest(hub) == ShapeDigest(other) || len(ShapeDigest(hub)) != 16 {
 		t.Error("different shapes are the same")
 	}
+	partial := hub
+	partial.Partial = true
+	if !SameShape(hub, partial) || ShapeDigest(hub) != ShapeDigest(partial) {
+		t.Error("a shape differs although all its links are the same")
+	}
 }
