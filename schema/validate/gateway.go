@@ -140,7 +140,7 @@ func (c *checker) checkSources(cluster *schema.Cluster, g *schema.Gateway, path 
 		switch {
 		case fabric.IsEndpointSource(text):
 			first = cmp.Or(first, at)
-			c.unique(names, text, at, text+" is there already")
+			c.unique(names, text, at, "endpoint source "+text+" is listed twice")
 			c.checkServiceSource(cluster, g, text, at)
 		case first != "":
 			c.Fail("misplaced", at, text+" follows a discovered endpoint",
