@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	scaleFew     = 50
-	scaleMany    = 500
+	scaleFew     = 100
+	scaleMany    = 1000
 	scaleMeasure = 20 * time.Second
 	scaleAdded   = 10 // gateways to add, one after the other
 	scaleLimit   = 3 * time.Minute
