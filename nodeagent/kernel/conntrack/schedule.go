@@ -56,7 +56,7 @@ type schedule struct {
 	moves   map[string]*pathMove
 	purges  map[string]*purgeTask
 	changes map[string]*linkChange
-	new     newRoutes // whose flows were not checked yet
+	routes  newRoutes // whose flows were not checked yet
 }
 
 func newSchedule() schedule {
@@ -102,7 +102,7 @@ func (s schedule) linkAvailable(now time.Time, cluster string, prefixes []netip.
 
 // next returns the time of the next task. It reports false if none is left.
 func (s schedule) next() (at time.Time, ok bool) {
-	if !s.new.empty() {
+	if !s.routes.empty() {
 		return time.Time{}, true
 	}
 	add := func(due time.Time) {

@@ -90,8 +90,8 @@ func (s *Syncer) LinkAvailable(cluster string, prefixes []netip.Prefix) {
 // route.
 func (s *Syncer) RoutesAdded(prefixes, clusterSetIPs []netip.Prefix) {
 	s.change(func(time.Time) {
-		s.schedule.new.prefixes = append(s.schedule.new.prefixes, prefixes...)
-		s.schedule.new.clusterSetIPs = append(s.schedule.new.clusterSetIPs, clusterSetIPs...)
+		s.schedule.routes.prefixes = append(s.schedule.routes.prefixes, prefixes...)
+		s.schedule.routes.clusterSetIPs = append(s.schedule.routes.clusterSetIPs, clusterSetIPs...)
 	})
 }
 
@@ -154,8 +154,8 @@ func (s *Syncer) runDue(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	moves, purges := s.schedule.due(now)
 	changes, localPods := s.schedule.dueChanges(now), s.localPods
-	added := s.schedule.new
-	s.schedule.new = newRoutes{}
+	added := s.schedule.routes
+	s.schedule.routes = newRoutes{}
 	s.mu.Unlock()
 	if !added.empty() {
 		s.deleteDefaultRouted(ctx, added)

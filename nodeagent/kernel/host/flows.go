@@ -36,6 +36,7 @@ type pathTracker struct {
 	syncer   flowSyncer
 	carriers map[string]string     // node whose gateway has the active path, by remote cluster; nil before the first update
 	hasLink  map[string]bool       // remote clusters to which this gateway has a link
+	fabric   *fabric.Fabric        // of the last update
 	routed   map[netip.Prefix]bool // destinations outside this cluster; nil before the first update
 }
 
@@ -56,7 +57,10 @@ func (m *pathTracker) update(in projection.Input) {
 	}
 	localPods.KeepSource = round.FlatPrefixes(cluster, cluster.PodCIDRs)
 	m.syncer.SetLocalPods(localPods)
-	m.reportAddedRoutes(in.Fabric, in.Cluster)
+	if in.Fabric != m.fabric {
+		m.fabric = in.Fabric
+		m.reportAddedRoutes(in.Fabric, in.Cluster)
+	}
 	for remote := range m.carriers {
 		if in.Fabric.Cluster(remote) == nil {
 			m.syncer.ClusterRemoved(remote)

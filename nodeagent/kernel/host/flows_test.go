@@ -47,16 +47,15 @@ func TestAddedRoutes(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	recorder := &callRecorder{}
 	m := pathTracker{syncer: recorder}
-	f := &fabric.Fabric{
-		ServicePools: []netip.Prefix{prefix("243.0.0.0/16")},
-		Clusters: []fabric.Cluster{
-			{Name: "g1", GlobalCIDRs: []netip.Prefix{prefix("242.1.0.0/16")}},
-			{Name: "g2", GlobalCIDRs: []netip.Prefix{prefix("242.2.0.0/16")}},
-		},
+	clusters := []fabric.Cluster{
+		{Name: "g1", GlobalCIDRs: []netip.Prefix{prefix("242.1.0.0/16")}},
+		{Name: "g2", GlobalCIDRs: []netip.Prefix{prefix("242.2.0.0/16")}},
+		{Name: "g3", GlobalCIDRs: []netip.Prefix{prefix("242.3.0.0/16")}},
 	}
-	update := func(want ...string) {
+	update := func(number int, want ...string) {
 		t.Helper()
 		recorder.routes = nil
+		f := &fabric.Fabric{ServicePools: []netip.Prefix{prefix("243.0.0.0/16")}, Clusters: clusters[:number]}
 		m.update(projection.Input{Fabric: f, Cluster: "g1", Node: "n1"})
 		var got []string
 		for _, p := range recorder.routes {
@@ -66,14 +65,11 @@ func TestAddedRoutes(t *testing.T) {
 			t.Errorf("routes (-want +got):\n%s", diff)
 		}
 	}
-	update("242.2.0.0/16", "243.0.0.0/16")
-	update()
-	f.Clusters = append(f.Clusters, fabric.Cluster{Name: "g3", GlobalCIDRs: []netip.Prefix{prefix("242.3.0.0/16")}})
-	update("242.3.0.0/16")
-	f.Clusters = f.Clusters[:1]
-	update()
-	f.Clusters = f.Clusters[:2]
-	update("242.2.0.0/16")
+	update(2, "242.2.0.0/16", "243.0.0.0/16")
+	update(2)
+	update(3, "242.3.0.0/16")
+	update(1)
+	update(2, "242.2.0.0/16")
 }
 
 // TestPathTracker checks that the syncer is notified if another node forwards the traffic, even if
