@@ -61,7 +61,7 @@ func (b *chaosLab) play(ctx context.Context, events []schedule.Event) []action {
 				locks.acquire(e.Locks)
 				rulesWritten := func() {}
 				if schedule.CutsPower(e.Kind) {
-					rulesWritten = b.unprotected.begin(e.Target)
+					rulesWritten = b.unprotected.powerLost(e.Target)
 				}
 				act(strings.TrimSpace("begin "+e.Kind+" "+e.Target+" "+e.Value), func() error { return b.startFault(ctx, e) })
 				// The planned time counts from the end of a slow start.

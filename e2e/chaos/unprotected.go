@@ -20,15 +20,15 @@ type unprotected struct {
 }
 
 // timeRange is a time without rules. A zero end means that it has not ended.
-type timeRange struct{ begin, end time.Time }
+type timeRange struct{ start, end time.Time }
 
 func newUnprotected() *unprotected {
 	return &unprotected{times: map[sniff.HardwareAddr][]timeRange{}}
 }
 
-// begin begins the time without rules of a node that loses its power. The returned function ends
-// it. If the node loses its power again before, the function has no effect.
-func (u *unprotected) begin(node string) (end func()) {
+// powerLost begins the time without rules of a node. The returned function ends it. If the node
+// loses its power again before, the function has no effect.
+func (u *unprotected) powerLost(node string) (end func()) {
 	addr := sniff.HardwareAddr(lab.HardwareAddr(node, lab.SideLAN))
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -36,7 +36,7 @@ func (u *unprotected) begin(node string) (end func()) {
 	if index > 0 && u.times[addr][index-1].end.IsZero() {
 		u.times[addr][index-1].end = now // its agent did not complete a round
 	}
-	u.times[addr] = append(u.times[addr], timeRange{begin: now})
+	u.times[addr] = append(u.times[addr], timeRange{start: now})
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -51,7 +51,7 @@ func (u *unprotected) permits(f sniff.Finding) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	found := slices.ContainsFunc(u.times[f.From], func(r timeRange) bool {
-		return !f.At.Before(r.begin) && (r.end.IsZero() || f.At.Before(r.end))
+		return !f.At.Before(r.start) && (r.end.IsZero() || f.At.Before(r.end))
 	})
 	if found {
 		u.sent++

@@ -16,7 +16,7 @@ func TestUnprotected(t *testing.T) {
 	from := sniff.HardwareAddr(lab.HardwareAddr("g1/g1-w1", lab.SideLAN))
 	other := sniff.HardwareAddr(lab.HardwareAddr("g1/g1-w2", lab.SideLAN))
 	before := time.Now()
-	end := u.begin("g1/g1-w1")
+	end := u.powerLost("g1/g1-w1")
 	without := time.Now()
 	check := func(at time.Time, from sniff.HardwareAddr, want bool) {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestUnprotected(t *testing.T) {
 	check(before, from, false)
 	check(without, from, true)
 	check(without, other, false)
-	again := u.begin("g1/g1-w1")
+	again := u.powerLost("g1/g1-w1")
 	end() // of a boot before the last one
 	check(time.Now(), from, true)
 	again()
