@@ -16,15 +16,15 @@ type newRoutes struct {
 
 func (n newRoutes) empty() bool { return len(n.prefixes) == 0 && len(n.clusterSetIPs) == 0 }
 
-// deleteDefaultRouted deletes the entries of flows to other clusters that left by the default route,
-// because this node had no routes to these clusters yet, such as after a boot. It returns the
-// number of deleted entries.
+// deleteDefaultRouted deletes the entries of flows to other clusters that left by the default
+// route, because this node had no routes to these clusters yet, such as after a boot. It returns
+// the number of deleted entries.
 //
-// The kernel applies NAT rules only to the first packet of a flow. So such a flow would stay
-// without the translations of Hawser, and with the masquerading of another program. A client that
-// repeats its packets would keep its entry alive. An entry of a server's reply would also have the
-// addresses and ports that the client's packets need. The next packet of a flow creates its entry
-// again.
+// The kernel applies NAT rules only to the first packet of a flow. So such a flow would keep the
+// masquerading of another program instead of Hawser's translations. Each packet of the client
+// would extend the life of the entry. If a server's reply created the entry, the entry would also
+// occupy the addresses and ports that the client's packets need. After the deletion, the next
+// packet of the flow creates a correct entry.
 func deleteDefaultRouted(ctx context.Context, added newRoutes) (int, error) {
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {

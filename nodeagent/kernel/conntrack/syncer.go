@@ -86,7 +86,7 @@ func (s *Syncer) LinkAvailable(cluster string, prefixes []netip.Prefix) {
 }
 
 // RoutesAdded reports that this node has new routes to prefixes of other clusters and to clusterset
-// IPs. The routes and rules must have been written already. Packets before left by the default
+// IPs. The routes and rules must have been written already. Earlier packets left by the default
 // route.
 func (s *Syncer) RoutesAdded(prefixes, clusterSetIPs []netip.Prefix) {
 	s.change(func(time.Time) {
@@ -178,9 +178,9 @@ func (s *Syncer) deleteDefaultRouted(ctx context.Context, added newRoutes) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		s.config.Log.Warn("cannot delete conntrack entries of flows by the default route", "err", err)
+		s.config.Log.Warn("cannot delete conntrack entries of flows that left by the default route", "err", err)
 	case deleted > 0:
-		s.config.Log.Info("deleted conntrack entries of flows by the default route", "flows", deleted)
+		s.config.Log.Info("deleted conntrack entries of flows that left by the default route", "flows", deleted)
 	}
 }
 
