@@ -108,7 +108,7 @@ func (c scaleFakes) parts(fake fakeGateway) []func(context.Context) error {
 	server.SetListen([]feed.Listen{{Addr: netip.AddrPortFrom(fake.Addr, desired.FeedPort)}})
 	_ = server.Publish(model.ClusterState{Cluster: fake.Cluster}) // an empty state is never too large
 	client.SetIdentity(id)
-	client.SetPeers(own)
+	client.SetPeers(own, nil)
 	return []func(context.Context) error{layer.Run, server.Run, client.Run}
 }
 

@@ -289,7 +289,7 @@ func (p *Peers) setFeeds(feeds round.FeedSpec, err error) {
 	p.server.SetNodes(feeds.Nodes)
 	p.server.SetListen(feeds.Listen)
 	p.client.SetIdentity(feeds.Identity)
-	p.client.SetPeers(feeds.Subscribe)
+	p.client.SetPeers(feeds.Subscribe, feeds.Clusters)
 }
 
 // Publish publishes the state of this cluster's exports to other clusters; nil = unchanged.

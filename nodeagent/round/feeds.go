@@ -17,6 +17,7 @@ import (
 type FeedSpec struct {
 	Identity  feed.Identity
 	Subscribe []feed.Peer  // to subscribe to
+	Clusters  []string     // all clusters of the fabric
 	Allow     []feed.Peer  // accepted subscribers
 	Nodes     []netip.Addr // of this cluster's nodes, which subscribe without a key
 	Listen    []feed.Listen
@@ -60,6 +61,9 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSp
 	own := f.Cluster(in.Cluster)
 	if own == nil {
 		return out, nil
+	}
+	for i := range f.Clusters {
+		out.Clusters = append(out.Clusters, f.Clusters[i].Name)
 	}
 	self := NodeAddrs(in.Facts.Nodes, in.Node)
 	if gateway := own.GatewayOn(in.Node); gateway != nil {

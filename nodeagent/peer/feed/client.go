@@ -62,31 +62,39 @@ func (c *Client) SetIdentity(id Identity) {
 	c.identity.Keys = maps.Clone(id.Keys)
 }
 
-// SetPeers replaces the set of peers. An unchanged peer keeps its connection; a changed one keeps
-// its states and reconnects. The states of a removed peer are removed.
-func (c *Client) SetPeers(peers []Peer) {
+// SetPeers replaces the set of peers. clusters has the names of all clusters. An unchanged peer keeps
+// its connection; a changed one keeps its states and reconnects. The states of a removed peer become
+// stale, because the feed of another gateway needs some round trips to connect. They are removed
+// at once if clusters does not have the cluster of the peer.
+func (c *Client) SetPeers(peers []Peer, clusters []string) {
 	c.mu.Lock()
 	changed := false
+	now := time.Now()
 	wanted := make(map[subscriptionKey]bool, len(peers))
 	for _, peer := range peers {
 		key := subscriptionKey{peer.Cluster, peer.Gateway, peer.Device}
 		wanted[key] = true
 		previous := c.subscriptions[key]
-		if previous != nil && reflect.DeepEqual(previous.peer, peer) {
+		if previous != nil && !previous.removed && reflect.DeepEqual(previous.peer, peer) {
 			continue
 		}
-		sub := &subscription{peer: peer, retryNow: trigger.New(), since: time.Now(), warned: map[string]bool{}}
+		sub := &subscription{peer: peer, retryNow: trigger.New(), since: now, warned: map[string]bool{}}
 		if previous != nil {
-			previous.stop()
-			sub.states = previous.states
+			previous.end(now)
+			sub.states, sub.staleSince = previous.states, previous.staleSince
 		}
 		c.subscriptions[key], changed = sub, true
 	}
 	for key, sub := range c.subscriptions {
-		if !wanted[key] {
-			sub.stop()
+		switch {
+		case wanted[key]:
+		case len(sub.states) == 0 || !slices.Contains(clusters, key.cluster):
+			sub.end(now)
 			delete(c.subscriptions, key)
 			changed = true
+		case !sub.removed:
+			sub.end(now)
+			sub.removed, changed = true, true
 		}
 	}
 	c.mu.Unlock()
@@ -96,9 +104,18 @@ func (c *Client) SetPeers(peers []Peer) {
 	}
 }
 
-func (s *subscription) stop() {
+// end ends the session of a subscription. Its states become stale.
+func (s *subscription) end(now time.Time) {
 	if s.cancel != nil {
 		s.cancel()
+	}
+	s.disconnect(now)
+}
+
+// disconnect marks a subscription as not connected, and its states as stale.
+func (s *subscription) disconnect(now time.Time) {
+	if s.connected {
+		s.connected, s.since, s.staleSince = false, now, now
 	}
 }
 
@@ -119,15 +136,17 @@ func (c *Client) Relay() map[string]RemoteState {
 	return c.preferredStates(func(s *subscription) bool { return s.peer.Device == "" })
 }
 
-// States returns the states of all subscriptions, sorted by name.
+// States returns the states of the subscriptions to all peers, sorted by name.
 func (c *Client) States() []PeerState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]PeerState, 0, len(c.subscriptions))
 	for _, s := range c.subscriptions {
-		out = append(out, PeerState{
-			Cluster: s.peer.Cluster, Gateway: s.peer.Gateway, Connected: s.connected, Since: s.since, Err: s.err,
-		})
+		if !s.removed {
+			out = append(out, PeerState{
+				Cluster: s.peer.Cluster, Gateway: s.peer.Gateway, Connected: s.connected, Since: s.since, Err: s.err,
+			})
+		}
 	}
 	slices.SortFunc(out, func(a, b PeerState) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway))
@@ -155,10 +174,9 @@ func (c *Client) preferredStates(accept func(*subscription) bool) map[string]Rem
 	return out
 }
 
-// expired reports whether the feed has been lost for StaleAfter, so that its states no longer
-// count.
+// expired reports whether the states have been stale for StaleAfter, so that they no longer count.
 func (s *subscription) expired(now time.Time, staleAfter time.Duration) bool {
-	return !s.connected && now.Sub(s.since) >= staleAfter
+	return !s.connected && now.Sub(s.staleSince) >= staleAfter
 }
 
 // preferred reports whether state of s is preferred to otherState of otherSub. A fresh state is
@@ -196,7 +214,7 @@ func (c *Client) startSubscriptions(ctx context.Context, group *sync.WaitGroup) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.subscriptions {
-		if s.cancel != nil {
+		if s.cancel != nil || s.removed {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -213,9 +231,13 @@ func (c *Client) removeExpired() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	removed := false
-	for _, s := range c.subscriptions {
-		if len(s.states) > 0 && s.expired(time.Now(), c.config.Timing.StaleAfter) {
-			s.states, removed = nil, true
+	for key, s := range c.subscriptions {
+		if len(s.states) == 0 || !s.expired(time.Now(), c.config.Timing.StaleAfter) {
+			continue
+		}
+		s.states, removed = nil, true
+		if s.removed {
+			delete(c.subscriptions, key)
 		}
 	}
 	return removed

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"hawser.dev/hawser/nodeagent/model"
 )
 
@@ -31,7 +33,7 @@ func TestPropagation(t *testing.T) {
 	if n := c.count("feed connected"); n != 1 {
 		t.Errorf("connected %d times for one server", n)
 	}
-	c.SetPeers(nil)
+	c.SetPeers(nil, nil)
 	if have := c.Snapshot(); len(have) != 0 {
 		t.Errorf("after removal of the peer: %v", have)
 	}
@@ -82,6 +84,67 @@ func TestReconnectAndAge(t *testing.T) {
 	}
 }
 
+// TestRemovedPeer replaces the peer of a cluster by another gateway of the cluster. The state of the
+// removed peer counts until the other gateway sends one.
+func TestRemovedPeer(t *testing.T) {
+	t.Parallel()
+	a, b, other := newGateway(t, "a"), newGateway(t, "b"), newGateway(t, "b")
+	other.id.Gateway, other.peer.Gateway = "b-0", "b-0"
+	s := startServer(t, b, "", a.peer)
+	c := startClient(t, a.id, testTiming, b.peer)
+	publish(t, s, stateOf("b", ready("one")))
+	c.awaitState(t, stateOf("b", ready("one")))
+	c.SetPeers([]Peer{other.peer}, []string{"b"})
+	for _, when := range []string{"before", "after"} {
+		if have, want := c.Relay()["b"], (RemoteState{Stale: true, State: stateOf("b", ready("one"))}); !cmp.Equal(want, have, byValue) {
+			t.Errorf("%s the first attempt: (-want +got):\n%s", when, cmp.Diff(want, have, byValue))
+		}
+		if states := c.States(); len(states) != 1 || states[0].Gateway != "b-0" {
+			t.Errorf("%s the first attempt: subscriptions are %+v", when, states)
+		}
+		await(t, "a failed attempt", func() bool { return c.States()[0].Err != "" })
+	}
+	otherServer := startServer(t, other, "", a.peer)
+	publish(t, otherServer, stateOf("b", ready("two")))
+	c.awaitState(t, stateOf("b", ready("two")))
+
+	// Both gateways are lost. The later state counts, although the name of the other gateway
+	// precedes.
+	c.SetPeers([]Peer{b.peer}, []string{"b"})
+	c.awaitState(t, stateOf("b", ready("one")))
+	s.stop()
+	await(t, "the loss", func() bool { return c.Relay()["b"].Stale })
+	c.awaitState(t, stateOf("b", ready("one")))
+
+	// A cluster that left the clusterset has no state.
+	c.SetPeers(nil, []string{"b"})
+	c.awaitState(t, stateOf("b", ready("one")))
+	c.SetPeers(nil, nil)
+	if have := c.Snapshot(); len(have) != 0 {
+		t.Errorf("after removal of the cluster: %v", have)
+	}
+}
+
+// TestRemovedPeerExpires checks that the state of a removed peer expires, also if the peer is added
+// and removed again meanwhile.
+func TestRemovedPeerExpires(t *testing.T) {
+	t.Parallel()
+	a, b, other := newGateway(t, "a"), newGateway(t, "b"), newGateway(t, "b")
+	other.peer.Gateway = "b-b"
+	s := startServer(t, b, "", a.peer)
+	timing := testTiming
+	timing.StaleAfter = 500 * time.Millisecond
+	c := startClient(t, a.id, timing, b.peer)
+	publish(t, s, stateOf("b", ready("one")))
+	c.awaitState(t, stateOf("b", ready("one")))
+	s.stop()
+	await(t, "the end of the state", func() bool {
+		c.SetPeers([]Peer{other.peer}, []string{"b"})
+		c.SetPeers([]Peer{b.peer}, []string{"b"})
+		return len(c.Snapshot()) == 0
+	})
+}
+
 // TestSilentFeedIsDropped uses a server that sends nothing after the first update.
 func TestSilentFeedIsDropped(t *testing.T) {
 	t.Parallel()
@@ -114,7 +177,7 @@ func TestSlowOnChange(t *testing.T) {
 		}
 	}
 	c.SetIdentity(a.id)
-	c.SetPeers([]Peer{b.peer})
+	c.SetPeers([]Peer{b.peer}, nil)
 	runInBackground(t, c.Run)
 	last := ""
 	for begin, i := time.Now(), 0; time.Since(begin) < 3*timing.FrameTimeout; i++ {
@@ -265,7 +328,7 @@ func TestFreshFeedIsPreferred(t *testing.T) {
 	}
 	add := func(gateway, device string, connected, stale bool) {
 		c.subscriptions[subscriptionKey{"q", gateway, device}] = &subscription{
-			peer: Peer{Gateway: gateway, Device: device}, connected: connected, since: time.Now(), states: states(gateway+device, stale),
+			peer: Peer{Gateway: gateway, Device: device}, connected: connected, staleSince: time.Now(), states: states(gateway+device, stale),
 		}
 	}
 	steps := []struct {

@@ -139,7 +139,7 @@ func startClient(t *testing.T, id Identity, timing Timing, peers ...Peer) *testC
 	c := &testClient{logBuffer: &logBuffer{}, changes: trigger.New()}
 	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logBuffer, nil)), OnChange: c.changes.Fire})
 	c.SetIdentity(id)
-	c.SetPeers(peers)
+	c.SetPeers(peers, nil)
 	c.stop = runInBackground(t, c.Run)
 	return c
 }

@@ -98,13 +98,13 @@ func TestHostileMember(t *testing.T) {
 		s := startServer(t, b, "", a.peer)
 		up := time.Now()
 		publish(t, s, stateOf("b", ready("one")))
-		c.SetPeers([]Peer{hostile.peer, b.peer})
+		c.SetPeers([]Peer{hostile.peer, b.peer}, nil)
 		await(t, "an honest feed", func() bool {
 			peak = max(peak, heap()-before)
 			return len(c.Snapshot()["b"].Exports) == 1
 		})
 		best = min(best, time.Since(up)) // a busy machine may be slower at times
-		c.SetPeers([]Peer{hostile.peer})
+		c.SetPeers([]Peer{hostile.peer}, nil)
 		s.stop()
 		await(t, "its end", func() bool { return len(c.Snapshot()["b"].Exports) == 0 })
 	}

@@ -18,18 +18,20 @@ import (
 
 // subscription receives the feed of one gateway. The mutex of the Client guards its fields.
 type subscription struct {
-	peer   Peer
-	cancel context.CancelFunc // nil: not started
+	peer    Peer
+	cancel  context.CancelFunc // nil: not started
+	removed bool               // not in the set of peers; its states remain until they expire
 
 	endSession    context.CancelCauseFunc // of the current session; nil: no session
 	authenticated bool                    // the current session is authenticated
 	retryNow      trigger.Trigger         // ends the wait for the next attempt
 
-	connected bool
-	since     time.Time // when connected changed
-	err       string    // why it is not connected
-	warned    map[string]bool
-	states    map[string]RemoteState // never changed in place
+	connected  bool
+	since      time.Time // when connected changed
+	err        string    // why it is not connected
+	warned     map[string]bool
+	states     map[string]RemoteState // never changed in place
+	staleSince time.Time              // when the states became stale; unused while connected
 }
 
 var (
@@ -239,6 +241,10 @@ func (c *Client) storeStates(ctx context.Context, sub *subscription, states map[
 	first := !sub.connected
 	if first {
 		sub.connected, sub.since, sub.err = true, time.Now(), ""
+		// A removed peer may have an older state of the same cluster.
+		maps.DeleteFunc(c.subscriptions, func(key subscriptionKey, s *subscription) bool {
+			return s.removed && key.cluster == sub.peer.Cluster && key.device == "" && sub.peer.Device == ""
+		})
 	}
 	sub.states = states
 	c.mu.Unlock()
@@ -254,9 +260,7 @@ func (c *Client) storeStates(ctx context.Context, sub *subscription, states map[
 func (c *Client) recordDisconnect(ctx context.Context, sub *subscription, err error) {
 	c.mu.Lock()
 	wasConnected := sub.connected
-	if wasConnected {
-		sub.connected, sub.since = false, time.Now()
-	}
+	sub.disconnect(time.Now())
 	repeated := !wasConnected && sub.err == err.Error()
 	sub.err = err.Error()
 	c.mu.Unlock()
