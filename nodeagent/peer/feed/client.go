@@ -23,10 +23,26 @@ type Client struct {
 
 	mu            sync.Mutex
 	identity      Identity
+	clusters      []string // sorted; lastStates has no others
 	subscriptions map[subscriptionKey]*subscription
+	lastStates    map[lastStateKey]lastState
 }
 
 type subscriptionKey struct{ cluster, gateway, device string }
+
+// lastState is the last state of a cluster from feeds that ended. It counts for Timing.StaleAfter
+// if no feed has a state of the cluster. The feed of another gateway needs some round trips to
+// connect, and a gateway that has restarted relays nothing before its own feeds connect.
+type lastState struct {
+	state RemoteState
+	since time.Time // when the feed ended
+}
+
+// lastStateKey separates direct from relayed states, because only direct states are relayed.
+type lastStateKey struct {
+	cluster string
+	direct  bool
+}
 
 // PeerState is the state of one subscription.
 type PeerState struct {
@@ -42,7 +58,7 @@ func NewClient(config Config) *Client {
 	config.Timing = config.Timing.withDefaults()
 	return &Client{
 		config: config, wake: trigger.New(), changed: trigger.New(), firstSeen: newFirstSeen(time.Now, config.OnFirstSeen),
-		subscriptions: map[subscriptionKey]*subscription{},
+		subscriptions: map[subscriptionKey]*subscription{}, lastStates: map[lastStateKey]lastState{},
 	}
 }
 
@@ -62,41 +78,38 @@ func (c *Client) SetIdentity(id Identity) {
 	c.identity.Keys = maps.Clone(id.Keys)
 }
 
-// SetPeers replaces the set of peers. clusters has the names of all clusters. An unchanged peer keeps
-// its connection; a changed one keeps its states and reconnects. The states of a removed peer become
-// stale, because the feed of another gateway needs some round trips to connect. They are removed
-// at once if clusters does not have the cluster of the peer.
+// SetPeers replaces the set of peers. An unchanged peer keeps its connection. The states from a
+// changed or removed peer count as those of a lost feed. clusters has the names of all clusters in
+// the fabric. The states of other clusters are removed at once.
 func (c *Client) SetPeers(peers []Peer, clusters []string) {
 	c.mu.Lock()
-	changed := false
-	now := time.Now()
+	c.clusters = slices.Sorted(slices.Values(clusters))
+	now, changed := time.Now(), false
 	wanted := make(map[subscriptionKey]bool, len(peers))
 	for _, peer := range peers {
 		key := subscriptionKey{peer.Cluster, peer.Gateway, peer.Device}
 		wanted[key] = true
-		previous := c.subscriptions[key]
-		if previous != nil && !previous.removed && reflect.DeepEqual(previous.peer, peer) {
-			continue
+		if previous := c.subscriptions[key]; previous != nil {
+			if reflect.DeepEqual(previous.peer, peer) {
+				continue
+			}
+			c.endSubscription(previous, now)
 		}
-		sub := &subscription{peer: peer, retryNow: trigger.New(), since: now, warned: map[string]bool{}}
-		if previous != nil {
-			previous.end(now)
-			sub.states, sub.staleSince = previous.states, previous.staleSince
-		}
-		c.subscriptions[key], changed = sub, true
+		c.subscriptions[key] = &subscription{peer: peer, retryNow: trigger.New(), since: now, warned: map[string]bool{}}
+		changed = true
 	}
 	for key, sub := range c.subscriptions {
-		switch {
-		case wanted[key]:
-		case len(sub.states) == 0 || !slices.Contains(clusters, key.cluster):
-			sub.end(now)
+		if !wanted[key] {
+			c.endSubscription(sub, now)
 			delete(c.subscriptions, key)
 			changed = true
-		case !sub.removed:
-			sub.end(now)
-			sub.removed, changed = true, true
 		}
 	}
+	maps.DeleteFunc(c.lastStates, func(key lastStateKey, _ lastState) bool {
+		known := c.hasCluster(key.cluster)
+		changed = changed || !known
+		return !known
+	})
 	c.mu.Unlock()
 	if changed {
 		c.wake.Fire()
@@ -104,26 +117,37 @@ func (c *Client) SetPeers(peers []Peer, clusters []string) {
 	}
 }
 
-// end ends the session of a subscription. Its states become stale.
-func (s *subscription) end(now time.Time) {
-	if s.cancel != nil {
-		s.cancel()
-	}
-	s.disconnect(now)
+func (c *Client) hasCluster(name string) bool {
+	_, found := slices.BinarySearch(c.clusters, name)
+	return found
 }
 
-// disconnect marks a subscription as not connected, and its states as stale.
-func (s *subscription) disconnect(now time.Time) {
-	if s.connected {
-		s.connected, s.since, s.staleSince = false, now, now
+func (c *Client) endSubscription(sub *subscription, now time.Time) {
+	if sub.cancel != nil {
+		sub.cancel()
 	}
+	c.disconnect(sub, now)
+}
+
+// disconnect marks a subscription as not connected. Its states become last states.
+func (c *Client) disconnect(sub *subscription, now time.Time) {
+	if !sub.connected {
+		return
+	}
+	for cluster, state := range sub.states {
+		if c.hasCluster(cluster) {
+			state.Stale = true
+			c.lastStates[lastStateKey{cluster, sub.isDirect()}] = lastState{state, now}
+		}
+	}
+	sub.connected, sub.since, sub.states = false, now, nil
 }
 
 // Snapshot returns the states of other clusters by name. It omits clusters without a feed, and
 // clusters whose feed has been lost for Timing.StaleAfter. The caller must not change the states.
 func (c *Client) Snapshot() map[string]model.ClusterState {
 	out := map[string]model.ClusterState{}
-	for cluster, state := range c.preferredStates(func(*subscription) bool { return true }) {
+	for cluster, state := range c.preferredStates(func(bool) bool { return true }) {
 		out[cluster] = state.State
 	}
 	return out
@@ -133,20 +157,18 @@ func (c *Client) Snapshot() map[string]model.ClusterState {
 // Server.PublishRelay. It omits states from gateways of this cluster. If two gateways relayed each
 // other's states, the states would never expire.
 func (c *Client) Relay() map[string]RemoteState {
-	return c.preferredStates(func(s *subscription) bool { return s.peer.Device == "" })
+	return c.preferredStates(func(direct bool) bool { return direct })
 }
 
-// States returns the states of the subscriptions to all peers, sorted by name.
+// States returns the states of all subscriptions, sorted by name.
 func (c *Client) States() []PeerState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]PeerState, 0, len(c.subscriptions))
 	for _, s := range c.subscriptions {
-		if !s.removed {
-			out = append(out, PeerState{
-				Cluster: s.peer.Cluster, Gateway: s.peer.Gateway, Connected: s.connected, Since: s.since, Err: s.err,
-			})
-		}
+		out = append(out, PeerState{
+			Cluster: s.peer.Cluster, Gateway: s.peer.Gateway, Connected: s.connected, Since: s.since, Err: s.err,
+		})
 	}
 	slices.SortFunc(out, func(a, b PeerState) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Gateway, b.Gateway))
@@ -154,29 +176,37 @@ func (c *Client) States() []PeerState {
 	return out
 }
 
-// preferredStates returns the preferred state of each cluster from the accepted subscriptions.
-func (c *Client) preferredStates(accept func(*subscription) bool) map[string]RemoteState {
+// preferredStates returns the preferred state of each cluster. accept selects direct or relayed
+// states, or both.
+func (c *Client) preferredStates(accept func(direct bool) bool) map[string]RemoteState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
 	out, from := map[string]RemoteState{}, map[string]*subscription{}
 	for _, s := range c.subscriptions {
-		if !accept(s) || s.expired(now, c.config.Timing.StaleAfter) {
+		if !accept(s.isDirect()) {
 			continue
 		}
 		for cluster, state := range s.states {
-			state.Stale = state.Stale || !s.connected
 			if otherSub := from[cluster]; otherSub == nil || s.preferred(state, otherSub, out[cluster]) {
 				out[cluster], from[cluster] = state, s
 			}
 		}
 	}
+	now := time.Now()
+	for key, last := range c.lastStates {
+		other := c.lastStates[lastStateKey{key.cluster, !key.direct}]
+		switch {
+		case !accept(key.direct) || from[key.cluster] != nil || c.expired(last, now):
+		case accept(!key.direct) && other.since.After(last.since):
+		default:
+			out[key.cluster] = last.state
+		}
+	}
 	return out
 }
 
-// expired reports whether the states have been stale for StaleAfter, so that they no longer count.
-func (s *subscription) expired(now time.Time, staleAfter time.Duration) bool {
-	return !s.connected && now.Sub(s.staleSince) >= staleAfter
+func (c *Client) expired(last lastState, now time.Time) bool {
+	return now.Sub(last.since) >= c.config.Timing.StaleAfter
 }
 
 // preferred reports whether state of s is preferred to otherState of otherSub. A fresh state is
@@ -188,11 +218,14 @@ func (s *subscription) preferred(
 	if state.Stale != otherState.Stale {
 		return !state.Stale
 	}
-	if direct := s.peer.Device == ""; direct != (otherSub.peer.Device == "") {
+	if direct := s.isDirect(); direct != otherSub.isDirect() {
 		return direct
 	}
 	return s.peer.Gateway < otherSub.peer.Gateway
 }
+
+// isDirect reports whether the subscription is to a gateway of another cluster.
+func (s *subscription) isDirect() bool { return s.peer.Device == "" }
 
 // Run receives the feeds of the peers until ctx is done.
 func (c *Client) Run(ctx context.Context) error {
@@ -214,7 +247,7 @@ func (c *Client) startSubscriptions(ctx context.Context, group *sync.WaitGroup) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.subscriptions {
-		if s.cancel != nil || s.removed {
+		if s.cancel != nil {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -226,21 +259,13 @@ func (c *Client) startSubscriptions(ctx context.Context, group *sync.WaitGroup) 
 	}
 }
 
-// removeExpired removes the states of expired feeds. It reports whether it removed any.
+// removeExpired removes expired last states. It reports whether it removed any.
 func (c *Client) removeExpired() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	removed := false
-	for key, s := range c.subscriptions {
-		if len(s.states) == 0 || !s.expired(time.Now(), c.config.Timing.StaleAfter) {
-			continue
-		}
-		s.states, removed = nil, true
-		if s.removed {
-			delete(c.subscriptions, key)
-		}
-	}
-	return removed
+	before, now := len(c.lastStates), time.Now()
+	maps.DeleteFunc(c.lastStates, func(_ lastStateKey, last lastState) bool { return c.expired(last, now) })
+	return len(c.lastStates) < before
 }
 
 // callOnChange calls OnChange after changes until ctx is done. All changes during a call cause one

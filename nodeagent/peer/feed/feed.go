@@ -19,9 +19,9 @@
 //   - Bounds: memory for each cluster and each feed, bytes of a frame, connections for each address,
 //     time for each frame. A receiver refuses and logs state that exceeds a bound. It still accepts
 //     the other clusters of a relay.
-//   - Staleness: a feed without a frame for Timing.FrameTimeout is lost. Its states, and those of a
-//     removed peer, count as stale for Timing.StaleAfter and then expire. A fresh state is preferred
-//     to a stale state, and a direct state to a relayed state.
+//   - Staleness: a feed without a frame for Timing.FrameTimeout is lost. If no other feed has a state
+//     of the cluster, the last state counts for Timing.StaleAfter. A fresh state is preferred to a
+//     stale state, and a direct state to a relayed state.
 //   - Ages: a cluster cannot claim that an export is older than the time when it was first seen. This
 //     holds across restarts (FirstSeen).
 //   - Restart: a connection starts with the whole state, so no other state has to be stored.

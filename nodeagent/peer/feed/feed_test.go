@@ -116,7 +116,7 @@ func TestRemovedPeer(t *testing.T) {
 	await(t, "the loss", func() bool { return c.Relay()["b"].Stale })
 	c.awaitState(t, stateOf("b", ready("one")))
 
-	// A cluster that left the clusterset has no state.
+	// A cluster that left the fabric has no state.
 	c.SetPeers(nil, []string{"b"})
 	c.awaitState(t, stateOf("b", ready("one")))
 	c.SetPeers(nil, nil)
@@ -177,7 +177,7 @@ func TestSlowOnChange(t *testing.T) {
 		}
 	}
 	c.SetIdentity(a.id)
-	c.SetPeers([]Peer{b.peer}, nil)
+	c.SetPeers([]Peer{b.peer}, testClusters)
 	runInBackground(t, c.Run)
 	last := ""
 	for begin, i := time.Now(), 0; time.Since(begin) < 3*timing.FrameTimeout; i++ {
@@ -282,6 +282,29 @@ func TestForgedClusterIsRefused(t *testing.T) {
 	}
 }
 
+// TestRestartedRelay restarts a gateway of this cluster. It relays nothing before its own feeds
+// connect. Until then the last state counts.
+func TestRestartedRelay(t *testing.T) {
+	t.Parallel()
+	own := newGateway(t, "a")
+	if _, err := net.InterfaceByName("lo"); err != nil {
+		t.Skip("needs a loopback interface")
+	}
+	own.peer.Device = "lo" // instead of the device between the nodes
+	s := startServer(t, own, "lo")
+	publishStates(t, s.relay, map[string]RemoteState{"b": {State: stateOf("b", ready("one"))}})
+	c := startClient(t, Identity{Cluster: "a", Node: "a-w1"}, testTiming, own.peer)
+	c.awaitState(t, stateOf("b", ready("one")))
+	s.stop()
+	s = startServer(t, own, "lo")
+	await(t, "a second connection", func() bool { return c.count("feed connected") == 2 })
+	c.awaitState(t, stateOf("b", ready("one")))
+	publishStates(t, s.relay, map[string]RemoteState{"b": {State: stateOf("b", ready("two"))}})
+	c.awaitState(t, stateOf("b", ready("two")))
+	publishStates(t, s.relay, nil)
+	await(t, "the removal of the state", func() bool { return len(c.Snapshot()) == 0 })
+}
+
 func TestRelayInsideACluster(t *testing.T) {
 	t.Parallel()
 	own := newGateway(t, "a")
@@ -326,9 +349,12 @@ func TestFreshFeedIsPreferred(t *testing.T) {
 	states := func(name string, stale bool) map[string]RemoteState {
 		return map[string]RemoteState{"z": {State: stateOf("z", ready(name)), Stale: stale}}
 	}
+	c.clusters = []string{"z"}
 	add := func(gateway, device string, connected, stale bool) {
-		c.subscriptions[subscriptionKey{"q", gateway, device}] = &subscription{
-			peer: Peer{Gateway: gateway, Device: device}, connected: connected, staleSince: time.Now(), states: states(gateway+device, stale),
+		sub := &subscription{peer: Peer{Gateway: gateway, Device: device}, connected: true, states: states(gateway+device, stale)}
+		c.subscriptions[subscriptionKey{"q", gateway, device}] = sub
+		if !connected {
+			c.disconnect(sub, time.Now())
 		}
 	}
 	steps := []struct {
@@ -336,8 +362,10 @@ func TestFreshFeedIsPreferred(t *testing.T) {
 		connected, stale bool
 		want             string
 	}{
-		{"e", "", false, false, "e"},    // lost, but the only one
-		{"d", "hw", true, true, "e"},    // relayed and stale: direct wins
+		{"i", "hw", false, false, "ihw"}, // lost, but the only one
+		{"e", "", false, false, "e"},     // lost later
+		{"h", "hw", false, false, "hhw"},
+		{"d", "hw", true, true, "dhw"},  // connected wins
 		{"f", "hw", true, false, "fhw"}, // fresh wins
 		{"g", "", true, false, "g"},     // direct wins
 		{"b", "", true, false, "b"},     // by name

@@ -26,7 +26,7 @@ func newTestReceiver(t *testing.T, saved map[string]map[string]time.Time) *testR
 }
 
 func (r *testReceiver) connect(peer Peer) {
-	r.conn = newReceiver(peer, "self", nil, r.firstSeen, func(reason string) { r.Errorf("refused: %s", reason) })
+	r.conn = newReceiver(peer, "self", r.firstSeen, func(reason string) { r.Errorf("refused: %s", reason) })
 }
 
 // receive applies an update that sets exports, and returns since when each export counts.

@@ -30,6 +30,9 @@ var testTiming = Timing{
 	BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond, Handshake: 5 * time.Second,
 }
 
+// testClusters are the clusters of the fabric.
+var testClusters = []string{"a", "b", "c"}
+
 // logBuffer is a log that can be read while it is written.
 type logBuffer struct {
 	mu   sync.Mutex
@@ -139,7 +142,7 @@ func startClient(t *testing.T, id Identity, timing Timing, peers ...Peer) *testC
 	c := &testClient{logBuffer: &logBuffer{}, changes: trigger.New()}
 	c.Client = NewClient(Config{Timing: timing, Log: slog.New(slog.NewTextHandler(c.logBuffer, nil)), OnChange: c.changes.Fire})
 	c.SetIdentity(id)
-	c.SetPeers(peers, nil)
+	c.SetPeers(peers, testClusters)
 	c.stop = runInBackground(t, c.Run)
 	return c
 }

@@ -73,7 +73,7 @@ func TestOffersOfPeers(t *testing.T) {
 func TestPeerPublishesItsOwnClusterOnly(t *testing.T) {
 	t.Parallel()
 	var warned []string
-	r := newReceiver(Peer{Cluster: "b"}, "a", nil, nil, func(reason string) { warned = append(warned, reason) })
+	r := newReceiver(Peer{Cluster: "b"}, "a", nil, func(reason string) { warned = append(warned, reason) })
 	for _, cluster := range []string{"c", "a", "b"} {
 		export := setExport(t, cluster, exportWithAddrs("api", nil))
 		mustApply(t, r, clusterChange(cluster, "{}"), export)
@@ -81,7 +81,7 @@ func TestPeerPublishesItsOwnClusterOnly(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(r.states)); !slices.Equal(names, []string{"b"}) || len(warned) != 4 {
 		t.Errorf("accepted %v, warned %q", names, warned)
 	}
-	relay := newReceiver(Peer{Cluster: "a", Device: "hw-vx0"}, "a", nil, nil, ignore)
+	relay := newReceiver(Peer{Cluster: "a", Device: "hw-vx0"}, "a", nil, ignore)
 	mustApply(t, relay, clusterChange("a", "{}"), clusterChange("b", "{}"))
 	if names := slices.Sorted(maps.Keys(relay.states)); !slices.Equal(names, []string{"b"}) {
 		t.Errorf("accepted %v of a relay", names)

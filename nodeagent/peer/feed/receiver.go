@@ -21,8 +21,8 @@ type receiver struct {
 	warn         func(reason string)
 	firstSeen    *firstSeen // nil: exports are as old as the peer claims
 
-	// states are from the last complete update. Before the first update, they are from the
-	// previous connection. The map and its lists are never changed in place.
+	// states are from the last complete update. The map and its lists are never changed in
+	// place.
 	states  map[string]RemoteState
 	version uint64 // of the last complete update; 0: none yet
 
@@ -48,11 +48,10 @@ type receivedExport struct {
 	committed bool // part of states, with the effective creation time
 }
 
-// newReceiver returns the receiver for a new connection. The states are from the previous
-// connection.
-func newReceiver(peer Peer, localCluster string, states map[string]RemoteState, seen *firstSeen, warn func(reason string)) *receiver {
+// newReceiver returns the receiver for a new connection.
+func newReceiver(peer Peer, localCluster string, seen *firstSeen, warn func(reason string)) *receiver {
 	return &receiver{
-		peer: peer, localCluster: localCluster, warn: warn, firstSeen: seen, states: states,
+		peer: peer, localCluster: localCluster, warn: warn, firstSeen: seen,
 		// A gateway of this cluster reports the ages that it has stored. No ages are known
 		// for a cluster that is new to this agent.
 		trustAges: peer.Device != "" || seen != nil && !seen.hasCluster(peer.Cluster),
@@ -90,7 +89,7 @@ func (r *receiver) apply(u update) (changed bool, err error) {
 	if !first && len(r.changed) == 0 {
 		return false, nil
 	}
-	r.commit(first)
+	r.commit()
 	return true, nil
 }
 
@@ -248,13 +247,10 @@ func (r *receiver) mayPublishAddrs(addrs []netip.Addr) bool {
 	})
 }
 
-// commit applies the changes of a complete update to states. The first update of a connection
-// replaces all states of the previous connection.
-func (r *receiver) commit(first bool) {
+// commit applies the changes of a complete update to states.
+func (r *receiver) commit() {
 	states := map[string]RemoteState{}
-	if !first {
-		maps.Copy(states, r.states)
-	}
+	maps.Copy(states, r.states)
 	for cluster := range r.changed {
 		received := r.clusters[cluster]
 		if received == nil {

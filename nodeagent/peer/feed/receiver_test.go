@@ -32,7 +32,7 @@ func updates(t *testing.T, frames [][]byte) []update {
 
 // receiverOf returns a receiver for a new connection without earlier states.
 func receiverOf(peer Peer, warn func(reason string)) *receiver {
-	return newReceiver(peer, "self", nil, nil, warn)
+	return newReceiver(peer, "self", nil, warn)
 }
 
 func ignore(string) {}
@@ -147,16 +147,15 @@ func publishStates(t testing.TB, p *publication, view map[string]RemoteState) {
 }
 
 // TestPartialUpdate checks that a part of an update has no effect, neither in the first update of a
-// connection, which replaces the states of the previous connection, nor in a later one.
+// connection nor in a later one.
 func TestPartialUpdate(t *testing.T) {
 	t.Parallel()
-	before := map[string]RemoteState{"b": {State: stateOf("b", ready("old"))}}
-	r := newReceiver(Peer{Cluster: "b"}, "a", before, nil, ignore)
+	r := newReceiver(Peer{Cluster: "b"}, "a", nil, ignore)
 	for version, steps := range [][2]struct {
 		changes []change
 		want    int // exports
 	}{
-		{{[]change{clusterChange("b", "{}"), setExport(t, "b", ready("one"))}, 1}, {[]change{setExport(t, "b", ready("two"))}, 2}},
+		{{[]change{clusterChange("b", "{}"), setExport(t, "b", ready("one"))}, 0}, {[]change{setExport(t, "b", ready("two"))}, 2}},
 		{{[]change{setExport(t, "b", ready("three"))}, 2}, {[]change{{Cluster: "b", Export: "sample/one"}, setExport(t, "b", ready("four"))}, 3}},
 	} {
 		for i, step := range steps {

@@ -18,20 +18,18 @@ import (
 
 // subscription receives the feed of one gateway. The mutex of the Client guards its fields.
 type subscription struct {
-	peer    Peer
-	cancel  context.CancelFunc // nil: not started
-	removed bool               // not in the set of peers; its states remain until they expire
+	peer   Peer
+	cancel context.CancelFunc // nil: not started
 
 	endSession    context.CancelCauseFunc // of the current session; nil: no session
 	authenticated bool                    // the current session is authenticated
 	retryNow      trigger.Trigger         // ends the wait for the next attempt
 
-	connected  bool
-	since      time.Time // when connected changed
-	err        string    // why it is not connected
-	warned     map[string]bool
-	states     map[string]RemoteState // never changed in place
-	staleSince time.Time              // when the states became stale; unused while connected
+	connected bool
+	since     time.Time // when connected changed
+	err       string    // why it is not connected
+	warned    map[string]bool
+	states    map[string]RemoteState // nil: not connected; never changed in place
 }
 
 var (
@@ -191,9 +189,9 @@ func (c *Client) readUpdates(ctx context.Context, conn *tls.Conn, sub *subscript
 	defer stop()
 	c.mu.Lock()
 	sub.authenticated = true
-	localCluster, states := c.identity.Cluster, sub.states
+	localCluster := c.identity.Cluster
 	c.mu.Unlock()
-	r := newReceiver(sub.peer, localCluster, states, c.firstSeen, func(reason string) { c.warn(sub, reason) })
+	r := newReceiver(sub.peer, localCluster, c.firstSeen, func(reason string) { c.warn(sub, reason) })
 	for {
 		_ = conn.SetDeadline(time.Now().Add(c.config.Timing.FrameTimeout))
 		if err := writeFrame(conn, poll{Version: r.version}); err != nil {
@@ -241,12 +239,12 @@ func (c *Client) storeStates(ctx context.Context, sub *subscription, states map[
 	first := !sub.connected
 	if first {
 		sub.connected, sub.since, sub.err = true, time.Now(), ""
-		// A removed peer may have an older state of the same cluster.
-		maps.DeleteFunc(c.subscriptions, func(key subscriptionKey, s *subscription) bool {
-			return s.removed && key.cluster == sub.peer.Cluster && key.device == "" && sub.peer.Device == ""
-		})
 	}
 	sub.states = states
+	maps.DeleteFunc(c.lastStates, func(key lastStateKey, _ lastState) bool {
+		_, exists := states[key.cluster]
+		return exists && key.direct == sub.isDirect()
+	})
 	c.mu.Unlock()
 	if first {
 		c.config.Log.Info("feed connected", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway)
@@ -256,11 +254,11 @@ func (c *Client) storeStates(ctx context.Context, sub *subscription, states map[
 	}
 }
 
-// recordDisconnect records why a session ended. The states remain for Timing.StaleAfter.
+// recordDisconnect records why a session ended.
 func (c *Client) recordDisconnect(ctx context.Context, sub *subscription, err error) {
 	c.mu.Lock()
 	wasConnected := sub.connected
-	sub.disconnect(time.Now())
+	c.disconnect(sub, time.Now())
 	repeated := !wasConnected && sub.err == err.Error()
 	sub.err = err.Error()
 	c.mu.Unlock()

@@ -49,7 +49,7 @@ func runNode(role []string) error {
 	c.SetPeers([]Peer{{
 		Cluster: "a", Gateway: "gw", Keys: map[int]PublicKey{1: PublicKey(key)}, Device: "hw-vx0",
 		Addr: netip.AddrPortFrom(netip.MustParseAddr(role[2]), 4805), Source: local,
-	}}, nil)
+	}}, testClusters)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	for {
