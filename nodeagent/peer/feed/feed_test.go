@@ -241,11 +241,17 @@ func TestDisconnect(t *testing.T) {
 	a, b := newGateway(t, "a"), newGateway(t, "b")
 	timing := Timing{Heartbeat: time.Hour, FrameTimeout: time.Hour, StaleAfter: time.Hour, BackoffMin: time.Hour, BackoffMax: time.Hour, Handshake: time.Hour}
 	startServerTiming(t, timing, b, "", a.peer)
-	c := startClient(t, a.id, timing, b.peer)
-	await(t, "a connection", func() bool {
-		c.Reconnect("b", "b-a") // the server may not listen yet
-		return c.States()[0].Connected
+	await(t, "the server", func() bool {
+		conn, err := net.Dial("tcp", b.peer.Addr.String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
 	})
+	c := startClient(t, a.id, timing)
+	c.SetPeers([]Peer{b.peer}, testClusters)
+	c.Reconnect("b", "b-a") // before the first attempt, which is the retry
+	await(t, "a connection", func() bool { return c.count("feed connected") == 1 })
 	c.Disconnect("b", "other")
 	c.Disconnect("b", "b-a")
 	await(t, "the end of the session", func() bool { return !c.States()[0].Connected })
@@ -253,10 +259,7 @@ func TestDisconnect(t *testing.T) {
 		t.Errorf("state is %+v", state)
 	}
 	c.Reconnect("b", "b-a")
-	await(t, "a second connection", func() bool { return c.States()[0].Connected })
-	if n := c.count("feed connected"); n != 2 {
-		t.Errorf("connected %d times", n)
-	}
+	await(t, "a second connection", func() bool { return c.count("feed connected") == 2 })
 }
 
 func TestForgedClusterIsRefused(t *testing.T) {

@@ -104,6 +104,10 @@ func (c *Client) runSession(ctx context.Context, sub *subscription, attempt int)
 	c.mu.Lock()
 	id := c.identity
 	sub.endSession, sub.authenticated = end, false
+	select {
+	case <-sub.retryNow: // this attempt is the retry
+	default:
+	}
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
