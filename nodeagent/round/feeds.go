@@ -62,9 +62,7 @@ func feedsOf(in Observed, f *fabric.Fabric, paths map[string]model.Path) (FeedSp
 	if own == nil {
 		return out, nil
 	}
-	for i := range f.Clusters {
-		out.Clusters = append(out.Clusters, f.Clusters[i].Name)
-	}
+	out.Clusters = f.ClusterNames()
 	self := NodeAddrs(in.Facts.Nodes, in.Node)
 	if gateway := own.GatewayOn(in.Node); gateway != nil {
 		if err := out.gateway(in, f, gateway, paths); err != nil {

@@ -30,8 +30,8 @@ type Client struct {
 
 type subscriptionKey struct{ cluster, gateway, device string }
 
-// lastState is the last state of a cluster from feeds that ended. It counts for Timing.StaleAfter
-// if no feed has a state of the cluster. The feed of another gateway needs some round trips to
+// lastState is the last state of a cluster whose feed ended. It counts for Timing.StaleAfter if no
+// connected feed has a state of the cluster. The feed of another gateway needs some round trips to
 // connect, and a gateway that has restarted relays nothing before its own feeds connect.
 type lastState struct {
 	state RemoteState
@@ -78,9 +78,9 @@ func (c *Client) SetIdentity(id Identity) {
 	c.identity.Keys = maps.Clone(id.Keys)
 }
 
-// SetPeers replaces the set of peers. An unchanged peer keeps its connection. The states from a
-// changed or removed peer count as those of a lost feed. clusters has the names of all clusters in
-// the fabric. The states of other clusters are removed at once.
+// SetPeers replaces the set of peers. An unchanged peer keeps its connection. The feed of a changed
+// or removed peer ends. clusters has the names of all clusters in the fabric; the last states of
+// other clusters are removed.
 func (c *Client) SetPeers(peers []Peer, clusters []string) {
 	c.mu.Lock()
 	c.clusters = slices.Sorted(slices.Values(clusters))
@@ -105,11 +105,9 @@ func (c *Client) SetPeers(peers []Peer, clusters []string) {
 			changed = true
 		}
 	}
-	maps.DeleteFunc(c.lastStates, func(key lastStateKey, _ lastState) bool {
-		known := c.hasCluster(key.cluster)
-		changed = changed || !known
-		return !known
-	})
+	before := len(c.lastStates)
+	maps.DeleteFunc(c.lastStates, func(key lastStateKey, _ lastState) bool { return !c.hasCluster(key.cluster) })
+	changed = changed || len(c.lastStates) < before
 	c.mu.Unlock()
 	if changed {
 		c.wake.Fire()
@@ -147,7 +145,7 @@ func (c *Client) disconnect(sub *subscription, now time.Time) {
 // clusters whose feed has been lost for Timing.StaleAfter. The caller must not change the states.
 func (c *Client) Snapshot() map[string]model.ClusterState {
 	out := map[string]model.ClusterState{}
-	for cluster, state := range c.preferredStates(func(bool) bool { return true }) {
+	for cluster, state := range c.preferredStates(true) {
 		out[cluster] = state.State
 	}
 	return out
@@ -157,7 +155,7 @@ func (c *Client) Snapshot() map[string]model.ClusterState {
 // Server.PublishRelay. It omits states from gateways of this cluster. If two gateways relayed each
 // other's states, the states would never expire.
 func (c *Client) Relay() map[string]RemoteState {
-	return c.preferredStates(func(direct bool) bool { return direct })
+	return c.preferredStates(false)
 }
 
 // States returns the states of all subscriptions, sorted by name.
@@ -176,14 +174,14 @@ func (c *Client) States() []PeerState {
 	return out
 }
 
-// preferredStates returns the preferred state of each cluster. accept selects direct or relayed
-// states, or both.
-func (c *Client) preferredStates(accept func(direct bool) bool) map[string]RemoteState {
+// preferredStates returns the preferred state of each cluster. Without relayed, it omits states from
+// gateways of this cluster.
+func (c *Client) preferredStates(relayed bool) map[string]RemoteState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out, from := map[string]RemoteState{}, map[string]*subscription{}
 	for _, s := range c.subscriptions {
-		if !accept(s.isDirect()) {
+		if !relayed && !s.isDirect() {
 			continue
 		}
 		for cluster, state := range s.states {
@@ -195,9 +193,10 @@ func (c *Client) preferredStates(accept func(direct bool) bool) map[string]Remot
 	now := time.Now()
 	for key, last := range c.lastStates {
 		other := c.lastStates[lastStateKey{key.cluster, !key.direct}]
+		order := other.since.Compare(last.since)
 		switch {
-		case !accept(key.direct) || from[key.cluster] != nil || c.expired(last, now):
-		case accept(!key.direct) && other.since.After(last.since):
+		case !relayed && !key.direct || from[key.cluster] != nil || c.expired(last, now):
+		case relayed && (order > 0 || order == 0 && !key.direct): // prefer the later one, then the direct one
 		default:
 			out[key.cluster] = last.state
 		}

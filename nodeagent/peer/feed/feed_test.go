@@ -108,8 +108,8 @@ func TestRemovedPeer(t *testing.T) {
 	publish(t, otherServer, stateOf("b", ready("two")))
 	c.awaitState(t, stateOf("b", ready("two")))
 
-	// Both gateways are lost. The later state counts, although the name of the other gateway
-	// precedes.
+	// Both gateways are lost. The later state counts, although the other gateway is the first by
+	// name.
 	c.SetPeers([]Peer{b.peer}, []string{"b"})
 	c.awaitState(t, stateOf("b", ready("one")))
 	s.stop()
@@ -289,32 +289,38 @@ func TestForgedClusterIsRefused(t *testing.T) {
 // connect. Until then the last state counts.
 func TestRestartedRelay(t *testing.T) {
 	t.Parallel()
-	own := newGateway(t, "a")
-	if _, err := net.InterfaceByName("lo"); err != nil {
-		t.Skip("needs a loopback interface")
-	}
-	own.peer.Device = "lo" // instead of the device between the nodes
+	own := newLocalGateway(t)
 	s := startServer(t, own, "lo")
-	publishStates(t, s.relay, map[string]RemoteState{"b": {State: stateOf("b", ready("one"))}})
+	publishStates(t, s.relay, map[string]RemoteState{"b": {State: stateOf("b", ready("one"))}, "unknown": {State: stateOf("unknown")}})
 	c := startClient(t, Identity{Cluster: "a", Node: "a-w1"}, testTiming, own.peer)
 	c.awaitState(t, stateOf("b", ready("one")))
 	s.stop()
 	s = startServer(t, own, "lo")
 	await(t, "a second connection", func() bool { return c.count("feed connected") == 2 })
 	c.awaitState(t, stateOf("b", ready("one")))
+	if states := c.Snapshot(); len(states) != 1 {
+		t.Errorf("the state of a cluster outside the fabric remains: %v", states)
+	}
 	publishStates(t, s.relay, map[string]RemoteState{"b": {State: stateOf("b", ready("two"))}})
 	c.awaitState(t, stateOf("b", ready("two")))
 	publishStates(t, s.relay, nil)
 	await(t, "the removal of the state", func() bool { return len(c.Snapshot()) == 0 })
 }
 
-func TestRelayInsideACluster(t *testing.T) {
-	t.Parallel()
-	own := newGateway(t, "a")
+// newLocalGateway returns a gateway of cluster a, for subscribers in the same cluster.
+func newLocalGateway(t *testing.T) *gateway {
+	t.Helper()
 	if _, err := net.InterfaceByName("lo"); err != nil {
 		t.Skip("needs a loopback interface")
 	}
-	own.peer.Device = "lo" // instead of the device between the nodes
+	g := newGateway(t, "a")
+	g.peer.Device = "lo" // instead of the device between the nodes
+	return g
+}
+
+func TestRelayInsideACluster(t *testing.T) {
+	t.Parallel()
+	own := newLocalGateway(t)
 	s := startServer(t, own, "lo")
 	view := map[string]RemoteState{"b": {State: stateOf("b", ready("one"))}, "c": {State: stateOf("c"), Stale: true}}
 	publishStates(t, s.relay, view)
@@ -380,6 +386,26 @@ func TestFreshFeedIsPreferred(t *testing.T) {
 		for range 20 { // the order of a map is random
 			if have := c.Snapshot()["z"].Exports[0].Name; have != step.want {
 				t.Fatalf("after %+v: prefers %q", step, have)
+			}
+		}
+	}
+}
+
+// TestPreferredLastState checks which of two last states counts: the later one, or the direct one if
+// both feeds ended at the same time.
+func TestPreferredLastState(t *testing.T) {
+	t.Parallel()
+	for later, want := range map[time.Duration]string{-time.Millisecond: "direct", 0: "direct", time.Millisecond: "relayed"} {
+		c := NewClient(Config{Timing: testTiming})
+		now := time.Now()
+		c.lastStates[lastStateKey{"z", true}] = lastState{RemoteState{State: stateOf("z", ready("direct"))}, now}
+		c.lastStates[lastStateKey{"z", false}] = lastState{RemoteState{State: stateOf("z", ready("relayed"))}, now.Add(later)}
+		for range 20 { // the order of a map is random
+			if have := c.Snapshot()["z"].Exports[0].Name; have != want {
+				t.Fatalf("the relayed feed ended %s later: prefers the %s state, want the %s one", later, have, want)
+			}
+			if have := c.Relay()["z"].State.Exports[0].Name; have != "direct" {
+				t.Fatalf("relays the %s state", have)
 			}
 		}
 	}

@@ -245,10 +245,9 @@ func (c *Client) storeStates(ctx context.Context, sub *subscription, states map[
 		sub.connected, sub.since, sub.err = true, time.Now(), ""
 	}
 	sub.states = states
-	maps.DeleteFunc(c.lastStates, func(key lastStateKey, _ lastState) bool {
-		_, exists := states[key.cluster]
-		return exists && key.direct == sub.isDirect()
-	})
+	for cluster := range states {
+		delete(c.lastStates, lastStateKey{cluster, sub.isDirect()})
+	}
 	c.mu.Unlock()
 	if first {
 		c.config.Log.Info("feed connected", "cluster", sub.peer.Cluster, "gateway", sub.peer.Gateway)
